@@ -114,10 +114,10 @@ class Bench:
     def attempt(self, order: Any) -> Delivered | Failure:
         """A batch of the arm that is on. ``order``: of a stream how many samples, None for one that is not to be collated."""
         self._entered = time.perf_counter_ns()
-        made = self._attempt(order)
+        outcome = self._attempt(order)
         if len(self.task.switch) > SWITCH_WORDS + self.worker:
             self.task.switch[SWITCH_WORDS + self.worker] += 1
-        return made
+        return outcome
 
     def _attempt(self, order: Any) -> Delivered | Failure:
         """A batch, or what is to be said in its place.
@@ -125,12 +125,12 @@ class Bench:
         Where the user's code raises while something is replaced, the replacement may be to blame: the same batch is made live, and
         if that succeeds, the arm does not suit this pipeline.
         """
-        made = self._guarded(order)
-        if isinstance(made, Delivered) or self._time_limit.fired or not POOL[int(self.task.switch[0])].replaces:
-            return made
+        outcome = self._guarded(order)
+        if isinstance(outcome, Delivered) or self._time_limit.fired or not POOL[int(self.task.switch[0])].replaces:
+            return outcome
         self._collating = None
         self.samples.begin_again()
-        return self._guarded(order, unfit=made.what)
+        return self._guarded(order, unfit=outcome.what)
 
     def _guarded(self, order: Any, *, unfit: str = "") -> Delivered | Failure:
         """`make`; whatever the user's code raises becomes a failure that says so, and so does what takes too long."""
@@ -168,13 +168,13 @@ class Bench:
         trace = BatchTrace(arm, epoch, self.worker, os.getpid(), 0, begun, 0, 0, 0, 0, unfit=unfit)
         skipped = Stage.COLLATE in experiment.replaces and bool(self.recording.batches)
         if skipped and Stage.AUGMENT in experiment.replaces:
-            made = MadeSamples()
+            made_samples = MadeSamples()
             trace.samples = self._kept_samples
         else:
-            made = self.samples.make(order, experiment, trace, self.counter)
+            made_samples = self.samples.make(order, experiment, trace, self.counter)
         trace.made = time.perf_counter_ns()
         cpu_made = time.thread_time_ns()
-        batch = self._batch(made, trace, skipped=skipped)
+        batch = self._batch(made_samples, trace, skipped=skipped)
         trace.ended = time.perf_counter_ns()
         cpu_ended = time.thread_time_ns()
         trace.cpu = cpu_ended - cpu_begun
@@ -183,8 +183,8 @@ class Bench:
         trace.process_cpu = time.process_time_ns()
         trace.process_made = trace.process_cpu - process_begun
         trace.starved = self.queue.waited() - starved
-        self._fill(trace, made, experiment)
-        self._asides(trace, made, batch, experiment)
+        self._fill(trace, made_samples, experiment)
+        self._asides(trace, made_samples, batch, experiment)
         self.batches += 1
         self.samples_made += trace.samples
         trace.samples_made = self.samples_made
@@ -225,16 +225,16 @@ class Bench:
 
     # -- collating -----------------------------------------------------------------------------------------------------
 
-    def _batch(self, made: MadeSamples, trace: BatchTrace, *, skipped: bool) -> Any:
+    def _batch(self, made_samples: MadeSamples, trace: BatchTrace, *, skipped: bool) -> Any:
         if skipped:
             return self._prebuilt(trace)
-        self._collating = made
-        batch = self.task.collate(self._collatable(made))
+        self._collating = made_samples
+        batch = self.task.collate(self._collatable(made_samples))
         self._collating = None
         return batch
 
-    def _collatable(self, made: MadeSamples) -> Any:
-        return made.samples if self._auto_collation and self.task.kind != "batched" else made.samples[0]
+    def _collatable(self, made_samples: MadeSamples) -> Any:
+        return made_samples.samples if self._auto_collation and self.task.kind != "batched" else made_samples.samples[0]
 
     def _prebuilt(self, trace: BatchTrace) -> Any:
         """A recorded batch. A loader with memory of its own for batches takes one that is shared already for no concern of that."""
@@ -249,7 +249,7 @@ class Bench:
         """Samples that one recorded unit stands for."""
         return len(self.recording.units[0]) if self.task.kind == "batched" and self.recording.units else 1
 
-    def _asides(self, trace: BatchTrace, made: MadeSamples, batch: Any, experiment: Experiment) -> None:
+    def _asides(self, trace: BatchTrace, made_samples: MadeSamples, batch: Any, experiment: Experiment) -> None:
         """Measurements beside the batch, in time that is told apart (`extra`)."""
         if experiment is RECORD and self.samples.discovered >= DISCOVERY_UNITS and len(self.recording.batches) < 1:
             self.recording.keep_batch(batch)
@@ -263,25 +263,25 @@ class Bench:
             and not experiment.replaces
             and self.hand is not None
             and self.batches % PLAIN_COLLATE_EVERY == 0
-            and made.samples
+            and made_samples.samples
         ):
             with torch_internals.not_a_worker():
                 mark = time.perf_counter_ns()
-                self.task.collate(self._collatable(made))
+                self.task.collate(self._collatable(made_samples))
                 trace.plain_collate = time.perf_counter_ns() - mark
 
     # -- the trace -----------------------------------------------------------------------------------------------------
 
-    def _fill(self, trace: BatchTrace, made: MadeSamples, experiment: Experiment) -> None:
+    def _fill(self, trace: BatchTrace, made_samples: MadeSamples, experiment: Experiment) -> None:
         timer = self.timer
-        trace.unit_walls = made.unit_walls
+        trace.unit_walls = made_samples.unit_walls
         trace.bytes_read = timer.bytes_read
         trace.replay += timer.replay_ns
         trace.misses = timer.misses
         if timer.active:
             write_charges(timer, trace)
         if timer.events is not None:
-            write_events(timer, made.marks, trace)
+            write_events(timer, made_samples.marks, trace)
         if self.hand is not None:
             counters = self.hand.take()
             trace.dumps, trace.send, trace.handed = counters.dumps_ns, counters.send_ns, counters.count

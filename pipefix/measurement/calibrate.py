@@ -61,11 +61,11 @@ def _added(timer: SampleTimer, timed: Callable[[], object], bare: Callable[[], o
     spent: tuple[list[int], list[int]] = ([], [])
     timer.begin(0)
     for _ in range(CALLS):
-        for call, found in zip((timed, bare), spent, strict=True):
+        for call, spent_ns in zip((timed, bare), spent, strict=True):
             memory[:] = between
             begun = time.perf_counter_ns()
             call()
-            found.append(time.perf_counter_ns() - begun)
+            spent_ns.append(time.perf_counter_ns() - begun)
     timer.end()
-    slow, quick = (statistics.median(found) for found in spent)
+    slow, quick = (statistics.median(spent_ns) for spent_ns in spent)
     return max(0.0, slow - quick) / 1e9

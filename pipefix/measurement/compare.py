@@ -8,10 +8,10 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def in_turn(one: Callable[[], T], other: Callable[[], T]) -> Iterator[tuple[T, T]]:
+def in_turn(candidate: Callable[[], T], reference: Callable[[], T]) -> Iterator[tuple[T, T]]:
     """What both give, pair after pair, every second one in the other order; as many as the caller asks for."""
     while True:
-        first = one()
-        yield first, other()
-        second = other()
-        yield one(), second
+        first = candidate()
+        yield first, reference()
+        second = reference()
+        yield candidate(), second

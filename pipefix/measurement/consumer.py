@@ -49,11 +49,11 @@ class Consumer:
         self.settle()
         return time.perf_counter() - begun
 
-    def first_seconds(self, kept: KeptBatch, least: float) -> float:
+    def first_seconds(self, kept_batch: KeptBatch, least: float) -> float:
         """What a first step takes beside what others take (compiling, above all), where it takes ``least`` or more; else 0."""
         took: list[float] = []
-        kept.learn(lambda batch: took.append(self.step_seconds(batch)))
-        return max(0.0, took[0] - self.step_seconds(kept())) if took[0] > least else 0.0
+        kept_batch.learn(lambda batch: took.append(self.step_seconds(batch)))
+        return max(0.0, took[0] - self.step_seconds(kept_batch())) if took[0] > least else 0.0
 
 
 Way = Callable[[Any], Any]
@@ -69,10 +69,10 @@ class Emulated(Consumer):
 
     present = True
 
-    def __init__(self, seconds: float, *, name: str, way: Way = as_it_is) -> None:
+    def __init__(self, seconds: float, *, name: str, transform: Way = as_it_is) -> None:
         self.seconds = seconds
         self.name = name
-        self._way = way
+        self._way = transform
 
     def __call__(self, batch: Any) -> None:
         self._way(batch)
@@ -85,8 +85,8 @@ class UserStep(Consumer):
     present = True
     name = "train_step"
 
-    def __init__(self, step: Callable[[Any], object], way: Way = as_it_is) -> None:
-        self._step, self._way = step, way
+    def __init__(self, step: Callable[[Any], object], transform: Way = as_it_is) -> None:
+        self._step, self._way = step, transform
         self._calls = 0
         self._parts = {"forward": 0, "backward": 0, "optimizer": 0}
         self._total = 0
@@ -121,7 +121,7 @@ class UserStep(Consumer):
         self._total += time.perf_counter_ns() - begun
         self._calls += 1
 
-    def split_step(self, kept: KeptBatch, repeats: int = 3) -> None:
+    def split_step(self, kept_batch: KeptBatch, repeats: int = 3) -> None:
         """Run a few steps with hooks in place. Apart from the measured loop, so that the hooks cost it nothing.
 
         With a device a part takes as long as it does there: its call returns before.
@@ -147,7 +147,7 @@ class UserStep(Consumer):
         self._calls, self._total = 0, 0
         try:
             for _ in range(repeats):
-                self(kept())
+                self(kept_batch())
         finally:
             torch.Tensor.backward = backward  # type: ignore[method-assign]
             for handle in (*handles, pre, post):
@@ -161,10 +161,10 @@ class UserStep(Consumer):
         """What a step has the host do for a CUDA device; empty without one, and where hooks would have models compiled again."""
         if self._events is None or has_compiled():
             return {}
-        seen = StepScan()
-        seen.run(lambda: self(batch))
+        step_scan = StepScan()
+        step_scan.run(lambda: self(batch))
         self.settle()
-        return seen.facts()
+        return step_scan.facts()
 
     def split(self) -> dict[str, float]:
         if not self._calls or not any(self._parts.values()):
@@ -208,11 +208,11 @@ class ModelStep(UserStep):
 
     name = "model"
 
-    def __init__(self, model: torch.nn.Module, criterion: Any, way: Way = as_it_is) -> None:
-        super().__init__(self._train, way)
-        theirs = next((weight.device for weight in model.parameters()), torch.device("cpu"))
+    def __init__(self, model: torch.nn.Module, criterion: Any, transform: Way = as_it_is) -> None:
+        super().__init__(self._train, transform)
+        model_device = next((weight.device for weight in model.parameters()), torch.device("cpu"))
         here = torch.device("cuda") if gpu.present() else torch.device(gpu.other() or "cpu")
-        self._device = here if theirs.type == "cpu" else theirs
+        self._device = here if model_device.type == "cpu" else model_device
         self._criterion = criterion
         self._taken: Any = None
         """A batch that it could take."""
@@ -283,7 +283,7 @@ def consumer_for(
     ``loader``: whose batches it is to have, where the subject's was made after its likeness; pools make batches, and what a loader
     does to them before the caller has them is done here.
     """
-    way = getattr(subject.loader if loader is None else loader, "on_its_way", None) or as_it_is
+    transform = getattr(subject.loader if loader is None else loader, "on_its_way", None) or as_it_is
     if step_ms is not None and target_rate is not None:
         raise BadUsage(
             f"Both a step of {step_ms:g} ms and a target rate of {target_rate:g} samples/s were given.",
@@ -292,15 +292,16 @@ def consumer_for(
     if step_ms is not None:
         if step_ms <= 0:
             raise BadUsage(f"A step of {step_ms:g} ms cannot be emulated.", advice="Give a positive time, such as --step-ms 25.")
-        return Emulated(step_ms / 1e3, name=f"emulated: {step_ms:g} ms a batch", way=way)
+        return Emulated(step_ms / 1e3, name=f"emulated: {step_ms:g} ms a batch", transform=transform)
     if target_rate is not None:
         if target_rate <= 0:
             raise BadUsage(
                 f"A target rate of {target_rate:g} samples/s cannot be met.", advice="Give a positive rate: --target-rate 1000."
             )
-        return Emulated(subject.settings.samples_a_batch / target_rate, name=f"emulated: {target_rate:g} samples/s", way=way)
+        seconds = subject.settings.samples_a_batch / target_rate
+        return Emulated(seconds, name=f"emulated: {target_rate:g} samples/s", transform=transform)
     if subject.consumer is not None:
-        return UserStep(subject.consumer, way)
+        return UserStep(subject.consumer, transform)
     if subject.model is not None:
-        return ModelStep(subject.model, subject.extras.get("criterion"), way)
+        return ModelStep(subject.model, subject.extras.get("criterion"), transform)
     return Consumer()

@@ -97,9 +97,9 @@ def of_batch(error: BaseException, units: Sequence[Any], samples: Sequence[Any])
     missing = [unit for unit, sample in zip(units, samples, strict=False) if sample is None]
     doing = f"Collating the samples {_some(units)}" if len(units) else "Collating a batch"
     if missing:
-        what = f"{doing} raised {failure.summary(error)}. Of these samples, {_some(missing)} came as None"
+        message = f"{doing} raised {failure.summary(error)}. Of these samples, {_some(missing)} came as None"
         advice = "Let __getitem__ return a sample for every index, or give the DataLoader a collate_fn that leaves None out."
-        return Failure(what, advice, failure.frames(error))
+        return Failure(message, advice, failure.frames(error))
     return Failure(f"{doing} raised {failure.summary(error)}", _advice(error) or MEND, failure.frames(error))
 
 

@@ -111,18 +111,18 @@ class StepEvents:
             torch.cuda.synchronize(device)
         self._unfinished = 0
         pairs, self._pairs = self._pairs, []
-        last, told = self._last, []
+        last, times = self._last, []
         for begun, ended in pairs:
             if ended is None:
                 last = None
                 continue
             idle = None if last is None else min(_nanoseconds(before, after) for before, after in zip(last, begun, strict=True))
-            told.append(DeviceTime(max(_nanoseconds(first, then) for first, then in zip(begun, ended, strict=True)), idle))
+            times.append(DeviceTime(max(_nanoseconds(first, then) for first, then in zip(begun, ended, strict=True)), idle))
             last = ended
         devices = _in_use()
         self._last = last if devices == self._devices else None
         self._devices = devices
-        return told
+        return times
 
 
 class PartEvents:
@@ -140,11 +140,11 @@ class PartEvents:
 
     def spent(self) -> dict[str, int]:
         """Of all calls together. What it asks of is done: the step was waited for."""
-        found: dict[str, int] = {}
+        spent_ns: dict[str, int] = {}
         for part, begun, ended in self._pairs:
             if ended is not None:
-                found[part] = found.get(part, 0) + _nanoseconds(begun, ended)
-        return found
+                spent_ns[part] = spent_ns.get(part, 0) + _nanoseconds(begun, ended)
+        return spent_ns
 
 
 def _mark() -> Any:
@@ -188,7 +188,7 @@ class NvmlWatch:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
-        self.figures = {name: sum(seen) / len(seen) for name, seen in self._samples.items() if seen}
+        self.figures = {name: sum(readings) / len(readings) for name, readings in self._samples.items() if readings}
 
     def _watch(self) -> None:
         try:
@@ -209,11 +209,11 @@ class NvmlWatch:
         except Exception as error:  # noqa: BLE001 - as above
             self.declined["nvml"] = str(error)
             return
-        asked = {f"nvml_{name}": ask for name, ask in questions(nvml, handle).items()}
-        while asked and not self._stop.wait(EVERY_S):
-            for name, ask in list(asked.items()):
+        readers = {f"nvml_{name}": ask for name, ask in questions(nvml, handle).items()}
+        while readers and not self._stop.wait(EVERY_S):
+            for name, ask in list(readers.items()):
                 try:
                     self._samples.setdefault(name, []).append(ask())
                 except Exception as error:  # noqa: BLE001 - as above
                     self.declined[name] = str(error)
-                    del asked[name]
+                    del readers[name]

@@ -27,9 +27,9 @@ class KeptBatch:
 
     def learn(self, step: Callable[[Any], object]) -> None:
         """Run ``step`` and see whether it writes into what it is given."""
-        given = map_leaves(self._copied, self.value)
-        before = list(leaves(given))
-        step(given)
+        batch = map_leaves(self._copied, self.value)
+        before = list(leaves(batch))
+        step(batch)
         self.changed = not all(map(_alike, before, leaves(self.value)))
 
     @property
@@ -60,13 +60,13 @@ def _is_array(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) or (numpy is not None and isinstance(leaf, numpy.ndarray))
 
 
-def _alike(given: Any, kept: Any) -> bool:
+def _alike(leaf: Any, original: Any) -> bool:
     """Whether a tensor or an array is what it was; other leaves are copied each time anyhow."""
-    if not _is_array(given):
+    if not _is_array(leaf):
         return True
     try:
-        if isinstance(given, torch.Tensor):
-            return torch.equal(given, kept) and given.requires_grad == kept.requires_grad
-        return given.shape == kept.shape and bool((given == kept).all())
+        if isinstance(leaf, torch.Tensor):
+            return torch.equal(leaf, original) and leaf.requires_grad == original.requires_grad
+        return leaf.shape == original.shape and bool((leaf == original).all())
     except (RuntimeError, TypeError, NotImplementedError):  # of a kind that cannot be compared
         return False

@@ -55,9 +55,9 @@ _UNREAL = ("/proc/", "/sys/", "/dev/")
 def measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, *, cores: float) -> Measurement:
     """The measurement of ``subject``; partial where the user interrupts it."""
     settings = subject.settings
-    found = Measurement(settings, settings.num_workers, cores, consumer.name, consumer.present)
-    found.seam_cost = plan.seam_cost
-    found.shards = shards_of(subject.loader.dataset) if subject.iterable else None
+    measurement = Measurement(settings, settings.num_workers, cores, consumer.name, consumer.present)
+    measurement.seam_cost = plan.seam_cost
+    measurement.shards = shards_of(subject.loader.dataset) if subject.iterable else None
     clock = BudgetClock(plan.budget)
     before, neighbours = cgroups.throttle(), Neighbours()
     # A full collection takes as long as the process's heap is large: a stop of a tenth of a second, now and then, that batches of
@@ -66,30 +66,30 @@ def measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, *, core
         # Not torch.manual_seed: that would also seed CUDA, now or when it wakes up.
         torch.default_generator.manual_seed(plan.seed)
         try:
-            _measure(subject, consumer, plan, clock, found)
+            _measure(subject, consumer, plan, clock, measurement)
         except KeyboardInterrupt:
-            found.partial = True
-    found.seconds = clock.spent
-    found.throttled = cgroups.throttle().share_since(before)
-    found.others_cores = neighbours.cores()
+            measurement.partial = True
+    measurement.seconds = clock.spent
+    measurement.throttled = cgroups.throttle().share_since(before)
+    measurement.others_cores = neighbours.cores()
     children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    found.peak_rss = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + children * settings.num_workers)
-    return found
+    measurement.peak_rss = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + children * settings.num_workers)
+    return measurement
 
 
-def _measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, clock: BudgetClock, found: Measurement) -> None:
-    workers = found.workers
+def _measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, clock: BudgetClock, measurement: Measurement) -> None:
+    workers = measurement.workers
     share = plan.recording_bytes // max(1, workers)
     options = ProbeOptions(share, workers, observe=plan.observe, package=subject.package)
     pool = Pool(subject, options, consumer)
-    session = _Session(subject, consumer, plan, clock, found, pool)
+    session = _Session(subject, consumer, plan, clock, measurement, pool)
     complete = False
     try:
         session.record()
         session.alone()
         with gpu.NvmlWatch() as watch:
             session.rounds()
-        found.nvml = watch.figures
+        measurement.nvml = watch.figures
         session.cold()
         if pool.kept is not None:
             session.apart.copies(pool.kept)
@@ -102,7 +102,7 @@ def _measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, clock:
         session.close(at_once=not complete)
     if clock.left > min(0.05 * plan.budget, session.first_seconds):
         plan.progress("measuring start-up", min(1.0, clock.spent / plan.budget))
-        startup.measure(subject, found, clock.left)
+        startup.measure(subject, measurement, clock.left)
 
 
 def _calls(rows: list[Row]) -> dict[str, float]:
@@ -120,15 +120,15 @@ class _Session:
     """One run through the experiments."""
 
     def __init__(
-        self, subject: Subject, consumer: Consumer, plan: MeasurementPlan, clock: BudgetClock, found: Measurement, pool: Pool
+        self, subject: Subject, consumer: Consumer, plan: MeasurementPlan, clock: BudgetClock, measurement: Measurement, pool: Pool
     ) -> None:
         self.subject = subject
         self.consumer = consumer
         self.plan = plan
         self.clock = clock
-        self.found = found
+        self.found = measurement
         self.pool = pool
-        self.apart = ConsumerAlone(consumer, plan, clock, found)
+        self.apart = ConsumerAlone(consumer, plan, clock, measurement)
         self.trials: dict[str, Pool] = {}
         self.known: list[Any] = []
         self.ranges: dict[str, dict[int, Ranges]] = {}
@@ -150,12 +150,12 @@ class _Session:
 
     def record(self) -> None:
         self.say("recording samples")
-        found, workers = self.found, max(1, self.found.workers)
-        batch = max(1, round(found.settings.samples_a_batch))
-        in_flight = found.workers * self.pool.prefetch
+        measurement, workers = self.found, max(1, self.found.workers)
+        batch = max(1, round(measurement.settings.samples_a_batch))
+        in_flight = measurement.workers * self.pool.prefetch
         wanted = min(MOST_UNITS, max(FEWEST_UNITS, batch * (in_flight + 4 * workers)))
-        if found.settings.length is not None:
-            wanted = min(wanted, found.settings.length - 2 * workers)
+        if measurement.settings.length is not None:
+            wanted = min(wanted, measurement.settings.length - 2 * workers)
         per_worker = max(1, wanted // workers)
         if self.subject.batched_fetch:
             per_worker = max(1, per_worker // batch)
@@ -167,16 +167,16 @@ class _Session:
             self.known += pickle.loads(row.trace.units) if row.trace.units else []
             for path, ranges in row.trace.paths:
                 self.ranges.setdefault(os.fsdecode(path), {})[row.trace.worker] = ranges
-        if self.pool.serving < found.workers:
-            found.idle_workers, found.workers = found.workers - self.pool.serving, self.pool.serving
-            found.shards = found.workers  # whatever the stream says: the others found nothing to read
-        found.recorded_bytes = sum(row.trace.recorded_bytes for row in last.values())
+        if self.pool.serving < measurement.workers:
+            measurement.idle_workers, measurement.workers = measurement.workers - self.pool.serving, self.pool.serving
+            measurement.shards = measurement.workers  # whatever the stream says: the others found nothing to read
+        measurement.recorded_bytes = sum(row.trace.recorded_bytes for row in last.values())
         for row in last.values():
-            found.refused.update(row.trace.refused)
+            measurement.refused.update(row.trace.refused)
             for line, looks in row.trace.own_lines.items():
-                found.own_lines[line] = found.own_lines.get(line, 0) + looks
-            found.mixed = sorted({*found.mixed, *row.trace.mixed})
-        found.first_calls = _calls(rows)
+                measurement.own_lines[line] = measurement.own_lines.get(line, 0) + looks
+            measurement.mixed = sorted({*measurement.mixed, *row.trace.mixed})
+        measurement.first_calls = _calls(rows)
         self.pool.turn_to(experiments.PLAIN)
         self.pool.keep_batch()
 
@@ -206,7 +206,9 @@ class _Session:
         while True:
             lap = time.perf_counter()
             for arm in chosen.arms if done % 2 == 0 else chosen.arms[::-1]:
-                if self.clock.left < reserve and all(self.found.of(one.name) for one in (experiments.REAL, experiments.PLAIN)):
+                if self.clock.left < reserve and all(
+                    self.found.of(always.name) for always in (experiments.REAL, experiments.PLAIN)
+                ):
                     break  # what everything is compared with runs once, however late it is
                 if done % arm.every or arm.name in self.found.declined:
                     continue
@@ -314,12 +316,12 @@ class _Session:
 
     def alone(self) -> None:
         """The consumer on one batch again and again: what it could take if data were free."""
-        kept = self.pool.kept
-        if kept is None:
+        kept_batch = self.pool.kept
+        if kept_batch is None:
             return
         for pool in (*self.trials.values(), self.pool):
             pool.rest()
-        self.apart.measure(kept, self.pool.last_samples)
+        self.apart.measure(kept_batch, self.pool.last_samples)
 
     def _not_cold(self, why: str) -> None:
         """Refuse the word cold, with the reason."""
@@ -327,8 +329,9 @@ class _Session:
 
     def cold(self) -> None:
         """The real arm again after its files left the page cache, where that can be done and proven."""
-        found, paths = self.found, sorted(path for path in self.ranges if not path.startswith(_UNREAL) and os.path.isfile(path))
-        found.paths, found.stores = paths, sorted(path for path in self.ranges if is_far(path))
+        measurement = self.found
+        paths = sorted(path for path in self.ranges if not path.startswith(_UNREAL) and os.path.isfile(path))
+        measurement.paths, measurement.stores = paths, sorted(path for path in self.ranges if is_far(path))
         if not paths:
             self._not_cold("no file was read through a hook, so there is nothing to evict")
             return
@@ -339,10 +342,11 @@ class _Session:
         while True:
             self.pool.rest()
             proof = residency.cold({path: [part for parts in self.ranges[path].values() for part in parts] for path in paths})
-            found.cold = msgspec.structs.asdict(proof)
+            measurement.cold = msgspec.structs.asdict(proof)
             if not proof.cold:
                 self._not_cold(proof.why or "the pages could not be evicted")
                 return
             self.found.blocks.append(self.pool.block(experiments.COLD, SHORTEST, most=max(2.0, self.clock.left), least_rounds=1))
-            if len(found.of(experiments.COLD.name)) >= 3 or self.clock.left < max(0.06 * self.plan.budget, self.first_seconds):
+            reserve = max(0.06 * self.plan.budget, self.first_seconds)
+            if len(measurement.of(experiments.COLD.name)) >= 3 or self.clock.left < reserve:
                 return

@@ -18,34 +18,34 @@ from pipefix.subject.subject import Subject
 
 def probed_loader(subject: Subject, probe: WorkerProbe, known: list[Any] | None = None) -> DataLoader[Any]:
     """``known``: samples that were read before, which it gives in place of the sampler's."""
-    theirs = subject.loader
-    settings = torch_internals.loader_arguments(theirs, num_workers=probe.task.options.workers) | {
+    loader = subject.loader
+    settings = torch_internals.loader_arguments(loader, num_workers=probe.task.options.workers) | {
         "collate_fn": called,
         "persistent_workers": False,  # there is one epoch, without end
-        "pin_memory": theirs.pin_memory and torch.cuda.is_available(),
+        "pin_memory": loader.pin_memory and torch.cuda.is_available(),
         "worker_init_fn": probe,
     }
-    if theirs.generator is not None:
+    if loader.generator is not None:
         settings["generator"] = torch.Generator()
-        settings["generator"].set_state(theirs.generator.get_state())
+        settings["generator"].set_state(loader.generator.get_state())
     if not subject.iterable:
         for name in ("batch_size", "drop_last", "sampler", "batch_sampler"):
             settings.pop(name, None)
         orders = SampleOrders(subject, known)
         settings |= {"batch_sampler": orders} if subject.auto_collation else {"sampler": orders, "batch_size": None}
     # A loader that hands batches over in a way of its own brings what makes another that does.
-    make: Any = getattr(theirs, "another", DataLoader)
-    made: DataLoader[Any] = make(theirs.dataset, **settings)
-    vars(made)["dataset"] = theirs.dataset  # a data pipe is wrapped by each loader
-    return made
+    make: Any = getattr(loader, "another", DataLoader)
+    probed: DataLoader[Any] = make(loader.dataset, **settings)
+    vars(probed)["dataset"] = loader.dataset  # a data pipe is wrapped by each loader
+    return probed
 
 
 def probe_of(subject: Subject, switch: torch.Tensor, options: ProbeOptions) -> WorkerProbe:
     """Of the subject's loader."""
-    theirs = subject.loader
+    loader = subject.loader
     kind = "stream" if subject.iterable else "batched" if subject.batched_fetch else "map" if subject.auto_collation else "single"
-    task = ProbeTask(theirs.collate_fn, switch, options, kind, whole_batches=subject.groups_samples)
-    return WorkerProbe(task, theirs.worker_init_fn)
+    task = ProbeTask(loader.collate_fn, switch, options, kind, whole_batches=subject.groups_samples)
+    return WorkerProbe(task, loader.worker_init_fn)
 
 
 class SampleOrders(Sampler[Any]):

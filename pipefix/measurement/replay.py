@@ -131,11 +131,11 @@ class Pool:
             hand.take()
         again = self._again(consume=consume)
         sampled = self._sampler_ns()
-        asked, cpu = perf_counter_ns(), thread_time_ns()
+        asked_ns, cpu = perf_counter_ns(), thread_time_ns()
         delivered = self._advance()
         computed = thread_time_ns() - cpu
         got = perf_counter_ns()
-        sampled = min(self._sampler_ns() - sampled, got - asked)
+        sampled = min(self._sampler_ns() - sampled, got - asked_ns)
         room = self._taken[0] if len(self._taken) == self._taken.maxlen else 0
         self._took(got)
         waited = received = 0
@@ -143,8 +143,8 @@ class Pool:
             counters = hand.take()
             # A worker that computes hands over in fits and starts, so reading from the pipe waits for it too: only what this
             # thread computed is taking over. With a pinning thread it is that thread which polls and rebuilds.
-            waited = got - asked if self._loader.pin_memory else max(counters.poll_ns, got - asked - computed)
-            waited = min(waited, got - asked - sampled)
+            waited = got - asked_ns if self._loader.pin_memory else max(counters.poll_ns, got - asked_ns - computed)
+            waited = min(waited, got - asked_ns - sampled)
             received = counters.recv_ns + counters.loads_ns
         handed = perf_counter_ns()
         if consume:
@@ -152,8 +152,9 @@ class Pool:
             again = None
         left, self._left = self._left, perf_counter_ns()
         done = self._left - (handed - got)  # so that the consumer's time is that between `got` and `done`
-        harness = handed - got + (asked - left if left else 0)
-        row = Row(asked, got, done, waited, received, traces.decode(delivered.trace), room=room, sampled=sampled, harness=harness)
+        harness = handed - got + (asked_ns - left if left else 0)
+        trace = traces.decode(delivered.trace)
+        row = Row(asked_ns, got, done, waited, received, trace, room=room, sampled=sampled, harness=harness)
         if row.trace.facts:
             self.rows_with_facts.append(row)
         return row
@@ -164,8 +165,8 @@ class Pool:
 
     def _again(self, *, consume: bool) -> Any:
         """The kept batch, where this arm hands none over."""
-        kept = consume and self._hand is not None and self.kept is not None and Stage.IPC in POOL[int(self.switch[0])].replaces
-        return self.kept() if kept and self.kept is not None else None
+        hands_over = Stage.IPC not in POOL[int(self.switch[0])].replaces
+        return None if hands_over or not consume or self._hand is None or self.kept is None else self.kept()
 
     def _consume(self, delivered: Delivered, again: Any) -> None:
         if not delivered.skipped:
@@ -213,10 +214,10 @@ class Pool:
         """
         if len(self._taken) < 2 or not self.workers:
             return
-        told = self._given + self.serving * self.prefetch
+        batches_ordered = self._given + self.serving * self.prefetch
         each = (self._taken[-1] - self._taken[0]) / (len(self._taken) - 1)
         until = self._taken[-1] + min(1e9 * LONGEST_REST, 2 * each * self.workers * (self.prefetch + 1))
-        while int(self.switch[SWITCH_WORDS:].sum()) < told and perf_counter_ns() < until:
+        while int(self.switch[SWITCH_WORDS:].sum()) < batches_ordered and perf_counter_ns() < until:
             time.sleep(LOOK_AGAIN)
 
     def halt(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 
@@ -25,8 +26,8 @@ class SampleKeys:
 def _hashable(unit: Any) -> Any:
     """The unit itself where it can be a key; else an equal value that can."""
     if isinstance(unit, (list, tuple)):
-        inner = tuple(_hashable(one) for one in unit)
-        return unit if type(unit) is tuple and all(one is other for one, other in zip(inner, unit, strict=True)) else inner
+        inner = tuple(_hashable(element) for element in unit)
+        return unit if type(unit) is tuple and all(map(operator.is_, inner, unit)) else inner
     if hasattr(unit, "tolist"):
         return _hashable(unit.tolist())
     try:

@@ -75,45 +75,45 @@ class SampleMaker:
 
     def make(self, order: Any, experiment: Experiment, trace: BatchTrace, place: int) -> MadeSamples:
         """The samples of a batch, the ``place``-th of its arm in this process."""
-        made = MadeSamples()
+        made_samples = MadeSamples()
         if self.kind == "stream":
-            self._draw(order, experiment, made, trace, place)
+            self._draw(order, experiment, made_samples, trace, place)
         else:
             units = self._units(order, experiment, trace, place)
             for unit in units:
-                self._run(unit, experiment, made)
+                self._run(unit, experiment, made_samples)
             recorded = self.recording.samples
             if experiment is RECORD and self._whole_batches and all(self.keys.of(unit) in recorded for unit in units):
                 self.recorded_orders.append(units)
             order = units[0] if self.kind != "map" else order
-        trace.samples = len(made.samples)
+        trace.samples = len(made_samples.samples)
         if self.kind == "batched" or (isinstance(order, list) and self.kind == "single"):
             trace.samples = len(order)  # without auto-collation a list is a batch that the dataset makes itself
-        return made
+        return made_samples
 
     def _units(self, order: Any, experiment: Experiment, trace: BatchTrace, place: int) -> list[Any]:
         """Which samples to make: the order as asked, or recorded ones in its place."""
         whole = self.kind == "batched"
-        asked = [tuple(order)] if whole else [order] if self.kind == "single" else list(order)
-        self.asked_for = list(order) if whole else asked
+        asked_units = [tuple(order)] if whole else [order] if self.kind == "single" else list(order)
+        self.asked_for = list(order) if whole else asked_units
         known = self.recording.units
         if experiment.source == "new" or not known:
-            return asked
+            return asked_units
         if self.recorded_orders:
             trace.wrapped = place >= len(self.recorded_orders)
             self.asked_for = self.recorded_orders[place % len(self.recorded_orders)]
             return self.asked_for
-        first = place * len(asked)
-        trace.wrapped = first + len(asked) > len(known)
-        units = self.keys.originals([known[(first + offset) % len(known)] for offset in range(len(asked))])
+        first = place * len(asked_units)
+        trace.wrapped = first + len(asked_units) > len(known)
+        units = self.keys.originals([known[(first + offset) % len(known)] for offset in range(len(asked_units))])
         self.asked_for = list(units[0]) if whole else units
         return units
 
-    def _run(self, unit: Any, experiment: Experiment, made: MadeSamples) -> None:
+    def _run(self, unit: Any, experiment: Experiment, made_samples: MadeSamples) -> None:
         """One sample (or one batched fetch), live or recorded."""
         timer = self.timer
         key = unit if type(unit) is int else self.keys.of(unit)
-        if experiment.replaces >= _WHOLE_SAMPLE and self._recorded_sample(key, made):
+        if experiment.replaces >= _WHOLE_SAMPLE and self._recorded_sample(key, made_samples):
             return
         self.doing = unit
         begun = time.perf_counter_ns()
@@ -126,7 +126,7 @@ class SampleMaker:
         finally:
             if timer.active:
                 timer.end()
-        made.add(unit, sample, begun, mark=timer.events is not None)
+        made_samples.add(unit, sample, begun, mark=timer.events is not None)
         if experiment is RECORD:
             self._recorded(key, sample)
 
@@ -137,7 +137,7 @@ class SampleMaker:
 
     # -- streams -----------------------------------------------------------------------------------------------------------
 
-    def _draw(self, count: int | None, experiment: Experiment, made: MadeSamples, trace: BatchTrace, place: int) -> None:
+    def _draw(self, count: int | None, experiment: Experiment, made_samples: MadeSamples, trace: BatchTrace, place: int) -> None:
         """Samples of a stream. Recorded arms begin it anew, so that they pass the same positions. One with a buffer to fill, which
         takes long, goes on where it is, unless what lies in the buffer was read before its files were evicted."""
         timer, known = self.timer, self.recording.units
@@ -145,10 +145,10 @@ class SampleMaker:
         goes_on = self.fills and self.stream is not None and experiment.source != "cold"
         if place == 0 and not new and not goes_on:
             self.stream, self.position = None, known[0]
-        while len(made.samples) < (count or 1):
+        while len(made_samples.samples) < (count or 1):
             if not new and self.position >= known[0] + len(known):
                 self.stream, self.position, trace.wrapped = None, known[0], True
-            if experiment.replaces >= _WHOLE_SAMPLE and self._recorded_sample(self.position, made):
+            if experiment.replaces >= _WHOLE_SAMPLE and self._recorded_sample(self.position, made_samples):
                 self.stream, self.position = None, self.position + 1
                 continue
             if self.stream is None:
@@ -171,7 +171,7 @@ class SampleMaker:
             finally:
                 if timer.active:
                     timer.end()
-            made.add(self.position, sample, begun, mark=timer.events is not None)
+            made_samples.add(self.position, sample, begun, mark=timer.events is not None)
             self._see_filling(sum(timer.calls) - crossed)
             self.position += 1
             self.drawn += 1
@@ -201,12 +201,12 @@ class SampleMaker:
 
     # -- recorded samples --------------------------------------------------------------------------------------------------
 
-    def _recorded_sample(self, unit: Any, made: MadeSamples) -> bool:
+    def _recorded_sample(self, unit: Any, made_samples: MadeSamples) -> bool:
         sample = self.recording.samples.get(unit)
         if sample is None:
             return False
         begun = time.perf_counter_ns()
-        made.samples.append(snapshot(sample))
+        made_samples.samples.append(snapshot(sample))
         self.timer.replay_ns += time.perf_counter_ns() - begun
         return True
 

@@ -53,18 +53,18 @@ class Schedule:
 def schedule(situation: ScheduleFacts, trials: Sequence[int], *, seconds: float, lap: float) -> Schedule:
     """Arms and block length for ``seconds`` of measuring, where all workers together take ``lap`` seconds for a batch each."""
     arms, declined = _useful(situation)
-    kept = [count for count in trials if count != situation.workers]
+    counts = [count for count in trials if count != situation.workers]
     shortest = SHORTEST + (2 + THROWN_AWAY) * lap
     affordable = seconds / shortest / FEWEST_ROUNDS
     for arm in GIVEN_UP_FIRST:
-        if arm in arms and _blocks(arms, kept) > affordable:
+        if arm in arms and _blocks(arms, counts) > affordable:
             arms.remove(arm)
             declined[arm.name] = "the time budget is too short for it; a longer --budget runs it"
-    while kept and _blocks(arms, kept) > affordable:
-        count = kept.pop()
+    while counts and _blocks(arms, counts) > affordable:
+        count = counts.pop()
         declined[f"workers-{count}"] = "the time budget is too short to try it; a longer --budget does"
-    each = FIRST_ROUNDS * seconds / (ROUNDS * _blocks(arms, kept)) - THROWN_AWAY * lap
-    return Schedule(tuple(arms), tuple(kept), declined, min(LONGEST, max(SHORTEST, each)))
+    each = FIRST_ROUNDS * seconds / (ROUNDS * _blocks(arms, counts)) - THROWN_AWAY * lap
+    return Schedule(tuple(arms), tuple(counts), declined, min(LONGEST, max(SHORTEST, each)))
 
 
 def _blocks(arms: Sequence[Experiment], trials: Sequence[int]) -> float:

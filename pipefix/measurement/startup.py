@@ -14,22 +14,22 @@ from pipefix.subject.subject import Subject
 NAME = "start-up"
 
 
-def measure(subject: Subject, found: Measurement, seconds_left: float) -> None:
+def measure(subject: Subject, measurement: Measurement, seconds_left: float) -> None:
     """Fill in the first-batch latency and, where time allows, the restart of an epoch."""
     if hands_out_of_one(subject.loader):
-        found.declined[NAME] = "the loader hands batches out of one iterator, which the file that made it has begun"
+        measurement.declined[NAME] = "the loader hands batches out of one iterator, which the file that made it has begun"
         return
     try:
         first = _first_batch(subject)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's code again: what was measured before stays worth telling
-        found.declined[NAME] = f"the loader's first batch raised {summary(error)}"
+        measurement.declined[NAME] = f"the loader's first batch raised {summary(error)}"
         return
-    found.first_batch = first
+    measurement.first_batch = first
     if subject.loader.persistent_workers:
         # Workers stay: a new epoch costs only the refilling of the pipeline, which the steady state already shows.
-        found.epoch_restart = min(first, _batch_seconds(found))
+        measurement.epoch_restart = min(first, _batch_seconds(measurement))
     elif seconds_left > 2 * first:
-        found.epoch_restart = _first_batch(subject)
+        measurement.epoch_restart = _first_batch(subject)
 
 
 def _first_batch(subject: Subject) -> float:
@@ -48,6 +48,6 @@ def _first_batch(subject: Subject) -> float:
     return spent
 
 
-def _batch_seconds(found: Measurement) -> float:
-    rows = found.rows("real")
+def _batch_seconds(measurement: Measurement) -> float:
+    rows = measurement.rows("real")
     return sum(row.trace.ended - row.trace.begun for row in rows) / len(rows) / 1e9 if rows else float("inf")

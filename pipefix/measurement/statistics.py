@@ -31,11 +31,11 @@ def bootstrap(
     ``groups`` are arrays of shape (rows, columns); ``statistic`` takes (rows, columns) and returns a vector.
     """
     generator = np.random.default_rng(seed)
-    kept = [group for group in groups if len(group)]
+    filled = [group for group in groups if len(group)]
     draws = []
     for _ in range(resamples):
-        chosen = generator.integers(0, len(kept), len(kept)) if len(kept) > 1 else [0]
-        parts = [kept[number][generator.integers(0, len(kept[number]), len(kept[number]))] for number in chosen]
+        chosen = generator.integers(0, len(filled), len(filled)) if len(filled) > 1 else [0]
+        parts = [filled[number][generator.integers(0, len(filled[number]), len(filled[number]))] for number in chosen]
         draws.append(statistic(np.concatenate(parts)))
     return np.asarray(draws)
 

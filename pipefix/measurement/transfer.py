@@ -35,7 +35,7 @@ def measure(batch: Any) -> dict[str, float]:
         return {}
     pinned = [tensor.pin_memory() for tensor in tensors]
     main = gpu.main_device()
-    found = {
+    seconds = {
         "pinning": _pinning(tensors),
         "pinned": _copy(pinned, main, non_blocking=True),
         "pageable": _copy(tensors, main, non_blocking=False),
@@ -43,9 +43,9 @@ def measure(batch: Any) -> dict[str, float]:
     }
     for device in gpu.devices():
         if device != main:
-            found[f"pinned{TO}{device}"] = _copy(pinned, device, non_blocking=True)
-            found[f"pageable{TO}{device}"] = _copy(tensors, device, non_blocking=False)
-    return found
+            seconds[f"pinned{TO}{device}"] = _copy(pinned, device, non_blocking=True)
+            seconds[f"pageable{TO}{device}"] = _copy(tensors, device, non_blocking=False)
+    return seconds
 
 
 NOISE = 0.03

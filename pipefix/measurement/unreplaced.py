@@ -27,13 +27,13 @@ def unreplaced_operation(arm: Experiment, block: Block, real: Sequence[Block]) -
 def _spent(blocks: Sequence[Block], stages: set[str]) -> Counter[str]:
     """Nanoseconds a sample of these stages, by operation."""
     samples = sum(block.samples for block in blocks) or 1
-    found: Counter[str] = Counter()
+    spent_ns: Counter[str] = Counter()
     for block in blocks:
         for row in block.rows:
             for charge in row.trace.charges:
                 if charge.stage in stages:
-                    found[charge.op] += charge.wall / samples  # type: ignore[assignment]
+                    spent_ns[charge.op] += charge.wall / samples  # type: ignore[assignment]
             for stage, op, wall in row.trace.foreign:  # threads of the user's own are neither recorded nor replaced
                 if stage in stages:
-                    found[op] += wall / samples  # type: ignore[assignment]
-    return found
+                    spent_ns[op] += wall / samples  # type: ignore[assignment]
+    return spent_ns

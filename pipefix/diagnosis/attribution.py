@@ -90,8 +90,8 @@ def _row(row: Row, measurement: Measurement, shared: float, hand: float, first: 
     for charge in trace.charges:
         cells[_column(charge.stage, charge.op, first)] += _unclocked(charge, cost)
     _spread_foreign(cells, trace.foreign)
-    made = trace.made - trace.begun - trace.replay
-    cells["between"] = max(0.0, made - sum(trace.unit_walls))
+    making_ns = trace.made - trace.begun - trace.replay
+    cells["between"] = max(0.0, making_ns - sum(trace.unit_walls))
     cells["collate"] = trace.collate_wall * (1 - shared)
     cells["ipc"] = trace.collate_wall * shared + hand
     fetching = row.got - row.asked
@@ -247,8 +247,8 @@ def cpu_shares(blocks: Sequence[Block]) -> dict[str, float]:
 def starved_share(blocks: Sequence[Block]) -> float:
     """Part of the making of batches in which the making thread was ready to run and had no CPU."""
     starved = sum(row.trace.starved for block in blocks for row in block.rows)
-    made = sum(row.trace.ended - row.trace.begun for block in blocks for row in block.rows)
-    return min(1.0, starved / made) if made else 0.0
+    making_ns = sum(row.trace.ended - row.trace.begun for block in blocks for row in block.rows)
+    return min(1.0, starved / making_ns) if making_ns else 0.0
 
 
 def compute_shares(blocks: Sequence[Block]) -> dict[str, float]:

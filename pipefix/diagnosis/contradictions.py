@@ -54,9 +54,9 @@ def _of_verdict(measurement: Measurement, diagnosis: Diagnosis) -> Iterator[str]
         yield f"{stage} is named, and {without}"
     if not measurement.workers and stage is not Stage.STEP and 1 - 1 / own.high < LEAST_SAVED * cost.share:
         yield f"{stage} is said to take {percent(cost.share)} of the time, and {without}"
-    for other, rival in diagnosis.stages.items():
-        if other is not stage and surely_above(rival.gain, RIVAL * own.high):
-            yield f"{stage} is named, and {without}, but without {other} {figure(rival.gain)}"
+    for rival_stage, rival in diagnosis.stages.items():
+        if rival_stage is not stage and surely_above(rival.gain, RIVAL * own.high):
+            yield f"{stage} is named, and {without}, but without {rival_stage} {figure(rival.gain)}"
 
 
 def _of_stage(measurement: Measurement, cost: StageCost) -> Iterator[str]:

@@ -138,10 +138,11 @@ class StageCosts:
         """Ways to the device, each measured by itself: a batch takes the first of them."""
         batch = self.measurement.settings.samples_a_batch
         names = {"pinned": "copy from pinned memory", "pageable": "copy from ordinary memory", "pinning": "copy into pinned memory"}
-        copies, way = self.measurement.transfer, self._way()
-        ways = sorted((key for key in names if key in copies), key=lambda key: key != way)
-        others = sorted(key for key in copies if key.startswith(f"{way} to "))  # where several devices are in use
-        named = [(names[key], copies[key]) for key in ways] + [(names[way] + key.removeprefix(way), copies[key]) for key in others]
+        copies, copy_kind = self.measurement.transfer, self._way()
+        ways = sorted((key for key in names if key in copies), key=lambda key: key != copy_kind)
+        others = sorted(key for key in copies if key.startswith(f"{copy_kind} to "))  # where several devices are in use
+        named = [(names[key], copies[key]) for key in ways]
+        named += [(names[copy_kind] + key.removeprefix(copy_kind), copies[key]) for key in others]
         return tuple(OpCost(name, spent / batch, None, 1 / batch) for name, spent in named)
 
     def _way(self) -> str:

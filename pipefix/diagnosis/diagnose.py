@@ -231,7 +231,7 @@ def _head_of_line(block: Block) -> float:
     """Seconds a sample that the consumer waited although a later batch was already done."""
     waited = 0
     for place, row in enumerate(block.rows):
-        later = [other.trace.ended for other in block.rows[place + 1 : place + 9]]
+        later = [later_row.trace.ended for later_row in block.rows[place + 1 : place + 9]]
         if later:
             waited += max(0, min(row.got, row.trace.ended) - max(row.asked, min(later)))
     return waited / 1e9 / block.samples

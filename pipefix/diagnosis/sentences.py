@@ -44,21 +44,21 @@ def verdict(measurement: Measurement, diagnosis: Diagnosis, ranking: Ranking, do
         return _step_bound(measurement, diagnosis, share_of(Stage.STEP))
     if kind == "balanced":
         return _balanced(diagnosis, ranking, share_of, "Balanced" if measurement.has_consumer else f"Balanced{ALONE}")
-    told = (
+    sentence = (
         _doubted(measurement, diagnosis, ranking.stage, doubt, share_of)
         if doubt is not None and ranking.stage is not None
         else None
     )
-    if told is None and ranking.uncut and ranking.stage is not None:
-        told = _uncut(measurement, diagnosis, ranking.stage, share_of)
-    return told or f"{_left_open(diagnosis, ranking, share_of)} {_longer(measurement)}"
+    if sentence is None and ranking.uncut and ranking.stage is not None:
+        sentence = _uncut(measurement, diagnosis, ranking.stage, share_of)
+    return sentence or f"{_left_open(diagnosis, ranking, share_of)} {_longer(measurement)}"
 
 
 def _input_bound(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, share: Interval) -> str:
     cost = diagnosis.stages[stage]
     top = next((op.name for op in cost.ops if op.wall_s > 0.5 * cost.wall.value), None)
-    what = top or (HANDING_OVER if stage is Stage.IPC else None)
-    named = f"{stage} ({what})" if what else str(stage)
+    operation = top or (HANDING_OVER if stage is Stage.IPC else None)
+    named = f"{stage} ({operation})" if operation else str(stage)
     waiting = cost.waiting is not None and cost.waiting > WAITING * cost.wall.value
     manner = ", mostly waiting rather than computing" if waiting else ""
     kind = "Input-bound" if measurement.has_consumer else f"Input-bound{ALONE}"
@@ -113,8 +113,8 @@ def _balanced(diagnosis: Diagnosis, ranking: Ranking, share_of: ShareOf, kind: s
         ratio = diagnosis.stations.supply_over_main
         known = ratio is not None and diagnosis.verdict.blocks >= FEWEST_FOR_INTERVAL
         spread = f" (the loader's time over the training process's: {ratio.low:.2f}-{ratio.high:.2f})" if ratio and known else ""
-        other = "the step" if ranking.second is Stage.STEP else "taking batches over"
-        return f"{kind}: the loader and {other} keep pace with each other{spread}; a gain needs both."
+        second_name = "the step" if ranking.second is Stage.STEP else "taking batches over"
+        return f"{kind}: the loader and {second_name} keep pace with each other{spread}; a gain needs both."
     assert ranking.second is not None
     first, second = share_of(ranking.stage), share_of(ranking.second)
     return (
@@ -212,11 +212,11 @@ def _beside(diagnosis: Diagnosis, stage: Stage, share_of: ShareOf) -> str:
 
 def caveats(measurement: Measurement, diagnosis: Diagnosis) -> list[tuple[str, str]]:
     """Every doubt that applies, as (id, sentence)."""
-    told: list[tuple[str, str]] = []
+    sentences: list[tuple[str, str]] = []
 
     def tell(name: str, sentence: str, *, when: bool = True) -> None:
         if when:
-            told.append((name, sentence))
+            sentences.append((name, sentence))
 
     rest = diagnosis.unattributed / diagnosis.sample.value
     tell("interrupted", "The probe was interrupted; the figures are what was known by then.", when=measurement.partial)
@@ -281,7 +281,7 @@ def caveats(measurement: Measurement, diagnosis: Diagnosis) -> list[tuple[str, s
         "the rest is theirs.",
         when=bool(measurement.mixed),
     )
-    return told
+    return sentences
 
 
 def _span(share: Interval, diagnosis: Diagnosis) -> str:

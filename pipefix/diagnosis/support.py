@@ -161,12 +161,12 @@ def _could_run(stage: Stage, measurement: Measurement) -> bool:
 def _against(measurement: Measurement, stage: Stage, saved: float, alone: float, arms: dict[str, Interval]) -> Doubt | None:
     """An arm that ran and leaves no room for the claim: ``alone`` is the part of the time that the stage takes by itself."""
     for arm in (arm for arm in POOL if arm.name in arms and arm.name not in BEYOND):
-        gain, told = arms[arm.name], MeasuredGain(arms[arm.name], len(measurement.of(arm.name)))
+        gain, measured_gain = arms[arm.name], MeasuredGain(arms[arm.name], len(measurement.of(arm.name)))
         if _removes(arm, stage):
             if not supports(gain, saved):
-                return Doubt(DoubtKind.LITTLE_GAIN, stage, told, arm.name)
+                return Doubt(DoubtKind.LITTLE_GAIN, stage, measured_gain, arm.name)
         elif stage not in arm.replaces and gain.low * alone > verdict_rules.DOMINATES:
-            return Doubt(DoubtKind.NO_ROOM, stage, told, arm.name)
+            return Doubt(DoubtKind.NO_ROOM, stage, measured_gain, arm.name)
     return None
 
 

@@ -201,10 +201,10 @@ class PipelineModel:
         after = replace(self, workers=count)
         if not self.workers:
             size, taken = draws(MAKING_RATE, "making rate"), draws(TAKING_RATE, "taking rate")
-            made = (FLOOR_MAKING + batch_bytes / size) / batch
-            took = (FLOOR_TAKING + batch_bytes / taken) / batch
-            making = _added(self.making, Stage.IPC.value, StageTime(made, made))
-            after = replace(after, making=making, taking=_added(self.taking, Stage.IPC.value, StageTime(took, took)))
+            making_s = (FLOOR_MAKING + batch_bytes / size) / batch
+            taking_s = (FLOOR_TAKING + batch_bytes / taken) / batch
+            making = _added(self.making, Stage.IPC.value, StageTime(making_s, making_s))
+            after = replace(after, making=making, taking=_added(self.taking, Stage.IPC.value, StageTime(taking_s, taking_s)))
         return after._crowded(self._crowd(self.workers), self._crowd(count))
 
     def _crowd(self, workers: int) -> float:

@@ -108,9 +108,9 @@ def _judge(draws: Floats, workers: int, *, has_consumer: bool) -> Ranking:
     if worker.kind == main.kind == "input-bound" and worker.stage is main.stage:
         # Handing over works on both sides of the border: where it leads on both, it does not matter which side limits.
         return replace(worker, confidence=min(worker.confidence, main.confidence))
-    other = Stage.STEP if has_consumer else Stage.IPC
+    second_stage = Stage.STEP if has_consumer else Stage.IPC
     kind = "balanced" if even >= EVEN else "inconclusive"
-    return Ranking(kind, None if kind == "balanced" else worker.stage, other, max(even, waits, fed), lead)
+    return Ranking(kind, None if kind == "balanced" else worker.stage, second_stage, max(even, waits, fed), lead)
 
 
 def _rank(costs: Floats, names: tuple[str, ...], *, base: float) -> Ranking:

@@ -180,9 +180,9 @@ def _stream(timer: SampleTimer, original: Callable[..., Any], stage: Stage, labe
     def wrapper(file: Any, *args: Any, **kwargs: Any) -> Any:
         if not timer.live:
             return original(file, *args, **kwargs)
-        kept = (timer.recording is not None or bool(timer.replaced)) and hasattr(file, "tell")
-        if not kept or not file.seekable():
-            return timer.timed_call(stage, label, original, (file, *args), kwargs, replayable=not kept)
+        tracks_position = (timer.recording is not None or bool(timer.replaced)) and hasattr(file, "tell")
+        if not tracks_position or not file.seekable():
+            return timer.timed_call(stage, label, original, (file, *args), kwargs, replayable=not tracks_position)
         value, end = timer.timed_call(stage, label, and_where, (file, *args), kwargs)
         if end != file.tell():
             file.seek(end)
@@ -221,11 +221,11 @@ def _class(timer: SampleTimer, original: Any, stage: Stage, label: str) -> Any:
     """A class that makes the original's objects."""
 
     class LookAlike(type):
-        def __new__(meta, made: str, bases: tuple[type, ...], members: dict[str, Any]) -> Any:
+        def __new__(meta, class_name: str, bases: tuple[type, ...], members: dict[str, Any]) -> Any:
             if not bases:
-                return super().__new__(meta, made, (), members)
+                return super().__new__(meta, class_name, (), members)
             # Who derives from the class meanwhile derives from the original.
-            return type(original)(made, tuple(original if isinstance(base, LookAlike) else base for base in bases), members)
+            return type(original)(class_name, tuple(original if isinstance(base, LookAlike) else base for base in bases), members)
 
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
             return timer.timed_call(stage, label, original, args, kwargs, replayable=False)

@@ -207,43 +207,43 @@ def install(timer: SampleTimer, patches: Patches) -> None:
             raw.close()
             raise
 
-    def in_place_of(theirs: Any) -> Any:
+    def in_place_of(user_open: Any) -> Any:
         """What somebody put in the place of ``open`` is part of the pipeline: it is called, and what it gives is timed."""
 
-        @functools.wraps(theirs)
-        def timed_by_theirs(file: Any, *args: Any, **kwargs: Any) -> Any:
+        @functools.wraps(user_open)
+        def timed_by_user_open(file: Any, *args: Any, **kwargs: Any) -> Any:
             mode = args[0] if args else kwargs.get("mode", "r")
             if not timer.live or mode not in _READING or not isinstance(file, (str, bytes, os.PathLike)):
-                return theirs(file, *args, **kwargs)
+                return user_open(file, *args, **kwargs)
             key, files = key_of(file), remembered(timer)
             if files is not None and files.knows(key):
                 return timed_open(file, *args, **kwargs)
             timer.misses += files is not None
-            made = timer.timed_call(_STORAGE, "open", theirs, (file, *args), kwargs, replayable=False)
+            opened = timer.timed_call(_STORAGE, "open", user_open, (file, *args), kwargs, replayable=False)
             timer.pause()
             try:
-                return _adopted(made, kind, key, args[4] if len(args) > 4 else kwargs.get("newline"))
+                return _adopted(opened, kind, key, args[4] if len(args) > 4 else kwargs.get("newline"))
             finally:
                 timer.resume()
 
-        return timed_open if theirs is original else timed_by_theirs
+        return timed_open if user_open is original else timed_by_user_open
 
-    theirs = builtins.open
+    current_open = builtins.open
     patches.on_undo(end)
-    patches.replace(builtins, "open", in_place_of(theirs), everywhere=True)
+    patches.replace(builtins, "open", in_place_of(current_open), everywhere=True)
     patches.replace(io, "open", in_place_of(io.open))
     accessor: Any = getattr(pathlib, "_NormalAccessor", None)  # Python 3.10 keeps its own references
     if accessor is not None:
         patches.replace(accessor, "open", staticmethod(in_place_of(accessor.open)))
-    timer.reread = functools.partial(_reread, timer, None if theirs is original else theirs)
+    timer.reread = functools.partial(_reread, timer, None if current_open is original else current_open)
 
 
-def _adopted(made: Any, kind: type[TimedFileIO], key: str, newline: str | None) -> Any:
+def _adopted(opened: Any, kind: type[TimedFileIO], key: str, newline: str | None) -> Any:
     """A file that somebody else opened, with a timed raw file at its bottom; as it is where it is no plain file."""
-    buffer = made.buffer if type(made) is io.TextIOWrapper else made
+    buffer = opened.buffer if type(opened) is io.TextIOWrapper else opened
     bottom = buffer.raw if type(buffer) is io.BufferedReader else buffer
     if type(bottom) is not io.FileIO or not bottom.seekable():
-        return made
+        return opened
     at = buffer.tell()
     raw = kind(os.dup(bottom.fileno()))
     raw.name = bottom.name
@@ -251,13 +251,13 @@ def _adopted(made: Any, kind: type[TimedFileIO], key: str, newline: str | None) 
     if raw.timer.recording is not None:
         _by_path[key] = raw
         note(raw.timer, key, 0, b"", os.fstat(raw.fileno()).st_size)
-    raw.alone = bottom is made
+    raw.alone = bottom is opened
     again: Any = raw if raw.alone else io.BufferedReader(raw, _buffer_size(raw._blksize))  # type: ignore[attr-defined]
     again.seek(at)
-    if made is not buffer:
-        again = io.TextIOWrapper(again, made.encoding, made.errors, newline, made.line_buffering)
-        again.mode = made.mode
-    made.close()
+    if opened is not buffer:
+        again = io.TextIOWrapper(again, opened.encoding, opened.errors, newline, opened.line_buffering)
+        again.mode = opened.mode
+    opened.close()
     return again
 
 
@@ -280,22 +280,22 @@ def _buffer_size(block: int) -> int:
     return block
 
 
-def _reread(timer: SampleTimer, theirs: Any, ranges: Reads) -> None:
+def _reread(timer: SampleTimer, user_open: Any, ranges: Reads) -> None:
     """Read file ranges again, and drop the bytes: a replaced decode still costs what its storage cost.
 
-    ``theirs`` opens the file, where somebody put something in the place of ``open``.
+    ``user_open`` opens the file, where somebody put something in the place of ``open``.
     """
     by_key: dict[str, list[tuple[int, int]]] = {}
     for key, offset, count in ranges:
         by_key.setdefault(key, []).append((offset, count))
     for key, pieces in by_key.items():
-        timer.bytes_read += timer.timed_call(_STORAGE, "read", _read_ranges, (key, pieces, theirs), replayable=False)
+        timer.bytes_read += timer.timed_call(_STORAGE, "read", _read_ranges, (key, pieces, user_open), replayable=False)
 
 
-def _read_ranges(key: str, pieces: list[tuple[int, int]], theirs: Any = None) -> int:
+def _read_ranges(key: str, pieces: list[tuple[int, int]], user_open: Any = None) -> int:
     known = _by_path.get(key)
-    if theirs is not None and (known is None or known.closed):
-        with theirs(key, "rb") as file:
+    if user_open is not None and (known is None or known.closed):
+        with user_open(key, "rb") as file:
             return sum(len(file.read(count)) for offset, count in pieces if file.seek(offset) == offset)
     descriptor = _FILENO(known) if known is not None and not known.closed else _OS_OPEN(key, os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -31,9 +31,9 @@ def stand_in(timer: SampleTimer, value: Any) -> Any:
     """What behaves as ``value``, which was made before the hooks were installed, but is timed; None where nothing does."""
     for name in MODULES:
         wrap = getattr(sys.modules.get(f"{__package__}.{name}"), "stand_in", None)
-        made = wrap(timer, value) if wrap is not None else None
-        if made is not None:
-            return made
+        wrapped = wrap(timer, value) if wrap is not None else None
+        if wrapped is not None:
+            return wrapped
     return None
 
 

@@ -61,9 +61,9 @@ def _real(value: Any) -> Any:
 
 
 def _wrap(kind: type[_StandIn], real: Any, timer: SampleTimer) -> Any:
-    made = kind.__new__(kind)
-    made._real, made._timer = real, timer
-    return made
+    proxy = kind.__new__(kind)
+    proxy._real, proxy._timer = real, timer
+    return proxy
 
 
 class Environment(_StandIn):

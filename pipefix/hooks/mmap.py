@@ -41,10 +41,10 @@ def _subclass_in_place(patches: Patches, module: ModuleType, name: str) -> type:
         def __subclasscheck__(cls, subclass: type) -> bool:
             return issubclass(subclass, original)
 
-    told = {key: getattr(original, key) for key in ("__module__", "__qualname__", "__doc__")}
-    made = Meta(name, (original,), told)
-    patches.replace(module, name, made, everywhere=True)
-    return cast(type, made)
+    attributes = {key: getattr(original, key) for key in ("__module__", "__qualname__", "__doc__")}
+    subclass = Meta(name, (original,), attributes)
+    patches.replace(module, name, subclass, everywhere=True)
+    return cast(type, subclass)
 
 
 def install(timer: SampleTimer, patches: Patches) -> None:
@@ -54,10 +54,10 @@ def install(timer: SampleTimer, patches: Patches) -> None:
     original, create = kind.__getitem__, kind.__new__
 
     def new(cls: Any, fileno: int, *args: Any, **kwargs: Any) -> Any:
-        made = create(cls, fileno, *args, **kwargs)
+        mapped = create(cls, fileno, *args, **kwargs)
         if timer.live and (timer.recording is not None or timer.replaced):
-            _taped(timer, made, fileno)
-        return made
+            _taped(timer, mapped, fileno)
+        return mapped
 
     def counted(self: Any, index: slice) -> bytes:
         data: bytes = original(self, index)

@@ -59,13 +59,13 @@ class Answer(NamedTuple):
         known = {
             key.lower().replace("_", "-"): value for part in ("headers", "info") for key, value in self.told.get(part, {}).items()
         }
-        told = next((str(known[key]) for key in ("etag", "e-tag", "last-modified", "lastmodified") if known.get(key)), "")
-        return mark_of(told)
+        etag_or_date = next((str(known[key]) for key in ("etag", "e-tag", "last-modified", "lastmodified") if known.get(key)), "")
+        return mark_of(etag_or_date)
 
 
-def mark_of(told: str) -> int:
+def mark_of(etag_or_date: str) -> int:
     """A positive number of 63 bits for an ETag (weak or strong, quoted or not) or a date; 1 for none."""
-    plain = told.removeprefix("W/").strip('"')
+    plain = etag_or_date.removeprefix("W/").strip('"')
     return int.from_bytes(hashlib.sha256(plain.encode()).digest()[:8], "big") >> 1 if plain else 1
 
 
@@ -90,8 +90,8 @@ def key_of(url: str) -> str:
         for mark, signing in _SIGNATURES:
             if mark in names:
                 pairs = [(name, value) for name, value in pairs if not signing.match(name.lower())]
-        told = [(name, _digest(value) if name.lower() in _SECRETS else value) for name, value in pairs]
-        query = query if told == parse_qsl(query, keep_blank_values=True) else urlencode(told)
+        pairs_without_secrets = [(name, _digest(value) if name.lower() in _SECRETS else value) for name, value in pairs]
+        query = query if pairs_without_secrets == parse_qsl(query, keep_blank_values=True) else urlencode(pairs_without_secrets)
     # By hand: urlunsplit forgets the slashes of schemes that it does not know.
     return f"{parts.scheme}://{host}{parts.path}{'?' * bool(query)}{query}"
 
@@ -163,11 +163,11 @@ def is_question(method: str | None, url: str, body: Any) -> bool:
     return (method or "GET").upper() == "GET" and not body and url.lower().startswith(("http://", "https://"))
 
 
-def span(asked: str | None) -> tuple[int | None, int | None] | None:
+def span(range_header: str | None) -> tuple[int | None, int | None] | None:
     """Of a Range header, or of none, begin and end as `ObjectStore.find_object` takes them; None for several ranges."""
-    if not asked:
+    if not range_header:
         return 0, None
-    ends = _RANGE.match(asked.replace(" ", ""))
+    ends = _RANGE.match(range_header.replace(" ", ""))
     if ends is None or not (ends[1] or ends[2]):
         return None
     if not ends[1]:
@@ -178,11 +178,11 @@ def span(asked: str | None) -> tuple[int | None, int | None] | None:
 def of_response(url: str, status: int, headers: Iterable[tuple[str, str]], body: bytes, final: str | None = None) -> Answer | None:
     """The answer that an HTTP response is; None for one that is none (an error)."""
     names = {name.lower(): value for name, value in headers}
-    told: dict[str, Any] = {"headers": {name: value for name, value in sorted(names.items()) if _KEPT.match(name)}}
+    description: dict[str, Any] = {"headers": {name: value for name, value in sorted(names.items()) if _KEPT.match(name)}}
     begin, size = 0, len(body)
     if status in (301, 302, 303, 307, 308) and "location" in names:
-        told["headers"]["location"] = key_of(names["location"])
-        told["status"] = status
+        description["headers"]["location"] = key_of(names["location"])
+        description["status"] = status
         body, size = b"", 0
     elif status == 206 and (ranged := _CONTENT_RANGE.match(names.get("content-range", ""))) is not None:
         begin = int(ranged[1])
@@ -190,17 +190,17 @@ def of_response(url: str, status: int, headers: Iterable[tuple[str, str]], body:
     elif status != 200:
         return None
     if final is not None and final != url:
-        told["url"] = key_of(final)
-    return Answer(key_of(url), size, begin, body, told)
+        description["url"] = key_of(final)
+    return Answer(key_of(url), size, begin, body, description)
 
 
-def response_of(answer: Answer, asked: str | None) -> tuple[int, str, dict[str, str]]:
+def response_of(answer: Answer, range_header: str | None) -> tuple[int, str, dict[str, str]]:
     """Status, reason and headers of the HTTP response that an answer is, to a request with this Range header."""
     data = answer.data or b""
     headers = {**answer.told.get("headers", {}), "content-length": str(len(data))}
     if "status" in answer.told:
         return int(answer.told["status"]), "Found", headers
-    if not asked:
+    if not range_header:
         return 200, "OK", headers
     headers["content-range"] = f"bytes {answer.begin}-{answer.begin + len(data) - 1}/{answer.size}"
     return 206, "Partial Content", headers
@@ -233,11 +233,11 @@ def received(
 
     ``question``: URL and Range header of a request that only reads; None for another.
     """
-    url, asked = question or ("", None)
-    places = span(asked) if question is not None else None
+    url, range_header = question or ("", None)
+    places = span(range_header) if question is not None else None
     recorded = known(timer, key_of(url), *places) if places is not None else None
     if recorded is not None:
-        status, reason, headers = response_of(recorded, asked)
+        status, reason, headers = response_of(recorded, range_header)
         return Received(recorded.data or b"", status, reason, list(headers.items()), recorded.told.get("url", url))
     noted(timer, url)
     answer = timer.timed_call(_STORAGE, op, read_whole, replayable=player(timer) is None)

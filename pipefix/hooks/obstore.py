@@ -105,10 +105,10 @@ def _url(held: Any, path: str) -> str | None:
 
 
 def _meta(answer: Answer) -> dict[str, Any]:
-    told = dict(answer.told.get("info", {}))
-    if told.get("last_modified"):
-        told["last_modified"] = datetime.datetime.fromisoformat(told["last_modified"])
-    return told
+    info = dict(answer.told.get("info", {}))
+    if info.get("last_modified"):
+        info["last_modified"] = datetime.datetime.fromisoformat(info["last_modified"])
+    return info
 
 
 def _told(meta: Any) -> dict[str, Any]:
@@ -119,8 +119,8 @@ def _told(meta: Any) -> dict[str, Any]:
 def _get(answered: Callable[..., Answer], real: Callable[[], Any], url: str, _: dict[str, Any]) -> Any:
     def ask() -> Answer:
         result = real()
-        told = {**_told(result.meta), "attributes": dict(result.attributes)}
-        return Answer(url, result.meta["size"], 0, bytes(result.bytes()), told)
+        description = {**_told(result.meta), "attributes": dict(result.attributes)}
+        return Answer(url, result.meta["size"], 0, bytes(result.bytes()), description)
 
     return RecordedGet(answered((0, None), ask))
 

@@ -52,10 +52,10 @@ def _replace_open(timer: SampleTimer, patches: Patches) -> None:
         if key is not None and files is not None and files.knows(key):
             timer.pause()
             data = files.whole(key)
-            made = descriptor(data) if data is not None else None
+            memory_fd = descriptor(data) if data is not None else None
             timer.resume(_STORAGE)
-            if made is not None:
-                return made
+            if memory_fd is not None:
+                return memory_fd
         fd: int = timer.timed_call(_STORAGE, "os.open", original, (path, flags, mode), {"dir_fd": dir_fd}, replayable=False)
         if key is not None:
             status = _STATUS(fd)
@@ -73,28 +73,28 @@ def _replace_read(timer: SampleTimer, patches: Patches, name: str) -> None:
     into = name.endswith("v")
 
     @functools.wraps(original)
-    def read(fd: int, what: Any, *offset: int) -> Any:
+    def read(fd: int, length_or_buffers: Any, *offset: int) -> Any:
         if not timer.live:
-            return original(fd, what, *offset)
+            return original(fd, length_or_buffers, *offset)
         status = _STATUS(fd) if timer.recording is not None or timer.replaced else None
         key, at = None, 0
         if status is not None and stat.S_ISREG(status.st_mode):
             key = key_behind(fd, status)
             if key == IN_MEMORY:
                 timer.pause()
-                got = original(fd, what, *offset)
+                got = original(fd, length_or_buffers, *offset)
                 timer.resume(_STORAGE)
                 return got
             at = offset[0] if offset else _SEEK(fd, 0, os.SEEK_CUR)
-            data = replayed(timer, key, at, sum(map(len, map(_bytes_of, what))) if into else what)
+            data = replayed(timer, key, at, sum(map(len, map(_bytes_of, length_or_buffers))) if into else length_or_buffers)
             if data is not None:
                 if not offset:
                     _SEEK(fd, at + len(data), os.SEEK_SET)
-                return _spread(data, what) if into else data
-        got = timer.timed_call(_STORAGE, f"os.{name}", original, (fd, what, *offset), replayable=False)
+                return _spread(data, length_or_buffers) if into else data
+        got = timer.timed_call(_STORAGE, f"os.{name}", original, (fd, length_or_buffers, *offset), replayable=False)
         timer.bytes_read += got if into else len(got)
         if key is not None and status is not None and timer.recording is not None:
-            note(timer, key, at, b"".join(bytes(each) for each in what)[:got] if into else got, status.st_size)
+            note(timer, key, at, b"".join(bytes(each) for each in length_or_buffers)[:got] if into else got, status.st_size)
         return got
 
     patches.replace(os, name, read, everywhere=True)

@@ -195,6 +195,6 @@ def _rebind(swaps: dict[int, tuple[Any, Any]], replaced: Collection[tuple[Any, A
                 _without[module] = len(names)
             continue
         for name, value in list(names.items()):
-            found = swaps.get(id(value))
-            if found is not None and found[0] is value:
-                names[name] = found[1]
+            swap = swaps.get(id(value))
+            if swap is not None and swap[0] is value:
+                names[name] = swap[1]

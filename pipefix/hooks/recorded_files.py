@@ -91,16 +91,16 @@ def descriptor(data: Any) -> int | None:
     make = getattr(os, "memfd_create", None)
     if make is None:
         return None
-    made: int = make(_NAME)
+    fd: int = make(_NAME)
     try:
         left = memoryview(data)
         while left:
-            left = left[_WRITE(made, left) :]
-        _LSEEK(made, 0, os.SEEK_SET)
+            left = left[_WRITE(fd, left) :]
+        _LSEEK(fd, 0, os.SEEK_SET)
     except BaseException:
-        _CLOSE(made)
+        _CLOSE(fd)
         raise
-    return made
+    return fd
 
 
 def behind(fd: int) -> str | None:
@@ -157,8 +157,8 @@ class MemoryFile(io.BytesIO):
     def fileno(self) -> int:
         if self._real is None:
             with self.getbuffer() as data:
-                made = descriptor(data)
-            self._real = io.FileIO(made) if made is not None else _open_real(self._timer, self.name)
+                fd = descriptor(data)
+            self._real = io.FileIO(fd) if fd is not None else _open_real(self._timer, self.name)
         _SEEK(self._real, self.tell())
         return self._real.fileno()
 

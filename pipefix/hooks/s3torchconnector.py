@@ -70,8 +70,8 @@ def install(timer: SampleTimer, patches: Patches) -> None:
             info = {"etag": value.etag, "size": value.size, "last_modified": value.last_modified}
             return Answer(url, value.size, 0, None, {"info": info})
 
-        told = objects.asked_of(LIBRARY, timer, "s3torchconnector.head_object", url, (0, 0), ask, "info").told["info"]
-        return answered[0] if answered else _result_of(told["etag"], told["size"], told["last_modified"])
+        head_info = objects.asked_of(LIBRARY, timer, "s3torchconnector.head_object", url, (0, 0), ask, "info").told["info"]
+        return answered[0] if answered else _result_of(head_info["etag"], head_info["size"], head_info["last_modified"])
 
     patches.replace(client, "_get_object_stream", get_object_stream)
     patches.replace(client, "head_object", head_object)

@@ -34,9 +34,9 @@ def _zarr_stage(array: Any) -> Stage:
 def _tensorstore_stage(array: Any) -> Stage:
     """As with zarr. What each driver calls its codecs is in their JSON."""
     codec = array.codec
-    told = codec.to_json() if codec is not None else {}
-    packing = [codec for codec in told.get("codecs", ()) if codec.get("name") not in ("bytes", "transpose", "crc32c")]
-    packing += [told.get(key) for key in ("compressor", "compression", "encoding")]
+    codec_json = codec.to_json() if codec is not None else {}
+    packing = [codec for codec in codec_json.get("codecs", ()) if codec.get("name") not in ("bytes", "transpose", "crc32c")]
+    packing += [codec_json.get(key) for key in ("compressor", "compression", "encoding")]
     return STORAGE if all(codec in (None, "raw", {"type": "raw"}) for codec in packing) else DECODE
 
 

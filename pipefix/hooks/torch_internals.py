@@ -224,19 +224,19 @@ _ARGUMENTS = (
 
 def loader_arguments(loader: Any, *, batch_size: int | None = None, num_workers: int | None = None) -> dict[str, Any]:
     """What makes a loader like this one over any dataset; with another batch size or number of workers, where one is given."""
-    given = {name: getattr(loader, name) for name in _ARGUMENTS}
+    arguments = {name: getattr(loader, name) for name in _ARGUMENTS}
     newer = {name: getattr(loader, name, None) for name in ("in_order", "pin_memory_device") if takes(name)}
-    given |= {name: value for name, value in newer.items() if value not in (None, "")}
+    arguments |= {name: value for name, value in newer.items() if value not in (None, "")}
     if num_workers is not None:
-        given["num_workers"] = num_workers
-    if not given["num_workers"]:
-        given |= {"timeout": 0, "multiprocessing_context": None, "prefetch_factor": None, "persistent_workers": False}
+        arguments["num_workers"] = num_workers
+    if not arguments["num_workers"]:
+        arguments |= {"timeout": 0, "multiprocessing_context": None, "prefetch_factor": None, "persistent_workers": False}
     own = loader.batch_sampler if loader.batch_size is None else None
     if own is not None and batch_size is None:
-        return given | {"batch_sampler": own}
+        return arguments | {"batch_sampler": own}
     plain = own if type(own) is BatchSampler else loader
-    given |= {"batch_size": batch_size or loader.batch_size, "drop_last": plain.drop_last}
-    return given if isinstance(loader.dataset, IterableDataset) else given | {"sampler": plain.sampler}
+    arguments |= {"batch_size": batch_size or loader.batch_size, "drop_last": plain.drop_last}
+    return arguments if isinstance(loader.dataset, IterableDataset) else arguments | {"sampler": plain.sampler}
 
 
 def in_order(loader: Any) -> bool:
@@ -292,13 +292,13 @@ def forks_without_cuda() -> bool:
         return False
     if torch.cuda.is_initialized():
         return True
-    told = getattr(getattr(torch, "_C", None), "_cuda_isInBadFork", None)
-    if told is None or not hasattr(os, "fork"):
+    is_in_bad_fork = getattr(getattr(torch, "_C", None), "_cuda_isInBadFork", None)
+    if is_in_bad_fork is None or not hasattr(os, "fork"):
         return False
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads beside a fork: the child asks one thing and ends
         child = os.fork()
     if child == 0:
-        os._exit(bool(told()))
+        os._exit(bool(is_in_bad_fork()))
     poisoned = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
     return poisoned and torch.cuda.device_count() > 0

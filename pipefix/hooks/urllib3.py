@@ -26,21 +26,21 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
     @functools.wraps(original)
     def urlopen(self: Any, method: str, url: str, body: Any = None, headers: Any = None, *args: Any, **kwargs: Any) -> Any:
-        given = (self, method, url, body, headers, *args)
+        arguments = (self, method, url, body, headers, *args)
         if not timer.live or timer.stage is Stage.STORAGE:
-            return original(*given, **kwargs)
+            return original(*arguments, **kwargs)
         with objects.one_question() as outermost:
-            kept = timer.recording is not None or Stage.STORAGE in timer.replaced
+            recorded_or_replaced = timer.recording is not None or Stage.STORAGE in timer.replaced
             whole, question = _url_of(self, url), None
-            if kept and objects.is_question(method, whole, body):
+            if recorded_or_replaced and objects.is_question(method, whole, body):
                 question = whole, objects.header(headers if headers is not None else self.headers, "range")
             far = objects.keeper(timer) is not None or objects.player(timer) is not None
-            if not kept or not outermost or args or (far and question is None):
+            if not recorded_or_replaced or not outermost or args or (far and question is None):
                 objects.noted(timer, whole)
-                return timer.timed_call(Stage.STORAGE, _OP, original, given, kwargs, replayable=False)
+                return timer.timed_call(Stage.STORAGE, _OP, original, arguments, kwargs, replayable=False)
 
             def read_whole() -> objects.Received:
-                response = original(*given, **{**kwargs, "preload_content": False, "decode_content": False})
+                response = original(*arguments, **{**kwargs, "preload_content": False, "decode_content": False})
                 data = response.read(decode_content=False)
                 response.release_conn()
                 return objects.Received(data, response.status, response.reason, list(response.headers.items()), whole)

@@ -14,10 +14,10 @@ DOUBLINGS = 6
 BLOCKS = 2
 
 
-def sweep(bench: TrialBench, found: TuneResult, own: int, limits: ResourceLimits, *, seconds: float) -> Iterator[BatchSize]:
+def sweep(bench: TrialBench, tuned: TuneResult, own: int, limits: ResourceLimits, *, seconds: float) -> Iterator[BatchSize]:
     """From half the present size upwards, with the settings that were chosen."""
-    assert found.batch is not None
-    footprint = Footprint(found.batch).with_trial(found.chosen.but(batch_size=own), found.used)
+    assert tuned.batch is not None
+    footprint = Footprint(tuned.batch).with_trial(tuned.chosen.but(batch_size=own), tuned.used)
 
     def watch(now: Usage) -> str | None:
         return ending(limits, now)
@@ -26,7 +26,7 @@ def sweep(bench: TrialBench, found: TuneResult, own: int, limits: ResourceLimits
         count = int(own * 2**power)
         if count < 1:
             continue
-        settings = found.chosen.but(batch_size=count)
+        settings = tuned.chosen.but(batch_size=count)
         why = refusal(limits, footprint.predict(settings))
         if why is None:
             try:

@@ -41,8 +41,8 @@ class TrialBlock:
     @property
     def rate(self) -> float:
         """Samples a second in the long run: what a queue that drains adds for a while is left out."""
-        seen = self.samples / self.seconds
-        return seen * (1 - self.stall) / (1 - self.waited) if any(self.steps) else seen
+        measured_rate = self.samples / self.seconds
+        return measured_rate * (1 - self.stall) / (1 - self.waited) if any(self.steps) else measured_rate
 
     @property
     def waited(self) -> float:
@@ -79,8 +79,8 @@ def tail(blocks: Sequence[TrialBlock]) -> float | None:
 
 
 def threads(blocks: Sequence[TrialBlock]) -> float | None:
-    found = [block.process_cpu_s for block in blocks if block.process_cpu_s is not None]
-    return float(np.median(found)) if found else None
+    process_cpu_s = [block.process_cpu_s for block in blocks if block.process_cpu_s is not None]
+    return float(np.median(process_cpu_s)) if process_cpu_s else None
 
 
 def stall(blocks: Sequence[TrialBlock], *, seed: int = 0) -> Interval:

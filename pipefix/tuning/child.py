@@ -98,12 +98,12 @@ class EveryNth:
 
 
 def pool_of(work: TrialWork, settings: Settings, lot: int) -> Pool:
-    theirs = work.subject.loader
-    served = dataset_once.start_method(theirs.multiprocessing_context) == "forkserver"
-    if settings.workers and served and isinstance(theirs, FastLoader):
+    user_loader = work.subject.loader
+    served = dataset_once.start_method(user_loader.multiprocessing_context) == "forkserver"
+    if settings.workers and served and isinstance(user_loader, FastLoader):
         # As it does itself; and the probe is not to be loaded by every worker either.
-        dataset_once.preload(theirs.dataset, theirs.collate_fn, WorkerProbe)
-    loader = as_planned.with_settings(theirs, **settings.arguments())
+        dataset_once.preload(user_loader.dataset, user_loader.collate_fn, WorkerProbe)
+    loader = as_planned.with_settings(user_loader, **settings.arguments())
     loader.worker_init_fn = DyingWithTrial(loader.worker_init_fn)
     subject = dataclasses.replace(work.subject, loader=loader)
     own: Any = EveryNth(subject, lot, work.lots)
@@ -130,10 +130,10 @@ def serve(connection: Connection, work: TrialWork, settings: Settings, lot: int,
         pool = pool_of(work, settings, lot)
         started = 0.0
         while True:
-            asked = connection.recv()
-            if asked is None:
+            request = connection.recv()
+            if request is None:
                 break
-            if asked == "look":
+            if request == "look":
                 connection.send(look(pool))
                 continue
             late = 0.0
@@ -141,7 +141,7 @@ def serve(connection: Connection, work: TrialWork, settings: Settings, lot: int,
                 started, late = _start(pool)
             pool.resume()
             with NvmlWatch() as device:
-                block = pool.block(PLAIN, asked, most=LONGEST_BLOCK)
+                block = pool.block(PLAIN, request, most=LONGEST_BLOCK)
             # What it was asked for ahead would be made at the cost of the settings whose turn is next.
             pool.halt()
             connection.send(dataclasses.replace(trial_block(block, pool, started), nvml=device.figures, late_s=late))
@@ -164,10 +164,10 @@ def _start(pool: Pool) -> tuple[float, float]:
     """Seconds to the first batch, and those that the first step took beside a step."""
     begun = time.perf_counter()
     pool.turn_to(PLAIN)
-    kept = pool.keep_batch()
+    kept_batch = pool.keep_batch()
     spent = time.perf_counter() - begun
-    pool.consumer.try_on(kept())
-    late = pool.consumer.first_seconds(kept, LATE_FIRST_STEP) if pool.consumer.present else 0.0
+    pool.consumer.try_on(kept_batch())
+    late = pool.consumer.first_seconds(kept_batch, LATE_FIRST_STEP) if pool.consumer.present else 0.0
     return max(1e-6, spent), late
 
 
@@ -223,14 +223,14 @@ def _threads(rows: tuple[Row, ...]) -> float | None:
 def look(pool: Pool) -> BatchCost:
     """A few batches made in this process: what one takes, and how large it is."""
     pool.turn_to(PLAIN)
-    kept = pool.keep_batch()
-    pool.consumer.try_on(kept())
+    kept_batch = pool.keep_batch()
+    pool.consumer.try_on(kept_batch())
     begun = time.perf_counter()
     rows = [pool.next(consume=False)]
     while len(rows) < LOOK_BATCHES and time.perf_counter() - begun < LOOK_SECONDS:
         rows.append(pool.next(consume=False))
     reading = read([os.getpid()])
-    sizes = [leaf.nbytes for leaf in leaves(kept.value) if isinstance(leaf, torch.Tensor)]
+    sizes = [leaf.nbytes for leaf in leaves(kept_batch.value) if isinstance(leaf, torch.Tensor)]
     making = sum(row.trace.ended - row.trace.begun for row in rows) / 1e9
     return BatchCost(
         bytes=float(sum(sizes)),

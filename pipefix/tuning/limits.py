@@ -64,11 +64,11 @@ class Usage(msgspec.Struct, frozen=True):
     def beside(self, others: Sequence[Usage]) -> Usage:
         """What runs side by side takes. CPU is each one's own: they run in turn."""
         return Usage(
-            self.memory_bytes + sum(other.memory_bytes for other in others),
-            self.shm_bytes + sum(other.shm_bytes for other in others),
-            max([self.files, *(other.files for other in others)]),
+            self.memory_bytes + sum(usage.memory_bytes for usage in others),
+            self.shm_bytes + sum(usage.shm_bytes for usage in others),
+            max([self.files, *(usage.files for usage in others)]),
             self.cores,
-            self.vram_bytes + sum(other.vram_bytes for other in others),
+            self.vram_bytes + sum(usage.vram_bytes for usage in others),
         )
 
 
@@ -191,23 +191,24 @@ class Footprint:
             shm_bytes=in_flight,
             files=batch.process_files + workers * WORKER_FILES + crossing,
             cores=self._cores(settings),
-            vram_bytes=max((usage.vram_bytes * _times(one, settings) for one, usage in (*self.trials, *self.ended)), default=0.0),
+            vram_bytes=max((usage.vram_bytes * _times(ran, settings) for ran, usage in (*self.trials, *self.ended)), default=0.0),
         )
 
     def _seen(self) -> list[tuple[Settings, Usage]]:
-        return [one for one in (*self.trials, *self.ended) if one[0].workers]
+        return [entry for entry in (*self.trials, *self.ended) if entry[0].workers]
 
     def _batch_size(self) -> int:
-        return next((one.batch_size for one, _ in self.trials if one.batch_size), 0)
+        return next((settings.batch_size for settings, _ in self.trials if settings.batch_size), 0)
 
     def _worker_bytes(self) -> float:
         """Private memory of one worker: the most that any trial shows, and never less than seems possible."""
-        seen = [max(0.0, usage.memory_bytes - self.batch.process_bytes) / settings.workers for settings, usage in self._seen()]
-        return max(seen) if seen else WORKER_BYTES + 0.15 * self.batch.process_bytes + 2 * self.batch.bytes
+        own = self.batch.process_bytes
+        bytes_per_worker = [max(0.0, usage.memory_bytes - own) / settings.workers for settings, usage in self._seen()]
+        return max(bytes_per_worker) if bytes_per_worker else WORKER_BYTES + 0.15 * own + 2 * self.batch.bytes
 
     def _cores(self, settings: Settings) -> float:
         """As many as its processes keep busy: each at most the share of its time that making a batch computes."""
-        one = min(1.5, self.batch.cpu_s / max(self.batch.seconds, 1e-9))
-        seen = [usage.cores / settings.workers for settings, usage in self._seen() if usage.cores]
-        busy = max(seen) if seen else one
-        return max(one, settings.workers * busy)
+        cores_of_one = min(1.5, self.batch.cpu_s / max(self.batch.seconds, 1e-9))
+        cores_per_worker = [usage.cores / settings.workers for settings, usage in self._seen() if usage.cores]
+        busy = max(cores_per_worker) if cores_per_worker else cores_of_one
+        return max(cores_of_one, settings.workers * busy)

@@ -247,10 +247,10 @@ def _with_knobs_of(crowded: Trial, ran: Sequence[Trial]) -> dict[int, Trial]:
     knobs = _knobs_of(crowded.settings)
     trials = {(trial.settings.workers, _knobs_of(trial.settings)): trial for trial in ran}
     same: dict[int, Trial] = {}
-    for (workers, theirs), trial in trials.items():
-        twin = trials.get((crowded.settings.workers, theirs))
-        alike = trial.demand is None and theirs.worker_threads == knobs.worker_threads
-        if not workers or theirs == knobs:
+    for (workers, trial_knobs), trial in trials.items():
+        twin = trials.get((crowded.settings.workers, trial_knobs))
+        alike = trial.demand is None and trial_knobs.worker_threads == knobs.worker_threads
+        if not workers or trial_knobs == knobs:
             same[workers] = trial
         elif twin is not None and alike and trial.rate is not None and (workers, knobs) not in trials:
             same[workers] = msgspec.structs.replace(trial, rate=trial.rate.scaled(crowded.level / twin.level))
@@ -262,8 +262,8 @@ def _exponent(same: dict[int, Trial], last: int) -> float:
     fewer = [n for n in same if 0 < n < last]
     if not fewer:
         return 1.0
-    other = max(fewer, key=lambda n: (n <= 0.8 * last, n))
-    grows = math.log(same[last].level / same[other].level) / math.log(last / other)
+    base_count = max(fewer, key=lambda n: (n <= 0.8 * last, n))
+    grows = math.log(same[last].level / same[base_count].level) / math.log(last / base_count)
     return 0.0 if grows < STALLS else min(1.0, grows)
 
 
@@ -306,6 +306,6 @@ def _knobs_of(settings: Settings) -> Settings:
     return settings.but(workers=1)
 
 
-def _at_least(settings: Settings, other: Settings) -> bool:
+def _at_least(settings: Settings, reference: Settings) -> bool:
     """Whether it takes at least as much as another in every way."""
-    return settings.workers >= other.workers and settings.in_flight >= other.in_flight
+    return settings.workers >= reference.workers and settings.in_flight >= reference.in_flight

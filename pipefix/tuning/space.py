@@ -50,8 +50,8 @@ class Settings(msgspec.Struct, frozen=True, rename={"workers": "num_workers", "p
 
     def changes(self, other: Settings) -> dict[str, object]:
         """Arguments of the loader that ``other`` has otherwise."""
-        ours, theirs = self.normal().arguments(), other.normal().arguments()
-        return {name: theirs[name] for name in ours if ours[name] != theirs[name]}
+        own_arguments, other_arguments = self.normal().arguments(), other.normal().arguments()
+        return {name: other_arguments[name] for name in own_arguments if own_arguments[name] != other_arguments[name]}
 
 
 def said(settings: Settings, *, than: Settings | None = None) -> str:
@@ -111,12 +111,12 @@ class Space:
 
     def worker_counts(self) -> list[int]:
         """Every count while it is small, then ever wider steps: neighbours of large counts cannot be told apart."""
-        found: list[int] = []
+        counts: list[int] = []
         count = 0
         while count <= self.most_workers:
-            found.append(count)
+            counts.append(count)
             count += 1 if count < 16 else 2 if count < 32 else 4 if count < 64 else 8
-        return found
+        return counts
 
 
 def most_workers(cores: float, now: int, computing: float = 1.0) -> int:

@@ -23,24 +23,27 @@ class BatchTimes:
     ended: float
 
 
-def turns(made: Sequence[BatchTimes]) -> tuple[float, ...]:
-    """Seconds that each batch kept its worker, handing over the one before included; waiting for room is not. In order of ``made``.
+def turns(batches: Sequence[BatchTimes]) -> tuple[float, ...]:
+    """Seconds that each batch kept its worker, handing over the one before included; waiting for room is not. In the order of
+    ``batches``.
 
     What a worker's first batch took besides making is not known: it has none, and is left out.
     """
     last: dict[int, BatchTimes] = {}
     pairs = []
-    for one in made:
-        before = last.get(one.worker)
-        last[one.worker] = one
+    for batch in batches:
+        before = last.get(batch.worker)
+        last[batch.worker] = batch
         if before is not None:
-            pairs.append((before, one))
+            pairs.append((before, batch))
     # Between two batches that a worker makes without a rest lies what handing over takes; after a rest that cannot be seen.
-    at_once = [one.begun - before.ended for before, one in pairs if one.room <= before.ended]
+    at_once = [batch.begun - before.ended for before, batch in pairs if batch.room <= before.ended]
     between = statistics.median(at_once) if at_once else 0.0
     return tuple(
-        one.ended - before.ended if one.room <= before.ended else one.ended - one.begun + min(between, one.begun - before.ended)
-        for before, one in pairs
+        batch.ended - before.ended
+        if batch.room <= before.ended
+        else batch.ended - batch.begun + min(between, batch.begun - before.ended)
+        for before, batch in pairs
     )
 
 

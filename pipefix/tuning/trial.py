@@ -83,8 +83,8 @@ class TrialProcess:
         self.settings = settings
         self._watch = watch
         self._vram = vram
-        self._ours, theirs = context.Pipe()
-        self._process = context.Process(target=serve, args=(theirs, work, settings, lot, os.getpid()), name="pipefix-trial")
+        self._ours, child_end = context.Pipe()
+        self._process = context.Process(target=serve, args=(child_end, work, settings, lot, os.getpid()), name="pipefix-trial")
         self._begun = time.perf_counter()
         self._cpu: tuple[float, float] | None = None
         self.used = Usage()
@@ -92,24 +92,24 @@ class TrialProcess:
         self.now = Usage()
         with existing_objects_skipped():
             self._process.start()
-        theirs.close()
+        child_end.close()
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
     def block(self, seconds: float) -> TrialBlock:
-        told = self._ask(seconds, LONGEST_BLOCK + seconds + PATIENCE)
-        assert isinstance(told, TrialBlock)
-        return told
+        block = self._ask(seconds, LONGEST_BLOCK + seconds + PATIENCE)
+        assert isinstance(block, TrialBlock)
+        return block
 
     def look(self) -> BatchCost:
         batch = self._ask("look", LONGEST_BLOCK + PATIENCE)
         assert isinstance(batch, BatchCost)
         return batch
 
-    def _ask(self, what: Any, patience: float) -> Any:
+    def _ask(self, request: Any, patience: float) -> Any:
         until = time.perf_counter() + patience
         try:
-            self._ours.send(what)
+            self._ours.send(request)
             while not self._ours.poll(self._look()):
                 if time.perf_counter() > until:
                     raise TrialEnded(f"it gave no batch within {patience:.0f} s")
@@ -118,9 +118,9 @@ class TrialProcess:
             raise TrialEnded(self._died()) from None
         self._look()
         if isinstance(answer, tuple):
-            what, advice, shown = answer
-            error = TargetError(what, advice=advice, user_traceback=shown)
-            raise TrialEnded(f"it failed: {what.rstrip('.')}", error=error)
+            message, advice, shown = answer
+            error = TargetError(message, advice=advice, user_traceback=shown)
+            raise TrialEnded(f"it failed: {message.rstrip('.')}", error=error)
         return answer
 
     def _died(self) -> str:

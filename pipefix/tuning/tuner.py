@@ -95,16 +95,16 @@ class Tuner:
     def run(self) -> TuneResult:
         """Partial where the user interrupts it."""
         enough, partial = "", False
-        kept: str | None = None
+        why_kept: str | None = None
         before = after = None
         chosen = self.plan.start
         try:
             self._look()
             enough = self._trials()
-            chosen, kept, before, after = self._confirm()
+            chosen, why_kept, before, after = self._confirm()
         except KeyboardInterrupt:
             enough, partial = "it was interrupted", True
-            kept = "it was interrupted before the settings found could be held against the start"
+            why_kept = "it was interrupted before the settings found could be held against the start"
         finally:
             for running in list(self.live):
                 self._close(running)
@@ -114,7 +114,7 @@ class Tuner:
         tried = {trial.settings for trial in self.trials}
         refused = [Trial(settings, status="refused", reason=why) for settings, why in self.refused.items() if settings not in tried]
         return TuneResult(
-            tried=(*self.trials, *refused), chosen=chosen, kept=kept, before=before, after=after, blocks=tuple(last),
+            tried=(*self.trials, *refused), chosen=chosen, kept=why_kept, before=before, after=after, blocks=tuple(last),
             batch=self.footprint.batch if self.footprint is not None else None, enough=enough, partial=partial,
             seconds=self.clock() - self.begun, started_s=last[-1].started_s if last else 0.0,
             used=next((trial.used for trial in self.trials if trial.settings == chosen.normal()), Usage()),
@@ -200,13 +200,13 @@ class Tuner:
     def _trials(self) -> str:
         assert self.footprint is not None
         while True:
-            asked = self.search.next(self.trials, look=self.footprint.batch, fits=self._fits)
-            if isinstance(asked, Finished):
-                return asked.why
+            proposal = self.search.next(self.trials, look=self.footprint.batch, fits=self._fits)
+            if isinstance(proposal, Finished):
+                return proposal.why
             if self.trials and self.left < 3.2 * self.each:
                 return f"the {self.plan.budget:.0f} s were spent"
-            self._say(f"trial {len(self.trials) + 1}: {said(asked.settings)}")
-            self._trial(asked.settings, asked.why)
+            self._say(f"trial {len(self.trials) + 1}: {said(proposal.settings)}")
+            self._trial(proposal.settings, proposal.why)
 
     def _trial(self, settings: Settings, why: str) -> None:
         assert self.footprint is not None
@@ -218,8 +218,8 @@ class Tuner:
         except TrialEnded as end:
             self._ended(settings, why, end, running, begun)
             return
-        told = trial_of(settings, blocks, figures.around(level, doubt), self.plan.goal)
-        trial = msgspec.structs.replace(told, why=why, used=running.used, seconds=self.clock() - begun)
+        measured_trial = trial_of(settings, blocks, figures.around(level, doubt), self.plan.goal)
+        trial = msgspec.structs.replace(measured_trial, why=why, used=running.used, seconds=self.clock() - begun)
         self.footprint = self.footprint.with_trial(settings, running.used)
         self.trials.append(trial)
         self.last[settings.normal()] = blocks
@@ -283,20 +283,20 @@ class Tuner:
             return self.plan.start, "no settings were found that are better", best.rate, best.rate
         self._say(f"confirming {said(best.settings)}")
         try:
-            ours, theirs = self._side_by_side(best.settings, start)
+            best_blocks, start_blocks = self._side_by_side(best.settings, start)
         except TrialEnded as end:
             return self.plan.start, f"the settings found did not run again: {end}", None, None
-        logs = [math.log(block.rate / other.rate) for block, other in zip(ours, theirs, strict=True)]
-        levels = [math.log(block.rate) for block in theirs]
+        logs = [math.log(block.rate / start_block.rate) for block, start_block in zip(best_blocks, start_blocks, strict=True)]
+        levels = [math.log(block.rate) for block in start_blocks]
         base, doubt, spread = math.exp(sum(levels) / len(levels)), figures.doubt(logs), figures.doubt(levels)
         level = base * math.exp(sum(logs) / len(logs))
-        again = trial_of(best.settings, ours, figures.around(level, doubt / math.sqrt(2)), self.plan.goal)
-        start_again = trial_of(start, theirs, figures.around(base, doubt / math.sqrt(2)), self.plan.goal)
-        kept = beaten(start_again, again, self.plan.goal)
-        self.last[best.settings], self.last[start] = ours, theirs
+        again = trial_of(best.settings, best_blocks, figures.around(level, doubt / math.sqrt(2)), self.plan.goal)
+        start_again = trial_of(start, start_blocks, figures.around(base, doubt / math.sqrt(2)), self.plan.goal)
+        why_kept = beaten(start_again, again, self.plan.goal)
+        self.last[best.settings], self.last[start] = best_blocks, start_blocks
         before = figures.around(base, spread)
-        if kept is not None:
-            return self.plan.start, kept, before, before
+        if why_kept is not None:
+            return self.plan.start, why_kept, before, before
         return best.settings, None, before, figures.around(level, spread if len(logs) < 2 else math.hypot(spread, doubt / 2))
 
     def _side_by_side(self, best: Settings, start: Settings) -> tuple[Blocks, Blocks]:
@@ -312,12 +312,12 @@ class Tuner:
         else:
             self._dismiss()
             pairs, most = in_turn(partial(self._block_of, best), partial(self._block_of, start)), 2
-        found: list[tuple[TrialBlock, TrialBlock]] = []
+        block_pairs: list[tuple[TrialBlock, TrialBlock]] = []
         for pair in pairs:
-            found.append(pair)
-            if len(found) >= 2 and (len(found) >= most or self.clock() - begun >= 2 * self.each):
+            block_pairs.append(pair)
+            if len(block_pairs) >= 2 and (len(block_pairs) >= most or self.clock() - begun >= 2 * self.each):
                 break
-        return [block for block, _ in found], [block for _, block in found]
+        return [block for block, _ in block_pairs], [block for _, block in block_pairs]
 
     def _block_of(self, settings: Settings) -> TrialBlock:
         """By a process of its own, which is gone afterwards."""
@@ -329,8 +329,8 @@ class Tuner:
     def _certify(self, best: Trial) -> None:
         """A few more blocks of what stays, so that the certificate does not rest on the trial that chose it."""
         try:
-            kept = self.best is not None and self.best.trial.settings == best.settings
-            running = self.best.running if self.best is not None and kept else self._start(best.settings)
+            is_running = self.best is not None and self.best.trial.settings == best.settings
+            running = self.best.running if self.best is not None and is_running else self._start(best.settings)
             self.last[best.settings] = [self._block(running) for _ in range(CERTIFYING)]
         except TrialEnded:
             return

@@ -18,14 +18,14 @@ _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 def group(leader: int) -> list[int]:
     """Processes of a session, its leader among them: whatever a trial started, also where its parent has died."""
-    found = []
+    pids = []
     for name in _listed(PROC):
         if not name.isdigit():
             continue
         fields = _stat(int(name))
         if fields is not None and int(fields[3]) == leader and fields[0] != "Z":
-            found.append(int(name))
-    return found
+            pids.append(int(name))
+    return pids
 
 
 def read(processes: Iterable[int]) -> Usage:
@@ -42,8 +42,8 @@ def read(processes: Iterable[int]) -> Usage:
 
 def cpu_seconds(processes: Iterable[int]) -> float:
     """Of processes that live, since they began."""
-    fields = [found for pid in processes if (found := _stat(pid)) is not None]
-    return sum(int(found[11]) + int(found[12]) for found in fields) / _TICKS
+    fields = [stat_fields for pid in processes if (stat_fields := _stat(pid)) is not None]
+    return sum(int(stat_fields[11]) + int(stat_fields[12]) for stat_fields in fields) / _TICKS
 
 
 def _listed(folder: Path) -> list[str]:
@@ -67,9 +67,9 @@ def _rollup(pid: int) -> dict[str, float]:
         text = (PROC / str(pid) / "smaps_rollup").read_text(errors="replace")
     except OSError:
         return {}
-    found = {}
+    sizes = {}
     for line in text.splitlines():
         words = line.split()
         if len(words) == 3 and words[2] == "kB":
-            found[words[0].rstrip(":")] = 1024.0 * float(words[1])
-    return found
+            sizes[words[0].rstrip(":")] = 1024.0 * float(words[1])
+    return sizes

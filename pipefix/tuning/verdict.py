@@ -32,10 +32,10 @@ def beaten(start: Trial, winner: Trial, goal: Goal) -> str | None:
         return None
     if gain > -0.01 and takes_less(winner.settings, start.settings) and not start_fed:
         return None
-    told = "more, which is within the noise" if gain > 0 else "less"
-    return f"measured side by side, the settings found deliver {percent(abs(math.expm1(gain)))} {told}"
+    comparison = "more, which is within the noise" if gain > 0 else "less"
+    return f"measured side by side, the settings found deliver {percent(abs(math.expm1(gain)))} {comparison}"
 
 
-def takes_less(settings: Settings, other: Settings) -> bool:
+def takes_less(settings: Settings, reference: Settings) -> bool:
     """Fewer workers, or as many with less in flight."""
-    return (settings.workers, settings.in_flight) < (other.workers, other.in_flight)
+    return (settings.workers, settings.in_flight) < (reference.workers, reference.in_flight)

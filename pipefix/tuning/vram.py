@@ -48,7 +48,7 @@ class Vram:
         try:
             mine = set(processes)
             running = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
-            held = [one.usedGpuMemory for one in running if one.pid in mine]
+            held = [process.usedGpuMemory for process in running if process.pid in mine]
             if held and None not in held:
                 return float(sum(held))
             return max(0.0, float(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used) - self._before) if running else 0.0

@@ -52,48 +52,48 @@ def _pair(size: Any) -> tuple[int, int]:
     return (values[0], values[0]) if len(values) == 1 else (values[0], values[1])
 
 
-def _resized(shape: Shape, given: Arguments) -> Shape:
+def _resized(shape: Shape, arguments: Arguments) -> Shape:
     """torchvision's rule for one length: the shorter side becomes it, the longer one is cut to a whole number."""
-    size = [given["size"]] if isinstance(given["size"], int) else list(given["size"])
+    size = [arguments["size"]] if isinstance(arguments["size"], int) else list(arguments["size"])
     channels, height, width = shape
     if len(size) == 2:
         return (channels, size[0], size[1])
     short, long = (height, width) if height <= width else (width, height)
     new_short, new_long = size[0], int(size[0] * long / short)
-    most = given["max_size"]
+    most = arguments["max_size"]
     if most is not None and new_long > most:
         new_short, new_long = int(most * new_short / new_long), most
     return (channels, new_short, new_long) if height <= width else (channels, new_long, new_short)
 
 
-def _padded(shape: Shape, given: Arguments) -> Shape:
-    padding = [given["padding"]] if isinstance(given["padding"], int) else list(given["padding"])
+def _padded(shape: Shape, arguments: Arguments) -> Shape:
+    padding = [arguments["padding"]] if isinstance(arguments["padding"], int) else list(arguments["padding"])
     left, top, right, bottom = padding * (4 // len(padding))
     return (shape[0], shape[1] + top + bottom, shape[2] + left + right)
 
 
-def _cropped(shape: Shape, given: Arguments) -> Shape:
-    return (shape[0], given["height"], given["width"])
+def _cropped(shape: Shape, arguments: Arguments) -> Shape:
+    return (shape[0], arguments["height"], arguments["width"])
 
 
 # -- what is left to the CPU ---------------------------------------------------------------------------------------------------
 
 
 def _sampling(modes: tuple[str, ...]) -> Callable[[Shape, Arguments], str | None]:
-    def refuses(_: Shape, given: Arguments) -> str | None:
-        mode = geometry.mode_name(given["interpolation"])
+    def refuses(_: Shape, arguments: Arguments) -> str | None:
+        mode = geometry.mode_name(arguments["interpolation"])
         if mode not in modes:
-            return f"interpolation {mode or given['interpolation']!r} exists for pictures of PIL only"
-        if given.get("size", ()) is None:
+            return f"interpolation {mode or arguments['interpolation']!r} exists for pictures of PIL only"
+        if arguments.get("size", ()) is None:
             return "a size by the longer side alone"
-        return "turned pictures that are expanded differ in size" if given.get("expand") else None
+        return "turned pictures that are expanded differ in size" if arguments.get("expand") else None
 
     return refuses
 
 
-def _outside(shape: Shape, given: Arguments) -> str | None:
-    top, left = given["top"], given["left"]
-    inside = top >= 0 and left >= 0 and top + given["height"] <= shape[1] and left + given["width"] <= shape[2]
+def _outside(shape: Shape, arguments: Arguments) -> str | None:
+    top, left = arguments["top"], arguments["left"]
+    inside = top >= 0 and left >= 0 and top + arguments["height"] <= shape[1] and left + arguments["width"] <= shape[2]
     return None if inside else "the window reaches beyond the picture"
 
 
@@ -107,13 +107,13 @@ TABLE = (
     BatchedOp(tv.resize, tv.resize, size_after=_resized, refuses=_sampling(_RESIZING)),
     BatchedOp(
         tv.resized_crop, geometry.resized_crop, ("top", "left", "height", "width"), "close",
-        lambda shape, given: (shape[0], *_pair(given["size"])),
-        lambda shape, given: _sampling(_RESIZING)(shape, given) or _outside(shape, given),
+        lambda shape, arguments: (shape[0], *_pair(arguments["size"])),
+        lambda shape, arguments: _sampling(_RESIZING)(shape, arguments) or _outside(shape, arguments),
         "torchvision weighs bytes with 16-bit integers and rounds between two passes, this rounds once (Kornia's crop_and_resize "
         "has no antialiasing: 3.3/255, 14 at the 99th percentile)",
     ),
     BatchedOp(tv.crop, geometry.crop, ("top", "left"), size_after=_cropped, refuses=_outside, note="Kornia's crop resamples"),
-    BatchedOp(tv.center_crop, tv.center_crop, size_after=lambda shape, given: (shape[0], *_pair(given["output_size"]))),
+    BatchedOp(tv.center_crop, tv.center_crop, size_after=lambda shape, arguments: (shape[0], *_pair(arguments["output_size"]))),
     BatchedOp(tv.pad, tv.pad, size_after=_padded),
     BatchedOp(tv.horizontal_flip, tv.horizontal_flip),
     BatchedOp(tv.vertical_flip, tv.vertical_flip),
@@ -131,7 +131,7 @@ TABLE = (
     BatchedOp(tv.elastic, geometry.elastic, ("displacement",), "close", refuses=_sampling(_GRID), note=_HALF_WAY),
     BatchedOp(
         tv.erase, geometry.erase, ("i", "j", "h", "w"), note="Kornia draws the rectangle by itself",
-        alone=lambda given: given["v"].shape[-2:] != (1, 1),
+        alone=lambda arguments: arguments["v"].shape[-2:] != (1, 1),
     ),
     BatchedOp(tv.adjust_brightness, color.brightness, ("brightness_factor",)),
     BatchedOp(tv.adjust_contrast, color.contrast, ("contrast_factor",), "close", note=_THRESHOLDS),
@@ -147,7 +147,7 @@ TABLE = (
     BatchedOp(tv.equalize, tv.equalize),
     BatchedOp(tv.invert, tv.invert),
     BatchedOp(
-        tv.rgb_to_grayscale, tv.rgb_to_grayscale, size_after=lambda shape, given: (given["num_output_channels"], *shape[1:])
+        tv.rgb_to_grayscale, tv.rgb_to_grayscale, size_after=lambda shape, arguments: (arguments["num_output_channels"], *shape[1:])
     ),
     BatchedOp(tv.grayscale_to_rgb, tv.grayscale_to_rgb, size_after=lambda shape, _: (3, *shape[1:])),
     BatchedOp(tv.to_dtype, tv.to_dtype),

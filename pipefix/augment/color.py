@@ -48,10 +48,10 @@ def _grey(images: torch.Tensor) -> torch.Tensor:
     return mixed if images.is_floating_point() else mixed.floor()
 
 
-def _blend(images: torch.Tensor, other: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+def _blend(images: torch.Tensor, base: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
     floats = as_float(images)
     share = _column(factor, floats)
-    return to_input_dtype((floats * share + other * (1 - share)).clamp(0, _white(images)), images, truncate=True)
+    return to_input_dtype((floats * share + base * (1 - share)).clamp(0, _white(images)), images, truncate=True)
 
 
 def brightness(images: torch.Tensor, *, brightness_factor: torch.Tensor) -> torch.Tensor:
@@ -89,8 +89,8 @@ def permute_channels(images: torch.Tensor, *, permutation: torch.Tensor) -> torc
 def posterize(images: torch.Tensor, *, bits: torch.Tensor) -> torch.Tensor:
     """Bytes lose their lowest bits; floating point is cut to as many levels of the range."""
     if not images.is_floating_point():
-        kept = (255 << (8 - bits.to(torch.int64))) & 255
-        return images & kept.to(images.dtype).view(-1, 1, 1, 1)
+        mask = (255 << (8 - bits.to(torch.int64))) & 255
+        return images & mask.to(images.dtype).view(-1, 1, 1, 1)
     levels = _column(2.0 ** bits.to(torch.float32), images)
     return torch.minimum((images * levels).floor().clamp(min=0), levels - 1) / levels
 

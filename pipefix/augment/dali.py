@@ -179,9 +179,9 @@ class DaliLoader:
         if not self._asked or self._asked[0].place != (0, epoch, start):
             self._orders = self._following(epoch, start)
         for number in range(start, len(self)):
-            made = self._made((0, epoch, number))
-            assert made is not None, "this order has no end"
-            yield made
+            batch = self._made((0, epoch, number))
+            assert batch is not None, "this order has no end"
+            yield batch
 
     def in_order(self, batches: Iterable[Any], epoch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Batches of these indices. What another call has not taken yet is dropped: one at a time can be gone through."""
@@ -191,10 +191,10 @@ class DaliLoader:
         for number in itertools.count():
             if turn != self._turn:
                 raise RuntimeError("Another epoch of this loader has begun: DALI makes the batches of one at a time.")
-            made = self._made((turn, epoch, number))
-            if made is None:
+            batch = self._made((turn, epoch, number))
+            if batch is None:
                 return
-            yield made
+            yield batch
 
     def _made(self, place: tuple[int, int, int]) -> tuple[torch.Tensor, torch.Tensor] | None:
         """The batch of that place; None: the order has come to its end before."""
@@ -205,7 +205,7 @@ class DaliLoader:
         ended = False
         while True:
             try:
-                (made,) = self._pipe.run(*streams)
+                (output,) = self._pipe.run(*streams)
             except StopIteration:  # no more is fed: to the latest call, or to one whose last batches were dropped here
                 self._pipe.reset()
                 if ended:
@@ -215,19 +215,19 @@ class DaliLoader:
             order = self._asked.pop(0)
             if order.place == place:
                 break
-        images = self._handed(made.as_tensor())
+        images = self._handed(output.as_tensor())
         labels = self.labels[torch.from_numpy(order.index)].to(images.device, non_blocking=True)
         if any(order.rest):
             with torch.no_grad():
                 images = run(images, order.rest)  # type: ignore[assignment]
         return images, labels
 
-    def _handed(self, made: Any) -> torch.Tensor:
+    def _handed(self, output: Any) -> torch.Tensor:
         """On a GPU, and where batches are lent, the tensor is DALI's own memory."""
         if self.device != "cpu" or self.lend:
-            return torch.utils.dlpack.from_dlpack(made)
-        kept = self._memory.batch(tuple(made.shape()), torch.float32 if self.front.to_float else torch.uint8)
-        return feed_ndarray(made, kept)
+            return torch.utils.dlpack.from_dlpack(output)
+        memory = self._memory.batch(tuple(output.shape()), torch.float32 if self.front.to_float else torch.uint8)
+        return feed_ndarray(output, memory)
 
     def _following(self, epoch: int, start: int) -> Iterator[_Order]:
         """Every batch from there on, epoch after epoch: the graph works ahead over the end of one."""
@@ -311,10 +311,10 @@ def recorded(parts: Sequence[ListedTransform], size: tuple[int, int], seed: int)
     np.random.seed(seed)
     torch.default_generator.manual_seed(seed)
     image = RecordedImage.of((3, *size), torch.uint8)
-    given = image
+    sample = image
     for place, part in enumerate(parts):
         image.place[0] = place
-        given = part.recorded(given)  # type: ignore[misc]
+        sample = part.recorded(sample)  # type: ignore[misc]
     return image.calls
 
 
@@ -325,6 +325,6 @@ def _world_size() -> int:
 
 def _cause(error: RuntimeError) -> str:
     """What DALI says in one sentence: where it happened in its sources tells nobody anything."""
-    told = [line for line in str(error).splitlines() if line.strip() and not line.startswith(("[", "Stack", "Error when"))]
-    whole = (told or [str(error)])[0].rpartition('" failed: ')[2].strip()
+    lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith(("[", "Stack", "Error when"))]
+    whole = (lines or [str(error)])[0].rpartition('" failed: ')[2].strip()
     return whole.partition(". ")[0].rstrip(".") + "."

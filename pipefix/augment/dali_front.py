@@ -74,12 +74,12 @@ def _with(front: Front, rank: int, called: Sequence[Sequence[RecordedCall]]) -> 
     often = {len(calls) for calls in called}
     if len(names) > 1 or _RANKS.get(call.name, 0) <= rank or often - {0, 1} or (0 in often and call.name != "horizontal_flip"):
         return None
-    given = call.arguments
+    arguments = call.arguments
     if call.name in ("resized_crop", "resize"):
-        mode = mode_name(given["interpolation"])
+        mode = mode_name(arguments["interpolation"])
         if mode not in INTERPOLATIONS:
             return None
-        resize = (mode, bool(given["antialias"]) and mode != "nearest")
+        resize = (mode, bool(arguments["antialias"]) and mode != "nearest")
         return replace(front, resize=resize, window=front.window or call.name == "resized_crop"), 1
     if call.name in ("crop", "center_crop"):
         first = front.resize is None and call.name == "crop"
@@ -87,10 +87,10 @@ def _with(front: Front, rank: int, called: Sequence[Sequence[RecordedCall]]) -> 
     if call.name == "horizontal_flip":
         return replace(front, flip=True), 3
     if call.name == "to_dtype":
-        usual = given["dtype"] == torch.float32 and given["scale"]
+        usual = arguments["dtype"] == torch.float32 and arguments["scale"]
         return (replace(front, to_float=True), 4) if usual else None
-    usual = front.to_float and len(given["mean"]) == 3
-    return (replace(front, mean=tuple(given["mean"]), std=tuple(given["std"])), 5) if usual else None
+    usual = front.to_float and len(arguments["mean"]) == 3
+    return (replace(front, mean=tuple(arguments["mean"]), std=tuple(arguments["std"])), 5) if usual else None
 
 
 @dataclass
@@ -110,22 +110,22 @@ def numbers_of(front: Front, calls: Sequence[RecordedCall], height: int, width: 
     fed = PictureNumbers(shape=(height, width), size=(height, width), extent=(height, width))
     now = (height, width)
     for call in calls:
-        given = call.arguments
+        arguments = call.arguments
         if call.name == "resized_crop":
-            size = given["size"] if isinstance(given["size"], (list, tuple)) else [given["size"]]
-            fed.start, fed.shape = (given["top"], given["left"]), (given["height"], given["width"])
+            size = arguments["size"] if isinstance(arguments["size"], (list, tuple)) else [arguments["size"]]
+            fed.start, fed.shape = (arguments["top"], arguments["left"]), (arguments["height"], arguments["width"])
             now = fed.size = (size[0], size[-1])
         elif call.name == "resize":
             row = BY_NAME["resize"]
             assert row.size_after is not None
-            now = fed.size = row.size_after((3, *now), given)[1:]  # type: ignore[assignment]
+            now = fed.size = row.size_after((3, *now), arguments)[1:]  # type: ignore[assignment]
         elif call.name == "crop" and front.resize is None:
-            fed.start, fed.shape = (given["top"], given["left"]), (given["height"], given["width"])
+            fed.start, fed.shape = (arguments["top"], arguments["left"]), (arguments["height"], arguments["width"])
             now = fed.shape
         elif call.name == "crop":
-            fed.corner, now = (given["top"], given["left"]), (given["height"], given["width"])
+            fed.corner, now = (arguments["top"], arguments["left"]), (arguments["height"], arguments["width"])
         elif call.name == "center_crop":
-            size = given["output_size"] if isinstance(given["output_size"], (list, tuple)) else [given["output_size"]]
+            size = arguments["output_size"] if isinstance(arguments["output_size"], (list, tuple)) else [arguments["output_size"]]
             wanted = (size[0], size[-1])
             # A crop larger than the picture is padded first, the smaller half before it.
             fed.corner = tuple(

@@ -137,8 +137,8 @@ def _check_dali(result: Parity, cut: Split, pictures: Sequence[Any], seed: int, 
     from pipefix.augment.dali import recorded, sample_seed
 
     progress(f"checking {WHOLE}", 0.2)
-    given = [_rgb(picture) for picture in pictures]
-    encoded = [_png(picture) for picture in given]
+    rgb_pictures = [_rgb(picture) for picture in pictures]
+    encoded = [_png(picture) for picture in rgb_pictures]
     sources = [part.source for part in cut.on_batch]
     batches = dali_loader(
         encoded.__getitem__, sources, length=len(encoded), batch_size=min(len(encoded), 16), seed=seed, device=result.device,
@@ -147,7 +147,7 @@ def _check_dali(result: Parity, cut: Split, pictures: Sequence[Any], seed: int, 
     batches.set_epoch(0)
     swapped = [image.cpu().clone() for images, _ in batches for image in images]
     expected, programs = [], []
-    for place, (picture, kind) in enumerate(zip(given, pictures, strict=True)):
+    for place, (picture, kind) in enumerate(zip(rgb_pictures, pictures, strict=True)):
         own = sample_seed(seed, 0, place)
         with seeded(own):
             expected.append(_own(cut, picture if isinstance(kind, Image.Image) else tv.pil_to_tensor(picture)))

@@ -87,18 +87,18 @@ def _kernel(row: BatchedOp) -> Callable[..., Any]:
     defaults = {parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty}
 
     def kernel(image: RecordedImage, *args: Any, **named: Any) -> RecordedImage:
-        given = {**defaults, **dict(zip(names, args, strict=False)), **named}
+        arguments = {**defaults, **dict(zip(names, args, strict=False)), **named}
         shape = tuple(image.shape)
-        why = row.refuses(shape, given) if row.refuses is not None else None
+        why = row.refuses(shape, arguments) if row.refuses is not None else None
         if why is not None:
             raise NotRecordable(why)
         for name in row.per_sample:
-            if given[name] is None:
+            if arguments[name] is None:
                 raise NotRecordable(f"{row.name} without {name}")
-        arrays = {name: value.numpy() for name, value in given.items() if isinstance(value, torch.Tensor)}
-        image.calls.append(RecordedCall(image.place[0], row.name, {**given, **arrays}))
-        dtype = given["dtype"] if row.name == "to_dtype" else image.dtype
-        return image.after(row.size_after(shape, given) if row.size_after is not None else shape, dtype)
+        arrays = {name: value.numpy() for name, value in arguments.items() if isinstance(value, torch.Tensor)}
+        image.calls.append(RecordedCall(image.place[0], row.name, {**arguments, **arrays}))
+        dtype = arguments["dtype"] if row.name == "to_dtype" else image.dtype
+        return image.after(row.size_after(shape, arguments) if row.size_after is not None else shape, dtype)
 
     return kernel
 
@@ -161,8 +161,8 @@ def replayed(calls: Sequence[RecordedCall], picture: Any) -> Any:
     for call in calls:
         if call.name in ("to_dtype", "normalize", "erase") and not isinstance(picture, torch.Tensor):
             picture = tv.pil_to_tensor(picture)
-        given = {
+        arguments = {
             name: torch.from_numpy(value) if isinstance(value, np.ndarray) else value for name, value in call.arguments.items()
         }
-        picture = getattr(tv, call.name)(picture, **given)
+        picture = getattr(tv, call.name)(picture, **arguments)
     return picture

@@ -68,9 +68,9 @@ class _Recorder:
         self.calls: list[tuple[tuple[Any, ...], dict[str, Any], Any]] = []
 
     def __call__(self, *sample: Any, **named: Any) -> Any:
-        made = self.transform(*sample, **named)
-        self.calls.append((sample, named, made))
-        return made
+        result = self.transform(*sample, **named)
+        self.calls.append((sample, named, result))
+        return result
 
     def __getattr__(self, name: str) -> Any:
         if name in ("transform", "calls"):
@@ -101,22 +101,22 @@ def refuse_more_than_pictures(dataset: Any, place: FoundTransforms, count: int =
 
 
 def _more_than_a_picture(calls: list[tuple[tuple[Any, ...], dict[str, Any], Any]], sample: Any, *, stream: bool) -> str | None:
-    for given, named, _ in calls:
-        beside = [*given[1:], *(value for name, value in named.items() if name != "image")]
+    for args, named, _ in calls:
+        beside = [*args[1:], *(value for name, value in named.items() if name != "image")]
         if named.keys() - {"image"} or any(_has_unmarked(value) for value in beside):
             return "they are called with a mask, boxes or other values beside the picture, which would not follow it"
     if len(calls) > 1 and not stream:  # a stream may read ahead
         return f"a sample calls them {len(calls)} times, and only one picture of it would be transformed"
-    views = sum(_holds(sample, _picture_in(made)) for _, _, made in calls)
+    views = sum(_holds(sample, _picture_in(result)) for _, _, result in calls)
     if views > 1:
         return f"a sample holds {views} pictures, and only one of them would be transformed"
     return None if views or not calls else "__getitem__ does more with what they give than hand it on"
 
 
-def _picture_in(made: Any) -> Any:
-    if isinstance(made, dict):
-        return made.get("image")
-    return made[0] if isinstance(made, (tuple, list)) and made else made
+def _picture_in(result: Any) -> Any:
+    if isinstance(result, dict):
+        return result.get("image")
+    return result[0] if isinstance(result, (tuple, list)) and result else result
 
 
 def _has_unmarked(value: Any, depth: int = 0) -> bool:

@@ -101,10 +101,8 @@ def _whole(parts: Sequence[ListedTransform], tried: _Tried, reasons: list[tuple[
     if not reasons:
         return Split("dali", (), tuple(parts), (), before, before)
     name = next((name for name, why in reasons if "follows, which stays" not in why), reasons[0][0])
-    told = {stays for stays, _ in reasons}
     own = [(stays, why) for stays, why in reasons if "follows, which stays" not in why]
     rest = [(part.name, f"{name} stays, and DALI begins with the file") for part in parts if part.name not in dict(own)]
-    assert told
     return Split("dali", tuple(parts), (), (*own, *rest), before, before)
 
 
@@ -117,7 +115,7 @@ class _Tried:
         sizes = (
             own
             if same_size
-            else [*own, *(SIZES if not own else [(side + 64, other + 32) for side, other in (own[0], own[0][::-1])])]
+            else [*own, *(SIZES if not own else [(height + 64, width + 32) for height, width in (own[0], own[0][::-1])])]
         )
         images = [
             RecordedImage.of((channels, *sizes[trial % len(sizes)]), torch.uint8, from_pil=kind != "tensor")

@@ -39,8 +39,8 @@ class DatasetTransform:
     def __call__(self, *sample: Any) -> Any:
         unpack = len(sample) > 1
         for transform in self.stays:
-            made = transform(*sample)
-            sample = made if unpack else (made,)
+            result = transform(*sample)
+            sample = result if unpack else (result,)
         if not self.moves:
             return sample if unpack else sample[0]
         picture = _picture_of(sample)
@@ -51,11 +51,11 @@ class DatasetTransform:
             )
         tensor = _bytes_of(picture)
         image = RecordedImage.of(tuple(tensor.shape), tensor.dtype, from_pil=not isinstance(picture, torch.Tensor))
-        given: Any = tuple(map_leaves(lambda leaf: image if leaf is picture else leaf, sample))
+        recorded_sample: Any = tuple(map_leaves(lambda leaf: image if leaf is picture else leaf, sample))
         for place, transform in enumerate(self.moves):
             image.place[0] = place
-            made = transform(*given)  # type: ignore[misc]
-            given = made if unpack else (made,)
+            result = transform(*recorded_sample)  # type: ignore[misc]
+            recorded_sample = result if unpack else (result,)
 
         def pixels(leaf: Any) -> Any:
             if not isinstance(leaf, RecordedImage):
@@ -63,8 +63,8 @@ class DatasetTransform:
             setattr(tensor, _CALLS, image.calls)
             return tensor
 
-        made = map_leaves(pixels, given)
-        return tuple(made) if unpack else made[0]
+        result = map_leaves(pixels, recorded_sample)
+        return tuple(result) if unpack else result[0]
 
 
 def _picture_of(sample: Any) -> Any:
@@ -218,18 +218,18 @@ class Swap:
 
     def notes(self) -> list[str]:
         """What else is worth knowing about it."""
-        told = []
+        notes = []
         gpu = support.gpu_declined(self.target)
         if gpu:
-            told.append(f"{gpu[:1].upper()}{gpu[1:]}.")
+            notes.append(f"{gpu[:1].upper()}{gpu[1:]}.")
         if self.target == "dali" and self.split.on_batch:
             front = front_of(self.split.on_batch)
             rest = [] if isinstance(front, str) else self.split.names[front.count :]
             if rest:
-                told.append(
+                notes.append(
                     f"DALI decodes and does the list up to {rest[0]}; from there the module of --to kornia does it to its batches."
                 )
-        return told
+        return notes
 
 
 def dali_loader(source: Any, transform: Any, **settings: Any) -> Any:

@@ -218,10 +218,10 @@ def _with_new_members(transform: Any) -> Any:
 
 def _converted(transform: Any, kind: Any) -> Any:
     """An old transform keeps its settings under the names that the new one takes them by."""
-    given = {name: getattr(transform, name) for name in inspect.signature(kind).parameters if hasattr(transform, name)}
-    if "transforms" in given:
-        given["transforms"] = [as_v2(member) for member in given["transforms"]]
+    arguments = {name: getattr(transform, name) for name in inspect.signature(kind).parameters if hasattr(transform, name)}
+    if "transforms" in arguments:
+        arguments["transforms"] = [as_v2(member) for member in arguments["transforms"]]
     try:
-        return kind(**given)
+        return kind(**arguments)
     except (TypeError, ValueError) as error:
         raise NotConvertible(f"torchvision's new {kind.__name__} does not take its settings: {error}") from error

@@ -54,9 +54,9 @@ def chosen(module: ModuleType, location: str) -> TargetChoice:
     wanting = [] if ranked else _wanting_arguments(module)
     if wanting:
         name, kind = wanting[0]
-        told = ", ".join(f"{key} {inspect.signature(value)}" for key, value in wanting)
+        signatures = ", ".join(f"{key} {inspect.signature(value)}" for key, value in wanting)
         raise NothingToProbe(
-            f"{location!r} defines classes whose arguments are not known: {told}.",
+            f"{location!r} defines classes whose arguments are not known: {signatures}.",
             advice=f"Give them: {location}:{name} {arguments_of(kind)}",
         )
     if not ranked:
@@ -74,7 +74,7 @@ def chosen(module: ModuleType, location: str) -> TargetChoice:
             f"{location!r} defines {len(every)} candidates:\n{listed}", advice="Name the one you mean, as listed above."
         )
     ((name, value),) = alike
-    others = [f"{key} ({_kind(other)})" for key, other in candidates(module) if other is not value and not inspect.isclass(other)]
+    others = [f"{key} ({_kind(held)})" for key, held in candidates(module) if held is not value and not inspect.isclass(held)]
     if not others:
         return TargetChoice(name, value)
     words = (
@@ -120,12 +120,12 @@ def _ranked(module: ModuleType) -> dict[tuple[int, int], list[tuple[str, Any]]]:
     if not any(kinds):
         kinds = [[pair for pair in public if _looks_like_a_dataset(pair[1])]]
     ranked: dict[tuple[int, int], list[tuple[str, Any]]] = {}
-    seen: set[int] = set()  # aliases are no second candidate
+    known_ids: set[int] = set()  # aliases are no second candidate
     for rank, kind in enumerate(kinds):
         for name, value in kind:
             loader = held_loader(value) if rank == 0 else None  # a loader and what is wrapped around it are one
-            if id(value if loader is None else loader) not in seen:
-                seen.add(id(value if loader is None else loader))
+            if id(value if loader is None else loader) not in known_ids:
+                known_ids.add(id(value if loader is None else loader))
                 ranked.setdefault((rank, _purpose(name)), []).append((name, value))
     return ranked
 

@@ -44,10 +44,10 @@ class StageEvidence:
 
 
 def _by_result(result: Any, values: Sequence[Any], phase: int) -> Stage | None:
-    given = data_stage([result])
-    if given is Stage.DECODE:
+    stage = data_stage([result])
+    if stage is Stage.DECODE:
         return Stage.STORAGE
-    if given is Stage.AUGMENT:
+    if stage is Stage.AUGMENT:
         return Stage.DECODE
     if all(isinstance(value, _PLAIN) for value in values):
         return None

@@ -25,8 +25,8 @@ def as_target_error(doing: str, *, advice: Advice | None = None) -> Iterator[Non
     except (KeyboardInterrupt, PipefixError):
         raise
     except BaseException as error:  # a script that calls sys.exit() as well
-        said = advice(error) if advice is not None else None
-        raise TargetError(f"{doing} raised {summary(error)}", advice=said or ALONE, user_traceback=frames(error)) from error
+        own_advice = advice(error) if advice is not None else None
+        raise TargetError(f"{doing} raised {summary(error)}", advice=own_advice or ALONE, user_traceback=frames(error)) from error
 
 
 @contextmanager

@@ -125,12 +125,12 @@ def _make_findable(folder: Path, *, first: bool) -> None:
 @contextmanager
 def as_a_script(path: Path | str | None) -> Iterator[None]:
     """``sys.argv`` as the file would see it alone, not the arguments of this program; None: as it is."""
-    given = sys.argv
-    sys.argv = given if path is None else [str(path)]
+    own_argv = sys.argv
+    sys.argv = own_argv if path is None else [str(path)]
     try:
         yield
     finally:
-        sys.argv = given
+        sys.argv = own_argv
 
 
 def _advice(error: BaseException) -> str | None:

@@ -45,10 +45,10 @@ def load(
         resolved = Resolved(target, f"<{type(target).__name__} object>")
     module, label = resolved.module, resolved.label
     with importing.as_a_script(getattr(module, "__file__", None)):
-        given = unwrapped(_call(resolved.value, label), label)
-    value = given.value
+        target_unwrapped = unwrapped(_call(resolved.value, label), label)
+    value = target_unwrapped.value
     loader, assumed = _loader(value, label, batch_size, workers)
-    _check_length(loader, label, given=isinstance(value, DataLoader))
+    _check_length(loader, label, loader_given=isinstance(value, DataLoader))
     names = vars(module) if module is not None else {}
     package = module.__name__.partition(".")[0] if module is not None and not staging.is_users(module.__name__) else ""
     staging.count_as_users(package)
@@ -58,7 +58,7 @@ def load(
         loader=loader,
         assumed=(*assumed, *resolved.assumed),
         choice=resolved.choice,
-        wrapper=given.words,
+        wrapper=target_unwrapped.words,
         consumer=step if callable(step) else None,
         model=model if isinstance(model, nn.Module) else None,
         load_seconds=time.perf_counter() - begun,
@@ -92,7 +92,7 @@ class Resolved(NamedTuple):
 def _resolve(name: str, directories: Sequence[Directory]) -> Resolved:
     place = naming.named(name)
     if isinstance(place, naming.Directory):
-        known = next((made for directory in directories if (made := directory(place.path)) is not None), None)
+        known = next((opened for directory in directories if (opened := directory(place.path)) is not None), None)
         if known is not None:
             return Resolved(known, name)
         return Resolved(image_folder.dataset(place.path), name, assumed=(image_folder.ASSUMPTION,))
@@ -166,8 +166,8 @@ def _loader(value: Any, label: str, batch_size: int | None, workers: int | None)
 
 def _not_a_dataset(value: Any, label: str) -> str:
     wanted = "not a Dataset, an IterableDataset, a DataLoader or a callable that returns one"
-    what = "None" if value is None else f"of type {type(value).__name__}"
-    return f"{label} is {what}, {wanted}."
+    description = "None" if value is None else f"of type {type(value).__name__}"
+    return f"{label} is {description}, {wanted}."
 
 
 def _how_to_make_one(value: Any) -> str | None:
@@ -203,12 +203,12 @@ def _length(dataset: Any, label: str) -> int | None:
         return len(dataset)
 
 
-def _check_length(loader: DataLoader[Any], label: str, *, given: bool) -> None:
+def _check_length(loader: DataLoader[Any], label: str, *, loader_given: bool) -> None:
     dataset: Any = loader.dataset
     length = _length(dataset, label)
     if length is None:
         counted = isinstance(loader.sampler, (SequentialSampler, RandomSampler)) and loader.sampler.data_source is dataset
-        if not candidates.is_stream(dataset) and (not given or counted):
+        if not candidates.is_stream(dataset) and (not loader_given or counted):
             raise TargetError(
                 f"{label} has no length: a map-style dataset needs __len__ so that a sampler can draw indices from it.",
                 advice="Give its class a __len__, or give the DataLoader a sampler of your own.",

@@ -53,7 +53,7 @@ def named(target: str) -> Directory | PythonFile | ImportedModule:
     if path.is_dir():
         return Directory(path)
     called = _CALL.fullmatch(target)
-    given = _given(called["given"], target) if called is not None else Given()
+    arguments = _given(called["given"], target) if called is not None else Given()
     target = called["name"] if called is not None else target
     location, colon, attribute = target.rpartition(":")
     if not colon or path.is_file():
@@ -61,9 +61,9 @@ def named(target: str) -> Directory | PythonFile | ImportedModule:
     file = Path(location).expanduser()
     if location.endswith(".py") or file.is_file():
         _refuse(file)
-        return PythonFile(file, location, attribute, given)
+        return PythonFile(file, location, attribute, arguments)
     if colon:
-        return ImportedModule(location, attribute, given)
+        return ImportedModule(location, attribute, arguments)
     raise TargetError(_not_found(path))
 
 
@@ -89,19 +89,19 @@ def with_arguments(target: str, written: Sequence[str]) -> str:
     """
     if not written:
         return target
-    said = []
+    keywords = []
     for argument in written:
         name, equals, value = argument.partition("=")
         if not equals or not name.isidentifier():
             raise BadUsage(f"--arg {argument!r} is not NAME=VALUE.", advice="Write it as in: --arg root=data")
-        said.append(f"{name}={_literal(value)!r}")
+        keywords.append(f"{name}={_literal(value)!r}")
     location, colon, _ = target.rpartition(":")
     if not colon or not location:
         raise BadUsage(
             f"--arg {written[0]} is an argument of a class or a function, and {target!r} names none.",
             advice=f"Name it: {target}:NAME --arg {written[0]}",
         )
-    return f"{target}({', '.join(said)})"
+    return f"{target}({', '.join(keywords)})"
 
 
 def _literal(value: str) -> Any:
@@ -116,7 +116,7 @@ def _literal(value: str) -> Any:
 
 def _refuse(path: Path) -> None:
     if not path.exists():
-        near = [str(other) for other in sorted(path.parent.glob("*.py"))[:5]] if path.parent.is_dir() else []
+        near = [str(neighbour) for neighbour in sorted(path.parent.glob("*.py"))[:5]] if path.parent.is_dir() else []
         hint = f"Python files there: {', '.join(near)}." if near else f"The folder {str(path.parent)!r} holds no Python files."
         raise TargetError(f"There is no file {str(path)!r}.", advice=f"{hint} A target is FILE.py or FILE.py:name.")
     if path.suffix != ".py":
@@ -125,8 +125,8 @@ def _refuse(path: Path) -> None:
         with open_regular(path):
             pass
     except OSError as error:
-        what = f"{str(path)!r} cannot be read: {error.strerror or error}."
-        raise TargetError(what, advice="Check its permissions: ls -l FILE.py") from error
+        message = f"{str(path)!r} cannot be read: {error.strerror or error}."
+        raise TargetError(message, advice="Check its permissions: ls -l FILE.py") from error
 
 
 def _not_found(path: Path) -> str:

@@ -115,11 +115,11 @@ class Subject:
     @cached_property
     def _mean_batch(self) -> float | None:
         """Samples a batch, where the loader names no batch size and its sampler gives lists of indices."""
-        given = self.loader.batch_sampler if self.auto_collation else self.loader.sampler
-        if self.iterable or self.loader.batch_size is not None or not (self.auto_collation or isinstance(given, BatchSampler)):
+        sampler = self.loader.batch_sampler if self.auto_collation else self.loader.sampler
+        if self.iterable or self.loader.batch_size is not None or not (self.auto_collation or isinstance(sampler, BatchSampler)):
             return None
-        if type(given) is BatchSampler:
-            return float(given.batch_size)
+        if type(sampler) is BatchSampler:
+            return float(sampler.batch_size)
         try:
             with untouched(self.loader):
                 sizes = [len(order) for order in itertools.islice(self.orders(), LOOKED_AT) if len(order)]

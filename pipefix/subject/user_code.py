@@ -274,14 +274,14 @@ class UserCodeHooks:
                 return function(*args, **kwargs)
             inside = True
             try:
-                given = args[skip:] if skip else args
-                stage = evidence.of(label, given, kwargs)
+                sample_args = args[skip:] if skip else args
+                stage = evidence.of(label, sample_args, kwargs)
                 if stage is None:
                     return function(*args, **kwargs)
                 if stage is UNKNOWN:
                     phase = timer.phase
                     result = function(*args, **kwargs)
-                    evidence.learn(label, given, kwargs, phase, result)
+                    evidence.learn(label, sample_args, kwargs, phase, result)
                     return result
                 return timer.timed_call(stage, label, function, args, kwargs, force=force, leaf=False)
             finally:

@@ -105,13 +105,13 @@ class Attachment:
         if known is not None:
             if _ITERATOR_MARK not in vars(known):
                 meter.declined = "its workers were running before the watch began"
-            made = self._hook(make())
+            iterator = self._hook(make())
         elif workers:
-            made = self._with_workers(make, workers)
+            iterator = self._with_workers(make, workers)
         else:
-            made = self._in_process(make)
+            iterator = self._in_process(make)
         meter.started(meter.clock() - begun)
-        return made
+        return iterator
 
     def _with_workers(self, make: Callable[[], Any], workers: int) -> Any:
         loader, meter = self.loader, self.meter
@@ -129,15 +129,15 @@ class Attachment:
             iterator = make()
         finally:
             own["worker_init_fn"] = before
-        made = self._hook(iterator)
-        if made is iterator:
+        hooked = self._hook(iterator)
+        if hooked is iterator:
             meter.declined = None
             meter.follow(record, self.running)
-        return made
+        return hooked
 
     def _in_process(self, make: Callable[[], Any]) -> Any:
         iterator = make()
-        made = self._hook(iterator)
+        hooked = self._hook(iterator)
         fetcher = getattr(iterator, "_dataset_fetcher", None)
         if fetcher is not None:
             if self._clock is None:
@@ -148,7 +148,7 @@ class Attachment:
             self.meter.declined = None
             fetch = self._clock.timed(type(fetcher).fetch)
             vars(fetcher)["fetch"] = functools.partial(_fetch, weakref.ref(fetcher), fetch)
-        return made
+        return hooked
 
     def _hook(self, iterator: Any) -> Any:
         if not hasattr(iterator, "_next_data") or not hasattr(iterator, "__dict__"):
@@ -207,15 +207,15 @@ def _watched(kind: Any) -> type:
         return watching.begin(functools.partial(kind.__iter__, self))
 
     def __reduce_ex__(self: Any, protocol: Any) -> Any:  # noqa: N807
-        made: list[Any] = list(kind.__reduce_ex__(self, protocol))
-        if made[0] is _NEW:
-            made[:2] = _remake, (kind, *made[1][1:])  # pickle insists that what `copyreg` remakes be of the very class
-        if len(made) > 2 and isinstance(made[2], dict):
-            made[2] = {name: value for name, value in made[2].items() if name != _MARK}
-        return tuple(made)
+        reduced: list[Any] = list(kind.__reduce_ex__(self, protocol))
+        if reduced[0] is _NEW:
+            reduced[:2] = _remake, (kind, *reduced[1][1:])  # pickle insists that what `copyreg` remakes be of the very class
+        if len(reduced) > 2 and isinstance(reduced[2], dict):
+            reduced[2] = {name: value for name, value in reduced[2].items() if name != _MARK}
+        return tuple(reduced)
 
-    told = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
-    _known[kind] = type(kind.__name__, (kind,), {**told, "__iter__": __iter__, "__reduce_ex__": __reduce_ex__})
+    attributes = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
+    _known[kind] = type(kind.__name__, (kind,), {**attributes, "__iter__": __iter__, "__reduce_ex__": __reduce_ex__})
     return _known[kind]
 
 

@@ -74,7 +74,7 @@ def noise(values: Sequence[float]) -> float:
     square = sum(value * value for value in clipped)
     # Tails that come again and again are part of the noise.
     spread = max(spread, math.sqrt(square / len(off)))
-    alike = sum(value * other for value, other in pairwise(clipped)) / square if square else 0.0
+    alike = sum(value * following for value, following in pairwise(clipped)) / square if square else 0.0
     # Few values say little about either: they are pulled towards what is usual, and to the safe side.
     count = len(values)
     alike = max(0.0, min(_MOST_ALIKE, (count * alike + 20 * _ALIKE) / (count + 20)))

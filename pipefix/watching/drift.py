@@ -213,12 +213,12 @@ class Drift:
         figure = self.figures.get(name)
         if figure is None:
             figure = self.figures[name] = self._figure(name, window.seconds)
-        what = figure.feed(value)
-        if what == "up":
+        change = figure.feed(value)
+        if change == "up":
             return [self._alarm(figure, cpu)]
-        if what == "over":
+        if change == "over":
             return [self._note("over", figure)]
-        return [self._note("cheaper", figure)] if what == "down" and name not in (BYTES, MACHINE) else []
+        return [self._note("cheaper", figure)] if change == "down" and name not in (BYTES, MACHINE) else []
 
     def _figure(self, name: str, seconds: float) -> Figure:
         starts = name == STARTS
@@ -268,7 +268,7 @@ class Drift:
             return "busy-machine" if same_work else "more-work"
         # Where too few stages compute to tell what they share, those that rise together say it.
         others = [self.figures[stage] for stage in (Stage.DECODE, Stage.AUGMENT, Stage.COLLATE) if stage in self.figures]
-        together = len(others) > 1 and all((other.ratio or 1.0) > 1 + (ratio - 1) / 2 for other in others)
+        together = len(others) > 1 and all((neighbour.ratio or 1.0) > 1 + (ratio - 1) / 2 for neighbour in others)
         return "busy-machine" if together and same_work else None
 
     def _died(self, how: str) -> Notice:

@@ -52,7 +52,7 @@ def follow(
     drift = Drift(held) if held is not None or remote else None
     last = 0
     for group in _scraped(source, once, every, sleep) if remote else _read(Path(source), once, every, sleep):
-        told = []
+        judged = []
         for window in group:
             if drift is not None:
                 if window.number <= last:
@@ -60,8 +60,8 @@ def follow(
                 notices = drift.feed(window)
                 window = msgspec.structs.replace(window, notices=notices, drifting=drift.drifting)
             last = window.number
-            told.append(window)
-        yield told
+            judged.append(window)
+        yield judged
 
 
 def _read(path: Path, once: bool, every: float, sleep: Callable[[float], object]) -> Iterator[list[Window]]:

@@ -37,7 +37,7 @@ class Gatherer:
         loop = reading.waited_s + reading.worked_s
         seconds = max(reading.seconds, 1e-9)
         looks = self._enough(reading.looks, ended)
-        made = max(0, reading.makers.made_ns - self._makers.made_ns) / 1e9
+        making_s = max(0, reading.makers.made_ns - self._makers.made_ns) / 1e9
         cost = max(0, reading.makers.cost_ns - self._makers.cost_ns) / 1e9
         self._makers = reading.makers
         return Window(
@@ -56,10 +56,10 @@ class Gatherer:
             declined=reading.declined,
             bytes=median(look.bytes / look.samples for look in looks) if any(look.bytes for look in looks) else None,
             cpu=median(look.cpu / look.samples for look in looks) / 1e9 if looks else None,
-            busy=min(1.0, made / seconds / max(1, makers or workers)) if reading.workers else None,
+            busy=min(1.0, making_s / seconds / max(1, makers or workers)) if reading.workers else None,
             workers=workers,
             died=list(died),
-            looking=cost / made if made > 0 else None,
+            looking=cost / making_s if making_s > 0 else None,
             labels=self.labels,
             ended=ended,
         )

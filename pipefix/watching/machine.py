@@ -32,18 +32,18 @@ class MachineFigures:
             del self._gpu[name]
 
     def take(self) -> dict[str, float]:
-        seen, self._seen = self._seen, {}
-        return {name: round(sum(values) / len(values), 4) for name, values in seen.items()}
+        readings, self._seen = self._seen, {}
+        return {name: round(sum(values) / len(values), 4) for name, values in readings.items()}
 
     def close(self) -> None:
         if self._nvml is not None:
             self._nvml.nvmlShutdown()
             self._nvml, self._gpu, self._without_gpu = None, {}, True
 
-    def _ask(self, asked: dict[str, Callable[[], float]]) -> list[str]:
+    def _ask(self, readers: dict[str, Callable[[], float]]) -> list[str]:
         """Those that could not be asked."""
         failed = []
-        for name, ask in asked.items():
+        for name, ask in readers.items():
             try:
                 self._seen.setdefault(name, []).append(ask())
             except Exception:  # noqa: BLE001 - libraries and drivers raise what they like

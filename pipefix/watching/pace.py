@@ -39,7 +39,7 @@ class SharedPace:
 
     def felt_by(self, name: str) -> float:
         """The part of a stage's figure that all others which compute show too."""
-        others = [excess for other, excess in self._excess.items() if other != name]
+        others = [excess for figure, excess in self._excess.items() if figure != name]
         if name not in FELT or len(others) < LEAST:
             return 0.0
         agreed = _agreed(others)

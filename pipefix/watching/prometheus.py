@@ -242,7 +242,7 @@ def parse(text: str, *, origin: str) -> Window:
         raise UnreadableFile(f"{origin} holds no metrics of pipefix.watch, or none yet.", advice=_ADVICE)
     looks = dict(_by_label(metrics, "pipefix_stage_batches", "stage"))
     costs = _by_label(metrics, "pipefix_stage_seconds", "stage")
-    told = {
+    fields = {
         "time": time.time(),
         "seconds": 0.0,
         **plain,
@@ -258,7 +258,7 @@ def parse(text: str, *, origin: str) -> Window:
         "labels": metrics[_GAUGES["number"][0]][0][0],
     }
     try:
-        return msgspec.convert(told, Window)
+        return msgspec.convert(fields, Window)
     except msgspec.ValidationError as error:
         raise UnreadableFile(f"{origin} tells figures that cannot be: {error}.", advice=_ADVICE) from error
 

@@ -26,10 +26,10 @@ def local_rank() -> int | None:
 
 def own_file(path: str | Path) -> Path:
     """``watch.jsonl`` for the first rank, ``watch.rank1.jsonl`` for the next. A name that says its rank already stays."""
-    given, here = Path(path), rank()
-    if not here or re.search(rf"rank[-_. ]?{here}(?!\d)", given.name, re.IGNORECASE):
-        return given
-    return given.with_name(f"{given.stem}.rank{here}{given.suffix}")
+    file, here = Path(path), rank()
+    if not here or re.search(rf"rank[-_. ]?{here}(?!\d)", file.name, re.IGNORECASE):
+        return file
+    return file.with_name(f"{file.stem}.rank{here}{file.suffix}")
 
 
 def own_folder(place: Any) -> Any:

@@ -45,18 +45,20 @@ def sentence(notice: Notice) -> str:
         return f"A worker process ended by itself: {notice.cause}."
     if "machine" in (notice.kind, notice.cause):
         return _of_the_machine(notice)
-    what = _DOES[stage] if stage is not None else "Starting an epoch"
+    activity = _DOES[stage] if stage is not None else "Starting an epoch"
     if notice.kind == "over":
         if notice.cause == "larger-samples":
             return "Samples are again as large as they were before."
-        return f"{what} costs again what it did before." if stage is not None else "Epochs start again as fast as they did before."
+        if stage is None:
+            return "Epochs start again as fast as they did before."
+        return f"{activity} costs again what it did before."
     if notice.kind == "cheaper":
-        return f"{what} has become cheaper for good than in {notice.against}."
+        return f"{activity} has become cheaper for good than in {notice.against}."
     figures = _figures(notice)
     if notice.kind == "larger":
         return f"Samples have become larger: {figures}{_since(notice)}."
     cause = f" ({_CAUSES[notice.cause]})" if notice.cause in _CAUSES else ""
-    return f"{what} takes {_more(notice)} longer: {figures}{_since(notice)}{cause}."
+    return f"{activity} takes {_more(notice)} longer: {figures}{_since(notice)}{cause}."
 
 
 def _of_the_machine(notice: Notice) -> str:
@@ -117,9 +119,9 @@ def state(window: Window) -> Iterator[str]:
         yield f"  workers    {window.workers}{busy}"
     if window.bytes is not None:
         yield f"  read       {quantity.size(window.bytes)} a sample"
-    for name, told in (("machine", _machine(window.machine)), ("GPU", nvml.in_words(window.machine, "gpu_"))):
-        if told:
-            yield f"  {name:<9}  {told}"
+    for name, words in (("machine", _machine(window.machine)), ("GPU", nvml.in_words(window.machine, "gpu_"))):
+        if words:
+            yield f"  {name:<9}  {words}"
     for name, cost in window.stages.items():
         mark = "  <- drifting" if name in window.drifting else ""
         yield f"  {name:<9}  {quantity.seconds(cost.s)} a sample ({cost.batches} batches){mark}"

@@ -311,20 +311,20 @@ def _exporters(
         from pipefix.watching.tensorboard import Scalars
 
         wanted.append((Scalars, ranks.own_folder(tensorboard)))
-    made: list[Exporter] = []
+    exporters: list[Exporter] = []
     try:
         for kind, place in wanted:
             try:
-                made.append(kind(place))
+                exporters.append(kind(place))
             except PipefixError:
                 raise  # an argument that makes no sense, or a library that is missing, is told at the start
             except Exception as error:  # noqa: BLE001 - whatever the output's library raises
                 log.warning("pipefix.watch goes on without one of its outputs: %s", _said(error))
     except BaseException:
-        for exporter in made:
+        for exporter in exporters:
             exporter.close()
         raise
-    return made
+    return exporters
 
 
 def _said(error: Exception) -> str:

@@ -41,20 +41,22 @@ def unwrapped(whole: Any, label: str) -> Unwrapped:
         return Unwrapped(whole)
     if is_data_module(whole):
         inner = unwrapped(_train_loader(whole, label), label)
-        told = f"{label} is a LightningDataModule: what its train_dataloader() gives is probed. {inner.words}"
-        return Unwrapped(inner.value, told.strip())
+        words = f"{label} is a LightningDataModule: what its train_dataloader() gives is probed. {inner.words}"
+        return Unwrapped(inner.value, words.strip())
     several = _several(whole)
     if several:
         return _first(whole, several, label)
     if is_node(whole):
-        told = f"{label} is a graph of nodes: each thing that it yields counts as one sample, made by its own threads or processes."
-        return Unwrapped(DataLoader(NodeStream(whole), batch_size=None), told)
+        words = (
+            f"{label} is a graph of nodes: each thing that it yields counts as one sample, made by its own threads or processes."
+        )
+        return Unwrapped(DataLoader(NodeStream(whole), batch_size=None), words)
     loader = held_loader(whole)
     if loader is None:
         return Unwrapped(whole)
     kind = type(whole).__name__
-    told = f"{label} is a {kind} around a DataLoader: the loader is probed, what {kind} does to its batches is not in the figures."
-    return Unwrapped(loader, told)
+    words = f"{label} is a {kind} around a DataLoader: the loader is probed, what {kind} does to its batches is not in the figures."
+    return Unwrapped(loader, words)
 
 
 def is_data_module(value: Any) -> bool:

@@ -165,8 +165,9 @@ class Pool:
 
     def _again(self, *, consume: bool) -> Any:
         """The kept batch, where this arm hands none over."""
-        hands_over = Stage.IPC not in POOL[int(self.switch[0])].replaces
-        return None if hands_over or not consume or self._hand is None or self.kept is None else self.kept()
+        if not consume or self._hand is None or self.kept is None:
+            return None
+        return self.kept() if Stage.IPC in POOL[int(self.switch[0])].replaces else None
 
     def _consume(self, delivered: Delivered, again: Any) -> None:
         if not delivered.skipped:

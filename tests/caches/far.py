@@ -63,16 +63,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_error(404)
             return
         begin, end, status = 0, len(data), 200
-        asked = self.headers.get("Range")
-        if asked:
-            first, _, last = asked.removeprefix("bytes=").partition("-")
+        range_header = self.headers.get("Range")
+        if range_header:
+            first, _, last = range_header.removeprefix("bytes=").partition("-")
             begin, end = (int(first), min(end, int(last) + 1 if last else end)) if first else (end - int(last), end)
             status = 206
         self.send_response(status)
         self.send_header("Content-Type", "application/x-numbers")
         self.send_header("ETag", f'"{hashlib.md5(data).hexdigest()}"')
         self.send_header("Content-Length", str(end - begin))
-        if asked:
+        if range_header:
             self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(data)}")
         self.end_headers()
         if body:
@@ -85,8 +85,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 class Far(Dataset[Any]):
     """One object a sample, read in one of the many ways there are."""
 
-    def __init__(self, urls: list[str], way: str) -> None:
-        self.urls, self.way = urls, way
+    def __init__(self, urls: list[str], how: str) -> None:
+        self.urls, self.way = urls, how
         self.session: Any = None
 
     def __len__(self) -> int:

@@ -31,10 +31,10 @@ def mutate(folder: Path, random: random.Random) -> str:
     elif kind == "swap":
         group = random.choice([data, indices])
         if len(group) > 1:
-            one, other = random.sample(group, 2)
-            kept = one.read_bytes()
-            one.write_bytes(other.read_bytes())
-            other.write_bytes(kept)
+            first, second = random.sample(group, 2)
+            content = first.read_bytes()
+            first.write_bytes(second.read_bytes())
+            second.write_bytes(content)
     else:
         held = bytearray(target.read_bytes())
         _change(held, kind, random)
@@ -66,9 +66,9 @@ def _edit(path: Path, random: random.Random, *, forge: bool) -> str:
 
     text = path.read_text()
     places = list(re.finditer(r'(?<=: )(\d+|"[a-z]+")', text))
-    found = random.choice(places)
+    place = random.choice(places)
     new = random.choice(["0", "1", "-1", "7", str(2**63), str(10**15), "null", '"x"', "[]", "{}", "0.5", '"../../x"'])
-    text = text[: found.start()] + new + text[found.end() :]
+    text = text[: place.start()] + new + text[place.end() :]
     if forge:
         import hashlib
 
@@ -76,15 +76,15 @@ def _edit(path: Path, random: random.Random, *, forge: bool) -> str:
         digest = hashlib.sha256(blank.encode()).hexdigest()
         text = blank.removesuffix('"digest": ""\n}\n') + f'"digest": "{digest}"\n}}\n'
     path.write_text(text)
-    return f"{found.group()} -> {new}"
+    return f"{place.group()} -> {new}"
 
 
 def plain(sample: Any) -> Any:
     """A sample as something that can be compared."""
     if isinstance(sample, (tuple, list)):
-        return [plain(one) for one in sample]
+        return [plain(element) for element in sample]
     if isinstance(sample, dict):
-        return {key: plain(one) for key, one in sample.items()}
+        return {key: plain(element) for key, element in sample.items()}
     return np.asarray(sample).tobytes() if hasattr(sample, "shape") or hasattr(sample, "getbands") else sample
 
 
@@ -99,14 +99,14 @@ def outcome(folder: Path, expected: list[Any], forged: bool) -> str:
         return f"wrong: {len(cached)} records"
     for index in range(min(len(cached), len(expected))):
         try:
-            found = plain(cached[index])
+            sample = plain(cached[index])
         except CacheDamaged as error:
             told += 1
             if not error.advice:
                 return "wrong: no advice"
         else:
             right += 1
-            if found != expected[index] and not forged:
+            if sample != expected[index] and not forged:
                 return f"wrong: sample {index} differs"
     return "damaged" if told else "right"
 

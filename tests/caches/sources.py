@@ -60,9 +60,9 @@ class Files(Dataset[Any]):
 class ReadBy(Dataset[Any]):
     """Reads its files in one of the many ways there are."""
 
-    def __init__(self, paths: list[Path], way: str) -> None:
+    def __init__(self, paths: list[Path], how: str) -> None:
         self.paths = [str(path) for path in paths]
-        self.way = way
+        self.way = how
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -78,9 +78,9 @@ def by_pil(path: str) -> Any:
 
 def by_json_and_pil(path: str) -> Any:
     """An annotation that names the picture, a picture, and a mask beside it."""
-    told = json.loads(Path(path).with_suffix(".json").read_text())
+    labels = json.loads(Path(path).with_suffix(".json").read_text())
     mask = Image.open(Path(path).with_suffix(".png"))
-    return np.asarray(Image.open(Path(path).parent / told["file"]).convert("RGB")), np.asarray(mask), told["label"]
+    return np.asarray(Image.open(Path(path).parent / labels["file"]).convert("RGB")), np.asarray(mask), labels["label"]
 
 
 def by_descriptor(path: str) -> Any:

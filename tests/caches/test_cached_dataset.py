@@ -91,10 +91,10 @@ def test_no_classes_are_made_up(make):
 )
 @pytest.mark.parametrize("store", ["resized", "decoded"])
 def test_what_images_become(files, make, images, kind, store):
-    found = CachedDataset(make(files, store).folder, images=images)[2][0]
-    assert isinstance(found, kind)
+    image = CachedDataset(make(files, store).folder, images=images)[2][0]
+    assert isinstance(image, kind)
     if images == "tensor":
-        assert found.shape == (3, 44, 60)
+        assert image.shape == (3, 44, 60)
 
 
 def test_samples_belong_to_whoever_asked(files, make):
@@ -113,8 +113,8 @@ def test_live_transforms_by_hand_and_from_the_dataset(pictures, make):
         torch.manual_seed(3)
         expected = dataset[4]
         torch.manual_seed(3)
-        found = cached[4]
-        assert torch.equal(found[0], expected[0]) and found[1] == 4
+        sample = cached[4]
+        assert torch.equal(sample[0], expected[0]) and sample[1] == 4
 
 
 def test_a_transform_without_a_known_place(make):
@@ -185,5 +185,5 @@ def test_a_part_that_is_cut_short_while_it_is_read_ends_no_process(files, make, 
             return str(error)
         return ""
 
-    told = in_child_process(read)
-    assert isinstance(told, str) and told, told
+    answer = in_child_process(read)
+    assert isinstance(answer, str) and answer, answer

@@ -38,8 +38,8 @@ from tests.caches.sources import Endless, Files, Noisy, Numbers, Stream, draw
 LISTING = v2.Compose([v2.Resize(24), v2.CenterCrop(20), v2.RandomHorizontalFlip(), v2.PILToTensor()])
 
 
-def same(one, other) -> bool:
-    return np.array_equal(np.asarray(one), np.asarray(other))
+def same(sample, expected) -> bool:
+    return np.array_equal(np.asarray(sample), np.asarray(expected))
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -85,8 +85,8 @@ def test_sample_keeps_all_up_to_the_first_random_operation(pictures, make):
         torch.manual_seed(index)
         expected = dataset[index]
         torch.manual_seed(index)
-        found = cached[index]
-        assert torch.equal(found[0], expected[0]) and found[1] == expected[1]
+        sample = cached[index]
+        assert torch.equal(sample[0], expected[0]) and sample[1] == expected[1]
 
 
 def test_the_dataset_is_left_as_it_was(pictures, make):
@@ -98,10 +98,10 @@ def test_the_dataset_is_left_as_it_was(pictures, make):
 
 def test_whatever_a_sample_is(make):
     cached = CachedDataset(make(Numbers(), "sample").folder)
-    found = cached[7]
-    assert (found["index"], found["name"]) == (7, "n7")
-    assert torch.equal(found["value"], torch.arange(4) * 7) and found["weights"].dtype == np.float32
-    assert [one["index"] for one in cached.__getitems__([99, 3, 50])] == [99, 3, 50]
+    sample = cached[7]
+    assert (sample["index"], sample["name"]) == (7, "n7")
+    assert torch.equal(sample["value"], torch.arange(4) * 7) and sample["weights"].dtype == np.float32
+    assert [sample["index"] for sample in cached.__getitems__([99, 3, 50])] == [99, 3, 50]
 
 
 def test_streams_end_when_they_end(make):
@@ -128,8 +128,8 @@ def test_a_limit_is_for_streams(files, make):
 def test_what_a_stream_would_take(pictures, tmp_path, monkeypatch):
     looks = itertools.count(1)  # of a clock that stands still but for a microsecond each: no round counts as long enough
     monkeypatch.setattr(estimate, "time", SimpleNamespace(perf_counter=lambda: next(looks) * 1e-6))
-    told = forecast(Endless(pictures), recipe_of("lmdb", "resized", 22, limit=40), tmp_path / "x", workers=0)
-    assert (told.samples, told.tried) == (40, 40) and told.bytes > 0 and told.gain is not None
+    predicted = forecast(Endless(pictures), recipe_of("lmdb", "resized", 22, limit=40), tmp_path / "x", workers=0)
+    assert (predicted.samples, predicted.tried) == (40, 40) and predicted.bytes > 0 and predicted.gain is not None
     with pytest.raises(BadUsage, match=r"How long a stream is") as raised:
         forecast(Endless(pictures), recipe_of("lmdb", "resized"), tmp_path / "x")
     assert "--limit N" in raised.value.advice and not list(tmp_path.glob(".pipefix*"))
@@ -194,10 +194,10 @@ def small_parts(monkeypatch, size: int = 4) -> None:
 @pytest.mark.parametrize("store", ["source", "resized"])
 def test_processes_and_order_change_nothing(files, make, monkeypatch, store):
     small_parts(monkeypatch)
-    one = make(files, store, name="one", workers=0)
+    first = make(files, store, name="one", workers=0)
     many = make(files, store, name="many", workers=3)
-    assert contents(one.folder) == contents(many.folder)
-    assert len(one.manifest.parts) == 3
+    assert contents(first.folder) == contents(many.folder)
+    assert len(first.manifest.parts) == 3
 
 
 def test_it_goes_on_where_it_was(files, make, monkeypatch):
@@ -292,7 +292,7 @@ def test_a_full_disk_keeps_what_is_finished(files, make, monkeypatch):
 
 @pytest.mark.parametrize("number", [5, 30])
 def test_a_disk_that_fails_is_told(files, make, monkeypatch, number):
-    def failing(self, *what, **how):
+    def failing(self, *args, **how):
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(Building, "finished", failing)
@@ -303,7 +303,7 @@ def test_a_disk_that_fails_is_told(files, make, monkeypatch, number):
 def test_a_directory_that_cannot_be_locked_is_told(tmp_path, monkeypatch):
     import fcntl
 
-    def refuse(*what):
+    def refuse(*args):
         raise OSError(37, "No locks available")
 
     monkeypatch.setattr(fcntl, "lockf", refuse)
@@ -465,9 +465,9 @@ def test_quarantine_names_file_index_and_error(files, make):
     cached = CachedDataset(done.folder)
     assert len(cached) == 10 and [cached[index][1] for index in range(10)] == [1, 2, 3, 5, 6, 7, 8, 9, 10, 11]
     assert [cached.sample_number(index) for index in range(10)] == [1, 2, 3, 5, 6, 7, 8, 9, 10, 11]
-    told = [json.loads(line) for line in (done.folder / "quarantine.jsonl").read_text().splitlines()]
-    assert [one["index"] for one in told] == [0, 4]
-    assert told[0]["error"].startswith("FileNotFoundError") and told[1]["files"] == ["04.jpg"]
+    quarantined = [json.loads(line) for line in (done.folder / "quarantine.jsonl").read_text().splitlines()]
+    assert [entry["index"] for entry in quarantined] == [0, 4]
+    assert quarantined[0]["error"].startswith("FileNotFoundError") and quarantined[1]["files"] == ["04.jpg"]
     assert verify(done.folder).sound
 
 
@@ -544,11 +544,11 @@ def test_a_sample_that_ends_the_program_is_told(make, workers, number):
 def test_a_file_that_changed_after_it_was_read_is_noticed(files, make, when):
     class Changing(Files):
         def __getitem__(self, index):
-            found = super().__getitem__(index)
+            sample = super().__getitem__(index)
             if self.armed and index == (5 if when == "in its sample" else 8):
                 self.time += 1
                 os.utime(self.paths[5], ns=(1, self.time))
-            return found
+            return sample
 
     dataset = Changing(files.paths)
     dataset.armed, dataset.time = True, 10**18

@@ -80,8 +80,8 @@ def test_a_palette_keeps_its_labels(tmp_path, make):
 def test_the_first_frame_of_an_animation(tmp_path, make):
     frames = [Image.new("RGB", (50, 40), colour) for colour in ("red", "blue")]
     frames[0].save(tmp_path / "odd.gif", save_all=True, append_images=frames[1:])
-    found = stored(tmp_path / "odd.gif", tmp_path, make, "resized", "RGB", size=20)
-    assert found.getpixel((3, 3)) == (255, 0, 0)
+    picture = stored(tmp_path / "odd.gif", tmp_path, make, "resized", "RGB", size=20)
+    assert picture.getpixel((3, 3)) == (255, 0, 0)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -90,8 +90,8 @@ def test_orientation_is_applied_once(orientation, tmp_path, make):
     exif[0x0112] = orientation
     path = draw(tmp_path / "odd.jpg", 3, exif=exif, quality=95)
     upright = ImageOps.exif_transpose(Image.open(path))
-    found = stored(path, tmp_path, make, "decoded")
-    assert np.array_equal(np.asarray(found), np.asarray(upright))
+    picture = stored(path, tmp_path, make, "decoded")
+    assert np.array_equal(np.asarray(picture), np.asarray(upright))
     small = stored(path, tmp_path, make, "resized", size=22, name="small")
     assert small.size == ((30, 22) if orientation < 5 else (22, 30)) and small.getexif().get(0x0112, 1) == 1
 
@@ -113,8 +113,8 @@ def test_damaged_files_are_quarantined(name, lenient, tmp_path, make, monkeypatc
     path = draw(tmp_path / "odd.jpg", 3)
     path.write_bytes(DAMAGE[name](path.read_bytes()))
     done = make(one(path, tmp_path, "RGB"), "decoded", on_bad="quarantine")
-    told = json.loads((done.folder / "quarantine.jsonl").read_text())
-    assert done.manifest.length == 3 and told["index"] == 3 and told["files"] == ["odd.jpg"] and told["error"]
+    quarantined = json.loads((done.folder / "quarantine.jsonl").read_text())
+    assert done.manifest.length == 3 and quarantined["index"] == 3 and quarantined["files"] == ["odd.jpg"] and quarantined["error"]
 
 
 @pytest.mark.parametrize("way", ["cv2", "torchvision"])
@@ -139,8 +139,9 @@ def test_a_symlink_that_leads_to_itself(tmp_path, make):
     loop = tmp_path / "loop.jpg"
     loop.symlink_to(loop)
     done = make(one(loop, tmp_path, "RGB"), "source", on_bad="quarantine")
-    told = json.loads((done.folder / "quarantine.jsonl").read_text())
-    assert told["index"] == 3 and told["error"].startswith("OSError: [Errno 40]") and "loop.jpg" in told["files"][0]
+    quarantined = json.loads((done.folder / "quarantine.jsonl").read_text())
+    assert quarantined["index"] == 3 and quarantined["error"].startswith("OSError: [Errno 40]")
+    assert "loop.jpg" in quarantined["files"][0]
 
 
 def test_a_file_that_cannot_be_read(tmp_path, make):

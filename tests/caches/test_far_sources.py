@@ -51,25 +51,25 @@ def test_objects_are_stored_under_their_urls_with_their_etag(store, make):
     facts = read_facts(done.folder / "index" / "00000.facts")
     assert {name: size for name, size, _ in facts.files} == dict.fromkeys(urls(store), 200)
     assert len({mark for _, _, mark in facts.files}) == 12
-    found = verify(done.folder)
-    assert found.sound and (found.missing_count, found.far_count) == (0, 12)
+    checked = verify(done.folder)
+    assert checked.sound and (checked.missing_count, checked.far_count) == (0, 12)
 
 
 def test_nothing_secret_is_stored(store, make):
     done = make(Far(urls(store), "a range"), "source", name="ranges")
     signed = make(Far([f"{url}?X-Amz-Signature=secret&X-Amz-Date=1" for url in urls(store)], "requests"), "source", name="signed")
     moved = make(Far(urls(store), "redirection"), "source", name="moved")
-    for made in (done, signed, moved):
-        assert all(b"secret" not in path.read_bytes() for path in made.folder.rglob("*") if path.is_file())
+    for converted in (done, signed, moved):
+        assert all(b"secret" not in path.read_bytes() for path in converted.folder.rglob("*") if path.is_file())
     again = Far([f"{url}?X-Amz-Signature=other&X-Amz-Date=2" for url in urls(store)], "requests")
     store.asked.clear()
     assert CachedDataset(signed.folder, dataset=again)[4][0] == store.objects["/data/4"] and store.asked == []
 
 
 def test_two_conversions_give_the_same_bytes(store, make):
-    one, other = (make(Far(urls(store), "session"), "source", name=f"by-{workers}", workers=workers) for workers in (0, 2))
-    files = [path.relative_to(one.folder) for path in sorted(one.folder.glob("parts/*"))]
-    assert files and all((one.folder / file).read_bytes() == (other.folder / file).read_bytes() for file in files)
+    alone, by_two = (make(Far(urls(store), "session"), "source", name=f"by-{workers}", workers=workers) for workers in (0, 2))
+    files = [path.relative_to(alone.folder) for path in sorted(alone.folder.glob("parts/*"))]
+    assert files and all((alone.folder / file).read_bytes() == (by_two.folder / file).read_bytes() for file in files)
 
 
 class MadeLate(Far):
@@ -88,10 +88,10 @@ def test_a_client_that_each_process_makes_for_itself(store, make):
 
 def test_what_the_cache_lacks_is_asked_of_the_store(store, make):
     done = make(Far(urls(store), "requests"), "source")
-    other = Far(urls(store)[::-1], "requests")
-    cached = CachedDataset(done.folder, dataset=other)
+    reversed_urls = Far(urls(store)[::-1], "requests")
+    cached = CachedDataset(done.folder, dataset=reversed_urls)
     with pytest.warns(RuntimeWarning, match="read what the cache does not hold"):
-        assert cached[1] == other[1]
+        assert cached[1] == reversed_urls[1]
     assert cached.misses > 0
 
 
@@ -139,12 +139,12 @@ def test_names_of_objects(url, key):
 
 
 def test_secrets_in_a_url_are_digested():
-    one, other = key_of("https://h/k?token=abc&n=1"), key_of("https://h/k?token=xyz&n=1")
-    assert "abc" not in one and one != other and one.endswith("&n=1")
+    key, same_key = key_of("https://h/k?token=abc&n=1"), key_of("https://h/k?token=xyz&n=1")
+    assert "abc" not in key and key != same_key and key.endswith("&n=1")
 
 
 def test_ranges_and_marks():
-    assert [span(one) for one in (None, "bytes=3-9", "bytes=3-", "bytes=-4", "bytes=1-2,5-6", "bytes=-")] == [
+    assert [span(header) for header in (None, "bytes=3-9", "bytes=3-", "bytes=-4", "bytes=1-2,5-6", "bytes=-")] == [
         (0, None), (3, 10), (3, None), (None, 4), None, None,
     ]  # fmt: skip
     assert mark_of('W/"a"') == mark_of('"a"') == mark_of("a") != mark_of("b") and mark_of("") == 1

@@ -156,11 +156,11 @@ def test_an_interrupted_update_goes_on_where_it_was(files: Files, make: Any, mon
 
 def test_no_more_processes_than_a_quota_allows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipefix.caches.convert.cores", lambda: 1.5)
-    asked: list[int] = []
+    indices: list[int] = []
     real = pool.run
-    monkeypatch.setattr(pool, "run", lambda numbers, make, workers: (asked.append(workers), real(numbers, make, 0))[1])
+    monkeypatch.setattr(pool, "run", lambda numbers, make, workers: (indices.append(workers), real(numbers, make, 0))[1])
     convert(Numbers(), recipe_of("lmdb", "sample"), tmp_path / "cache")
-    assert asked == [1]
+    assert indices == [1]
 
 
 def test_without_workers_the_end_of_the_parent_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,8 @@ def golden(root):
 
 @pytest.mark.parametrize("name", V1)
 def test_they_are_sound(golden, name):
-    found = verify(golden / name)
-    assert found.sound and found.manifest.format == "pipefix.cache/1"
+    checked = verify(golden / name)
+    assert checked.sound and checked.manifest.format == "pipefix.cache/1"
 
 
 def test_source(golden, root):
@@ -43,12 +43,12 @@ def test_images(golden, root):
 
 
 def test_every_kind_of_value(golden):
-    found = CachedDataset(golden / "lmdb-sample-v1")[2]
-    assert {key: found[key] for key in ("number", "float", "text", "none", "bytes", "list")} == {
+    sample = CachedDataset(golden / "lmdb-sample-v1")[2]
+    assert {key: sample[key] for key in ("number", "float", "text", "none", "bytes", "list")} == {
         "number": 2, "float": 0.5, "text": "üü", "none": None, "bytes": b"\0\1", "list": [1, (2, True)],
     }  # fmt: skip
-    assert found["array"].dtype == np.int16 and found["array"].tolist() == [0, 2, 4, 6]
-    assert torch.equal(found["tensor"], torch.ones(2, 2)) and type(found["scalar"]) is np.float32
+    assert sample["array"].dtype == np.int16 and sample["array"].tolist() == [0, 2, 4, 6]
+    assert torch.equal(sample["tensor"], torch.ones(2, 2)) and type(sample["scalar"]) is np.float32
 
 
 def test_rows(golden):

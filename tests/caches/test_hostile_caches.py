@@ -26,9 +26,9 @@ from tests.caches.sources import Files, Numbers, Texts
 
 def sealed_again(folder: Path, blocks: list[tuple[int, int, int, int]] | None = None, records: int | None = None) -> None:
     """Checksums, lengths and counts of the only part are made to fit its data."""
-    found = manifests.read(folder)
-    (part,) = found.parts
-    data = folder / "parts" / f"00000{manifests.SUFFIXES[found.recipe.container]}"
+    manifest = manifests.read(folder)
+    (part,) = manifest.parts
+    data = folder / "parts" / f"00000{manifests.SUFFIXES[manifest.recipe.container]}"
     if blocks is None:
         held = Index.read(manifests.beside(data, ".idx"), part).blocks.tolist()
         text = data.read_bytes()
@@ -39,15 +39,15 @@ def sealed_again(folder: Path, blocks: list[tuple[int, int, int, int]] | None = 
     part = msgspec.structs.replace(
         part, bytes=data.stat().st_size, index_bytes=len(index), index_crc=zlib.crc32(index), records=count, stop=count
     )
-    text = manifests.sealed_text(msgspec.structs.replace(found, parts=[part], length=count, samples=count))
+    text = manifests.sealed_text(msgspec.structs.replace(manifest, parts=[part], length=count, samples=count))
     write_whole(folder / "manifest.json", text)
 
 
 def sealed_with(folder: Path, described: Any) -> None:
     """The first record of a cache of files describes itself so, and all checksums are made to fit."""
-    found = manifests.read(folder)
+    manifest = manifests.read(folder)
     (data,) = (folder / "parts").iterdir()
-    index = Index.read(manifests.beside(data, ".idx"), found.parts[0])
+    index = Index.read(manifests.beside(data, ".idx"), manifest.parts[0])
     offset, length = (int(index.blocks[0][name]) for name in ("offset", "length"))
     try:
         text = record.closed([], described)
@@ -118,10 +118,10 @@ def test_tensor_types_that_are_no_plain_numbers(name: str) -> None:
 def test_shapes_of_nothing_take_nothing(shape: list[int], tag: str) -> None:
     taken = record.closed([b""], [tag, "int64" if tag == "T" else "<i8", shape, 0, 0])
     try:
-        found = Decoder(lambda picture: None, lambda pixels: None)(memoryview(taken))
+        value = Decoder(lambda picture: None, lambda pixels: None)(memoryview(taken))
     except CacheDamaged:
         return
-    assert 0 in found.shape
+    assert 0 in value.shape
 
 
 class Named(Numbers):
@@ -148,10 +148,10 @@ class Named(Numbers):
 )  # fmt: skip
 def test_records_that_were_sealed_again(files: Files, make: Any, described: Any) -> None:
     folder = make(files, "source").folder
-    found = manifests.read(folder)
+    manifest = manifests.read(folder)
     sealed_with(folder, described)
     told = 0
-    for read in (lambda: CachedDataset(folder)[0], lambda: CachedDataset(folder, dataset=Named(found.source.root))[0]):
+    for read in (lambda: CachedDataset(folder)[0], lambda: CachedDataset(folder, dataset=Named(manifest.source.root))[0]):
         try:
             read()
         except CacheDamaged:

@@ -20,11 +20,11 @@ def test_right_or_told(pictures, make, tmp_path, monkeypatch, store, to):
     expected = [mutating.plain(CachedDataset(whole)[index]) for index in range(len(CachedDataset(whole)))]
     for seed in range(60):
         folder = mutating.copy(whole, tmp_path / "mutated")
-        what = mutating.mutate(folder, random.Random(seed))
-        found = mutating.outcome(folder, expected, forged="forge" in what)
-        assert not found.startswith("wrong"), f"seed {seed}, {what}: {found}"
+        mutation = mutating.mutate(folder, random.Random(seed))
+        outcome = mutating.outcome(folder, expected, forged="forge" in mutation)
+        assert not outcome.startswith("wrong"), f"seed {seed}, {mutation}: {outcome}"
         try:
             sound = verify(folder).sound
         except UnreadableFile:
             sound = False
-        assert not (sound and found == "damaged"), f"seed {seed}, {what}: verify saw nothing"
+        assert not (sound and outcome == "damaged"), f"seed {seed}, {mutation}: verify saw nothing"

@@ -44,9 +44,9 @@ def small_parts() -> Any:
 @pytest.fixture(scope="module")
 def templates(tmp_path_factory: pytest.TempPathFactory, small_parts: Any) -> Path:
     """An empty directory, a conversion that was interrupted after two parts of three, and a finished cache."""
-    made = tmp_path_factory.mktemp("templates")
-    (made / "new").mkdir()
-    make(made / "finished")
+    folder = tmp_path_factory.mktemp("templates")
+    (folder / "new").mkdir()
+    make(folder / "finished")
     real = pool._here
 
     def interrupted(numbers: Any, ready: Any) -> Any:
@@ -60,9 +60,9 @@ def templates(tmp_path_factory: pytest.TempPathFactory, small_parts: Any) -> Pat
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pool, "_here", interrupted)
         with pytest.raises(Interrupted):
-            make(made / "begun")
-    building_of(made / "begun").rename(made / "begun")
-    return made
+            make(folder / "begun")
+    building_of(folder / "begun").rename(folder / "begun")
+    return folder
 
 
 def laid_out(templates: Path, state: str, folder: Path) -> Path:
@@ -84,24 +84,24 @@ KINDS = st.one_of(st.tuples(st.just("file"), CONTENTS), st.tuples(st.sampled_fro
 ACTS = ("convert", "update", "other recipe", "quarantine")
 
 
-def place(folder: Path, outside: Path, name: str, what: tuple[Any, ...]) -> bool:
+def place(folder: Path, outside: Path, name: str, entry: tuple[Any, ...]) -> bool:
     """Put something of the user's there; False where there is something of ours that they would not have replaced."""
     path = folder / name
-    replaces = name in ("manifest.json", "plan.json") and what[0] == "file" and what[1] != b""
+    replaces = name in ("manifest.json", "plan.json") and entry[0] == "file" and entry[1] != b""
     if any(parent.is_symlink() or parent.is_file() or parent.is_fifo() for parent in path.parents if folder in parent.parents):
         return False
     if os.path.lexists(path) and not replaces:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    if what[0] == "file":
-        path.write_bytes(what[1])
-    elif what[0] == "pipe":
+    if entry[0] == "file":
+        path.write_bytes(entry[1])
+    elif entry[0] == "pipe":
         os.mkfifo(path)
-    elif what[0] == "folder":
+    elif entry[0] == "folder":
         path.mkdir()
         (path / "00000.mdb").write_bytes(b"theirs")
     else:
-        path.symlink_to(outside if what[0] == "linked folder" else outside / "photo.jpg")
+        path.symlink_to(outside if entry[0] == "linked folder" else outside / "photo.jpg")
     return True
 
 
@@ -118,11 +118,11 @@ def contents(folder: Path) -> dict[str, Any]:
     return {str(path.relative_to(folder)): picture(path) for path in sorted(folder.rglob("*")) if not path.is_dir()}
 
 
-def act(what: str, folder: Path) -> None:
-    if what == "other recipe":
+def act(action: str, folder: Path) -> None:
+    if action == "other recipe":
         make(folder, "rows", "parquet")
     else:
-        make(folder, update=what == "update", on_bad="quarantine" if what == "quarantine" else "raise")
+        make(folder, update=action == "update", on_bad="quarantine" if action == "quarantine" else "raise")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -143,12 +143,12 @@ def test_nothing_of_theirs_is_changed_or_lost(
         (outside / name).write_bytes(b"theirs")
     if damage and state != "new":
         (folder / "parts" / "00001.mdb").write_bytes(b"damage")
-    placed = [name for name, what in theirs.items() if place(folder, outside, name, what)]
+    placed = [name for name, entry in theirs.items() if place(folder, outside, name, entry)]
     held = [name for name in placed if not _replaceable(state, name, theirs[name])]
     before = {name: picture(folder / name) for name in held}
-    for what in acts:
+    for action in acts:
         with contextlib.suppress(PipefixError):
-            act(what, cache)
+            act(action, cache)
     after = {name: picture(folder / name) if os.path.lexists(folder / name) else "lost" for name in held}
     for name in ("parts", "index"):  # a folder of theirs may have got company, if it was empty and its name is ours
         if name in before and before[name] == {}:
@@ -158,9 +158,9 @@ def test_nothing_of_theirs_is_changed_or_lost(
     shutil.rmtree(place_of_all)
 
 
-def _replaceable(state: str, name: str, what: tuple[Any, ...]) -> bool:
+def _replaceable(state: str, name: str, entry: tuple[Any, ...]) -> bool:
     """In a cache of ours, plain files with the very names of its parts are the cache's."""
-    return state != "new" and what[0] == "file" and name in ("parts/00002.mdb", "index/00002.facts")
+    return state != "new" and entry[0] == "file" and name in ("parts/00002.mdb", "index/00002.facts")
 
 
 # -- what must go on -------------------------------------------------------------------------------------------------------

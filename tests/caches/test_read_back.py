@@ -26,17 +26,17 @@ def vector(index: int) -> Any:
 
 
 def test_each_copy_is_read_so_many_times(tmp_path: Path) -> None:
-    found = read_back([vector(index) for index in range(9)], [0, 4, 8], tmp_path)
-    assert len(found.seconds) == estimate.MOST_RECORDS * estimate.TIMES
-    assert 256 < found.bytes < 512
-    assert all(spent > 0 for spent in found.seconds)
+    figures = read_back([vector(index) for index in range(9)], [0, 4, 8], tmp_path)
+    assert len(figures.seconds) == estimate.MOST_RECORDS * estimate.TIMES
+    assert 256 < figures.bytes < 512
+    assert all(spent > 0 for spent in figures.seconds)
 
 
 def test_larger_samples_are_copied_less_often(tmp_path: Path) -> None:
     image = Image.new("RGB", (640, 480))
-    found = read_back([image] * 4, [0, 2], tmp_path)
-    assert len(found.seconds) == estimate.TIMES * int(estimate.MOST_BYTES // found.bytes)
-    assert found.bytes == pytest.approx(640 * 480 * 3, rel=0.01)
+    figures = read_back([image] * 4, [0, 2], tmp_path)
+    assert len(figures.seconds) == estimate.TIMES * int(estimate.MOST_BYTES // figures.bytes)
+    assert figures.bytes == pytest.approx(640 * 480 * 3, rel=0.01)
 
 
 def test_samples_so_large_that_only_copying_counts_are_left(tmp_path: Path) -> None:
@@ -45,9 +45,9 @@ def test_samples_so_large_that_only_copying_counts_are_left(tmp_path: Path) -> N
 
 
 def test_what_no_record_can_hold_is_told(tmp_path: Path) -> None:
-    found = read_back([(object(), 1)], [0], tmp_path)
-    assert found.seconds == ()
-    assert found.why_not == "a builtins.object: records hold numbers, text, bytes, arrays, tensors and images"
+    figures = read_back([(object(), 1)], [0], tmp_path)
+    assert figures.seconds == ()
+    assert figures.why_not == "a builtins.object: records hold numbers, text, bytes, arrays, tensors and images"
 
 
 # -- beside a probe ----------------------------------------------------------------------------------------------------------
@@ -102,29 +102,29 @@ def tried(
 
 def test_samples_of_a_loader_are_tried_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    found = tried(Samples(vector(3)))
-    assert found is not None
-    assert 0 < found.seconds.low <= found.seconds.value <= found.seconds.high
-    assert 256 < found.bytes < 512
+    trial = tried(Samples(vector(3)))
+    assert trial is not None
+    assert 0 < trial.seconds.low <= trial.seconds.value <= trial.seconds.high
+    assert 256 < trial.bytes < 512
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("late", [None, 1.0])
 def test_a_loader_that_begins_late_is_not_run_for_it(late: float | None) -> None:
-    found = tried(Slow(vector(3)), first_batch=late)
-    assert found is not None and found.gain is None and found.seconds.value > 0
+    trial = tried(Slow(vector(3)), first_batch=late)
+    assert trial is not None and trial.gain is None and trial.seconds.value > 0
 
 
 def test_what_the_loader_cannot_be_run_over_is_left() -> None:
     """Whole batches are not what single records show; and a collate function may want more than a record brings back."""
     assert (whole := tried(Together(vector(3)))) is not None and whole.gain is None
-    assert (picky := tried(Samples(Named([1.0])), collate=lambda samples: [one.name for one in samples])) is not None
+    assert (picky := tried(Samples(Named([1.0])), collate=lambda samples: [sample.name for sample in samples])) is not None
     assert picky.gain is None
 
 
 def test_samples_that_no_record_can_hold_are_known() -> None:
-    found = tried(Samples(object()))
-    assert found is not None and found.why_not.startswith("a builtins.object: records hold")
+    trial = tried(Samples(object()))
+    assert trial is not None and trial.why_not.startswith("a builtins.object: records hold")
 
 
 def test_what_raises_or_has_no_index_or_gains_nothing_is_not_tried() -> None:

@@ -37,20 +37,20 @@ def back(tree):
     return DECODE(memoryview(record.encode(tree)))
 
 
-def alike(one, other):
-    assert type(one) is type(other)
-    if isinstance(one, np.ndarray):
-        assert one.dtype == other.dtype and one.shape == other.shape and np.array_equal(one, other)
-    elif isinstance(one, dict):
-        assert list(one) == list(other)
-        for key in one:
-            alike(one[key], other[key])
-    elif isinstance(one, (list, tuple)):
-        assert len(one) == len(other)
-        for left, right in zip(one, other, strict=True):
+def alike(value, expected):
+    assert type(value) is type(expected)
+    if isinstance(value, np.ndarray):
+        assert value.dtype == expected.dtype and value.shape == expected.shape and np.array_equal(value, expected)
+    elif isinstance(value, dict):
+        assert list(value) == list(expected)
+        for key in value:
+            alike(value[key], expected[key])
+    elif isinstance(value, (list, tuple)):
+        assert len(value) == len(expected)
+        for left, right in zip(value, expected, strict=True):
             alike(left, right)
     else:
-        assert one == other
+        assert value == expected
 
 
 @given(TREES)
@@ -61,13 +61,13 @@ def test_what_goes_in_comes_out(tree):
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.bfloat16, torch.float64, torch.bool, torch.int32])
 def test_tensors(dtype):
     value = (torch.rand(3, 0 if dtype is torch.float64 else 5) * 9).to(dtype)
-    found = back((value, 1))[0]
-    assert found.dtype == dtype and torch.equal(found, value)
+    restored = back((value, 1))[0]
+    assert restored.dtype == dtype and torch.equal(restored, value)
 
 
 def test_named_tuples_and_numbers_of_numpy():
-    found = back(Point(np.float32(1.5), [np.int64(3)]))
-    assert found._fields == ("x", "y") and type(found.x) is np.float32 and found.y == [3]
+    restored = back(Point(np.float32(1.5), [np.int64(3)]))
+    assert restored._fields == ("x", "y") and type(restored.x) is np.float32 and restored.y == [3]
 
 
 def test_a_record_of_one_picture_begins_with_its_bytes():
@@ -97,8 +97,8 @@ def test_no_endless_nesting():
         record.encode(tree)
 
 
-def forged(told) -> memoryview:
-    text = msgspec.msgpack.encode(told)
+def forged(description) -> memoryview:
+    text = msgspec.msgpack.encode(description)
     return memoryview(b"0123456789abcdef" + text + struct.pack("<I4s", len(text), b"PFR1"))
 
 

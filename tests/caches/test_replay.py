@@ -43,10 +43,10 @@ def folder(tmp_path: Path) -> list[Path]:
     return paths
 
 
-def equal(one, other):
-    if isinstance(one, tuple):
-        return all(map(equal, one, other))
-    return np.array_equal(one, other)
+def equal(sample, expected):
+    if isinstance(sample, tuple):
+        return all(map(equal, sample, expected))
+    return np.array_equal(sample, expected)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -89,10 +89,10 @@ def test_a_library_that_reads_by_descriptor(folder, make):
 
     class Two(ReadBy):
         def __getitem__(self, index):
-            found = [WAYS["tiff"](self.paths[index])]
+            images = [WAYS["tiff"](self.paths[index])]
             if index % 2:
-                found.append(WAYS["pil"](self.paths[index]))
-            return tuple(found)
+                images.append(WAYS["pil"](self.paths[index]))
+            return tuple(images)
 
     dataset = Two(folder, "")
     done = make(dataset, "source")
@@ -193,8 +193,8 @@ def test_a_map_that_is_kept_for_other_samples_is_no_samples_own(folder, make):
 
 
 class MapOpenedBefore(ReadBy):
-    def __init__(self, paths, way):
-        super().__init__(paths, way)
+    def __init__(self, paths, how):
+        super().__init__(paths, how)
         self.all = np.memmap(paths[0].with_suffix(".bin"), np.uint8, "w+", shape=(10, 20_000))
 
     def __getitem__(self, index):
@@ -202,8 +202,8 @@ class MapOpenedBefore(ReadBy):
 
 
 class Hdf5OpenedBefore(ReadBy):
-    def __init__(self, paths, way):
-        super().__init__(paths, way)
+    def __init__(self, paths, how):
+        super().__init__(paths, how)
         with h5py.File(paths[0].with_suffix(".all"), "w") as file:
             file["x"] = np.zeros((10, 100_000), np.uint8)
         self.all = h5py.File(paths[0].with_suffix(".all"))
@@ -248,10 +248,10 @@ def test_what_the_cache_lacks_is_read_and_counted(folder, make):
     cached = CachedDataset(make(dataset, "source").folder, dataset=dataset)
     cached[0]
     assert cached.misses == 0
-    other = ReadBy(folder[::-1], "pil")
-    over = CachedDataset(cached.path, dataset=other)
+    reversed_dataset = ReadBy(folder[::-1], "pil")
+    over = CachedDataset(cached.path, dataset=reversed_dataset)
     with pytest.warns(RuntimeWarning, match=r"Sample 1 read what the cache does not hold"):
-        assert equal(over[1], other[1])
+        assert equal(over[1], reversed_dataset[1])
     assert over.misses > 0
 
 
@@ -315,13 +315,13 @@ def test_only_what_reads_files_is_replaced_and_not_for_ever(folder, make, untouc
     dataset = ReadBy(folder, "pil")
     done = make(dataset, "source")
     assert now(names) == before
-    cached, other = CachedDataset(done.folder, dataset=dataset), CachedDataset(done.folder, dataset=dataset)
-    assert equal(cached[0], dataset[0]) and equal(other[1], dataset[1])
+    cached, second_cached = CachedDataset(done.folder, dataset=dataset), CachedDataset(done.folder, dataset=dataset)
+    assert equal(cached[0], dataset[0]) and equal(second_cached[1], dataset[1])
     assert {name for name, value in now(names).items() if value is not before[name]} == {("builtins", "open"), ("os", "read")}
     del cached
     assert builtins.open is not before["builtins", "open"]
-    other.close()
+    second_cached.close()
     assert now(names) == before
-    assert equal(other[2], dataset[2]) and builtins.open is not before["builtins", "open"]
-    del other
+    assert equal(second_cached[2], dataset[2]) and builtins.open is not before["builtins", "open"]
+    del second_cached
     assert now(names) == before

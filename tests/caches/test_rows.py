@@ -25,9 +25,9 @@ def cache(make):
 def test_rows_come_back_as_they_were(cache):
     cached, source = CachedDataset(cache), Texts()
     for index in (0, 1023, 1024, 2999):
-        found, expected = cached[index], source[index]
-        assert {key: found[key] for key in ("text", "label", "score")} == {key: expected[key] for key in ("text", "label", "score")}
-        assert np.array_equal(found["ids"], expected["ids"]) and found["ids"].dtype == np.int32
+        sample, expected = cached[index], source[index]
+        assert all(sample[key] == expected[key] for key in ("text", "label", "score"))
+        assert np.array_equal(sample["ids"], expected["ids"]) and sample["ids"].dtype == np.int32
     assert [row["label"] for row in cached.__getitems__([5, 2000, 1])] == [5, 2000 % 7, 1]
     assert verify(cache).sound
 
@@ -58,8 +58,8 @@ def test_texts_are_tokenised_on_the_way(make, tmp_path):
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     done = make(Texts(), "rows", "parquet", tokenizer=str(tmp_path / "tokenizer.json"), text="text")
-    found = CachedDataset(done.folder)[5]
-    assert found["input_ids"].tolist() == [1, 2, 3, 4, 0] and "text" not in found and found["label"] == 5
+    sample = CachedDataset(done.folder)[5]
+    assert sample["input_ids"].tolist() == [1, 2, 3, 4, 0] and "text" not in sample and sample["label"] == 5
     with pytest.raises(BadUsage, match="no field 'txt' to tokenise; a sample has text, label"):
         make(Texts(), "rows", "parquet", tokenizer=str(tmp_path / "tokenizer.json"), text="txt", name="other")
 
@@ -90,8 +90,8 @@ def test_pictures_are_columns_that_other_libraries_open(files, make):
     held = [row["bytes"] for row in table.column("picture").to_pylist()]
     assert held[4] == Path(files.paths[4]).read_bytes() and held[5].startswith(b"\x89PNG")
     for index in (4, 5):
-        found = CachedDataset(folder)[index]
-        assert np.array_equal(np.asarray(found["picture"]), np.asarray(dataset[index]["picture"])) and found["label"] == index
+        sample = CachedDataset(folder)[index]
+        assert np.array_equal(np.asarray(sample["picture"]), np.asarray(dataset[index]["picture"])) and sample["label"] == index
     assert CachedDataset(folder, images="tensor")[4]["picture"].shape == (3, 44, 60)
     assert CachedDataset(folder, images="none")[5] == {"picture": None, "label": 5}
     assert verify(folder).sound

@@ -41,14 +41,14 @@ class Data(Dataset):
 """
 
 
-def dataset_of(folder: Path, old: str = "", new: str = "", **given: Any) -> Any:
+def dataset_of(folder: Path, old: str = "", new: str = "", **settings: Any) -> Any:
     """The dataset of the code above, with an edit."""
     assert old in CODE
     path = folder / f"data_{abs(hash((old, new)))}.py"
     path.write_text(CODE.replace(old, new) if old else CODE)
     namespace: dict[str, Any] = {"__name__": "data"}
     exec(compile(path.read_text(), str(path), "exec"), namespace)
-    return namespace["Data"](**given)
+    return namespace["Data"](**settings)
 
 
 EDITS = [
@@ -97,30 +97,31 @@ class Scale:
 
 NEAREST, LINEAR = v2.InterpolationMode.NEAREST, v2.InterpolationMode.BILINEAR
 TRANSFORMS = {
-    "mean": lambda other: v2.Normalize([0.5 if other else 0.4] * 3, [0.2] * 3),
-    "interpolation": lambda other: v2.Resize(20, interpolation=NEAREST if other else LINEAR),
-    "lambda": lambda other: v2.Lambda((lambda value: value + 1) if other else (lambda value: value + 2)),
-    "function": lambda other: by_two if other else by_three,
-    "private attribute": lambda other: Scale(2) if other else Scale(3),
+    "mean": lambda changed: v2.Normalize([0.5 if changed else 0.4] * 3, [0.2] * 3),
+    "interpolation": lambda changed: v2.Resize(20, interpolation=NEAREST if changed else LINEAR),
+    "lambda": lambda changed: v2.Lambda((lambda value: value + 1) if changed else (lambda value: value + 2)),
+    "function": lambda changed: by_two if changed else by_three,
+    "private attribute": lambda changed: Scale(2) if changed else Scale(3),
 }  # fmt: skip
 
 
-def listing(kind: str, other: bool) -> Any:
-    return v2.Compose([v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True), TRANSFORMS[kind](other), v2.RandomHorizontalFlip()])
+def listing(kind: str, changed: bool) -> Any:
+    to_float = v2.ToDtype(torch.float32, scale=True)
+    return v2.Compose([v2.PILToTensor(), to_float, TRANSFORMS[kind](changed), v2.RandomHorizontalFlip()])
 
 
 @pytest.mark.parametrize("kind", TRANSFORMS)
 def test_stored_transforms_are_compared_by_what_they_are(pictures, make, kind):
     folder = make(Files(pictures[:4], listing(kind, False)), "sample").folder
-    same, other = Files(pictures[:4], listing(kind, False)), Files(pictures[:4], listing(kind, True))
+    same, changed = Files(pictures[:4], listing(kind, False)), Files(pictures[:4], listing(kind, True))
     assert not make(same, "sample").changed and len(CachedDataset(folder, dataset=same)) == 4
     if kind == "function":  # whose name tells already
         with pytest.raises(BadUsage, match="by_three"):
-            CachedDataset(folder, dataset=other)
+            CachedDataset(folder, dataset=changed)
     else:
         with pytest.raises(BadUsage, match="of transform, which are stored, would give other samples today"):
-            CachedDataset(folder, dataset=other)
-    assert make(other, "sample").changed
+            CachedDataset(folder, dataset=changed)
+    assert make(changed, "sample").changed
     assert CachedDataset(folder, transform=torch.nn.Identity())[0][0].shape == same[0][0].shape
 
 
@@ -134,10 +135,10 @@ class Changing(Files):
 def test_transforms_that_are_stored_whole_are_compared_too(pictures, make):
     folder = make(Changing(pictures[:4], v2.Compose([v2.Resize(20), v2.PILToTensor()])), "sample").folder
     assert manifests.read(folder).cut.attribute is None
-    other = Changing(pictures[:4], v2.Compose([v2.Resize(20, interpolation=v2.InterpolationMode.NEAREST), v2.PILToTensor()]))
-    assert make(other, "sample").changed
+    changed = Changing(pictures[:4], v2.Compose([v2.Resize(20, interpolation=v2.InterpolationMode.NEAREST), v2.PILToTensor()]))
+    assert make(changed, "sample").changed
     with pytest.raises(BadUsage, match="all of which are stored"):
-        CachedDataset(folder, dataset=other)
+        CachedDataset(folder, dataset=changed)
 
 
 class Lazy(Files):
@@ -171,15 +172,15 @@ def test_a_dataset_that_moved_is_the_same(tmp_path, pictures, make):
 
 def test_a_wrapped_dataset_is_looked_into(pictures, make):
     folder = make(Subset(Files(pictures), range(0, 12, 2)), "decoded").folder
-    other = Files(pictures)
-    other.convert = "L"
+    dataset = Files(pictures)
+    dataset.convert = "L"
     assert len(CachedDataset(folder, dataset=Subset(Files(pictures), range(0, 12, 2)))) == 6
     with pytest.raises(BadUsage, match=re.escape("dataset.convert")):
-        CachedDataset(folder, dataset=Subset(other, range(0, 12, 2)))
+        CachedDataset(folder, dataset=Subset(dataset, range(0, 12, 2)))
 
 
 def test_long_lists_of_anything_are_digested() -> None:
     values = [[object(), torch.ones(3), {"a": (1, "x")}, 2.5, b"\xff"] for _ in range(5000)]
-    one = Fingerprint(values, len(values)).part(0, 5000)
+    fingerprint = Fingerprint(values, len(values)).part(0, 5000)
     values[4000][1] = torch.zeros(3)
-    assert Fingerprint(values, len(values)).part(0, 5000) != one
+    assert Fingerprint(values, len(values)).part(0, 5000) != fingerprint

@@ -45,11 +45,11 @@ def test_the_same_samples_as_from_a_disk(url, make, kind):
     assert (done.made, done.url) == (4, url) and not staging_of(url).exists()
     far = CachedDataset(url)
     order = [3, 59, 17, 0, 17, 33]
-    assert [plain(one) for one in far.__getitems__(order)] == [plain(local[index]) for index in order]
+    assert [plain(sample) for sample in far.__getitems__(order)] == [plain(local[index]) for index in order]
     assert [plain(far[index]) for index in order] == [plain(local[index]) for index in order]
     assert plain(pickle.loads(pickle.dumps(far))[5]) == plain(local[5])
-    found = verify(url)
-    assert found.sound and found.records == 60
+    checked = verify(url)
+    assert checked.sound and checked.records == 60
     assert far.ledger is not None and local.ledger is None
 
 
@@ -156,11 +156,11 @@ def test_a_byte_that_the_network_flipped_is_fetched_again(url, monkeypatch):
     real, flipped = FolderStore.ranges, []
 
     def ranges(self, spans):
-        found = real(self, spans)
+        contents = real(self, spans)
         if not flipped:
             flipped.append(True)
-            found[0] = bytes([found[0][0] ^ 1]) + found[0][1:]
-        return found
+            contents[0] = bytes([contents[0][0] ^ 1]) + contents[0][1:]
+        return contents
 
     monkeypatch.setattr(FolderStore, "ranges", ranges)
     assert CachedDataset(url).__getitems__([7])[0]["index"] == 7 and flipped
@@ -177,7 +177,7 @@ def test_parts_come_to_lie_in_the_tier_and_are_read_there(url, tmp_path):
     convert_to_store(Numbers(60), recipe_of("lmdb", "sample"), url, workers=0)
     tiered = CachedDataset(url, tier=f"{tmp_path}/tier:10MB")
     indices = list(range(0, 60, 5))
-    expected = [plain(one) for one in tiered.__getitems__(indices)]
+    expected = [plain(sample) for sample in tiered.__getitems__(indices)]
     while len(list((tmp_path / "tier").glob("*/parts/*.mdb"))) < 4:
         time.sleep(0.02)
     before = dict(tiered._parts.store.ledger.requests)
@@ -185,5 +185,5 @@ def test_parts_come_to_lie_in_the_tier_and_are_read_there(url, tmp_path):
     ranges = tiered._parts.store.ledger.requests["range"]
     for path in folder_of(url).glob("parts/*"):
         path.unlink()
-    assert [plain(one) for one in tiered.__getitems__(indices)] == expected
+    assert [plain(sample) for sample in tiered.__getitems__(indices)] == expected
     assert tiered._parts.store.ledger.requests["range"] == ranges == before["range"]

@@ -33,9 +33,9 @@ def test_damage_is_named_and_mended(files, make, parted, store):
     data = next((folder / "parts").glob("00001.*"))
     flip(data, data.stat().st_size // 2)
     (folder / "index" / "00002.idx").unlink()
-    found = verify(folder)
-    assert sorted(found.damage) == [1, 2]
-    assert "00001" in found.damage[1][0] and "00002.idx is missing" in found.damage[2][0]
+    checked = verify(folder)
+    assert sorted(checked.damage) == [1, 2]
+    assert "00001" in checked.damage[1][0] and "00002.idx is missing" in checked.damage[2][0]
     with pytest.raises(CacheDamaged, match=r"00002.idx is missing") as raised:
         CachedDataset(folder)[9]
     assert "--update" in raised.value.advice
@@ -57,17 +57,17 @@ def test_the_source_is_compared(files, make):
     folder = make(files, "resized").folder
     os.utime(files.paths[3], (1, 1))
     os.unlink(files.paths[5])
-    found = verify(folder)
-    assert found.sound and (found.changed_count, found.missing_count) == (1, 1) and found.changed == [files.paths[3]]
+    checked = verify(folder)
+    assert checked.sound and (checked.changed_count, checked.missing_count) == (1, 1) and checked.changed == [files.paths[3]]
 
 
 def test_numbers_that_are_not_the_manifests(files, make, parted):
     folder = make(files, "source").folder
     for name in ("parts/{}.mdb", "index/{}.idx"):
-        one, other = folder / name.format("00000"), folder / name.format("00001")
-        kept = one.read_bytes()
-        shutil.copy(other, one)
-        other.write_bytes(kept)
+        first, second = folder / name.format("00000"), folder / name.format("00001")
+        content = first.read_bytes()
+        shutil.copy(second, first)
+        second.write_bytes(content)
     assert sorted(verify(folder).damage) == [0, 1]
     with pytest.raises(CacheDamaged):
         CachedDataset(folder)[0]

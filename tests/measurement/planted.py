@@ -162,8 +162,8 @@ def subject(built: DataLoader[Any], **options: Any) -> Subject:
 
 
 def pool(built: DataLoader[Any], consumer: Consumer | None = None, *, budget: int = ROOMY, **options: Any) -> Pool:
-    given = ProbeOptions(budget, built.num_workers, **options)
-    return Pool(subject(built), given, consumer or Consumer())
+    probe_options = ProbeOptions(budget, built.num_workers, **options)
+    return Pool(subject(built), probe_options, consumer or Consumer())
 
 
 class Alone:
@@ -180,10 +180,10 @@ class Alone:
         **options: Any,
     ) -> None:
         self.switch = torch.zeros(2, dtype=torch.int64)
-        given = ProbeOptions(budget, 0, **options)
+        probe_options = ProbeOptions(budget, 0, **options)
         self.kind = kind
         self.batch = batch
-        probe = WorkerProbe(ProbeTask(by, self.switch, given, kind))
+        probe = WorkerProbe(ProbeTask(by, self.switch, probe_options, kind))
         self.bench = probe.fetcher(0, dataset, kind != "single" and batch is not None, called, False)
 
     def turn_to(self, experiment: Experiment) -> None:

@@ -34,8 +34,8 @@ def test_it_goes_on_reading_its_cache_afterwards(tmp_path: Path, monkeypatch: py
     for index, path in enumerate(paths):
         path.write_bytes(bytes([index] * 64))
     dataset = Bytes(paths)
-    made = convert(dataset, recipe_of("lmdb", "source"), tmp_path / "cache", target="a target", workers=0)
-    cached = CachedDataset(made.folder, dataset=dataset)
+    converted = convert(dataset, recipe_of("lmdb", "source"), tmp_path / "cache", target="a target", workers=0)
+    cached = CachedDataset(converted.folder, dataset=dataset)
     with monkeypatch.context() as during:
         Ticks().given_to(PROBE, during)
         pipefix.probe(DataLoader(cached, batch_size=4), budget=0.5, trial_workers=())  # fake clock

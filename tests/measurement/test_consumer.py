@@ -50,25 +50,25 @@ class TestEmulated:
         assert ticks.sleeps == 5 * [0.02]
 
     def test_milliseconds_are_of_a_batch(self, found: Callable[..., Subject]) -> None:
-        made = consumer_for(found(), step_ms=25.0)
-        assert isinstance(made, Emulated)
-        assert (made.seconds, made.name, made.present) == (0.025, "emulated: 25 ms a batch", True)
+        consumer = consumer_for(found(), step_ms=25.0)
+        assert isinstance(consumer, Emulated)
+        assert (consumer.seconds, consumer.name, consumer.present) == (0.025, "emulated: 25 ms a batch", True)
 
     def test_a_rate_is_of_samples(self, found: Callable[..., Subject]) -> None:
-        made = consumer_for(found(), target_rate=1000.0)
-        assert isinstance(made, Emulated)
-        assert (made.seconds, made.name) == (4 / 1000, "emulated: 1000 samples/s")
+        consumer = consumer_for(found(), target_rate=1000.0)
+        assert isinstance(consumer, Emulated)
+        assert (consumer.seconds, consumer.name) == (4 / 1000, "emulated: 1000 samples/s")
 
     def test_a_rate_of_a_batch_samplers_batches_is_of_samples_too(self, paths: list[str]) -> None:
         built: Any = DataLoader(planted.Mapped(paths), batch_sampler=BatchSampler(range(24), 6, False), collate_fn=planted.collate)
-        made = consumer_for(planted.subject(built), target_rate=600.0)
-        assert isinstance(made, Emulated)
-        assert made.seconds == 6 / 600
+        consumer = consumer_for(planted.subject(built), target_rate=600.0)
+        assert isinstance(consumer, Emulated)
+        assert consumer.seconds == 6 / 600
 
     def test_a_rate_without_batches_is_of_single_samples(self, found: Callable[..., Subject]) -> None:
-        made = consumer_for(found("single"), target_rate=1000.0)
-        assert isinstance(made, Emulated)
-        assert made.seconds == 1 / 1000
+        consumer = consumer_for(found("single"), target_rate=1000.0)
+        assert isinstance(consumer, Emulated)
+        assert consumer.seconds == 1 / 1000
 
     def test_it_goes_before_the_files_own_step(self, found: Callable[..., Subject]) -> None:
         assert isinstance(consumer_for(found(consumer=print, model=nn.Linear(1, 1)), step_ms=1.0), Emulated)
@@ -92,17 +92,17 @@ class TestEmulated:
 
 class TestChoice:
     def test_the_files_step_goes_before_its_model(self, found: Callable[..., Subject]) -> None:
-        made = consumer_for(found(consumer=lambda batch: None, model=nn.Linear(1, 1)))
-        assert (type(made), made.name) == (UserStep, "train_step")
+        consumer = consumer_for(found(consumer=lambda batch: None, model=nn.Linear(1, 1)))
+        assert (type(consumer), consumer.name) == (UserStep, "train_step")
 
     def test_a_model_alone_gets_a_step(self, found: Callable[..., Subject]) -> None:
         assert consumer_for(found(model=nn.Linear(1, 1))).name == "model"
 
     def test_with_neither_there_is_none(self, found: Callable[..., Subject]) -> None:
-        made = consumer_for(found())
-        assert (type(made), made.name, made.present) == (Consumer, "none", False)
-        made(object())
-        assert (made.settle(), made.split()) == ([], {})
+        consumer = consumer_for(found())
+        assert (type(consumer), consumer.name, consumer.present) == (Consumer, "none", False)
+        consumer(object())
+        assert (consumer.settle(), consumer.split()) == ([], {})
 
 
 class TestUserStep:
@@ -335,8 +335,8 @@ class TestDeviceEvents:
             def query(self) -> bool:
                 return True
 
-            def elapsed_time(self, other: Event) -> float:
-                return other.at - self.at
+            def elapsed_time(self, end: Event) -> float:
+                return end.at - self.at
 
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
         monkeypatch.setattr(torch.cuda, "Event", Event)

@@ -38,8 +38,8 @@ class FakeDevice:
             def record(self, stream: Any = None) -> None:
                 self.at = device.clock
 
-            def elapsed_time(self, other: Event) -> float:
-                return other.at - self.at
+            def elapsed_time(self, end: Event) -> float:
+                return end.at - self.at
 
         class Stream:
             def __init__(self, device: int) -> None:
@@ -92,11 +92,11 @@ def device(monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
 
 class TestTransfer:
     def test_pinned_and_pageable_are_told_apart(self, device: FakeDevice) -> None:
-        found = transfer.measure(torch.zeros(1000))
-        assert found["pinned"] == pytest.approx(0.002)
-        assert found["pageable"] == pytest.approx(0.005)
-        assert found["pinning"] == pytest.approx(0.001)
-        assert found["bytes"] == 4000
+        seconds = transfer.measure(torch.zeros(1000))
+        assert seconds["pinned"] == pytest.approx(0.002)
+        assert seconds["pageable"] == pytest.approx(0.005)
+        assert seconds["pinning"] == pytest.approx(0.001)
+        assert seconds["bytes"] == 4000
 
     def test_pinned_copies_do_not_block_and_pageable_ones_do(self, device: FakeDevice) -> None:
         transfer.measure(torch.zeros(10))

@@ -50,36 +50,36 @@ def removes_in_object(batch: Any) -> None:
 @pytest.mark.parametrize("step", [pops, writes, writes_past_autograd, writes_in_numpy, removes_in_object])
 @pytest.mark.parametrize("kind", [dict, UserDict])
 def test_every_step_has_the_batch_that_came(step: Callable[[Any], None], kind: Any) -> None:
-    kept = KeptBatch(
+    kept_batch = KeptBatch(
         kind({"pixels": torch.ones(2, 3), "labels": torch.zeros(2), "weights": np.ones(2), "graph": Graph(), "names": ["a", "b"]})
     )
     for after_learning in (False, True):
         for _ in range(2):
-            step(kept())
-        given = kept()
-        assert type(given) is kind
-        assert (given["pixels"] == 1).all() and "labels" in given and (given["weights"] == 1).all()
-        assert given["graph"].edges.sum() == 3
+            step(kept_batch())
+        batch = kept_batch()
+        assert type(batch) is kind
+        assert (batch["pixels"] == 1).all() and "labels" in batch and (batch["weights"] == 1).all()
+        assert batch["graph"].edges.sum() == 3
         if not after_learning:
-            kept.learn(step)
-            assert kept.changed == (step not in (pops, removes_in_object)), "what is left as it is need not be copied"
+            kept_batch.learn(step)
+            assert kept_batch.changed == (step not in (pops, removes_in_object)), "what is left as it is need not be copied"
 
 
 def test_what_steps_leave_as_it_is_is_not_copied() -> None:
     batch = {"pixels": torch.ones(2, 3), "labels": [1, 2]}
-    kept = KeptBatch(batch)
-    assert kept()["pixels"] is not batch["pixels"]
-    kept.learn(lambda given: given["pixels"].sum())
-    given = kept()
+    kept_batch = KeptBatch(batch)
+    assert kept_batch()["pixels"] is not batch["pixels"]
+    kept_batch.learn(lambda batch: batch["pixels"].sum())
+    given = kept_batch()
     assert given["pixels"] is batch["pixels"]
     assert given["labels"] is not batch["labels"]
 
 
 def test_copies_are_few_where_batches_are_large() -> None:
-    kept = KeptBatch([torch.empty(MOST_BYTES // 8, dtype=torch.uint8)])
-    assert kept.most == 8
-    kept.changed = False
-    assert kept.most > 1000
+    kept_batch = KeptBatch([torch.empty(MOST_BYTES // 8, dtype=torch.uint8)])
+    assert kept_batch.most == 8
+    kept_batch.changed = False
+    assert kept_batch.most > 1000
 
 
 class Labelled(Dataset[Any]):
@@ -105,8 +105,8 @@ def test_a_probe_with_such_a_step(workers: int, tmp_path: Path, monkeypatch: pyt
     Ticks().given_to(PROBE, monkeypatch)
     loader = DataLoader(Labelled(planted.files(tmp_path)), batch_size=4, num_workers=workers)
     run = pipefix.probe(loader, step=train_step, budget=2.0, trial_workers=())  # fake clock
-    told = {arm.name for arm in run.arms}
-    assert told >= {experiments.ALONE, experiments.FLOOR.name, experiments.NO_COLLATE.name}
+    names = {arm.name for arm in run.arms}
+    assert names >= {experiments.ALONE, experiments.FLOOR.name, experiments.NO_COLLATE.name}
 
 
 def test_a_tensor_of_one_element_is_no_stand_in(tmp_path: Path) -> None:

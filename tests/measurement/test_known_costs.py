@@ -50,29 +50,29 @@ def test_the_verdict_is_that_of_the_costs(
     run = probed(tmp_path, decode, augment, collate, step)
     assert (run.verdict.kind, run.verdict.stage) == (kind, stage)
     costs = {"decode": decode, "augment": augment, "collate": collate / BATCH, "step": step / BATCH}
-    seen = {one.stage: one.wall_s.value / MS for one in run.stages if one.wall_s is not None}
-    assert {name: seen[name] for name in costs} == pytest.approx(costs, rel=0.02, abs=0.01)
+    costs_ms = {stage.stage: stage.wall_s.value / MS for stage in run.stages if stage.wall_s is not None}
+    assert {name: costs_ms[name] for name in costs} == pytest.approx(costs, rel=0.02, abs=0.01)
     whole = sum(costs.values())
     assert run.throughput.delivered.value == pytest.approx(1e3 / whole, rel=0.02)
-    gains = {one.stage: one.marginal_gain.value for one in run.stages if one.marginal_gain is not None}
+    gains = {stage.stage: stage.marginal_gain.value for stage in run.stages if stage.marginal_gain is not None}
     assert gains[stage] == pytest.approx(whole / (whole - costs[stage]), rel=0.05)
 
 
 def test_what_is_advised_is_worth_what_the_costs_say(tmp_path: Path, ticks: Ticks) -> None:
     """Without workers all stages follow each other: 6 ms of 7 are made, and a step of 1 ms takes them."""
     run = probed(tmp_path, decode=5.0, augment=0.5, collate=2.0, step=4.0)
-    proposed = {one.id: one.speedup for one in run.remedies if one.status == "proposed" and one.speedup is not None}
-    assert proposed, [one.id for one in run.remedies]
+    proposed = {remedy.id: remedy.speedup for remedy in run.remedies if remedy.status == "proposed" and remedy.speedup is not None}
+    assert proposed, [remedy.id for remedy in run.remedies]
     assert all(speedup.value <= 7.0 for speedup in proposed.values()), "none can be faster than the step"
     assert any(identity.startswith("cache") and speedup.value > 1.5 for identity, speedup in proposed.items()), proposed
 
 
 def test_a_probe_ends_by_the_figures_that_it_tells(tmp_path: Path, ticks: Ticks, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cost of a timed call is known when the verdict is first asked for, and not only afterwards."""
-    asked: list[float] = []
+    seam_costs: list[float] = []
     monkeypatch.setattr(calibrate, "seam_cost", lambda: 1e-6)
     for question in ("settled", "wanting"):
-        monkeypatch.setattr(sys.modules["pipefix.api.probe"], question, lambda found: asked.append(found.seam_cost) or ())  # type: ignore[func-returns-value]
+        monkeypatch.setattr(sys.modules["pipefix.api.probe"], question, lambda found: seam_costs.append(found.seam_cost) or ())  # type: ignore[func-returns-value]
     run = probed(tmp_path, 5.0, 1.0, 2.0, 2.0)
     assert run.instrument.seam_cost_s == 1e-6
-    assert set(asked) == {1e-6}
+    assert set(seam_costs) == {1e-6}

@@ -49,24 +49,24 @@ def disk(blocks: int, free: int) -> SimpleNamespace:
 
 def test_everything_a_plain_linux_tree_says(tmp_path: Path) -> None:
     root = eight_cores(tmp_path)
-    seen = look(root, environ={"OMP_NUM_THREADS": "4", "SECRET": "x"}, statvfs=lambda path: disk(16384, 16000))
-    assert (seen.cpu_model, seen.logical_cores, seen.affinity_cores, seen.quota_cores) == ("Test CPU 9000", 8, 8, None)
-    assert seen.effective_cores == 8.0
-    assert (seen.memory_bytes, seen.memory_available_bytes) == (16 * GIB, 8 * GIB)
-    assert (seen.fd_soft, seen.fd_hard) == (1024, None)
-    assert (seen.shm_bytes, seen.shm_free_bytes) == (64 << 20, 16000 * 4096)
-    assert (seen.load_1m, seen.cgroup) == (3.5, "v2")
-    assert seen.environment == {"OMP_NUM_THREADS": "4"}
+    machine = look(root, environ={"OMP_NUM_THREADS": "4", "SECRET": "x"}, statvfs=lambda path: disk(16384, 16000))
+    assert (machine.cpu_model, machine.logical_cores, machine.affinity_cores, machine.quota_cores) == ("Test CPU 9000", 8, 8, None)
+    assert machine.effective_cores == 8.0
+    assert (machine.memory_bytes, machine.memory_available_bytes) == (16 * GIB, 8 * GIB)
+    assert (machine.fd_soft, machine.fd_hard) == (1024, None)
+    assert (machine.shm_bytes, machine.shm_free_bytes) == (64 << 20, 16000 * 4096)
+    assert (machine.load_1m, machine.cgroup) == (3.5, "v2")
+    assert machine.environment == {"OMP_NUM_THREADS": "4"}
 
 
 def test_an_empty_tree_leaves_unknown_what_is_unknown(tmp_path: Path) -> None:
-    seen = look(tmp_path, environ={})
-    assert seen.memory_bytes is None
-    assert seen.shm_bytes is None
-    assert seen.fd_soft is None
-    assert seen.cgroup is None
-    assert (seen.logical_cores, seen.effective_cores) == (1, 1.0)
-    assert seen.memory_room_bytes is None
+    machine = look(tmp_path, environ={})
+    assert machine.memory_bytes is None
+    assert machine.shm_bytes is None
+    assert machine.fd_soft is None
+    assert machine.cgroup is None
+    assert (machine.logical_cores, machine.effective_cores) == (1, 1.0)
+    assert machine.memory_room_bytes is None
 
 
 def test_affinity_counts_only_cpus_that_are_online(tmp_path: Path) -> None:
@@ -117,8 +117,8 @@ def test_quota_v2(tmp_path: Path, group: str, mounted: str, files: dict[str, str
             **{f"sys/fs/cgroup/{name}": f"{text}\n" for name, text in files.items()},
         },
     )
-    seen = look(root, environ={})
-    assert (seen.quota_cores, seen.effective_cores) == (cores, cores or 8.0)
+    machine = look(root, environ={})
+    assert (machine.quota_cores, machine.effective_cores) == (cores, cores or 8.0)
 
 
 def test_quota_v1_where_the_container_sees_its_own_group_as_the_root(tmp_path: Path) -> None:
@@ -137,10 +137,10 @@ def test_quota_v1_where_the_container_sees_its_own_group_as_the_root(tmp_path: P
             "sys/fs/cgroup/memory/memory.stat": f"total_inactive_file {GIB // 4}\ntotal_active_file {GIB // 4}\n",
         },
     )
-    seen = look(root, environ={})
-    assert (seen.cgroup, seen.quota_cores) == ("v1", 2.0)
-    assert (seen.memory_limit_bytes, seen.memory_limit_used_bytes) == (2 * GIB, GIB // 2)
-    assert seen.memory_room_bytes == 3 * GIB // 2
+    machine = look(root, environ={})
+    assert (machine.cgroup, machine.quota_cores) == ("v1", 2.0)
+    assert (machine.memory_limit_bytes, machine.memory_limit_used_bytes) == (2 * GIB, GIB // 2)
+    assert machine.memory_room_bytes == 3 * GIB // 2
 
 
 def test_v1_unlimited_memory_and_quota_are_none(tmp_path: Path) -> None:
@@ -157,8 +157,8 @@ def test_v1_unlimited_memory_and_quota_are_none(tmp_path: Path) -> None:
             "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
         },
     )
-    seen = look(root)
-    assert (seen.quota_cores, seen.memory_limit_bytes) == (None, None)
+    machine = look(root)
+    assert (machine.quota_cores, machine.memory_limit_bytes) == (None, None)
 
 
 def test_a_memory_limit_above_the_machine_is_no_limit(tmp_path: Path) -> None:
@@ -240,14 +240,14 @@ MOUNTS = """\
     ],
 )
 def test_the_file_system_of_a_path(tmp_path: Path, path: str, kind: str, network: bool) -> None:
-    found = filesystem(path, tree(tmp_path, {"proc/self/mountinfo": MOUNTS}))
-    assert found is not None
-    assert (found.kind, found.network) == (kind, network)
+    mount = filesystem(path, tree(tmp_path, {"proc/self/mountinfo": MOUNTS}))
+    assert mount is not None
+    assert (mount.kind, mount.network) == (kind, network)
 
 
 def test_file_systems_of_many_paths_are_keyed_by_mount(tmp_path: Path) -> None:
-    found = filesystems(["/data/a/1", "/data/a/2", "/home/x"], tree(tmp_path, {"proc/self/mountinfo": MOUNTS}))
-    assert {mount: under.kind for mount, under in found.items()} == {"/data": "nfs4", "/": "ext4"}
+    mounts = filesystems(["/data/a/1", "/data/a/2", "/home/x"], tree(tmp_path, {"proc/self/mountinfo": MOUNTS}))
+    assert {mount: under.kind for mount, under in mounts.items()} == {"/data": "nfs4", "/": "ext4"}
 
 
 def test_no_mountinfo_means_unknown(tmp_path: Path) -> None:
@@ -257,16 +257,16 @@ def test_no_mountinfo_means_unknown(tmp_path: Path) -> None:
 def test_gpus_are_named_by_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     nvml = Driver()
     monkeypatch.setitem(sys.modules, "pynvml", nvml)  # type: ignore[arg-type]
-    seen = look()
-    assert [(gpu.name, gpu.memory_bytes) for gpu in seen.gpus] == [("Test GPU", 8 * GIB)]
-    assert (seen.driver, seen.gpu_declined, nvml.open) == ("999.1", None, 0)
+    machine = look()
+    assert [(gpu.name, gpu.memory_bytes) for gpu in machine.gpus] == [("Test GPU", 8 * GIB)]
+    assert (machine.driver, machine.gpu_declined, nvml.open) == ("999.1", None, 0)
 
 
 def test_a_driver_that_does_not_answer_is_a_reason_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", Driver("Driver/library version mismatch"))  # type: ignore[arg-type]
-    seen = look()
-    assert seen.gpus == []
-    assert seen.gpu_declined == "the NVIDIA driver does not answer: Driver/library version mismatch"
+    machine = look()
+    assert machine.gpus == []
+    assert machine.gpu_declined == "the NVIDIA driver does not answer: Driver/library version mismatch"
 
 
 def test_without_the_package_a_reason_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,25 +276,25 @@ def test_without_the_package_a_reason_is_given(monkeypatch: pytest.MonkeyPatch) 
 
 def test_off_linux_what_cannot_be_known_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_file.platform, "system", lambda: "Darwin")
-    seen = look()
-    assert seen.system == "Darwin"
-    assert (seen.affinity_cores, seen.quota_cores, seen.shm_bytes, seen.cgroup) == (None, None, None, None)
-    assert seen.effective_cores == float(os.cpu_count() or 1)
-    assert seen.memory_bytes is not None
-    assert seen.memory_bytes > 0
+    machine = look()
+    assert machine.system == "Darwin"
+    assert (machine.affinity_cores, machine.quota_cores, machine.shm_bytes, machine.cgroup) == (None, None, None, None)
+    assert machine.effective_cores == float(os.cpu_count() or 1)
+    assert machine.memory_bytes is not None
+    assert machine.memory_bytes > 0
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the real /proc")
 class TestHere:
     def test_the_real_machine(self) -> None:
-        seen = look()
-        assert seen.logical_cores == os.cpu_count()
-        assert seen.affinity_cores == len(os.sched_getaffinity(0))
-        assert 0 < seen.effective_cores <= seen.logical_cores
-        assert seen.fd_soft == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        assert seen.memory_bytes is not None
-        assert abs(seen.memory_bytes - os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) < 1 << 20
-        assert "torch" in seen.versions
+        machine = look()
+        assert machine.logical_cores == os.cpu_count()
+        assert machine.affinity_cores == len(os.sched_getaffinity(0))
+        assert 0 < machine.effective_cores <= machine.logical_cores
+        assert machine.fd_soft == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        assert machine.memory_bytes is not None
+        assert abs(machine.memory_bytes - os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) < 1 << 20
+        assert "torch" in machine.versions
 
     def test_what_goes_into_the_run_file_is_plain(self) -> None:
         plain = look().as_dict()

@@ -89,21 +89,21 @@ class TestArms:
     @pytest.mark.parametrize("kind", KINDS)
     def test_each_arm_ran_or_says_why_not(self, kind: str, workers: int, paths: list[str]) -> None:
         planted.WORK[:] = torch.tensor([0.0002, 0.0002, 0.0])
-        found = measured(loader(kind, paths, workers=workers), Emulated(0.001, name="1 ms"), budget=1.0)  # fake clock
-        ran = {block.arm for block in found.blocks}
+        measurement = measured(loader(kind, paths, workers=workers), Emulated(0.001, name="1 ms"), budget=1.0)  # fake clock
+        ran = {block.arm for block in measurement.blocks}
         assert {"real", "plain", experiments.ALONE} <= ran
         apart = {experiments.RECORD.name, experiments.TRACED.name}
         named = {arm.name for arm in POOL} - apart | {experiments.ALONE}
-        assert ran | found.declined.keys() >= named
+        assert ran | measurement.declined.keys() >= named
         assert not ran & apart
-        assert all(found.declined[name] for name in named - ran)
-        assert not found.partial
+        assert all(measurement.declined[name] for name in named - ran)
+        assert not measurement.partial
 
     def test_arms_are_interleaved(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         """Neighbouring blocks share whatever the machine was doing just then."""
         monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
-        found = measured(loader("map", paths), budget=AMPLE, enough=lambda found: True)  # fake clock
-        order = [block.arm for block in found.blocks if block.arm in ("real", "plain")]
+        measurement = measured(loader("map", paths), budget=AMPLE, enough=lambda measurement: True)  # fake clock
+        order = [block.arm for block in measurement.blocks if block.arm in ("real", "plain")]
         assert len(order) >= 4
         assert order[:2] == ["real", "plain"]
         assert order[2:4] == ["plain", "real"], "the second round runs backwards"
@@ -111,39 +111,39 @@ class TestArms:
     def test_a_recorded_decode_is_faster_by_its_planted_cost(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
         planted.WORK[:2] = torch.tensor([0.02, 0.01])
-        found = measured(loader("map", paths), budget=AMPLE, enough=lambda found: True)  # fake clock
-        rates = {name: max(block.rate for block in found.of(name)) for name in ("real", "decode-recorded")}
+        measurement = measured(loader("map", paths), budget=AMPLE, enough=lambda measurement: True)  # fake clock
+        rates = {name: max(block.rate for block in measurement.of(name)) for name in ("real", "decode-recorded")}
         assert 0.5 < rates["decode-recorded"] / rates["real"] / 3 < 1.5
 
     def test_no_consumer_no_arms_about_it(self, paths: list[str]) -> None:
-        found = measured(loader("map", paths))
-        assert found.declined[experiments.ALONE] == "there is no consumer"
-        assert found.declined["no-consumer"] == "there is no consumer to leave out"
-        assert (found.consumer, found.has_consumer) == ("none", False)
+        measurement = measured(loader("map", paths))
+        assert measurement.declined[experiments.ALONE] == "there is no consumer"
+        assert measurement.declined["no-consumer"] == "there is no consumer to leave out"
+        assert (measurement.consumer, measurement.has_consumer) == ("none", False)
 
     @pytest.mark.parametrize("way", ["batch_sampler", "sampler"])
     def test_batches_of_a_batch_sampler_are_of_many_samples(self, way: str, paths: list[str]) -> None:
         """The step alone takes 6 samples each time, as it does beside the loader."""
-        given: dict[str, Any] = {way: BatchSampler(range(24), 6, False)}
+        settings: dict[str, Any] = {way: BatchSampler(range(24), 6, False)}
         dataset: Any = planted.Mapped(paths)
         if way == "sampler":
-            dataset, given["batch_size"] = Whole(paths), None
-        built: Any = DataLoader(dataset, collate_fn=planted.collate_nothing if way == "sampler" else planted.collate, **given)
-        found = measured(built, Emulated(0.002, name="2 ms"))
-        assert {block.samples % 6 for block in found.of(experiments.ALONE)} == {0}
-        assert {row.trace.samples for row in found.rows("real")} == {6}
-        step = diagnose(found).stages[Stage.STEP].wall.value
-        assert step * found.settings.samples_a_batch >= 0.002, "what a batch's step sleeps"
+            dataset, settings["batch_size"] = Whole(paths), None
+        built: Any = DataLoader(dataset, collate_fn=planted.collate_nothing if way == "sampler" else planted.collate, **settings)
+        measurement = measured(built, Emulated(0.002, name="2 ms"))
+        assert {block.samples % 6 for block in measurement.of(experiments.ALONE)} == {0}
+        assert {row.trace.samples for row in measurement.rows("real")} == {6}
+        step = diagnose(measurement).stages[Stage.STEP].wall.value
+        assert step * measurement.settings.samples_a_batch >= 0.002, "what a batch's step sleeps"
 
     def test_a_model_that_cannot_be_fed_leaves_the_loader_alone(self, paths: list[str]) -> None:
-        found = measured(loader("map", paths), ModelStep(torch.nn.Linear(3, 1), None))
-        assert (found.consumer, found.has_consumer) == ("none", False)
-        assert "mat1 and mat2 shapes cannot be multiplied" in found.why_none
-        assert found.of("real")
-        assert found.declined[experiments.ALONE] == "there is no consumer"
-        told = dict(diagnose(found).caveats)
-        assert "no-consumer" not in told
-        assert told["model-left-out"].startswith(
+        measurement = measured(loader("map", paths), ModelStep(torch.nn.Linear(3, 1), None))
+        assert (measurement.consumer, measurement.has_consumer) == ("none", False)
+        assert "mat1 and mat2 shapes cannot be multiplied" in measurement.why_none
+        assert measurement.of("real")
+        assert measurement.declined[experiments.ALONE] == "there is no consumer"
+        caveats = dict(diagnose(measurement).caveats)
+        assert "no-consumer" not in caveats
+        assert caveats["model-left-out"].startswith(
             "The file's model is not the consumer, because a training step made around it failed: "
         )
 
@@ -151,8 +151,8 @@ class TestArms:
         monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
         asked: list[int] = []
 
-        def enough(found: Measurement) -> bool:
-            asked.append(len(found.of("real")))
+        def enough(measurement: Measurement) -> bool:
+            asked.append(len(measurement.of("real")))
             return True
 
         measured(loader("map", paths), budget=AMPLE, enough=enough)  # fake clock
@@ -163,27 +163,27 @@ class TestArms:
 
         planted.WORK[:2] = torch.tensor([0.002, 0.001])
 
-        def wanting(found: Measurement) -> tuple[str, ...]:
-            return ("decode-recorded", "an arm that is not scheduled") if len(found.of("decode-recorded")) < 5 else ()
+        def wanting(measurement: Measurement) -> tuple[str, ...]:
+            return ("decode-recorded", "an arm that is not scheduled") if len(measurement.of("decode-recorded")) < 5 else ()
 
-        found = measured(loader("map", paths), budget=AMPLE, enough=lambda found: True, wanting=wanting)  # fake clock
-        assert len(found.of("decode-recorded")) == 5
-        assert len(found.of("plain")) == 3, "after the three rounds only what was asked for"
+        measurement = measured(loader("map", paths), budget=AMPLE, enough=lambda measurement: True, wanting=wanting)  # fake clock
+        assert len(measurement.of("decode-recorded")) == 5
+        assert len(measurement.of("plain")) == 3, "after the three rounds only what was asked for"
 
     def test_an_epoch_of_very_few_samples(self, paths: list[str]) -> None:
-        found = measured(loader("map", paths[:2], batch=2), budget=1.0)  # fake clock
-        assert found.of("real")
+        measurement = measured(loader("map", paths[:2], batch=2), budget=1.0)  # fake clock
+        assert measurement.of("real")
 
 
 class TestTrials:
     def test_other_worker_counts_are_really_run(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         planted.WORK[0] = 0.0005
         monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
-        tried = {"trial_workers": (0, 1), "enough": lambda found: len(found.trials.get("workers-1", ())) >= 2}
-        found = measured(loader("map", paths), budget=60.0, **tried)  # fake clock
-        assert found.trials.keys() == {"workers-1"}, "the count that is set is no trial"
-        assert all(tried > 0 and base > 0 for pairs in found.trials.values() for tried, base in pairs)
-        assert len(found.trials["workers-1"]) >= 2
+        tried = {"trial_workers": (0, 1), "enough": lambda measurement: len(measurement.trials.get("workers-1", ())) >= 2}
+        measurement = measured(loader("map", paths), budget=60.0, **tried)  # fake clock
+        assert measurement.trials.keys() == {"workers-1"}, "the count that is set is no trial"
+        assert all(tried > 0 and base > 0 for pairs in measurement.trials.values() for tried, base in pairs)
+        assert len(measurement.trials["workers-1"]) >= 2
 
     def test_none_are_run_unasked(self, paths: list[str]) -> None:
         assert measured(loader("map", paths), budget=1.0).trials == {}  # fake clock
@@ -194,9 +194,9 @@ class TestBudget:
     def test_it_is_kept(self, budget: float, paths: list[str], ticks: Ticks) -> None:
         planted.WORK[0] = 0.0005
         begun = ticks.now
-        found = measured(loader("map", paths), Emulated(0.002, name="2 ms"), budget=budget)
+        measurement = measured(loader("map", paths), Emulated(0.002, name="2 ms"), budget=budget)
         assert 0.5 * budget < ticks.now - begun < budget + OVERRUN
-        assert found.seconds < budget + OVERRUN
+        assert measurement.seconds < budget + OVERRUN
 
     @pytest.mark.parametrize(("compiling", "more"), [(0.3, True), (0.0, False)])
     def test_what_only_the_first_step_takes_is_not_taken_off(
@@ -225,9 +225,9 @@ class TestBudget:
         monkeypatch.setattr("torch.accelerator.is_available", lambda: True)
         monkeypatch.setattr("torch.accelerator.current_accelerator", lambda: torch.device("mps"))
         monkeypatch.setattr("torch.accelerator.synchronize", lambda: waited.append(None))
-        found = measured(loader("map", paths), consumer=UserStep(lambda batch: None), budget=1.0)  # fake clock
+        measurement = measured(loader("map", paths), consumer=UserStep(lambda batch: None), budget=1.0)  # fake clock
         assert waited
-        assert found.declined["transfer"].startswith("the device here is mps: steps are waited for")
+        assert measurement.declined["transfer"].startswith("the device here is mps: steps are waited for")
 
     def test_copies_that_would_wake_cuda_wait_until_all_workers_are_forked(
         self, paths: list[str], monkeypatch: pytest.MonkeyPatch
@@ -242,22 +242,22 @@ class TestBudget:
         assert done == ["rounds", "copies"]
 
     def test_batches_of_arms_that_nobody_looks_at_one_by_one_keep_their_sums(self, paths: list[str]) -> None:
-        found = measured(loader("map", paths))
-        assert all(row.trace.charges and row.trace.unit_walls for row in found.rows("real"))
-        for block in found.of("storage-from-memory"):
+        measurement = measured(loader("map", paths))
+        assert all(row.trace.charges and row.trace.unit_walls for row in measurement.rows("real"))
+        for block in measurement.of("storage-from-memory"):
             first, *others = [row.trace for row in block.rows]
             assert others and not any(trace.charges or trace.unit_walls for trace in others)
             (decoding,) = [charge for charge in first.charges if charge.op.endswith("decode")]
             assert decoding.calls == block.samples
 
     def test_the_bytes_of_all_recordings_are_kept(self, paths: list[str]) -> None:
-        found = measured(loader("map", paths, workers=2), recording_bytes=4_000, budget=1.0)  # fake clock
-        assert 0 < found.recorded_bytes < 4_000 + 2 * 3_000
+        measurement = measured(loader("map", paths, workers=2), recording_bytes=4_000, budget=1.0)  # fake clock
+        assert 0 < measurement.recorded_bytes < 4_000 + 2 * 3_000
 
     def test_progress_never_falls_and_begins_with_the_recording(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
         for budget in (0.1, AMPLE):
-            reports = progress_of(paths, budget=budget, enough=lambda found: True)
+            reports = progress_of(paths, budget=budget, enough=lambda measurement: True)
             shares = [share for _, share in reports]
             assert shares == sorted(shares)
             assert 0 <= shares[0] <= shares[-1] <= 1.0
@@ -286,10 +286,10 @@ class TestInterrupted:
     ) -> None:
         monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
         decode = planted.decode
-        found = measured(loader("map", paths, workers=workers), budget=60.0, progress=interrupt_at(phase))  # fake clock
-        assert found.partial
+        measurement = measured(loader("map", paths, workers=workers), budget=60.0, progress=interrupt_at(phase))  # fake clock
+        assert measurement.partial
         assert planted.decode is decode
-        assert bool(found.of("real")) == (phase != "recording")
+        assert bool(measurement.of("real")) == (phase != "recording")
         assert children() == []
 
 
@@ -298,30 +298,30 @@ class TestApart:
     def test_start_up_is_the_users_own_loader(self, options: dict[str, Any], paths: list[str]) -> None:
         planted.WORK[0] = 0.001
         built = subject(loader("map", paths, **options))
-        found = Measurement(built.settings, built.settings.num_workers, 2.0)
-        startup.measure(built, found, AMPLE)
-        assert found.first_batch is not None
-        assert found.epoch_restart is not None
-        assert found.first_batch >= 0.004
-        assert found.epoch_restart >= 0.004
+        measurement = Measurement(built.settings, built.settings.num_workers, 2.0)
+        startup.measure(built, measurement, AMPLE)
+        assert measurement.first_batch is not None
+        assert measurement.epoch_restart is not None
+        assert measurement.first_batch >= 0.004
+        assert measurement.epoch_restart >= 0.004
 
     def test_start_up_is_measured_where_time_is_left(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
-        found = measured(loader("map", paths), budget=AMPLE, enough=lambda found: True)  # fake clock
-        assert found.first_batch is not None
+        measurement = measured(loader("map", paths), budget=AMPLE, enough=lambda measurement: True)  # fake clock
+        assert measurement.first_batch is not None
 
     def test_persistent_workers_restart_for_the_price_of_a_batch(self, paths: list[str]) -> None:
         planted.WORK[0] = 0.001
         built = loader("map", paths, workers=2, persistent_workers=True)
-        found = Measurement(subject(built).settings, 2, 2.0)
-        startup.measure(subject(built), found, 10.0)
-        assert found.epoch_restart == found.first_batch, "with no batch measured it can be no more"
+        measurement = Measurement(subject(built).settings, 2, 2.0)
+        startup.measure(subject(built), measurement, 10.0)
+        assert measurement.epoch_restart == measurement.first_batch, "with no batch measured it can be no more"
 
     def test_start_up_leaves_no_worker_and_no_iterator(self, paths: list[str], children: Callable[[], list[Any]]) -> None:
         built = loader("map", paths, workers=2, persistent_workers=True)
-        found = Measurement(subject(built).settings, 2, 2.0)
-        startup.measure(subject(built), found, 10.0)
-        assert found.first_batch is not None
+        measurement = Measurement(subject(built).settings, 2, 2.0)
+        startup.measure(subject(built), measurement, 10.0)
+        assert measurement.first_batch is not None
         assert children() == []
         assert built._iterator is None
 
@@ -329,10 +329,10 @@ class TestApart:
         """As ultralytics makes it: one iterator, begun with the loader, for all epochs."""
         monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
         built: Any = Endless(planted.Mapped(paths), batch_size=4, collate_fn=planted.collate)
-        found = measured(built, budget=AMPLE, enough=lambda found: True)  # fake clock
-        assert found.of("real")
-        assert found.first_batch is None
-        assert "hands batches out of one iterator" in found.declined[startup.NAME]
+        measurement = measured(built, budget=AMPLE, enough=lambda measurement: True)  # fake clock
+        assert measurement.of("real")
+        assert measurement.first_batch is None
+        assert "hands batches out of one iterator" in measurement.declined[startup.NAME]
         assert [name for _, names in built for name in names] == [f"{index:03d}.bin" for index in range(24)]
 
     def test_a_cold_block_has_a_proof_of_its_own_and_the_last_proof_is_told(
@@ -345,51 +345,51 @@ class TestApart:
             return proofs[-1]
 
         monkeypatch.setattr(residency, "cold", proven)
-        found = measured(loader("map", paths), budget=5.0)  # fake clock
-        assert len(found.of("real-cold")) == len(proofs) > 0
-        assert found.cold["cold"]
-        assert found.cold["after"] == proofs[-1].after
-        assert found.cold["files"] == len(found.paths)
+        measurement = measured(loader("map", paths), budget=5.0)  # fake clock
+        assert len(measurement.of("real-cold")) == len(proofs) > 0
+        assert measurement.cold["cold"]
+        assert measurement.cold["after"] == proofs[-1].after
+        assert measurement.cold["files"] == len(measurement.paths)
 
     def test_pages_that_stay_are_not_called_cold(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         stays = residency.ColdProof(files=24, before=1.0, after=0.5, why="another process maps them")
         monkeypatch.setattr(residency, "cold", lambda files: stays)
-        found = measured(loader("map", paths), budget=5.0)  # fake clock
-        assert not found.of("real-cold")
-        assert found.declined["real-cold"] == "another process maps them"
-        assert not found.cold["cold"]
+        measurement = measured(loader("map", paths), budget=5.0)  # fake clock
+        assert not measurement.of("real-cold")
+        assert measurement.declined["real-cold"] == "another process maps them"
+        assert not measurement.cold["cold"]
 
     def test_without_files_there_is_no_cold(self) -> None:
         data = torch.utils.data.TensorDataset(torch.randn(64, 4))
-        found = measured(torch.utils.data.DataLoader(data, batch_size=4), budget=1.0)  # fake clock
-        assert found.declined["real-cold"] == "no file was read through a hook, so there is nothing to evict"
+        measurement = measured(torch.utils.data.DataLoader(data, batch_size=4), budget=1.0)  # fake clock
+        assert measurement.declined["real-cold"] == "no file was read through a hook, so there is nothing to evict"
 
     def test_files_that_were_read_are_known(self, paths: list[str]) -> None:
-        found = measured(loader("map", paths), budget=1.0)  # fake clock
-        assert found.paths
-        assert set(found.paths) <= {os.path.realpath(path) for path in paths} | set(paths)
+        measurement = measured(loader("map", paths), budget=1.0)  # fake clock
+        assert measurement.paths
+        assert set(measurement.paths) <= {os.path.realpath(path) for path in paths} | set(paths)
 
     @pytest.mark.parametrize("workers", [0, 2])
     def test_a_look_into_every_process(self, workers: int, paths: list[str]) -> None:
         def look(batch: Any) -> dict[str, float]:
             return {"pid": float(os.getpid())}
 
-        found = measured(loader("map", paths, workers=workers), observe=look, budget=1.0)  # fake clock
-        assert len(found.looks) == max(1, workers)
-        for pid, looks in found.looks.items():
+        measurement = measured(loader("map", paths, workers=workers), observe=look, budget=1.0)  # fake clock
+        assert len(measurement.looks) == max(1, workers)
+        for pid, looks in measurement.looks.items():
             assert all(facts["pid"] == pid for _, facts in looks)
-            made = [count for count, _ in looks]
-            assert made == sorted(made)
-        assert (os.getpid() in found.looks) == (workers == 0)
+            counts = [count for count, _ in looks]
+            assert counts == sorted(counts)
+        assert (os.getpid() in measurement.looks) == (workers == 0)
 
     @pytest.mark.parametrize("workers", [0, 2])
     def test_a_trace_is_an_uninterrupted_run_of_its_own(self, workers: int, paths: list[str]) -> None:
         planted.WORK[0] = 0.001
-        found = measured(loader("map", paths, workers=workers), events=True, budget=1.5)  # fake clock
-        assert found.traced
-        assert all(row.trace.events for row in found.traced)
-        assert all(one.done <= after.asked for one, after in zip(found.traced, found.traced[1:], strict=False))
-        assert not any(row.trace.events for block in found.blocks for row in block.rows)
+        measurement = measured(loader("map", paths, workers=workers), events=True, budget=1.5)  # fake clock
+        assert measurement.traced
+        assert all(row.trace.events for row in measurement.traced)
+        assert all(row.done <= after.asked for row, after in zip(measurement.traced, measurement.traced[1:], strict=False))
+        assert not any(row.trace.events for block in measurement.blocks for row in block.rows)
 
     def test_no_trace_unasked(self, paths: list[str]) -> None:
         assert measured(loader("map", paths), budget=1.0).traced == []  # fake clock
@@ -397,8 +397,8 @@ class TestApart:
     def test_a_step_is_split_where_there_is_time(self, paths: list[str], children: Callable[[], list[Any]]) -> None:
         model = torch.nn.Linear(planted.SIDE, 1)
         step = UserStep(lambda batch: model(batch[0]).sum().backward())
-        found = measured(loader("map", paths), step, budget=10.0, progress=interrupt_at("round 1"))  # fake clock
-        assert found.step_split.keys() == {"forward", "backward", "optimizer", "other"}
+        measurement = measured(loader("map", paths), step, budget=10.0, progress=interrupt_at("round 1"))  # fake clock
+        assert measurement.step_split.keys() == {"forward", "backward", "optimizer", "other"}
         assert children() == []
 
 
@@ -406,8 +406,8 @@ class TestLeftAsFound:
     @pytest.mark.parametrize("workers", [0, 2])
     def test_every_random_state(self, workers: int, paths: list[str]) -> None:
         generator = torch.Generator().manual_seed(3)
-        given: Any = {"sampler": RandomSampler(paths, generator=generator), "generator": torch.Generator().manual_seed(4)}
-        built = loader("map", paths, workers=workers, **given)
+        settings: Any = {"sampler": RandomSampler(paths, generator=generator), "generator": torch.Generator().manual_seed(4)}
+        built = loader("map", paths, workers=workers, **settings)
         random.seed(1)
         np.random.seed(1)
         torch.manual_seed(1)
@@ -417,7 +417,7 @@ class TestLeftAsFound:
 
     @staticmethod
     def states(*generators: Any) -> list[Any]:
-        own = [tuple(one.get_state().tolist()) for one in generators]
+        own = [tuple(generator.get_state().tolist()) for generator in generators]
         name, keys, *rest = np.random.get_state()
         return [random.getstate(), (name, tuple(keys), *rest), tuple(torch.get_rng_state().tolist()), *own]
 
@@ -476,7 +476,7 @@ def test_a_dataset_that_keeps_what_it_has_read_is_told_of(
     what: str, told: list[str], workers: int, paths: list[str], ticks: Ticks
 ) -> None:
     built = DataLoader(Keeping(paths, what), batch_size=4, num_workers=workers, collate_fn=planted.collate)
-    found = measured(built, budget=5.0)  # fake clock
-    assert found.kept_by_dataset == told
-    caveats = {caveat for caveat, _ in diagnose(found).caveats}
+    measurement = measured(built, budget=5.0)  # fake clock
+    assert measurement.kept_by_dataset == told
+    caveats = {caveat for caveat, _ in diagnose(measurement).caveats}
     assert ("own-cache" in caveats) == bool(told)

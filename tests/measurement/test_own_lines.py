@@ -51,11 +51,11 @@ def test_code_that_never_waits_is_looked_at_more_often_than_threads_change_by_th
 
 def test_a_line_that_stands_out_is_named_in_the_verdict() -> None:
     arms = {"storage-from-memory": 1.05, "decode-recorded": 1.04, "augment-recorded": 1.03, "collate-recorded": 1.0}
-    found = measured({"storage": 0.5, "decode": 0.4, "augment": 0.3}, arms=arms)
-    for row in found.rows("real"):
+    measurement = measured({"storage": 0.5, "decode": 0.4, "augment": 0.3}, arms=arms)
+    for row in measurement.rows("real"):
         row.trace.charges = [*row.trace.charges, Charge(None, OWN_NAMES[1], 36_000_000, 36_000_000, 36_000_000, 0)]
-    found.own_lines = {"Clips.__getitem__ (frames.py:41)": 90, "Clips.__getitem__ (frames.py:42)": 10}
-    sentence = diagnose(found).verdict.sentence
+    measurement.own_lines = {"Clips.__getitem__ (frames.py:41)": 90, "Clips.__getitem__ (frames.py:42)": 10}
+    sentence = diagnose(measurement).verdict.sentence
     assert "own code between calls that pipefix knows, 90 % of it in Clips.__getitem__ (frames.py:41). Moved" in sentence
-    found.own_lines = {"Clips.__getitem__ (frames.py:41)": 9}
-    assert "frames.py" not in diagnose(found).verdict.sentence
+    measurement.own_lines = {"Clips.__getitem__ (frames.py:41)": 9}
+    assert "frames.py" not in diagnose(measurement).verdict.sentence

@@ -188,12 +188,12 @@ class TestRows:
         running = pool(loader("map", paths, workers=workers), Emulated(0.002, name="2 ms"))
         block = running.block(experiments.REAL, 0.05)
         running.close()
-        for one, after in zip(block.rows, block.rows[1:], strict=False):
-            assert one.asked <= one.got <= one.done <= after.asked
-        for one in block.rows:
-            assert 0 <= one.waited <= one.got - one.asked
-            assert one.done - one.got >= 2 * MS
-            assert one.trace.begun <= one.trace.made <= one.trace.ended
+        for delivered, after in zip(block.rows, block.rows[1:], strict=False):
+            assert delivered.asked <= delivered.got <= delivered.done <= after.asked
+        for delivered in block.rows:
+            assert 0 <= delivered.waited <= delivered.got - delivered.asked
+            assert delivered.done - delivered.got >= 2 * MS
+            assert delivered.trace.begun <= delivered.trace.made <= delivered.trace.ended
 
     def test_arms_without_a_consumer_leave_it_out(self, paths: list[str]) -> None:
         keeps = Keeps()
@@ -210,20 +210,20 @@ class TestRows:
         try:
             running.record(4, 10.0)
             running.turn_to(experiments.PLAIN)
-            kept = running.keep_batch().value
-            assert not kept[0].is_shared(), "it must outlive the worker that made it"
+            batch = running.keep_batch().value
+            assert not batch[0].is_shared(), "it must outlive the worker that made it"
             running.block(experiments.NO_HANDOVER, 0.01)
         finally:
             running.close()
-        assert torch.equal(keeps.seen[-1][0], kept[0])
-        assert keeps.seen[-1] is not kept, "steps may change what they are given"
+        assert torch.equal(keeps.seen[-1][0], batch[0])
+        assert keeps.seen[-1] is not batch, "steps may change what they are given"
 
     def test_facts_about_a_worker_are_put_aside(self, paths: list[str]) -> None:
         running = pool(loader("map", paths), observe=lambda batch: {"rows": float(len(batch[0]))})
         running.block(experiments.PLAIN, 0.01)
         running.close()
         assert running.rows_with_facts
-        assert all(one.trace.facts["rows"] == 4.0 for one in running.rows_with_facts)
+        assert all(row.trace.facts["rows"] == 4.0 for row in running.rows_with_facts)
 
 
 class TestRecord:
@@ -232,7 +232,7 @@ class TestRecord:
         running = pool(loader("map", paths, workers=workers))
         rows = running.record(4, 20.0)
         running.close()
-        held = {one.trace.worker: one.trace.recorded for one in rows}
+        held = {row.trace.worker: row.trace.recorded for row in rows}
         assert len(held) == max(1, workers)
         assert all(count >= 4 for count in held.values())
 
@@ -257,18 +257,16 @@ class TestOrders:
         generator = torch.Generator().manual_seed(7)
         built = loader("map", paths, sampler=RandomSampler(paths, generator=generator))
         orders = iter(SampleOrders(subject(built)))
-        given = [index for _ in range(12) for index in next(orders)]
+        indices = [index for _ in range(12) for index in next(orders)]
         generator.manual_seed(7)
-        assert given == [index for _ in range(2) for index in built.sampler]
+        assert indices == [index for _ in range(2) for index in built.sampler]
 
     @pytest.mark.parametrize("kind", ["map", "single", "batched"])
     def test_samples_that_were_read_before_come_in_batches_of_the_users_size(self, kind: str, paths: list[str]) -> None:
         known = [(0, 1, 2, 3), (4, 5, 6, 7)] if kind == "batched" else [3, 1, 4, 1, 5]
         orders = iter(SampleOrders(subject(loader(kind, paths)), known))
-        given = [next(orders) for _ in range(3)]
-        assert (
-            given == {"map": [[3, 1, 4, 1], [5, 3, 1, 4], [1, 5, 3, 1]], "single": [3, 1, 4], "batched": [*known, known[0]]}[kind]
-        )
+        wanted = {"map": [[3, 1, 4, 1], [5, 3, 1, 4], [1, 5, 3, 1]], "single": [3, 1, 4], "batched": [*known, known[0]]}
+        assert [next(orders) for _ in range(3)] == wanted[kind]
 
 
 class TestSettings:
@@ -278,16 +276,16 @@ class TestSettings:
             pool(loader("map", paths, workers=1)),
             pool(loader("map", paths)),
         ]
-        assert [one.prefetch for one in running] == [5, 2, 1]
-        for one in running:
-            one.close()
+        assert [opened.prefetch for opened in running] == [5, 2, 1]
+        for opened in running:
+            opened.close()
 
     def test_workers_that_have_no_part_of_a_stream_do_not_count(self, paths: list[str]) -> None:
         running = pool(loader("stream", paths[:1], workers=2, batch=1))
         try:
             rows = running.record(1, 10.0)
             assert running.serving == 1
-            assert {one.trace.worker for one in rows} == {0}
+            assert {row.trace.worker for row in rows} == {0}
         finally:
             running.close()
 
@@ -350,7 +348,7 @@ def test_workers_leave_no_sockets_even_where_they_are_killed(
     running.turn_to(experiments.PLAIN)
     for _ in range(4):
         running.next(consume=False)
-    assert [one.name[:5] for one in folder.iterdir()] == ["pymp-"]
+    assert [path.name[:5] for path in folder.iterdir()] == ["pymp-"]
     if killed:
         for process in running.processes:
             os.kill(process.pid, SIGKILL)

@@ -39,10 +39,10 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 
 def files(folder: Path, count: int) -> list[Path]:
-    made = [folder / f"{index}.bin" for index in range(count)]
-    for path in made:
+    paths = [folder / f"{index}.bin" for index in range(count)]
+    for path in paths:
         path.write_bytes(bytes(10 * PAGE))
-    return made
+    return paths
 
 
 def test_cold_is_what_left_memory_by_its_pages(tmp_path: Path, pages: dict[str, int]) -> None:

@@ -36,22 +36,22 @@ def planned(*, seconds: float = 60.0, lap: float = 0.01, trials: tuple[int, ...]
 
 
 def test_with_time_enough_everything_runs() -> None:
-    found = planned(trials=(1, 4))
-    assert set(found.arms) == set(POOL) - NEVER
-    assert found.trials == (1, 4)
-    assert found.declined == {}
+    plan = planned(trials=(1, 4))
+    assert set(plan.arms) == set(POOL) - NEVER
+    assert plan.trials == (1, 4)
+    assert plan.declined == {}
 
 
 @given(st.floats(0.1, 120), st.floats(0.0001, 2), st.lists(st.integers(1, 8), max_size=3, unique=True), st.booleans())
 def test_every_arm_either_runs_or_says_why_not(seconds: float, lap: float, trials: list[int], consumer: bool) -> None:
-    found = planned(seconds=seconds, lap=lap, trials=tuple(trials), has_consumer=consumer)
-    ran = {arm.name for arm in found.arms} | {f"workers-{count}" for count in found.trials}
-    assert ran.isdisjoint(found.declined)
+    plan = planned(seconds=seconds, lap=lap, trials=tuple(trials), has_consumer=consumer)
+    ran = {arm.name for arm in plan.arms} | {f"workers-{count}" for count in plan.trials}
+    assert ran.isdisjoint(plan.declined)
     wanted = {arm.name for arm in set(POOL) - NEVER} | {f"workers-{count}" for count in trials if count != 2}
-    assert ran | found.declined.keys() == wanted
-    assert SHORTEST <= found.length <= LONGEST
-    assert all(why and why[0].islower() for why in found.declined.values())
-    assert found.arms[:2] == (experiments.REAL, experiments.PLAIN), "what everything is compared with is never given up"
+    assert ran | plan.declined.keys() == wanted
+    assert SHORTEST <= plan.length <= LONGEST
+    assert all(why and why[0].islower() for why in plan.declined.values())
+    assert plan.arms[:2] == (experiments.REAL, experiments.PLAIN), "what everything is compared with is never given up"
 
 
 @given(st.floats(1, 120), st.floats(0.0001, 0.02))
@@ -60,15 +60,15 @@ def test_more_time_never_runs_fewer_arms(seconds: float, lap: float) -> None:
 
 
 def test_a_tight_budget_keeps_the_arms_that_leave_one_stage_out() -> None:
-    found = planned(seconds=2.0, lap=0.01)
-    assert {experiments.NO_STORAGE, experiments.NO_DECODE, experiments.NO_AUGMENT} <= set(found.arms)
-    assert "--budget" in found.declined["loader-floor"]
+    plan = planned(seconds=2.0, lap=0.01)
+    assert {experiments.NO_STORAGE, experiments.NO_DECODE, experiments.NO_AUGMENT} <= set(plan.arms)
+    assert "--budget" in plan.declined["loader-floor"]
 
 
 def test_the_blocks_fit_into_the_time() -> None:
-    found = planned(seconds=30.0, lap=0.01, trials=(1, 4))
-    blocks = sum(arm.length / arm.every for arm in found.arms) + len(found.trials) * TRIAL_BLOCKS / TRIED_EVERY
-    assert FEWEST_ROUNDS * blocks * found.length <= 30.0
+    plan = planned(seconds=30.0, lap=0.01, trials=(1, 4))
+    blocks = sum(arm.length / arm.every for arm in plan.arms) + len(plan.trials) * TRIAL_BLOCKS / TRIED_EVERY
+    assert FEWEST_ROUNDS * blocks * plan.length <= 30.0
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_the_blocks_fit_into_the_time() -> None:
     ],
 )
 def test_what_can_tell_nothing_is_declined_with_the_reason(changed: dict[str, Any], arm: str, why: str) -> None:
-    found = planned(**changed)
-    assert found.declined[arm] == why
-    assert arm not in {one.name for one in found.arms}
+    plan = planned(**changed)
+    assert plan.declined[arm] == why
+    assert arm not in {experiment.name for experiment in plan.arms}
 
 
 def test_the_worker_count_that_is_set_is_no_trial() -> None:

@@ -16,16 +16,16 @@ rates = st.lists(st.floats(0.1, 1e6), min_size=1, max_size=12)
 """Samples a second of a few blocks."""
 
 
-def width(one: Interval) -> float:
-    return math.log(one.high / one.low)
+def width(around: Interval) -> float:
+    return math.log(around.high / around.low)
 
 
 class TestRatio:
     @given(rates, rates)
     def test_the_interval_holds_the_value_and_is_never_too_good(self, fast: list[float], base: list[float]) -> None:
-        found = ratio(fast, base)
-        assert found.low < found.value < found.high
-        assert width(found) >= 2 * FLOOR * 0.999
+        speedup = ratio(fast, base)
+        assert speedup.low < speedup.value < speedup.high
+        assert width(speedup) >= 2 * FLOOR * 0.999
 
     @given(rates, rates)
     def test_turned_round_it_is_the_inverse(self, fast: list[float], base: list[float]) -> None:
@@ -53,9 +53,9 @@ class TestRatio:
     @pytest.mark.parametrize("wild", [1.0, 1e5])
     def test_one_wild_block_moves_the_value_little(self, wild: float) -> None:
         steady = [200.0, 201.0, 199.0, 200.5, 199.5, 200.2, 199.8]
-        found = ratio([*steady, wild], [100.0, 101.0, 99.0, 100.5, 99.5])
-        assert found.value == pytest.approx(2.0, rel=0.01)
-        assert found.high / found.low < 1.2
+        speedup = ratio([*steady, wild], [100.0, 101.0, 99.0, 100.5, 99.5])
+        assert speedup.value == pytest.approx(2.0, rel=0.01)
+        assert speedup.high / speedup.low < 1.2
 
     def test_the_same_blocks_give_the_same_answer(self) -> None:
         assert ratio([3.0, 4.0, 5.0], [1.0, 2.0]) == ratio([3.0, 4.0, 5.0], [1.0, 2.0])
@@ -64,19 +64,19 @@ class TestRatio:
 class TestInterval:
     @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50), st.one_of(st.none(), st.floats(-1e6, 1e6)))
     def test_it_holds_its_value(self, draws: list[float], value: float | None) -> None:
-        found = interval(np.asarray(draws), value)
-        assert found.low <= found.value <= found.high
-        assert value is None or found.value == value
+        around = interval(np.asarray(draws), value)
+        assert around.low <= around.value <= around.high
+        assert value is None or around.value == value
 
     def test_it_is_the_middle_of_the_draws(self) -> None:
-        found = interval(np.arange(1001.0))
-        assert (found.low, found.value, found.high) == (25.0, 500.0, 975.0)
+        around = interval(np.arange(1001.0))
+        assert (around.low, around.value, around.high) == (25.0, 500.0, 975.0)
 
 
 class TestBootstrap:
     @staticmethod
     def means(groups: list[list[float]], seed: int = 0) -> np.ndarray:
-        return bootstrap([np.asarray(one)[:, None] for one in groups], lambda rows: rows.mean(axis=0), seed=seed)[:, 0]
+        return bootstrap([np.asarray(group)[:, None] for group in groups], lambda rows: rows.mean(axis=0), seed=seed)[:, 0]
 
     @given(st.lists(st.lists(st.floats(0, 100), min_size=1, max_size=6), min_size=1, max_size=4))
     def test_draws_stay_among_the_rows(self, groups: list[list[float]]) -> None:

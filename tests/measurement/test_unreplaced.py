@@ -29,9 +29,9 @@ def block(**nanoseconds: int) -> Block:
 
 def beside(**nanoseconds: int) -> Block:
     """The same of operations that threads of the dataset's own ran."""
-    made = block()
-    made.rows[0].trace.foreign = [(name.partition("_")[0], name, spent) for name, spent in nanoseconds.items()]
-    return made
+    measured = block()
+    measured.rows[0].trace.foreign = [(name.partition("_")[0], name, spent) for name, spent in nanoseconds.items()]
+    return measured
 
 
 def test_what_threads_of_the_datasets_own_run_cannot_be_replaced() -> None:
@@ -67,8 +67,8 @@ class Asked(Dataset[Any]):
     """Samples that a server at the other end of a connection gives."""
 
     def __init__(self, passes: Callable[[float], None]) -> None:
-        self.ours, theirs = socket.socketpair()
-        threading.Thread(target=self.serve, args=(theirs, passes), daemon=True).start()
+        self.ours, far_end = socket.socketpair()
+        threading.Thread(target=self.serve, args=(far_end, passes), daemon=True).start()
 
     @staticmethod
     def serve(end: socket.socket, passes: Callable[[float], None]) -> None:

@@ -50,12 +50,12 @@ def expected(arm: Experiment, batches: int, samples: int) -> dict[str, int]:
     return {**counted, "collate": 0 if Stage.COLLATE in arm.replaces else batches}
 
 
-def same(one: Any, other: Any) -> bool:
-    if isinstance(one, torch.Tensor):
-        return torch.equal(one, other)
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(same, one, other))
-    return bool(one == other)
+def same(value: Any, wanted: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return torch.equal(value, wanted)
+    if isinstance(value, (list, tuple)):
+        return len(value) == len(wanted) and all(map(same, value, wanted))
+    return bool(value == wanted)
 
 
 class TestUntimed:
@@ -63,23 +63,23 @@ class TestUntimed:
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_in_this_process(self, kind: str, paths: list[str]) -> None:
-        theirs = list(loader(kind, paths))
+        own_batches = list(loader(kind, paths))
         ours = alone(kind, paths)
         ours.turn_to(experiments.PLAIN)
-        assert all(same(ours.ask(ours.order(number))[0], batch) for number, batch in enumerate(theirs))
+        assert all(same(ours.ask(ours.order(number))[0], batch) for number, batch in enumerate(own_batches))
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_in_two_workers(self, kind: str, paths: list[str]) -> None:
-        theirs = list(loader(kind, paths, workers=2))
-        seen: list[Any] = []
-        running = pool(loader(kind, paths, workers=2), _Keeps(seen))
+        own_batches = list(loader(kind, paths, workers=2))
+        batches: list[Any] = []
+        running = pool(loader(kind, paths, workers=2), _Keeps(batches))
         try:
             running.turn_to(experiments.PLAIN)
-            for _ in theirs:
+            for _ in own_batches:
                 running.next(consume=True)
         finally:
             running.close()
-        assert all(same(one, other) for one, other in zip(seen, theirs, strict=True))
+        assert all(same(batch, own) for batch, own in zip(batches, own_batches, strict=True))
 
     def test_no_clock_runs(self, paths: list[str]) -> None:
         ours = alone("map", paths)
@@ -95,8 +95,8 @@ class _Keeps(Consumer):
     name = "keeps"
     present = True
 
-    def __init__(self, seen: list[Any]) -> None:
-        self.seen = seen
+    def __init__(self, batches: list[Any]) -> None:
+        self.seen = batches
 
     def __call__(self, batch: Any) -> None:
         self.seen.append(pickle.loads(pickle.dumps(batch)))
@@ -113,12 +113,12 @@ class TestArms:
         for arm in ARMS:
             ours.turn_to(arm)
             before = calls()
-            found = [ours.ask(ours.order(number))[1] for number in range(3)]
+            traces = [ours.ask(ours.order(number))[1] for number in range(3)]
             ran = {name: count - before[name] for name, count in calls().items()}
             assert ran == expected(arm, 3, samples), arm.name
-            assert all((trace.samples, trace.misses) == (samples, 0) for trace in found), arm.name
+            assert all((trace.samples, trace.misses) == (samples, 0) for trace in traces), arm.name
             reads = 0 if Stage.STORAGE in arm.replaces or not arm.timed else BYTES * samples
-            assert all(trace.bytes_read == reads for trace in found), arm.name
+            assert all(trace.bytes_read == reads for trace in traces), arm.name
 
     def test_in_two_workers(self, kind: str, paths: list[str]) -> None:
         running = pool(loader(kind, paths, workers=2))
@@ -210,8 +210,8 @@ def _both(*steps: Any) -> Any:
 class TestMixed:
     def test_a_function_that_reads_decodes_and_augments_is_replayed_by_its_seams(self, paths: list[str]) -> None:
         ours = alone("map", paths)
-        told = ours.record()[-1]
-        assert told.mixed == ["picture"]
+        trace_recorded = ours.record()[-1]
+        assert trace_recorded.mixed == ["picture"]
         ours.turn_to(experiments.NO_DECODE)
         before = calls()
         _, trace = ours.ask([0, 1, 2, 3])
@@ -221,8 +221,8 @@ class TestMixed:
     def test_what_was_recorded_before_it_was_known_is_not_used(self, paths: list[str]) -> None:
         """The first samples only teach: they are not among the recorded ones."""
         ours = alone("map", paths)
-        told = ours.record()
-        units = [unit for trace in told for unit in pickle.loads(trace.units)]
+        traces = ours.record()
+        units = [unit for trace in traces for unit in pickle.loads(trace.units)]
         assert units == list(range(2, 16))
 
 
@@ -240,7 +240,7 @@ class TestCharges:
         planted.WORK[:2] = torch.tensor([0.002, 0.001])
         ours.turn_to(experiments.REAL)
         traces = [ours.ask(ours.order(0))[1] for _ in range(5)]
-        assert all(sum(charge.wall for charge in one.charges) == sum(one.unit_walls) > 0 for one in traces)
+        assert all(sum(charge.wall for charge in trace.charges) == sum(trace.unit_walls) > 0 for trace in traces)
 
     def test_each_goes_to_its_own_stage(self, paths: list[str]) -> None:
         ours = alone("map", paths)
@@ -249,12 +249,12 @@ class TestCharges:
         traces = [ours.ask([0])[1] for _ in range(20)]
 
         def least(op: str) -> float:
-            return float(min(charge.wall for one in traces for charge in one.charges if charge.op == op)) / 1e9
+            return float(min(charge.wall for trace in traces for charge in trace.charges if charge.op == op)) / 1e9
 
         assert least("decode") == pytest.approx(0.002)
         assert least("augment") == pytest.approx(0.001)
-        assert all(one.collate_wall / 1e9 == pytest.approx(0.003) for one in traces)
-        assert all(one.made - one.begun + one.collate_wall == one.ended - one.begun for one in traces)
+        assert all(trace.collate_wall / 1e9 == pytest.approx(0.003) for trace in traces)
+        assert all(trace.made - trace.begun + trace.collate_wall == trace.ended - trace.begun for trace in traces)
 
     def test_cpu_time_of_the_whole_process_grows(self, paths: list[str]) -> None:
         ours = alone("map", paths)
@@ -270,10 +270,10 @@ class TestCycling:
         ours = alone("map", paths)
         ours.record()  # holds samples 2 to 15
         ours.turn_to(experiments.SAMPLES)
-        given = [ours.ask([0, 1, 2, 3]) for _ in range(5)]
-        names = [name for batch, _ in given for name in batch[1]]
+        answers = [ours.ask([0, 1, 2, 3]) for _ in range(5)]
+        names = [name for batch, _ in answers for name in batch[1]]
         assert names == [f"{2 + place % 14:03d}.bin" for place in range(20)]
-        assert [trace.wrapped for _, trace in given] == [False, False, False, True, True]
+        assert [trace.wrapped for _, trace in answers] == [False, False, False, True, True]
 
     def test_another_switch_begins_at_the_first_one(self, paths: list[str]) -> None:
         ours = alone("map", paths)
@@ -288,9 +288,9 @@ class TestCycling:
         ours.record()
         for _ in range(2):
             ours.turn_to(experiments.REAL)
-            given = [ours.ask() for _ in range(4)]
-            assert list(given[0][0][1]) == ["000.bin", "001.bin", "002.bin", "003.bin"]
-            assert [trace.wrapped for _, trace in given] == [False, False, False, True]
+            answers = [ours.ask() for _ in range(4)]
+            assert list(answers[0][0][1]) == ["000.bin", "001.bin", "002.bin", "003.bin"]
+            assert [trace.wrapped for _, trace in answers] == [False, False, False, True]
 
     @pytest.mark.parametrize("batch", [None, 1, 5])
     def test_a_stream_that_ends_in_the_middle_of_a_batch_goes_on_with_its_next_epoch(
@@ -299,15 +299,15 @@ class TestCycling:
         by = planted.collate_nothing if batch is None else collate
         ours = Alone(Streamed(paths[:3]), kind="stream", batch=batch, by=by)
         ours.turn_to(RECORD)
-        given = [ours.ask() for _ in range(7)]
-        assert all(trace.samples == (batch or 1) for _, trace in given)
+        answers = [ours.ask() for _ in range(7)]
+        assert all(trace.samples == (batch or 1) for _, trace in answers)
 
     def test_the_recording_ends_with_its_bytes(self, paths: list[str]) -> None:
         ours = alone("map", paths, budget=2_000)
-        told = ours.record(batches=5)
-        assert told[-1].full
-        assert told[-1].recorded < 6
-        assert 2_000 <= told[-1].recorded_bytes < 4_000
+        traces = ours.record(batches=5)
+        assert traces[-1].full
+        assert traces[-1].recorded < 6
+        assert 2_000 <= traces[-1].recorded_bytes < 4_000
 
 
 class TestWorkerInit:
@@ -331,16 +331,16 @@ class TestWorkerInit:
     def test_a_loader_inside_the_dataset_fetches_as_torch_does(self, workers: int, paths: list[str]) -> None:
         own = DatasetKind.create_fetcher
         built = DataLoader(_HoldsALoader(paths), batch_size=4, num_workers=workers)
-        theirs = list(built)
-        seen: list[Any] = []
-        running = pool(built, _Keeps(seen))
+        own_batches = list(built)
+        batches: list[Any] = []
+        running = pool(built, _Keeps(batches))
         try:
             running.turn_to(experiments.PLAIN)
-            for _ in theirs:
+            for _ in own_batches:
                 running.next(consume=True)
         finally:
             running.close()
-        assert all(same(one, other) for one, other in zip(seen, theirs, strict=True))
+        assert all(same(batch, own) for batch, own in zip(batches, own_batches, strict=True))
         assert DatasetKind.create_fetcher is own
 
     def test_a_stream_divides_itself_by_worker(self, paths: list[str]) -> None:
@@ -506,9 +506,9 @@ class TestObserving:
         ours.turn_to(experiments.REAL)
         assert ours.ask([0, 1])[1].facts == {}
         ours.turn_to(experiments.PLAIN)
-        told = [ours.ask([0, 1, 2])[1] for _ in range(70)]
-        assert [trace.facts["rows"] for trace in told if trace.facts] == [3.0] * 2
-        assert told[0].samples_made == 2 + 3
+        traces = [ours.ask([0, 1, 2])[1] for _ in range(70)]
+        assert [trace.facts["rows"] for trace in traces if trace.facts] == [3.0] * 2
+        assert traces[0].samples_made == 2 + 3
 
     def test_what_measuring_takes_is_told_apart(self, paths: list[str]) -> None:
         at: list[int] = []
@@ -657,14 +657,14 @@ class TestBufferedStreams:
         planted.forget_calls()
         for _ in range(2):
             ours.turn_to(experiments.REAL)
-            told = [ours.ask()[1] for _ in range(6)]
-            walls = [wall for trace in told for wall in trace.unit_walls]
+            traces = [ours.ask()[1] for _ in range(6)]
+            walls = [wall for trace in traces for wall in trace.unit_walls]
             assert walls == pytest.approx([1e6] * 24), "nanoseconds of a picture each"
-            spent = sum(trace.ended - trace.begun - trace.replay for trace in told)
+            spent = sum(trace.ended - trace.begun - trace.replay for trace in traces)
             assert spent == pytest.approx(24e6)
-            filled = sum(trace.replay for trace in told) / ((SHUFFLED + 1) * 1e6)
+            filled = sum(trace.replay for trace in traces) / ((SHUFFLED + 1) * 1e6)
             assert filled == pytest.approx(round(filled)) and filled > 0
-        assert any(trace.wrapped for trace in told)
+        assert any(trace.wrapped for trace in traces)
 
     def test_an_eviction_empties_the_buffer_too(self, tmp_path: Path) -> None:
         """What lies in it was read before the files were evicted."""

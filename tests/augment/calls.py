@@ -10,13 +10,13 @@ from pipefix.vocabulary.random_state import seeded
 
 
 def calls_of(transform: Any, images: Any, leaves: int = 1) -> list[bytes]:
-    made = []
+    samples = []
     for seed, image in enumerate(images):
         recorded = RecordedImage.of(tuple(image.shape), image.dtype, from_pil=False)
-        given = recorded
+        sample = recorded
         with seeded(seed):
             for place, part in enumerate(parts_of(transform)):
                 recorded.place[0] = place
-                given = part.recorded(given)  # type: ignore[misc]
-        made.append(packed(Program(recorded.calls, tuple(image.shape), place=0, leaves=leaves)))
-    return made
+                sample = part.recorded(sample)  # type: ignore[misc]
+        samples.append(packed(Program(recorded.calls, tuple(image.shape), place=0, leaves=leaves)))
+    return samples

@@ -99,13 +99,14 @@ def test_epochs_differ_and_can_be_taken_up_in_the_middle(files: list[Path]) -> N
 def test_batches_come_in_the_order_that_is_asked_for(files: list[Path]) -> None:
     loader = dali_loader(files, IMAGENET, labels=range(12), batch_size=5, seed=3)
     whole, _ = epoch(loader)
-    asked = [[7, 2], [0, 11, 3, 4, 9], [5]]
-    made = list(loader.in_order(asked, 0))
-    assert [labels.tolist() for _, labels in made] == asked
-    assert all(torch.equal(images, whole[labels]) for images, labels in made), "a sample's numbers are its own, whatever the order"
+    orders = [[7, 2], [0, 11, 3, 4, 9], [5]]
+    batches = list(loader.in_order(orders, 0))
+    assert [labels.tolist() for _, labels in batches] == orders
+    same = [torch.equal(images, whole[labels]) for images, labels in batches]
+    assert all(same), "a sample's numbers are its own, whatever the order"
     assert list(loader.in_order([], 0)) == []
     (again,) = loader.in_order([[7, 2]], 1)
-    assert not torch.equal(again[0], made[0][0])
+    assert not torch.equal(again[0], batches[0][0])
     first = loader.in_order([[1], [2], [3]], 0)
     assert next(first)[1].tolist() == [1]
     assert [labels.tolist() for _, labels in loader.in_order(iter([[4], [5]]), 0)] == [[4], [5]]
@@ -145,9 +146,9 @@ def test_mistakes_are_told() -> None:
 
 
 def test_decoders_agree(files: list[Path]) -> None:
-    ((made, _),) = list(dali_loader(files, [CROP], batch_size=12))
+    ((images, _),) = list(dali_loader(files, [CROP], batch_size=12))
     expected = torch.stack([CROP(tv.pil_to_tensor(default_loader(str(file)))) for file in files])
-    gap = (made.int() - expected.int()).abs()
+    gap = (images.int() - expected.int()).abs()
     assert gap.float().mean() < 0.5
 
 
@@ -181,7 +182,7 @@ def test_every_graph_is_made_for_a_gpu_and_its_operators_are_registered_there() 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device")
 def test_without_a_driver_it_says_so(files: list[Path]) -> None:
     loader = dali_loader(files, IMAGENET, device="cuda:0")
-    with pytest.raises(BadUsage, match="DALI cannot use the device 'cuda:0': ") as told:
+    with pytest.raises(BadUsage, match="DALI cannot use the device 'cuda:0': ") as raised:
         next(iter(loader))
-    assert "nvidia-smi" in told.value.advice
-    assert len(str(told.value)) < 300
+    assert "nvidia-smi" in raised.value.advice
+    assert len(str(raised.value)) < 300

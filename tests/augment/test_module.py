@@ -38,12 +38,12 @@ def test_pictures_are_found_wherever_they_lie() -> None:
     calls = calls_of(INVERT, images)
     module = Augment()
     labels = torch.arange(3)
-    made = module([images, labels], calls)
-    assert torch.equal(made[0], 255 - images)
-    assert made[1] is labels
-    made = module({"mask": mask, "x": {"image": images}}, calls)
-    assert torch.equal(made["x"]["image"], 255 - images)
-    assert made["mask"] is mask
+    batch = module([images, labels], calls)
+    assert torch.equal(batch[0], 255 - images)
+    assert batch[1] is labels
+    batch = module({"mask": mask, "x": {"image": images}}, calls)
+    assert torch.equal(batch["x"]["image"], 255 - images)
+    assert batch["mask"] is mask
     assert torch.equal(module(Target(images, labels), calls).image, 255 - images)
     apart = module([(image, label) for image, label in zip(images, labels, strict=True)], calls)
     assert torch.equal(torch.stack([image for image, _ in apart]), 255 - images)
@@ -63,8 +63,8 @@ def test_pictures_are_found_wherever_they_lie() -> None:
 def test_pictures_of_several_sizes_are_each_done_as_their_own() -> None:
     images = [pictures(1, 30 + place % 2, 40)[0] for place in range(6)]
     listed = v2.Compose([v2.RandomHorizontalFlip(), v2.RandomCrop(24), v2.RandomPosterize(3)])
-    made = Augment()((images,), calls_of(listed, images))[0]
-    assert all(torch.equal(first, second) for first, second in zip(made, expected_of(listed, images), strict=True))
+    augmented = Augment()((images,), calls_of(listed, images))[0]
+    assert all(torch.equal(first, second) for first, second in zip(augmented, expected_of(listed, images), strict=True))
     with pytest.raises(ValueError, match="differ in size"):
         ragged = v2.RandomResize(20, 40)
         Augment()(pictures(6), calls_of(ragged, pictures(6)))
@@ -74,9 +74,9 @@ def test_a_batch_is_not_written_to() -> None:
     images = pictures(6)
     before = images.clone()
     listed = v2.Compose([v2.RandomHorizontalFlip(), v2.RandomInvert(), v2.RandomErasing(0.5)])
-    made = Augment()(images, calls_of(listed, images))
+    augmented = Augment()(images, calls_of(listed, images))
     assert torch.equal(images, before)
-    assert torch.equal(made, torch.stack(expected_of(listed, images)))
+    assert torch.equal(augmented, torch.stack(expected_of(listed, images)))
 
 
 def test_like_calls_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,9 +85,9 @@ def test_like_calls_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[int] = []
     row = BY_NAME["adjust_brightness"]
 
-    def batched(images: torch.Tensor, **given: Any) -> torch.Tensor:
+    def batched(images: torch.Tensor, **arguments: Any) -> torch.Tensor:
         counted.append(len(images))
-        return row.batched(images, **given)
+        return row.batched(images, **arguments)
 
     monkeypatch.setitem(BY_NAME, "adjust_brightness", dataclasses.replace(row, batched=batched))
     images = pictures(8)
@@ -116,8 +116,8 @@ def test_it_works_beside_a_compiled_model_and_under_autocast() -> None:
         assert torch.equal(module(images, calls), expected)
 
     @torch.compile(backend="eager")
-    def step(given: torch.Tensor) -> torch.Tensor:
-        return module(given, calls).mean()
+    def step(images_in: torch.Tensor) -> torch.Tensor:
+        return module(images_in, calls).mean()
 
     assert torch.equal(step(images), expected.mean())
 

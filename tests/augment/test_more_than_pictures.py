@@ -28,7 +28,7 @@ LIST = v2.Compose([v2.RandomCrop(24), v2.RandomHorizontalFlip(0.5), v2.ToImage()
 
 class Pictures(Dataset[Any]):
     def __init__(self, transform: Any = LIST) -> None:
-        self.images = [Image.fromarray(one.permute(1, 2, 0).numpy()) for one in pictures(6, 40, 50)]
+        self.images = [Image.fromarray(picture.permute(1, 2, 0).numpy()) for picture in pictures(6, 40, 50)]
         self.transform = transform
 
     def __len__(self) -> int:
@@ -175,8 +175,8 @@ def test_dali_makes_each_ranks_share(photos: Path, monkeypatch: pytest.MonkeyPat
     files = [f"{number}.jpg" for number in range(7)]
     shares = [dali.DaliLoader(files, graph, batch_size=2, rank=rank, world_size=3) for rank in range(3)]
     expected = [list(distributed.DistributedSampler(files, 3, rank, shuffle=False)) for rank in range(3)]
-    assert [np.concatenate(one._order(0)).tolist() for one in shares] == expected
-    assert [len(one) for one in shares] == [2, 2, 2]
+    assert [np.concatenate(share._order(0)).tolist() for share in shares] == expected
+    assert [len(share) for share in shares] == [2, 2, 2]
     monkeypatch.setattr(dali, "_world_size", lambda: 3)
     with pytest.raises(BadUsage, match="3 ranks train here"):
         dali.DaliLoader(files, graph, batch_size=2)

@@ -33,10 +33,10 @@ def both(transform: Any, images: torch.Tensor) -> tuple[list[torch.Tensor], list
             expected.append(torch.as_tensor(transform(image)))
             drawn = RandomState()
         with seeded(seed):
-            made = recorded(transform, image)
+            result = recorded(transform, image)
             assert not drawn.changed(), "recording draws what the list draws"
-        assert (made.shape, made.dtype) == (expected[-1].shape, expected[-1].dtype)
-        programs.append(unpacked(packed(Program(made.calls, tuple(image.shape)))).calls)
+        assert (result.shape, result.dtype) == (expected[-1].shape, expected[-1].dtype)
+        programs.append(unpacked(packed(Program(result.calls, tuple(image.shape)))).calls)
     return expected, programs
 
 
@@ -60,8 +60,8 @@ def test_every_list(name: str) -> None:
 def test_floating_point(name: str) -> None:
     images = pictures(SEEDS, dtype=torch.float32)
     expected, programs = both(ALL[name], images)
-    for made, wanted in zip(run(images, programs), expected, strict=True):
-        gap = (made.double() - wanted.double()).abs() * 255
+    for image, wanted in zip(run(images, programs), expected, strict=True):
+        gap = (image.double() - wanted.double()).abs() * 255
         assert gap.mean() <= 1
         assert gap.quantile(0.99) <= 4
 

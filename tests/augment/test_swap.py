@@ -84,9 +84,9 @@ def test_the_same_seed_gives_the_same_samples(listed: Any) -> None:
     module = swap.module()
     expected = batches(DataLoader(dataset, 4, shuffle=True))
     drawn = torch.get_rng_state()
-    made = [module(*batch) for batch in batches(DataLoader(swap.dataset(dataset), 4, shuffle=True))]
+    augmented = [module(*batch) for batch in batches(DataLoader(swap.dataset(dataset), 4, shuffle=True))]
     assert torch.equal(torch.get_rng_state(), drawn)
-    for (images, labels), (wanted, numbers) in zip(made, expected, strict=True):
+    for (images, labels), (wanted, numbers) in zip(augmented, expected, strict=True):
         assert torch.equal(labels, numbers)
         assert images.dtype == wanted.dtype
         assert (images - wanted).abs().mean() < (0.01 if listed is NEW else 0.05)
@@ -103,9 +103,9 @@ def test_workers_and_a_collate_function_of_the_users_own() -> None:
     expected = batches(DataLoader(dataset, 4, collate_fn=collate, num_workers=1))
     loader = DataLoader(swap.dataset(dataset), 4, collate_fn=swap.collate(collate), num_workers=1)
     for wanted, batch in zip(expected, batches(loader), strict=True):
-        made = module(*batch)
-        assert made["y"] == wanted["y"]
-        assert (made["x"] - wanted["x"]).abs().mean() < 0.01
+        augmented = module(*batch)
+        assert augmented["y"] == wanted["y"]
+        assert (augmented["x"] - wanted["x"]).abs().mean() < 0.01
 
 
 def test_what_crosses_is_bytes_of_one_size() -> None:
@@ -147,8 +147,8 @@ def test_a_stream() -> None:
     swap = swapped(data, size=(3, 40, 48), same_size=True)
     module = swap.module()
     expected = batches(DataLoader(data, 3))
-    made = [module(*batch) for batch in batches(DataLoader(swap.dataset(data), 3))]
-    assert all(torch.equal(first, second) for first, second in zip(expected, made, strict=True))
+    augmented = [module(*batch) for batch in batches(DataLoader(swap.dataset(data), 3))]
+    assert all(torch.equal(first, second) for first, second in zip(expected, augmented, strict=True))
 
 
 def test_pictures_that_cannot_be_bytes_and_arrays_before_they_are_tensors_are_refused() -> None:
@@ -271,23 +271,23 @@ def test_dali_has_a_loader_and_no_module() -> None:
 def test_the_dali_of_torchs_own_cuda_is_named(cuda: str | None, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nvidia.dali", None)
     monkeypatch.setattr(torch.version, "cuda", cuda)
-    with pytest.raises(MissingExtra, match=r"The target dali needs the package 'nvidia\.dali'") as told:
+    with pytest.raises(MissingExtra, match=r"The target dali needs the package 'nvidia\.dali'") as raised:
         pipefix.swap(Own(LIST), to="dali")
-    assert told.value.advice == f"Install it with: pip install 'pipefix[{extra}]'"
+    assert raised.value.advice == f"Install it with: pip install 'pipefix[{extra}]'"
 
 
 def test_kornia_is_asked_for_by_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(support, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtra) as told:
+    with pytest.raises(MissingExtra) as raised:
         support.check("kornia")
-    assert told.value.advice == "Install it with: pip install kornia"
+    assert raised.value.advice == "Install it with: pip install kornia"
 
 
 def test_a_dataset_that_lists_no_files_is_declined_at_once(photos: Path) -> None:
     pytest.importorskip("nvidia.dali")
-    with pytest.raises(TargetError, match="DALI begins with the encoded files, and the dataset does not list its files") as told:
+    with pytest.raises(TargetError, match="DALI begins with the encoded files, and the dataset does not list its files") as raised:
         pipefix.swap(DataLoader(Own(LIST)), to="dali")
-    assert "--to kornia" in told.value.advice
+    assert "--to kornia" in raised.value.advice
     changed = ImageFolder(photos, LIST, target_transform=abs)
     with pytest.raises(TargetError, match="the dataset changes its labels"):
         pipefix.swap(DataLoader(changed), to="dali")

@@ -74,7 +74,8 @@ def test_a_statement_that_the_figures_contradict_is_told(what: str) -> None:
     diagnosis = diagnose(measurement)
     assert contradictions(measurement, diagnosis) == []
     change(diagnosis)
-    assert any(sentence in told for told in contradictions(measurement, diagnosis)), contradictions(measurement, diagnosis)
+    sentences = contradictions(measurement, diagnosis)
+    assert any(sentence in contradiction for contradiction in sentences), sentences
 
 
 def test_a_bound_contradicts_no_other_stage() -> None:

@@ -44,25 +44,26 @@ class DictStore:
         return value if value is MISSING else snapshot(value)
 
 
-def same(one: Any, other: Any) -> bool:
+def same(value: Any, expected: Any) -> bool:
     """Equal in value and kind, arrays and images to the last bit."""
-    if hasattr(one, "mode") and hasattr(one, "tobytes") and hasattr(one, "getbands"):
-        return (one.mode, one.size, one.info, one.tobytes()) == (other.mode, other.size, other.info, other.tobytes())
-    if type(one) is not type(other):
+    if hasattr(value, "mode") and hasattr(value, "tobytes") and hasattr(value, "getbands"):
+        same_kind = (value.mode, value.size, value.info) == (expected.mode, expected.size, expected.info)
+        return same_kind and value.tobytes() == expected.tobytes()
+    if type(value) is not type(expected):
         return False
-    if isinstance(one, np.ndarray):
-        return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
-    if type(one).__module__.startswith(("torch", "torchvision")):
+    if isinstance(value, np.ndarray):
+        return value.dtype == expected.dtype and value.shape == expected.shape and value.tobytes() == expected.tobytes()
+    if type(value).__module__.startswith(("torch", "torchvision")):
         import torch
 
-        return one.dtype == other.dtype and torch.equal(one, other)
-    if hasattr(one, "equals"):
-        return bool(one.equals(other))
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(same, one, other))
-    return bool(one == other)
+        return value.dtype == expected.dtype and torch.equal(value, expected)
+    if hasattr(value, "equals"):
+        return bool(value.equals(expected))
+    if isinstance(value, dict):
+        return value.keys() == expected.keys() and all(same(value[key], expected[key]) for key in value)
+    if isinstance(value, (list, tuple)):
+        return len(value) == len(expected) and all(map(same, value, expected))
+    return bool(value == expected)
 
 
 class Hooks:

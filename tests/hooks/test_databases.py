@@ -26,8 +26,8 @@ def database(tmp_path):
 
 def _read(path, **how):
     with lmdb.open(path, readonly=True, lock=False, max_dbs=2) as env, env.begin(**how) as txn:
-        found = [txn.get(b"007"), txn.get(b"none"), txn.get(b"none", 3)]
-        return [bytes(one) if isinstance(one, memoryview) else one for one in found]
+        values = [txn.get(b"007"), txn.get(b"none"), txn.get(b"none", 3)]
+        return [bytes(value) if isinstance(value, memoryview) else value for value in values]
 
 
 def test_lmdb_get(hooks, database):
@@ -59,10 +59,10 @@ def test_lmdb_all_the_rest_is_passed_on(hooks, database):
         with lmdb.Transaction(env, buffers=False) as txn, lmdb.Cursor(named, txn) as cursor:
             everything = list(cursor), env.stat()["entries"], txn.stat(named)["entries"], env.path() == database
             assert env.open_db(b"named", txn=txn) is not None
-            other = txn.cursor()
+            fresh = txn.cursor()
             return (
-                *everything, other.set_key(b"004"), other.value(), other.next(), other.key(), other.item()[0], len(list(other)),
-                [key for key, _ in other.iterprev()][:3], other.get(b"005"), isinstance(env, lmdb.Environment),
+                *everything, fresh.set_key(b"004"), fresh.value(), fresh.next(), fresh.key(), fresh.item()[0], len(list(fresh)),
+                [key for key, _ in fresh.iterprev()][:3], fresh.get(b"005"), isinstance(env, lmdb.Environment),
             )  # fmt: skip
 
     bare = look()

@@ -48,8 +48,8 @@ def test_batches_are_the_same(attached):
 
 def test_the_worker_counts_pickling_and_sending(attached):
     loader = DataLoader(Numbers(True), batch_size=None, num_workers=1)
-    told = [row[1:] for row in loader]
-    later = [sum(column) for column in zip(*told, strict=True)]
+    rows = [row[1:] for row in loader]
+    later = [sum(column) for column in zip(*rows, strict=True)]
     assert all(value > 0 for value in later), later
 
 

@@ -192,8 +192,8 @@ def test_who_wrapped_open_before_us_is_still_called(live: bool, opened: list[str
     try:
         timer.active = live
         timer.begin(0)
-        with open(file) as one, open(file) as other:
-            assert one.read() == other.read() == "1"
+        with open(file) as first, open(file) as second:
+            assert first.read() == second.read() == "1"
         assert file.read_text() == "1"
         timer.end()
     finally:
@@ -206,10 +206,10 @@ def test_files_are_python_s_own_once_the_seams_are_undone(tmp_path: Path) -> Non
     file.write_bytes(b"1")
     ours = Patches()
     files.install(SampleTimer(), ours)
-    kept = builtins.open
+    own_open = builtins.open
     ours.undo()
-    assert builtins.open is io.open is not kept
-    with kept(file, "rb") as opened:
+    assert builtins.open is io.open is not own_open
+    with own_open(file, "rb") as opened:
         assert type(opened.raw) is io.FileIO
 
 
@@ -263,9 +263,9 @@ def test_what_a_library_takes_while_hooks_are_in_place_is_put_back(library: Libr
     user = library.hooked()
     late = library.imported("a_late_one", installed=True, mine=library.now())
     vars(searched)["mine"] = library.now()
-    other = Library(library.monkeypatch)
-    other.hooked().undo()
-    other.hooked().undo()
+    second_library = Library(library.monkeypatch)
+    second_library.hooked().undo()
+    second_library.hooked().undo()
     user.undo()
     assert vars(late)["mine"] is vars(searched)["mine"] is library.before
     again = library.hooked()

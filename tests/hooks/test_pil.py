@@ -175,10 +175,10 @@ def test_a_decoded_image_that_is_converted_again_is_augmented(hooks, jpeg):
 
 
 def test_force_decodes_what_is_lazy(jpeg):
-    image, other = Image.open(jpeg), Image.open(jpeg)
-    force(((image, {"more": [other]}), 1, "x"), {"key": None})
+    image, second_image = Image.open(jpeg), Image.open(jpeg)
+    force(((image, {"more": [second_image]}), 1, "x"), {"key": None})
     assert image.tile == []
-    assert other.tile == []
+    assert second_image.tile == []
 
 
 def test_names_taken_by_other_modules_follow(hooks, module_with, jpeg):

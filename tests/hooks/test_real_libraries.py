@@ -264,11 +264,11 @@ def test_pydicom(hooks, tmp_path):
     pydicom = library("pydicom")
     meta = pydicom.dataset.FileMetaDataset()
     meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
-    made = pydicom.dataset.FileDataset(str(tmp_path / "a.dcm"), {}, file_meta=meta, preamble=bytes(128))
-    made.Rows, made.Columns, made.BitsAllocated, made.BitsStored, made.HighBit = 8, 9, 16, 16, 15
-    made.SamplesPerPixel, made.PixelRepresentation, made.PhotometricInterpretation = 1, 0, "MONOCHROME2"
-    made.PixelData = RANDOM.integers(0, 999, (8, 9), dtype=np.uint16).tobytes()
-    made.save_as(str(tmp_path / "a.dcm"))
+    record = pydicom.dataset.FileDataset(str(tmp_path / "a.dcm"), {}, file_meta=meta, preamble=bytes(128))
+    record.Rows, record.Columns, record.BitsAllocated, record.BitsStored, record.HighBit = 8, 9, 16, 16, 15
+    record.SamplesPerPixel, record.PixelRepresentation, record.PhotometricInterpretation = 1, 0, "MONOCHROME2"
+    record.PixelData = RANDOM.integers(0, 999, (8, 9), dtype=np.uint16).tobytes()
+    record.save_as(str(tmp_path / "a.dcm"))
     hooks.contract(
         lambda: pydicom.dcmread(str(tmp_path / "a.dcm")).pixel_array,
         "files",
@@ -304,8 +304,9 @@ def test_arrow_ipc(hooks, tmp_path):
 
 def test_tokenizers(hooks):
     tokenizers = library("tokenizers")
-    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0, "the": 1, "cat": 2}, unk_token="[UNK]"))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0, "the": 1, "cat": 2}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     op = "tokenizers.Tokenizer.encode"
-    hooks.contract(lambda: made.encode("the cat").ids, "tokenizers", ops={op: "decode"})
-    hooks.contract(lambda: [one.tokens for one in made.encode_batch(["the", "cat"])], "tokenizers", ops={f"{op}_batch": "decode"})
+    hooks.contract(lambda: tokenizer.encode("the cat").ids, "tokenizers", ops={op: "decode"})
+    texts = ["the", "cat"]
+    hooks.contract(lambda: [each.tokens for each in tokenizer.encode_batch(texts)], "tokenizers", ops={f"{op}_batch": "decode"})

@@ -51,9 +51,9 @@ class TestCopies:
         [
             (np.zeros((2, 3)), lambda array: array.fill(9)),
             (torch.zeros(2, 3), lambda tensor: tensor.fill_(9)),
-            ({"boxes": [1, 2], "name": "a"}, lambda found: (found["boxes"].append(3), found.pop("name"))),
-            ([np.zeros(3)], lambda found: found[0].fill(9)),
-            (bytearray(b"abc"), lambda found: found.extend(b"d")),
+            ({"boxes": [1, 2], "name": "a"}, lambda value: (value["boxes"].append(3), value.pop("name"))),
+            ([np.zeros(3)], lambda value: value[0].fill(9)),
+            (bytearray(b"abc"), lambda value: value.extend(b"d")),
             (Image.new("RGB", (4, 4)), lambda image: image.putpixel((0, 0), (9, 9, 9))),
             (io.BytesIO(b"abc"), lambda file: file.read()),
         ],
@@ -82,7 +82,7 @@ class TestCopies:
         if isinstance(value, io.BytesIO):
             return value.tell(), value.getvalue()
         if isinstance(value, list):
-            return [TestCopies.told(one) for one in value]
+            return [TestCopies.told(member) for member in value]
         return value.tolist() if hasattr(value, "tolist") else value
 
 
@@ -97,19 +97,19 @@ class TestRefusal:
 
     def test_what_was_refused_once_is_not_tried_again(self) -> None:
         """Half of an operation's results would make an arm that is half real."""
-        recording = kept(one for one in "abc")
+        recording = kept(letter for letter in "abc")
         recording.keep(8, "load", 0, Stage.DECODE, "a plain value")
         assert recording.find(8, "load", 0) is MISSING
 
     def test_other_operations_are_kept_all_the_same(self) -> None:
-        recording = kept(one for one in "abc")
+        recording = kept(letter for letter in "abc")
         recording.keep(7, "crop", 0, Stage.AUGMENT, 1)
         assert recording.find(7, "crop", 0) == 1
 
     def test_samples_and_batches_are_refused_under_their_own_names(self) -> None:
         recording = Recording(ROOMY)
-        recording.complete(7, (one for one in "abc"))
-        recording.keep_batch(one for one in "abc")
+        recording.complete(7, (letter for letter in "abc"))
+        recording.keep_batch(letter for letter in "abc")
         assert recording.refused.keys() == {"sample", "batch"}
         assert recording.units == [7]
         assert not recording.samples

@@ -27,18 +27,18 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch):
-    made = Clock()
+    clock = Clock()
     for module in (timer_module, charges_module):
-        monkeypatch.setattr(module, "perf_counter_ns", lambda: made.now)
-        monkeypatch.setattr(module, "thread_time_ns", lambda: made.cpu)
-    return made
+        monkeypatch.setattr(module, "perf_counter_ns", lambda: clock.now)
+        monkeypatch.setattr(module, "thread_time_ns", lambda: clock.cpu)
+    return clock
 
 
 @pytest.fixture
 def timer():
-    made = SampleTimer()
-    made.active = True
-    return made
+    timer = SampleTimer()
+    timer.active = True
+    return timer
 
 
 def charges(timer):

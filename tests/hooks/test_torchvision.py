@@ -69,7 +69,7 @@ def test_warnings_are_the_same(hooks, picture):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             torchvision.io.read_image(picture)
-        return [str(one.message) for one in caught]
+        return [str(warning.message) for warning in caught]
 
     bare = messages()
     hooks.install("torchvision_io")

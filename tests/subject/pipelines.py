@@ -67,7 +67,7 @@ class Slices(Map):
     """Asked for lists of indices, since its sampler gives those."""
 
     def __getitem__(self, index: Any) -> Any:
-        return torch.stack([work(one) for one in index])
+        return torch.stack([work(position) for position in index])
 
 
 class Named(Map):
@@ -111,7 +111,7 @@ class PairSampler:
 
     def __iter__(self) -> Iterator[list[Any]]:
         for batch in np.arange(LENGTH).reshape(-1, 4):
-            yield [(one, 16) for one in batch]
+            yield [(position, 16) for position in batch]
 
 
 class Lazy(Map):

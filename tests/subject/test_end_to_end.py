@@ -60,8 +60,8 @@ def test_a_file_opened_in_each_worker(tmp_path: Path, workers: int) -> None:
 
 def test_fewer_shards_than_workers_is_told() -> None:
     run = probe(DataLoader(pipelines.Sharded(shards=1), batch_size=4, num_workers=2))
-    told = {caveat.id: caveat.sentence for caveat in run.caveats}
-    assert told["idle-workers"].startswith("1 of 2 workers gave no sample")
+    caveats = {caveat.id: caveat.sentence for caveat in run.caveats}
+    assert caveats["idle-workers"].startswith("1 of 2 workers gave no sample")
 
 
 @pytest.mark.parametrize(("length", "batch_size", "workers"), [(2, 32, 0), (2, 32, 2), (3, 2, 2), (5, 5, 0)])
@@ -77,6 +77,6 @@ def test_tiny_datasets(length: int, batch_size: int, workers: int) -> None:
 def test_a_stream_of_three_samples(workers: int) -> None:
     class Three(pipelines.Sharded):
         def __iter__(self) -> Any:
-            return iter([pipelines.work(one) for one in range(3)])
+            return iter([pipelines.work(index) for index in range(3)])
 
     probe(DataLoader(Three(), batch_size=8, num_workers=workers))

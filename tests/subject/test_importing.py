@@ -42,8 +42,8 @@ def test_a_name_that_hides_a_library_stays_importable_by_its_folder(write: Write
     if name != "json.py":
         return  # one look from another process is enough, it takes long
     code = f"import pickle, sys; print(pickle.loads(bytes.fromhex({pickle.dumps(subject.dataset).hex()!r})).count)"
-    told = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": where}, capture_output=True, text=True)
-    assert told.stdout.strip() == "8", told.stderr
+    process = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": where}, capture_output=True, text=True)
+    assert process.stdout.strip() == "8", process.stderr
 
 
 @pytest.mark.parametrize("name", ["my data.py", "données.py", "dash-ed.py", "dotted.name.py", "1st.py"])

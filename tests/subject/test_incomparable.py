@@ -93,8 +93,8 @@ def test_the_machine_and_the_loader_are_audited() -> None:
 
 @pytest.mark.parametrize("engine", ["auto", "processes"])
 def test_it_is_delivered(engine: str) -> None:
-    made = FastLoader(Table(), batch_size=8, num_workers=2, sampler=Order(), collate_fn=Stacked(), engine=engine)  # type: ignore[arg-type]
-    assert torch.cat(list(made)).flatten().tolist() == list(range(64))
+    batches = FastLoader(Table(), batch_size=8, num_workers=2, sampler=Order(), collate_fn=Stacked(), engine=engine)  # type: ignore[arg-type]
+    assert torch.cat(list(batches)).flatten().tolist() == list(range(64))
 
 
 def test_samples_of_it_are_compared_by_what_they_pickle_to(tmp_path: Path) -> None:

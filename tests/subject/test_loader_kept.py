@@ -180,7 +180,7 @@ def test_orders_are_the_loaders_own_epoch_after_epoch(options: dict[str, Any]) -
 
 
 def _plain(order: Any) -> Any:
-    return [int(one) for one in order] if isinstance(order, (list, tuple)) else int(order)
+    return [int(index) for index in order] if isinstance(order, (list, tuple)) else int(order)
 
 
 @pytest.mark.parametrize(
@@ -196,8 +196,8 @@ def test_running_it_leaves_samplers_alone(own: Any) -> None:
     for batch, _ in zip(subject.loader_to_run(), range(2), strict=False):
         assert len(batch) > 0
     assert (sampler.rng.getstate(), sampler.order, sampler.epoch) == (state, order, epochs)
-    expected = [int(one) for batch in subject.loader for one in batch]
-    flat = [one for group in first for one in (group if isinstance(group, list) else [group])]
+    expected = [int(index) for batch in subject.loader for index in batch]
+    flat = [index for group in first for index in (group if isinstance(group, list) else [group])]
     assert flat[:12] == expected[:12], "and gives the order that the user's loader gives next"
 
 

@@ -209,8 +209,8 @@ def test_methods_static_methods_and_those_inherited() -> None:
         def shift(self, pixels: Any) -> Any:
             return pixels + 1
 
-    told = ops_of(Mine())
-    assert told == {
+    ops = ops_of(Mine())
+    assert ops == {
         "Mine.parse": "decode", "parse": "decode", "Base.prepare": "augment", "half": "augment", "Mine.shift": "augment",
     }  # fmt: skip
 
@@ -229,8 +229,8 @@ def test_a_dataset_under_another_name() -> None:
     from torchvision.datasets import FakeData
 
     inner = FakeData(4, image_size=(3, 8, 8), transform=Enlarge())
-    told = ops_of(case(lambda self, index: self.source[index], source=inner))
-    assert told["Enlarge"] == "augment"
+    ops = ops_of(case(lambda self, index: self.source[index], source=inner))
+    assert ops["Enlarge"] == "augment"
 
 
 def test_lists_and_dicts_of_operations() -> None:
@@ -241,16 +241,16 @@ def test_lists_and_dicts_of_operations() -> None:
         return self.by_split["train"](value)
 
     dataset = case(read, operations=[Add(), half], by_split={"train": functools.partial(depth, left=0), "val": None})
-    told = ops_of(dataset)
-    assert told == {"Add": "augment", "half": "augment", "depth": "augment"}
+    ops = ops_of(dataset)
+    assert ops == {"Add": "augment", "half": "augment", "depth": "augment"}
 
 
 def test_transform_lists_name_each_operation() -> None:
     composed = outer(Add(), half, lambda pixels: pixels - 1, functools.partial(half), outer(Slotted()))
-    told = ops_of(case(lambda self, index: self.transform(PIXELS), transform=composed))
-    assert {"Outer", "Add", "half", "Slotted"} <= set(told)
-    assert any("lambda" in name for name in told)
-    assert set(told.values()) == {"augment"}
+    ops = ops_of(case(lambda self, index: self.transform(PIXELS), transform=composed))
+    assert {"Outer", "Add", "half", "Slotted"} <= set(ops)
+    assert any("lambda" in name for name in ops)
+    assert set(ops.values()) == {"augment"}
 
 
 def test_torchvision_transforms_old_and_new() -> None:
@@ -263,19 +263,19 @@ def test_torchvision_transforms_old_and_new() -> None:
     ])  # fmt: skip
     new = v2.Compose([v2.ToImage(), v2.RandomHorizontalFlip(1.0), v2.ToDtype(torch.float32, scale=True)])
     image = Image.new("RGB", (8, 8))
-    told = ops_of(case(lambda self, index: (self.old(image), self.new(image)), old=old, new=new))
-    assert {"Compose", "RandomApply", "RandomHorizontalFlip", "ToTensor", "Lambda(half)", "RandomChoice", "Normalize"} <= set(told)
-    assert {"ToImage", "ToDtype"} <= set(told)
-    assert set(told.values()) == {"augment"}
+    ops = ops_of(case(lambda self, index: (self.old(image), self.new(image)), old=old, new=new))
+    assert {"Compose", "RandomApply", "RandomHorizontalFlip", "ToTensor", "Lambda(half)", "RandomChoice", "Normalize"} <= set(ops)
+    assert {"ToImage", "ToDtype"} <= set(ops)
+    assert set(ops.values()) == {"augment"}
 
 
 def test_albumentations() -> None:
     albumentations = pytest.importorskip("albumentations")
     composed = albumentations.Compose([albumentations.HorizontalFlip(p=1.0), albumentations.Normalize()])
     pixels = parse(RAW)
-    told = ops_of(case(lambda self, index: self.transform(image=pixels)["image"], transform=composed))
-    assert {"Compose", "HorizontalFlip", "Normalize"} <= set(told)
-    assert set(told.values()) == {"augment"}
+    ops = ops_of(case(lambda self, index: self.transform(image=pixels)["image"], transform=composed))
+    assert {"Compose", "HorizontalFlip", "Normalize"} <= set(ops)
+    assert set(ops.values()) == {"augment"}
 
 
 def test_functions_in_slots_and_tuples_stay() -> None:
@@ -538,9 +538,9 @@ def test_the_samples_are_the_same(chosen: list[int], last: int, seed: int) -> No
 
     plain = samples(lambda index: dataset[index])
     with watched(dataset) as watch:
-        assert all(np.array_equal(one, other) for one, other in zip(samples(watch.sample), plain, strict=True))
-        assert all(np.array_equal(one, other) for one, other in zip(samples(lambda index: dataset[index]), plain, strict=True))
-    assert all(np.array_equal(one, other) for one, other in zip(samples(lambda index: dataset[index]), plain, strict=True))
+        assert all(np.array_equal(sample, own) for sample, own in zip(samples(watch.sample), plain, strict=True))
+        assert all(np.array_equal(sample, own) for sample, own in zip(samples(lambda index: dataset[index]), plain, strict=True))
+    assert all(np.array_equal(sample, own) for sample, own in zip(samples(lambda index: dataset[index]), plain, strict=True))
 
 
 def test_a_file_that_the_dataset_opened_before_is_read_under_the_clock_and_put_back(tmp_path: Path) -> None:

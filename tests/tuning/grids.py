@@ -66,10 +66,10 @@ class Grid:
     def supply(self, settings: Settings) -> float:
         settings = settings.normal()
         curve = self.capped if settings.worker_threads == 1 and self.capped is not None else self.curve
-        found = curve(settings.workers) * math.exp(self.bump * _uneven(self.name, settings.workers))
+        rate = curve(settings.workers) * math.exp(self.bump * _uneven(self.name, settings.workers))
         if settings.workers:
-            found *= self.prefetch.get(settings.prefetch, 1.0) * (1.0 if settings.in_order else self.reorder)
-        return found
+            rate *= self.prefetch.get(settings.prefetch, 1.0) * (1.0 if settings.in_order else self.reorder)
+        return rate
 
     def delivered(self, settings: Settings) -> float:
         supply = self.supply(settings)
@@ -102,7 +102,7 @@ class Grid:
         """Workers that feed the consumer; None where none do."""
         if self.demand is None:
             return None
-        return min((one.workers for one in self.everything() if self.stall(one) <= goal.stall), default=None)
+        return min((settings.workers for settings in self.everything() if self.stall(settings) <= goal.stall), default=None)
 
     # -- measured with noise -------------------------------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ SHAPES: tuple[Grid, ...] = (
 
 def beside(name: str, share: float) -> Grid:
     """A shape with a consumer that takes ``share`` of the most that it can supply."""
-    grid = next(one for one in SHAPES if one.name == name)
+    grid = next(shape for shape in SHAPES if shape.name == name)
     most = max(grid.supply(Settings(workers)) for workers in range(grid.most + 1))
     return replace(grid, name=f"{name}-fed-{share:g}", demand=share * most)
 
@@ -232,15 +232,15 @@ def measured() -> tuple[Grid, ...]:
         return ()
     return tuple(
         Grid(
-            one["name"],
-            one["cores"],
-            _table(one["rates"]),
-            most=max(map(int, one["rates"])),
-            noise=one["noise"],
+            described["name"],
+            described["cores"],
+            _table(described["rates"]),
+            most=max(map(int, described["rates"])),
+            noise=described["noise"],
             bump=0.0,
-            computing=one["computing"],
+            computing=described["computing"],
         )
-        for one in json.loads(MEASURED.read_text())["grids"]
+        for described in json.loads(MEASURED.read_text())["grids"]
     )
 
 

@@ -50,8 +50,8 @@ def made_up(seed: int, grids: Sequence[Grid]) -> dict[str, Any]:
     plan = TuningPlan(grid.space, Goal(has_consumer=grid.demand is not None), start, limits, budget=60.0)
     ending = "could not run at all"
     try:
-        found = Tuner(machine, plan, clock=machine.clock).run()
-        ending = "interrupted" if found.partial else "settings kept" if found.kept else "better settings"
+        result = Tuner(machine, plan, clock=machine.clock).run()
+        ending = "interrupted" if result.partial else "settings kept" if result.kept else "better settings"
     except (BadUsage, TargetError):
         pass
     return {
@@ -91,7 +91,7 @@ def real(seed: int) -> dict[str, Any]:
     loader: DataLoader[Any] = DataLoader(Hungry(most), batch_size=8, num_workers=int(draw.choice([0, 2, 4])))
     before = set(like_this_one())
     shm = set(os.listdir("/dev/shm"))
-    told = {"said": f"workers that grow to {most // 1_000_000} MB, starting with {loader.num_workers}", "limit_mb": limit / 1e6}
+    facts = {"said": f"workers that grow to {most // 1_000_000} MB, starting with {loader.num_workers}", "limit_mb": limit / 1e6}
     memory = 0.0
     try:
         tuned = pipefix.tune(loader, budget=6.0, trials=4, max_memory=limit, max_shm=float(draw.choice([1e6, 50e6, 1e9])))
@@ -102,7 +102,7 @@ def real(seed: int) -> dict[str, Any]:
     left = [name for name in set(os.listdir("/dev/shm")) - shm if name.startswith("torch_")]
     stayed = sorted(set(like_this_one()) - before)
     return {
-        **told, "ending": ending, "memory_mb": memory / 1e6,
+        **facts, "ending": ending, "memory_mb": memory / 1e6,
         "breaches": ["memory"] if memory > limit else [], "orphans": [*left, *stayed],
     }  # fmt: skip
 
@@ -110,7 +110,7 @@ def real(seed: int) -> dict[str, Any]:
 def like_this_one() -> list[int]:
     """Processes with this one's command line: what it forked has the same, wherever it went."""
     own = Path("/proc/self/cmdline").read_bytes()
-    found = []
+    pids = []
     for name in os.listdir("/proc"):
         if name.isdigit() and (fields := usage._stat(int(name))) is not None and fields[0] != "Z":
             try:
@@ -118,5 +118,5 @@ def like_this_one() -> list[int]:
             except OSError:
                 continue
             if same:
-                found.append(int(name))
-    return found
+                pids.append(int(name))
+    return pids

@@ -148,12 +148,12 @@ class FakeTrial:
         grown = machine.appetite.growth * self.age * (1 + self.settings.workers)
         self.now = Usage(whole.memory_bytes * share + grown, whole.shm_bytes * share, whole.files * share, whole.cores)
         self.used = self.used.most(self.now)
-        every = [one.now for one in machine.running]
+        every = [process.now for process in machine.running]
         together = Usage(
-            sum(one.memory_bytes for one in every),
-            sum(one.shm_bytes for one in every),
-            max(one.files for one in every),
-            max(one.cores for one in every),
+            sum(usage.memory_bytes for usage in every),
+            sum(usage.shm_bytes for usage in every),
+            max(usage.files for usage in every),
+            max(usage.cores for usage in every),
         )
         machine.highest = machine.highest.most(together)
 

@@ -33,26 +33,26 @@ def play(grid: Grid, start: Settings, *, seed: int, most: int = 8) -> Played:
     goal = Goal(has_consumer=grid.demand is not None)
     search = Search(grid.space, goal, start, most_trials=most)
     look = grid.looked_at(draw)
-    seen: list[Trial] = []
+    trials: list[Trial] = []
     while True:
-        said = search.next(seen, look=look)
-        if isinstance(said, Finished):
+        proposal = search.next(trials, look=look)
+        if isinstance(proposal, Finished):
             break
-        assert isinstance(said, NextTrial)
-        seen.append(grid.measured(said.settings, draw))
-    best = search.best(seen)
+        assert isinstance(proposal, NextTrial)
+        trials.append(grid.measured(proposal.settings, draw))
+    best = search.best(trials)
     assert best is not None
     chosen = best.settings if confirmed(grid, best.settings, start, goal, draw) else start
     regret = max(0.0, 1 - grid.delivered(chosen) / grid.best())
     return Played(
         grid,
         chosen,
-        len(seen),
+        len(trials),
         regret,
         max(0.0, 1 - grid.delivered(start) / grid.best()),
         chosen.workers,
         grid.fewest(goal),
-        tuple(seen),
+        tuple(trials),
     )
 
 
@@ -62,5 +62,5 @@ def confirmed(grid: Grid, chosen: Settings, start: Settings, goal: Goal, draw: A
 
     if chosen.normal() == start.normal():
         return True
-    ours, theirs = (grid.measured(one, draw, noise=grid.noise / 2) for one in (chosen, start))
-    return beaten(theirs, ours, goal) is None
+    chosen_again, start_again = (grid.measured(settings, draw, noise=grid.noise / 2) for settings in (chosen, start))
+    return beaten(start_again, chosen_again, goal) is None

@@ -15,9 +15,9 @@ def block(waits: list[float], steps: list[float], making: float = 0.02, workers:
 
 def test_the_stall_is_the_share_of_the_time_waited() -> None:
     blocks = [block([0.01] * 20, [0.03] * 20), block([0.01] * 20, [0.03] * 20)]
-    found = figures.stall(blocks)
-    assert found.value == pytest.approx(0.25)
-    assert found.low <= found.value <= found.high
+    stall = figures.stall(blocks)
+    assert stall.value == pytest.approx(0.25)
+    assert stall.low <= stall.value <= stall.high
     assert blocks[0].stall == pytest.approx(0.25)
     assert blocks[0].demand == pytest.approx(8 / 0.03)
 
@@ -31,8 +31,8 @@ def test_uneven_waits_widen_its_interval() -> None:
 def test_waits_that_come_in_turns_of_the_workers_do_not_widen_it() -> None:
     """Four workers that are done at the same time: one wait for all four of their batches."""
     in_turns = [block([0.04, 0.0, 0.0, 0.0] * 10, [0.01] * 40, workers=4)] * 3
-    found = figures.stall(in_turns)
-    assert (found.value, found.low, found.high) == pytest.approx((0.5, 0.5, 0.5))
+    stall = figures.stall(in_turns)
+    assert (stall.value, stall.low, stall.high) == pytest.approx((0.5, 0.5, 0.5))
 
 
 def test_what_the_workers_could_make() -> None:

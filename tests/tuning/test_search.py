@@ -17,8 +17,8 @@ BY_NAME = {grid.name: grid for grid in grids.every()}
 
 
 def test_it_begins_with_the_settings_as_they_are() -> None:
-    asked = Search(SPACE, Goal(), Settings(3)).next([])
-    assert asked == NextTrial(Settings(3), "the settings as they are")
+    proposal = Search(SPACE, Goal(), Settings(3)).next([])
+    assert proposal == NextTrial(Settings(3), "the settings as they are")
 
 
 def test_no_trial_is_made_twice_and_eight_are_the_most() -> None:
@@ -70,26 +70,26 @@ def test_counts_are_doubled_halved_and_bisected(supply: dict[int, float], cores:
 
 def test_no_more_is_tried_where_the_cores_are_busy() -> None:
     search = Search(Space(most_workers=64, cores=8, most_prefetch=2, reorder=False), Goal(), Settings(4))
-    seen = rates({4: 400.0, 6: 600.0, 8: 790.0})
-    assert isinstance(search.next(seen, look=looked(100.0, cpu_s=0.01)), Finished)
-    assert isinstance(search.next(seen, look=looked(100.0, cpu_s=0.001)), NextTrial), "they mostly wait"
+    trials = rates({4: 400.0, 6: 600.0, 8: 790.0})
+    assert isinstance(search.next(trials, look=looked(100.0, cpu_s=0.01)), Finished)
+    assert isinstance(search.next(trials, look=looked(100.0, cpu_s=0.001)), NextTrial), "they mostly wait"
 
 
 def test_what_another_setting_changed_carries_over_to_other_counts() -> None:
     search = Search(Space(most_workers=16, cores=8, most_prefetch=8), Goal(), Settings(4))
-    seen = [*rates({4: 400.0, 6: 600.0, 8: 790.0, 16: 780.0}), tried(Settings(8, prefetch=8), 1000.0)]
-    asked = search.next(seen)
-    assert not isinstance(asked, NextTrial) or asked.settings.workers not in (4, 6, 16)
+    trials = [*rates({4: 400.0, 6: 600.0, 8: 790.0, 16: 780.0}), tried(Settings(8, prefetch=8), 1000.0)]
+    proposal = search.next(trials)
+    assert not isinstance(proposal, NextTrial) or proposal.settings.workers not in (4, 6, 16)
 
 
 def test_workers_that_feed_a_consumer_are_counted_by_what_one_supplies() -> None:
     search = Search(Space(most_workers=64, cores=64), Goal(has_consumer=True), Settings(4))
     hungry = tried(Settings(4), 400.0, stall=0.6, demand=1000.0)
-    asked = search.next([hungry])
-    assert isinstance(asked, NextTrial) and asked.settings.workers == 10
+    proposal = search.next([hungry])
+    assert isinstance(proposal, NextTrial) and proposal.settings.workers == 10
     wide = tried(Settings(16), 1000.0, stall=0.0, demand=1000.0, potential=1600.0)
-    asked = search.next([hungry, wide])
-    assert isinstance(asked, NextTrial) and asked.settings.workers == 11 - 1
+    proposal = search.next([hungry, wide])
+    assert isinstance(proposal, NextTrial) and proposal.settings.workers == 11 - 1
 
 
 def test_a_consumer_is_fed_by_hardly_more_workers_than_it_needs() -> None:
@@ -109,22 +109,22 @@ def test_late_batches_suggest_another_order_and_threads_a_cap() -> None:
     assert not played.chosen.in_order
     capped = play(BY_NAME["threads-everywhere"], Settings(4), seed=0)
     assert capped.chosen.worker_threads == 1
-    kept = Search(replace(SPACE, reorder=False), Goal(), Settings(4))
-    seen = [tried(Settings(n), 100.0 * min(n, 8), tail=50.0) for n in (4, 8, 9, 12)]
-    asked = kept.next(seen)
-    assert not isinstance(asked, NextTrial) or asked.settings.in_order
+    in_order = Search(replace(SPACE, reorder=False), Goal(), Settings(4))
+    trials = [tried(Settings(n), 100.0 * min(n, 8), tail=50.0) for n in (4, 8, 9, 12)]
+    proposal = in_order.next(trials)
+    assert not isinstance(proposal, NextTrial) or proposal.settings.in_order
 
 
 @pytest.mark.parametrize(("handing", "turned"), [(0.3, True), (0.01, False)])
 def test_batches_that_are_large_are_handed_over_another_way(handing: float, turned: bool) -> None:
     search = Search(Space(most_workers=4, cores=2, slots=True, reorder=False), Goal(), Settings(2))
-    seen: list[Trial] = []
-    while isinstance(asked := search.next(seen, look=looked(100.0, handing=handing)), NextTrial):
-        better = 1.3 if asked.settings.engine else 1.0
-        seen.append(tried(asked.settings, 100.0 * better * min(2, asked.settings.workers or 1), doubt=0.01))
-    best = search.best(seen)
+    trials: list[Trial] = []
+    while isinstance(proposal := search.next(trials, look=looked(100.0, handing=handing)), NextTrial):
+        better = 1.3 if proposal.settings.engine else 1.0
+        trials.append(tried(proposal.settings, 100.0 * better * min(2, proposal.settings.workers or 1), doubt=0.01))
+    best = search.best(trials)
     assert best is not None
-    assert (best.settings.engine == "processes") == turned == any(one.settings.engine is not None for one in seen)
+    assert (best.settings.engine == "processes") == turned == any(trial.settings.engine is not None for trial in trials)
 
 
 @pytest.mark.parametrize(
@@ -136,13 +136,13 @@ def test_workers_that_idle_though_batches_are_waited_for_hand_over_another_way(
 ) -> None:
     goal = Goal(has_consumer=stall is not None)
     search = Search(Space(most_workers=4, cores=2, slots=True, reorder=False), goal, Settings(2))
-    seen: list[Trial] = []
-    while isinstance(asked := search.next(seen, look=looked(100.0)), NextTrial):
-        of = asked.settings
+    trials: list[Trial] = []
+    while isinstance(proposal := search.next(trials, look=looked(100.0)), NextTrial):
+        of = proposal.settings
         rate = 100.0 * (1.4 if of.engine else 1.0) * min(2, of.workers or 1)
         more = potential * min(2, of.workers) if potential is not None and of.workers else None
-        seen.append(tried(of, rate, doubt=0.01, stall=stall, demand=1000.0 if stall is not None else None, potential=more))
-    best = search.best(seen)
+        trials.append(tried(of, rate, doubt=0.01, stall=stall, demand=1000.0 if stall is not None else None, potential=more))
+    best = search.best(trials)
     assert best is not None
     assert (best.settings.engine == "processes") == turned
 
@@ -150,10 +150,10 @@ def test_workers_that_idle_though_batches_are_waited_for_hand_over_another_way(
 @pytest.mark.parametrize(("handing", "turned"), [(0.3, True), (0.06, False)])
 def test_what_is_thought_to_gain_much_is_tried_before_another_count(handing: float, turned: bool) -> None:
     search = Search(Space(most_workers=16, cores=4, slots=True, reorder=False), Goal(), Settings(2))
-    seen = [tried(Settings(2), 200.0, doubt=0.02), tried(Settings(5), 380.0, doubt=0.02)]
-    asked = search.next(seen, look=looked(105.0, handing=handing))
-    assert isinstance(asked, NextTrial)
-    assert (asked.settings.engine is not None) == turned
+    trials = [tried(Settings(2), 200.0, doubt=0.02), tried(Settings(5), 380.0, doubt=0.02)]
+    proposal = search.next(trials, look=looked(105.0, handing=handing))
+    assert isinstance(proposal, NextTrial)
+    assert (proposal.settings.engine is not None) == turned
 
 
 def test_what_does_not_fit_is_not_asked_for() -> None:
@@ -162,32 +162,32 @@ def test_what_does_not_fit_is_not_asked_for() -> None:
     def fits(settings: Settings) -> str | None:
         return "too much" if settings.workers > 5 or settings.prefetch > 2 else None
 
-    seen: list[Trial] = []
-    while isinstance(asked := search.next(seen, fits=fits, look=looked(100.0)), NextTrial):
-        assert fits(asked.settings) is None
-        seen.append(tried(asked.settings, 100.0 * max(1, asked.settings.workers)))
-    best = search.best(seen)
+    trials: list[Trial] = []
+    while isinstance(proposal := search.next(trials, fits=fits, look=looked(100.0)), NextTrial):
+        assert fits(proposal.settings) is None
+        trials.append(tried(proposal.settings, 100.0 * max(1, proposal.settings.workers)))
+    best = search.best(trials)
     assert best is not None
     assert best.settings.workers == 5
 
 
 def test_a_start_that_does_not_fit_gives_way_to_a_smaller_one() -> None:
     search = Search(SPACE, Goal(), Settings(8, prefetch=4))
-    asked = search.next([], fits=lambda settings: "too much" if settings.workers > 2 else None)
-    assert isinstance(asked, NextTrial)
-    assert asked.settings == Settings(1, prefetch=2)
+    proposal = search.next([], fits=lambda settings: "too much" if settings.workers > 2 else None)
+    assert isinstance(proposal, NextTrial)
+    assert proposal.settings == Settings(1, prefetch=2)
     assert search.next([], fits=lambda _: "too much") == Finished("no settings fit the limits")
 
 
 def test_what_takes_more_than_a_trial_that_was_ended_is_not_tried() -> None:
     search = Search(SPACE, Goal(), Settings(4))
-    seen = [tried(Settings(4), 400.0), tried(Settings(8), ended="it took too much")]
+    trials = [tried(Settings(4), 400.0), tried(Settings(8), ended="it took too much")]
     for _ in range(4):
-        asked = search.next(seen)
-        if isinstance(asked, Finished):
+        proposal = search.next(trials)
+        if isinstance(proposal, Finished):
             break
-        assert asked.settings.workers < 8
-        seen.append(tried(asked.settings, 100.0 * asked.settings.workers))
+        assert proposal.settings.workers < 8
+        trials.append(tried(proposal.settings, 100.0 * proposal.settings.workers))
 
 
 def test_the_start_is_kept_unless_it_is_beaten() -> None:

@@ -92,11 +92,11 @@ def test_the_report_says_whose_workers_they_are() -> None:
     grid = next(iter(grids.every()))
     machine = made_up.Machine(grid)
     plan = TuningPlan(grid.space, Goal(), Settings(1), budget=60.0, most_trials=2)
-    found = Tuner(machine, plan, clock=machine.clock).run()
+    result = Tuner(machine, plan, clock=machine.clock).run()
     telling = TuneReporter(
-        "data.py", LoaderSettings(), plan.start, grid.space, plan.limits, found, ConsumerName("none", present=False), 0.01, ranks=4
+        "data.py", LoaderSettings(), plan.start, grid.space, plan.limits, result, ConsumerName("none", present=False), 0.01, ranks=4
     )
-    workers = found.chosen.workers
+    workers = result.chosen.workers
     assert any(
         f"{workers} workers a rank are {4 * workers} in all" in note for note in telling.report(created="", written=None).notes
     )

@@ -51,7 +51,7 @@ class Line:
         waits = [taken - wanted for wanted, taken in zip(asked[shown], got[shown], strict=True)]
         return TrialBlock(
             done[-1] - asked[skipped], 8 * batches, tuple(waits), (STEP,) * batches,
-            tuple(one.ended - one.begun for one in made[shown]), None, self.workers, 0.1, turns(made[shown]),
+            tuple(batch.ended - batch.begun for batch in made[shown]), None, self.workers, 0.1, turns(made[shown]),
         )  # fmt: skip
 
 
@@ -88,9 +88,9 @@ def test_uneven_batches_are_no_shortage(ratio: float, workers: int, prefetch: in
 
 def test_a_full_queue_is_no_turn() -> None:
     """The second batch could be begun only when the consumer had made room for it."""
-    made = [BatchTimes(0, 0.0, 0.0, 1.0), BatchTimes(0, 5.0, 5.1, 6.1), BatchTimes(0, 5.5, 6.2, 7.2)]
-    assert turns(made) == pytest.approx((1.1, 1.1))
-    assert turns(made[:1]) == ()
+    batches = [BatchTimes(0, 0.0, 0.0, 1.0), BatchTimes(0, 5.0, 5.1, 6.1), BatchTimes(0, 5.5, 6.2, 7.2)]
+    assert turns(batches) == pytest.approx((1.1, 1.1))
+    assert turns(batches[:1]) == ()
 
 
 def test_nothing_is_known_of_too_few() -> None:
@@ -98,5 +98,5 @@ def test_nothing_is_known_of_too_few() -> None:
     assert shortage(0.1, 0, STEP) == 0.0
     assert shortage(0.1, 2, 0.0) == 0.0
     assert shortage(0.1, 2, 0.04) == pytest.approx(0.2)
-    one = TrialBlock(1.0, 8, (0.0,) * 4, (0.02,) * 4, (0.1,) * 4, None, 3, 0.1, (0.1, 0.1))
-    assert one.stall == 0.0, "two turns of three workers tell nothing"
+    block = TrialBlock(1.0, 8, (0.0,) * 4, (0.02,) * 4, (0.1,) * 4, None, 3, 0.1, (0.1, 0.1))
+    assert block.stall == 0.0, "two turns of three workers tell nothing"

@@ -40,7 +40,7 @@ class Failing(Dataset[Any]):
 @pytest.mark.usefixtures("nothing_left")
 def test_a_model_that_cannot_be_fed_is_no_consumer_in_any_trial() -> None:
     subject = replace(load(DataLoader(Paced(0.001), batch_size=8, collate_fn=as_list)), model=torch.nn.Linear(3, 1))
-    bench = TrialProcesses(TrialWork(subject, lambda one: consumer_for(one), lots=1))
+    bench = TrialProcesses(TrialWork(subject, lambda subject: consumer_for(subject), lots=1))
     assert "without a tensor at its top level" in bench.look(Settings(0), lambda _: None).why_none
     trial = bench.start(Settings(0), lambda _: None)
     try:
@@ -51,16 +51,16 @@ def test_a_model_that_cannot_be_fed_is_no_consumer_in_any_trial() -> None:
 
 def test_shared_memory_of_another_program_stays_whatever_number_its_process_has() -> None:
     """With --ipc=host /dev/shm is the machine's, and the numbers of processes are the container's."""
-    bench = TrialProcesses(TrialWork(load(DataLoader(Paced(0.0), batch_size=4)), lambda one: consumer_for(one), lots=1))
+    bench = TrialProcesses(TrialWork(load(DataLoader(Paced(0.0), batch_size=4)), lambda subject: consumer_for(subject), lots=1))
     trial = bench.start(Settings(0), lambda _: None)
-    theirs = Path(f"/dev/shm/torch_{trial._process.pid}_1234_0")
-    theirs.write_bytes(b"a neighbour's tensor")
+    leftover = Path(f"/dev/shm/torch_{trial._process.pid}_1234_0")
+    leftover.write_bytes(b"a neighbour's tensor")
     try:
         trial.block(0.01)
         trial.close()
-        assert theirs.exists()
+        assert leftover.exists()
     finally:
-        theirs.unlink(missing_ok=True)
+        leftover.unlink(missing_ok=True)
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -80,11 +80,11 @@ def test_what_does_not_fit_together_is_refused() -> None:
 
 def test_a_copy_of_the_loader_has_the_settings_and_the_loader_keeps_its_own() -> None:
     loader: DataLoader[Any] = DataLoader(Paced(0.0), batch_size=4, shuffle=True, drop_last=True)
-    made = with_settings(loader, **Settings(3, prefetch=4, in_order=False, batch_size=8).arguments())
-    assert (made.num_workers, made.prefetch_factor, made.in_order, made.batch_size) == (3, 4, False, 8)
-    assert next(iter(made.batch_sampler)).__len__() == 8
+    changed = with_settings(loader, **Settings(3, prefetch=4, in_order=False, batch_size=8).arguments())
+    assert (changed.num_workers, changed.prefetch_factor, changed.in_order, changed.batch_size) == (3, 4, False, 8)
+    assert next(iter(changed.batch_sampler)).__len__() == 8
     assert (loader.num_workers, loader.batch_size, loader.in_order) == (0, 4, True)
-    assert with_settings(made, **Settings(0).arguments()).prefetch_factor is None
+    assert with_settings(changed, **Settings(0).arguments()).prefetch_factor is None
 
 
 def test_lots_share_no_batch_and_leave_none_out() -> None:
@@ -112,13 +112,13 @@ def test_what_a_process_takes_can_be_read() -> None:
 def test_handing_over_through_reused_memory_runs_and_leaves_nothing() -> None:
     files = usage.read([os.getpid()]).files
     subject = load(DataLoader(Wide(), batch_size=8))
-    bench = TrialProcesses(TrialWork(subject, lambda one: consumer_for(one, step_ms=5.0), lots=1))
+    bench = TrialProcesses(TrialWork(subject, lambda subject: consumer_for(subject, step_ms=5.0), lots=1))
     trial = bench.start(Settings(2, engine="processes"), lambda _: None)
     try:
         blocks = [trial.block(0.15) for _ in range(2)]  # of one that the machine holds up, two turns are left
-        assert all(told.rate > 0 for told in blocks)
-        assert sum(len(told.turns) for told in blocks) > 2
-        assert all(0 <= told.stall < 1 for told in blocks)
+        assert all(block.rate > 0 for block in blocks)
+        assert sum(len(block.turns) for block in blocks) > 2
+        assert all(0 <= block.stall < 1 for block in blocks)
         assert trial.used.files < files + 60, "no descriptor for each of 20 tensors of 4 batches"
     finally:
         trial.close()

@@ -35,23 +35,23 @@ def tuned(machine: Machine, start: Settings = ONE, limits: ResourceLimits = NONE
 
 def test_the_winner_is_confirmed_and_nothing_is_left_running() -> None:
     machine = Machine(EIGHT)
-    found = tuned(machine)
-    assert found.kept is None
-    assert 6 <= found.chosen.workers <= 16
-    assert found.before is not None and found.after is not None
-    assert found.after.value / found.before.value > 5
-    assert found.before.low < found.before.value < found.before.high
+    result = tuned(machine)
+    assert result.kept is None
+    assert 6 <= result.chosen.workers <= 16
+    assert result.before is not None and result.after is not None
+    assert result.after.value / result.before.value > 5
+    assert result.before.low < result.before.value < result.before.high
     assert machine.started[-1] == Settings(1), "the start runs once more beside the winner"
     assert not machine.running
-    assert found.blocks
+    assert result.blocks
 
 
 def test_steps_that_are_compiled_first_do_not_eat_the_budget() -> None:
     """Each trial is a process of its own, in which the step is compiled anew."""
     plain, compiling = Machine(EIGHT), Machine(EIGHT, compiling=40.0)
-    one, other = tuned(plain), tuned(compiling)
+    without_compiling, with_compiling = tuned(plain), tuned(compiling)
     assert len(compiling.started) == len(plain.started) > 3
-    assert other.chosen == one.chosen
+    assert with_compiling.chosen == without_compiling.chosen
 
 
 class Unfed(Machine):
@@ -65,20 +65,22 @@ def test_where_the_model_cannot_be_fed_the_loader_alone_is_tuned() -> None:
     grid = next(grid for grid in grids.every() if grid.demand is not None)
     machine = Unfed(grid)
     plan = TuningPlan(grid.space, Goal(has_consumer=True), ONE, budget=60.0, most_trials=2)
-    found = Tuner(machine, plan, clock=machine.clock).run()
+    result = Tuner(machine, plan, clock=machine.clock).run()
     telling = TuneReporter(
         "data.py",
         LoaderSettings(),
         ONE,
         grid.space,
         NONE,
-        found,
+        result,
         ConsumerName("none", present=False, why_none="TypeError: no"),
         0.01,
     )
-    told = telling.certificate()
-    assert (told.fed, told.stall, told.demand) == (None, None, None)
-    assert "no consumer to feed, because a training step made around the file's model failed (TypeError: no)" in told.sentence
+    certificate = telling.certificate()
+    assert (certificate.fed, certificate.stall, certificate.demand) == (None, None, None)
+    assert (
+        "no consumer to feed, because a training step made around the file's model failed (TypeError: no)" in certificate.sentence
+    )
 
 
 def test_the_budget_is_kept() -> None:
@@ -89,19 +91,19 @@ def test_the_budget_is_kept() -> None:
 
 def test_settings_that_would_break_a_limit_are_told_and_never_started() -> None:
     machine = Machine(EIGHT, Appetite(worker=100e6))
-    found = tuned(machine, limits=ResourceLimits(memory_bytes=1.2e9))
-    refused = [one for one in found.tried if one.status == "refused"]
+    result = tuned(machine, limits=ResourceLimits(memory_bytes=1.2e9))
+    refused = [trial for trial in result.tried if trial.status == "refused"]
     assert refused
-    assert all("the limit is 1.20 GB of memory" in one.reason for one in refused)
-    assert not {one.settings for one in refused} & set(machine.started)
+    assert all("the limit is 1.20 GB of memory" in trial.reason for trial in refused)
+    assert not {trial.settings for trial in refused} & set(machine.started)
     assert breaches(ResourceLimits(memory_bytes=1.2e9), machine.highest) == []
 
 
 def test_a_trial_that_comes_near_a_limit_is_ended_and_larger_ones_are_left() -> None:
     limits = ResourceLimits(memory_bytes=3e9)
     machine = Machine(EIGHT, Appetite(worker=60e6, crowd=5))
-    found = tuned(machine, limits=limits)
-    ended = [one for one in found.tried if one.status == "ended"]
+    result = tuned(machine, limits=limits)
+    ended = [trial for trial in result.tried if trial.status == "ended"]
     assert ended
     assert "the limit" in ended[0].reason
     assert "3.00 GB of memory" in ended[0].reason
@@ -111,19 +113,19 @@ def test_a_trial_that_comes_near_a_limit_is_ended_and_larger_ones_are_left() -> 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_limits_drawn_at_random(seed: int) -> None:
-    told = made_up(seed, grids.SHAPES)
-    assert told["breaches"] == []
-    assert told["orphans"] == 0
+    facts = made_up(seed, grids.SHAPES)
+    assert facts["breaches"] == []
+    assert facts["orphans"] == 0
 
 
 @pytest.mark.parametrize("moment", [0.1, 3.0, 15.0, 25.0])
 def test_an_interrupt_keeps_what_is_known_and_closes_everything(moment: float) -> None:
     machine = Machine(EIGHT, break_at=moment)
-    found = tuned(machine)
-    assert found.partial
-    assert found.chosen == Settings(1)
+    result = tuned(machine)
+    assert result.partial
+    assert result.chosen == Settings(1)
     assert not machine.running
-    assert len([one for one in found.tried if one.status == "run"]) == len(found.tried)
+    assert len([trial for trial in result.tried if trial.status == "run"]) == len(result.tried)
 
 
 class Failing(Machine):
@@ -146,9 +148,9 @@ class Failing(Machine):
 def test_a_trial_that_fails_is_told_and_the_others_go_on() -> None:
     machine = Failing(EIGHT)
     machine.fails = lambda settings: settings.workers > 6  # type: ignore[method-assign]
-    found = tuned(machine)
-    assert "it failed: dataset[3] raised OSError" in [one.reason for one in found.tried if one.status == "failed"]
-    assert 1 < found.chosen.workers <= 6
+    result = tuned(machine)
+    assert "it failed: dataset[3] raised OSError" in [trial.reason for trial in result.tried if trial.status == "failed"]
+    assert 1 < result.chosen.workers <= 6
     assert not machine.running
 
 
@@ -173,9 +175,9 @@ def test_a_look_that_breaks_a_limit_says_what_to_do() -> None:
 def test_predictions_grow_with_every_setting_and_learn_from_trials() -> None:
     batch = BatchCost(10e6, 3, 300e6, 40, 0.1, 0.1, 8)
     fresh = Footprint(batch)
-    one, two, deep = (fresh.predict(settings) for settings in (Settings(1), Settings(2), Settings(2, prefetch=8)))
-    assert one.memory_bytes < two.memory_bytes < deep.memory_bytes
-    assert one.files < two.files < deep.files
+    shallow, two, deep = (fresh.predict(settings) for settings in (Settings(1), Settings(2), Settings(2, prefetch=8)))
+    assert shallow.memory_bytes < two.memory_bytes < deep.memory_bytes
+    assert shallow.files < two.files < deep.files
     assert deep.shm_bytes == pytest.approx((16 + 2 + 1) * 10e6)
     learnt = fresh.with_trial(Settings(2), Usage(memory_bytes=300e6 + 2 * 900e6))
     assert learnt.predict(Settings(4)).memory_bytes > 4 * 900e6

@@ -51,8 +51,8 @@ def test_device_memory_is_a_limit_like_any_other() -> None:
         Settings(2, batch_size=32), Usage(vram_bytes=3.0 * GIB)
     )
     assert refusal(limits, footprint.predict(Settings(4, batch_size=32))) is None
-    told = refusal(limits, footprint.predict(Settings(2, batch_size=96)))
-    assert told == "it would take about 9.66 GB of the device's memory, and the limit is 8.59 GB of the device's memory"
+    reason = refusal(limits, footprint.predict(Settings(2, batch_size=96)))
+    assert reason == "it would take about 9.66 GB of the device's memory, and the limit is 8.59 GB of the device's memory"
     assert ending(limits, Usage(vram_bytes=7.5 * GIB)) is not None
     assert ending(limits, Usage(vram_bytes=6.5 * GIB), Usage(vram_bytes=5.0 * GIB)) is not None, "it grows"
 

@@ -70,20 +70,20 @@ def test_lightnings_collections_of_loaders(lightning: Any, monkeypatch: pytest.M
 
 
 def test_figures_go_to_the_trainers_own_loggers(lightning: Any, caplog: pytest.LogCaptureFixture):
-    given: list[tuple[int, dict[str, float]]] = []
-    logger = SimpleNamespace(log_metrics=lambda figures, step: given.append((step, figures)))
+    written: list[tuple[int, dict[str, float]]] = []
+    logger = SimpleNamespace(log_metrics=lambda figures, step: written.append((step, figures)))
     trainer = SimpleNamespace(train_dataloader=DataLoader([1, 2]), loggers=[logger], global_step=7)  # type: ignore[arg-type]
     callback = lightning.LightningWatch(every=60)
     callback.on_train_start(trainer, None)
     callback.on_train_batch_end(trainer, None, None, None, 0)
-    assert given == [], "there is no window yet"
+    assert written == [], "there is no window yet"
     callback.watches[0].pulse()
     for _ in range(2):
         callback.on_train_batch_end(trainer, None, None, None, 0)
-    assert [step for step, _ in given] == [7], "each window once"
-    assert given[0][1]["pipefix/samples_per_second"] == 0.0
+    assert [step for step, _ in written] == [7], "each window once"
+    assert written[0][1]["pipefix/samples_per_second"] == 0.0
     callback.on_train_end(trainer, None)
-    assert len(given) == 2, "the last one as well"
+    assert len(written) == 2, "the last one as well"
     trainer.loggers = [SimpleNamespace(log_metrics=lambda *_, **__: 1 / 0)]
     callback.on_train_start(trainer, None)
     for _ in range(2):

@@ -22,16 +22,16 @@ def run(job: Job, drift: Drift | None = None) -> list[tuple[int, Notice]]:
     return [(window.number, notice) for window in job for notice in drift.feed(window)]
 
 
-def alarms(found: list[tuple[int, Notice]]) -> list[str]:
-    return [named(notice.kind, notice.stage) for _, notice in found if notice.alarm]
+def alarms(numbered_notices: list[tuple[int, Notice]]) -> list[str]:
+    return [named(notice.kind, notice.stage) for _, notice in numbered_notices if notice.alarm]
 
 
 @pytest.mark.parametrize("what", DRIFTS)
 def test_a_planted_drift_is_named(what: str):
-    found = run(Job(3, windows=AT + 120, plant=Plant(AT, DRIFTS[what])))
-    assert alarms(found)[0] == what or (what == "larger" and what in alarms(found))
-    assert set(alarms(found)) <= {what, *([] if what != "larger" else ["storage", "decode"])}
-    number, first = next(one for one in found if one[1].alarm)
+    notices = run(Job(3, windows=AT + 120, plant=Plant(AT, DRIFTS[what])))
+    assert alarms(notices)[0] == what or (what == "larger" and what in alarms(notices))
+    assert set(alarms(notices)) <= {what, *([] if what != "larger" else ["storage", "decode"])}
+    number, first = next(numbered for numbered in notices if numbered[1].alarm)
     assert number > AT
     if what != "larger":
         assert first.ratio == pytest.approx(1.2, abs=0.09)
@@ -44,12 +44,12 @@ def test_a_day_of_noise_raises_no_alarm():
 
 def test_what_ends_is_over():
     drift = Drift()
-    found = run(Job(1, windows=AT + 60, plant=Plant(AT, {"augment": 1.5}), quiet=True), drift)
+    notices = run(Job(1, windows=AT + 60, plant=Plant(AT, {"augment": 1.5}), quiet=True), drift)
     assert drift.drifting == ["augment"]
     for window in Job(2, windows=60, quiet=True):
-        found += [(0, notice) for notice in drift.feed(window)]
-    assert found[-1][1].kind == "over"
-    assert found[-1][1].sentence == "Augmentation costs again what it did before."
+        notices += [(0, notice) for notice in drift.feed(window)]
+    assert notices[-1][1].kind == "over"
+    assert notices[-1][1].sentence == "Augmentation costs again what it did before."
     assert drift.drifting == []
 
 
@@ -59,20 +59,20 @@ def test_a_page_cache_that_warms_is_learned_anew_and_what_drifts_then_is_found()
     warm = list(Job(2, windows=60, plant=Plant(0, cold), quiet=True))
     slow = list(Job(3, windows=60, plant=Plant(0, {"storage": 1.25}), quiet=True))
     drift = Drift()
-    found = [notice for window in [*first, *warm, *slow] for notice in drift.feed(window)]
-    assert [(notice.kind, notice.stage) for notice in found] == [("cheaper", "storage"), ("slower", "storage")]
-    assert found[1].before == pytest.approx(COSTS["storage"], rel=0.1)
+    notices = [notice for window in [*first, *warm, *slow] for notice in drift.feed(window)]
+    assert [(notice.kind, notice.stage) for notice in notices] == [("cheaper", "storage"), ("slower", "storage")]
+    assert notices[1].before == pytest.approx(COSTS["storage"], rel=0.1)
 
 
 def test_a_slow_creep_is_found():
     drift = Drift()
-    found = []
+    notices = []
     for window in Job(4, windows=2000, quiet=True):
         creep = math.exp(math.log(1.35) * window.number / 2000)
         cost = window.stages["decode"]
         stages = {**window.stages, "decode": StageSeconds(s=cost.s * creep, batches=cost.batches)}
-        found += drift.feed(Window(time=window.time, number=window.number, seconds=30, stages=stages))
-    assert {named(notice.kind, notice.stage) for notice in found} == {"decode"}, "near the limit it may be over, and begin again"
+        notices += drift.feed(Window(time=window.time, number=window.number, seconds=30, stages=stages))
+    assert {named(notice.kind, notice.stage) for notice in notices} == {"decode"}, "near the limit it may be over, and begin again"
 
 
 def test_a_rise_of_a_tenth_is_no_drift():
@@ -82,29 +82,29 @@ def test_a_rise_of_a_tenth_is_no_drift():
 @pytest.mark.parametrize("factor", [5.0, 100.0])
 def test_single_outliers_are_no_drift(factor: float):
     drift = Drift()
-    found = []
+    notices = []
     for window in Job(7, windows=400, quiet=True):
         stages = dict(window.stages)
         if window.number % 40 == 0:
             stages = {name: StageSeconds(s=cost.s * factor, batches=cost.batches) for name, cost in stages.items()}
-        found += drift.feed(Window(time=window.time, number=window.number, seconds=30, stages=stages))
-    assert found == []
+        notices += drift.feed(Window(time=window.time, number=window.number, seconds=30, stages=stages))
+    assert notices == []
 
 
 def test_larger_samples_are_given_as_the_reason():
-    found = run(Job(8, windows=AT + 120, plant=Plant(AT, DRIFTS["larger"])))
-    kinds = {notice.kind: notice for _, notice in found if notice.alarm}
+    notices = run(Job(8, windows=AT + 120, plant=Plant(AT, DRIFTS["larger"])))
+    kinds = {notice.kind: notice for _, notice in notices if notice.alarm}
     assert "Samples have become larger: 132 kB a sample instead of 110 kB" in kinds["larger"].sentence.replace("133 kB", "132 kB")
-    later = [notice for _, notice in found if notice.alarm and notice.kind != "larger"]
+    later = [notice for _, notice in notices if notice.alarm and notice.kind != "larger"]
     assert all(notice.cause == "larger-samples" for notice in later)
 
 
 def test_samples_that_become_larger_are_no_slower_machine():
     """They make all that computes dearer too."""
     larger = {"bytes": 1.4, "storage": 1.3, "decode": 1.4, "augment": 1.4, "collate": 1.4, "cpu": 1.4}
-    found = [notice for _, notice in run(Job(15, windows=AT + 60, plant=Plant(AT, larger), quiet=True)) if notice.alarm]
-    assert found[0].kind == "larger"
-    assert {notice.cause for notice in found[1:]} <= {"larger-samples"}
+    notices = [notice for _, notice in run(Job(15, windows=AT + 60, plant=Plant(AT, larger), quiet=True)) if notice.alarm]
+    assert notices[0].kind == "larger"
+    assert {notice.cause for notice in notices[1:]} <= {"larger-samples"}
 
 
 @pytest.mark.parametrize(
@@ -117,20 +117,20 @@ def test_samples_that_become_larger_are_no_slower_machine():
 def test_a_slower_machine_is_one_alarm_of_its_own(cpu: float, cause: str, told: str):
     busy = {"decode": 1.4, "augment": 1.4, "collate": 1.4, "ipc": 1.4, "cpu": cpu}
     drift = Drift()
-    found = run(Job(9, windows=AT + 60, plant=Plant(AT, busy), quiet=True), drift)
-    (first,) = [notice for _, notice in found if notice.alarm]
+    notices = run(Job(9, windows=AT + 60, plant=Plant(AT, busy), quiet=True), drift)
+    (first,) = [notice for _, notice in notices if notice.alarm]
     assert (first.kind, first.stage, first.cause) == ("machine", None, cause)
     assert first.sentence.startswith("All that computes takes 3") and told in first.sentence
     assert first.before == pytest.approx(COSTS["decode"] + COSTS["augment"] + COSTS["collate"], rel=0.1)
     assert drift.drifting == ["machine"]
     for window in Job(12, windows=60, quiet=True):
-        found += [(0, notice) for notice in drift.feed(window)]
-    assert found[-1][1].sentence == "All that computes costs again what it did before."
+        notices += [(0, notice) for notice in drift.feed(window)]
+    assert notices[-1][1].sentence == "All that computes costs again what it did before."
 
 
 def test_a_stage_that_drifts_is_named_on_a_machine_whose_pace_changes_all_the_time():
     """All that computes is up to a third quicker or slower, for half an hour at a time."""
-    draw, drift, found = random.Random(3), Drift(), []
+    draw, drift, notices = random.Random(3), Drift(), []
     pace = 1.0
     for window in Job(13, windows=AT + 120, plant=Plant(AT, {"augment": 1.2}), quiet=True):
         if window.number % 60 == 1:
@@ -139,8 +139,8 @@ def test_a_stage_that_drifts_is_named_on_a_machine_whose_pace_changes_all_the_ti
             name: StageSeconds(s=cost.s * (pace if name in ("decode", "augment", "collate", "ipc") else 1.0), batches=cost.batches)
             for name, cost in window.stages.items()
         }
-        found += drift.feed(Window(time=window.time, number=window.number, seconds=30, stages=stages))
-    of_stages = [notice for notice in found if notice.alarm and notice.kind != "machine"]
+        notices += drift.feed(Window(time=window.time, number=window.number, seconds=30, stages=stages))
+    of_stages = [notice for notice in notices if notice.alarm and notice.kind != "machine"]
     assert [notice.stage for notice in of_stages] == ["augment"]
     assert of_stages[0].ratio == pytest.approx(1.2, abs=0.05)
 
@@ -148,17 +148,17 @@ def test_a_stage_that_drifts_is_named_on_a_machine_whose_pace_changes_all_the_ti
 @pytest.mark.parametrize("factor", [0.5, 2.0])
 @pytest.mark.parametrize("stage", ["decode", "augment", "collate"])
 def test_one_stage_that_changes_says_nothing_of_the_others(stage: str, factor: float):
-    found = run(Job(14, windows=AT + 100, plant=Plant(AT, {stage: factor}), quiet=True))
-    assert {notice.stage for _, notice in found} == {stage}
+    notices = run(Job(14, windows=AT + 100, plant=Plant(AT, {stage: factor}), quiet=True))
+    assert {notice.stage for _, notice in notices} == {stage}
 
 
 def test_two_stages_that_compute_are_too_few_to_tell_what_they_share():
     """Then each rises by itself, and the processor time says why."""
-    drift, found = Drift(), []
+    drift, notices = Drift(), []
     for window in Job(9, windows=AT + 60, plant=Plant(AT, {"decode": 1.4, "collate": 1.4}), quiet=True):
         stages = {name: cost for name, cost in window.stages.items() if name != "augment"}
-        found += drift.feed(Window(time=window.time, number=window.number, seconds=30, stages=stages, cpu=window.cpu))
-    raised = [notice for notice in found if notice.alarm]
+        notices += drift.feed(Window(time=window.time, number=window.number, seconds=30, stages=stages, cpu=window.cpu))
+    raised = [notice for notice in notices if notice.alarm]
     assert {notice.stage for notice in raised} == {"decode", "collate"}
     assert {notice.cause for notice in raised} == {"busy-machine"}
     assert "something else keeps the machine busy" in raised[0].sentence
@@ -166,23 +166,23 @@ def test_two_stages_that_compute_are_too_few_to_tell_what_they_share():
 
 def test_starts_of_epochs_that_take_longer():
     drift = Drift()
-    found = []
+    notices = []
     for number in range(1, 40):
         starts = [1.0 if number < 15 else 2.5]
-        found += drift.feed(Window(time=number, number=number, seconds=30.0, epochs=number, starts=starts))
-    (notice,) = found
+        notices += drift.feed(Window(time=number, number=number, seconds=30.0, epochs=number, starts=starts))
+    (notice,) = notices
     assert notice.kind == "restarts"
     assert notice.sentence.startswith("Starting an epoch takes 150 % longer: 2.50 s instead of 1.00 s (the job's own beginning)")
 
 
 def test_starts_that_become_quicker_for_good():
     drift = Drift()
-    found = []
+    notices = []
     for number in range(1, 60):
         window = Window(time=number, number=number, seconds=30.0, epochs=number, starts=[3.0 if number < 20 else 1.0])
-        found += drift.feed(window)
-    assert [(notice.kind, notice.stage, notice.alarm) for notice in found] == [("cheaper", None, False)]
-    assert found[0].sentence == "Starting an epoch has become cheaper for good than in the job's own beginning."
+        notices += drift.feed(window)
+    assert [(notice.kind, notice.stage, notice.alarm) for notice in notices] == [("cheaper", None, False)]
+    assert notices[0].sentence == "Starting an epoch has become cheaper for good than in the job's own beginning."
 
 
 def test_a_worker_that_died_is_told_at_once():
@@ -195,10 +195,10 @@ def test_a_worker_that_died_is_told_at_once():
 
 def test_a_job_that_is_slower_than_its_baseline_from_the_start():
     baseline = Baseline("run.json", {"storage": COSTS["storage"], "decode": COSTS["decode"] / 1.3})
-    found = run(Job(10, windows=3 * LEARN, quiet=True), Drift(baseline))
-    assert alarms(found) == ["decode"]
-    assert "instead of 3.08 ms (run.json)" in found[0][1].sentence
-    assert found[0][0] == LEARN
+    notices = run(Job(10, windows=3 * LEARN, quiet=True), Drift(baseline))
+    assert alarms(notices) == ["decode"]
+    assert "instead of 3.08 ms (run.json)" in notices[0][1].sentence
+    assert notices[0][0] == LEARN
 
 
 def test_a_cold_first_epoch_is_no_drift_against_a_warm_baseline():
@@ -215,8 +215,8 @@ def test_a_cold_first_epoch_is_no_drift_against_a_warm_baseline():
 
 def test_a_job_below_its_baseline_is_told_so_once():
     baseline = Baseline("run.json", {"decode": COSTS["decode"] * 2})
-    found = run(Job(11, windows=200, quiet=True), Drift(baseline))
-    assert [notice.kind for _, notice in found] == ["cheaper"]
+    notices = run(Job(11, windows=200, quiet=True), Drift(baseline))
+    assert [notice.kind for _, notice in notices] == ["cheaper"]
 
 
 def test_figures_of_too_few_batches_are_left_out():

@@ -130,9 +130,9 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 @pytest.fixture
 def endpoint() -> Iterator[prometheus.Endpoint]:
-    made = prometheus.Endpoint(0)
-    yield made
-    made.close()
+    endpoint = prometheus.Endpoint(0)
+    yield endpoint
+    endpoint.close()
 
 
 def port_of(endpoint: prometheus.Endpoint) -> int:
@@ -149,17 +149,17 @@ def test_a_port_that_is_taken_is_told_and_training_goes_on(
 ):
     with watch([1, 2], prometheus=port_of(endpoint), jsonl=tmp_path / "watch.jsonl") as watched:
         assert list(watched) == [1, 2]
-    (told,) = [record.getMessage() for record in caplog.records]
-    assert f"127.0.0.1:{port_of(endpoint)} cannot be opened: Address already in use" in told
-    assert "prometheus=9401" in told
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert f"127.0.0.1:{port_of(endpoint)} cannot be opened: Address already in use" in message
+    assert "prometheus=9401" in message
     assert json.loads((tmp_path / "watch.jsonl").read_text())["batches"] == 2
 
 
 def test_a_file_that_cannot_be_written_is_told_and_training_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     with watch([1, 2], jsonl=tmp_path / "absent" / "watch.jsonl") as watched:
         assert list(watched) == [1, 2]
-    (told,) = [record.getMessage() for record in caplog.records]
-    assert "could not be opened for writing: No such file or directory" in told
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "could not be opened for writing: No such file or directory" in message
 
 
 def test_an_exporter_that_fails_is_told_once_and_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture):
@@ -177,7 +177,7 @@ def test_an_exporter_that_fails_is_told_once_and_left_out(tmp_path: Path, caplog
 
 def threads_at_work() -> int:
     """Without timers that were cancelled: on a busy machine it takes them a while to be gone."""
-    return sum(not (isinstance(one, threading.Timer) and one.finished.is_set()) for one in threading.enumerate())
+    return sum(not (isinstance(thread, threading.Timer) and thread.finished.is_set()) for thread in threading.enumerate())
 
 
 def test_idle_connections_take_no_threads_and_are_ended(window: Window, patience: Callable[..., None]):
@@ -248,7 +248,7 @@ def test_a_textfile_is_whole(tmp_path: Path, window: Window):
     exporter.write(window)
     exporter.close()
     assert prometheus.parse(path.read_text(), origin="here").stages == window.stages
-    assert [found.name for found in tmp_path.iterdir()] == ["pipefix.prom"]
+    assert [path.name for path in tmp_path.iterdir()] == ["pipefix.prom"]
     with pytest.raises(BadUsage, match=r"end with \.prom"):
         prometheus.Textfile(tmp_path / "metrics.txt")
 
@@ -297,10 +297,10 @@ def test_the_dashboard_and_the_alerts_ask_for_metrics_that_exist(root: Path, win
     assert len(watched) == alerts.count("- alert: ") > 5
     collector = prometheus.Collector()
     collector.take(window)
-    told = {family.name for family in collector.collect()} | {f"{family.name}_total" for family in collector.collect()}
-    for asked in ({name for one in some for name in re.findall(r"pipefix_\w+", one)} for some in (shown, watched)):
-        assert asked <= told
-        assert {"pipefix_waiting_ratio", "pipefix_drift_ratio", "pipefix_gpu_utilisation_ratio"} <= asked
+    exported = {family.name for family in collector.collect()} | {f"{family.name}_total" for family in collector.collect()}
+    for names in ({name for text in some for name in re.findall(r"pipefix_\w+", text)} for some in (shown, watched)):
+        assert names <= exported
+        assert {"pipefix_waiting_ratio", "pipefix_drift_ratio", "pipefix_gpu_utilisation_ratio"} <= names
 
 
 def test_figures_of_the_machine_come_back_from_metrics_and_are_told(window: Window):
@@ -310,6 +310,6 @@ def test_figures_of_the_machine_come_back_from_metrics_and_are_told(window: Wind
     collector.take(window)
     again = prometheus.parse(generate_latest(registry).decode(), origin="here")
     assert again.machine == MACHINE
-    told = "\n".join(sentences.state(again))
-    assert "machine    processors 80 % in use, memory 40 % in use" in told
-    assert "GPU        busy 62 % of the time, 8.00 GB in use, 61 °C, 210 W, clocks held back 5.0 % of the time" in told
+    text = "\n".join(sentences.state(again))
+    assert "machine    processors 80 % in use, memory 40 % in use" in text
+    assert "GPU        busy 62 % of the time, 8.00 GB in use, 61 °C, 210 W, clocks held back 5.0 % of the time" in text

@@ -20,8 +20,8 @@ from tests.watching.streams import COSTS, Job, Plant
 
 
 def job(windows: int = 5, plant: Plant | None = None, *, ended: bool = True) -> list[Window]:
-    found = list(Job(1, windows=windows, plant=plant, quiet=True))
-    return [*found[:-1], msgspec.structs.replace(found[-1], ended=ended)]
+    windows_of_job = list(Job(1, windows=windows, plant=plant, quiet=True))
+    return [*windows_of_job[:-1], msgspec.structs.replace(windows_of_job[-1], ended=ended)]
 
 
 def written(path: Path, windows: list[Window]) -> Path:

@@ -36,14 +36,14 @@ def metrics(**changed: str) -> str:
     return "".join(f"{name} {value}\n" for name, value in {**GOOD, **changed}.items())
 
 
-def shown(found: Window) -> None:
+def shown(described: Window) -> None:
     """Do all that is done with a window."""
-    assert [*sentences.state(found), sentences.line(found)]
+    assert [*sentences.state(described), sentences.line(described)]
     drift = Drift(learn=2)
     for number in range(5):
-        for notice in drift.feed(msgspec.structs.replace(found, number=number)):
+        for notice in drift.feed(msgspec.structs.replace(described, number=number)):
             assert notice.sentence
-    assert window.decode(window.encode(found), origin="here") == found
+    assert window.decode(window.encode(described), origin="here") == described
 
 
 def shown_or_refused(read: Callable[[], Window]) -> None:
@@ -139,9 +139,9 @@ def test_answers_that_are_none(
 ) -> None:  # fmt: skip
     monkeypatch.setattr(follow, "_TIMEOUT", 0.5 if "timed" in says else 60.0)
     assert main(["watch", serve(answer), "--once"]) == 4
-    told = capsys.readouterr()
-    assert says in told.err
-    assert told.out == ""
+    output = capsys.readouterr()
+    assert says in output.err
+    assert output.out == ""
 
 
 @pytest.mark.parametrize("content", [b"{" * 2_000_000, b"\x00" * 2_000_000, b"[" * 100_000 + b"\n"])

@@ -19,22 +19,22 @@ from tests.doubles.driver import Driver
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
-    found = Driver(used=8_000_000_000, busy=[40, 80])
-    monkeypatch.setitem(sys.modules, "pynvml", found)
+    driver = Driver(used=8_000_000_000, busy=[40, 80])
+    monkeypatch.setitem(sys.modules, "pynvml", driver)
     monkeypatch.setattr(machine, "_uses_cuda", lambda: True)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    return found
+    return driver
 
 
 def test_looks_are_averaged_and_begin_anew(driver: Driver) -> None:
     figures = MachineFigures()
     figures.look()
     figures.look()
-    told = figures.take()
-    assert {name: told[name] for name in told if name.startswith("gpu_")} == {
+    taken = figures.take()
+    assert {name: taken[name] for name in taken if name.startswith("gpu_")} == {
         "gpu_utilisation": 0.6, "gpu_memory_bytes": 8e9, "gpu_temperature_c": 61.0, "gpu_throttled": 0.0,
     }  # fmt: skip
-    assert 0 <= told["cpu"] <= 1 and 0 < told["memory"] <= 1
+    assert 0 <= taken["cpu"] <= 1 and 0 < taken["memory"] <= 1
     assert figures.take() == {}
     assert driver.open == 1
     figures.close()

@@ -38,8 +38,8 @@ def hung(loader: Any, **options: Any) -> Watch:
     return Watch(loader, **options).start(thread=False)
 
 
-def same(one: Any, other: Any) -> bool:
-    return len(one) == len(other) and all(torch.equal(first, second) for first, second in zip(one, other, strict=True))
+def same(value: Any, expected: Any) -> bool:
+    return len(value) == len(expected) and all(torch.equal(first, second) for first, second in zip(value, expected, strict=True))
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -98,9 +98,9 @@ def test_an_iterator_that_outlives_the_watch_goes_on(tmp_path: Path):
 def test_copies_and_pickles_of_a_watched_loader_are_not_watched(tmp_path: Path):
     loader = DataLoader(Files(tmp_path, 16), batch_size=4)
     with hung(loader) as watched:
-        for other in (copy.copy(loader), copy.deepcopy(loader), pickle.loads(pickle.dumps(loader))):
-            assert type(other) is DataLoader
-            assert len(list(other)) == 4
+        for copied in (copy.copy(loader), copy.deepcopy(loader), pickle.loads(pickle.dumps(loader))):
+            assert type(copied) is DataLoader
+            assert len(list(copied)) == 4
         assert watched.meter.batches == 0
 
 
@@ -173,12 +173,12 @@ def test_errors_of_the_dataset_reach_the_training(workers: int, children: Callab
     with hung(DataLoader(Breaking(), batch_size=4, num_workers=workers)) as watched:
         iterator = iter(watched)
         next(iterator)
-        with pytest.raises(ValueError, match="sample 5 is broken") as told:
+        with pytest.raises(ValueError, match="sample 5 is broken") as raised:
             next(iterator)
         assert watched.pulse().batches == 1
         # The error's frames hold the iterator: what the garbage collection finds of it waits for its worker, in some later test.
-        told.value.__traceback__ = None
-        del told, iterator
+        raised.value.__traceback__ = None
+        del raised, iterator
     assert not children()
 
 
@@ -358,15 +358,15 @@ def test_a_watch_that_fails_says_so_once_and_training_goes_on(caplog: pytest.Log
 
 
 def test_a_job_that_drifts_is_told_and_logged(caplog: pytest.LogCaptureFixture):
-    told: list[str] = []
-    watched = Watch([1], on_drift=lambda notice: told.append(notice.sentence))
+    messages: list[str] = []
+    watched = Watch([1], on_drift=lambda notice: messages.append(notice.sentence))
     watched._gatherer.window = lambda *_, **__: Window(  # type: ignore[method-assign]
         time=0, number=1, seconds=1, died=["worker 0 (pid 1) was killed by signal 9"]
     )
     with caplog.at_level(logging.WARNING, logger="pipefix.watch"):
         watched.pulse()
-    assert told == ["A worker process ended by itself: worker 0 (pid 1) was killed by signal 9."]
-    assert told[0] in caplog.text
+    assert messages == ["A worker process ended by itself: worker 0 (pid 1) was killed by signal 9."]
+    assert messages[0] in caplog.text
 
 
 def test_an_exporter_that_fails_is_left_out_and_the_training_goes_on(caplog: pytest.LogCaptureFixture):
@@ -388,9 +388,9 @@ def test_a_loader_made_anew_from_a_watched_ones_class_is_a_plain_one(tmp_path: P
     """Lightning does so for DDP and for overfit_batches, and hands the callback the new one when training begins."""
     loader = DataLoader(Files(tmp_path, 16), batch_size=4)
     with hung(loader) as watched:
-        other = type(loader)(loader.dataset, batch_size=2)
-        assert len(list(other)) == 8
-        assert type(other) is DataLoader
+        another = type(loader)(loader.dataset, batch_size=2)
+        assert len(list(another)) == 8
+        assert type(another) is DataLoader
         again = type(loader)(loader.dataset, batch_size=2)
         watched.turn_to(again)
         assert len(list(again)) == 8

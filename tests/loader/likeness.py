@@ -9,26 +9,26 @@ import numpy as np
 import torch
 
 
-def assert_same(one: Any, other: Any) -> None:
-    assert type(one) is type(other)
-    if isinstance(one, torch.Tensor):
-        assert one.dtype == other.dtype and one.shape == other.shape and one.layout == other.layout
-        assert one.requires_grad == other.requires_grad
-        if one.layout is torch.strided:
-            assert one.stride() == other.stride()
-        assert torch.equal(one.to_dense(), other.to_dense())
-    elif isinstance(one, np.ndarray):
-        assert one.dtype == other.dtype and one.flags.writeable == other.flags.writeable
-        np.testing.assert_array_equal(one, other)
-    elif isinstance(one, Mapping):
-        assert list(one) == list(other)
-        for key in one:
-            assert_same(one[key], other[key])
-    elif isinstance(one, (list, tuple)):
-        assert len(one) == len(other)
-        for left, right in zip(one, other, strict=True):
+def assert_same(value: Any, expected: Any) -> None:
+    assert type(value) is type(expected)
+    if isinstance(value, torch.Tensor):
+        assert value.dtype == expected.dtype and value.shape == expected.shape and value.layout == expected.layout
+        assert value.requires_grad == expected.requires_grad
+        if value.layout is torch.strided:
+            assert value.stride() == expected.stride()
+        assert torch.equal(value.to_dense(), expected.to_dense())
+    elif isinstance(value, np.ndarray):
+        assert value.dtype == expected.dtype and value.flags.writeable == expected.flags.writeable
+        np.testing.assert_array_equal(value, expected)
+    elif isinstance(value, Mapping):
+        assert list(value) == list(expected)
+        for key in value:
+            assert_same(value[key], expected[key])
+    elif isinstance(value, (list, tuple)):
+        assert len(value) == len(expected)
+        for left, right in zip(value, expected, strict=True):
             assert_same(left, right)
-    elif hasattr(one, "__dict__"):
-        assert_same(vars(one), vars(other))
+    elif hasattr(value, "__dict__"):
+        assert_same(vars(value), vars(expected))
     else:
-        assert one == other
+        assert value == expected

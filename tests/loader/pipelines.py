@@ -168,14 +168,14 @@ _remembered: list[Any] = []
 
 def remembering(samples: list[Any]) -> Any:
     """A collate function that looks at the batches it made before."""
-    made = default_collate(samples)
-    _remembered.append(made)
-    return made, sum(float(old.sum()) for old in _remembered)
+    batch = default_collate(samples)
+    _remembered.append(batch)
+    return batch, sum(float(old.sum()) for old in _remembered)
 
 
 def once_unpicklable(samples: list[Any]) -> Any:
-    made = default_collate(samples)
-    return made, (lambda: None) if float(made[0, 0]) == 4.0 else None
+    batch = default_collate(samples)
+    return batch, (lambda: None) if float(batch[0, 0]) == 4.0 else None
 
 
 class Noting(Tensors):

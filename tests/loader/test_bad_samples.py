@@ -34,9 +34,9 @@ def values(batches: Any) -> list[list[float]]:
 def test_skipped_samples_are_left_out_and_noted(kind: Any, by: dict[str, Any], tmp_path: Path) -> None:
     note = tmp_path / "quarantine.jsonl"
     loader = FastLoader(kind(), **by, on_bad="skip", quarantine=note, **TOLERANT)
-    made = values(loader)
-    assert made[0] == [0, 1, 2] and made[4] == [16, 19]
-    assert sorted(value for batch in made for value in batch) == [index for index in range(40) if index not in (3, 17, 18)]
+    samples = values(loader)
+    assert samples[0] == [0, 1, 2] and samples[4] == [16, 19]
+    assert sorted(value for batch in samples for value in batch) == [index for index in range(40) if index not in (3, 17, 18)]
     lines = [json.loads(line) for line in note.read_text().splitlines()]
     assert [line["index"] for line in lines] == [3, 17, 18]
     assert lines[0]["error"] == "OSError: cannot identify image 3"
@@ -54,9 +54,9 @@ def test_a_batch_of_nothing_but_bad_samples_is_left_out(by: dict[str, Any]) -> N
 @BY
 def test_refilled_batches_keep_their_size_with_samples_of_their_own(by: dict[str, Any]) -> None:
     loader = FastLoader(pipelines.Torn(), **by, on_bad="refill", quarantine=None, **TOLERANT)
-    made = values(loader)
-    assert [len(batch) for batch in made] == [4] * 10
-    assert made[0] == [0, 1, 2, 0] and made[4] == [16, 16, 19, 19]
+    samples = values(loader)
+    assert [len(batch) for batch in samples] == [4] * 10
+    assert samples[0] == [0, 1, 2, 0] and samples[4] == [16, 16, 19, 19]
 
 
 @BY

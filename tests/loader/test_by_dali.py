@@ -44,23 +44,23 @@ def plan(tmp_path: Path) -> str:
     return str(path)
 
 
-def near(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
-    return bool(torch.allclose(one[0].cpu(), other[0], atol=3 / 255)) and one[1].tolist() == other[1].tolist()
+def near(batch: list[torch.Tensor], expected: list[torch.Tensor]) -> bool:
+    return bool(torch.allclose(batch[0].cpu(), expected[0], atol=3 / 255)) and batch[1].tolist() == expected[1].tolist()
 
 
 def test_batches_are_those_of_the_datasets_own_code(root: Path, plan: str) -> None:
     dataset = ImageFolder(str(root), STILL)
     options: dict[str, Any] = {"batch_size": 5, "shuffle": True}
     ours = FastLoader(dataset, plan=plan, generator=torch.Generator().manual_seed(3), **options)
-    theirs = DataLoader(dataset, generator=torch.Generator().manual_seed(3), **options)
+    plain = DataLoader(dataset, generator=torch.Generator().manual_seed(3), **options)
     for _ in range(2):
-        found = list(ours)
-        own = list(theirs)
-        assert [len(images) for images, _ in found] == [5, 5, 2]
+        batches = list(ours)
+        own = list(plain)
+        assert [len(images) for images, _ in batches] == [5, 5, 2]
         assert len(ours) == 3
-        assert all(near(one, other) for one, other in zip(found, own, strict=True))
+        assert all(near(batch, own_batch) for batch, own_batch in zip(batches, own, strict=True))
     assert ours.stats().batches == 3
-    assert isinstance(found[0], list), "as default_collate puts them together"
+    assert isinstance(batches[0], list), "as default_collate puts them together"
     assert len(iter(ours)) == 3
     assert "made whole by DALI on c" in ours.explain()
     assert "CenterCrop" in ours.explain()
@@ -68,8 +68,8 @@ def test_batches_are_those_of_the_datasets_own_code(root: Path, plan: str) -> No
 
 def test_part_of_a_dataset_is_that_part(root: Path, plan: str) -> None:
     part = Subset(ImageFolder(str(root), STILL), [9, 1, 5])
-    (found,) = FastLoader(part, batch_size=3, plan=plan)
-    assert near(found, default_collate([part[place] for place in range(3)]))
+    (batch,) = FastLoader(part, batch_size=3, plan=plan)
+    assert near(batch, default_collate([part[place] for place in range(3)]))
 
 
 def test_an_epoch_is_gone_on_with(root: Path, plan: str) -> None:
@@ -87,7 +87,7 @@ def test_an_epoch_is_gone_on_with(root: Path, plan: str) -> None:
     second.load_state_dict(state)
     again = list(second)
     assert len(behind) + len(again) == 6
-    assert all(torch.equal(one[0], other[0]) and torch.equal(one[1], other[1]) for one, other in zip(rest, again, strict=True))
+    assert all(all(map(torch.equal, before, after)) for before, after in zip(rest, again, strict=True))
 
 
 def test_what_it_does_to_batches_on_their_way_is_done(root: Path, plan: str) -> None:
@@ -117,8 +117,8 @@ def test_where_it_cannot_the_dataset_makes_samples(root: Path, plan: str, change
         dataset = [dataset[place] for place in range(4)]
     loader = FastLoader(dataset, plan=plan, **{"batch_size": 4, **change})
     with pytest.warns(RuntimeWarning, match=why):
-        found = list(loader)
-    assert len(found) == len(loader)
+        batches = list(loader)
+    assert len(batches) == len(loader)
     assert "DALI" not in loader.explain()
 
 
@@ -159,7 +159,7 @@ def test_it_travels_without_its_pipeline(root: Path, plan: str) -> None:
 
 
 def test_fix_measures_a_loader_like_it(root: Path, tmp_path: Path) -> None:
-    theirs = DataLoader(ImageFolder(str(root), STILL), batch_size=4)
-    found = as_planned.loader(theirs, PlanFile(augmentation=AugmentationChange(backend="dali")), tmp_path)
-    assert all(near(one, other) for one, other in zip(found, theirs, strict=True))
-    assert "by DALI" in found.explain()  # type: ignore[attr-defined]
+    plain = DataLoader(ImageFolder(str(root), STILL), batch_size=4)
+    planned = as_planned.loader(plain, PlanFile(augmentation=AugmentationChange(backend="dali")), tmp_path)
+    assert all(near(batch, own_batch) for batch, own_batch in zip(planned, plain, strict=True))
+    assert "by DALI" in planned.explain()  # type: ignore[attr-defined]

@@ -34,14 +34,15 @@ def seeded(kind: Any, dataset: Any, **options: Any) -> Any:
     torch.manual_seed(7)
     random.seed(7)
     np.random.seed(7)
-    return kind(dataset, **{name: made() if callable(made) and name == "generator" else made for name, made in options.items()})
+    arguments = {name: option() if callable(option) and name == "generator" else option for name, option in options.items()}
+    return kind(dataset, **arguments)
 
 
 def epochs(kind: Any, dataset: Any, count: int = 2, **options: Any) -> tuple[list[Any], Any]:
     """Every batch of some epochs, and where they leave the random numbers of this process."""
     loader = seeded(kind, dataset, **options)
-    made = [list(loader) for _ in range(count)]
-    return made, (torch.rand(1), random.random(), np.random.rand())
+    passes = [list(loader) for _ in range(count)]
+    return passes, (torch.rand(1), random.random(), np.random.rand())
 
 
 def test_it_is_a_data_loader() -> None:
@@ -84,9 +85,9 @@ def test_batches_are_those_of_torch_bit_for_bit(name: str, workers: int) -> None
     dataset, options = PIPELINES[name]
     expected, after = epochs(DataLoader, dataset, num_workers=workers, **options)
     pipelines._remembered.clear()
-    made, left = epochs(FastLoader, dataset, num_workers=workers, **options)
+    passes, left = epochs(FastLoader, dataset, num_workers=workers, **options)
     pipelines._remembered.clear()
-    assert_same(made, expected)
+    assert_same(passes, expected)
     assert_same(left, after)
 
 
@@ -100,8 +101,8 @@ def test_by_threads_batches_are_those_of_torch_bit_for_bit(name: str, workers: i
     """Also where samples draw random numbers, and are read one after the other."""
     dataset, options = {**PIPELINES, **NOTHING_DRAWN}[name]
     expected, after = epochs(DataLoader, dataset, num_workers=workers, **options)
-    made, left = epochs(FastLoader, dataset, num_workers=workers, threads_per_worker=3, **options)
-    assert_same(made, expected)
+    passes, left = epochs(FastLoader, dataset, num_workers=workers, threads_per_worker=3, **options)
+    assert_same(passes, expected)
     assert_same(left, after)
 
 
@@ -109,16 +110,16 @@ def test_workers_that_are_not_forked_give_the_same_batches() -> None:
     """Every start method, each way to hand over: tests/system/loader/test_starting.py."""
     options: dict[str, Any] = {"batch_size": 4, "shuffle": True, "num_workers": 2, "persistent_workers": True}
     expected, _ = epochs(DataLoader, pipelines.Mixed(), **options)
-    made, _ = epochs(FastLoader, pipelines.Mixed(), multiprocessing_context="forkserver", **options)
-    assert_same(made, expected)
+    passes, _ = epochs(FastLoader, pipelines.Mixed(), multiprocessing_context="forkserver", **options)
+    assert_same(passes, expected)
 
 
 @BOTH
 def test_workers_know_themselves(kind: Any) -> None:
     loader = seeded(kind, pipelines.Told(), batch_size=1, num_workers=2, worker_init_fn=pipelines.mark)
-    told = [tuple(int(part) for part in batch) for batch in loader]
-    seeds = {worker: seed for _, worker, _, seed, _, _ in told}
-    assert [(index, worker, count, marked, threads) for index, worker, count, _, marked, threads in told] == [
+    batches = [tuple(int(part) for part in batch) for batch in loader]
+    seeds = {worker: seed for _, worker, _, seed, _, _ in batches}
+    assert [(index, worker, count, marked, threads) for index, worker, count, _, marked, threads in batches] == [
         (index, index % 2, 2, index % 2 * 10, 1) for index in range(8)
     ]
     assert seeds[1] == seeds[0] + 1
@@ -223,12 +224,12 @@ def test_what_may_change_acts_at_the_next_epoch(kind: Any) -> None:
 
 def test_every_attribute_of_torchs_loader_is_there() -> None:
     options = {"batch_size": 3, "num_workers": 2, "shuffle": True, "timeout": 5}
-    theirs, ours = DataLoader(pipelines.Tensors(), **options), FastLoader(pipelines.Tensors(), **options)
-    public = {name for name in vars(theirs) if not name.startswith("_")}
+    plain, ours = DataLoader(pipelines.Tensors(), **options), FastLoader(pipelines.Tensors(), **options)
+    public = {name for name in vars(plain) if not name.startswith("_")}
     assert public <= set(vars(ours))
     for name in ("num_workers", "prefetch_factor", "timeout", "batch_size", "drop_last", "in_order", "persistent_workers"):
-        assert getattr(ours, name) == getattr(theirs, name)
-    assert len(ours) == len(theirs)
+        assert getattr(ours, name) == getattr(plain, name)
+    assert len(ours) == len(plain)
 
 
 def test_own_options_are_keyword_only_optional_and_kept_as_passed() -> None:
@@ -255,7 +256,7 @@ def test_a_loader_is_built_without_side_effects(kind: Any) -> None:
 @BOTH
 def test_iterators_at_the_same_time_are_independent(kind: Any) -> None:
     loader = kind(pipelines.Tensors(12), batch_size=4, num_workers=1)
-    outer = [(float(one[0, 0]), [float(two[0, 0]) for two in loader]) for one in loader]
+    outer = [(float(batch[0, 0]), [float(two[0, 0]) for two in loader]) for batch in loader]
     assert outer == [(first, [0.0, 4.0, 8.0]) for first in (0.0, 4.0, 8.0)]
 
 
@@ -293,10 +294,10 @@ def test_a_length_that_is_not_kept_is_warned_of(kind: Any) -> None:
 def test_pinning_without_a_device_is_warned_of(kind: Any) -> None:
     if torch.accelerator.is_available():
         pytest.skip("there is a device to pin for")
-    with warnings.catch_warnings(record=True) as theirs:
+    with warnings.catch_warnings(record=True) as plain_warnings:
         warnings.simplefilter("always")
         list(DataLoader(pipelines.Tensors(8), batch_size=4, num_workers=1, pin_memory=True))
-    if not any("no accelerator is found" in str(warning.message) for warning in theirs):
+    if not any("no accelerator is found" in str(warning.message) for warning in plain_warnings):
         pytest.skip("the DataLoader of this torch does not warn of it")
     with pytest.warns(UserWarning, match="no accelerator is found"):
         list(kind(pipelines.Tensors(8), batch_size=4, num_workers=1, pin_memory=True))
@@ -304,9 +305,9 @@ def test_pinning_without_a_device_is_warned_of(kind: Any) -> None:
 
 @BOTH
 def test_the_profiler_sees_the_same_name(kind: Any) -> None:
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         list(kind(pipelines.Tensors(4), batch_size=2, num_workers=1))
-    assert "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__" in {event.key for event in seen.key_averages()}
+    assert "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__" in {event.key for event in profile.key_averages()}
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -314,11 +315,11 @@ def test_the_profiler_sees_the_same_name(kind: Any) -> None:
 def test_a_profile_begun_in_the_midst_of_an_epoch_sees_each_batch_as_an_annotation(kind: Any, workers: int) -> None:
     iterator = iter(kind(pipelines.Tensors(6), batch_size=2, num_workers=workers))
     next(iterator)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         next(iterator)
     name = f"enumerate(DataLoader)#_{'Multi' if workers else 'Single'}ProcessDataLoaderIter.__next__"
     name = name.replace("MultiProcess", "MultiProcessing")
-    assert [event.is_user_annotation for event in seen.events() if event.name == name] == [True]
+    assert [event.is_user_annotation for event in profile.events() if event.name == name] == [True]
     assert len(list(iterator)) == 1
 
 

@@ -40,61 +40,61 @@ def seen(value: Any) -> Any:
     if isinstance(value, Image.Image):
         return value.mode, value.size, value.info, np.asarray(value).tobytes()
     if isinstance(value, (list, tuple)):
-        return [seen(one) for one in value]
+        return [seen(member) for member in value]
     return value.tobytes() if isinstance(value, np.ndarray) else value
 
 
 def both(deferral: Deferral, data: bytes, use: Use) -> None:
     own = seen(use(Image.open(io.BytesIO(data))))
     with deferral:
-        made = use(Image.open(io.BytesIO(data)))
-    assert seen(made) == own
+        result = use(Image.open(io.BytesIO(data)))
+    assert seen(result) == own
 
 
 USES: dict[str, Use] = {
-    "converted": lambda one: one.convert("RGB"),
-    "as it is": lambda one: one.crop((3, 4, 60, 50)),
-    "twice converted": lambda one: one.convert("RGB").convert("RGB"),
-    "grey": lambda one: one.convert("L"),
-    "cropped": lambda one: one.convert("RGB").crop((3.4, 4.5, 60.6, 50.5)),
-    "cropped beyond its edge": lambda one: one.convert("RGB").crop((-5, -5, 200, 60)),
-    "cropped to all": lambda one: one.convert("RGB").crop(),
-    "resized": lambda one: one.convert("RGB").resize((40, 30), BILINEAR),
-    "resized by default": lambda one: one.convert("RGB").resize((40, 30)),
-    "resized another way": lambda one: one.convert("RGB").resize((40, 30), LANCZOS),
-    "resized to its size": lambda one: one.convert("RGB").resize(one.size, BILINEAR).resize((33, 44), BILINEAR),
-    "a part resized": lambda one: one.convert("RGB").resize((40, 30), BILINEAR, box=(2.5, 2.5, 70, 60)),
-    "resized in steps": lambda one: one.convert("RGB").resize((20, 15), BILINEAR, reducing_gap=2.0),
-    "resized twice": lambda one: one.convert("RGB").resize((60, 60), BICUBIC).resize((30, 20), BILINEAR),
-    "cropped and resized, cropped": lambda one: one.crop((5, 6, 90, 80)).resize((50, 40), BICUBIC).crop((3, 2, 43, 38)),
-    "flipped": lambda one: one.transpose(FLIP).crop((0, 0, 30, 20)).transpose(UP),
-    "flipped, then resized": lambda one: one.transpose(FLIP).resize((31, 23), BILINEAR),
-    "turned": lambda one: one.convert("RGB").transpose(Image.Transpose.ROTATE_90),
-    "rotated": lambda one: one.convert("RGB").crop((2, 2, 60, 60)).rotate(20, BILINEAR, fillcolor=(1, 2, 3)),
-    "loaded first": lambda one: (one.load(), one.crop((3, 4, 60, 50)))[1],
-    "a pixel": lambda one: (one.getpixel((3, 4)), one.convert("RGB").load()[5, 6]),
-    "a pixel of what was loaded": lambda one: one.load()[5, 6],
-    "a changed pixel": lambda one: (one.load().__setitem__((5, 6), 0 if one.mode == "L" else (1, 2, 3)), one)[1],
-    "drawn on": lambda one: (made := one.convert("RGB"), made.paste((9, 9, 9), (0, 0, 9, 9)))[0],
-    "the first stays": lambda one: (whole := one.convert("RGB"), whole.crop((0, 0, 9, 9)).paste(0, (0, 0, 9, 9)), whole)[2],
-    "an array": lambda one: np.array(one.crop((1, 1, 20, 30))),
-    "what is asked of it": lambda one: (one.format, one.size, one.mode, one.getbands(), one.info, dict(one.getexif())),
-    "upright": lambda one: ImageOps.exif_transpose(one).convert("RGB").resize((33, 22), BILINEAR),
-    "drafted": lambda one: (one.draft("RGB", (30, 20)), one.convert("RGB"))[1],
-    "a thumbnail": lambda one: (made := one.convert("RGB"), made.thumbnail((40, 40)))[0],
-    "a thumbnail of the file": lambda one: (one.thumbnail((40, 40)), one)[1],
-    "pickled": lambda one: pickle.loads(pickle.dumps(one.convert("RGB").crop((1, 1, 9, 9)))),
-    "its file pickled": lambda one: pickle.loads(pickle.dumps(one)),
-    "several views": lambda one: [one.convert("RGB").crop((k, k, 50, 50)).resize((32, 32), BILINEAR) for k in range(3)],
-    "statistics": lambda one: (one.convert("RGB").getextrema(), one.histogram()),
-    "split": lambda one: Image.merge("RGB", one.convert("RGB").split()[::-1]),
-    "left with": lambda one: _left(one),
+    "converted": lambda picture: picture.convert("RGB"),
+    "as it is": lambda picture: picture.crop((3, 4, 60, 50)),
+    "twice converted": lambda picture: picture.convert("RGB").convert("RGB"),
+    "grey": lambda picture: picture.convert("L"),
+    "cropped": lambda picture: picture.convert("RGB").crop((3.4, 4.5, 60.6, 50.5)),
+    "cropped beyond its edge": lambda picture: picture.convert("RGB").crop((-5, -5, 200, 60)),
+    "cropped to all": lambda picture: picture.convert("RGB").crop(),
+    "resized": lambda picture: picture.convert("RGB").resize((40, 30), BILINEAR),
+    "resized by default": lambda picture: picture.convert("RGB").resize((40, 30)),
+    "resized another way": lambda picture: picture.convert("RGB").resize((40, 30), LANCZOS),
+    "resized to its size": lambda picture: picture.convert("RGB").resize(picture.size, BILINEAR).resize((33, 44), BILINEAR),
+    "a part resized": lambda picture: picture.convert("RGB").resize((40, 30), BILINEAR, box=(2.5, 2.5, 70, 60)),
+    "resized in steps": lambda picture: picture.convert("RGB").resize((20, 15), BILINEAR, reducing_gap=2.0),
+    "resized twice": lambda picture: picture.convert("RGB").resize((60, 60), BICUBIC).resize((30, 20), BILINEAR),
+    "cropped and resized, cropped": lambda picture: picture.crop((5, 6, 90, 80)).resize((50, 40), BICUBIC).crop((3, 2, 43, 38)),
+    "flipped": lambda picture: picture.transpose(FLIP).crop((0, 0, 30, 20)).transpose(UP),
+    "flipped, then resized": lambda picture: picture.transpose(FLIP).resize((31, 23), BILINEAR),
+    "turned": lambda picture: picture.convert("RGB").transpose(Image.Transpose.ROTATE_90),
+    "rotated": lambda picture: picture.convert("RGB").crop((2, 2, 60, 60)).rotate(20, BILINEAR, fillcolor=(1, 2, 3)),
+    "loaded first": lambda picture: (picture.load(), picture.crop((3, 4, 60, 50)))[1],
+    "a pixel": lambda picture: (picture.getpixel((3, 4)), picture.convert("RGB").load()[5, 6]),
+    "a pixel of what was loaded": lambda picture: picture.load()[5, 6],
+    "a changed pixel": lambda picture: (picture.load().__setitem__((5, 6), 0 if picture.mode == "L" else (1, 2, 3)), picture)[1],
+    "drawn on": lambda picture: (drawn := picture.convert("RGB"), drawn.paste((9, 9, 9), (0, 0, 9, 9)))[0],
+    "the first stays": lambda picture: (whole := picture.convert("RGB"), whole.crop((0, 0, 9, 9)).paste(0, (0, 0, 9, 9)), whole)[2],
+    "an array": lambda picture: np.array(picture.crop((1, 1, 20, 30))),
+    "what is asked of it": lambda file: (file.format, file.size, file.mode, file.getbands(), file.info, dict(file.getexif())),
+    "upright": lambda picture: ImageOps.exif_transpose(picture).convert("RGB").resize((33, 22), BILINEAR),
+    "drafted": lambda picture: (picture.draft("RGB", (30, 20)), picture.convert("RGB"))[1],
+    "a thumbnail": lambda picture: (small := picture.convert("RGB"), small.thumbnail((40, 40)))[0],
+    "a thumbnail of the file": lambda picture: (picture.thumbnail((40, 40)), picture)[1],
+    "pickled": lambda picture: pickle.loads(pickle.dumps(picture.convert("RGB").crop((1, 1, 9, 9)))),
+    "its file pickled": lambda picture: pickle.loads(pickle.dumps(picture)),
+    "several views": lambda picture: [picture.convert("RGB").crop((k, k, 50, 50)).resize((32, 32), BILINEAR) for k in range(3)],
+    "statistics": lambda picture: (picture.convert("RGB").getextrema(), picture.histogram()),
+    "split": lambda picture: Image.merge("RGB", picture.convert("RGB").split()[::-1]),
+    "left with": lambda picture: _left(picture),
 }  # fmt: skip
 
 
-def _left(one: Image.Image) -> Image.Image:
-    with one:
-        return one.convert("RGB")
+def _left(picture: Image.Image) -> Image.Image:
+    with picture:
+        return picture.convert("RGB")
 
 
 def files(photo: Callable[..., bytes]) -> dict[str, bytes]:
@@ -128,13 +128,13 @@ def test_any_row_of_crops_resizes_and_flips(deferral: Deferral, width: int, heig
     Image.fromarray(pixels).save(file, "JPEG", quality=90)
 
     def use(picture: Image.Image) -> Image.Image:
-        for what, a, b, c, d in steps:
-            if what == "crop":
+        for step, a, b, c, d in steps:
+            if step == "crop":
                 picture = picture.crop((a, b, a + max(1, c), b + max(1, d)))
-            elif what == "resize":
+            elif step == "resize":
                 picture = picture.resize((max(1, a), max(1, b)), BILINEAR if c % 2 else BICUBIC)
             else:
-                picture = picture.transpose(FLIP if what == "flip" else UP)
+                picture = picture.transpose(FLIP if step == "flip" else UP)
         return picture.convert("RGB")
 
     both(deferral, file.getvalue(), use)
@@ -147,38 +147,38 @@ class TestFiles:
         own = np.asarray(Image.open(path))
         with deferral, warnings.catch_warnings():
             warnings.simplefilter("error", ResourceWarning)
-            one = Image.open(path)
-            assert isinstance(one, JpegImageFile) and type(one) is DeferredFile and one.filename == str(path)
-            assert np.array_equal(np.asarray(one.convert("RGB")), own)
+            picture = Image.open(path)
+            assert isinstance(picture, JpegImageFile) and type(picture) is DeferredFile and picture.filename == str(path)
+            assert np.array_equal(np.asarray(picture.convert("RGB")), own)
             with Image.open(path) as left:
                 left.load()
             assert np.array_equal(np.asarray(left), own)
             with path.open("rb") as file:
-                made = Image.open(file).convert("RGB")
+                converted = Image.open(file).convert("RGB")
                 assert not file.closed
-            assert type(made) is DeferredPicture and np.array_equal(np.asarray(made), own)
+            assert type(converted) is DeferredPicture and np.array_equal(np.asarray(converted), own)
         assert type(Image.open(path)) is JpegImageFile
 
     def test_what_is_kept_of_a_sample_has_its_pixels(self, deferral: Deferral, photo: Callable[..., bytes]) -> None:
         with deferral:
-            kept = Image.open(io.BytesIO(photo())).convert("RGB")
-            assert type(kept) is DeferredPicture
-        assert type(kept) is Image.Image
+            picture = Image.open(io.BytesIO(photo())).convert("RGB")
+            assert type(picture) is DeferredPicture
+        assert type(picture) is Image.Image
 
     def test_a_file_that_is_cut_off_is_noted_where_pixels_are_looked_at(
         self, deferral: Deferral, photo: Callable[..., bytes]
     ) -> None:
         with deferral:
-            made = Image.open(io.BytesIO(photo()[:1500])).convert("RGB")
+            picture = Image.open(io.BytesIO(photo()[:1500])).convert("RGB")
             with pytest.raises(OSError, match="image file is truncated"):
-                made.getpixel((0, 0))
-            del made
+                picture.getpixel((0, 0))
+            del picture
         assert deferral.failed
 
     def test_views_of_one_file_are_decoded_once(self, deferral: Deferral, photo: Callable[..., bytes]) -> None:
         for views in (3, 3, 1, 1):
             with deferral:
                 whole = Image.open(io.BytesIO(photo())).convert("RGB")
-                made = [whole.crop((0, 0, 9 + k, 9)).getpixel((1, 1)) for k in range(views)]
+                pixels = [whole.crop((0, 0, 9 + k, 9)).getpixel((1, 1)) for k in range(views)]
                 assert (whole._encoded.pixels is not None) == (views > 1 or deferral.views > 1)
-            assert len(set(made)) == 1 and deferral.views == views
+            assert len(set(pixels)) == 1 and deferral.views == views

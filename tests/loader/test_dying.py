@@ -86,11 +86,11 @@ def test_a_killed_worker_is_told_with_its_signal(heard: bool, rng: str, preloade
     raises wherever the main thread happens to be."""
     root = str(Path(__file__).resolve().parents[2])
     code = KILLED.format(root=root, rng=rng, unheard="pass" if heard else "signal.signal(signal.SIGCHLD, signal.SIG_DFL)")
-    told = subprocess.run([*preloaded.split(), "-c", code], capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stderr
-    victim, kind, words = told.stdout.split(" ", 2)
-    assert re.match(rf"DataLoader worker \(pid(\(s\))? {victim}\)", words), told
-    assert kind == WorkerDied.__name__ and "SIGKILL" in words, told
+    process = subprocess.run([*preloaded.split(), "-c", code], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    victim, kind, words = process.stdout.split(" ", 2)
+    assert re.match(rf"DataLoader worker \(pid(\(s\))? {victim}\)", words), process
+    assert kind == WorkerDied.__name__ and "SIGKILL" in words, process
 
 
 class LeavesNames(Dataset[Any]):
@@ -178,7 +178,7 @@ class MadeAtRunTime(Dataset[Any]):
 @pytest.mark.parametrize("options", [{"engine": "torch"}, {"engine": "processes"}, {"threads_per_worker": 2}, {"rng": "sample"}])
 def test_an_error_whose_class_cannot_be_sent_is_told(options: dict[str, Any]) -> None:
     batches = iter(FastLoader(MadeAtRunTime(), batch_size=2, num_workers=2, **options))
-    seen = [next(batches).tolist() for _ in range(2)]
+    batches_taken = [next(batches).tolist() for _ in range(2)]
     with pytest.raises(UnpicklableError, match=r"(?s)NoSuchKey.*in DataLoader worker process.*__getitem__.*samples/5\.jpg is gone"):
         next(batches)
-    assert [*seen, next(batches).tolist()] == [[[0], [1]], [[2], [3]], [[6], [7]]]
+    assert [*batches_taken, next(batches).tolist()] == [[[0], [1]], [[2], [3]], [[6], [7]]]

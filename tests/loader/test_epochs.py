@@ -21,7 +21,8 @@ def seeded(kind: Any, **options: Any) -> Any:
     torch.manual_seed(5)
     random.seed(5)
     np.random.seed(5)
-    return kind(pipelines.Mixed(), **{**STAYING, **{name: made() if callable(made) else made for name, made in options.items()}})
+    arguments = {name: option() if callable(option) else option for name, option in options.items()}
+    return kind(pipelines.Mixed(), **{**STAYING, **arguments})
 
 
 # Seeds of workers come from it, so that loaders at the same time have the same.
@@ -33,10 +34,10 @@ def test_an_epoch_that_is_left_early_changes_nothing(rng: str) -> None:
     loader = seeded(FastLoader, rng=rng, **SEEDED_ALIKE)
     expected = seeded(DataLoader, **SEEDED_ALIKE)
     for stop in (7, 5, 1, 7, 6):
-        for number, (one, other) in enumerate(zip(loader, expected, strict=True), 1):
-            assert_same(one["image"], other["image"])
+        for number, (batch, expected_batch) in enumerate(zip(loader, expected, strict=True), 1):
+            assert_same(batch["image"], expected_batch["image"])
             if rng == "torch":
-                assert_same(one, other)
+                assert_same(batch, expected_batch)
             if number == stop:
                 break
 
@@ -50,6 +51,6 @@ def test_a_position_is_told_of_the_epoch_that_has_begun() -> None:
     state = loader.state_dict()
     assert (state["epoch"], state["batches"]) == (1, 1)
     rest = [batch["image"] for batch in iterator]
-    other = seeded(FastLoader)
-    other.load_state_dict(state)
-    assert_same([batch["image"] for batch in other], rest)
+    reseeded = seeded(FastLoader)
+    reseeded.load_state_dict(state)
+    assert_same([batch["image"] for batch in reseeded], rest)

@@ -68,16 +68,16 @@ def called(transform: Any) -> Any:
 
 
 def compiled(transform: Any, source: str = "pil", **options: Any) -> Fused:
-    found = fuse(called(transform), source=source, **options)
-    assert isinstance(found, Fused), found
-    return found
+    outcome = fuse(called(transform), source=source, **options)
+    assert isinstance(outcome, Fused), outcome
+    return outcome
 
 
 @pytest.fixture(params=["native", "twin"])
 def kernel(request: pytest.FixtureRequest) -> str:
-    found = native()
-    if request.param == "native" and isinstance(found, Absent):
-        pytest.skip(f"{found.why} {found.advice}")
+    kernel = native()
+    if request.param == "native" and isinstance(kernel, Absent):
+        pytest.skip(f"{kernel.why} {kernel.advice}")
     return str(request.param)
 
 
@@ -97,9 +97,9 @@ def test_exact_is_what_the_list_makes_when_torch_is_seeded_alike(name: str, kern
             jpeg, key = photo(*size), sample_key(1, 2, index)
             torch.manual_seed(key)
             wanted = called(transform)(entering(jpeg, source))
-            made = fused.sample(jpeg, key)
-            assert made.dtype == wanted.dtype
-            assert torch.equal(made, wanted.as_subclass(torch.Tensor))
+            sample = fused.sample(jpeg, key)
+            assert sample.dtype == wanted.dtype
+            assert torch.equal(sample, wanted.as_subclass(torch.Tensor))
 
 
 @pytest.mark.parametrize("name", [*EXACT, *CLOSE])
@@ -114,17 +114,17 @@ def test_close_is_within_its_bars(name: str, kernel: str) -> None:
 @pytest.mark.parametrize("name", CLOSE)
 def test_what_cannot_be_exact_says_why(name: str) -> None:
     source, transform = CLOSE[name]
-    found = fuse(transform, source=source, mode="exact")
-    assert isinstance(found, NotFused)
-    assert found.why.endswith("so that pixels would not be equal to the bit")
+    outcome = fuse(transform, source=source, mode="exact")
+    assert isinstance(outcome, NotFused)
+    assert outcome.why.endswith("so that pixels would not be equal to the bit")
 
 
 def test_native_and_twin_make_one_picture(photo: Photo) -> None:
     if isinstance(native(), Absent):
         pytest.skip("there is no native kernel here")
     for source, transform in EXACT.values():
-        one, other = (compiled(transform, source, mode="exact", kernel=kernel) for kernel in ("native", "twin"))
-        assert torch.equal(one.sample(photo(), 5), other.sample(photo(), 5))
+        by_native, by_twin = (compiled(transform, source, mode="exact", kernel=kernel) for kernel in ("native", "twin"))
+        assert torch.equal(by_native.sample(photo(), 5), by_twin.sample(photo(), 5))
 
 
 def test_pixels_and_their_file_make_one_picture(kernel: str, photo: Photo) -> None:
@@ -254,8 +254,8 @@ class TestAnyFile:
         fused = compiled(EXACT["v1 train" if source == "pil" else "v2 train, tensors"][1], source, mode="exact", kernel=kernel)
         for name, data in files.items():
             for key in range(4):
-                made, own = self.both(fused, data, key)
-                assert made == own, name
+                sample, own = self.both(fused, data, key)
+                assert sample == own, name
 
     def test_in_any_order_and_by_any_thread(self, kernel: str, files: dict[str, bytes]) -> None:
         fused = compiled(EXACT["v1 train"][1], mode="exact", kernel=kernel)
@@ -263,8 +263,8 @@ class TestAnyFile:
         names = rng.choices(sorted(files), k=150)
         own = {name: outcome(lambda data=files[name]: fused.own(data, 5)) for name in files}
         with ThreadPoolExecutor(4) as pool:
-            made = list(pool.map(lambda name: self.both(fused, files[name], 5)[0], names))
-        assert [name for name, one in zip(names, made, strict=True) if one != own[name]] == []
+            samples = list(pool.map(lambda name: self.both(fused, files[name], 5)[0], names))
+        assert [name for name, sample in zip(names, samples, strict=True) if sample != own[name]] == []
 
     def test_what_pillow_takes_for_a_bomb(self, kernel: str, photo: Photo, monkeypatch: pytest.MonkeyPatch) -> None:
         """The user's own limit counts."""
@@ -276,8 +276,8 @@ class TestAnyFile:
         with pytest.warns(Image.DecompressionBombWarning):
             self.both(fused, data, 1)
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)
-        made, own = self.both(fused, data, 1)
-        assert made == own
+        sample, own = self.both(fused, data, 1)
+        assert sample == own
 
 
 class TestDeclined:
@@ -302,25 +302,25 @@ class TestDeclined:
         ],
     )  # fmt: skip
     def test_with_a_reason(self, transform: Any, source: str, why: str) -> None:
-        found = fuse(transform, source=source)
-        assert isinstance(found, NotFused)
-        assert found.why.startswith(why)
+        outcome = fuse(transform, source=source)
+        assert isinstance(outcome, NotFused)
+        assert outcome.why.startswith(why)
 
     def test_a_subclass_may_do_anything(self) -> None:
         class Mine(v1.RandomHorizontalFlip):
             pass
 
-        found = fuse(v1.Compose([v1.Resize((48, 48)), Mine(), v1.ToTensor()]))
-        assert found == NotFused(
+        outcome = fuse(v1.Compose([v1.Resize((48, 48)), Mine(), v1.ToTensor()]))
+        assert outcome == NotFused(
             "TestDeclined.test_a_subclass_may_do_anything.<locals>.Mine (of tests) is no transform that can be fused"
         )
 
     def test_a_list_whose_draws_are_not_known_is_found_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Were a new torchvision to draw in another order, the trial would tell."""
         monkeypatch.setattr(SampleNumbers, "whole", lambda self, below: 0)
-        found = fuse(EXACT["v1 train"][1], mode="close")
-        assert isinstance(found, NotFused)
-        assert found.why.startswith("tried on drawn pictures, pixels differ from the list's own by")
+        outcome = fuse(EXACT["v1 train"][1], mode="close")
+        assert isinstance(outcome, NotFused)
+        assert outcome.why.startswith("tried on drawn pictures, pixels differ from the list's own by")
 
     @pytest.mark.parametrize("options", [{"source": "numpy"}, {"kernel": "fast"}])
     def test_words_that_are_none(self, options: dict[str, str]) -> None:
@@ -340,12 +340,12 @@ class TestManners:
     def test_threads_make_the_same_batch(self, kernel: str, photo: Photo) -> None:
         fused = compiled(OF_BYTES["v2 train, tensors"][1], "tensor", kernel=kernel)
         data = [photo(), photo(200, 150), photo(mode="CMYK")]
-        one, many = (Target(torch.zeros((48, 3, 48, 48))) for _ in range(2))
+        alone, many = (Target(torch.zeros((48, 3, 48, 48))) for _ in range(2))
         for index in range(48):
-            fused.jpeg_into(data[index % 3], one, index, sample_key(0, 0, index))
+            fused.jpeg_into(data[index % 3], alone, index, sample_key(0, 0, index))
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda index: fused.jpeg_into(data[index % 3], many, index, sample_key(0, 0, index)), range(48)))
-        assert torch.equal(one.tensor, many.tensor)
+        assert torch.equal(alone.tensor, many.tensor)
 
     def test_it_explains_itself(self, kernel: str) -> None:
         exact = compiled(EXACT["v1 train"][1], mode="exact", kernel=kernel)

@@ -93,10 +93,10 @@ def both(dataset: Any, fuse: str = "exact", **options: Any) -> tuple[list[Any], 
     workers = options.pop("num_workers", 2)
     torch.manual_seed(7)
     fused = FastLoader(dataset, fuse=fuse, num_workers=workers, **options)
-    made = [batch for _ in range(2) for batch in fused]
+    batches = [batch for _ in range(2) for batch in fused]
     torch.manual_seed(7)
     own = FastLoader(dataset, rng="sample", num_workers=0, **options)
-    return made, [batch for _ in range(2) for batch in own], fused
+    return batches, [batch for _ in range(2) for batch in own], fused
 
 
 def assert_fused(loader: FastLoader[Any]) -> None:
@@ -114,25 +114,25 @@ OPTIONS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_batches_are_those_of_the_datasets_own_code(name: str, workers: int, folder: Path) -> None:
-    made, own, loader = both(ImageFolder(str(folder), TRAIN), num_workers=workers, **OPTIONS[name])
-    assert_same(made, own)
+    batches, own, loader = both(ImageFolder(str(folder), TRAIN), num_workers=workers, **OPTIONS[name])
+    assert_same(batches, own)
     assert_fused(loader)
-    assert len(loader) * 2 == len(made)
+    assert len(loader) * 2 == len(batches)
 
 
 def test_close_is_close_and_says_how_close_before_it_is_used(folder: Path) -> None:
     dataset = ImageFolder(
         str(folder), v1.Compose([v1.ToTensor(), v1.RandomResizedCrop(32), v1.RandomHorizontalFlip(), v1.Normalize(M, S)])
     )
-    told = FastLoader(dataset, fuse="close", num_workers=1)
+    declining = FastLoader(dataset, fuse="close", num_workers=1)
     with pytest.warns(UserWarning, match=r"fuse='close': pixels differ from the list's own by 0\.\d+ levels .* at most"):
-        assert "(close): pixels differ from the list's own by 0." in told.explain()
+        assert "(close): pixels differ from the list's own by 0." in declining.explain()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        list(told)  # said once
+        list(declining)  # said once
     with pytest.warns(UserWarning, match="fuse='close'"):
-        made, own, _ = both(dataset, "close", batch_size=19)
-    assert (made[0][0] - own[0][0]).abs().mean() / (1 / 255 / 0.225) < 1
+        batches, own, _ = both(dataset, "close", batch_size=19)
+    assert (batches[0][0] - own[0][0]).abs().mean() / (1 / 255 / 0.225) < 1
     with pytest.warns(UserWarning, match="fuse='close'"):
         assert list(FastLoader(dataset, fuse="close"))
     assert "Not fused: the list resizes floats, the kernel bytes, so that pixels would not be equal to the bit; made in part" in (
@@ -143,10 +143,10 @@ def test_close_is_close_and_says_how_close_before_it_is_used(folder: Path) -> No
 def test_each_epoch_draws_anew_and_a_rank_sees_its_own(folder: Path) -> None:
     dataset = ImageFolder(str(folder), TRAIN)
     sampler = DistributedSampler(dataset, num_replicas=2, rank=1, shuffle=False)
-    made, own, _ = both(dataset, batch_size=3, sampler=sampler)
-    assert_same(made, own)
-    assert not torch.equal(made[0][0], made[4][0])
-    assert made[0][1].tolist() == made[4][1].tolist()
+    batches, own, _ = both(dataset, batch_size=3, sampler=sampler)
+    assert_same(batches, own)
+    assert not torch.equal(batches[0][0], batches[4][0])
+    assert batches[0][1].tolist() == batches[4][1].tolist()
 
 
 class Named(ImageFolder):
@@ -230,9 +230,9 @@ DATASETS: dict[str, Callable[[Path], Any]] = {
 
 @pytest.mark.parametrize("name", DATASETS)
 def test_whatever_the_datasets_code_does_beside_the_picture(name: str, folder: Path) -> None:
-    made, own, loader = both(DATASETS[name](folder), batch_size=4, shuffle=True)
+    batches, own, loader = both(DATASETS[name](folder), batch_size=4, shuffle=True)
     assert_fused(loader)
-    assert_same(made, own)
+    assert_same(batches, own)
 
 
 @pytest.mark.parametrize(("store", "size"), [("source", None), ("resized", 64), ("decoded", 64)])
@@ -240,9 +240,9 @@ def test_a_cache(store: str, size: int | None, folder: Path, tmp_path: Path) -> 
     dataset = ImageFolder(str(folder), TRAIN)
     convert(dataset, recipe_of("lmdb", store, size=size), tmp_path / "cache", target="folder", workers=1)
     cache = CachedDataset(tmp_path / "cache", dataset=dataset)
-    made, own, loader = both(cache, batch_size=4, shuffle=True)
+    batches, own, loader = both(cache, batch_size=4, shuffle=True)
     assert_fused(loader)
-    assert_same(made, own)
+    assert_same(batches, own)
 
 
 def stacked(samples: list[Any]) -> Any:
@@ -271,22 +271,22 @@ class TestProcesses:
         dataset = ImageFolder(str(folder), TRAIN)
         torch.manual_seed(7)
         loader = FastLoader(dataset, fuse="exact", num_workers=2, batch_size=4, shuffle=True, **options)
-        made = [batch for _ in range(2) for batch in loader]
+        batches = [batch for _ in range(2) for batch in loader]
         torch.manual_seed(7)
         unfused = FastLoader(dataset, rng="sample", batch_size=4, shuffle=True)
         own = [batch for _ in range(2) for batch in unfused]
-        assert [batch[0].shape for batch in made] == [batch[0].shape for batch in own]
-        assert all(torch.equal(one[0], other[0]) for one, other in zip(made, own, strict=True))
-        assert [list(map(int, batch[1])) for batch in made] == [batch[1].tolist() for batch in own]
-        assert all(batch[2] for batch in made if len(batch) > 2)
+        assert [batch[0].shape for batch in batches] == [batch[0].shape for batch in own]
+        assert all(torch.equal(batch[0], own_batch[0]) for batch, own_batch in zip(batches, own, strict=True))
+        assert [list(map(int, batch[1])) for batch in batches] == [batch[1].tolist() for batch in own]
+        assert all(batch[2] for batch in batches if len(batch) > 2)
         assert loader.explain().startswith(f"Worker processes ({why}) make batches by fused calls. ")
         assert "is known to the workers alone" in loader.explain()
 
     def test_the_twin_is_called_in_them(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Its many short calls would have threads wait for each other."""
         monkeypatch.setitem(sys.modules, "pipefix.kernels.native", None)
-        made, own, loader = both(ImageFolder(str(folder), TRAIN), num_workers=2, batch_size=4)
-        assert_same(made, own)
+        batches, own, loader = both(ImageFolder(str(folder), TRAIN), num_workers=2, batch_size=4)
+        assert_same(batches, own)
         assert loader.explain().startswith("Worker processes (without the native kernel threads take turns) make batches by fused")
         assert "in one twin call" in loader.explain()
 
@@ -296,16 +296,16 @@ class TestProcesses:
         assert isinstance(source, FusedSource)
         rules = ReadPolicy(seed=7)
         orders, maker = pickle.loads(pickle.dumps((FusedOrders(source, rules), FusedCollate(default_collate))))
-        made = maker(orders.__getitems__(Asked(0, [3, 1, 7])))
+        batch = maker(orders.__getitems__(Asked(0, [3, 1, 7])))
         torch.manual_seed(7)
-        assert_same(made, next(iter(FastLoader(dataset, rng="sample", batch_sampler=[[3, 1, 7]]))))
+        assert_same(batch, next(iter(FastLoader(dataset, rng="sample", batch_sampler=[[3, 1, 7]]))))
 
     @pytest.mark.parametrize("workers", [0, 2])
     def test_a_collate_function_that_draws(self, workers: int, folder: Path) -> None:
         """Its numbers are the batch's own, as without fuse; the user's generator is left alone."""
-        made, own, loader = both(ImageFolder(str(folder), TRAIN), batch_size=4, collate_fn=mixed, num_workers=workers)
+        batches, own, loader = both(ImageFolder(str(folder), TRAIN), batch_size=4, collate_fn=mixed, num_workers=workers)
         assert_fused(loader)
-        assert_same(made, own)
+        assert_same(batches, own)
 
     def test_a_batch_that_is_to_be_made_is_as_long_as_it_will_be(self, folder: Path) -> None:
         source = compiled(ImageFolder(str(folder), TRAIN), "exact")
@@ -388,20 +388,20 @@ class TestDeclined:
     def test_a_dataset_that_remembers_its_samples_is_shown_none_but_its_own(self, kind: str, folder: Path) -> None:
         transform = TRAIN if kind == "Remembers" else v1.Compose([v1.CenterCrop(32), v1.RandomRotation(5), v1.ToTensor()])
         dataset = Remembers(folder, transform)
-        told = FastLoader(dataset, fuse="exact").explain()
-        assert "Not fused: " in told
+        sentence = FastLoader(dataset, fuse="exact").explain()
+        assert "Not fused: " in sentence
         assert not dataset.seen, "a trial left something behind"
         if kind == "Remembers":
-            assert "keeps what it is given in a picture's place" in told
+            assert "keeps what it is given in a picture's place" in sentence
         assert all(isinstance(dataset[index], torch.Tensor) for index in range(len(dataset)))
 
     def test_classes_that_are_told_of_subclasses_are_told_of_none(self, folder: Path) -> None:
         dataset = Registered(folder, TRAIN)
-        made, own, loader = both(dataset, batch_size=4)
+        batches, own, loader = both(dataset, batch_size=4)
         assert_fused(loader)
-        assert_same(made, own)
+        assert_same(batches, own)
         assert Registers.registered == ["Registered"]
-        assert made[0][1] == ("Registered",) * 4
+        assert batches[0][1] == ("Registered",) * 4
 
     def test_by_a_plan(self, folder: Path, tmp_path: Path) -> None:
         path = tmp_path / "pipefix.plan.toml"
@@ -429,8 +429,8 @@ class TestProof:
         dataset = ImageFolder(str(folder), TRAIN, loader=upside_down_dogs)
         for number in range(4):
             dataset.samples[number] = (str(tmp_path / "gone.jpg"), 0)
-        assert "Not fused: sample " in (told := FastLoader(dataset, fuse="exact").explain())
-        assert "differs from the dataset's own by" in told
+        assert "Not fused: sample " in (sentence := FastLoader(dataset, fuse="exact").explain())
+        assert "differs from the dataset's own by" in sentence
 
     def test_without_any_that_can_be_read_nothing_is_fused(self, folder: Path, tmp_path: Path) -> None:
         dataset = ImageFolder(str(folder), TRAIN)
@@ -442,18 +442,18 @@ class TestProof:
 
     def test_what_the_datasets_code_refuses_is_not_made_without_it(self, folder: Path) -> None:
         dataset = ImageFolder(str(folder), TRAIN, loader=only_in_workers)
-        told = FastLoader(dataset, fuse="exact").explain()
-        assert "Not fused: the dataset's own code raises OSError (not today) for sample " in told
+        sentence = FastLoader(dataset, fuse="exact").explain()
+        assert "Not fused: the dataset's own code raises OSError (not today) for sample " in sentence
 
     def test_they_come_from_all_over_the_dataset(self, folder: Path) -> None:
         dataset = ImageFolder(str(folder), TRAIN, loader=upside_down_dogs)
-        dataset.samples = [one for one in dataset.samples if "cat" in one[0]] + [one for one in dataset.samples if "dog" in one[0]]
+        dataset.samples = [entry for kind in ("cat", "dog") for entry in dataset.samples if kind in entry[0]]
         assert "differs from the dataset's own by" in FastLoader(dataset, fuse="exact").explain()
 
     def test_a_dataset_of_one_sample_is_compared_in_it(self, folder: Path) -> None:
-        made, own, loader = both(Subset(ImageFolder(str(folder), TRAIN), [1]), batch_size=1)
+        batches, own, loader = both(Subset(ImageFolder(str(folder), TRAIN), [1]), batch_size=1)
         assert_fused(loader)
-        assert_same(made, own)
+        assert_same(batches, own)
 
 
 class Odd(Opens):
@@ -477,8 +477,8 @@ class Odd(Opens):
             return {}["missing"]
         if self.how == "random":
             return self.transform(picture), random.random()
-        made = self.transform(picture)
-        return {"twice": (made, made), "none": index}.get(self.how, made)
+        picture_made = self.transform(picture)
+        return {"twice": (picture_made, picture_made), "none": index}.get(self.how, picture_made)
 
 
 class Remembers(Opens):
@@ -548,11 +548,11 @@ class TestBadPictures:
     @pytest.mark.parametrize("how", ["skip", "refill"])
     def test_they_are_lived_with(self, how: str, torn: ImageFolder, tmp_path: Path) -> None:
         options = {"batch_size": 4, "on_bad": how, "max_bad": 0.5, "quarantine": str(tmp_path / "bad.jsonl")}
-        made, own, loader = both(torn, **options)
-        assert_same(made, own)
+        batches, own, loader = both(torn, **options)
+        assert_same(batches, own)
         assert "4 samples could not be read" in loader.explain() or "2 samples could not be read" in loader.explain()
-        told = [line for line in (tmp_path / "bad.jsonl").read_text().splitlines() if "04.jpg" in line]
-        assert len(told) == 4 and len(set(told)) == 2  # each epoch once, told alike by both loaders
+        lines = [line for line in (tmp_path / "bad.jsonl").read_text().splitlines() if "04.jpg" in line]
+        assert len(lines) == 4 and len(set(lines)) == 2  # each epoch once, told alike by both loaders
 
     @pytest.mark.parametrize("workers", [0, 2])
     def test_nothing_of_one_picture_is_used_for_another(self, workers: int, tmp_path: Path, photo: Callable[..., bytes]) -> None:
@@ -565,9 +565,9 @@ class TestBadPictures:
             )
             (tmp_path / "all" / f"{number:02d}.jpg").write_bytes(data)
         options = {"batch_size": 2, "shuffle": True, "on_bad": "skip", "max_bad": 1.0, "quarantine": None}
-        made, own, loader = both(ImageFolder(str(tmp_path), TRAIN), num_workers=workers, **options)
-        assert_same(made, own)
-        assert sum(len(labels) for _, labels in made) == 2 * 14
+        batches, own, loader = both(ImageFolder(str(tmp_path), TRAIN), num_workers=workers, **options)
+        assert_same(batches, own)
+        assert sum(len(labels) for _, labels in batches) == 2 * 14
         assert_fused(loader)
 
     def test_a_batch_of_none_is_left_out(self, torn: ImageFolder, tmp_path: Path) -> None:
@@ -587,9 +587,9 @@ class TestResume:
         state = whole.state_dict()
         rest = list(iterator)
         torch.manual_seed(99)
-        other = FastLoader(dataset, batch_size=4, shuffle=True, fuse="exact", num_workers=after)
-        other.load_state_dict(state)
-        assert_same(list(other), rest)
+        resumed = FastLoader(dataset, batch_size=4, shuffle=True, fuse="exact", num_workers=after)
+        resumed.load_state_dict(state)
+        assert_same(list(resumed), rest)
         unfused = FastLoader(dataset, batch_size=4, shuffle=True, rng="sample")
         unfused.load_state_dict(state)
         assert_same(list(unfused), rest)
@@ -599,23 +599,23 @@ class TestResume:
         iterator = iter(whole)
         next(iterator), next(iterator)
         dataset = ImageFolder(str(folder), TRAIN)
-        other = FastLoader(dataset, batch_size=4, fuse="exact", num_workers=1)
-        other.load_state_dict(whole.state_dict())
+        resumed = FastLoader(dataset, batch_size=4, fuse="exact", num_workers=1)
+        resumed.load_state_dict(whole.state_dict())
         gone = [dataset.samples[index] for index in range(3, 8)]
-        dataset.samples = [(str(folder / "gone.jpg"), 0) if one in gone else one for one in dataset.samples]
-        assert len(list(other)) == 3
+        dataset.samples = [(str(folder / "gone.jpg"), 0) if entry in gone else entry for entry in dataset.samples]
+        assert len(list(resumed)) == 3
 
 
 class TestManners:
     def test_a_batch_belongs_to_the_caller(self, folder: Path) -> None:
         loader = FastLoader(ImageFolder(str(folder), TRAIN), batch_size=2, fuse="exact", num_workers=2)
-        kept = [batch[0] for batch in loader]
-        once = [batch.clone() for batch in kept]
+        pictures = [batch[0] for batch in loader]
+        once = [batch.clone() for batch in pictures]
         views = [batch[0][-1] for batch in loader]
         for _ in range(2):
             list(loader)
-        assert_same(kept, once)
-        assert not any(torch.equal(one[-1], view) for one, view in zip(kept, views, strict=True))
+        assert_same(pictures, once)
+        assert not any(torch.equal(picture[-1], view) for picture, view in zip(pictures, views, strict=True))
 
     def test_memory_is_used_again(self, folder: Path) -> None:
         loader = FastLoader(ImageFolder(str(folder), TRAIN), batch_size=2, fuse="exact", num_workers=1)
@@ -633,11 +633,11 @@ class TestManners:
         first = iter(loader)
         next(first)
         assert iter(loader) is first
-        made = list(loader)
+        batches = list(loader)
         torch.manual_seed(5)
         own = DataLoader(range(19), **{name: value for name, value in options.items() if name != "fuse"})
         next(iter(own)), iter(own)
-        assert [batch[1].tolist() for batch in made] == [[dataset.targets[index] for index in batch] for batch in own]
+        assert [batch[1].tolist() for batch in batches] == [[dataset.targets[index] for index in batch] for batch in own]
 
     def test_threads_end_with_their_iterator(self, folder: Path) -> None:
         loader = FastLoader(ImageFolder(str(folder), TRAIN), batch_size=4, fuse="exact", num_workers=2)
@@ -691,7 +691,7 @@ class TestManners:
         begin = FusedSource.begin
         loader = FastLoader(ImageFolder(str(folder), TRAIN), batch_size=4, fuse="exact", num_workers=1, timeout=0.05)
         assert_fused(loader)
-        monkeypatch.setattr(FusedSource, "begin", lambda *given: (go.wait(), begin(*given))[1])
+        monkeypatch.setattr(FusedSource, "begin", lambda *args: (go.wait(), begin(*args))[1])
         iterator = iter(loader)
         with pytest.raises(RuntimeError, match=r"DataLoader timed out after 0\.05 seconds"):
             next(iterator)

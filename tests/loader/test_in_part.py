@@ -83,7 +83,7 @@ LISTS: dict[str, Any] = {
         [v1.Resize(40), v1.RandomAffine(15, (0.1, 0.1), (0.8, 1.2), 5), v1.RandomPerspective(), v1.CenterCrop(32), v1.ToTensor()]
     ),
     "a crop that pads": v1.Compose([v1.Resize((32, 32)), v1.RandomCrop(32, padding=4), FLIP1, v1.ToTensor(), NORM1]),
-    "own code between": v1.Compose([CROP1, v1.Lambda(lambda one: one.rotate(7)), v1.ToTensor(), v1.Lambda(lambda one: one * 2)]),
+    "own code between": v1.Compose([CROP1, v1.Lambda(lambda image: image.rotate(7)), v1.ToTensor(), v1.Lambda(lambda x: x * 2)]),
     "v2 colours": v2.Compose(
         [
             v2.Resize((32, 32)), v2.ColorJitter(0.4, 0.4, 0.2, 0.3), v2.GaussianBlur((5, 9), (0.1, 2.0)), v2.ToImage(), FLOAT, NORM2
@@ -97,9 +97,9 @@ VIEWS: dict[str, Any] = {"two views": TwoViews(SIMCLR), "large and small views":
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> Any:
     """However little is gained: these pictures are small."""
-    found = native()
-    if isinstance(found, Absent):
-        pytest.skip(f"{found.why} {found.advice}")
+    kernel = native()
+    if isinstance(kernel, Absent):
+        pytest.skip(f"{kernel.why} {kernel.advice}")
     monkeypatch.setattr(in_part, "LEAST_GAIN", 0.0)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
@@ -125,10 +125,10 @@ def both(dataset: Any, *, rng: str = "sample", workers: int = 0, **options: Any)
     options = {"batch_size": 4, "shuffle": True, **options}
     torch.manual_seed(7), np.random.seed(7), random.seed(7)
     fused: FastLoader[Any] = FastLoader(dataset, fuse="exact", num_workers=workers, **options)
-    made = [batch for _ in range(2) for batch in fused]
+    batches = [batch for _ in range(2) for batch in fused]
     torch.manual_seed(7), np.random.seed(7), random.seed(7)
     own = FastLoader(dataset, rng=rng, num_workers=workers if rng == "torch" else 0, **options)
-    assert_same(made, [batch for _ in range(2) for batch in own])
+    assert_same(batches, [batch for _ in range(2) for batch in own])
     return fused
 
 
@@ -147,9 +147,10 @@ def test_a_list_whose_values_are_of_different_sizes(folder: Path) -> None:
 @pytest.mark.parametrize("name", ["torchvision's reference", "SimCLR"])
 def test_by_worker_processes(name: str, folder: Path) -> None:
     loader = both(ImageFolder(str(folder), LISTS[name]), workers=2)
-    told = loader.explain()
-    assert told.startswith("Worker processes (your own transforms run in them) make batches by fused calls. In part, as "), told
-    assert "Samples equal the dataset's own, and take " in told
+    sentence = loader.explain()
+    beginning = "Worker processes (your own transforms run in them) make batches by fused calls. In part, as "
+    assert sentence.startswith(beginning), sentence
+    assert "Samples equal the dataset's own, and take " in sentence
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -160,9 +161,9 @@ def test_several_views_of_a_picture(name: str, workers: int, folder: Path) -> No
     loader = both(dataset, rng="torch", workers=workers)
     assert "Fused in part, as " in loader.explain()
     torch.manual_seed(7)
-    made = list(FastLoader(dataset, 4, fuse="exact", num_workers=workers))
+    batches = list(FastLoader(dataset, 4, fuse="exact", num_workers=workers))
     torch.manual_seed(7)
-    assert_same(made, list(DataLoader(dataset, 4, num_workers=workers)))
+    assert_same(batches, list(DataLoader(dataset, 4, num_workers=workers)))
 
 
 def test_it_says_which_part_went_where(folder: Path) -> None:
@@ -244,7 +245,7 @@ def test_a_dataset_without_transforms_to_be_found(folder: Path) -> None:
 
 def stacked(samples: list[Any]) -> Any:
     assert all(type(picture) is Image.Image for _, picture in samples)
-    return torch.stack([one for one, _ in samples])
+    return torch.stack([picture for picture, _ in samples])
 
 
 class Twice(Records):
@@ -306,16 +307,16 @@ class TestOperations:
     def called(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         from pipefix.kernels.native import NativeKernel
 
-        found: list[str] = []
+        names: list[str] = []
         for name in ("hue_turned", "blurred"):
             own = getattr(NativeKernel, name)
-            monkeypatch.setattr(NativeKernel, name, lambda *given, own=own, name=name: (found.append(name), own(*given))[1])
-        return found
+            monkeypatch.setattr(NativeKernel, name, lambda *args, own=own, name=name: (names.append(name), own(*args))[1])
+        return names
 
     @pytest.mark.parametrize("own", [v1, v2])
     def test_they_are_called_and_equal(self, own: Any, folder: Path, called: list[str]) -> None:
-        made = [own.Resize((41, 37)), own.ColorJitter(0.2, 0.2, 0.2, 0.5), own.GaussianBlur(7, (0.5, 2.0)), own.PILToTensor()]
-        loader = both(ImageFolder(str(folder), own.Compose(made)))
+        operations = [own.Resize((41, 37)), own.ColorJitter(0.2, 0.2, 0.2, 0.5), own.GaussianBlur(7, (0.5, 2.0)), own.PILToTensor()]
+        loader = both(ImageFolder(str(folder), own.Compose(operations)))
         assert "n part, as" in loader.explain()
         assert called.count("hue_turned") > 20 and called.count("blurred") > 20
         called.clear()
@@ -328,7 +329,7 @@ class TestOperations:
         from pipefix.kernels.native import NativeKernel
 
         own = NativeKernel.blurred
-        monkeypatch.setattr(NativeKernel, "blurred", lambda *given: own(*given) ^ 1)
+        monkeypatch.setattr(NativeKernel, "blurred", lambda *args: own(*args) ^ 1)
         both(ImageFolder(str(folder), v1.Compose([v1.Resize((43, 35)), v1.GaussianBlur(7), v1.ToTensor()])))
 
 
@@ -336,16 +337,16 @@ class TestManners:
     def test_nothing_is_fused_where_nothing_is_gained(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(in_part, "LEAST_GAIN", math.inf)
         for transform in (SIMCLR, VIEWS["two views"]):
-            told = FastLoader(ImageFolder(str(folder), transform), fuse="exact").explain()
-            assert told.startswith("Not fused: ") and "; made in part by native calls, samples take " in told
+            sentence = FastLoader(ImageFolder(str(folder), transform), fuse="exact").explain()
+            assert sentence.startswith("Not fused: ") and "; made in part by native calls, samples take " in sentence
 
     def test_samples_that_cannot_be_compared(self, folder: Path) -> None:
         """Code that draws from numbers of its own, which nobody can seed."""
         own = np.random.default_rng(0)
-        transform = v1.Compose([CROP1, v1.Lambda(lambda one: one.rotate(360 * own.random())), v1.ToTensor()])
-        for one in (transform, TwoViews(transform)):
-            told = FastLoader(Records(folder, one), fuse="exact").explain()
-            assert "; in part neither, as sample " in told and " is not the same under the same random numbers" in told
+        transform = v1.Compose([CROP1, v1.Lambda(lambda picture: picture.rotate(360 * own.random())), v1.ToTensor()])
+        for listed in (transform, TwoViews(transform)):
+            sentence = FastLoader(Records(folder, listed), fuse="exact").explain()
+            assert "; in part neither, as sample " in sentence and " is not the same under the same random numbers" in sentence
 
     def test_transforms_changed_between_epochs_are_seen(self, folder: Path) -> None:
         dataset = ImageFolder(str(folder), v1.Compose([CROP1, v1.ColorJitter(0.4), v1.ToTensor()]))
@@ -394,9 +395,9 @@ class TestManners:
         dataset = ImageFolder(str(folder), SIMCLR)
         fusion = Fusing("exact").decide(FastLoader(dataset, num_workers=1), dataset, moved=False)
         orders, maker = pickle.loads(pickle.dumps((FusedOrders(fusion.source, ReadPolicy(seed=7)), FusedCollate(default_collate))))
-        made = maker(orders.__getitems__(Asked(0, [3, 1, 7])))
+        batch = maker(orders.__getitems__(Asked(0, [3, 1, 7])))
         torch.manual_seed(7)
-        assert_same(made, next(iter(FastLoader(dataset, rng="sample", batch_sampler=[[3, 1, 7]]))))
+        assert_same(batch, next(iter(FastLoader(dataset, rng="sample", batch_sampler=[[3, 1, 7]]))))
 
 
 def looked(worker: int) -> None:

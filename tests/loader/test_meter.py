@@ -162,10 +162,10 @@ def test_looks_come_back_once_and_in_order(shared: bool):
     for number in range(3):
         first.write(look(at=number))
     second.write(look(at=9))
-    assert [found.at for found in record.looks()] == [0, 1, 2, 9]
+    assert [timed.at for timed in record.looks()] == [0, 1, 2, 9]
     assert list(record.looks()) == []
     first.write(look(at=4))
-    assert [(found.number, found.at) for found in record.looks()] == [(4, 4)]
+    assert [(timed.number, timed.at) for timed in record.looks()] == [(4, 4)]
 
 
 def test_a_full_page_keeps_the_latest():
@@ -173,7 +173,7 @@ def test_a_full_page_keeps_the_latest():
     page = record.page(0)
     for number in range(3 * LENGTH + 1):
         page.write(look(at=number))
-    assert [found.at for found in record.looks()] == list(range(2 * LENGTH + 1, 3 * LENGTH + 1))
+    assert [timed.at for timed in record.looks()] == list(range(2 * LENGTH + 1, 3 * LENGTH + 1))
 
 
 def test_a_slot_that_is_being_written_is_passed_over():
@@ -183,7 +183,7 @@ def test_a_slot_that_is_being_written_is_passed_over():
     page.write(look(at=2))
     assert isinstance(record._memory, array)
     record._memory[5] = 0  # the first slot's number: its writer is at work
-    assert [found.at for found in record.looks()] == [2]
+    assert [timed.at for timed in record.looks()] == [2]
 
 
 def test_who_writes_on_a_page_after_another_goes_on_counting():
@@ -194,7 +194,7 @@ def test_who_writes_on_a_page_after_another_goes_on_counting():
     again = record.page(0)
     again.write(look())
     assert again.totals.batches == 3
-    assert [found.number for found in record.looks()] == [1, 2]
+    assert [timed.number for timed in record.looks()] == [1, 2]
 
 
 def test_books_of_ended_iterators_are_used_again():
@@ -254,11 +254,11 @@ def test_a_look_tells_the_stages_apart(tmp_path):
         assert fetcher.fetch([1, 2]) == [sum(range(3000)) + 1, sum(range(3000)) + 2]
     finally:
         clock.close()
-    (found,) = record.looks()
-    assert found.samples == 2
-    assert found.bytes == 2 * path.stat().st_size
-    assert found.storage > 0 and found.decode > 0
-    assert found.storage + found.decode + found.augment + found.own + found.collate <= found.made
+    (look,) = record.looks()
+    assert look.samples == 2
+    assert look.bytes == 2 * path.stat().st_size
+    assert look.storage > 0 and look.decode > 0
+    assert look.storage + look.decode + look.augment + look.own + look.collate <= look.made
 
 
 def test_libraries_and_fetchers_are_left_as_found():

@@ -257,10 +257,10 @@ def test_augmentation_behind_a_cache_is_done_once(store: Any, plan: Any, tmp_pat
     expected = torch.stack([dataset[index][0] for index in range(8)])
     path = plan(cache=CacheChange(path="cache", store=store), augmentation=AugmentationChange(backend="kornia"))
     loader: Any = FastLoader(dataset, batch_size=4, plan=path)
-    made = list(loader)
+    batches = list(loader)
     # One colour a picture: flips do not show, and normalising twice would.
-    assert torch.allclose(torch.cat([images for images, _ in made]), expected, atol=1e-2)
-    assert torch.cat([index for _, index in made]).tolist() == list(range(8))
+    assert torch.allclose(torch.cat([images for images, _ in batches]), expected, atol=1e-2)
+    assert torch.cat([index for _, index in batches]).tolist() == list(range(8))
     assert "samples are read from" in loader.explain() and "Normalize are done to whole batches" in loader.explain()
 
 
@@ -281,9 +281,9 @@ def noted(worker: int) -> None:
 def test_threads_are_capped_before_the_users_own_init_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("OMP_NUM_THREADS", "PIPEFIX_TEST_WORKER", *start._VARIABLES):
         monkeypatch.setenv(name, "7")
-    theirs: Any = DataLoader(TEN, num_workers=2, worker_init_fn=noted)
-    found = as_planned.loader(theirs, PlanFile(loader=LoaderChange(worker_threads=1)), tmp_path).worker_init_fn
-    found(5)
+    plain: Any = DataLoader(TEN, num_workers=2, worker_init_fn=noted)
+    worker_init = as_planned.loader(plain, PlanFile(loader=LoaderChange(worker_threads=1)), tmp_path).worker_init_fn
+    worker_init(5)
     assert os.environ["OMP_NUM_THREADS"] == "1" and os.environ["PIPEFIX_TEST_WORKER"] == "5"
 
 
@@ -298,8 +298,8 @@ def test_threads_are_capped_before_the_users_own_init_runs(monkeypatch: pytest.M
 )
 @pytest.mark.parametrize("workers", [0, 1])
 def test_batches_of_a_loader_like_another_are_the_same(tmp_path: Path, options: dict[str, Any], workers: int) -> None:
-    theirs: Any = DataLoader(**{"dataset": TEN, **options})
+    plain: Any = DataLoader(**{"dataset": TEN, **options})
     engine = "processes" if workers else None
-    ours = as_planned.loader(theirs, PlanFile(loader=LoaderChange(num_workers=workers, engine=engine)), tmp_path)
+    ours = as_planned.loader(plain, PlanFile(loader=LoaderChange(num_workers=workers, engine=engine)), tmp_path)
     assert ours.num_workers == workers
-    assert [str(batch) for batch in ours] == [str(batch) for batch in theirs]
+    assert [str(batch) for batch in ours] == [str(batch) for batch in plain]

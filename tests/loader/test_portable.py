@@ -31,9 +31,9 @@ def test_batches_are_the_same(name: str) -> None:
     dataset, options = PIPELINES[name]
     expected, after = epochs(DataLoader, dataset, num_workers=2, **options)
     pipelines._remembered.clear()
-    made, left = epochs(lambda *args, **more: prepare(DataLoader(*args, **more)), dataset, num_workers=2, **options)
+    passes, left = epochs(lambda *args, **more: prepare(DataLoader(*args, **more)), dataset, num_workers=2, **options)
     pipelines._remembered.clear()
-    assert_same(made, expected)
+    assert_same(passes, expected)
     assert_same(left, after)
 
 
@@ -79,11 +79,11 @@ def test_without_workers_it_is_the_function_itself() -> None:
 
 
 def test_the_loader_that_was_given_is_left_as_it_was() -> None:
-    given = DataLoader(pipelines.Tensors(), batch_size=4, collate_fn=pipelines.wrap)
-    made = prepare(given)
-    assert given.collate_fn is pipelines.wrap and made.collate_fn.collate_fn is pipelines.wrap
-    assert made.sampler is given.sampler and made.dataset is given.dataset
-    assert prepare(made.collate_fn) is made.collate_fn
+    plain = DataLoader(pipelines.Tensors(), batch_size=4, collate_fn=pipelines.wrap)
+    prepared = prepare(plain)
+    assert plain.collate_fn is pipelines.wrap and prepared.collate_fn.collate_fn is pipelines.wrap
+    assert prepared.sampler is plain.sampler and prepared.dataset is plain.dataset
+    assert prepare(prepared.collate_fn) is prepared.collate_fn
 
 
 def test_a_collators_settings_can_be_seen_and_it_travels() -> None:
@@ -123,8 +123,8 @@ def test_what_a_fast_loader_would_lose_is_refused_by_name(options: dict[str, Any
 
 
 def test_what_a_plain_loader_has_as_well_is_carried(tmp_path: Path) -> None:
-    given = plan(tmp_path, "[loader]\nnum_workers = 1\nprefetch_factor = 3\nengine = 'processes'")
-    loader = prepare(FastLoader(pipelines.Tensors(16), batch_size=4, plan=given, engine="processes"))
+    path = plan(tmp_path, "[loader]\nnum_workers = 1\nprefetch_factor = 3\nengine = 'processes'")
+    loader = prepare(FastLoader(pipelines.Tensors(16), batch_size=4, plan=path, engine="processes"))
     assert (loader.num_workers, loader.prefetch_factor) == (1, 3)
     assert [float(batch[0, 0]) for batch in loader] == [0.0, 4.0, 8.0, 12.0]
 

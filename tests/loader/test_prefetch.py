@@ -25,10 +25,10 @@ def doubled(batch: Any) -> Any:
 
 def test_batches_are_moved_all_the_way_down() -> None:
     one = torch.ones(2)
-    found = doubled({"a": one, "b": [one, "word"], "c": Point(one, 3), "d": OrderedDict(x=(one, b"raw"))})
-    assert found["b"][1] == "word" and found["c"].y == 3 and found["d"]["x"][1] == b"raw"
-    assert type(found["c"]) is Point and type(found["d"]) is OrderedDict
-    for tensor in (found["a"], found["b"][0], found["c"].x, found["d"]["x"][0]):
+    batch = doubled({"a": one, "b": [one, "word"], "c": Point(one, 3), "d": OrderedDict(x=(one, b"raw"))})
+    assert batch["b"][1] == "word" and batch["c"].y == 3 and batch["d"]["x"][1] == b"raw"
+    assert type(batch["c"]) is Point and type(batch["d"]) is OrderedDict
+    for tensor in (batch["a"], batch["b"][0], batch["c"].x, batch["d"]["x"][0]):
         assert tensor.tolist() == [2, 2]
 
 
@@ -69,9 +69,9 @@ class Pair:
 
 def test_containers_keep_their_types_and_what_they_carry() -> None:
     table = defaultdict(list, a=torch.ones(2))
-    found = doubled({"table": table, "pair": Pair(torch.ones(2), "word")})
-    assert type(found["table"]) is defaultdict and found["table"]["missing"] == []
-    assert found["table"]["a"].tolist() == found["pair"].left.tolist() == [2, 2]
+    batch = doubled({"table": table, "pair": Pair(torch.ones(2), "word")})
+    assert type(batch["table"]) is defaultdict and batch["table"]["missing"] == []
+    assert batch["table"]["a"].tolist() == batch["pair"].left.tolist() == [2, 2]
     assert table["a"].tolist() == [1, 1], "the batch itself is left as it is"
 
 

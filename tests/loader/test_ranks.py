@@ -163,16 +163,16 @@ def test_one_process_may_change_its_batch_size(shuffle: bool) -> None:
         return FastLoader(Places(40), batch_size=batch_size, shuffle=shuffle)
 
     torch.manual_seed(3)
-    first, other = loader(4), loader(5)
+    first, second = loader(4), loader(5)
     iterator = iter(first)
     behind = taken([iterator], 3)
     state = first.state_dict()
     rest = all_of([iterator])
     torch.manual_seed(9)
-    other.load_state_dict(state)
+    second.load_state_dict(state)
     assert len(behind) == state["consumed"] == 12
-    assert all_of([iter(other)]) == rest
-    assert "goes on after 12 samples" in other.explain()
+    assert all_of([iter(second)]) == rest
+    assert "goes on after 12 samples" in second.explain()
 
 
 def test_what_is_padded_and_left_out_is_told() -> None:

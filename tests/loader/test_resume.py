@@ -82,11 +82,11 @@ def test_nothing_that_lies_behind_is_read(by: dict[str, Any], tmp_path: Any) -> 
     whole = FastLoader(pipelines.Tensors(40), batch_size=4, shuffle=True, **by)
     iterator = iter(whole)
     behind = [next(iterator) for _ in range(6)]
-    other = FastLoader(pipelines.Noting(str(note), 40), batch_size=4, shuffle=True, **by)
-    other.explain()  # what is looked at before threads begin
+    resumed = FastLoader(pipelines.Noting(str(note), 40), batch_size=4, shuffle=True, **by)
+    resumed.explain()  # what is looked at before threads begin
     note.write_text("")
-    other.load_state_dict(whole.state_dict())
-    list(other)
+    resumed.load_state_dict(whole.state_dict())
+    list(resumed)
     read = sorted(map(int, note.read_text().split()))
     assert len(read) == 16
     assert sorted(read + [int(sample[0]) for batch in behind for sample in batch]) == list(range(40))
@@ -99,9 +99,9 @@ def test_after_an_epoch_the_next_one_begins() -> None:
     state = whole.state_dict()
     assert (state["epoch"], state["batches"]) == (1, 0)
     following = list(whole)
-    other = FastLoader(pipelines.Tensors(16), batch_size=4, shuffle=True, generator=torch.Generator())
-    other.load_state_dict(state)
-    assert_same(list(other), following)
+    resumed = FastLoader(pipelines.Tensors(16), batch_size=4, shuffle=True, generator=torch.Generator())
+    resumed.load_state_dict(state)
+    assert_same(list(resumed), following)
 
 
 @pytest.mark.parametrize("persistent", [False, True])
@@ -117,9 +117,9 @@ def test_epochs_after_the_one_gone_on_with_are_the_same(persistent: bool) -> Non
     next(iterator)
     state = whole.state_dict()
     expected = [list(iterator), list(whole), list(whole)]
-    other = loader()
-    other.load_state_dict(state)
-    assert_same([list(other) for _ in range(3)], expected)
+    resumed = loader()
+    resumed.load_state_dict(state)
+    assert_same([list(resumed) for _ in range(3)], expected)
 
 
 @made_by(1)
@@ -154,9 +154,9 @@ def test_batches_that_were_left_out_count(by: dict[str, Any]) -> None:
     iterator = iter(whole)
     next(iterator)
     assert whole.state_dict()["batches"] == 2
-    other = FastLoader(pipelines.Torn(16, bad=(0, 1, 2, 3)), **options)
-    other.load_state_dict(whole.state_dict())
-    assert_same(list(other), list(iterator))
+    resumed = FastLoader(pipelines.Torn(16, bad=(0, 1, 2, 3)), **options)
+    resumed.load_state_dict(whole.state_dict())
+    assert_same(list(resumed), list(iterator))
 
 
 @pytest.mark.parametrize(
@@ -175,12 +175,12 @@ def test_a_state_of_another_loader_is_refused(state: dict[str, Any], words: str)
 
 
 def test_samples_draw_the_same_whatever_the_workers() -> None:
-    made = []
+    passes = []
     for workers in (0, 1, 3):
         torch.manual_seed(4)
-        made.append(list(FastLoader(pipelines.Drawing(), batch_size=5, num_workers=workers, rng="sample")))
-    assert_same(made[1], made[0])
-    assert_same(made[2], made[0])
+        passes.append(list(FastLoader(pipelines.Drawing(), batch_size=5, num_workers=workers, rng="sample")))
+    assert_same(passes[1], passes[0])
+    assert_same(passes[2], passes[0])
 
 
 def test_samples_draw_anew_each_epoch_and_leave_the_process_alone() -> None:
@@ -208,9 +208,9 @@ def test_a_batch_that_raised_lies_behind(by: dict[str, Any]) -> None:
         next(iterator)
     assert whole.state_dict()["batches"] == 3
     next(iterator)
-    other = FastLoader(pipelines.Faulty(24), batch_size=4)
-    other.load_state_dict(whole.state_dict())
-    assert [float(batch[0, 0]) for batch in other] == [16.0, 20.0]
+    resumed = FastLoader(pipelines.Faulty(24), batch_size=4)
+    resumed.load_state_dict(whole.state_dict())
+    assert [float(batch[0, 0]) for batch in resumed] == [16.0, 20.0]
 
 
 @made_by(1)

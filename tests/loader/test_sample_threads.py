@@ -119,7 +119,7 @@ def test_draws_that_begin_late_are_told_and_are_the_last_by_threads() -> None:
 def test_samples_with_random_numbers_of_their_own_are_read_one_after_the_other() -> None:
     loader: Any = FastLoader(Draws(random.random), batch_size=4, rng="sample", threads_per_worker=4)
     torch.manual_seed(3)
-    made = list(loader)
+    batches = list(loader)
     torch.manual_seed(3)
-    assert_same(made, list(FastLoader(Draws(random.random), batch_size=4, rng="sample")))
+    assert_same(batches, list(FastLoader(Draws(random.random), batch_size=4, rng="sample")))
     assert "threads read" not in loader.explain()

@@ -230,8 +230,8 @@ def nothing_is_left_behind(method: str, python: list[str]) -> None:
         child.communicate()
     while any(_runs(worker) for worker in workers):
         time.sleep(0.02)
-    theirs = {str(pid) for pid in (killed, *workers)}
-    assert not [name for name in os.listdir("/dev/shm") if theirs & set(name.replace("-", "_").split("_"))]
+    pids = {str(pid) for pid in (killed, *workers)}
+    assert not [name for name in os.listdir("/dev/shm") if pids & set(name.replace("-", "_").split("_"))]
 
 
 def _runs(pid: int) -> bool:

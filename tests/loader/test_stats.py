@@ -27,7 +27,7 @@ def course(pace: int, batches: int = FEW) -> Course:
     """Every batch is waited for and worked on for ``pace`` nanoseconds each."""
     clock = Clock()
     meter = Meter(clock=clock)
-    made = Course(meter, 2)
+    course = Course(meter, 2)
     for _ in range(batches):
         meter.asked()
         clock.now += pace
@@ -35,7 +35,7 @@ def course(pace: int, batches: int = FEW) -> Course:
         clock.now += pace
     meter.asked()
     meter.ended()
-    return made
+    return course
 
 
 def test_an_epoch_is_told_in_a_line() -> None:
@@ -108,5 +108,5 @@ def test_without_workers_quick_batches_are_metered_only_while_somebody_reads() -
 def test_the_meter_stays_in_this_process() -> None:
     loader: Any = FastLoader(pipelines.Tensors(8), batch_size=4)
     list(loader)
-    other = pickle.loads(pickle.dumps(loader))
-    assert other.meter.batches == 0 and len(list(other)) == 2
+    copied = pickle.loads(pickle.dumps(loader))
+    assert copied.meter.batches == 0 and len(list(copied)) == 2

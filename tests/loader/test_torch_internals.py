@@ -46,7 +46,7 @@ def test_this_torch_has_what_is_relied_on() -> None:
 
 
 def test_batches_are_those_of_a_plain_loader(told_by: Callable[[str], Any]) -> None:
-    told = told_by(
+    answers = told_by(
         """
         import random, numpy
         from pipefix import FastLoader
@@ -70,12 +70,12 @@ def test_batches_are_those_of_a_plain_loader(told_by: Callable[[str], Any]) -> N
         print(json.dumps(told))
         """
     )
-    assert len(told) == 4
-    assert all(sentence.startswith("As DataLoader does it: torch 2") for sentence in told.values())
+    assert len(answers) == 4
+    assert all(sentence.startswith("As DataLoader does it: torch 2") for sentence in answers.values())
 
 
 def test_an_epoch_is_gone_on_with(told_by: Callable[[str], Any]) -> None:
-    told = told_by(
+    answers = told_by(
         """
         from pipefix import FastLoader
         from tests.loader.pipelines import Tensors
@@ -93,11 +93,11 @@ def test_an_epoch_is_gone_on_with(told_by: Callable[[str], Any]) -> None:
         print(json.dumps({"same": seen == expected}))
         """
     )
-    assert told == {"same": True}
+    assert answers == {"same": True}
 
 
 def test_what_cannot_be_had_is_said(told_by: Callable[[str], Any]) -> None:
-    told = told_by(
+    answers = told_by(
         """
         from pipefix import FastLoader
         from tests.loader.pipelines import Tensors
@@ -107,12 +107,12 @@ def test_what_cannot_be_had_is_said(told_by: Callable[[str], Any]) -> None:
         print(json.dumps({"said": [str(one.message) for one in caught]}))
         """
     )
-    assert len(told["said"]) == 1 and told["said"][0].startswith("on_bad='skip' cannot be had: torch 2")
+    assert len(answers["said"]) == 1 and answers["said"][0].startswith("on_bad='skip' cannot be had: torch 2")
 
 
 @pytest.mark.system
 def test_the_portable_hand_over_and_the_watch_go_on(told_by: Callable[[str], Any]) -> None:
-    told = told_by(
+    answers = told_by(
         """
         import pipefix
         from tests.loader.pipelines import Tensors
@@ -129,7 +129,7 @@ def test_the_portable_hand_over_and_the_watch_go_on(told_by: Callable[[str], Any
         print(json.dumps([torch.equal(expected, one) for one in (prepared, seen, too)]))
         """
     )
-    assert told == [True, True, True]
+    assert answers == [True, True, True]
 
 
 def test_a_loader_of_two_type_parameters(told_by: Callable[[str], Any]) -> None:

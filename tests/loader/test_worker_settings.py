@@ -19,5 +19,5 @@ print(torch.get_num_threads(), os.environ["OMP_NUM_THREADS"], os.environ["NUMEXP
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_threads_are_capped_and_then_the_users_own_is_called(threads: int, preloaded: str) -> None:
-    told = subprocess.run([*preloaded.split(), "-c", CAPPED.format(threads=threads)], capture_output=True, text=True, check=True)
-    assert told.stdout.splitlines() == ["7", " ".join([str(threads)] * 4)]
+    process = subprocess.run([*preloaded.split(), "-c", CAPPED.format(threads=threads)], capture_output=True, text=True, check=True)
+    assert process.stdout.splitlines() == ["7", " ".join([str(threads)] * 4)]

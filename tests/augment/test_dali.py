@@ -59,11 +59,11 @@ def test_as_the_users_own_list(name: str, images: list[torch.Tensor]) -> None:
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory, images: list[torch.Tensor]) -> list[Path]:
     folder = tmp_path_factory.mktemp("jpegs")
-    made = []
+    paths = []
     for place, image in enumerate(images):
-        made.append(folder / f"{place} ä.jpg")
-        tv.to_pil_image(image).save(made[-1], quality=90)
-    return made
+        paths.append(folder / f"{place} ä.jpg")
+        tv.to_pil_image(image).save(paths[-1], quality=90)
+    return paths
 
 
 def epoch(loader: Any) -> tuple[torch.Tensor, list[int]]:
@@ -125,11 +125,11 @@ def test_an_epoch_left_early_does_not_disturb_the_next(files: list[Path]) -> Non
 
 
 def test_a_batch_is_the_callers_for_ever_unless_it_is_lent(files: list[Path]) -> None:
-    kept, copies = [], []
+    handed_over, copies = [], []
     for images, _ in dali_loader(files, IMAGENET, batch_size=2):
-        kept.append(images)
+        handed_over.append(images)
         copies.append(images.clone())
-    assert all(torch.equal(first, second) for first, second in zip(kept, copies, strict=True))
+    assert all(torch.equal(first, second) for first, second in zip(handed_over, copies, strict=True))
     lent = dali_loader(files, IMAGENET, batch_size=2, lend=True)
     assert torch.equal(torch.cat([images.clone() for images, _ in lent]), torch.cat(copies))
 

@@ -20,11 +20,11 @@ INVERT = v2.RandomInvert(1.0)
 
 
 def expected_of(transform: Any, images: Any) -> list[torch.Tensor]:
-    made = []
+    samples = []
     for seed, image in enumerate(images):
         with seeded(seed):
-            made.append(transform(image))
-    return made
+            samples.append(transform(image))
+    return samples
 
 
 @dataclass

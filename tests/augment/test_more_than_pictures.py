@@ -111,9 +111,9 @@ def test_masks_that_say_what_they_are_are_moved_with_their_pictures() -> None:
     torch.manual_seed(1)
     expected, target = next(iter(DataLoader(dataset, 4)))
     torch.manual_seed(1)
-    images, made = swap.module()(*next(iter(DataLoader(swap.dataset(dataset), 4))))
+    images, targets = swap.module()(*next(iter(DataLoader(swap.dataset(dataset), 4))))
     assert torch.equal(images, expected)
-    assert torch.equal(made["mask"], target["mask"])
+    assert torch.equal(targets["mask"], target["mask"])
 
 
 def test_swap_refuses_it() -> None:

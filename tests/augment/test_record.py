@@ -49,8 +49,8 @@ def test_every_list(name: str) -> None:
         assert torch.equal(replayed(calls, image), wanted)
     rows = {row.name: row for row in TABLE}
     exact = all(rows[call.name].tolerance == "exact" for calls in programs for call in calls)
-    for made, wanted in zip(run(images, programs), expected, strict=True):
-        gap = (made.double() - wanted.double()).abs() * (255 if wanted.is_floating_point() else 1)
+    for sample, wanted in zip(run(images, programs), expected, strict=True):
+        gap = (sample.double() - wanted.double()).abs() * (255 if wanted.is_floating_point() else 1)
         assert gap.max() == 0 if exact else (gap.mean() <= 1 and gap.quantile(0.99) <= 4)
 
 

@@ -129,9 +129,9 @@ def test_boxes_and_masks_are_moved_where_they_are_as_they_were() -> None:
         torch.manual_seed(seed)
         image, wanted = listed(picture, target)
         torch.manual_seed(seed)
-        (pixels, made), calls = with_calls(DatasetTransform(cut)(picture, target))
-        assert torch.equal(made["boxes"], wanted["boxes"])
-        assert torch.equal(made["mask"], wanted["mask"])
+        (pixels, targets), calls = with_calls(DatasetTransform(cut)(picture, target))
+        assert torch.equal(targets["boxes"], wanted["boxes"])
+        assert torch.equal(targets["mask"], wanted["mask"])
         assert torch.equal(Swap(cut, None).module()(pixels[None], [calls])[0], image)
 
 
@@ -183,20 +183,20 @@ def target(tmp_path: Path, photos: Path) -> Path:
 def test_from_end_to_end(target: Path, to: Any) -> None:
     if to == "dali":
         pytest.importorskip("nvidia.dali")
-    made = pipefix.swap(f"{target}:loader", to=to, check=True, samples=6)
-    report = made.report
+    swap = pipefix.swap(f"{target}:loader", to=to, check=True, samples=6)
+    report = swap.report
     assert report.parity is not None
     assert report.parity.holds, report.parity
     assert report.parity.whole is not None
-    assert made.document(full=True).sections[-1].title == "Contact sheet"
+    assert swap.document(full=True).sections[-1].title == "Contact sheet"
     if to == "dali":
-        images, labels = next(iter(made.loader(batch_size=4)))
+        images, labels = next(iter(swap.loader(batch_size=4)))
         assert images.shape == (4, 3, 32, 32)
         assert labels.tolist() == [0] * 4
         assert any("ColorJitter" in note for note in report.notes)
     else:
         assert [each.transform for each in report.stays] == ["RandomResizedCrop"]
-        assert made.module()(*next(iter(DataLoader(made.dataset(), 4))))[0].shape == (4, 3, 32, 32)
+        assert swap.module()(*next(iter(DataLoader(swap.dataset(), 4))))[0].shape == (4, 3, 32, 32)
 
 
 @pytest.mark.system
@@ -219,10 +219,10 @@ def test_a_difference_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = Own(LIST)
     place = find(dataset)
     assert place is not None
-    cut, given = swapped(dataset).split, samples_of(dataset, place, 6)
+    cut, samples = swapped(dataset).split, samples_of(dataset, place, 6)
 
     def held() -> parity.Parity:
-        return parity.check(cut, given, progress=lambda *_: None)
+        return parity.check(cut, samples, progress=lambda *_: None)
 
     assert held().holds
     row = BY_NAME["adjust_contrast"]

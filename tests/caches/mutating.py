@@ -90,7 +90,7 @@ def plain(sample: Any) -> Any:
 
 def outcome(folder: Path, expected: list[Any], forged: bool) -> str:
     """right, damaged (told with advice), or what must not be: wrong."""
-    told = right = 0
+    refusals = right = 0
     try:
         cached = CachedDataset(folder)
     except UnreadableFile as error:
@@ -101,14 +101,14 @@ def outcome(folder: Path, expected: list[Any], forged: bool) -> str:
         try:
             sample = plain(cached[index])
         except CacheDamaged as error:
-            told += 1
+            refusals += 1
             if not error.advice:
                 return "wrong: no advice"
         else:
             right += 1
             if sample != expected[index] and not forged:
                 return f"wrong: sample {index} differs"
-    return "damaged" if told else "right"
+    return "damaged" if refusals else "right"
 
 
 def copy(whole: Path, to: Path) -> Path:

@@ -203,14 +203,14 @@ def test_processes_and_order_change_nothing(files, make, monkeypatch, store):
 def test_it_goes_on_where_it_was(files, make, monkeypatch):
     small_parts(monkeypatch)
     whole = make(files, "decoded", name="whole")
-    real, made = pool._here, []
+    real, parts_done = pool._here, []
 
     def interrupted(numbers, make):
         for event in real(numbers, make):
             if isinstance(event, pool.PartDone):
-                made.append(event.number)
+                parts_done.append(event.number)
             yield event
-            if len(made) == 2:
+            if len(parts_done) == 2:
                 raise KeyboardInterrupt
 
     monkeypatch.setattr(pool, "_here", interrupted)
@@ -383,7 +383,7 @@ def test_another_recipe_does_not_overwrite(files, make):
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("options", "message"),
     [
         ({"to": "tar"}, "no 'tar' to choose"),
         ({"store": "rows"}, "rows is not kept in lmdb"),
@@ -393,9 +393,9 @@ def test_another_recipe_does_not_overwrite(files, make):
         ({"on_bad": "ignore"}, "no 'ignore' to choose"),
     ],
 )
-def test_recipes_that_make_no_sense(asked, said):
-    with pytest.raises(BadUsage, match=said):
-        recipe_of(**{"to": "lmdb", "store": "resized", **asked})
+def test_recipes_that_make_no_sense(options, message):
+    with pytest.raises(BadUsage, match=message):
+        recipe_of(**{"to": "lmdb", "store": "resized", **options})
 
 
 # -- a source that changes -------------------------------------------------------------------------------------------------

@@ -117,11 +117,11 @@ def test_damaged_files_are_quarantined(name, lenient, tmp_path, make, monkeypatc
     assert done.manifest.length == 3 and quarantined["index"] == 3 and quarantined["files"] == ["odd.jpg"] and quarantined["error"]
 
 
-@pytest.mark.parametrize("way", ["cv2", "torchvision"])
-def test_decoders_that_fill_up_with_grey_are_seen_through(way, tmp_path, make):
+@pytest.mark.parametrize("library", ["cv2", "torchvision"])
+def test_decoders_that_fill_up_with_grey_are_seen_through(library, tmp_path, make):
     paths = [draw(tmp_path / f"{index}.jpg", index) for index in range(4)]
     paths[2].write_bytes(paths[2].read_bytes()[:-200])
-    done = make(ReadBy(paths, way), "decoded", on_bad="quarantine")
+    done = make(ReadBy(paths, library), "decoded", on_bad="quarantine")
     assert done.manifest.parts[0].bad == [2]
 
 

@@ -28,13 +28,13 @@ def urls(store):
     return [f"{store.url}/data/{index}" for index in range(12)]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_the_same_without_a_request(store, make, way):
-    dataset = Far(urls(store), way)
-    expected = [Far(urls(store), way)[index] for index in range(12)]
+@pytest.mark.parametrize("client", WAYS)
+def test_the_same_without_a_request(store, make, client):
+    dataset = Far(urls(store), client)
+    expected = [Far(urls(store), client)[index] for index in range(12)]
     done = make(dataset, "source")
     assert done.unseen_bytes == 0
-    cached = CachedDataset(done.folder, dataset=Far(urls(store), way))
+    cached = CachedDataset(done.folder, dataset=Far(urls(store), client))
     store.asked.clear()
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)

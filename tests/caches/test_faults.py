@@ -201,11 +201,11 @@ class Noted(Numbers):
         return super().__getitem__(index)
 
 
-@pytest.mark.parametrize("what", ["convert", "forecast"])
-def test_samples_are_not_run_where_workers_are_forked(tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("action", ["convert", "forecast"])
+def test_samples_are_not_run_where_workers_are_forked(tmp_path: Path, action: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(estimate, "_ENOUGH_S", 0.0)  # of a forecast the first round is enough, which leaves some samples out
     dataset = Noted(tmp_path / "note")
-    run: Any = convert if what == "convert" else forecast
+    run: Any = convert if action == "convert" else forecast
     run(dataset, recipe_of("lmdb", "sample"), tmp_path / "cache", workers=2)
     assert str(os.getpid()) not in set((tmp_path / "note").read_text().split())
 

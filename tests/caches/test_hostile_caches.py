@@ -150,10 +150,10 @@ def test_records_that_were_sealed_again(files: Files, make: Any, described: Any)
     folder = make(files, "source").folder
     manifest = manifests.read(folder)
     sealed_with(folder, described)
-    told = 0
+    refusals = 0
     for read in (lambda: CachedDataset(folder)[0], lambda: CachedDataset(folder, dataset=Named(manifest.source.root))[0]):
         try:
             read()
         except CacheDamaged:
-            told += 1
-    assert told
+            refusals += 1
+    assert refusals

@@ -75,7 +75,7 @@ def test_a_record_of_one_picture_begins_with_its_bytes():
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         (object(), "builtins.object: records hold numbers"),
         (np.array([object()]), "array of object"),
@@ -84,8 +84,8 @@ def test_a_record_of_one_picture_begins_with_its_bytes():
         (torch.eye(3).to_sparse(), "layout torch.sparse_coo"),
     ],
 )
-def test_what_has_no_place_in_a_record(value, said):
-    with pytest.raises(record.Unstorable, match=said):
+def test_what_has_no_place_in_a_record(value, message):
+    with pytest.raises(record.Unstorable, match=message):
         record.encode((value, 1))
 
 
@@ -103,7 +103,7 @@ def forged(description) -> memoryview:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "description",
     [
         ["a", "|u1", [1 << 40], 0, 16],  # a terabyte
         ["a", "|u1", [16], 0, 1 << 50],
@@ -128,9 +128,9 @@ def forged(description) -> memoryview:
         ["t", ["a"]],
     ],
 )
-def test_forged_records_are_refused_and_nothing_is_allocated(told):
+def test_forged_records_are_refused_and_nothing_is_allocated(description):
     with pytest.raises(CacheDamaged):
-        DECODE(forged(told))
+        DECODE(forged(description))
 
 
 @given(st.binary(max_size=60))

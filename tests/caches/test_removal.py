@@ -106,11 +106,11 @@ def test_a_removal_that_is_killed_leaves_nothing_that_looks_whole_and_can_be_gon
         if number and folder.exists():
             with pytest.raises(UnreadableFile):
                 manifests.read(folder)
-        kept = tmp_path / f"gone-on-{number}"
+        copied = tmp_path / f"gone-on-{number}"
         if folder.exists():
-            shutil.copytree(folder, kept)
+            shutil.copytree(folder, copied)
             for update in (False, True):
-                convert(files, recipe_of("lmdb", "source"), kept, target="a target", workers=0, update=update)
-            assert not verify(kept).damage and manifests.read(kept).length == len(files)
+                convert(files, recipe_of("lmdb", "source"), copied, target="a target", workers=0, update=update)
+            assert not verify(copied).damage and manifests.read(copied).length == len(files)
         assert folders.remove(folder) is None and not folder.exists()
     raise AssertionError("the removal never ends")

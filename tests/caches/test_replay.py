@@ -49,9 +49,9 @@ def equal(sample, expected):
     return np.array_equal(sample, expected)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_the_same_without_the_files(folder, make, way):
-    dataset = ReadBy(folder, way)
+@pytest.mark.parametrize("reader", WAYS)
+def test_the_same_without_the_files(folder, make, reader):
+    dataset = ReadBy(folder, reader)
     expected = [dataset[index] for index in range(10)]
     done = make(dataset, "source")
     assert done.unseen_bytes == 0
@@ -64,9 +64,9 @@ def test_the_same_without_the_files(folder, make, way):
     assert cached.misses == before
 
 
-@pytest.mark.parametrize("way", ["pil", "cv2", "torchvision", "json, picture and mask"])
-def test_samples_are_run_only_as_far_as_their_reading_goes(folder, way):
-    assert survey(ReadBy(folder, way), recipe_of("lmdb", "source"), "").blueprint.stop_at is not None
+@pytest.mark.parametrize("reader", ["pil", "cv2", "torchvision", "json, picture and mask"])
+def test_samples_are_run_only_as_far_as_their_reading_goes(folder, reader):
+    assert survey(ReadBy(folder, reader), recipe_of("lmdb", "source"), "").blueprint.stop_at is not None
 
 
 def test_samples_that_differ_run_to_their_end(folder, make):

@@ -67,9 +67,9 @@ FALSE = {
 }
 
 
-@pytest.mark.parametrize("what", FALSE)
-def test_a_statement_that_the_figures_contradict_is_told(what: str) -> None:
-    change, sentence = FALSE[what]
+@pytest.mark.parametrize("claim", FALSE)
+def test_a_statement_that_the_figures_contradict_is_told(claim: str) -> None:
+    change, sentence = FALSE[claim]
     measurement = measured({"storage": 1.0, "decode": 3.0}, arms={"augment-recorded": None})
     diagnosis = diagnose(measurement)
     assert contradictions(measurement, diagnosis) == []

@@ -137,9 +137,9 @@ class Hooks:
 
 @pytest.fixture
 def hooks() -> Iterator[Hooks]:
-    one = Hooks()
-    yield one
-    one.undo()
+    installed = Hooks()
+    yield installed
+    installed.undo()
 
 
 @pytest.fixture

@@ -73,11 +73,11 @@ def test_types_and_names_are_the_standard_ones(hooks, path):
     bare = open(path, "rb"), open(path)
     hooks.install("files")
     ours = open(path, "rb"), open(path)
-    for one, other in zip(bare, ours, strict=True):
-        assert type(one) is type(other)
-        assert one.name == other.name
-        assert one.mode == other.mode
-        assert one.fileno() != other.fileno()
+    for own, ours_opened in zip(bare, ours, strict=True):
+        assert type(own) is type(ours_opened)
+        assert own.name == ours_opened.name
+        assert own.mode == ours_opened.mode
+        assert own.fileno() != ours_opened.fileno()
     assert isinstance(ours[0].raw, TimedFileIO)
     assert ours[1].encoding == bare[1].encoding
     for file in (*bare, *ours):
@@ -105,15 +105,15 @@ def test_errors_are_the_same(hooks, path, monkeypatch, args):
 @pytest.fixture
 def theirs(monkeypatch):
     """Somebody's own ``open``, in the place of Python's: paths that it was asked for."""
-    asked = []
+    paths = []
     before = builtins.open
 
     def slow(file, *args, **kwargs):
-        asked.append(os.fspath(file) if isinstance(file, os.PathLike) else file)
+        paths.append(os.fspath(file) if isinstance(file, os.PathLike) else file)
         return before(file, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "open", slow)
-    return asked
+    return paths
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -176,11 +176,11 @@ def test_a_partly_recorded_file_falls_through(hooks, path):
 
 
 def test_an_unknown_file_is_a_miss(hooks, path, tmp_path):
-    other = tmp_path / "other"
-    other.write_bytes(b"abc")
+    unknown = tmp_path / "other"
+    unknown.write_bytes(b"abc")
     hooks.install("files")
     hooks.run(lambda: _read(path), record=True)
-    assert hooks.run(lambda: _read(other), replace=[Stage.STORAGE]) == b"abc"
+    assert hooks.run(lambda: _read(unknown), replace=[Stage.STORAGE]) == b"abc"
     assert hooks.timer.misses >= 1
 
 
@@ -335,12 +335,12 @@ def test_extents_hold_what_was_put(ranges):
         known[offset : offset + count] = [True] * len(known[offset : offset + count])
     assert extents.nbytes == sum(known)
     for at in range(0, len(DATA), 37):
-        found = extents.get("f", at, 300)
+        held = extents.get("f", at, 300)
         if not known[at]:
-            assert found is None
+            assert held is None
         else:
             end = next((i for i in range(at, len(DATA)) if not known[i]), len(DATA))
-            assert found == DATA[at : min(at + 300, end)]
+            assert held == DATA[at : min(at + 300, end)]
     if ranges:
         assert extents.whole("f") == (DATA if all(known) else None)
         assert extents.get("f", len(DATA), 10) == b""
@@ -368,7 +368,7 @@ def test_any_way_of_reading_replays(make_hooks, tmp_path_factory, steps, others,
         with open(path, "rb", buffering) as file:
             return [getattr(file, name if buffering or name != "read1" else "read")(count) for name, count in steps]
 
-    bare, other = read(steps), read(others)
+    bare, other_bytes = read(steps), read(others)
     hooks = make_hooks()
     hooks.install("files")
     try:
@@ -376,7 +376,7 @@ def test_any_way_of_reading_replays(make_hooks, tmp_path_factory, steps, others,
         assert hooks.run(lambda: read(steps), record=True) == bare
         replayed = hooks.run(lambda: read(steps), replace=[Stage.STORAGE])
         assert replayed == bare
-        assert hooks.run(lambda: read(others), replace=[Stage.STORAGE]) == other
+        assert hooks.run(lambda: read(others), replace=[Stage.STORAGE]) == other_bytes
     finally:
         hooks.undo()
 

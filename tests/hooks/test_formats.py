@@ -108,7 +108,7 @@ STREAMS = {
     "bz2": (lambda at: bz2.open(at / "d.bz2").read(), "compressed stream"),
     "xz": (lambda at: lzma.open(at / "d.xz").read(), "compressed stream"),
     "zip": (lambda at: zipfile.ZipFile(at / "d.zip").open("two").read(), "zip member stream"),
-    "tar": (lambda at: [tar.extractfile(one).read() for tar in [tarfile.open(at / "d.tar")] for one in tar], "tar header"),
+    "tar": (lambda at: [tar.extractfile(m).read() for tar in [tarfile.open(at / "d.tar")] for m in tar], "tar header"),
     "tar.gz": (lambda at: [tar.extractfile(m).read() for tar in [tarfile.open(at / "d.tar.gz")] for m in tar], "compressed stream"),
     "tar pipe": (lambda at: [tar.extractfile(m).read() for tar in [tarfile.open(at / "d.tar", "r|")] for m in tar], "tar header"),
 }

@@ -29,10 +29,10 @@ class ResultStore:
     def files(self):
         return self.reads
 
-    def keep(self, *what):
+    def keep(self, *args):
         """Results are not kept."""
 
-    def find(self, *what):
+    def find(self, *args):
         raise AssertionError("an object was not answered from its bytes")
 
 
@@ -57,7 +57,7 @@ def both(monkeypatch, make_hooks):
     The same in a probe's recording, which keeps results of calls.
     """
 
-    def run(modules, name, call, asked):
+    def run(modules, name, call, requests):
         for key, module in modules.items():
             monkeypatch.setitem(sys.modules, key, module)
         probed = make_hooks()
@@ -68,18 +68,18 @@ def both(monkeypatch, make_hooks):
         assert moved
         assert probed.run(call, record=True) == bare and probed.charged() == began
         assert probed.timer.bytes_read >= moved and not probed.store.refused
-        before = len(asked)
+        before = len(requests)
         assert probed.run(call, replace=[Stage.STORAGE]) == bare
-        assert len(asked) == before and not probed.charged() and not probed.timer.misses and not probed.timer.bytes_read
+        assert len(requests) == before and not probed.charged() and not probed.timer.misses and not probed.timer.bytes_read
         probed.undo()
-        asked.clear()
+        requests.clear()
         timer, patches, store = SampleTimer(), Patches(), ResultStore()
         install_all(timer, patches, [name])
         timer.active, timer.recording = True, store
         timer.begin(0)
         first = call()
         timer.end()
-        before = len(asked)
+        before = len(requests)
         timer.recording, timer.playing, timer.replaced = None, store, frozenset({Stage.STORAGE})
         files = shelf_of(store.reads)
         monkeypatch.setattr(ResultStore, "files", property(lambda self: files))
@@ -87,14 +87,14 @@ def both(monkeypatch, make_hooks):
         again = call()
         timer.end()
         patches.undo()
-        assert before and len(asked) == before and timer.misses == 0
+        assert before and len(requests) == before and timer.misses == 0
         return first, again, {op for _, op in timer.names}, list(store.reads.files)
 
     return run
 
 
 def test_obstore(both):
-    asked = []
+    requests = []
     meta = {"path": "x", "size": 200, "e_tag": '"a"', "last_modified": CHANGED, "version": None}
 
     class Got:
@@ -106,7 +106,7 @@ def test_obstore(both):
 
     def answer(value):
         def ask(held, path, **kwargs):
-            asked.append((path, kwargs))
+            requests.append((path, kwargs))
             return value(**kwargs)
 
         return ask
@@ -115,8 +115,8 @@ def test_obstore(both):
         return [BODY[begin:end] for begin, end in zip(starts, ends, strict=True)]
 
     obstore, store = types.ModuleType("obstore"), types.ModuleType("obstore.store")
-    told = {"get": Got, "get_range": lambda start, end: BODY[start:end], "get_ranges": ranges, "head": lambda: meta}
-    functions = {name: answer(value) for name, value in told.items()}
+    answers = {"get": Got, "get_range": lambda start, end: BODY[start:end], "get_ranges": ranges, "head": lambda: meta}
+    functions = {name: answer(value) for name, value in answers.items()}
     vars(obstore).update(functions, Bytes=bytes, store=store, list=lambda held: [])
     store.ObjectStoreMethods = type("ObjectStoreMethods", (), dict(functions))
     bucket = type("S3Store", (store.ObjectStoreMethods,), {"config": {"bucket": "b"}, "prefix": "data/"})()
@@ -128,14 +128,14 @@ def test_obstore(both):
             bucket.get_range("x", start=3, end=9), obstore.get_ranges(bucket, "x", starts=[1, 50], ends=[4, 60]),
         )  # fmt: skip
 
-    first, again, operations, kept = both({"obstore": obstore, "obstore.store": store}, "obstore", call, asked)
+    first, again, operations, names = both({"obstore": obstore, "obstore.store": store}, "obstore", call, requests)
     assert first == again == (BODY, meta, {"Content-Type": "text/plain"}, meta, BODY[3:9], [BODY[1:4], BODY[50:60]])
     assert {"obstore.get", "obstore.get_range", "obstore.get_ranges", "obstore.head"} <= operations
-    assert kept == ["head+s3://b/data/x", "s3://b/data/x"]
+    assert names == ["head+s3://b/data/x", "s3://b/data/x"]
 
 
 def test_s3torchconnector(both):
-    asked = []
+    requests = []
 
     class HeadObjectResult:
         def __init__(self, etag, size, last_modified, storage_class, restore_status):
@@ -143,11 +143,11 @@ def test_s3torchconnector(both):
 
     class S3Client:
         def _get_object_stream(self, bucket, key, start=None, end=None):
-            asked.append((bucket, key, start, end))
+            requests.append((bucket, key, start, end))
             return iter([BODY[start or 0 : end][:50], BODY[start or 0 : end][50:]])
 
         def head_object(self, bucket, key):
-            asked.append((bucket, key))
+            requests.append((bucket, key))
             return HeadObjectResult('"a"', 200, 17, None, None)
 
     client, native = types.ModuleType("client"), types.ModuleType("native")
@@ -159,13 +159,13 @@ def test_s3torchconnector(both):
     }  # fmt: skip
 
     def call():
-        one = S3Client()
-        stream = one._get_object_stream("b", "x")
-        told = one.head_object("b", "x")
+        client = S3Client()
+        stream = client._get_object_stream("b", "x")
+        head = client.head_object("b", "x")
         whole = b"".join(stream)
-        return whole, stream.tell(), b"".join(one._get_object_stream("b", "x", 5, 9)), told.etag, told.size, told.last_modified
+        return whole, stream.tell(), b"".join(client._get_object_stream("b", "x", 5, 9)), head.etag, head.size, head.last_modified
 
-    first, again, operations, kept = both(modules, "s3torchconnector", call, asked)
+    first, again, operations, names = both(modules, "s3torchconnector", call, requests)
     assert first == again == (BODY, 200, BODY[5:9], '"a"', 200, 17)
     assert {"s3torchconnector.get_object", "s3torchconnector.head_object"} <= operations
-    assert kept == ["head+s3://b/x", "s3://b/x"]
+    assert names == ["head+s3://b/x", "s3://b/x"]

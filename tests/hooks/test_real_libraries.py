@@ -78,12 +78,12 @@ def test_opencv_video(hooks, video):
     original = cv2.VideoCapture
 
     def frames() -> Any:
-        capture, found = cv2.VideoCapture(video), []
+        capture, decoded = cv2.VideoCapture(video), []
         while True:
             ok, frame = capture.read()
             if not ok:
-                return np.stack(found)
-            found.append(frame)
+                return np.stack(decoded)
+            decoded.append(frame)
 
     hooks.install("cv2")
     assert len(hooks.run(frames)) == len(SEVERAL)

@@ -162,12 +162,12 @@ class TestDecodedBytes:
     def test_none_without_decoded_values(self) -> None:
         assert Recording(1_000).decoded_bytes == 0.0
 
-    @pytest.mark.parametrize("what", ["file", "value"])
-    def test_a_unit_that_reads_far_more_than_the_budget_is_not_held(self, what: str) -> None:
+    @pytest.mark.parametrize("kind", ["file", "value"])
+    def test_a_unit_that_reads_far_more_than_the_budget_is_not_held(self, kind: str) -> None:
         """Such as the first sample of a stream that reads a whole shard."""
         recording = Recording(1_000)
         for offset in range(0, 100_000, 1_000):
-            if what == "file":
+            if kind == "file":
                 recording.files.put("/data/shard.tar", offset, bytes(1_000), 100_000)
             else:
                 recording.keep(0, "load", offset, Stage.DECODE, bytes(1_000))

@@ -46,7 +46,7 @@ class StandIn:
 
     def member(self, name: str) -> Any:
         how, of_class = self.row.how, bool(self.row.owner)
-        made = (
+        result = (
             b"read"
             if self.row.counts is len
             else 4
@@ -60,7 +60,7 @@ class StandIn:
             self.called += 1
             if how is How.STREAM:
                 return args[0].read(2)
-            return iter([PIXELS, PIXELS]) if how is How.STEPS else None if name == "__init__" else made
+            return iter([PIXELS, PIXELS]) if how is How.STEPS else None if name == "__init__" else result
 
         if how is How.PROPERTY:
             return property(function)
@@ -75,8 +75,8 @@ class StandIn:
         if self.row.how is How.CLASS:
             now, first = getattr(held, name), self.before[name]
             return isinstance(now(), now), issubclass(first, now), issubclass(type("Child", (now,), {}), first)
-        made = getattr(held, name)(*([SimpleNamespace()] if name == "__init__" else []), *args, **kwargs)
-        return [step.tolist() for step in made] if self.row.how is How.STEPS else made
+        result = getattr(held, name)(*([SimpleNamespace()] if name == "__init__" else []), *args, **kwargs)
+        return [step.tolist() for step in result] if self.row.how is How.STEPS else result
 
 
 def label_of(row: Calls, name: str) -> str:
@@ -183,8 +183,8 @@ BYTES, ZSTD = {"name": "bytes"}, {"name": "zstd"}
     ],
 )
 def test_selections_of_compressed_arrays_are_decoding(library: str, codecs: Any, stage: Stage) -> None:
-    told = SimpleNamespace(codec=codecs and SimpleNamespace(to_json=lambda: codecs), **(codecs or {}))
-    assert next(row for row in simple_calls.TABLE if row.library == library).stage(told) is stage  # type: ignore[operator]
+    array = SimpleNamespace(codec=codecs and SimpleNamespace(to_json=lambda: codecs), **(codecs or {}))
+    assert next(row for row in simple_calls.TABLE if row.library == library).stage(array) is stage  # type: ignore[operator]
 
 
 def test_waiting_for_a_future_belongs_to_the_stage_of_the_call_that_gave_it(hooks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,8 +200,8 @@ def test_waiting_for_a_future_belongs_to_the_stage_of_the_call_that_gave_it(hook
 class Held:
     """A value of a library: what it holds can be asked for in many ways."""
 
-    def __init__(self, other: Any = None) -> None:
-        self.held = PIXELS if other is None else getattr(other, "held", other)
+    def __init__(self, wrapped: Any = None) -> None:
+        self.held = PIXELS if wrapped is None else getattr(wrapped, "held", wrapped)
         self.planes = [SimpleNamespace(buffer_size=24)]
 
     def asnumpy(self) -> Any:

@@ -100,7 +100,7 @@ def test_a_collators_settings_can_be_seen_and_it_travels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "options_lost"),
     [
         ({"on_bad": "skip", "max_bad": 0.5}, "on_bad='skip'"),
         ({"fuse": "exact"}, "fuse='exact'"),
@@ -114,11 +114,11 @@ def test_a_collators_settings_can_be_seen_and_it_travels() -> None:
         ({"plan": "[loader]\nworker_threads = 0\nengine = 'torch'"}, "the plan's worker_threads, the plan's engine"),
     ],
 )
-def test_what_a_fast_loader_would_lose_is_refused_by_name(options: dict[str, Any], told: str, tmp_path: Path) -> None:
+def test_what_a_fast_loader_would_lose_is_refused_by_name(options: dict[str, Any], options_lost: str, tmp_path: Path) -> None:
     if "plan" in options:
         options = {"plan": plan(tmp_path, options["plan"])}
     loader = FastLoader(pipelines.Tensors(16), batch_size=4, num_workers=1, **options)
-    with pytest.raises(ValueError, match=f"prepare cannot carry {re.escape(told)} of this FastLoader"):
+    with pytest.raises(ValueError, match=f"prepare cannot carry {re.escape(options_lost)} of this FastLoader"):
         prepare(loader)
 
 

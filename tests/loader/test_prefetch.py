@@ -24,8 +24,8 @@ def doubled(batch: Any) -> Any:
 
 
 def test_batches_are_moved_all_the_way_down() -> None:
-    one = torch.ones(2)
-    batch = doubled({"a": one, "b": [one, "word"], "c": Point(one, 3), "d": OrderedDict(x=(one, b"raw"))})
+    ones = torch.ones(2)
+    batch = doubled({"a": ones, "b": [ones, "word"], "c": Point(ones, 3), "d": OrderedDict(x=(ones, b"raw"))})
     assert batch["b"][1] == "word" and batch["c"].y == 3 and batch["d"]["x"][1] == b"raw"
     assert type(batch["c"]) is Point and type(batch["d"]) is OrderedDict
     for tensor in (batch["a"], batch["b"][0], batch["c"].x, batch["d"]["x"][0]):
@@ -93,15 +93,15 @@ def test_a_sparse_tensor_is_the_tensors_that_hold_its_memory(layout: str) -> Non
 
 
 def test_bytes_cross_the_wire_and_are_cast_afterwards() -> None:
-    seen = []
+    dtypes = []
 
     def normalise(batch: torch.Tensor) -> torch.Tensor:
-        seen.append(batch.dtype)
+        dtypes.append(batch.dtype)
         return batch.float() / 255
 
     loader = FastLoader([torch.full((3, 4, 4), 51, dtype=torch.uint8)] * 8, batch_size=4, augment=normalise)
     assert all(torch.allclose(batch, torch.tensor(0.2)) for batch in loader)
-    assert seen == [torch.uint8] * 2
+    assert dtypes == [torch.uint8] * 2
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")

@@ -67,10 +67,10 @@ def gone_on_with(dataset: Any, look: Any, name: str, cut: int, epoch: int, befor
     rest = list(iterator)
 
     torch.manual_seed(99)
-    other = FastLoader(dataset, **after, **SAMPLERS[name]())
-    other.load_state_dict(state)
+    resuming = FastLoader(dataset, **after, **SAMPLERS[name]())
+    resuming.load_state_dict(state)
     process = torch.get_rng_state()
-    resumed = iter(other)
+    resumed = iter(resuming)
     if after["num_workers"]:
         assert torch.equal(torch.get_rng_state(), process)
     assert_same(look(resumed), look(rest))
@@ -140,10 +140,10 @@ def test_a_stream_is_read_up_to_where_it_stood(workers: int) -> None:
     iterator = iter(whole)
     for _ in range(4):
         next(iterator)
-    other = FastLoader(pipelines.Stream(), batch_size=2, num_workers=workers)
-    other.load_state_dict(whole.state_dict())
-    resumed = iter(other)
-    assert other.state_dict()["batches"] == 4
+    resuming = FastLoader(pipelines.Stream(), batch_size=2, num_workers=workers)
+    resuming.load_state_dict(whole.state_dict())
+    resumed = iter(resuming)
+    assert resuming.state_dict()["batches"] == 4
     assert_same([batch[0] for batch in resumed], [batch[0] for batch in iterator])
 
 

@@ -96,11 +96,11 @@ SOURCES: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_samples_that_draw_are_read_one_after_the_other_as_by_data_loader(source: str) -> None:
-    made = []
+    passes = []
     for kind, options in ((DataLoader, {}), (FastLoader, {"threads_per_worker": 4})):
         torch.manual_seed(3), np.random.seed(3), random.seed(3), _OF_THIS_MODULE.seed(3)
-        made.append(list(kind(SOURCES[source](), batch_size=4, **options)))
-    assert_same(made[1], made[0])
+        passes.append(list(kind(SOURCES[source](), batch_size=4, **options)))
+    assert_same(passes[1], passes[0])
 
 
 def test_draws_that_begin_late_are_told_and_are_the_last_by_threads() -> None:

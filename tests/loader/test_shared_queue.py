@@ -44,7 +44,7 @@ class Failing(Drawing):
 
 
 def test_batches_are_those_of_any_other_way_of_making_them() -> None:
-    made = []
+    passes = []
     ways: tuple[dict[str, Any], ...] = (
         {"num_workers": 0},
         {"num_workers": 2, "engine": "torch"},
@@ -54,10 +54,10 @@ def test_batches_are_those_of_any_other_way_of_making_them() -> None:
         torch.manual_seed(4)
         order = torch.randperm(60).tolist()
         loader: Any = FastLoader(Drawing(), batch_size=7, sampler=order, rng="sample", collate_fn=mixing, **options)
-        made.append([list(loader) for _ in range(2)])
+        passes.append([list(loader) for _ in range(2)])
     assert "Whichever worker is free makes the next batch." in loader.explain()
-    assert_same(made[1], made[0])
-    assert_same(made[2], made[0])
+    assert_same(passes[1], passes[0])
+    assert_same(passes[2], passes[0])
 
 
 def test_an_epoch_that_was_left_can_be_begun_anew(tmp_path: Path) -> None:

@@ -125,27 +125,27 @@ class TestArena:
         for slot in (0, 1):
             arena.window(slot)[:] = b"x" * (1 << 16)
             arena.lend(slot)
-        seen, unseen = arena.lease(0), arena.lease(1)
-        arena.opened(seen)
+        known_slot, unseen = arena.lease(0), arena.lease(1)
+        arena.opened(known_slot)
         until, tell = os.pipe()
-        told, tells = os.pipe()
+        answered, tells = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(tell)
             os.read(until, 1)
-            os.write(tells, bytes(seen[:1]))
-            del seen, unseen
+            os.write(tells, bytes(known_slot[:1]))
+            del known_slot, unseen
             os._exit(0)
         assert (arena._map[0], arena._map[1]) == (LENT, LENT), "a child gives nothing back"
-        del seen, unseen
+        del known_slot, unseen
         assert (arena._map[0], arena._map[1]) == (RETIRED, FREE)
         arena.lease(1)
         assert arena._map[0] == RETIRED
         arena.close()
         os.close(tell)
         os.waitpid(child, 0)
-        assert os.read(told, 1) == b"x", "the child's batch is as it was"
-        for fd in (until, told, tells):
+        assert os.read(answered, 1) == b"x", "the child's batch is as it was"
+        for fd in (until, answered, tells):
             os.close(fd)
 
     def test_a_slot_is_free_again_when_the_child_has_ended(self) -> None:

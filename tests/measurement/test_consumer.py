@@ -74,7 +74,7 @@ class TestEmulated:
         assert isinstance(consumer_for(found(consumer=print, model=nn.Linear(1, 1)), step_ms=1.0), Emulated)
 
     @pytest.mark.parametrize(
-        ("given", "said"),
+        ("figures", "message"),
         [
             ({"step_ms": 0.0}, r"A step of 0 ms cannot be emulated\."),
             ({"step_ms": -3.0}, r"A step of -3 ms cannot be emulated\."),
@@ -83,10 +83,10 @@ class TestEmulated:
         ],
     )
     def test_figures_that_make_no_sense_are_refused_with_one_that_does(
-        self, found: Callable[..., Subject], given: dict[str, float], said: str
+        self, found: Callable[..., Subject], figures: dict[str, float], message: str
     ) -> None:
-        with pytest.raises(BadUsage, match=said) as refused:
-            consumer_for(found(), **given)
+        with pytest.raises(BadUsage, match=message) as refused:
+            consumer_for(found(), **figures)
         assert "--step-ms" in refused.value.advice or "--target-rate" in refused.value.advice
 
 
@@ -107,11 +107,11 @@ class TestChoice:
 
 class TestUserStep:
     def test_batches_arrive_as_they_are(self) -> None:
-        seen: list[Any] = []
-        step = UserStep(seen.append)
+        batches: list[Any] = []
+        step = UserStep(batches.append)
         batch = object()
         step(batch)
-        assert seen == [batch]
+        assert batches == [batch]
         assert step.settle() == []
 
     def test_an_error_of_theirs_is_told_as_theirs(self) -> None:
@@ -268,7 +268,7 @@ class TestGuess:
     BATCH = (torch.randn(4, 5), torch.tensor([0, 1, 1, 0]))
 
     @pytest.mark.parametrize(
-        ("model", "criterion", "said"),
+        ("model", "criterion", "message"),
         [
             (TupleModel(5, 2), None, "TypeError: it returns a tuple, and only of a tensor a loss can be made"),
             (TupleModel(5, 2), nn.CrossEntropyLoss(), "TypeError: cross_entropy_loss"),
@@ -278,11 +278,11 @@ class TestGuess:
         ],
         ids=["tuple", "tuple into a loss", "two inputs", "own loss", "another shape"],
     )
-    def test_what_it_cannot_do_is_a_reason(self, model: nn.Module, criterion: Any, said: str) -> None:
+    def test_what_it_cannot_do_is_a_reason(self, model: nn.Module, criterion: Any, message: str) -> None:
         step = ModelStep(model, criterion)
         step.try_on(self.BATCH)
         assert (step.present, step.name) == (False, "none")
-        assert said in step.why_none
+        assert message in step.why_none
         step(self.BATCH)
         assert step.settle() == []
 
@@ -361,7 +361,7 @@ class TestDeviceEvents:
             def query(self) -> bool:
                 return True
 
-            def elapsed_time(self, other: Event) -> float:
+            def elapsed_time(self, end: Event) -> float:
                 return 2.0
 
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -384,18 +384,18 @@ class TestOnItsWay:
 
     @pytest.mark.parametrize("how", [{}, {"step_ms": 0.01}])
     def test_the_loaders_augmentation_is_done(self, how: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> None:
-        seen: list[torch.Tensor] = []
+        augmented: list[torch.Tensor] = []
 
         def augment(batch: torch.Tensor) -> torch.Tensor:
-            seen.append(batch * 2)
-            return seen[-1]
+            augmented.append(batch * 2)
+            return augmented[-1]
 
         loader = FastLoader([torch.ones(2)] * 4, batch_size=2, augment=augment)
         taken: list[Any] = []
         subject = planted.subject(loader, consumer=taken.append)
         consumer_for(subject, **how)(torch.ones(2, 2))
-        assert len(seen) == 1 and bool((seen[0] == 2).all())
-        assert how or taken[0] is seen[0]
+        assert len(augmented) == 1 and bool((augmented[0] == 2).all())
+        assert how or taken[0] is augmented[0]
 
     def test_a_loader_that_is_run_does_it_no_second_time(self) -> None:
         loader = FastLoader([torch.ones(2)] * 4, batch_size=2, augment=lambda batch: batch * 2, device="cpu")

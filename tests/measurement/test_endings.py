@@ -75,10 +75,10 @@ def _closed() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize(("act", "said"), [(leave, "SystemExit: 0"), (interrupt, "KeyboardInterrupt: used as control flow")])
-def test_what_is_no_error_is_told_as_one(act: Callable[[], object], said: str, workers: int) -> None:
+@pytest.mark.parametrize(("act", "raised"), [(leave, "SystemExit: 0"), (interrupt, "KeyboardInterrupt: used as control flow")])
+def test_what_is_no_error_is_told_as_one(act: Callable[[], object], raised: str, workers: int) -> None:
     error = ended(act, workers)
-    assert f"dataset[{BAD}] raised {said}" in str(error)
+    assert f"dataset[{BAD}] raised {raised}" in str(error)
     assert f"in {act.__name__}" in (error.user_traceback or "")
     assert error.exit_code == 3
 
@@ -120,8 +120,8 @@ def test_ctrl_c_stays_ctrl_c() -> None:
 @pytest.mark.skipif(not hasattr(signal, "SIGRTMIN"), reason="there are no real-time signals")
 def test_a_death_by_a_signal_without_a_name_is_told() -> None:
     """``signal.Signals`` knows the first and the last of the real-time signals only."""
-    told = RuntimeError("DataLoader worker (pid 1) is killed by signal")
-    error = failing.raised("The loader", told, [SimpleNamespace(exitcode=-35)])
+    death = RuntimeError("DataLoader worker (pid 1) is killed by signal")
+    error = failing.raised("The loader", death, [SimpleNamespace(exitcode=-35)])
     assert "it was killed by signal 35" in str(error)
     assert error.advice == "Probe with --workers 0 to see the error itself."
 

@@ -70,9 +70,9 @@ def test_what_steps_leave_as_it_is_is_not_copied() -> None:
     kept_batch = KeptBatch(batch)
     assert kept_batch()["pixels"] is not batch["pixels"]
     kept_batch.learn(lambda batch: batch["pixels"].sum())
-    given = kept_batch()
-    assert given["pixels"] is batch["pixels"]
-    assert given["labels"] is not batch["labels"]
+    copied = kept_batch()
+    assert copied["pixels"] is batch["pixels"]
+    assert copied["labels"] is not batch["labels"]
 
 
 def test_copies_are_few_where_batches_are_large() -> None:
@@ -111,10 +111,10 @@ def test_a_probe_with_such_a_step(workers: int, tmp_path: Path, monkeypatch: pyt
 
 def test_a_tensor_of_one_element_is_no_stand_in(tmp_path: Path) -> None:
     """Such as a batch of one label."""
-    seen: list[float] = []
+    numbers: list[float] = []
     running = planted.pool(
         DataLoader([torch.tensor([float(n)]) for n in range(8)], batch_size=None, num_workers=1),
-        UserStep(lambda batch: seen.append(float(batch))),
+        UserStep(lambda batch: numbers.append(float(batch))),
     )
     try:
         running.turn_to(experiments.PLAIN)
@@ -123,4 +123,4 @@ def test_a_tensor_of_one_element_is_no_stand_in(tmp_path: Path) -> None:
             running.next(consume=True)
     finally:
         running.close()
-    assert seen == [1.0, 2.0, 3.0, 4.0]
+    assert numbers == [1.0, 2.0, 3.0, 4.0]

@@ -121,14 +121,16 @@ class TestArms:
         assert measurement.declined["no-consumer"] == "there is no consumer to leave out"
         assert (measurement.consumer, measurement.has_consumer) == ("none", False)
 
-    @pytest.mark.parametrize("way", ["batch_sampler", "sampler"])
-    def test_batches_of_a_batch_sampler_are_of_many_samples(self, way: str, paths: list[str]) -> None:
+    @pytest.mark.parametrize("argument", ["batch_sampler", "sampler"])
+    def test_batches_of_a_batch_sampler_are_of_many_samples(self, argument: str, paths: list[str]) -> None:
         """The step alone takes 6 samples each time, as it does beside the loader."""
-        settings: dict[str, Any] = {way: BatchSampler(range(24), 6, False)}
+        settings: dict[str, Any] = {argument: BatchSampler(range(24), 6, False)}
         dataset: Any = planted.Mapped(paths)
-        if way == "sampler":
+        if argument == "sampler":
             dataset, settings["batch_size"] = Whole(paths), None
-        built: Any = DataLoader(dataset, collate_fn=planted.collate_nothing if way == "sampler" else planted.collate, **settings)
+        built: Any = DataLoader(
+            dataset, collate_fn=planted.collate_nothing if argument == "sampler" else planted.collate, **settings
+        )
         measurement = measured(built, Emulated(0.002, name="2 ms"))
         assert {block.samples % 6 for block in measurement.of(experiments.ALONE)} == {0}
         assert {row.trace.samples for row in measurement.rows("real")} == {6}
@@ -149,14 +151,14 @@ class TestArms:
 
     def test_enough_is_enough(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
-        asked: list[int] = []
+        blocks_so_far: list[int] = []
 
         def enough(measurement: Measurement) -> bool:
-            asked.append(len(measurement.of("real")))
+            blocks_so_far.append(len(measurement.of("real")))
             return True
 
         measured(loader("map", paths), budget=AMPLE, enough=enough)  # fake clock
-        assert asked == [3], "asked after the third round, and not again"
+        assert blocks_so_far == [3], "asked after the third round, and not again"
 
     def test_arms_that_the_verdict_needs_run_once_more(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
@@ -435,9 +437,9 @@ class TestLeftAsFound:
 
 class TestGarbage:
     def test_collections_pass_over_what_was_there_before_and_the_users_setting_comes_back(self, paths: list[str]) -> None:
-        seen: list[int] = []
-        measured(loader("map", paths), budget=1.0, progress=lambda phase, done: seen.append(gc.get_freeze_count()))  # fake clock
-        assert seen[0] > 1000
+        counts: list[int] = []
+        measured(loader("map", paths), budget=1.0, progress=lambda phase, done: counts.append(gc.get_freeze_count()))  # fake clock
+        assert counts[0] > 1000
         assert gc.get_freeze_count() == 0
 
     def test_what_the_user_had_frozen_stays_frozen_and_nothing_is_added(self, paths: list[str]) -> None:
@@ -454,9 +456,9 @@ class TestGarbage:
 class Keeping(planted.Mapped):
     """Keeps what it has read: pixels, or the samples whole."""
 
-    def __init__(self, paths: list[str], what: str) -> None:
+    def __init__(self, paths: list[str], keeps: str) -> None:
         super().__init__(paths)
-        self.what, self.kept = what, dict[int, Any]()
+        self.what, self.kept = keeps, dict[int, Any]()
 
     def __getitem__(self, index: int) -> Any:
         if index not in self.kept:
@@ -466,17 +468,17 @@ class Keeping(planted.Mapped):
             if self.what == "nothing":
                 self.kept.pop(index)
                 return planted.picture(self.paths[index])
-        kept = self.kept[index]
-        return planted.augment(planted.decode(kept) if self.what == "bytes" else kept), str(index)
+        held = self.kept[index]
+        return planted.augment(planted.decode(held) if self.what == "bytes" else held), str(index)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize(("what", "told"), [("nothing", []), ("bytes", ["storage"]), ("pixels", ["storage", "decode"])])
+@pytest.mark.parametrize(("keeps", "stages"), [("nothing", []), ("bytes", ["storage"]), ("pixels", ["storage", "decode"])])
 def test_a_dataset_that_keeps_what_it_has_read_is_told_of(
-    what: str, told: list[str], workers: int, paths: list[str], ticks: Ticks
+    keeps: str, stages: list[str], workers: int, paths: list[str], ticks: Ticks
 ) -> None:
-    built = DataLoader(Keeping(paths, what), batch_size=4, num_workers=workers, collate_fn=planted.collate)
+    built = DataLoader(Keeping(paths, keeps), batch_size=4, num_workers=workers, collate_fn=planted.collate)
     measurement = measured(built, budget=5.0)  # fake clock
-    assert measurement.kept_by_dataset == told
+    assert measurement.kept_by_dataset == stages
     caveats = {caveat for caveat, _ in diagnose(measurement).caveats}
-    assert ("own-cache" in caveats) == bool(told)
+    assert ("own-cache" in caveats) == bool(stages)

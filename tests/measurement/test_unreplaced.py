@@ -44,7 +44,7 @@ REAL = block(storage_recv=900, storage_open=100, decode_jpeg=500)
 
 
 @pytest.mark.parametrize(
-    ("arm", "seen", "left"),
+    ("arm", "block", "left"),
     [
         (experiments.NO_STORAGE, block(storage_recv=880, storage_open=10, decode_jpeg=500), "storage_recv"),
         (experiments.NO_STORAGE, block(storage_recv=480, storage_open=10), None),
@@ -55,8 +55,8 @@ REAL = block(storage_recv=900, storage_open=100, decode_jpeg=500)
         (experiments.REAL, REAL, None),
     ],
 )
-def test_what_runs_all_the_same_is_named(arm: Experiment, seen: Block, left: str | None) -> None:
-    assert unreplaced_operation(arm, seen, [REAL, REAL]) == left
+def test_what_runs_all_the_same_is_named(arm: Experiment, block: Block, left: str | None) -> None:
+    assert unreplaced_operation(arm, block, [REAL, REAL]) == left
 
 
 def test_without_a_look_at_the_real_arm_nothing_is_said() -> None:

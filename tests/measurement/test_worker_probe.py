@@ -191,14 +191,14 @@ class TestFusedReader:
 
         ours = Alone(ImageFolder(photos, transform=_both(Resize((16, 16)), PILToTensor())), by=torch.utils.data.default_collate)
         ours.record()
-        given = {}
+        batches = {}
         for arm in ARMS:
             if Stage.COLLATE not in arm.replaces:
                 ours.turn_to(arm)
-                given[arm.name] = ours.ask([0, 1, 2, 3])[0]
+                batches[arm.name] = ours.ask([0, 1, 2, 3])[0]
         close_benches()
         # Those that replay recorded samples begin with the first one recorded; all of these arms do.
-        assert all(same(batch, given["plain"]) for batch in given.values())
+        assert all(same(batch, batches["plain"]) for batch in batches.values())
 
 
 def _both(*steps: Any) -> Any:
@@ -312,12 +312,12 @@ class TestCycling:
 
 class TestWorkerInit:
     def test_it_sees_its_own_dataset(self, paths: list[str]) -> None:
-        seen = torch.zeros(2, dtype=torch.int64).share_memory_()
+        lengths = torch.zeros(2, dtype=torch.int64).share_memory_()
 
         def look(worker: int) -> None:
             info = get_worker_info()
             assert info is not None
-            seen[worker] = len(info.dataset) if type(info.dataset) is Mapped else -1
+            lengths[worker] = len(info.dataset) if type(info.dataset) is Mapped else -1
 
         running = pool(loader("map", paths, workers=2, worker_init_fn=look))
         try:
@@ -325,7 +325,7 @@ class TestWorkerInit:
                 running.next(consume=False)
         finally:
             running.close()
-        assert seen.tolist() == [len(paths)] * 2
+        assert lengths.tolist() == [len(paths)] * 2
 
     @pytest.mark.parametrize("workers", [0, 2])
     def test_a_loader_inside_the_dataset_fetches_as_torch_does(self, workers: int, paths: list[str]) -> None:
@@ -344,15 +344,15 @@ class TestWorkerInit:
         assert DatasetKind.create_fetcher is own
 
     def test_a_stream_divides_itself_by_worker(self, paths: list[str]) -> None:
-        seen: list[Any] = []
-        running = pool(loader("stream", paths, workers=2), _Keeps(seen))
+        batches: list[Any] = []
+        running = pool(loader("stream", paths, workers=2), _Keeps(batches))
         try:
             running.turn_to(experiments.PLAIN)
             for _ in range(2):
                 running.next(consume=True)
         finally:
             running.close()
-        assert [list(batch[1])[:2] for batch in seen] == [["000.bin", "002.bin"], ["001.bin", "003.bin"]]
+        assert [list(batch[1])[:2] for batch in batches] == [["000.bin", "002.bin"], ["001.bin", "003.bin"]]
 
 
 class _HoldsALoader(Mapped):
@@ -554,17 +554,17 @@ class _ByLength(Sampler[list[int]]):
 
 
 def test_batches_of_the_users_own_batch_sampler_are_replayed_whole(paths: list[str]) -> None:
-    seen: list[Any] = []
+    batches: list[Any] = []
     built: DataLoader[Any] = DataLoader(Mapped(paths), batch_sampler=_ByLength(), collate_fn=collate)
-    running = pool(built, _Keeps(seen))
+    running = pool(built, _Keeps(batches))
     rows = running.record(9, 60.0)
     known = [order for row in rows for order in pickle.loads(row.trace.units)]
     for arm in (experiments.REAL, experiments.PLAIN, experiments.SAMPLES):
         running.turn_to(arm)
         rows = [running.next(consume=True) for _ in range(8)]
-        assert [row.trace.samples for row in rows] == [len(batch[1]) for batch in seen[-8:]]
+        assert [row.trace.samples for row in rows] == [len(batch[1]) for batch in batches[-8:]]
     whole = [[f"{index:03d}.bin" for index in batch] for batch in _ByLength.BATCHES]
-    assert all(list(batch[1]) in whole for batch in seen)
+    assert all(list(batch[1]) in whole for batch in batches)
     assert all(order in _ByLength.BATCHES for order in known)
     running.turn_to(experiments.PREBUILT)
     assert [running.next(consume=False).trace.samples for _ in range(4)] == [2] * 4  # the first batch, again and again
@@ -600,15 +600,15 @@ def _closed() -> Iterator[None]:
     ],
 )
 def test_a_worker_that_hands_tensors_to_nobody_is_silent(error: Exception, beside: bool, shown: bool) -> None:
-    told: list[object] = []
-    hook = _unless_left(lambda kind, one, trace: told.append(one))
+    errors: list[object] = []
+    hook = _unless_left(lambda kind, error, trace: errors.append(error))
     if beside:
         thread = threading.Thread(target=hook, args=(type(error), error, None))
         thread.start()
         thread.join()
     else:
         hook(type(error), error, None)
-    assert told == ([error] if shown else [])
+    assert errors == ([error] if shown else [])
 
 
 def test_an_interrupt_that_a_finaliser_swallows_is_not_shown(preloaded: str) -> None:

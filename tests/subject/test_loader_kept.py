@@ -80,9 +80,9 @@ FULL = {
 
 
 def test_a_loader_is_the_subject_itself() -> None:
-    theirs = loader(**FULL)
-    subject = load(theirs)
-    assert subject.loader is theirs
+    plain = loader(**FULL)
+    subject = load(plain)
+    assert subject.loader is plain
     assert subject.assumed == ()
     settings = subject.settings
     assert (settings.batch_size, settings.num_workers, settings.prefetch_factor, settings.start_method) == (3, 2, 5, "spawn")
@@ -92,18 +92,18 @@ def test_a_loader_is_the_subject_itself() -> None:
 
 @pytest.mark.parametrize(("batch_size", "workers"), [(5, None), (None, 1), (5, 0), (4, 1)])
 def test_another_batch_size_or_worker_count_keeps_the_rest(batch_size: int | None, workers: int | None) -> None:
-    theirs = loader(**FULL)
-    ours = load(theirs, batch_size=batch_size, workers=workers).loader
-    assert ours is not theirs and theirs.batch_size == 3 and theirs.num_workers == 2
+    plain = loader(**FULL)
+    ours = load(plain, batch_size=batch_size, workers=workers).loader
+    assert ours is not plain and plain.batch_size == 3 and plain.num_workers == 2
     assert ours.batch_size == (batch_size or 3)
     assert ours.num_workers == (2 if workers is None else workers)
     for name in ("dataset", "sampler", "collate_fn", "worker_init_fn", "generator", "pin_memory", "drop_last", "in_order"):
-        assert getattr(ours, name) is getattr(theirs, name), name
-    theirs.pin_memory_device = "cuda:1"
-    assert load(theirs, workers=1).loader.pin_memory_device == "cuda:1"
+        assert getattr(ours, name) is getattr(plain, name), name
+    plain.pin_memory_device = "cuda:1"
+    assert load(plain, workers=1).loader.pin_memory_device == "cuda:1"
     if ours.num_workers:
         assert (ours.prefetch_factor, ours.persistent_workers, ours.timeout) == (5, True, 7)
-        assert ours.multiprocessing_context is theirs.multiprocessing_context
+        assert ours.multiprocessing_context is plain.multiprocessing_context
 
 
 def test_other_workers_keep_a_batch_sampler_and_a_stream() -> None:
@@ -129,7 +129,7 @@ class Ragged(Sampler[Any]):
 
 
 @pytest.mark.parametrize(
-    ("made", "each", "drawn"),
+    ("make", "each", "drawn"),
     [
         (lambda: DataLoader(Numbers(), batch_sampler=BatchSampler(range(12), 5, False)), 5.0, None),
         (lambda: DataLoader(Numbers(), batch_sampler=Ragged()), 3.0, None),
@@ -142,9 +142,9 @@ class Ragged(Sampler[Any]):
     ],
     ids=["batch sampler", "ragged", "list", "batches as indices", "samples", "batch size", "stream", "no batches"],
 )
-def test_a_batch_holds_what_its_sampler_gives(made: Any, each: float, drawn: int | None) -> None:
+def test_a_batch_holds_what_its_sampler_gives(make: Any, each: float, drawn: int | None) -> None:
     before = torch.get_rng_state()
-    settings = Subject("it", made()).settings
+    settings = Subject("it", make()).settings
     assert settings.samples_a_batch == each
     assert settings.drawn == drawn
     assert torch.equal(torch.get_rng_state(), before)
@@ -205,11 +205,11 @@ def test_samplers_share_the_dataset_with_their_copy() -> None:
     """A copy of the samples themselves would cost memory, and time."""
     from pipefix.subject.subject import own_sampler
 
-    theirs = loader(sampler=Counting(Numbers()))
-    assert isinstance(theirs.dataset, Numbers)
-    sampler = Counting(theirs.dataset)
-    copied = own_sampler(sampler, theirs)
-    assert copied is not sampler and copied.data is theirs.dataset and copied.order is not sampler.order
+    plain = loader(sampler=Counting(Numbers()))
+    assert isinstance(plain.dataset, Numbers)
+    sampler = Counting(plain.dataset)
+    copied = own_sampler(sampler, plain)
+    assert copied is not sampler and copied.data is plain.dataset and copied.order is not sampler.order
 
 
 def test_a_sampler_that_cannot_be_copied_is_used_as_it_is() -> None:
@@ -239,9 +239,9 @@ def test_an_empty_sampler_ends() -> None:
 
 
 def test_the_loader_to_run_is_theirs_in_all_but_its_iterator() -> None:
-    theirs = loader(**FULL)
-    ours = load(theirs).loader_to_run()
-    assert type(ours) is type(theirs) and ours is not theirs
-    for name, value in vars(theirs).items():
+    plain = loader(**FULL)
+    ours = load(plain).loader_to_run()
+    assert type(ours) is type(plain) and ours is not plain
+    for name, value in vars(plain).items():
         if name not in ("_iterator", "sampler", "batch_sampler"):
             assert vars(ours)[name] is value, name

@@ -129,7 +129,7 @@ def test_a_directory_of_class_folders(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "kind", "length"),
+    ("value", "kind", "length"),
     [
         (Numbers(), "map", 8),
         (Stream(), "iterable", None),
@@ -147,8 +147,8 @@ def test_a_directory_of_class_folders(tmp_path: Path) -> None:
     ids=["Dataset", "IterableDataset", "duck", "list", "DataLoader", "function", "class", "class of a duck", "partial", "lambda",
          "Subset", "ConcatDataset"],
 )  # fmt: skip
-def test_live_objects(found: object, kind: str, length: int | None) -> None:
-    subject = load(found)
+def test_live_objects(value: object, kind: str, length: int | None) -> None:
+    subject = load(value)
     assert (subject.settings.kind, subject.settings.length) == (kind, length)
     assert subject.target.startswith("<")
 
@@ -192,7 +192,7 @@ def test_fetching_batches_is_told_from_a_subset_that_only_could() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "said", "advice"),
+    ("value", "message", "advice"),
     [
         (7, "is of type int, not a Dataset", "FILE.py"),
         ("no/such/thing", "no file or directory 'no/such/thing'", "FILE.py"),
@@ -205,10 +205,10 @@ def test_fetching_batches_is_told_from_a_subset_that_only_could() -> None:
         (":name", "neither a file nor the name of a module", "FILE.py"),
     ],
 )
-def test_a_target_that_is_none(found: object, said: str, advice: str) -> None:
+def test_a_target_that_is_none(value: object, message: str, advice: str) -> None:
     with pytest.raises(TargetError) as raised:
-        load(found)
-    assert said in str(raised.value) and advice in raised.value.advice
+        load(value)
+    assert message in str(raised.value) and advice in raised.value.advice
 
 
 def test_a_missing_file_names_those_beside_it(write: Write) -> None:
@@ -262,9 +262,9 @@ def test_no_candidate(write: Write) -> None:
     assert f"{path}:NAME" in raised.value.advice
 
 
-@pytest.mark.parametrize(("name", "said"), [("batch_size", "batch of 0"), ("workers", "-1 workers")])
-def test_impossible_numbers(name: str, said: str) -> None:
-    with pytest.raises(BadUsage, match=said):
+@pytest.mark.parametrize(("name", "message"), [("batch_size", "batch of 0"), ("workers", "-1 workers")])
+def test_impossible_numbers(name: str, message: str) -> None:
+    with pytest.raises(BadUsage, match=message):
         load(Numbers(), **{name: 0 if name == "batch_size" else -1})
 
 
@@ -399,17 +399,17 @@ class TestArguments:
         assert caught.value.advice == f"Give them: {file}:Rows --arg root=VALUE"
 
     @pytest.mark.parametrize(
-        ("target", "written", "said"),
+        ("target", "written", "message"),
         [
             ("data.py:Rows", "root", "--arg 'root' is not NAME=VALUE."),
             ("data.py:Rows", "a b=1", "--arg 'a b=1' is not NAME=VALUE."),
             ("data.py", "root=1", "--arg root=1 is an argument of a class or a function, and 'data.py' names none."),
         ],
     )
-    def test_what_is_no_argument(self, target: str, written: str, said: str) -> None:
+    def test_what_is_no_argument(self, target: str, written: str, message: str) -> None:
         with pytest.raises(BadUsage) as caught:
             with_arguments(target, [written])
-        assert str(caught.value) == said
+        assert str(caught.value) == message
 
     def test_code_in_a_name_is_not_run(self, file: str) -> None:
         with pytest.raises(BadUsage, match="are no literals of Python"):

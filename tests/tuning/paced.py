@@ -65,7 +65,7 @@ def plain_stall(ratio: float, workers: int, seconds: float) -> float:
     until = time.perf_counter() + 60
     settled = drained(ratio, workers)
     for number in range(10**9):
-        asked = time.perf_counter()
+        asked_s = time.perf_counter()
         next(iterator)
         got = time.perf_counter()
         time.sleep(STEP_S)
@@ -73,7 +73,7 @@ def plain_stall(ratio: float, workers: int, seconds: float) -> float:
         if number == settled:
             until = done + seconds
         if number > settled:
-            waited, stepped = waited + got - asked, stepped + done - got
+            waited, stepped = waited + got - asked_s, stepped + done - got
             if done > until and (number - settled) % workers == 0:
                 break
     del iterator

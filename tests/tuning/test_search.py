@@ -50,7 +50,7 @@ def rates(supply: dict[int, float]) -> list[Trial]:
 
 
 @pytest.mark.parametrize(
-    ("supply", "cores", "asked"),
+    ("supply", "cores", "workers"),
     [
         ({4: 400.0}, 16, 16),
         ({4: 400.0, 16: 1600.0}, 16, 32),
@@ -62,10 +62,10 @@ def rates(supply: dict[int, float]) -> list[Trial]:
     ],
     ids=["the cores", "double", "halve where it bends", "halve", "bisect", "halve first", "bisect below"],
 )
-def test_counts_are_doubled_halved_and_bisected(supply: dict[int, float], cores: float, asked: int) -> None:
+def test_counts_are_doubled_halved_and_bisected(supply: dict[int, float], cores: float, workers: int) -> None:
     following = Search(Space(most_workers=64, cores=cores, most_prefetch=2, reorder=False), Goal(), Settings(4)).next(rates(supply))
     assert isinstance(following, NextTrial)
-    assert following.settings.workers == asked
+    assert following.settings.workers == workers
 
 
 def test_no_more_is_tried_where_the_cores_are_busy() -> None:

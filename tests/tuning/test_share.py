@@ -35,11 +35,11 @@ MACHINE = Machine(
 )
 
 
-@pytest.mark.parametrize(("said", "ranks"), [(None, 1), ("4", 4), ("0", 1), ("many", 1)])
-def test_launchers_say_how_many_ranks_there_are(said: str | None, ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("variable", "ranks"), [(None, 1), ("4", 4), ("0", 1), ("many", 1)])
+def test_launchers_say_how_many_ranks_there_are(variable: str | None, ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
-    if said is not None:
-        monkeypatch.setenv("LOCAL_WORLD_SIZE", said)
+    if variable is not None:
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", variable)
     assert ranks_here() == ranks
 
 

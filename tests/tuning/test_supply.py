@@ -37,21 +37,21 @@ class Line:
         flight = self.workers * self.prefetch
         skipped = flight + self.workers
         making = self.workers * STEP / self.ratio - BETWEEN
-        asked, got, done, made = [], [], [], []
+        asked_s, got, done, batches_made = [], [], [], []
         for number in range(skipped + batches):
             room = got[number - flight] if number >= flight else 0.0
-            before = made[number - self.workers].ended if number >= self.workers else 0.0
+            before = batches_made[number - self.workers].ended if number >= self.workers else 0.0
             begun = max(room, before) + BETWEEN
             spent = making * float(np.exp(self.jitter * draw.standard_normal()))
-            made.append(BatchTimes(number % self.workers, room, begun, begun + spent))
-            asked.append(done[-1] if done else FILLING)
-            got.append(max(asked[-1], made[-1].ended))
+            batches_made.append(BatchTimes(number % self.workers, room, begun, begun + spent))
+            asked_s.append(done[-1] if done else FILLING)
+            got.append(max(asked_s[-1], batches_made[-1].ended))
             done.append(got[-1] + STEP)
         shown = slice(skipped, None)
-        waits = [taken - wanted for wanted, taken in zip(asked[shown], got[shown], strict=True)]
+        waits = [taken - wanted for wanted, taken in zip(asked_s[shown], got[shown], strict=True)]
         return TrialBlock(
-            done[-1] - asked[skipped], 8 * batches, tuple(waits), (STEP,) * batches,
-            tuple(batch.ended - batch.begun for batch in made[shown]), None, self.workers, 0.1, turns(made[shown]),
+            done[-1] - asked_s[skipped], 8 * batches, tuple(waits), (STEP,) * batches,
+            tuple(batch.ended - batch.begun for batch in batches_made[shown]), None, self.workers, 0.1, turns(batches_made[shown]),
         )  # fmt: skip
 
 

@@ -26,16 +26,16 @@ def alarms(numbered_notices: list[tuple[int, Notice]]) -> list[str]:
     return [named(notice.kind, notice.stage) for _, notice in numbered_notices if notice.alarm]
 
 
-@pytest.mark.parametrize("what", DRIFTS)
-def test_a_planted_drift_is_named(what: str):
-    notices = run(Job(3, windows=AT + 120, plant=Plant(AT, DRIFTS[what])))
-    assert alarms(notices)[0] == what or (what == "larger" and what in alarms(notices))
-    assert set(alarms(notices)) <= {what, *([] if what != "larger" else ["storage", "decode"])}
+@pytest.mark.parametrize("name", DRIFTS)
+def test_a_planted_drift_is_named(name: str):
+    notices = run(Job(3, windows=AT + 120, plant=Plant(AT, DRIFTS[name])))
+    assert alarms(notices)[0] == name or (name == "larger" and name in alarms(notices))
+    assert set(alarms(notices)) <= {name, *([] if name != "larger" else ["storage", "decode"])}
     number, first = next(numbered for numbered in notices if numbered[1].alarm)
     assert number > AT
-    if what != "larger":
+    if name != "larger":
         assert first.ratio == pytest.approx(1.2, abs=0.09)
-        assert first.before == pytest.approx(COSTS[what], rel=0.12)
+        assert first.before == pytest.approx(COSTS[name], rel=0.12)
 
 
 def test_a_day_of_noise_raises_no_alarm():
@@ -108,19 +108,19 @@ def test_samples_that_become_larger_are_no_slower_machine():
 
 
 @pytest.mark.parametrize(
-    ("cpu", "cause", "told"),
+    ("cpu", "cause", "words"),
     [
         (1.0, "busy-machine", "something else keeps the machine busy"),
         (1.4, "more-work", "every sample is more work, or the processors have become slower"),
     ],
 )
-def test_a_slower_machine_is_one_alarm_of_its_own(cpu: float, cause: str, told: str):
+def test_a_slower_machine_is_one_alarm_of_its_own(cpu: float, cause: str, words: str):
     busy = {"decode": 1.4, "augment": 1.4, "collate": 1.4, "ipc": 1.4, "cpu": cpu}
     drift = Drift()
     notices = run(Job(9, windows=AT + 60, plant=Plant(AT, busy), quiet=True), drift)
     (first,) = [notice for _, notice in notices if notice.alarm]
     assert (first.kind, first.stage, first.cause) == ("machine", None, cause)
-    assert first.sentence.startswith("All that computes takes 3") and told in first.sentence
+    assert first.sentence.startswith("All that computes takes 3") and words in first.sentence
     assert first.before == pytest.approx(COSTS["decode"] + COSTS["augment"] + COSTS["collate"], rel=0.1)
     assert drift.drifting == ["machine"]
     for window in Job(12, windows=60, quiet=True):

@@ -119,9 +119,9 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         left = iter(seconds)
 
         def get_request(server: prometheus._Server) -> Any:
-            found = accept(server)
+            accepted = accept(server)
             monkeypatch.setattr(prometheus, "PATIENCE", next(left, 60.0))
-            return found
+            return accepted
 
         monkeypatch.setattr(prometheus._Server, "get_request", get_request)
 

@@ -183,20 +183,19 @@ def target(tmp_path: Path, photos: Path) -> Path:
 def test_from_end_to_end(target: Path, to: Any) -> None:
     if to == "dali":
         pytest.importorskip("nvidia.dali")
-    swap = pipefix.swap(f"{target}:loader", to=to, check=True, samples=6)
-    report = swap.report
-    assert report.parity is not None
-    assert report.parity.holds, report.parity
-    assert report.parity.whole is not None
-    assert swap.document(full=True).sections[-1].title == "Contact sheet"
+    result = pipefix.swap(f"{target}:loader", to=to, check=True, samples=6)
+    assert result.parity is not None
+    assert result.parity.holds, result.parity
+    assert result.parity.whole is not None
+    assert result.document(full=True).sections[-1].title == "Contact sheet"
     if to == "dali":
-        images, labels = next(iter(swap.loader(batch_size=4)))
+        images, labels = next(iter(result.loader(batch_size=4)))
         assert images.shape == (4, 3, 32, 32)
         assert labels.tolist() == [0] * 4
-        assert any("ColorJitter" in note for note in report.notes)
+        assert any("ColorJitter" in note for note in result.swap.notes())
     else:
-        assert [each.transform for each in report.stays] == ["RandomResizedCrop"]
-        assert swap.module()(*next(iter(DataLoader(swap.dataset(), 4))))[0].shape == (4, 3, 32, 32)
+        assert [name for name, _ in result.swap.split.reasons] == ["RandomResizedCrop"]
+        assert result.module()(*next(iter(DataLoader(result.dataset(), 4))))[0].shape == (4, 3, 32, 32)
 
 
 @pytest.mark.system

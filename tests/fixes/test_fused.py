@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 from torchvision import transforms as v1
 from torchvision.datasets import ImageFolder
 
-from pipefix.api import fused as tried
+from pipefix.api import try_fused_calls as tried
 from pipefix.fixes import apply_plan, fused_trial, same_samples, speedup
 from pipefix.fixes.choice import candidates, fixer_for
 from pipefix.fixes.outcome import Applied, Refused

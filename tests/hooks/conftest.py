@@ -86,12 +86,12 @@ class Hooks:
         """Undo, and check that every attribute is the very object it was."""
         replaced = list(self.patches.replaced)
         self.patches.undo()
-        seen = set()
-        for one in replaced:
-            if (id(one.owner), one.name) in seen:
+        restored = set()
+        for patch in replaced:
+            if (id(patch.owner), patch.name) in restored:
                 continue
-            seen.add((id(one.owner), one.name))
-            assert held(one.owner, one.name) is one.original, f"{one.owner}.{one.name} was not restored"
+            restored.add((id(patch.owner), patch.name))
+            assert held(patch.owner, patch.name) is patch.original, f"{patch.owner}.{patch.name} was not restored"
 
     def run(self, call: Callable[[], Any], *, unit: object = 0, record: bool = False, replace: Any = ()) -> Any:
         timer = self.timer

@@ -18,14 +18,14 @@ _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 def group(leader: int) -> list[int]:
     """Processes of a session, its leader among them: whatever a trial started, also where its parent has died."""
-    pids = []
+    found = []
     for name in _listed(PROC):
         if not name.isdigit():
             continue
         fields = _stat(int(name))
         if fields is not None and int(fields[3]) == leader and fields[0] != "Z":
-            pids.append(int(name))
-    return pids
+            found.append(int(name))
+    return found
 
 
 def read(processes: Iterable[int]) -> Usage:

@@ -23,9 +23,9 @@ def loop(making: float, device: float, *, workers: int, batches: int = 40) -> li
     rows = []
     now, ready, free = 0.0, 0.0, 0.0
     for number in range(batches):
-        asked_ms = now
-        ready = max(ready, 0.0 if workers else asked_ms) + making
-        got = max(asked_ms, ready)
+        asked = now
+        ready = max(ready, 0.0 if workers else asked) + making
+        got = max(asked, ready)
         done = got + LAUNCH
         free = max(free, done) + device
         begun = ready - making * max(1, workers)
@@ -33,8 +33,8 @@ def loop(making: float, device: float, *, workers: int, batches: int = 40) -> li
         wall = round(making * max(1, workers) * MS)
         trace.charges = [Charge("decode", "decode", wall, wall, wall, 4)]
         trace.unit_walls = [wall // 4] * 4
-        waited = round((got - asked_ms) * MS) if workers else 0
-        rows.append(Row(round(asked_ms * MS), round(got * MS), round(done * MS), waited, 0, trace, device=round(device * MS)))
+        waited = round((got - asked) * MS) if workers else 0
+        rows.append(Row(round(asked * MS), round(got * MS), round(done * MS), waited, 0, trace, device=round(device * MS)))
         now = done if free - done < 20 * device else free - 20 * device  # the launch queue is not endless
     return rows
 

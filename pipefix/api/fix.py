@@ -15,8 +15,9 @@ from pipefix.api.target import Progress, consumed, load_target, silent
 from pipefix.fixes import history as undoing
 from pipefix.fixes import outcome
 from pipefix.fixes.choice import Wishes
-from pipefix.fixes.fix import RUN_FILE, ProbeResult, Session
+from pipefix.fixes.fix import RUN_FILE, Session
 from pipefix.fixes.outcome import Fixed
+from pipefix.fixes.steps import ProbeResult
 from pipefix.measurement.consumer import Consumer, consumer_for
 from pipefix.plan import planfile
 from pipefix.report import fix_report, runfile

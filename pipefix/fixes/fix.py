@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from pipefix.fixes import apply_plan, build_cache, history, same_samples, speedup
+from pipefix.fixes import apply_plan, attempts, build_cache, history, same_samples, speedup
+from pipefix.fixes.attempts import Attempt
 from pipefix.fixes.builder import Builder, Say
 from pipefix.fixes.choice import Wishes, candidates, condition, fixer_for, is_called, refused, too_little, why_not
 from pipefix.fixes.history import Log, settle, writable
 from pipefix.fixes.outcome import Applied, Fixed, Measured, Outcome, Refused, Sameness
-from pipefix.fixes.steps import FixContext, Fixer
+from pipefix.fixes.steps import Ask, FixContext, Fixer, Look, ProbeResult
 from pipefix.loader.planning import planned
 from pipefix.measurement.consumer import Consumer
 from pipefix.plan import backups, planfile
@@ -34,21 +34,6 @@ LOOKING = 0.6
 """Part of a round's time that the probe has; verifying has the rest."""
 RUN_FILE = "pipefix.after.json"
 UNSEEN = "pictures are made by {}, which no probe sees into, so nothing more is looked for; pipefix fix --undo takes them back"
-
-
-@dataclass(frozen=True)
-class ProbeResult:
-    """One look at a pipeline."""
-
-    plan: Plan
-    run: Any
-    """What the report tells of it."""
-    whole: bool = True
-    """False where the look was interrupted."""
-
-
-Look = Callable[[Subject, Consumer, float], ProbeResult]
-Ask = Callable[[str], bool]
 
 
 @dataclass
@@ -71,7 +56,7 @@ class Session:
     _log: Log | None = None
     _builder: Builder = field(init=False)
     _told: set[str] = field(default_factory=set)
-    _attempt: _Attempt | None = None
+    _attempt: Attempt | None = None
     _left_alone: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -83,7 +68,6 @@ class Session:
         """Do it. What was kept stays kept however it ends."""
         if self.wishes.dry_run:
             return self._rehearse()
-        self._make_folder()
         interrupted = False
         with Log(self.folder) as log, self._builder:
             self._log = log
@@ -110,14 +94,6 @@ class Session:
         if self._attempt is not None:
             holds = self._attempt.number in backups.numbers(self.path)
             self.log.write("kept" if holds else "dropped", step=self._attempt.number, id=self._attempt.step.id, why="interrupted")
-
-    def _make_folder(self) -> None:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UnreadableFile(
-                f"{self.folder} cannot be made: {error.strerror or error}.", advice="Choose another directory: --out DIR"
-            ) from error
 
     def _take_up(self) -> None:
         """Start from the plan that lies there."""
@@ -239,14 +215,16 @@ class Session:
         if why is not None:
             return self._refuse(step, why)
         makes = step.change.path if isinstance(step.change, CacheChange) else None
-        attempt = self._attempt = _Attempt(step, makes, backups.next_number(self.path))
+        attempt = self._attempt = Attempt(step, makes, backups.next_number(self.path))
         self.log.write("begun", step=attempt.number, id=step.id, makes=attempt.makes, predicted=step.speedup)
         try:
             attempt.plan = self.plan.merged(fixer.change(step, context))
             begun = time.perf_counter()
             fixer.make(step, context, self.say)
             attempt.seconds = time.perf_counter() - begun
-            why = self._judge(attempt, fixer.alters(step))
+            now, then = self._pipeline(self.plan), self._pipeline(attempt.plan)
+            seconds = (1 - LOOKING) * self.wishes.budget
+            why = attempt.judge(self.plan, now, then, alters=fixer.alters(step), seconds=seconds, say=self.say)
         except PipefixError as error:
             why = str(error).rstrip(".")
         except OSError as error:
@@ -255,42 +233,20 @@ class Session:
         self._attempt = None
         return outcome
 
-    def _judge(self, attempt: _Attempt, alters: str | None) -> str | None:
-        """Why the change is not kept."""
-        now, then = self._pipeline(self.plan), self._pipeline(attempt.plan)
-        self.say("verifying: comparing samples", 0.0)
-        untouched = (self.plan.cache, self.plan.augmentation) == (attempt.plan.cache, attempt.plan.augmentation)
-        moved = self.plan.augmentation != attempt.plan.augmentation
-        attempt.same = _moved(alters) if moved else same_samples.same(now.subject, then.subject, alters=alters, untouched=untouched)
-        if attempt.same.kind == "unchecked":
-            return f"whether samples stay what they are cannot be told: {attempt.same.sentence}"
-        if attempt.same.kind == "unlike" or (attempt.same.kind == "different" and alters is None):
-            return f"samples are not what they were: {attempt.same.sentence}"
-        spent = (1 - LOOKING) * self.wishes.budget
-        attempt.measured = speedup.faster(now, then, seconds=spent, epochs=attempt.step.every_epoch, say=self.say)
-        gain = attempt.measured.gain
-        if attempt.measured.faster:
-            return None
-        said = f"{times_between(gain)}, where {times_between(attempt.step.speedup)} was predicted"
-        return f"it made the pipeline slower: {said}" if attempt.measured.slower else f"no gain that can be told from noise: {said}"
-
     def _not_allowed(self, step: Proposed, fixer: Fixer) -> str | None:
         question = condition(step, fixer)
         if question is None or self.wishes.yes:
             return None
         if self.ask is None:
             return f"{question}: --yes allows it"
-        return (
-            None
-            if self.ask(f"{step.title}: {times_between(step.speedup)} predicted; {question}. Do it?")
-            else f"{question}: declined"
-        )
+        agreed = self.ask(f"{step.title}: {times_between(step.speedup)} predicted; {question}. Do it?")
+        return None if agreed else f"{question}: declined"
 
     def _refuse(self, step: Proposed, why: str) -> Refused:
         self.log.write("refused", id=step.id, why=why, predicted=step.speedup)
         return refused(step, why, command=step.command if step.change is None else None)
 
-    def _drop(self, attempt: _Attempt, why: str) -> Refused:
+    def _drop(self, attempt: Attempt, why: str) -> Refused:
         step = attempt.step
         self._remove_unused(attempt.makes)  # first, where the disk is full of it
         self.log.write("dropped", step=attempt.number, id=step.id, why=why, measured=attempt.measured, same=attempt.same)
@@ -305,7 +261,7 @@ class Session:
         for path in removed:
             self.log.write("removed", makes=path)
 
-    def _keep(self, attempt: _Attempt) -> Outcome:
+    def _keep(self, attempt: Attempt) -> Outcome:
         step, measured, same = attempt.step, attempt.measured, attempt.same
         assert measured is not None
         assert same is not None
@@ -337,7 +293,7 @@ class Session:
         first, last = speedup.Pipeline(self.subject, self.consumer), self._pipeline(self.plan)
         altered = "; ".join(words for words in dict.fromkeys(_altered(applied)) if words) or None
         moved = self.plan.augmentation is not None
-        self.whole_same = _moved(altered) if moved else same_samples.same(first.subject, last.subject, alters=altered)
+        self.whole_same = attempts.moved(altered) if moved else same_samples.same(first.subject, last.subject, alters=altered)
         workers = {pipeline.subject.loader.num_workers for pipeline in (first, last)}
         epochs = any(outcome.measured.epochs for outcome in applied) or len(workers) > 1  # those have to be started
         self.total = speedup.faster(first, last, seconds=(1 - LOOKING) * self.wishes.budget, epochs=epochs, say=self.say)
@@ -377,26 +333,6 @@ class Session:
     def log(self) -> Log:
         assert self._log is not None
         return self._log
-
-
-@dataclass
-class _Attempt:
-    """A step on its way."""
-
-    step: Proposed
-    makes: str | None
-    number: int
-    plan: PlanFile = field(default_factory=PlanFile)
-    seconds: float = 0.0
-    same: Sameness | None = None
-    measured: Measured | None = None
-
-
-def _moved(alters: str | None) -> Sameness:
-    return Sameness(
-        kind="different",
-        sentence=f"{alters or 'augmentation moved'}; operation by operation it was shown to do the same as on the CPU",
-    )
 
 
 def _altered(applied: list[Applied]) -> Iterator[str]:

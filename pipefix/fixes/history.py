@@ -52,7 +52,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Log:
-    """The log of one folder, held by one process at a time. Reads and writes through the one open file that bears the lock."""
+    """The log of one folder, which is made where it is missing; held by one process at a time. Reads and writes through the one open
+    file that bears the lock."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -65,6 +66,12 @@ class Log:
         """A sentence where lines could not be written."""
 
     def __enter__(self) -> Log:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UnreadableFile(
+                f"{self.folder} cannot be made: {error.strerror or error}.", advice="Choose another directory: --out DIR"
+            ) from error
         try:
             self._file = self._open()
         except OSError as error:

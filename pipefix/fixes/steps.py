@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pipefix.fixes.builder import Builder, Say
-from pipefix.plan.plan import Proposed
+from pipefix.measurement.consumer import Consumer
+from pipefix.plan.plan import Plan, Proposed
 from pipefix.plan.planfile import Change, LoaderChange, PlanFile
 from pipefix.subject.subject import Subject
 from pipefix.system.machine import Machine
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """One look at a pipeline."""
+
+    plan: Plan
+    run: Any
+    """What the report tells of it."""
+    whole: bool = True
+    """False where the look was interrupted."""
+
+
+Look = Callable[[Subject, Consumer, float], ProbeResult]
+Ask = Callable[[str], bool]
 
 
 @dataclass(frozen=True)

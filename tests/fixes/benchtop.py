@@ -15,8 +15,9 @@ from torch.utils.data import DataLoader, Dataset
 from pipefix.caches import pool
 from pipefix.fixes import speedup
 from pipefix.fixes.choice import Wishes
-from pipefix.fixes.fix import ProbeResult, Session
+from pipefix.fixes.fix import Session
 from pipefix.fixes.outcome import Measured
+from pipefix.fixes.steps import ProbeResult
 from pipefix.measurement.consumer import Consumer
 from pipefix.plan.plan import Declined, Plan, Proposed, Step
 from pipefix.plan.planfile import Change, LoaderChange

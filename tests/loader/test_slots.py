@@ -190,6 +190,11 @@ class TestArena:
         monkeypatch.setattr(arenas, "memory_left", lambda: 0)
         assert arenas.room(16) == arenas.SMALLEST
 
+    def test_what_a_control_group_leaves_counts_as_it_is_measured_everywhere(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """There the page cache is no memory in use: a group that a dataset fills with it had slots of 64 KiB."""
+        monkeypatch.setattr("pipefix.system.cgroups.memory_left", lambda: [256 << 20])
+        assert arenas.room(16) == 4 << 20
+
 
 EPOCHS = """
 import gc, os

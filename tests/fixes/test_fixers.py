@@ -10,8 +10,9 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 from torchvision.datasets import ImageFolder
+from torchvision.transforms import v2
 
-from pipefix.augment import support
+from pipefix.augment import parity, support
 from pipefix.fixes import apply_plan, build_cache, history
 from pipefix.fixes.choice import fixer_for
 from pipefix.fixes.move_augment import DecodeByDali, MoveAugment
@@ -154,6 +155,25 @@ class TestMovedAugmentation:
         plan = planned_by(step("augment-gpu"), place)
         assert plan.augmentation.operations == ["RandomHorizontalFlip", "ToTensor"]
         MoveAugment().make(step("augment-gpu"), place, lambda *_: None)
+
+    def test_pictures_that_come_out_otherwise_are_no_change_to_make(self, place, monkeypatch):
+        """The user's list on samples of the dataset, held against the batch of what moved."""
+        own = parity.run
+        monkeypatch.setattr(parity, "run", lambda images, programs: 255 - own(images, programs))
+        with pytest.raises(TargetError, match="the transforms do not do the same"):
+            MoveAugment().make(step("augment-gpu"), place, lambda *_: None)
+
+    def test_a_mask_beside_the_picture_is_no_change_to_make(self, tmp_path):
+        class Masked(Pictures):
+            def __getitem__(self, index):
+                picture = Image.open(self.paths[index]).convert("RGB")
+                return self.transform(picture, torch.zeros(1, 40, 40))
+
+        data = Masked(tmp_path)
+        data.transform = v2.Compose([v2.RandomHorizontalFlip(), v2.ToImage()])
+        place = FixContext(load(DataLoader(data, batch_size=3)), PlanFile(), tmp_path, MACHINE)
+        with pytest.raises(TargetError, match="mask"):
+            MoveAugment().make(step("augment-gpu"), place, lambda *_: None)
 
     @pytest.mark.parametrize("store", [None, "source", "decoded"])
     def test_what_stays_and_what_moves_make_the_batch(self, place, store):

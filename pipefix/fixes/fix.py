@@ -261,7 +261,10 @@ class Session:
         self.say("verifying: comparing samples", 0.0)
         untouched = (self.plan.cache, self.plan.augmentation) == (attempt.plan.cache, attempt.plan.augmentation)
         moved = self.plan.augmentation != attempt.plan.augmentation
-        attempt.same = _moved(alters) if moved else same_samples.same(now.subject, then.subject, alters=alters, untouched=untouched)
+        if moved:
+            attempt.same = self._same_moved(now.subject, then.subject, attempt.plan, alters)
+        else:
+            attempt.same = same_samples.same(now.subject, then.subject, alters=alters, untouched=untouched)
         if attempt.same.kind == "unchecked":
             return f"whether samples stay what they are cannot be told: {attempt.same.sentence}"
         if attempt.same.kind == "unlike" or (attempt.same.kind == "different" and alters is None):
@@ -273,6 +276,13 @@ class Session:
             return None
         said = f"{times_between(gain)}, where {times_between(attempt.step.speedup)} was predicted"
         return f"it made the pipeline slower: {said}" if attempt.measured.slower else f"no gain that can be told from noise: {said}"
+
+    def _same_moved(self, before: Subject, after: Subject, plan: PlanFile, alters: str | None) -> Sameness:
+        """DALI draws otherwise, and makes no batches to compare: its pictures were compared before the plan was changed."""
+        on_batch = planned.module(self.subject.dataset, plan, self.folder)
+        if on_batch is None or not before.auto_collation:
+            return _moved(alters)
+        return same_samples.same_batch(before, after, on_batch, alters=alters or "augmentation moved")
 
     def _not_allowed(self, step: Proposed, fixer: Fixer) -> str | None:
         question = condition(step, fixer)
@@ -337,7 +347,10 @@ class Session:
         first, last = speedup.Pipeline(self.subject, self.consumer), self._pipeline(self.plan)
         altered = "; ".join(words for words in dict.fromkeys(_altered(applied)) if words) or None
         moved = self.plan.augmentation is not None
-        self.whole_same = _moved(altered) if moved else same_samples.same(first.subject, last.subject, alters=altered)
+        if moved:
+            self.whole_same = self._same_moved(first.subject, last.subject, self.plan, altered)
+        else:
+            self.whole_same = same_samples.same(first.subject, last.subject, alters=altered)
         workers = {pipeline.subject.loader.num_workers for pipeline in (first, last)}
         epochs = any(outcome.measured.epochs for outcome in applied) or len(workers) > 1  # those have to be started
         self.total = speedup.faster(first, last, seconds=(1 - LOOKING) * self.wishes.budget, epochs=epochs, say=self.say)

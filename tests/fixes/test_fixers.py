@@ -17,6 +17,7 @@ from pipefix.fixes import apply_plan, build_cache, history
 from pipefix.fixes.choice import fixer_for
 from pipefix.fixes.move_augment import DecodeByDali, MoveAugment
 from pipefix.fixes.outcome import Applied
+from pipefix.fixes.same_samples import same_batch
 from pipefix.fixes.speedup import WholeLoader
 from pipefix.fixes.steps import FixContext
 from pipefix.loader.fast_loader import FastLoader
@@ -199,6 +200,24 @@ class TestMovedAugmentation:
         plain = torch.stack([place.subject.dataset[index][0] for index in range(6)])
         # One colour a picture: flipping does not show.
         assert torch.allclose(torch.cat([images for images, _ in seen]), plain, atol=1 / 255)
+        on_batch = planned.module(place.subject.dataset, plan, place.folder)
+        assert same_batch(place.subject, fixed, on_batch, alters="rounding").kind == "different"
+
+    @pytest.mark.parametrize(
+        ("wrong", "said"),
+        [
+            (lambda images, labels: (images, labels + 1), "holds other values"),
+            (lambda images, labels: (1 - images, labels), "holds other values"),
+            (lambda images, labels: (images[..., :-1], labels), "instead of"),
+            (lambda images, labels: [images], "1 parts instead of 2"),
+        ],
+    )
+    def test_batches_are_compared_with_all_that_lies_beside_the_pictures(self, place, wrong, said):
+        plan = planned_by(step("augment-gpu"), place)
+        fixed = apply_plan.fixed(place.subject, plan, place.folder)
+        on_batch = planned.module(place.subject.dataset, plan, place.folder)
+        told = same_batch(place.subject, fixed, lambda batch: wrong(*on_batch(batch)), alters="rounding")
+        assert told.kind == "unlike" and said in told.sentence
 
     def test_pictures_that_may_differ_in_size_cannot_be_moved_as_batches(self, place):
         fixer = fixer_for(step("cache-sample"))

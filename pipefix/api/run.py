@@ -54,9 +54,7 @@ def run_program(
     Raises:
         UnreadableFile: ``run.json`` could not be written; the run is its ``known``.
     """
-    words = command_line(command)
-    if plan is not None:
-        _check_plan(plan)
+    words = check(command, plan)
     with _folder(out) as folder:
         if out is not None:
             _clear(out)
@@ -75,6 +73,14 @@ def run_program(
                 error.known = run
                 raise
         return run
+
+
+def check(command: Sequence[str], plan: Path | None) -> list[str]:
+    """The command to start; raises what stands in its way, before anything is made."""
+    words = command_line(command)
+    if plan is not None:
+        _check_plan(plan)
+    return words
 
 
 @contextmanager

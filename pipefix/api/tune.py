@@ -15,6 +15,7 @@ from pipefix.api import search_space
 from pipefix.api.target import Progress, consumed, load_target, silent
 from pipefix.fixes.apply_plan import fixed, tuned_on
 from pipefix.measurement.consumer import consumer_for
+from pipefix.measurement.gpu import lost_by_forks
 from pipefix.plan import planfile, tuned_plan
 from pipefix.plan.planfile import BeforeAfter, LoaderChange, PlanFile
 from pipefix.report import tune_report
@@ -199,9 +200,11 @@ def _check_forks(subject: Subject, *, emulated: bool) -> None:
     why = can_fork()
     if why is None:
         return
-    advice = "Run it from the command line, pipefix tune FILE.py:NAME, and let the file not touch the GPU while it is imported."
-    if emulated or (subject.consumer is None and subject.model is None):
-        advice += " Where it is imported by your own program, tune before CUDA is used."
+    advice = "It takes Linux; pipefix probe and doctor run here too."
+    if lost_by_forks():
+        advice = "Run it from the command line, pipefix tune FILE.py:NAME, and let the file not touch the GPU while it is imported."
+        if emulated or (subject.consumer is None and subject.model is None):
+            advice += " Where it is imported by your own program, tune before CUDA is used."
     raise TargetError(f"{subject.target}: trials run in processes of their own, and {why}.", advice=advice)
 
 

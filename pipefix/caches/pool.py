@@ -28,6 +28,7 @@ from pipefix.caches.writer import Facts, Tell, program_ended
 from pipefix.vocabulary.errors import PipefixError, TargetError
 from pipefix.vocabulary.garbage import existing_objects_skipped
 from pipefix.vocabulary.tracebacks import frames, summary
+from pipefix.vocabulary.worker_exit import signal_name
 
 Make = Callable[[int, Tell], Facts]
 Ready = Callable[[], AbstractContextManager[Make]]
@@ -185,7 +186,7 @@ class _Process:
         """How it ended, and at which sample."""
         self._process.join()
         code, sample = self._process.exitcode or 0, self._cells[0]
-        how = f"was ended by signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"ended with exit code {code}"
+        how = f"was ended by signal {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
         return f"{how} while it made sample {sample}" if sample >= 0 else f"{how} before it made its first sample"
 
     def last_words(self) -> str | None:

@@ -25,7 +25,7 @@ from pipefix.caches.manifest import Cut, Recipe, Source
 from pipefix.caches.record import Unstorable
 from pipefix.caches.streams import is_stream
 from pipefix.caches.witness import Witness
-from pipefix.caches.writer import not_stored, program_ended
+from pipefix.caches.writer import is_interrupt, not_stored, program_ended
 from pipefix.hooks.install import loaded_libraries
 from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError
 from pipefix.vocabulary.random_state import RandomState, seeded
@@ -73,7 +73,7 @@ def survey(dataset: Any, recipe: Recipe, target: str, *, apart: bool = False) ->
         return _survey_apart(dataset, recipe, target)
     try:
         return _survey(dataset, recipe, target)
-    except (KeyboardInterrupt, PipefixError):
+    except PipefixError:
         raise
     except Exception as error:
         if is_raised_here(error):
@@ -84,6 +84,8 @@ def survey(dataset: Any, recipe: Recipe, target: str, *, apart: bool = False) ->
             user_traceback=frames(error),
         ) from error
     except BaseException as error:
+        if is_interrupt(error):
+            raise
         raise program_ended(error, "The dataset") from error
 
 

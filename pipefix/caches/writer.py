@@ -28,7 +28,7 @@ from pipefix.caches.witness import Witness, last_changed
 from pipefix.hooks.objects import HEAD
 from pipefix.vocabulary.errors import CacheDamaged, PipefixError, TargetError
 from pipefix.vocabulary.files import drafted, read_regular, write_whole
-from pipefix.vocabulary.tracebacks import frames, summary
+from pipefix.vocabulary.tracebacks import frames, is_raised_by_code, summary
 from pipefix.vocabulary.urls import is_far
 
 _LONGEST = 16
@@ -163,9 +163,9 @@ def _fill(writer: Any, opened: OpenedSource, start: int, stop: int, tell: Tell) 
             raise
         except Exception as error:  # noqa: BLE001 - whatever the user's code raises on a damaged sample
             figures.bad.append(_bad(error, index, opened))
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
+            if is_interrupt(error):
+                raise
             raise program_ended(error, f"Sample {index}") from error
         else:
             writer.add(index, record)
@@ -203,6 +203,11 @@ def _as_of_now(files: dict[str, tuple[int, int]], root: str | None) -> list[tupl
         same = is_far(path) or changed == last_changed(path)
         file_states.append((makers.name_of(path, root), size, changed if same else 0))
     return sorted(file_states)
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Ctrl-C, or a signal that is treated so; no sample's own ``raise KeyboardInterrupt``."""
+    return isinstance(error, KeyboardInterrupt) and not is_raised_by_code(error)
 
 
 def program_ended(error: BaseException, where: str) -> TargetError:

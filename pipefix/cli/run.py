@@ -45,11 +45,12 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from pipefix.api.run import run_program
+    from pipefix.api.run import check, run_program
 
     words = ["-m", *arguments.module] if arguments.module is not None else list(arguments.words)
     if words[:1] == ["--"]:
         del words[0]
+    check(words, arguments.plan)
     _check_folder(arguments.out)
     told = f"run file: {arguments.out / 'run.json'}"
     try:

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pipefix.fixes import same_samples, speedup
 from pipefix.fixes.builder import Say
 from pipefix.fixes.outcome import Measured, Sameness
+from pipefix.loader.planning.planned import OnBatch
 from pipefix.plan.plan import Proposed
 from pipefix.plan.planfile import PlanFile
+from pipefix.subject.subject import Subject
 from pipefix.vocabulary.quantity import times_between
 
 
@@ -27,7 +29,15 @@ class Attempt:
     measured: Measured | None = None
 
     def judge(
-        self, before: PlanFile, now: speedup.Pipeline, then: speedup.Pipeline, *, alters: str | None, seconds: float, say: Say
+        self,
+        before: PlanFile,
+        now: speedup.Pipeline,
+        then: speedup.Pipeline,
+        on_batch: OnBatch | None,
+        *,
+        alters: str | None,
+        seconds: float,
+        say: Say,
     ) -> str | None:
         """Compare samples and measure for about ``seconds``; why the change is not kept, None where it is.
 
@@ -35,12 +45,13 @@ class Attempt:
             before: the plan in effect, without the change.
             now: the pipeline with that plan.
             then: the pipeline with the change.
+            on_batch: what is done to its batches; None where nothing is.
             alters: what training is known to see differently afterwards.
         """
         say("verifying: comparing samples", 0.0)
         untouched = (before.cache, before.augmentation) == (self.plan.cache, self.plan.augmentation)
         if before.augmentation != self.plan.augmentation:
-            self.same = moved(alters)
+            self.same = same_moved(now.subject, then.subject, on_batch, alters=alters)
         else:
             self.same = same_samples.same(now.subject, then.subject, alters=alters, untouched=untouched)
         if self.same.kind == "unchecked":
@@ -56,9 +67,11 @@ class Attempt:
         return f"no gain that can be told from noise: {gains}"
 
 
-def moved(alters: str | None) -> Sameness:
-    """Of augmentation that moves to the device: each operation was compared with the CPU's when the step was built."""
-    return Sameness(
-        kind="different",
-        sentence=f"{alters or 'augmentation moved'}; operation by operation it was shown to do the same as on the CPU",
-    )
+def same_moved(before: Subject, after: Subject, on_batch: OnBatch | None, *, alters: str | None) -> Sameness:
+    """Compare a batch where transforms moved to whole batches. DALI draws otherwise, and makes no batches to compare: its pictures
+    were compared before the plan was changed."""
+    changed = alters or "augmentation moved"
+    if on_batch is None or not before.auto_collation:
+        sentence = f"{changed}; operation by operation it was shown to do the same as on the CPU"
+        return Sameness(kind="different", sentence=sentence)
+    return same_samples.same_batch(before, after, on_batch, alters=changed)

@@ -224,7 +224,8 @@ class Session:
             attempt.seconds = time.perf_counter() - begun
             now, then = self._pipeline(self.plan), self._pipeline(attempt.plan)
             seconds = (1 - LOOKING) * self.wishes.budget
-            why = attempt.judge(self.plan, now, then, alters=fixer.alters(step), seconds=seconds, say=self.say)
+            on_batch = planned.module(self.subject.dataset, attempt.plan, self.folder)
+            why = attempt.judge(self.plan, now, then, on_batch, alters=fixer.alters(step), seconds=seconds, say=self.say)
         except PipefixError as error:
             why = str(error).rstrip(".")
         except OSError as error:
@@ -292,8 +293,11 @@ class Session:
             return
         first, last = speedup.Pipeline(self.subject, self.consumer), self._pipeline(self.plan)
         altered = "; ".join(words for words in dict.fromkeys(_altered(applied)) if words) or None
-        moved = self.plan.augmentation is not None
-        self.whole_same = attempts.moved(altered) if moved else same_samples.same(first.subject, last.subject, alters=altered)
+        if self.plan.augmentation is not None:
+            on_batch = planned.module(self.subject.dataset, self.plan, self.folder)
+            self.whole_same = attempts.same_moved(first.subject, last.subject, on_batch, alters=altered)
+        else:
+            self.whole_same = same_samples.same(first.subject, last.subject, alters=altered)
         workers = {pipeline.subject.loader.num_workers for pipeline in (first, last)}
         epochs = any(outcome.measured.epochs for outcome in applied) or len(workers) > 1  # those have to be started
         self.total = speedup.faster(first, last, seconds=(1 - LOOKING) * self.wishes.budget, epochs=epochs, say=self.say)

@@ -52,8 +52,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Log:
-    """The log of one folder, which is made where it is missing; held by one process at a time. Reads and writes through the one open
-    file that bears the lock."""
+    """The log of one folder, which is made where it is missing; held by one process at a time. Reads and writes through the one
+    open file that bears the lock."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

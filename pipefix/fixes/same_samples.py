@@ -27,10 +27,14 @@ from pipefix.measurement.worker_endings import abandon
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject, length_of
 from pipefix.vocabulary.generators import untouched as draws_untouched
+from pipefix.vocabulary.nested import leaves
 from pipefix.vocabulary.random_state import seeded
 
 SAMPLES = 24
 """Compared, from all over the dataset."""
+IN_A_BATCH = 8
+ALLOWED = 4 / 255
+"""How far pictures may lie apart on average where transforms moved to the batch, of their range."""
 STREAMED = 192
 """Samples of a stream that are looked at for repetitions."""
 _DEEPEST = 12
@@ -68,6 +72,32 @@ def same(before: Subject, after: Subject, *, alters: str | None = None, untouche
     if odd is not None:
         return Sameness(kind="unlike", sentence=odd.what, samples=compared)
     return Sameness(kind="different", sentence=_told(unequal, compared, alters), samples=compared)
+
+
+def same_batch(before: Subject, after: Subject, on_batch: Callable[[Any], Any], *, alters: str) -> Sameness:
+    """Hold a batch as the loader of ``before`` collates it against one of ``after`` and what is done to it: pictures, and all that
+    lies beside them."""
+    length = length_of(before.dataset)
+    if length is None or length_of(after.dataset) != length:
+        return Sameness(kind="unchecked", sentence="which samples to compare is not known")
+    places = [(2 * at + 1) * length // (2 * IN_A_BATCH) for at in range(min(IN_A_BATCH, before.loader.batch_size or IN_A_BATCH))]
+
+    def batch(subject: Subject) -> Any:
+        samples = [_sample(subject, place) for place in places]
+        with draws_untouched(subject.loader), seeded(7), failure.as_target_error("The collate function"):
+            return subject.loader.collate_fn(samples)
+
+    with torch.no_grad():
+        expected, actual = list(leaves(batch(before))), list(leaves(on_batch(batch(after))))
+    if len(expected) != len(actual):
+        return Sameness(kind="unlike", sentence=f"a batch has {len(actual)} parts instead of {len(expected)}", samples=len(places))
+    for own, moved in zip(expected, actual, strict=True):
+        for unequal in differences(own, moved, "a part of the batch"):
+            least = 255.0 if isinstance(own, torch.Tensor) and own.dtype == torch.uint8 else 1.0
+            is_picture = isinstance(own, torch.Tensor) and own.ndim >= 3
+            if not is_picture or unequal.mean is None or unequal.mean > ALLOWED * max(unequal.scale, least):
+                return Sameness(kind="unlike", sentence=unequal.what, samples=len(places))
+    return Sameness(kind="different", sentence=f"{alters}; a batch of {len(places)} samples compared", samples=len(places))
 
 
 def _sample(subject: Subject, place: int) -> Any:

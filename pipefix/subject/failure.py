@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -10,6 +9,7 @@ from pipefix.vocabulary.errors import PipefixError, TargetError
 from pipefix.vocabulary.tracebacks import LONGEST_MESSAGE as LONGEST_MESSAGE
 from pipefix.vocabulary.tracebacks import frames as frames
 from pipefix.vocabulary.tracebacks import is_ours as is_ours
+from pipefix.vocabulary.tracebacks import is_raised_by_code as is_raised_by_code
 from pipefix.vocabulary.tracebacks import summary as summary
 
 ALONE = "Run the file alone (python FILE.py) to see the error in full, mend it, then probe again."
@@ -36,13 +36,3 @@ def exits_as_target_error(doing: str) -> Iterator[None]:
         yield
     except SystemExit as error:
         raise TargetError(f"{doing} raised {summary(error)}", advice=ALONE, user_traceback=frames(error)) from error
-
-
-def is_raised_by_code(interrupt: KeyboardInterrupt) -> bool:
-    """Whether the user's code has a ``raise`` where it came from: Ctrl-C falls between other instructions."""
-    trace = interrupt.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None or is_ours(trace.tb_frame.f_code.co_filename):
-        return False  # the handler of a signal, which raises it as well, is ours
-    return trace.tb_frame.f_code.co_code[trace.tb_lasti] == dis.opmap["RAISE_VARARGS"]

@@ -33,6 +33,9 @@ LEAVING = 2.0
 CLEANING = 30.0
 """Seconds that processes which clean up after others have to end by themselves when the others are gone."""
 
+ROLLUP = Path("/proc/self/smaps_rollup")
+"""Where Linux tells what a process takes."""
+
 Watch = Callable[[Usage], "str | None"]
 """Told what the trial takes; why it must be ended, or None."""
 
@@ -218,7 +221,7 @@ def can_fork() -> str | None:
     """Why trials cannot be run in processes of their own here; None where they can."""
     if "fork" not in multiprocessing.get_all_start_methods():
         return "this system cannot fork processes"
-    if not Path("/proc/self/smaps_rollup").exists():
+    if not ROLLUP.exists():
         return "this system does not tell what a process takes (/proc/PID/smaps_rollup), by which trials are kept within limits"
     if gpu.lost_by_forks():
         return "CUDA is awake in this process already, and a forked process cannot use it"

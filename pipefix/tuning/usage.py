@@ -18,14 +18,16 @@ _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 def group(leader: int) -> list[int]:
     """Processes of a session, its leader among them: whatever a trial started, also where its parent has died."""
-    found = []
-    for name in _listed(PROC):
-        if not name.isdigit():
-            continue
-        fields = _stat(int(name))
-        if fields is not None and int(fields[3]) == leader and fields[0] != "Z":
-            found.append(int(name))
-    return found
+    members = [pid for pid in map(int, filter(str.isdigit, _listed(PROC))) if _session(pid) == leader]
+    return [pid for pid in members if (fields := _stat(pid)) is not None and fields[0] != "Z"]
+
+
+def _session(pid: int) -> int | None:
+    """Asked of the kernel: of thousands of processes that a machine may have, no file is read."""
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None
 
 
 def read(processes: Iterable[int]) -> Usage:

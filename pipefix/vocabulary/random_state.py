@@ -25,8 +25,10 @@ class RandomState:
         Args:
             generators: Further generators (of Python, NumPy or torch) whose states are noted.
             cuda: Also those of every CUDA device, where this process has initialised CUDA. Asking an idle CUDA for its state would
-                initialise it, and a process that has done so cannot fork workers that use CUDA.
+                initialise it, and a process that has done so cannot fork workers that use CUDA. One that is initialised later
+                begins anew from torch's seed, as it would have begun.
         """
+        self._sleeping_cuda = cuda and not _is_cuda_awake()
         self._accesses = [*_of_process(cuda), *map(access, generators)]
         self._states = [state() for state, _ in self._accesses]
 
@@ -38,6 +40,9 @@ class RandomState:
         """Every generator as it was."""
         for (_, put), state in zip(self._accesses, self._states, strict=True):
             put(state)
+        if self._sleeping_cuda and _is_cuda_awake():
+            torch = sys.modules["torch"]
+            torch.cuda.manual_seed_all(torch.initial_seed())
 
 
 @contextmanager
@@ -87,6 +92,11 @@ def same_state(first: Any, second: Any) -> bool:
     return bool(first == second)
 
 
+def _is_cuda_awake() -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.cuda.is_initialized())
+
+
 def _of_process(cuda: bool) -> list[Access]:
     accesses: list[Access] = [(random.getstate, random.setstate)]
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
@@ -94,6 +104,6 @@ def _of_process(cuda: bool) -> list[Access]:
         accesses.append((lambda: numpy.random.get_state(legacy=False), numpy.random.set_state))
     if torch is not None:
         accesses.append((torch.get_rng_state, torch.set_rng_state))
-        if cuda and torch.cuda.is_initialized():
+        if cuda and _is_cuda_awake():
             accesses.append((torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all))
     return accesses

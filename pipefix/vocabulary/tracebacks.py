@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import os
 import traceback
 from pathlib import Path
@@ -50,3 +51,13 @@ def is_ours(filename: str) -> bool:
 def is_raised_here(error: BaseException) -> bool:
     """Whether our own code raised it, and no code that ours called."""
     return traceback.extract_tb(error.__traceback__)[-1].filename.startswith(_HERE)
+
+
+def is_raised_by_code(interrupt: KeyboardInterrupt) -> bool:
+    """Whether the user's code has a ``raise`` where it came from: Ctrl-C falls between other instructions."""
+    trace = interrupt.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or is_ours(trace.tb_frame.f_code.co_filename):
+        return False  # the handler of a signal, which raises it as well, is ours
+    return trace.tb_frame.f_code.co_code[trace.tb_lasti] == dis.opmap["RAISE_VARARGS"]

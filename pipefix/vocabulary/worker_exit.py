@@ -16,11 +16,15 @@ def describe_exit(exit_code: int) -> str:
     """From a process's exit code, which is negative where a signal ended it."""
     if exit_code >= 0:
         return f"it left with exit code {exit_code}"
+    return f"it was killed by signal {signal_name(-exit_code)}"
+
+
+def signal_name(number: int) -> str:
+    """``9 (SIGKILL)``; of most real-time signals, which have no name of their own, the number."""
     try:
-        name = signal.Signals(-exit_code).name
+        return f"{number} ({signal.Signals(number).name})"
     except ValueError:
-        return f"it was killed by signal {-exit_code}"
-    return f"it was killed by signal {-exit_code} ({name})"
+        return str(number)
 
 
 def is_worker_death(error: BaseException) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.scene import Scene, numbers_project, write
+from tests.attacks.scene import Scene, numbers_project, pictures_project, write
 
 STRANGE = "ca che; touch PWNED"
 ESCAPES = "a\x1b[31mred\x1b]0;title\x07b"
@@ -69,15 +68,17 @@ def test_escapes_in_names_and_files_do_not_reach_a_terminal(scene: Scene) -> Non
 
 
 def test_two_folders_of_one_name_are_not_taken_for_one(tmp_path: Path) -> None:
-    """What `compare` says of them names both."""
+    """Pictures in two folders called `train` were compared as one target."""
     scene = Scene(tmp_path)
     for name in ("a", "b"):
-        numbers_project(scene.project / name / "train")
-        place = scene.project / name / "train"
-        scene.run("probe", "train.py", "--budget", "0.2", "-q", "--json", "--out", "run.json", cwd=place).ended_with(0)
-    told = scene.run("compare", "a/train/run.json", "b/train/run.json").of_the_table()
-    assert told.code in (0, 4)
-    assert os.path.exists(scene.project / "a" / "train" / "run.json")
+        pictures_project(tmp_path / name, 4)
+        (tmp_path / name / "files").rename(tmp_path / name / "of one class")
+        (scene.project / name / "train").mkdir(parents=True)
+        (tmp_path / name / "of one class").rename(scene.project / name / "train" / "of one class")
+        scene.run("probe", f"{name}/train", "--budget", "0.2", "-q", "--out", f"{name}.json").ended_with(0)
+    told = scene.run("compare", "a.json", "b.json").ended_with(2)
+    assert "a/train" in told.err and "b/train" in told.err, str(told)
+    scene.run("compare", "a.json", "a.json").ended_with(0)
 
 
 @contextmanager

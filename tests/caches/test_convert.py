@@ -324,15 +324,18 @@ def test_what_other_threads_bring_to_the_disk_is_no_read_of_a_sample(files, tmp_
     assert [Path(path).name for path in reads.files] == ["03.jpg"]
 
 
-def test_a_dead_worker_is_told_with_its_sample(make):
+@pytest.mark.parametrize(("number", "told"), [(9, r"9 \(SIGKILL\)"), (35, "35")])
+def test_a_dead_worker_is_told_with_its_sample(make, number, told):
+    """Most real-time signals have no name."""
+
     class Deadly(Numbers):
         def __getitem__(self, index):
             if index == 42 and os.getpid() != parent:
-                os.kill(os.getpid(), 9)
+                os.kill(os.getpid(), number)
             return super().__getitem__(index)
 
     parent = os.getpid()
-    with pytest.raises(TargetError, match=r"ended by signal 9 \(SIGKILL\) while it made sample 42"):
+    with pytest.raises(TargetError, match=f"ended by signal {told} while it made sample 42"):
         make(Deadly(), "sample", workers=2)
 
 

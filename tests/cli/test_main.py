@@ -195,6 +195,20 @@ class TestAsAProcess:
         for word in ("--version", "-V", "version"):
             assert self.pipefix(word).stdout == f"pipefix {pipefix.__version__}\n"
 
+    def test_what_lies_here_under_a_librarys_name_is_not_imported(self, tmp_path: Path) -> None:
+        """``python -m`` puts the working directory first; targets that lie there are found, and what they import from there."""
+        for name in ("torch", "msgspec", "PIL"):
+            (tmp_path / f"{name}.py").write_text("raise SystemExit('planted')\n")
+        (tmp_path / "mine.py").write_text(
+            "import helper\nfrom torch.utils.data import DataLoader\nloader = DataLoader(helper.data)\n"
+        )
+        (tmp_path / "helper.py").write_text("data = [1, 2]\n")
+        for target in ("mine.py", "mine:loader"):
+            command = [sys.executable, "-m", "pipefix", "doctor", target]
+            env = {**os.environ, "PYTHONPATH": str(ROOT)}
+            done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=env, check=False)
+            assert done.returncode == 0 and "planted" not in done.stderr + done.stdout, done.stderr
+
     def test_a_reader_that_goes_away_is_no_error(self) -> None:
         line = f"set -o pipefail; {sys.executable} -m pipefix show {RUN} | head -n 1"
         done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=ROOT, check=False)

@@ -45,11 +45,14 @@ def test_the_exit_code_is_the_programs(program: Path, capfd: pytest.CaptureFixtu
         (["run", "--steps", "0", "train.py"], "'0' is not a whole number above 0"),
         (["run", "--seconds", "soon", "train.py"], "'soon' is not a number of seconds"),
         (["run", "--out", "train.py", "train.py"], "--out train.py: the folder cannot be made: File exists"),
+        (["run", "--plan", "nothing.toml", "train.py"], "nothing.toml"),
+        (["run", "--plan", "train.py", "train.py"], "train.py"),
     ],
 )
 def test_what_cannot_be_done_is_said(words: list[str], said: str, program: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(words) in (2, 3, 4)
     assert said in capfd.readouterr().err
+    assert list(program.parent.iterdir()) == [program]
 
 
 def test_nothing_of_the_users_is_replaced(program: Path, capfd: pytest.CaptureFixture[str]) -> None:

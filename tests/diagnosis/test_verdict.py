@@ -126,6 +126,12 @@ def test_no_dominance_above_the_threshold_is_ever_misnamed(stage: str, lead: flo
 def test_settled_needs_a_sure_verdict_and_a_known_gain() -> None:
     sure = measured({"decode": 3.0, "augment": 1.0}, arms={"decode-recorded": 4.0})
     assert settled(sure)
+    gains = iter([3.0, 4.0, 5.0])
+    sure.blocks = [
+        dataclasses.replace(block, seconds=block.seconds * 4 / next(gains)) if block.arm == "decode-recorded" else block
+        for block in sure.blocks
+    ]
+    assert not settled(sure)
 
 
 @pytest.mark.parametrize(

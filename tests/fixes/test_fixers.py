@@ -10,12 +10,14 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 from torchvision.datasets import ImageFolder
+from torchvision.transforms import v2
 
-from pipefix.augment import support
+from pipefix.augment import parity, support
 from pipefix.fixes import apply_plan, build_cache, history
 from pipefix.fixes.choice import fixer_for
 from pipefix.fixes.move_augment import DecodeByDali, MoveAugment
 from pipefix.fixes.outcome import Applied
+from pipefix.fixes.same_samples import same_batch
 from pipefix.fixes.speedup import WholeLoader
 from pipefix.fixes.steps import FixContext
 from pipefix.loader.fast_loader import FastLoader
@@ -155,6 +157,25 @@ class TestMovedAugmentation:
         assert plan.augmentation.operations == ["RandomHorizontalFlip", "ToTensor"]
         MoveAugment().make(step("augment-gpu"), place, lambda *_: None)
 
+    def test_pictures_that_come_out_otherwise_are_no_change_to_make(self, place, monkeypatch):
+        """The user's list on samples of the dataset, held against the batch of what moved."""
+        own = parity.run
+        monkeypatch.setattr(parity, "run", lambda images, programs: 255 - own(images, programs))
+        with pytest.raises(TargetError, match="the transforms do not do the same"):
+            MoveAugment().make(step("augment-gpu"), place, lambda *_: None)
+
+    def test_a_mask_beside_the_picture_is_no_change_to_make(self, tmp_path):
+        class Masked(Pictures):
+            def __getitem__(self, index):
+                picture = Image.open(self.paths[index]).convert("RGB")
+                return self.transform(picture, torch.zeros(1, 40, 40))
+
+        data = Masked(tmp_path)
+        data.transform = v2.Compose([v2.RandomHorizontalFlip(), v2.ToImage()])
+        place = FixContext(load(DataLoader(data, batch_size=3)), PlanFile(), tmp_path, MACHINE)
+        with pytest.raises(TargetError, match="mask"):
+            MoveAugment().make(step("augment-gpu"), place, lambda *_: None)
+
     @pytest.mark.parametrize("store", [None, "source", "decoded"])
     def test_what_stays_and_what_moves_make_the_batch(self, place, store):
         plan = place.plan
@@ -179,6 +200,24 @@ class TestMovedAugmentation:
         plain = torch.stack([place.subject.dataset[index][0] for index in range(6)])
         # One colour a picture: flipping does not show.
         assert torch.allclose(torch.cat([images for images, _ in seen]), plain, atol=1 / 255)
+        on_batch = planned.module(place.subject.dataset, plan, place.folder)
+        assert same_batch(place.subject, fixed, on_batch, alters="rounding").kind == "different"
+
+    @pytest.mark.parametrize(
+        ("wrong", "said"),
+        [
+            (lambda images, labels: (images, labels + 1), "holds other values"),
+            (lambda images, labels: (1 - images, labels), "holds other values"),
+            (lambda images, labels: (images[..., :-1], labels), "instead of"),
+            (lambda images, labels: [images], "1 parts instead of 2"),
+        ],
+    )
+    def test_batches_are_compared_with_all_that_lies_beside_the_pictures(self, place, wrong, said):
+        plan = planned_by(step("augment-gpu"), place)
+        fixed = apply_plan.fixed(place.subject, plan, place.folder)
+        on_batch = planned.module(place.subject.dataset, plan, place.folder)
+        told = same_batch(place.subject, fixed, lambda batch: wrong(*on_batch(batch)), alters="rounding")
+        assert told.kind == "unlike" and said in told.sentence
 
     def test_pictures_that_may_differ_in_size_cannot_be_moved_as_batches(self, place):
         fixer = fixer_for(step("cache-sample"))

@@ -5,7 +5,12 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+from torchvision.transforms import v2
 
+from pipefix.fixes.move_augment import MoveAugment
 from pipefix.fixes.outcome import Applied, Refused
 from pipefix.loader.planning import as_planned
 from pipefix.plan import planfile
@@ -86,6 +91,39 @@ def test_samples_that_are_not_what_they_were_are_a_reason_to_take_back(tmp_path,
     fixed = bench.run()
     assert not fixed.applied and "samples are not what they were" in fixed.refused[0].why
     assert bench.plan_text() is None and not (bench.out / "pipefix-caches").exists()
+
+
+class Spots(Dataset):
+    """Pictures in which a flip shows."""
+
+    def __init__(self):
+        listed = [v2.Resize((16, 16)), v2.RandomHorizontalFlip(), v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
+        self.transform = v2.Compose(listed)
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        return self.transform(Image.linear_gradient("L").resize((20, 20)).rotate(90).convert("RGB")), index
+
+
+def mixed(samples):
+    """As recipes with MixUp do it: pictures that are augmented already are mixed."""
+    images, labels = torch.utils.data.default_collate(samples)
+    return 0.5 * images + 0.5 * images.roll(1, 0) ** 2, labels
+
+
+@pytest.mark.parametrize("collate_fn", [None, mixed])
+def test_batches_of_moved_augmentation_are_compared(tmp_path, monkeypatch, collate_fn):
+    """Whatever the loader makes of samples is part of what must stay: the transforms alone do the same here."""
+    monkeypatch.setattr(MoveAugment, "refuses", lambda *_: None)
+    target = DataLoader(Spots(), batch_size=4, collate_fn=collate_fn)
+    fixed = Bench(tmp_path, [step("augment-gpu", 3.0)], [], target=target).run(yes=True)
+    if collate_fn is None:
+        (applied,) = fixed.applied
+        assert "a batch of 4 samples compared" in applied.same.sentence and "a batch of 4 samples compared" in fixed.same.sentence
+    else:
+        assert not fixed.applied and "samples are not what they were" in fixed.refused[0].why
 
 
 def test_steps_that_together_are_slower_are_all_taken_back(tmp_path):

@@ -19,7 +19,7 @@ from pipefix.tuning import usage
 from pipefix.tuning.child import EveryNth, TrialWork
 from pipefix.tuning.limits import Usage
 from pipefix.tuning.space import Settings
-from pipefix.tuning.trial import TrialProcesses
+from pipefix.tuning.trial import TrialProcesses, can_fork
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from tests.tuning.paced import Paced, as_list
 from tests.tuning.real_trials import Wide, nothing_left
@@ -106,6 +106,23 @@ def test_what_a_process_takes_can_be_read() -> None:
     assert usage.cpu_seconds([os.getpid()]) > 0
     assert usage.read([2**22 - 1]) == Usage()
     assert os.getpid() in usage.group(os.getsid(0)) or os.getsid(0) == 0
+
+
+def test_a_look_reads_files_of_its_own_processes_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A login node has thousands of others."""
+    read, looked_at = usage._stat, list[int]()
+    monkeypatch.setattr(usage, "_stat", lambda pid: (looked_at.append(pid), read(pid))[1])
+    assert os.getpid() in usage.group(os.getsid(0)) or os.getsid(0) == 0
+    assert not [pid for pid in looked_at if usage._session(pid) not in (None, os.getsid(0))]
+
+
+def test_without_a_way_to_see_what_trials_take_none_is_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """On macOS no limit was watched, and no process ended."""
+    monkeypatch.setattr("pipefix.tuning.trial.ROLLUP", tmp_path / "proc" / "self" / "smaps_rollup")
+    assert "smaps_rollup" in (can_fork() or "")
+    with pytest.raises(TargetError, match="does not tell what a process takes") as raised:
+        pipefix.tune(DataLoader(Failing(), batch_size=8))
+    assert raised.value.advice.startswith("It takes Linux")
 
 
 @pytest.mark.usefixtures("nothing_left")

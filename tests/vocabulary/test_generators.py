@@ -115,3 +115,18 @@ def test_a_sleeping_cuda_is_not_woken() -> None:
     with untouched(make()):
         pass
     assert not torch.cuda.is_initialized()
+
+
+def test_a_cuda_that_woke_up_inside_begins_as_it_would_have_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies that a probe measures wake it, and a model's dropout draws from it."""
+    awake, seeds = [False], list[int]()
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: awake[0])
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeds.append)
+    with untouched(None):
+        torch.default_generator.manual_seed(4711)
+    assert seeds == []
+    torch.default_generator.manual_seed(31)
+    with untouched(None):
+        torch.default_generator.manual_seed(4711)
+        awake[0] = True
+    assert seeds == [31]

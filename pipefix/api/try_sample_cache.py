@@ -47,7 +47,8 @@ def record(
     if subject.iterable or not length or diagnosis.part_of_making(*IN_SAMPLE) <= WORTH_TRYING:
         return None
     with tempfile.TemporaryDirectory(prefix="pipefix-read-back-") as folder:
-        result = in_child_process(partial(estimate.read_back, subject.dataset, spread(length, SAMPLES), Path(folder)), PATIENCE)
+        trial = partial(estimate.read_back, subject.dataset, spread(length, SAMPLES), Path(folder), seconds)
+        result = in_child_process(trial, PATIENCE)
         kept = kept_record(result) if isinstance(result, ReadBack) else None
         if kept is None or result.cache is None or first_batch is None or first_batch > LATE * seconds:
             return kept

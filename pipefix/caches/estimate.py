@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import random
 import shutil
@@ -182,13 +183,18 @@ class ReadBack:
     """Such samples cannot be stored."""
 
 
-def read_back(dataset: Any, indices: Sequence[int], folder: Path) -> ReadBack:
-    """Store these samples as they are in ``folder``, some of them many times over, and read them in random order."""
+def read_back(dataset: Any, indices: Sequence[int], folder: Path, seconds: float = math.inf) -> ReadBack:
+    """Store these samples as they are in ``folder``, some of them many times over, and read them in random order.
+
+    ``seconds``: about how long storing may take, and reading: records that take long to make or to take apart are fewer.
+    """
     get = getter(dataset, None)
     originals = [get(index) for index in indices]
     try:
+        begun = time.perf_counter()
         each = sum(len(record.encode(as_pixels(sample))) for sample in originals) / len(originals)
-        copies = int(min(MOST_RECORDS, MOST_BYTES / each))
+        encode_s = (time.perf_counter() - begun) / len(originals)
+        copies = int(min(MOST_RECORDS, MOST_BYTES / each, max(LEAST_RECORDS, seconds / max(encode_s, 1e-9))))
         if copies < LEAST_RECORDS:
             return ReadBack()
         samples = list(itertools.islice(itertools.cycle(originals), copies))
@@ -198,7 +204,10 @@ def read_back(dataset: Any, indices: Sequence[int], folder: Path) -> ReadBack:
     cached = CachedDataset(folder / "records")
     order = list(range(len(cached)))
     spent = []
+    until = time.perf_counter() + seconds
     for turn in range(TIMES + 1):
+        if turn > 1 and time.perf_counter() > until:
+            break
         random.Random(turn).shuffle(order)
         for position in order:
             begun = time.perf_counter()

@@ -62,6 +62,11 @@ def snapshot(value: Any) -> Any:
         raise NotCopyable(f"a {kind.__qualname__} that contains itself, or is nested too deep") from None
 
 
+def is_unchangeable(value: Any) -> bool:
+    """Whether ``value`` is of a kind that is shared, and not copied."""
+    return type(value) in _AS_THEY_ARE
+
+
 def nbytes(value: Any) -> int:
     """How many bytes ``value`` holds, its parts included; nearly right for containers, exact for arrays, tensors and strings."""
     kind = type(value)

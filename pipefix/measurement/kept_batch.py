@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
-from pipefix.hooks.snapshot import snapshot
-from pipefix.vocabulary.nested import leaves, map_leaves
+from pipefix.hooks.snapshot import is_unchangeable, snapshot
+from pipefix.vocabulary.nested import leaves, renewer
 
 MOST_BYTES = 256_000_000
 """Of copies that are held at once."""
@@ -21,13 +22,14 @@ class KeptBatch:
 
     def __init__(self, value: Any, *, pinned: bool = False, changed: bool = True) -> None:
         self.value, self.pinned, self.changed = value, pinned, changed
+        self._renew = renewer(self._leaf, value, containers=True)
 
     def __call__(self) -> Any:
-        return map_leaves(self._copied, self.value)
+        return self._renew() if self._renew is not None else self.value
 
     def learn(self, step: Callable[[Any], object]) -> None:
         """Run ``step`` and see whether it writes into what it is given."""
-        batch = map_leaves(self._copied, self.value)
+        batch = self()
         before = list(leaves(batch))
         step(batch)
         self.changed = not all(map(_alike, before, leaves(self.value)))
@@ -37,6 +39,9 @@ class KeptBatch:
         """How many copies may be held at once."""
         held = sum(leaf.nbytes for leaf in leaves(self.value) if _is_array(leaf)) if self.changed else 0
         return max(1, MOST_BYTES // max(1, held))
+
+    def _leaf(self, leaf: Any) -> Callable[[], Any] | None:
+        return None if is_unchangeable(leaf) else partial(self._copied, leaf)
 
     def _copied(self, leaf: Any) -> Any:
         if _is_array(leaf):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,8 +32,12 @@ class RecordedBatch:
         """Every live batch of a worker lies in fresh shared memory: that is the hand-over's cost."""
         if self._renew is None:
             recorded = self.as_it_is
-            self._renew = renewer(torch.Tensor, _to_shared, recorded) or (lambda: recorded)
+            self._renew = renewer(_shared_anew, recorded) or (lambda: recorded)
         return self._renew()
+
+
+def _shared_anew(leaf: Any) -> Callable[[], torch.Tensor] | None:
+    return partial(_to_shared, leaf) if isinstance(leaf, torch.Tensor) else None
 
 
 def _to_shared(value: torch.Tensor) -> torch.Tensor:

@@ -10,13 +10,17 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
 
+_LEAVES = frozenset((int, float, bool, str, bytes, type(None)))
 DEEPEST = 32
 """Levels that are looked into: a value that holds itself has an end."""
 
 
 def members(value: Any) -> list[tuple[Any, Any]] | None:
     """What a container holds, each with its key, position or field name; None where ``value`` is a leaf."""
-    if isinstance(value, Mapping):
+    kind = type(value)
+    if kind in _LEAVES:  # nearly all that annotations hold: quicker than to ask what else it might be
+        return None
+    if kind is dict or isinstance(value, Mapping):
         return list(value.items())
     if isinstance(value, (list, tuple)):
         return list(enumerate(value))
@@ -43,18 +47,29 @@ def map_leaves(change: Callable[[Any], Any], value: Any, depth: int = 0) -> Any:
     return with_members(value, [(key, map_leaves(change, member, depth + 1)) for key, member in inner])
 
 
-def renewer(kind: type, renew: Callable[[Any], Any], value: Any, depth: int = 0) -> Callable[[], Any] | None:
-    """What makes a value like ``value`` again and again, each time with ``renew(leaf)`` in place of its leaves of one ``kind``.
+Renew = Callable[[], Any]
 
-    What holds none of them is shared, not walked through each time; None where that is all of ``value``.
+
+def renewer(renew: Callable[[Any], Renew | None], value: Any, *, containers: bool = False, depth: int = 0) -> Renew | None:
+    """What makes a value like ``value`` again and again, at a fraction of what `map_leaves` takes.
+
+    Args:
+        renew: given a leaf, what makes it anew each time; None where it is shared.
+        value: what is walked through, once.
+        containers: containers are new each time even where all that they hold is shared.
+
+    Returns:
+        None where all of ``value`` is shared.
     """
     inner = members(value) if depth < DEEPEST else None
     if inner is None:
-        return (lambda: renew(value)) if isinstance(value, kind) else None
-    renewers = [(key, member, renewer(kind, renew, member, depth + 1)) for key, member in inner]
-    if all(made is None for _, _, made in renewers):
-        return None
-    return lambda: with_members(value, [(key, member if made is None else made()) for key, member, made in renewers])
+        return renew(value)
+    renewers = [(key, member, renewer(renew, member, containers=containers, depth=depth + 1)) for key, member in inner]
+    if all(anew is None for _, _, anew in renewers):
+        if not containers or type(value) is tuple:
+            return None
+        return value.copy if type(value) in (dict, list) else lambda: with_members(value, inner)
+    return lambda: with_members(value, [(key, member if anew is None else anew()) for key, member, anew in renewers])
 
 
 def with_members(value: Any, inner: list[tuple[Any, Any]]) -> Any:

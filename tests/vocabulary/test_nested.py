@@ -128,7 +128,7 @@ def test_a_value_that_holds_itself_has_an_end() -> None:
 def test_only_what_holds_a_tensor_is_made_again() -> None:
     texts = [{"name": "a"}, {"name": "b"}]
     batch = {"texts": texts, "pair": Pair(torch.ones(2), "label"), "none": None}
-    made = renewer(torch.Tensor, torch.clone, batch)
+    made = renewer(lambda leaf: leaf.clone if isinstance(leaf, torch.Tensor) else None, batch)
     assert made is not None
     first, second = made(), made()
     assert first["texts"] is second["texts"] is texts
@@ -137,7 +137,18 @@ def test_only_what_holds_a_tensor_is_made_again() -> None:
     assert torch.equal(first["pair"].image, batch["pair"].image)
 
 
-@given(NESTED)
-def test_a_renewed_value_equals_it(value: Any) -> None:
-    made = renewer(int, lambda number: number, value)
+@given(NESTED, st.booleans())
+def test_a_renewed_value_equals_it(value: Any, containers: bool) -> None:
+    made = renewer(lambda leaf: (lambda: leaf) if isinstance(leaf, int) else None, value, containers=containers)
     assert made is None or made() == value
+
+
+def test_containers_are_new_each_time_where_that_is_asked_for() -> None:
+    boxes = [{"name": "a", "box": (1, 2.0)}, {"name": "b", "box": (3, 4.0)}]
+    made = renewer(lambda leaf: None, {"boxes": boxes}, containers=True)
+    assert made is not None
+    first = made()
+    first["boxes"].pop()
+    first["boxes"][0].clear()
+    assert made() == {"boxes": boxes} == {"boxes": [{"name": "a", "box": (1, 2.0)}, {"name": "b", "box": (3, 4.0)}]}
+    assert made()["boxes"][0]["box"] is boxes[0]["box"], "what cannot be changed is shared"

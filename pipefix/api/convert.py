@@ -103,11 +103,11 @@ def forecast(
     Returns:
         Seconds, bytes and the reading rate of the cache that `convert` would make.
     """
-    asked, say = conversion.recipe_of(**recipe), progress or silent
+    wanted, say = conversion.recipe_of(**recipe), progress or silent
     place = publishing.staging_of(str(out)) if is_store(out) else out
-    folder = Path(os.path.abspath(place if place is not None else f"cache-{asked.store}"))
+    folder = Path(os.path.abspath(place if place is not None else f"cache-{wanted.store}"))
     subject = _loaded(target, say)
-    result = estimate.forecast(subject.dataset, asked, folder, target=subject.target, workers=workers, progress=_Pace(say))
+    result = estimate.forecast(subject.dataset, wanted, folder, target=subject.target, workers=workers, progress=_Pace(say))
     return shown_as(Forecast, result)
 
 

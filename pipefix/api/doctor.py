@@ -29,6 +29,6 @@ def doctor(target: Any = None) -> tuple[dict[str, Any], list[Finding]]:
         from pipefix.audit import observe
 
         subject = load_target(target)
-        seen = observe.loader_facts(subject.loader)
-        facts = AuditFacts(machine=machine, settings=subject.settings, no_kernel=absent, **seen)
+        loader_facts = observe.loader_facts(subject.loader)
+        facts = AuditFacts(machine=machine, settings=subject.settings, no_kernel=absent, **loader_facts)
     return machine.as_dict(), audit(facts)

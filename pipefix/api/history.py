@@ -69,12 +69,12 @@ def runs(folder: Path) -> Iterator[tuple[Path, Run]]:
 
 
 def _of_run(run: Run, path: Path) -> Done:
-    what = "run" if run.program is not None and not run.stages else "probe"
-    said = run.verdict.kind if run.verdict is not None else "no verdict"
-    said += f" ({run.verdict.stage})" if run.verdict is not None and run.verdict.stage else ""
+    kind = "run" if run.program is not None and not run.stages else "probe"
+    verdict = run.verdict.kind if run.verdict is not None else "no verdict"
+    verdict += f" ({run.verdict.stage})" if run.verdict is not None and run.verdict.stage else ""
     if run.throughput is not None:
-        said += f", {quantity.rate(run.throughput.delivered.value, run.throughput.unit)}"
-    return Done(at=run.created, what=what, target=run.target, said=said, where=str(path))
+        verdict += f", {quantity.rate(run.throughput.delivered.value, run.throughput.unit)}"
+    return Done(at=run.created, what=kind, target=run.target, said=verdict, where=str(path))
 
 
 def _of_log(folder: Path) -> list[Done]:
@@ -86,9 +86,9 @@ def _of_log(folder: Path) -> list[Done]:
     target, deeds = "", []
     for entry in entries:
         target = entry.target or target
-        said = _said(entry)
-        if said:
-            deeds.append(Done(at=entry.at, what="fix", target=target, said=said, where=str(path)))
+        text = _said(entry)
+        if text:
+            deeds.append(Done(at=entry.at, what="fix", target=target, said=text, where=str(path)))
     return deeds
 
 
@@ -136,8 +136,8 @@ def _of_plan(path: Path) -> list[Done]:
     if plan is None:
         return []
     parts = {"loader settings": plan.loader, "a cache": plan.cache, "augmentation on the device": plan.augmentation}
-    said = ", ".join(name for name, part in parts.items() if part is not None) or "no change"
-    return [Done(at=plan.created, what="plan", target=plan.target, said=said, where=str(path))]
+    changes = ", ".join(name for name, part in parts.items() if part is not None) or "no change"
+    return [Done(at=plan.created, what="plan", target=plan.target, said=changes, where=str(path))]
 
 
 def target_here(folder: Path) -> tuple[str, str]:

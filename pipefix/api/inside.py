@@ -72,17 +72,17 @@ class Job:
             code = ended.exit_code or 0
             how = f"exit code {code}" if code >= 0 else f"signal {-code}"
             log = self.folder / "job.json.log"
-            told = log.read_text(encoding="utf-8", errors="replace") if log.exists() else None
+            text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else None
             if self.file.with_name(f"{self.file.name}.taken").exists():
                 raise TargetError(
                     "The program's training loop was reached, but what was to be done with its loader there was not done.",
                     advice=f"The program itself can be watched with: {written('pipefix', 'run', *command)}",
-                    user_traceback=told or None,
+                    user_traceback=text or None,
                 )
             raise TargetError(
                 f"The program ended ({how}) before a training loop over a DataLoader had taken ten steps in a second or more.",
                 advice=f"See what it does with: {written('pipefix', 'run', *command)}; arguments of the program follow --.",
-                user_traceback=told or None,
+                user_traceback=text or None,
             )
         kind, value = pickle.loads(self.answer.read_bytes())
         if kind == "raised":
@@ -151,8 +151,8 @@ def imported_or_run(
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
     """As the program can take them, which may work in another folder, and in which nobody can be asked."""
-    given = {name: value for name, value in options.items() if value is not None and name != "ask"}
-    return {name: value.absolute() if isinstance(value, Path) else value for name, value in given.items()}
+    chosen = {name: value for name, value in options.items() if value is not None and name != "ask"}
+    return {name: value.absolute() if isinstance(value, Path) else value for name, value in chosen.items()}
 
 
 @contextmanager

@@ -248,8 +248,8 @@ def _growth(measurement: Measurement) -> Any:
     """Of the process whose private memory grew most between two looks."""
     grown = []
     for looks in measurement.looks.values():
-        (made, first), (later, last) = looks[0], looks[-1]
-        growth = observe.growth(observe.worker_of(first), observe.worker_of(last), later - made) if later > made else None
+        (earlier, first), (later, last) = looks[0], looks[-1]
+        growth = observe.growth(observe.worker_of(first), observe.worker_of(last), later - earlier) if later > earlier else None
         if growth is not None:
             grown.append(growth)
     return max(grown, key=lambda growth: growth.bytes, default=None)

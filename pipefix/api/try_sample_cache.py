@@ -49,11 +49,11 @@ def record(
     with tempfile.TemporaryDirectory(prefix="pipefix-read-back-") as folder:
         trial = partial(estimate.read_back, subject.dataset, spread(length, SAMPLES), Path(folder), seconds)
         result = in_child_process(trial, PATIENCE)
-        kept = kept_record(result) if isinstance(result, ReadBack) else None
-        if kept is None or result.cache is None or first_batch is None or first_batch > LATE * seconds:
-            return kept
+        record = kept_record(result) if isinstance(result, ReadBack) else None
+        if record is None or result.cache is None or first_batch is None or first_batch > LATE * seconds:
+            return record
         worth = _gain(subject, consumer, CachedDataset(result.cache), seconds)
-        return replace(kept, gain=worth.gain, pairs=worth.pairs) if worth is not None else kept
+        return replace(record, gain=worth.gain, pairs=worth.pairs) if worth is not None else record
 
 
 def kept_record(result: ReadBack) -> KeptRecord | None:

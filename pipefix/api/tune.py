@@ -138,7 +138,7 @@ def tune(
     threads = torch.get_num_threads()
     # A process that is forked after OpenMP made its threads hangs when it computes: nothing computes in parallel until then.
     torch.set_num_threads(1)
-    asked = _set(_ASLEEP, "1")
+    previous = _set(_ASLEEP, "1")
     try:
         say("loading the target", 0.0)
         subject = load_target(target, batch_size=batch_size, workers=workers, step=step)
@@ -163,7 +163,7 @@ def tune(
             sizes = _batch_sizes(bench, result, subject, plan) if batch_sizes and not result.partial else []
     finally:
         torch.set_num_threads(threads)
-        _set(_ASLEEP, asked)
+        _set(_ASLEEP, previous)
         vram.close()
     telling = TuneReporter(
         subject.target, subject.settings, plan.start, space, limits, result, consumer, share, sizes, dealt=work.lots > 1,

@@ -42,21 +42,21 @@ def scan_dataset(dataset: Any) -> DatasetFacts:
     return DatasetFacts(objects=objects, bytes=weight, where=largest.where, entries=largest.entries)
 
 
-def _large(value: Any, name: str, depth: int, seen: set[int]) -> Iterator[tuple[str, Any]]:
+def _large(value: Any, name: str, depth: int, visited: set[int]) -> Iterator[tuple[str, Any]]:
     """Containers of many entries among what a value holds, each with the place where it is held."""
-    if depth > MAX_DEPTH or id(value) in seen or value is None or type(value) in LEAVES:
+    if depth > MAX_DEPTH or id(value) in visited or value is None or type(value) in LEAVES:
         return
-    seen.add(id(value))
+    visited.add(id(value))
     if _is_object_array(value):
         yield name, value.reshape(-1)
     elif type(value) not in CONTAINERS:
         for attribute, held in attributes(value).items():
-            yield from _large(held, f"{name}.{attribute}", depth + 1, seen)
+            yield from _large(held, f"{name}.{attribute}", depth + 1, visited)
     elif len(value) > FEW:
         yield name, value
     else:
         for key, held in value.items() if type(value) is dict else enumerate(value):
-            yield from _large(held, f"{name}[{key!r}]" if type(key) in (int, str) else f"{name}[...]", depth + 1, seen)
+            yield from _large(held, f"{name}[{key!r}]" if type(key) in (int, str) else f"{name}[...]", depth + 1, visited)
 
 
 def _is_object_array(value: Any) -> bool:

@@ -151,8 +151,8 @@ class AuditFacts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def method(self) -> str | None:
         """fork, forkserver or spawn."""
-        given = self.start_method or (self.settings.start_method if self.settings else None)
-        return given or (self.machine.start_method if self.machine is not None else None)
+        method = self.start_method or (self.settings.start_method if self.settings else None)
+        return method or (self.machine.start_method if self.machine is not None else None)
 
 
 class Message(msgspec.Struct, frozen=True):

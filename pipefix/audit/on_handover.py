@@ -36,8 +36,10 @@ def shm_size(facts: AuditFacts) -> Message | None:
     if facts.batch is None or facts.in_flight is None or facts.settings is None:
         if machine.shm_bytes > DOCKER_SHM:
             return None
-        seen = f"/dev/shm holds {size(machine.shm_bytes)}: a few batches from workers fill it, and the program dies of a bus error."
-        return Message(seen, "Start the container with: docker run --shm-size=8g ... (or --ipc=host)", severity="warning")
+        sentence = (
+            f"/dev/shm holds {size(machine.shm_bytes)}: a few batches from workers fill it, and the program dies of a bus error."
+        )
+        return Message(sentence, "Start the container with: docker run --shm-size=8g ... (or --ipc=host)", severity="warning")
     shared = facts.batch.bytes - facts.batch.piped_bytes
     need = facts.in_flight * shared
     free = machine.shm_bytes if machine.shm_free_bytes is None else machine.shm_free_bytes
@@ -91,9 +93,9 @@ def batch_parts(facts: AuditFacts) -> Message | None:
     batch = facts.batch
     if batch is None or not facts.num_workers:
         return None
-    seen, advice = [], []
+    sentences, advice = [], []
     if batch.small_tensors >= MANY_SMALL:
-        seen.append(
+        sentences.append(
             f"A batch has {batch.small_tensors} tensors below 64 KiB; each crosses with a descriptor, a message and a mapping."
         )
         advice.append(
@@ -101,9 +103,11 @@ def batch_parts(facts: AuditFacts) -> Message | None:
             "undo it in the training loop: joined.split(lengths.tolist())"
         )
     if batch.piped_bytes > PIPED:
-        seen.append(f"A batch carries {size(batch.piped_bytes)} in NumPy arrays or byte strings, pickled and sent through a pipe.")
+        sentences.append(
+            f"A batch carries {size(batch.piped_bytes)} in NumPy arrays or byte strings, pickled and sent through a pipe."
+        )
         advice.append(
             "wrap arrays so that they cross in shared memory: torch.from_numpy(array), or "
             "torch.frombuffer(bytearray(data), dtype=torch.uint8)"
         )
-    return Message(" ".join(seen), f"In collate_fn, {'; and '.join(advice)}") if seen else None
+    return Message(" ".join(sentences), f"In collate_fn, {'; and '.join(advice)}") if sentences else None

@@ -35,18 +35,20 @@ def memory_growth(facts: AuditFacts) -> Message | None:
 def _copied_objects(facts: AuditFacts, held: DatasetFacts, workers: int) -> Message:
     """Each worker will come to hold a copy of more Python objects than are worth a word."""
     name = held.where or "dataset"
-    seen = f"{name} holds {held.objects:,} Python objects ({size(held.bytes)})"
+    sentence = f"{name} holds {held.objects:,} Python objects ({size(held.bytes)})"
     if facts.method == "fork":
-        seen += (
+        sentence += (
             f"; reading one counts a reference, which copies its page, so that each of {workers} workers ends up with its own copy"
         )
-        seen += f": {size(held.bytes * workers)} more."
+        sentence += f": {size(held.bytes * workers)} more."
         if facts.growth is not None and facts.growth.bytes > 0:
-            seen += f" A worker's private memory grew by {size(facts.growth.bytes)} in {facts.growth.samples:,} samples."
+            sentence += f" A worker's private memory grew by {size(facts.growth.bytes)} in {facts.growth.samples:,} samples."
     else:
-        seen += f"; each of {workers} workers is sent a pickled copy when it starts: {size(held.bytes * workers)} more, and a wait."
+        sentence += (
+            f"; each of {workers} workers is sent a pickled copy when it starts: {size(held.bytes * workers)} more, and a wait."
+        )
     return Message(
-        seen,
+        sentence,
         f"Keep it in NumPy arrays, which hold no objects: in __init__, self.paths = numpy.array(paths, dtype=numpy.bytes_); "
         f"self.labels = numpy.array(labels); in __getitem__, os.fsdecode(self.paths[index]) (now: {name})",
     )

@@ -12,8 +12,8 @@ TINY = 16_384
 """Bytes that cross in less time than starting a copy takes (about 5 us, at 10 GB/s and more)."""
 
 
-def _lines(seen: dict[str, int]) -> str:
-    named = sorted(seen, key=lambda line: -seen[line])
+def _lines(counts: dict[str, int]) -> str:
+    named = sorted(counts, key=lambda line: -counts[line])
     more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
     return ", ".join(named[:MOST_NAMED]) + more
 
@@ -36,14 +36,14 @@ def blocking_copies(facts: AuditFacts) -> Message | None:
     step = facts.step
     if step is None or not (step.blocking or step.pageable):
         return None
-    seen = [f"Copies to the device are waited for: {_lines(step.blocking)}."] if step.blocking else []
+    sentences = [f"Copies to the device are waited for: {_lines(step.blocking)}."] if step.blocking else []
     if step.pageable:
-        seen.append(
+        sentences.append(
             "Copies say non_blocking=True, and what they copy is not pinned, so that they hold the program up all the same: "
             f"{_lines(step.pageable)}."
         )
-    asked = " and batch.to(device, non_blocking=True)" if step.blocking else ""
-    return Message(" ".join(seen), f"DataLoader(..., pin_memory=True){asked}")
+    advice_more = " and batch.to(device, non_blocking=True)" if step.blocking else ""
+    return Message(" ".join(sentences), f"DataLoader(..., pin_memory=True){advice_more}")
 
 
 @rule("tiny-batches", "note", f"a batch for the device holds less than {size(TINY)}")

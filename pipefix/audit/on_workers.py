@@ -15,13 +15,13 @@ QUICK_START_S = 1.0
 def handle_before_fork(facts: AuditFacts) -> Message | None:
     if not facts.num_workers or facts.method != "fork" or not facts.handles:
         return None
-    told = ", ".join(f"{handle.where} ({handle.kind})" for handle in facts.handles[:TOLD])
+    handles = ", ".join(f"{handle.where} ({handle.kind})" for handle in facts.handles[:TOLD])
     more = len(facts.handles) - TOLD
-    told += f" and {more} more" if more > 0 else ""
+    handles += f" and {more} more" if more > 0 else ""
     shared = "one handle" if facts.num_workers == 1 else f"one handle in {facts.num_workers} workers"
     return Message(
-        f"Opened before the workers are forked: {told}. The training process and its workers would use {shared}: its position in "
-        "the file, or its connection, moves under each of them, and what they read is wrong or raises.",
+        f"Opened before the workers are forked: {handles}. The training process and its workers would use {shared}: its position "
+        "in the file, or its connection, moves under each of them, and what they read is wrong or raises.",
         "Keep the path; open it at the first __getitem__ (self.handle = None in __init__), or in worker_init_fn.",
     )
 
@@ -52,13 +52,13 @@ def start_method(facts: AuditFacts) -> Message | None:
     if method == "forkserver" and (facts.preload is None or set(facts.preload) - {"__main__"}):
         return None
     took = f" The first batch took {seconds(facts.first_batch_s)}." if facts.first_batch_s is not None else ""
-    seen = f"Each of {facts.num_workers} workers is started by {method} and imports torch and your modules again.{took}"
+    sentence = f"Each of {facts.num_workers} workers is started by {method} and imports torch and your modules again.{took}"
     if facts.machine is not None and facts.machine.system == "Windows":
         if facts.settings is not None and facts.settings.persistent_workers:
             return None  # spawn is all there is, and it is paid once
-        return Message(seen, "DataLoader(..., persistent_workers=True)")
+        return Message(sentence, "DataLoader(..., persistent_workers=True)")
     return Message(
-        seen,
+        sentence,
         'At the top of the program: torch.multiprocessing.set_forkserver_preload(["torch", "torchvision"]), '
         'and DataLoader(..., multiprocessing_context="forkserver", persistent_workers=True)',
     )

@@ -80,12 +80,12 @@ def _fish(parsers: Mapping[str, ArgumentParser]) -> str:
     lines = [f'complete -c pipefix -n __fish_use_subcommand -f -a "{" ".join(parsers)} help version"']
     following = {(command, flag): words for command, flag, words in _choices(parsers)}
     for command, parser in parsers.items():
-        seen = f"complete -c pipefix -n '__fish_seen_subcommand_from {command}'"
+        condition = f"complete -c pipefix -n '__fish_seen_subcommand_from {command}'"
         for flag in _flags(parser):
             words = following.get((command, flag))
-            lines.append(f"{seen} -l {flag[2:]}" + (f' -x -a "{" ".join(words)}"' if words else ""))
+            lines.append(f"{condition} -l {flag[2:]}" + (f' -x -a "{" ".join(words)}"' if words else ""))
         if (command, "") in following:
-            lines.append(f'{seen} -f -a "{" ".join(following[command, ""])}"')
+            lines.append(f'{condition} -f -a "{" ".join(following[command, ""])}"')
     return "\n".join(lines)
 
 

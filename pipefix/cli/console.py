@@ -127,7 +127,7 @@ def stdout_reserved() -> Iterator[None]:
         number = sys.stdout.fileno()
         notes = sys.stderr.fileno()
         sys.stdout.flush()
-        kept = os.dup(number)
+        duplicate = os.dup(number)
     except (AttributeError, OSError, ValueError):
         with contextlib.redirect_stdout(sys.stderr):
             yield
@@ -138,5 +138,5 @@ def stdout_reserved() -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
-        os.dup2(kept, number)
-        os.close(kept)
+        os.dup2(duplicate, number)
+        os.close(duplicate)

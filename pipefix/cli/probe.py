@@ -83,8 +83,8 @@ def _probe(arguments: Namespace) -> Run:
     with working(quiet=arguments.quiet) as progress:
         # Loading PyTorch takes seconds, ending its processes and the report another: to the user all that is the probe.
         left = max(1.0, arguments.budget - (time.perf_counter() - begun) - ENDING)
-        given = options(arguments, "budget", "recording_budget", "out", "fail_on")
-        run: Run = used("probe", arguments)(budget=left, recording_bytes=arguments.recording_budget, **given, progress=progress)
+        chosen = options(arguments, "budget", "recording_budget", "out", "fail_on")
+        run: Run = used("probe", arguments)(budget=left, recording_bytes=arguments.recording_budget, **chosen, progress=progress)
         return run
 
 

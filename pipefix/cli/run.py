@@ -52,7 +52,7 @@ def run(arguments: Namespace) -> int:
         del words[0]
     check(words, arguments.plan)
     _check_folder(arguments.out)
-    told = f"run file: {arguments.out / 'run.json'}"
+    where = f"run file: {arguments.out / 'run.json'}"
     try:
         result = run_program(
             words, out=arguments.out, seconds=arguments.seconds, steps=arguments.steps, probe=arguments.probe, plan=arguments.plan,
@@ -62,13 +62,13 @@ def run(arguments: Namespace) -> int:
         if error.known is None:
             raise
         # Only the file is lost: the figures are told, and the exit code is the program's.
-        result, told = cast("ShownRun", error.known), f"pipefix: {error}\n  {error.advice}"
+        result, where = cast("ShownRun", error.known), f"pipefix: {error}\n  {error.advice}"
     assert result.program is not None
     paged = _write_page(result, arguments.out / "report.html")
     if not arguments.quiet:
         for document in result.printed():
             console.aside(document)
-        console.note(told)
+        console.note(where)
         console.note(paged)
     return _as_the_program_ended(result.program.exit_code or 0)
 

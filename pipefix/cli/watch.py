@@ -36,7 +36,7 @@ def run(arguments: Namespace) -> int:
     from pipefix.watching import follow
 
     drifted: list[str] = []
-    told = False
+    was_told = False
     try:
         groups = follow.follow(arguments.source, baseline=arguments.baseline, once=arguments.once, every=arguments.every)
         for group in groups:
@@ -45,8 +45,8 @@ def run(arguments: Namespace) -> int:
                 for window in group:
                     console.as_json(window, indent=False)
             else:
-                console.results(_lines(group, whole=not told))
-            told = True
+                console.results(_lines(group, whole=not was_told))
+            was_told = True
             if drifted and arguments.fail_on_drift:
                 break
     except KeyboardInterrupt:

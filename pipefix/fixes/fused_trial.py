@@ -67,36 +67,36 @@ class Both:
     fused_s: float
 
 
-def try_on_dataset(theirs: DataLoader[Any], mode: str, seconds: float = 1.0) -> DatasetTrial | NotFused:
+def try_on_dataset(loader: DataLoader[Any], mode: str, seconds: float = 1.0) -> DatasetTrial | NotFused:
     """Try it on pictures of a loader's dataset for about so long, and for as long the whole loader. Its code runs: to be called in
     a process of its own."""
-    found = source_of(theirs, mode)
-    if isinstance(found, NotFused):
-        return found
-    source, processes = found
-    length = len(theirs.dataset)  # type: ignore[arg-type]
+    fused_source = source_of(loader, mode)
+    if isinstance(fused_source, NotFused):
+        return fused_source
+    source, processes = fused_source
+    length = len(loader.dataset)  # type: ignore[arg-type]
     begun, pairs = time.perf_counter(), []
     for index in spread(length, PICTURES):
-        one = both(source, theirs.dataset, index)
-        if isinstance(one, NotFused):
-            return one
-        pairs.append(one)
+        pair = both(source, loader.dataset, index)
+        if isinstance(pair, NotFused):
+            return pair
+        pairs.append(pair)
         if time.perf_counter() - begun > seconds and len(pairs) > 2:
             break
-    distance = difference([one.made for one in pairs], [one.picture for one in pairs], source.fused.level())
-    own, fused = tuple(one.own_s for one in pairs), tuple(one.fused_s for one in pairs)
+    distance = difference([pair.made for pair in pairs], [pair.picture for pair in pairs], source.fused.level())
+    own, fused = tuple(pair.own_s for pair in pairs), tuple(pair.fused_s for pair in pairs)
     if mode == "exact" and distance.max > 0:
         return NotFused(f"on pictures of the dataset, {distance.sentence()}")
     # A process that was made to try things has no workers of its own.
-    paces = () if processes else _paces(fused_by(theirs, mode), seconds)
+    paces = () if processes else _paces(fused_by(loader, mode), seconds)
     return DatasetTrial(own, fused, distance.max == 0, distance.sentence(), source.draws, processes, paces)
 
 
-def source_of(theirs: DataLoader[Any], mode: str) -> tuple[FusedSource, str] | NotFused:
+def source_of(loader: DataLoader[Any], mode: str) -> tuple[FusedSource, str] | NotFused:
     """What a loader like this one would be fused by, and why by processes; or why not."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fusion = Fusing(mode).decide(fused_by(theirs, mode), theirs.dataset, moved=False)
+        fusion = Fusing(mode).decide(fused_by(loader, mode), loader.dataset, moved=False)
     if not isinstance(fusion, Fusion):
         return NotFused(fusion if isinstance(fusion, str) else f"{fusion.why} (FastLoader's fuse= would put off its decoding)")
     return fusion.source, fusion.why_processes or ""
@@ -116,7 +116,7 @@ def fused_by(theirs: DataLoader[Any], mode: str) -> DataLoader[Any]:
 
 def _paces(loader: DataLoader[Any], seconds: float) -> tuple[tuple[float, int], ...]:
     """Of batches that come one after the other, for so long once they come."""
-    found: list[tuple[float, int]] = []
+    paces: list[tuple[float, int]] = []
     cold, spent, given_up = COLD, 0.0, 0.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -128,11 +128,11 @@ def _paces(loader: DataLoader[Any], seconds: float) -> tuple[tuple[float, int], 
                 if cold:
                     cold -= 1
                 elif before is not None:  # an epoch's first batch was waited for longer
-                    found.append((now - before, samples_in(batch)))
+                    paces.append((now - before, samples_in(batch)))
                     spent += now - before
                 before = now
                 if spent > seconds or now > given_up:
-                    return tuple(found)
+                    return tuple(paces)
             if before is None:
                 return ()  # there are no batches
 
@@ -179,6 +179,6 @@ def _timed(make: Callable[[], Any], key: int | None = None) -> tuple[Any, float]
     for _ in range(TIMES):
         with nullcontext() if key is None else seeded(key):
             begun = time.thread_time()
-            made = make()
+            result = make()
             spent.append(time.thread_time() - begun)
-    return made, max(min(spent), 1e-9)
+    return result, max(min(spent), 1e-9)

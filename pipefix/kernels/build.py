@@ -55,12 +55,12 @@ def build(product: Path = PRODUCT, extra: tuple[str, ...] = ()) -> Path:
 
 
 def find_compiler() -> list[str]:
-    given = os.environ.get("CC")
-    for words_ in [shlex.split(given)] if given else [["cc"], ["gcc"], ["clang"]]:
+    compiler = os.environ.get("CC")
+    for words_ in [shlex.split(compiler)] if compiler else [["cc"], ["gcc"], ["clang"]]:
         if words_ and shutil.which(words_[0]):
             return words_
-    what = f"CC={given} is not there." if given else "There is no C compiler."
-    raise CannotBuild(what, f"To have the native kernel, {COMPILER}, {AGAIN}")
+    missing = f"CC={compiler} is not there." if compiler else "There is no C compiler."
+    raise CannotBuild(missing, f"To have the native kernel, {COMPILER}, {AGAIN}")
 
 
 def where_jpeg_is() -> tuple[list[str], list[str]]:

@@ -107,8 +107,8 @@ def is_cut_short(data: bytes) -> bool:
 def _segments(data: bytes | bytearray | memoryview) -> Iterator[tuple[int, int, int]]:
     """Marker, place and length of each segment up to the picture's end, the bytes of scans passed over."""
     at = 2
-    while (found := _MARKER.search(data, at)) is not None and data[found.end() - 1] != _END:
-        at = found.end()
+    while (marker := _MARKER.search(data, at)) is not None and data[marker.end() - 1] != _END:
+        at = marker.end()
         length = int.from_bytes(data[at : at + 2], "big")
         yield data[at - 1], at, length
         at += length

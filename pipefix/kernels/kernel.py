@@ -36,11 +36,11 @@ def best(name: str = "auto") -> Kernel:
     """``auto``: native code where it is there, else its twin. ``native`` and ``twin`` insist."""
     if name not in ("auto", "native", "twin"):
         raise ValueError(f"A kernel is auto, native or twin, not {name!r}.")
-    found = native() if name != "twin" else None
-    if isinstance(found, Absent) and name == "native":
-        raise ImportError(f"There is no native kernel: {found.why} {found.advice}")
-    if found is None or isinstance(found, Absent):
+    kernel = native() if name != "twin" else None
+    if isinstance(kernel, Absent) and name == "native":
+        raise ImportError(f"There is no native kernel: {kernel.why} {kernel.advice}")
+    if kernel is None or isinstance(kernel, Absent):
         from pipefix.kernels.twin import TwinKernel
 
         return TwinKernel()
-    return found
+    return kernel

@@ -75,8 +75,8 @@ class TwinKernel:
         values = _tensor(pixels).permute(2, 0, 1).float()
         padded = torch.nn.functional.pad(values[None], [columns // 2, columns // 2, rows // 2, rows // 2], mode="reflect")
         weights = torch.from_numpy(np.array(weight, dtype=np.float32)).expand(3, 1, rows, columns)
-        made = torch.nn.functional.conv2d(padded, weights, groups=3)
-        return made[0].round().to(torch.uint8).permute(1, 2, 0).contiguous().numpy()
+        filtered = torch.nn.functional.conv2d(padded, weights, groups=3)
+        return filtered[0].round().to(torch.uint8).permute(1, 2, 0).contiguous().numpy()
 
 
 class _Alias:

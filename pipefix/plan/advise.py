@@ -82,16 +82,16 @@ def _without_dominated(steps: list[Step]) -> list[Step]:
 
 
 def _better(step: Proposed, caches: list[Proposed]) -> Step:
-    for other in caches:
-        if other is step:
+    for remedy in caches:
+        if remedy is step:
             continue
-        disk, price = other.disk_bytes or 0.0, step.disk_bytes or 0.0
+        disk, price = remedy.disk_bytes or 0.0, step.disk_bytes or 0.0
         if (
-            other.speedup.value >= step.speedup.value
+            remedy.speedup.value >= step.speedup.value
             and disk <= price
-            and (other.speedup.value, -disk) != (step.speedup.value, -price)
+            and (remedy.speedup.value, -disk) != (step.speedup.value, -price)
         ):
             return step.declined(
-                f"{other.id} gains {figure(other.gain)} for {size(disk)} of disk, this {figure(step.gain)} for {size(price)}",
+                f"{remedy.id} gains {figure(remedy.gain)} for {size(disk)} of disk, this {figure(step.gain)} for {size(price)}",
             )
     return step

@@ -119,8 +119,8 @@ def _held(path: Path) -> bytes | None:
 
 
 @contextmanager
-def _told(path: Path, what: str) -> Iterator[None]:
+def _told(path: Path, action: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UnreadableFile(f"The plan file {path} could not be {what}: {error.strerror or error}.", advice=_AGAIN) from error
+        raise UnreadableFile(f"The plan file {path} could not be {action}: {error.strerror or error}.", advice=_AGAIN) from error

@@ -61,8 +61,8 @@ class Case:
     @property
     def start_method(self) -> str:
         """How workers are started: as set, or the platform's default."""
-        given = self.measurement.settings.start_method
-        return given or (self.machine.start_method if self.machine is not None else "fork")
+        start_method = self.measurement.settings.start_method
+        return start_method or (self.machine.start_method if self.machine is not None else "fork")
 
     # -- sizes ---------------------------------------------------------------------------------------------------------
 
@@ -188,8 +188,8 @@ class Case:
         samples = sum(block.samples for block in blocks)
         spent = sum(block.main_cpu for block in blocks)
         if measurement.workers:
-            made = sum(max(row.trace.process_made, row.trace.cpu) for block in blocks for row in block.rows)
-            spent = spent + made / 1e9 if made else 0.0
+            making_ns = sum(max(row.trace.process_made, row.trace.cpu) for block in blocks for row in block.rows)
+            spent = spent + making_ns / 1e9 if making_ns else 0.0
         return spent / samples if spent and samples else None
 
     @property

@@ -75,10 +75,10 @@ def _uncrowded(model: PipelineModel, diagnosis: Diagnosis) -> PipelineModel:
     lacking = float(model.seconds()[0]) - float(alone.seconds()[0])
     if lost <= 0 or lacking <= 1e-12:
         return alone
-    made = float(sum(part.wall[0] for part in alone.making.values()))
+    making_s = float(sum(part.wall[0] for part in alone.making.values()))
     taken = float(sum(part.wall[0] for part in model.taking.values()))
     wanted = float(model.seconds()[0]) * model.workers if model.workers else float(model.seconds()[0]) - taken
-    back = min(1.0, max(0.0, (wanted - made) / lost))
+    back = min(1.0, max(0.0, (wanted - making_s) / lost))
     making = {
         name: StageTime(part.wall + back * (model.making[name].wall - part.wall), part.cpu) for name, part in alone.making.items()
     }

@@ -58,12 +58,12 @@ class Operations:
     @property
     def fixed(self) -> tuple[OpCost, ...]:
         """The augmentations before the first one that may be random: their results can be kept."""
-        kept: list[OpCost] = []
+        costs: list[OpCost] = []
         for op in self.augment:
             if not is_fixed(op.name):
                 break
-            kept.append(op)
-        return tuple(op for op in kept if op.name not in _CONTAINERS)
+            costs.append(op)
+        return tuple(op for op in costs if op.name not in _CONTAINERS)
 
     @property
     def first_random(self) -> str | None:

@@ -97,14 +97,14 @@ class TunedOn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def differences(self, here: TunedOn) -> list[str]:
         """What is different on this machine, in words; empty where the plan fits."""
-        told = []
+        differences = []
         if not math.isclose(self.cores, here.cores, rel_tol=0.05):
-            told.append(f"it was tuned on {self.cores:g} cores, here there are {here.cores:g}")
+            differences.append(f"it was tuned on {self.cores:g} cores, here there are {here.cores:g}")
         if sorted(self.gpus) != sorted(here.gpus):
-            told.append(f"it was tuned with {_named(self.gpus)}, here there is {_named(here.gpus)}")
+            differences.append(f"it was tuned with {_named(self.gpus)}, here there is {_named(here.gpus)}")
         if self.memory_bytes and here.memory_bytes and here.memory_bytes < 0.75 * self.memory_bytes:
-            told.append(f"it was tuned with {size(self.memory_bytes)} of memory, here there are {size(here.memory_bytes)}")
-        return told
+            differences.append(f"it was tuned with {size(self.memory_bytes)} of memory, here there are {size(here.memory_bytes)}")
+        return differences
 
 
 class PlanFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

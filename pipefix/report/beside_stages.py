@@ -51,26 +51,26 @@ def _start_and_tails(run: Run) -> Iterator[tuple[str, str]]:
 
 def waits(run: Run) -> list[Block]:
     """How long the consumer waited for each batch; of many batches, the longest waits of neighbours."""
-    seen = run.waits
-    if seen is None or not seen.wait_s:
+    waits = run.waits
+    if waits is None or not waits.wait_s:
         return []
 
     def amount(values: list[float], place: int) -> float:
         return values[place] if place < len(values) and quantity.known(values[place]) and 0 < values[place] < 1e9 else 0.0
 
-    count = len(seen.wait_s)
+    count = len(waits.wait_s)
     size = -(-count // COLUMNS_OF_TIMELINE)
-    longest = [max(range(at, min(at + size, count)), key=lambda place: amount(seen.wait_s, place)) for at in range(0, count, size)]
-    columns = [(amount(seen.wait_s, place), amount(seen.step_s, place)) for place in longest]
+    longest = [max(range(at, min(at + size, count)), key=lambda place: amount(waits.wait_s, place)) for at in range(0, count, size)]
+    columns = [(amount(waits.wait_s, place), amount(waits.step_s, place)) for place in longest]
     titles = [
         f"batch {place + 1:,}: waited {quantity.seconds(wait)}" for place, (wait, _) in zip(longest, columns, strict=True)
     ] if size == 1 else []  # fmt: skip
     words = "How long the consumer waited for each batch. A loader that keeps up leaves no columns here."
     if any(step > 0 for _, step in columns):
         words = "How long the consumer waited for each batch (strong), and how long its step then took (pale, on top)."
-    ranked = sorted(range(count), key=lambda place: amount(seen.wait_s, place), reverse=True)[:10]
+    ranked = sorted(range(count), key=lambda place: amount(waits.wait_s, place), reverse=True)[:10]
     rows = [
-        [f"{place + 1:,}", quantity.seconds(amount(seen.wait_s, place)), quantity.seconds(amount(seen.step_s, place))]
+        [f"{place + 1:,}", quantity.seconds(amount(waits.wait_s, place)), quantity.seconds(amount(waits.step_s, place))]
         for place in sorted(ranked)
     ]
     top = quantity.seconds(max(sum(column) for column in columns))

@@ -97,8 +97,8 @@ def _made(result: Converted, folder: str) -> Iterator[str]:
     elif not result.made:
         yield "It was there already, and its source is unchanged: nothing was done."
     else:
-        kept = f", {counted(result.found, 'part')} of them kept from before" if result.found else ""
-        yield f"Made in {seconds(result.seconds)}{kept}."
+        from_before = f", {counted(result.found, 'part')} of them kept from before" if result.found else ""
+        yield f"Made in {seconds(result.seconds)}{from_before}."
     source = manifest.source.bytes
     if source:
         yield f"Its source is {size(source)} in {counted(manifest.source.files, 'file')}; {_than(1 - manifest.bytes / source)}."
@@ -111,8 +111,8 @@ def _made(result: Converted, folder: str) -> Iterator[str]:
 def _cut(manifest: Manifest) -> Iterator[str]:
     cut = manifest.cut
     if cut is not None and cut.attribute is not None:
-        kept = ", ".join(cut.kept) or "Nothing"
-        yield f"{kept} of dataset.{cut.attribute} is stored; {', '.join(cut.live) or 'nothing'} runs live."
+        live = ", ".join(cut.kept) or "Nothing"
+        yield f"{live} of dataset.{cut.attribute} is stored; {', '.join(cut.live) or 'nothing'} runs live."
 
 
 def _unseen(unseen_bytes: float) -> Iterator[str]:
@@ -136,8 +136,8 @@ def _forecast(result: Forecast) -> Iterator[str]:
     if result.gain is not None:
         yield f"One process reads {times(result.gain)} the samples a second from it, with everything in memory."
     if result.kept or result.live:
-        kept = ", ".join(result.kept) or "none of the transforms"
-        yield f"Stored: {kept}; live: {', '.join(result.live) or 'nothing'}."
+        live = ", ".join(result.kept) or "none of the transforms"
+        yield f"Stored: {live}; live: {', '.join(result.live) or 'nothing'}."
     yield from _unseen(result.unseen_bytes)
     if result.bytes > result.free:
         yield "That is more than the disk has room for."

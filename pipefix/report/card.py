@@ -99,12 +99,12 @@ def _remedy(remedy: RemedyFigures, *, alone: bool) -> tuple[list[str], str | Non
     title = sentence(remedy.title)
     worth = quantity.usable(remedy.speedup)
     cost = remedy_cost(remedy)
-    said = [title]
+    phrases = [title]
     whose = " of the input side alone" if alone else ""
     if worth is not None:
-        said.append(f"{quantity.times_between(worth)} the throughput{whose}, {pedigree(remedy.measured, whole=True)}.")
-    said.append(f"Costs {cost}." if cost else "Costs no disk and no preparation.")
-    return said, remedy.command
+        phrases.append(f"{quantity.times_between(worth)} the throughput{whose}, {pedigree(remedy.measured, whole=True)}.")
+    phrases.append(f"Costs {cost}." if cost else "Costs no disk and no preparation.")
+    return phrases, remedy.command
 
 
 def _why_not_the_named(run: Run, best: RemedyFigures) -> str | None:
@@ -148,10 +148,10 @@ def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
         if "Moved into" in run.verdict.sentence:
             return ["Give that code a name of its own, and probe again."], _again(run)
     longer = _longer_budget(run)
-    said = [sentence(caveat.sentence) for caveat in run.caveats[:2]] or ["A longer probe gives narrower intervals."]
+    sentences = [sentence(caveat.sentence) for caveat in run.caveats[:2]] or ["A longer probe gives narrower intervals."]
     if run.program is not None:
-        return said, command("pipefix", "run", f"--probe={longer}", *run.program.command)
-    return said, _again(run, "--budget", str(longer))
+        return sentences, command("pipefix", "run", f"--probe={longer}", *run.program.command)
+    return sentences, _again(run, "--budget", str(longer))
 
 
 def _again(run: Run, *options: str) -> str | None:
@@ -161,9 +161,9 @@ def _again(run: Run, *options: str) -> str | None:
 
 def _longer_budget(run: Run) -> int:
     """What a caveat asks for, or else twice the time that was spent, in whole tens, and at least two minutes."""
-    asked = [int(number) for caveat in run.caveats for number in re.findall(r"--budget (\d{1,6})", caveat.sentence)]
-    if asked:
-        return max(asked)
+    budgets = [int(number) for caveat in run.caveats for number in re.findall(r"--budget (\d{1,6})", caveat.sentence)]
+    if budgets:
+        return max(budgets)
     spent = run.instrument.seconds if run.instrument is not None else None
     return 120 if spent is None or not quantity.known(spent) else max(120, round(spent * 2 / 10) * 10)
 
@@ -178,15 +178,15 @@ def _clocks(run: Run) -> str:
     if kind == "step-bound":
         return " ".join(part for part in (_fed(run), _step(run)) if part)
     stages = _suspects(run)
-    said = [_clock(stage) for stage in stages]
+    clocks = [_clock(stage) for stage in stages]
     if (
         kind == "input-bound"
         and run.verdict is not None
         and run.verdict.stage is None
         and quantity.usable(run.sampler_s) is not None
     ):
-        said = [f"the sampler takes {quantity.seconds_between(run.sampler_s)} a sample in the training process", *said[:1]]
-    return sentence("; ".join(said)) if said else _fed(run)
+        clocks = [f"the sampler takes {quantity.seconds_between(run.sampler_s)} a sample in the training process", *clocks[:1]]
+    return sentence("; ".join(clocks)) if clocks else _fed(run)
 
 
 def _suspects(run: Run) -> list[StageFigures]:
@@ -199,36 +199,36 @@ def _suspects(run: Run) -> list[StageFigures]:
 
 
 def _clock(stage: StageFigures) -> str:
-    said = f"{stage.stage} takes {quantity.seconds_between(stage.wall_s)} a sample"
+    clause = f"{stage.stage} takes {quantity.seconds_between(stage.wall_s)} a sample"
     if stage.hidden:
-        said += ", hidden behind something slower"
+        clause += ", hidden behind something slower"
     elif quantity.known(stage.share):
-        said += f", {quantity.percent(stage.share)} of the delivered time"
+        clause += f", {quantity.percent(stage.share)} of the delivered time"
     wall, cpu = quantity.usable(stage.wall_s), quantity.usable(stage.cpu_s)
     if wall is None or cpu is None or wall.value <= 0:
-        return said
+        return clause
     part = cpu.value / wall.value
     if part >= NEARLY_ALL:
-        return f"{said}, nearly all of it CPU work"
+        return f"{clause}, nearly all of it CPU work"
     waiting = stage.waiting_s if quantity.known(stage.waiting_s) else None
     queued = wall.value - cpu.value - waiting if waiting is not None else 0.0
     if queued > QUEUED * wall.value:
-        return f"{said}, {quantity.seconds(cpu.value)} of it CPU work and {quantity.seconds(queued)} in the queue for a CPU"
+        return f"{clause}, {quantity.seconds(cpu.value)} of it CPU work and {quantity.seconds(queued)} in the queue for a CPU"
     if part <= 0.5:
-        return f"{said}, only {quantity.seconds(cpu.value)} of it CPU work: the rest is waiting"
-    return f"{said}, {quantity.seconds(cpu.value)} of it CPU work"
+        return f"{clause}, only {quantity.seconds(cpu.value)} of it CPU work: the rest is waiting"
+    return f"{clause}, {quantity.seconds(cpu.value)} of it CPU work"
 
 
 def _fed(run: Run) -> str:
     """How busy the consumer was, and at what rate."""
-    said = []
+    phrases = []
     if run.waits is not None and quantity.known(run.waits.fed):
-        said.append(f"The consumer is fed {quantity.percent(run.waits.fed)} of the time.")
+        phrases.append(f"The consumer is fed {quantity.percent(run.waits.fed)} of the time.")
     rates = run.throughput
     if rates is not None and quantity.usable(rates.demand) is not None and quantity.usable(rates.delivered) is not None:
         demand = quantity.rate_between(rates.demand, rates.unit)
-        said.append(f"It could take {demand}, and {quantity.rate_between(rates.delivered, rates.unit)} are delivered.")
-    return " ".join(said)
+        phrases.append(f"It could take {demand}, and {quantity.rate_between(rates.delivered, rates.unit)} are delivered.")
+    return " ".join(phrases)
 
 
 def _step(run: Run) -> str:
@@ -243,11 +243,11 @@ def _arms(run: Run) -> str:
         if not loader:
             return ""
         best = max(loader, key=_gain)
-        other = "other part of the loader" if len(loader) == len(INPUT) else "other part of the loader that was tried"
-        return f"{_free(best)}; no {other} would win more."
+        rest = "other part of the loader" if len(loader) == len(INPUT) else "other part of the loader that was tried"
+        return f"{_free(best)}; no {rest} would win more."
     suspects = _suspects(run)
-    said = [_free(stage) for stage in suspects if stage in gains]
-    return sentence("; ".join(said)) if said else ""
+    gains_told = [_free(stage) for stage in suspects if stage in gains]
+    return sentence("; ".join(gains_told)) if gains_told else ""
 
 
 def _gain(stage: StageFigures) -> float:

@@ -121,12 +121,12 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
         unit = self.after.throughput.unit if self.after.throughput is not None else "samples/s"
         rates = f"{quantity.number(before.value)} -> {quantity.rate(after.value, unit)}"
         if self.settled:
-            said = f"Delivered {quantity.times_between(self.ratio)}: {rates}"
+            delivered = f"Delivered {quantity.times_between(self.ratio)}: {rates}"
         else:
             noise = "the machine's" if self.machine.sentence else "noise"
-            said = f"No change that these runs can tell from {noise}: delivered {quantity.times_between(self.ratio)}, {rates}"
+            delivered = f"No change that these runs can tell from {noise}: delivered {quantity.times_between(self.ratio)}, {rates}"
         change = _greatest(self.stages)
-        return f"{said}; {change}." if change else f"{said}."
+        return f"{delivered}; {change}." if change else f"{delivered}."
 
 
 def compare(before: Run, after: Run, *, force: bool = False, max_regression: float | None = None) -> Comparison:
@@ -152,8 +152,8 @@ def compare(before: Run, after: Run, *, force: bool = False, max_regression: flo
         beside=_beside(before, after),
         max_regression=max_regression,
     )
-    said = [f"Forced: {reason}." for reason in reasons] + _of_the_machine(comparison) + doubts(before, after)
-    return msgspec.structs.replace(comparison, doubts=said)
+    reasons_told = [f"Forced: {reason}." for reason in reasons] + _of_the_machine(comparison) + doubts(before, after)
+    return msgspec.structs.replace(comparison, doubts=reasons_told)
 
 
 def _of_the_machine(comparison: Comparison) -> list[str]:
@@ -167,7 +167,7 @@ def _of_the_machine(comparison: Comparison) -> list[str]:
 def _beside(before: Run, after: Run) -> list[FigureChange]:
     """Figures beside rate and stages that at least one of the two tells."""
     pairs = zip(_told_beside(before), _told_beside(after), strict=True)
-    return [FigureChange(what=what, before=old, after=new) for (what, old), (_, new) in pairs if {old, new} != {quantity.UNKNOWN}]
+    return [FigureChange(what=name, before=old, after=new) for (name, old), (_, new) in pairs if {old, new} != {quantity.UNKNOWN}]
 
 
 def _told_beside(run: Run) -> list[tuple[str, str]]:

@@ -43,10 +43,10 @@ def _cell(words: str) -> str:
 
 def github(comparison: Comparison) -> list[str]:
     """Workflow commands: an error where the gate closes, a warning where it could not judge, a notice otherwise."""
-    level, said = "notice", comparison.gate or comparison.sentence
+    level, message = "notice", comparison.gate or comparison.sentence
     if comparison.gate is not None:
-        level = "error" if comparison.regressed else "notice" if said.startswith("No regression:") else "warning"
-    lines = [f"::{level} title=pipefix compare::{_escaped(said)}"]
+        level = "error" if comparison.regressed else "notice" if message.startswith("No regression:") else "warning"
+    lines = [f"::{level} title=pipefix compare::{_escaped(message)}"]
     return lines + [f"::warning title=pipefix compare::{_escaped(doubt)}" for doubt in comparison.doubts]
 
 
@@ -57,10 +57,10 @@ def _escaped(words: str) -> str:
 def junit(comparison: Comparison) -> list[str]:
     """One test case, which fails as the gate does."""
     failed = comparison.regressed
-    target, said = html.escape(printable(comparison.after.target or "pipeline")), html.escape(printable(comparison.sentence))
+    target, message = html.escape(printable(comparison.after.target or "pipeline")), html.escape(printable(comparison.sentence))
     body = [f"<system-out>{html.escape(printable(line))}</system-out>" for line in ("; ".join(comparison.doubts),) if line]
     if failed:
-        body.insert(0, f'<failure message="{html.escape(printable(comparison.gate or ""))}">{said}</failure>')
+        body.insert(0, f'<failure message="{html.escape(printable(comparison.gate or ""))}">{message}</failure>')
     return [
         '<?xml version="1.0" encoding="UTF-8"?>',
         f'<testsuites><testsuite name="pipefix compare" tests="1" failures="{int(failed)}" errors="0" skipped="0">',

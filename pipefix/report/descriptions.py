@@ -50,22 +50,22 @@ def settings_pairs(settings: LoaderSettings) -> list[tuple[str, str]]:
 
 def machine_line(machine: Mapping[str, Any]) -> list[str]:
     """Processor, the CPUs that may be used, memory, devices and versions, as far as the run says."""
-    said = []
+    phrases = []
     if machine.get("cpu_model"):
-        said.append(str(machine["cpu_model"]))
+        phrases.append(str(machine["cpu_model"]))
     cores, allowed = machine.get("logical_cores"), machine.get("effective_cores")
     if isinstance(cores, int):
         may = f"{quantity.number(allowed)} of " if isinstance(allowed, (int, float)) and allowed != cores else ""
-        said.append(f"{may}{quantity.counted(cores, 'CPU')}")
+        phrases.append(f"{may}{quantity.counted(cores, 'CPU')}")
     if isinstance(machine.get("memory_bytes"), (int, float)):
-        said.append(f"{quantity.size(machine['memory_bytes'])} of memory")
+        phrases.append(f"{quantity.size(machine['memory_bytes'])} of memory")
     gpus = Counter(gpu_names(machine))
-    said += [name if count == 1 else f"{count} x {name}" for name, count in gpus.items()] or ["no GPU"]
-    said += [f"Python {machine['python']}"] if machine.get("python") else []
+    phrases += [name if count == 1 else f"{count} x {name}" for name, count in gpus.items()] or ["no GPU"]
+    phrases += [f"Python {machine['python']}"] if machine.get("python") else []
     versions = machine.get("versions")
     if isinstance(versions, Mapping) and versions.get("torch"):
-        said.append(f"torch {versions['torch']}")
-    return said if machine else []
+        phrases.append(f"torch {versions['torch']}")
+    return phrases if machine else []
 
 
 def gpu_names(machine: Mapping[str, Any]) -> list[str]:

@@ -120,9 +120,9 @@ def _kept(step: Applied) -> Item:
 
 
 def _ahead(step: Refused) -> Item:
-    asked = [Paragraph(f"{step.why}: asked before, or --yes")] if step.why else []
+    question = [Paragraph(f"{step.why}: asked before, or --yes")] if step.why else []
     worth = f"{quantity.times_between(step.predicted)} predicted"
-    return Item(text=f"{step.id}: {_capital(step.title)}", figure=worth, blocks=[*asked])
+    return Item(text=f"{step.id}: {_capital(step.title)}", figure=worth, blocks=[*question])
 
 
 def _left(step: Refused) -> Item:

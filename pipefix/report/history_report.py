@@ -18,7 +18,7 @@ def report(
         return Document(sections=[Section(title="", blocks=[Paragraph(nothing)])])
     sections = []
     for target, lines in itertools.groupby(done, key=lambda line: line[2]):
-        rows = [(f"{at[:16].replace('T', ' '):<16}  {what:<5}", text) for at, what, _, text in lines]
+        rows = [(f"{at[:16].replace('T', ' '):<16}  {kind:<5}", text) for at, kind, _, text in lines]
         sections.append(Section(title=target or "an unnamed target", blocks=fields(rows)))
     if saved_s is not None and saved_s > 0:
         sections.append(Section(title="", blocks=[Paragraph(worth(saved_s, epochs, price))]))

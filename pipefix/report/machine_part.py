@@ -64,19 +64,21 @@ def machine_part(before: Run, after: Run) -> MachinePart:
     queueing = _queueing(before), _queueing(after)
     more = _more_neighbours(before, after)
     stretched = _stretched(before, after, *queueing) if more is not False else 1.0
-    said, factor = [], 1.0
+    phrases, factor = [], 1.0
     for word, part in (("stretch", stretched), ("pace", pace)):
         if part is None or abs(math.log(part)) <= BY_CHANCE:
             continue
         factor *= part
-        said.append(_of_the_queue(*queueing) if word == "stretch" else _of_the_pace(part))
+        phrases.append(_of_the_queue(*queueing) if word == "stretch" else _of_the_pace(part))
     others = _cores_of_others(before), _cores_of_others(after)
     if more:
-        said.append(f"other programs used {_cores(others[1])} meanwhile ({_cores(others[0])} in the first run)")
-    if not said:
+        phrases.append(f"other programs used {_cores(others[1])} meanwhile ({_cores(others[0])} in the first run)")
+    if not phrases:
         return MachinePart()
-    told = not (more and factor == 1.0)
-    return MachinePart(factor=factor, told=told, sentence=f"The second run's machine was not as the first's: {'; '.join(said)}.")
+    is_shown = not (more and factor == 1.0)
+    return MachinePart(
+        factor=factor, told=is_shown, sentence=f"The second run's machine was not as the first's: {'; '.join(phrases)}."
+    )
 
 
 def _stretched(before: Run, after: Run, old: _Queueing | None, new: _Queueing | None) -> float | None:

@@ -80,8 +80,8 @@ def notes(program: ProgramFigures) -> Iterator[str]:
     """What there is to say besides, and how the program ended."""
     yield from program.errors
     if not program.loops and not program.errors:
-        seen = "No loop over a DataLoader, no optimizer step and no backward pass was seen"
-        yield f"{seen}: the program did not train, or without PyTorch."
+        nothing_seen = "No loop over a DataLoader, no optimizer step and no backward pass was seen"
+        yield f"{nothing_seen}: the program did not train, or without PyTorch."
     for loop in program.loops:
         if loop.stages:
             parts = ", ".join(f"{name} {quantity.percent(part.value)}" for name, part in loop.stages.items() if part.value >= SMALL)

@@ -163,16 +163,16 @@ def _remedy(step: Step) -> runfile.RemedyFigures:
 
 
 def _caveats(subject: Subject, diagnosis: Diagnosis) -> list[runfile.Caveat]:
-    told = [runfile.Caveat(id=name, sentence=sentence) for name, sentence in diagnosis.caveats]
+    caveats = [runfile.Caveat(id=name, sentence=sentence) for name, sentence in diagnosis.caveats]
     if subject.choice:
-        told.append(runfile.Caveat(id="choice", sentence=subject.choice))
+        caveats.append(runfile.Caveat(id="choice", sentence=subject.choice))
     if subject.wrapper:
-        told.append(runfile.Caveat(id="wrapper", sentence=subject.wrapper))
+        caveats.append(runfile.Caveat(id="wrapper", sentence=subject.wrapper))
     if subject.assumed:
-        given = ", ".join(subject.assumed)
-        sentence = f"No DataLoader was given, so {given} was assumed; name yours with FILE.py:loader."
-        told.append(runfile.Caveat(id="assumed", sentence=sentence))
-    return told
+        assumed = ", ".join(subject.assumed)
+        sentence = f"No DataLoader was given, so {assumed} was assumed; name yours with FILE.py:loader."
+        caveats.append(runfile.Caveat(id="assumed", sentence=sentence))
+    return caveats
 
 
 def _tail(measurement: Measurement, diagnosis: Diagnosis) -> runfile.Tail | None:

@@ -184,15 +184,15 @@ class _Printer:
         self, table: Table, rows: list[tuple[list[str], tuple[float, float, float] | None, str]], indent: int
     ) -> None:  # fmt: skip
         align = table.align or "l" * len(table.columns)
-        kept = self._that_fit(table, [cells for cells, _, _ in rows], indent, any(drawn for _, drawn, _ in rows))
+        columns = self._that_fit(table, [cells for cells, _, _ in rows], indent, any(drawn for _, drawn, _ in rows))
         grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(table.columns), header_style="dim")
         grid.add_column(width=max(indent - 2, 0) or None) if indent else None
-        for place, column in enumerate(kept):
+        for place, column in enumerate(columns):
             grid.add_column(self._text(table.columns[column]), justify="right" if align[column] == "r" else "left", overflow="fold")
             if place == 0 and any(drawn for _, drawn, _ in rows):
                 grid.add_column("", min_width=6, max_width=BAR)
         for cells, drawn, style in rows:
-            row: list[RenderableType] = [self._text(cells[column], style) for column in kept]
+            row: list[RenderableType] = [self._text(cells[column], style) for column in columns]
             if drawn is not None:
                 value, low, whole = drawn
                 row.insert(1, Drawn(whole, 0, max(0.0, min(value - low, whole)), color="red" if style else "default"))
@@ -201,18 +201,18 @@ class _Printer:
 
     def _that_fit(self, table: Table, rows: list[list[str]], indent: int, drawn: bool) -> list[int]:
         """The columns that hold something and, but for the optional ones, are shown in any case."""
-        kept = [
+        columns = [
             column for column, title in enumerate(table.columns) if any(row[column] not in ("", "-") for row in rows) or not column
         ]
         wide = {
             column: max(cell_len(self._safe(cell)) for cell in (table.columns[column], *(row[column] for row in rows)))
-            for column in kept
+            for column in columns
         }
         for title in table.optional:
-            if indent + sum(wide[column] + 2 for column in kept) + (8 if drawn else -2) <= self.width:
+            if indent + sum(wide[column] + 2 for column in columns) + (8 if drawn else -2) <= self.width:
                 break
-            kept = [column for column in kept if table.columns[column] != title]
-        return kept
+            columns = [column for column in columns if table.columns[column] != title]
+        return columns
 
     # -- text ----------------------------------------------------------------------------------------------------------
 
@@ -230,5 +230,5 @@ class _Printer:
     def _rule(self) -> None:
         self._print(Text("─" * self.width, "dim"))
 
-    def _print(self, what: RenderableType) -> None:
-        self.console.print(what)
+    def _print(self, renderable: RenderableType) -> None:
+        self.console.print(renderable)

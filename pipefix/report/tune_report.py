@@ -172,11 +172,11 @@ class TuneReporter:
         if result.before is None:
             return f"Use {words}: {rate(result.after.value)}; the settings as they are could not be run."
         gain = result.after.value / result.before.value
-        told = f"{rate(result.after.value)} instead of {rate(result.before.value)}"
+        rates = f"{rate(result.after.value)} instead of {rate(result.before.value)}"
         if math.isclose(gain, 1.0, abs_tol=0.02):
             fewer = ", with fewer workers" if result.chosen.workers < self.start.workers else ""
             return f"Use {words}: as fast as before ({rate(result.after.value)}){fewer}."
-        return f"Use {words}: {told}."
+        return f"Use {words}: {rates}."
 
     def _notes(self, changes: dict[str, object]) -> Iterator[str]:
         if self.start.in_order and not self.result.chosen.in_order:
@@ -220,28 +220,28 @@ class TuneReporter:
         if not self.consumer.present:
             failed = self.consumer.why_none
             why = f", because a training step made around the file's model failed ({failed})" if failed else ""
-            told = f"There is no consumer to feed{why}: the loader delivers {rate(delivered.value)}. --step-ms MS emulates one."
-            return _with(base, delivered=delivered, batches=batches, seconds=spent, sentence=told)
+            sentence = f"There is no consumer to feed{why}: the loader delivers {rate(delivered.value)}. --step-ms MS emulates one."
+            return _with(base, delivered=delivered, batches=batches, seconds=spent, sentence=sentence)
         waited = figures.stall(blocks)
         demand = blocks[-1].demand
         fed = True if waited.high <= self.stall else False if waited.low > self.stall else None
         who = f"The emulated consumer ({self.consumer.name.removeprefix('emulated: ')})" if emulated else "The consumer"
         verdict = {True: "is fed", False: "is not fed", None: "may or may not be fed"}[fed]
-        told = (
+        sentence = (
             f"{who} {verdict}: it waited {percent(waited.value)} ({percent(waited.low)} to {percent(waited.high)}) of {batches} "
             f"batches' time, and may wait {percent(self.stall)}. It takes {rate(demand or 0.0)}, and {rate(delivered.value)} are "
             "delivered."
         )
         return _with(
             base, fed=fed, stall=waited, delivered=delivered, demand=demand, batches=batches, seconds=spent,
-            nvml=figures.nvml(blocks), sentence=told + _device(figures.nvml(blocks)),
+            nvml=figures.nvml(blocks), sentence=sentence + _device(figures.nvml(blocks)),
         )  # fmt: skip
 
 
 def _device(nvml: dict[str, float]) -> str:
     """What supports it: the driver's view, which counts a device as busy that does little."""
-    said = in_words(nvml, "nvml_")
-    return f" The driver says of the device: {said}." if said else ""
+    phrases = in_words(nvml, "nvml_")
+    return f" The driver says of the device: {phrases}." if phrases else ""
 
 
 def _with(base: Certificate, **values: Any) -> Certificate:
@@ -257,13 +257,13 @@ def _sweet_spot(sizes: Sequence[BatchSize], own: int | None) -> str | None:
     sweet = min(
         (size for size in ran if size.rate is not None and size.rate.value >= 0.95 * most), key=lambda size: size.batch_size
     )
-    told = (
+    sentence = (
         f"Of the batch sizes, {sweet.batch_size} is the smallest that delivers within 5 % of the most. The batch size stays {own}."
     )
     ended = [size for size in sizes if size.reason]
     if ended and sweet.batch_size == max(size.batch_size for size in ran):
-        told += f" {ended[0].batch_size} was not run: {ended[0].reason}. To train with more, accumulate gradients over several."
-    return told
+        sentence += f" {ended[0].batch_size} was not run: {ended[0].reason}. To train with more, accumulate gradients over several."
+    return sentence
 
 
 # -- as a document ---------------------------------------------------------------------------------------------------
@@ -283,7 +283,7 @@ def report(tuning: TuneReport) -> Document:
     if len(never) > REFUSALS:
         card.append(field("NOT RUN", f"{len(never) - REFUSALS} more, for the same kind of reason."))
     card += [field("ENOUGH", f"No more was tried: {tuning.enough}.")] if tuning.enough else []
-    card += [field("LEFT", f"{what}: {why}.") for what, why in tuning.declined.items()]
+    card += [field("LEFT", f"{setting}: {why}.") for setting, why in tuning.declined.items()]
     if tuning.written is not None:
         card.append(field("PLAN", f"{tuning.written}: {with_plan(tuning.written, tuning.target)} reads it."))
     sections = [Section(title="Trials", blocks=_trials([trial for trial in tuning.trials if trial.status != "refused"]))]

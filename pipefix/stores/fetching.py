@@ -44,8 +44,8 @@ class _Asked:
 
         from obstore.store import from_url
 
-        told: Any = {"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
-        self._store = from_url(url, client_options={"allow_http": True, "timeout": _TIMEOUT}, retry_config=told)
+        options: Any = {"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
+        self._store = from_url(url, client_options={"allow_http": True, "timeout": _TIMEOUT}, retry_config=options)
         self._few = asyncio.Semaphore(AT_ONCE)
 
     async def get(self, name: str) -> bytes:
@@ -80,10 +80,10 @@ class _Asked:
     async def list(self) -> dict[str, int]:
         import obstore
 
-        found = {}
+        sizes = {}
         async for chunk in obstore.list(self._store):
-            found.update({one["path"]: one["size"] for one in chunk})
-        return found
+            sizes.update({entry["path"]: entry["size"] for entry in chunk})
+        return sizes
 
 
 def _kind(error: Exception) -> str:
@@ -94,15 +94,15 @@ def _kind(error: Exception) -> str:
 
 
 async def _serve(url: str, asking: BinaryIO, answering: BinaryIO) -> None:
-    asked: _Asked | None = None
+    request: _Asked | None = None
     while True:
         try:
-            name, *given = receive(asking)
+            name, *arguments = receive(asking)
         except EOFError:
             return
         try:
-            asked = asked or _Asked(url)
-            send(answering, ("ok", await getattr(asked, name)(*given)))
+            request = request or _Asked(url)
+            send(answering, ("ok", await getattr(request, name)(*arguments)))
         except Exception as error:  # noqa: BLE001 - told to who asked
             send(
                 answering,

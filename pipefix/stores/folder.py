@@ -25,19 +25,19 @@ class FolderStore:
         return data
 
     def ranges(self, spans: Sequence[Span]) -> list[bytes]:
-        found = []
+        parts = []
         for name, begin, length in spans:
             with self._told(name), open_regular(self.folder / name) as file:
-                found.append(os.pread(file.fileno(), length, begin))
-        self.ledger.count("range", requests=len(spans), received=sum(map(len, found)))
-        return found
+                parts.append(os.pread(file.fileno(), length, begin))
+        self.ledger.count("range", requests=len(spans), received=sum(map(len, parts)))
+        return parts
 
     def put(self, name: str, data: bytes | Path) -> None:
-        path, told = self.folder / name, data.read_bytes() if isinstance(data, Path) else data
+        path, content = self.folder / name, data.read_bytes() if isinstance(data, Path) else data
         with self._told(name):
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, told)
-        self.ledger.count("put", sent=len(told))
+            write_whole(path, content)
+        self.ledger.count("put", sent=len(content))
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         path = self.folder / name
@@ -48,14 +48,14 @@ class FolderStore:
 
     def list(self) -> dict[str, int]:
         self.ledger.count("list")
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         with self._told(""):
             for entry in os.scandir(self.folder) if self.folder.exists() else ():
                 inside = os.scandir(entry) if entry.is_dir(follow_symlinks=False) else (entry,)
                 for file in inside:
                     if not DRAFT.match(file.name):
-                        found[os.path.relpath(file.path, self.folder)] = file.stat(follow_symlinks=False).st_size
-        return found
+                        sizes[os.path.relpath(file.path, self.folder)] = file.stat(follow_symlinks=False).st_size
+        return sizes
 
     @contextmanager
     def _told(self, name: str) -> Iterator[None]:

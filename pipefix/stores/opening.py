@@ -18,5 +18,7 @@ def open_store(url: str) -> Store:
     if scheme == "file":
         return FolderStore(Path("/") / rest.lstrip("/"))
     if scheme not in SCHEMES:
-        raise BadUsage(f"{url} is not in a store that is known.", advice=f"Stores are {', '.join(f'{one}://' for one in SCHEMES)}.")
+        raise BadUsage(
+            f"{url} is not in a store that is known.", advice=f"Stores are {', '.join(f'{scheme}://' for scheme in SCHEMES)}."
+        )
     return RemoteStore(url.rstrip("/"))

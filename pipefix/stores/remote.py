@@ -44,31 +44,31 @@ class RemoteStore:
         return data
 
     def ranges(self, spans: Sequence[Span]) -> list[bytes]:
-        found: list[bytes] = self._ask("ranges", list(spans))
-        self.ledger.count("range", requests=len(spans), received=sum(map(len, found)))
-        return found
+        parts: list[bytes] = self._ask("ranges", list(spans))
+        self.ledger.count("range", requests=len(spans), received=sum(map(len, parts)))
+        return parts
 
     def put(self, name: str, data: bytes | Path) -> None:
         self._ask("put", name, str(data) if isinstance(data, Path) else data, False)
         self.ledger.count("put", sent=data.stat().st_size if isinstance(data, Path) else len(data))
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        made: bool = self._ask("put", name, data, True)
+        created: bool = self._ask("put", name, data, True)
         self.ledger.count("put", sent=len(data))
-        return made
+        return created
 
     def list(self) -> dict[str, int]:
-        found: dict[str, int] = self._ask("list")
-        self.ledger.count("list", requests=1 + len(found) // 1000)
-        return found
+        sizes: dict[str, int] = self._ask("list")
+        self.ledger.count("list", requests=1 + len(sizes) // 1000)
+        return sizes
 
-    def _ask(self, what: str, *given: Any) -> Any:
+    def _ask(self, request: str, *arguments: Any) -> Any:
         with self._lock:
             process = self._running()
             assert process.stdin is not None
             assert process.stdout is not None
             try:
-                fetching.send(process.stdin, (what, *given))  # type: ignore[arg-type]
+                fetching.send(process.stdin, (request, *arguments))  # type: ignore[arg-type]
                 kind, answer = fetching.receive(process.stdout)  # type: ignore[arg-type]
             except (EOFError, OSError) as error:
                 self._process = None
@@ -78,7 +78,7 @@ class RemoteStore:
                 self._process = None
                 raise
         if kind == "missing":
-            raise NoSuchObject(str(given[0]) if given else self.url)
+            raise NoSuchObject(str(arguments[0]) if arguments else self.url)
         if kind != "ok":
             raise UnreadableFile(f"{self.url} cannot be reached: {answer}", advice=_ADVICE[kind])
         return answer

@@ -48,13 +48,13 @@ class Fetcher:
 
     def wishes(self) -> list[Path]:
         """In the order in which they were made."""
-        found = []
+        wishes = []
         for cache in self._caches():
             for path in cache.glob(f"{WANTED}/*"):
                 if WISH.match(path.name):
                     with contextlib.suppress(FileNotFoundError):
-                        found.append((path.stat().st_mtime_ns, path.name, path))
-        return [path for _, _, path in sorted(found)]
+                        wishes.append((path.stat().st_mtime_ns, path.name, path))
+        return [path for _, _, path in sorted(wishes)]
 
     def serve(self) -> bool:
         """Fulfil one wish, or tell that it cannot be; False where there is none."""

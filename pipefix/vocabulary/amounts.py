@@ -36,15 +36,15 @@ def _without_comma(text: str) -> None:
     point, joined = text.replace(",", ".", 1), text.replace(",", "")
     if "," in text and _split(joined) is not None:
         thousands = re.match(r"\s*[+-]?\d{1,3}(,\d{3})+(?!\d)", text) is not None
-        said = [reading for reading, fits in ((point, text.count(",") == 1), (joined, thousands)) if fits] or [joined]
-        raise ValueError(f"{text!r} has a comma in it; write {' or '.join(reading.strip() for reading in said)}")
+        readings = [reading for reading, fits in ((point, text.count(",") == 1), (joined, thousands)) if fits] or [joined]
+        raise ValueError(f"{text!r} has a comma in it; write {' or '.join(reading.strip() for reading in readings)}")
 
 
-def _scaled(text: str, units: dict[str, float], what: str, examples: str) -> float:
+def _scaled(text: str, units: dict[str, float], quantity: str, examples: str) -> float:
     _without_comma(text)
     parts = _split(text)
     if parts is None or parts[1] not in units:
-        raise ValueError(f"{text!r} is not {what}; write {examples}")
+        raise ValueError(f"{text!r} is not {quantity}; write {examples}")
     value = parts[0] * units[parts[1]]
     if value <= 0:
         raise ValueError(f"{text!r} is not above zero; write {examples}")

@@ -9,8 +9,8 @@ class PipefixError(Exception):
     exit_code = 1
     default_advice = "Run the command again with --help to see what it takes."
 
-    def __init__(self, what: str, *, advice: str | None = None, user_traceback: str | None = None) -> None:
-        super().__init__(what)
+    def __init__(self, message: str, *, advice: str | None = None, user_traceback: str | None = None) -> None:
+        super().__init__(message)
         self.advice = advice or self.default_advice
         self.user_traceback = user_traceback
         """The user's own frames, where their code raised."""

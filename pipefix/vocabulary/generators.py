@@ -43,15 +43,15 @@ def is_generator(value: Any) -> bool:
     return numpy is not None and isinstance(value, (numpy.random.Generator, numpy.random.RandomState))
 
 
-def _walk(value: Any, reached: dict[int, Any], seen: set[int], depth: int) -> None:
-    if depth > _DEPTH or id(value) in seen or isinstance(value, _LEAVES) or _is_tensor(value):
+def _walk(value: Any, reached: dict[int, Any], visited: set[int], depth: int) -> None:
+    if depth > _DEPTH or id(value) in visited or isinstance(value, _LEAVES) or _is_tensor(value):
         return
-    seen.add(id(value))
+    visited.add(id(value))
     if is_generator(value):
         reached[id(value)] = value
         return
     for member in _members(value):
-        _walk(member, reached, seen, depth + 1)
+        _walk(member, reached, visited, depth + 1)
 
 
 def _members(value: Any) -> list[Any]:

@@ -36,12 +36,12 @@ def names_transforms(name: str) -> bool:
 def datasets_in(dataset: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
     """A dataset and those that it is made of (Subset, ConcatDataset …), the outermost first, each with the way to it."""
     waiting: deque[tuple[tuple[str, ...], Any]] = deque([((), dataset)])
-    seen: set[int] = set()
-    while waiting and len(seen) < _MOST:
+    visited: set[int] = set()
+    while waiting and len(visited) < _MOST:
         path, part = waiting.popleft()
-        if id(part) in seen:
+        if id(part) in visited:
             continue
-        seen.add(id(part))
+        visited.add(id(part))
         yield path, part
         held = in_dict(part)
         inner, several = held.get("dataset"), held.get("datasets")

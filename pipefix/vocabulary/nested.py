@@ -82,13 +82,13 @@ def with_members(value: Any, inner: list[tuple[Any, Any]]) -> Any:
         return _tuple_like(value, [member for _, member in inner])
     if isinstance(value, Mapping) and not isinstance(value, MutableMapping):
         return _mapping_like(value, dict(inner))
-    made = copy.copy(value)
+    copied = copy.copy(value)
     for key, member in inner:
         if isinstance(value, (Mapping, list)):
-            made[key] = member
+            copied[key] = member
         else:
-            object.__setattr__(made, key, member)  # a frozen dataclass as well
-    return made
+            object.__setattr__(copied, key, member)  # a frozen dataclass as well
+    return copied
 
 
 def _tuple_like(value: Any, inner: list[Any]) -> Any:

@@ -39,19 +39,19 @@ def in_words(figures: dict[str, float], prefix: str) -> str:
 
     NVML calls a device busy while any kernel runs, however small.
     """
-    told = {name.removeprefix(prefix): value for name, value in figures.items() if name.startswith(prefix)}
-    said = []
-    if "utilisation" in told:
-        said.append(f"busy {quantity.percent(told['utilisation'])} of the time")
-    if "memory_bytes" in told:
-        said.append(f"{quantity.size(told['memory_bytes'])} in use")
-    if "temperature_c" in told:
-        said.append(f"{told['temperature_c']:.0f} °C")
-    if "power_w" in told:
-        said.append(f"{told['power_w']:.0f} W")
-    if told.get("throttled"):
-        said.append(f"clocks held back {quantity.percent(told['throttled'])} of the time")
-    return ", ".join(said)
+    values = {name.removeprefix(prefix): value for name, value in figures.items() if name.startswith(prefix)}
+    phrases = []
+    if "utilisation" in values:
+        phrases.append(f"busy {quantity.percent(values['utilisation'])} of the time")
+    if "memory_bytes" in values:
+        phrases.append(f"{quantity.size(values['memory_bytes'])} in use")
+    if "temperature_c" in values:
+        phrases.append(f"{values['temperature_c']:.0f} °C")
+    if "power_w" in values:
+        phrases.append(f"{values['power_w']:.0f} W")
+    if values.get("throttled"):
+        phrases.append(f"clocks held back {quantity.percent(values['throttled'])} of the time")
+    return ", ".join(phrases)
 
 
 def job_handle(nvml: Any, device: int | None = None) -> Any:
@@ -79,18 +79,18 @@ def handle_of(nvml: Any, number: int = 0, uuid: str | None = None) -> Any:
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is None:
         return _instance_of(nvml, nvml.nvmlDeviceGetHandleByIndex(number))
-    seen = [part.strip() for part in named.split(",")]
-    if number >= len(seen) or not seen[number]:
+    visible = [part.strip() for part in named.split(",")]
+    if number >= len(visible) or not visible[number]:
         raise NotVisible(f"CUDA_VISIBLE_DEVICES={named} shows no device {number}")
-    asked = seen[number]
-    if asked.startswith("MIG-"):
-        return nvml.nvmlDeviceGetHandleByUUID(asked)
-    if asked.startswith("GPU-"):
+    wanted = visible[number]
+    if wanted.startswith("MIG-"):
+        return nvml.nvmlDeviceGetHandleByUUID(wanted)
+    if wanted.startswith("GPU-"):
         for whole in _all(nvml):
-            if _uuid(nvml, whole).startswith(asked):
+            if _uuid(nvml, whole).startswith(wanted):
                 return _instance_of(nvml, whole)
-    elif asked.isdigit() and all(part.isdigit() for part in seen[:number]) and int(asked) < nvml.nvmlDeviceGetCount():
-        return _instance_of(nvml, nvml.nvmlDeviceGetHandleByIndex(int(asked)))
+    elif wanted.isdigit() and all(part.isdigit() for part in visible[:number]) and int(wanted) < nvml.nvmlDeviceGetCount():
+        return _instance_of(nvml, nvml.nvmlDeviceGetHandleByIndex(int(wanted)))
     raise NotVisible(f"CUDA_VISIBLE_DEVICES={named} names no device of this machine at place {number}")
 
 
@@ -99,8 +99,8 @@ def _all(nvml: Any) -> list[Any]:
 
 
 def _uuid(nvml: Any, handle: Any) -> str:
-    told = nvml.nvmlDeviceGetUUID(handle)
-    return told.decode() if isinstance(told, bytes) else str(told)
+    uuid = nvml.nvmlDeviceGetUUID(handle)
+    return uuid.decode() if isinstance(uuid, bytes) else str(uuid)
 
 
 def _instance_of(nvml: Any, whole: Any) -> Any:

@@ -29,16 +29,16 @@ def summary(error: BaseException) -> str:
 def frames(error: BaseException) -> str:
     """The traceback as Python prints it, with the user's frames only."""
     try:
-        told = traceback.TracebackException.from_exception(error)
-        _trim(told)
-        return shortened("".join(told.format()))
+        trace = traceback.TracebackException.from_exception(error)
+        _trim(trace)
+        return shortened("".join(trace.format()))
     except Exception:  # noqa: BLE001 - the user's own __str__ or __repr__
         return summary(error)
 
 
-def _trim(told: traceback.TracebackException) -> None:
-    told.stack = traceback.StackSummary.from_list([frame for frame in told.stack if not is_ours(frame.filename)])
-    for inner in (told.__cause__, told.__context__):
+def _trim(trace: traceback.TracebackException) -> None:
+    trace.stack = traceback.StackSummary.from_list([frame for frame in trace.stack if not is_ours(frame.filename)])
+    for inner in (trace.__cause__, trace.__context__):
         if inner is not None:
             _trim(inner)
 

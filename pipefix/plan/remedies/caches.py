@@ -43,11 +43,11 @@ class Cache(Remedy):
         why = self.useless(case)
         if why is not None:
             return self.declined(why)
-        kept = self.record_bytes(case)
-        if kept is None:
+        record_bytes = self.record_bytes(case)
+        if record_bytes is None:
             return self.declined("how large a record would be could not be measured, so neither can its worth")
-        disk = kept.value * case.length if case.length is not None else None
-        read = reading(kept, case.measurement.record)
+        disk = record_bytes.value * case.length if case.length is not None else None
+        read = reading(record_bytes, case.measurement.record)
         tried = case.measurement.record.gain if case.measurement.record is not None else None
         measured = tried is not None and self.finished(case)
         if disk is not None and case.memory is not None and disk > case.memory:
@@ -57,18 +57,18 @@ class Cache(Remedy):
                     f"the cache would take {size(disk)}, more than the {size(case.memory)} of free memory, and how fast this disk "
                     "reads was not measured"
                 )
-            read = _from_disk(case, read, kept)
+            read = _from_disk(case, read, record_bytes)
         gain = case.after(self.arm, self.with_cache(case, read), name=self.id)
         if tried is not None:
             # Nothing is left to be done to a finished sample: no cache makes the loader faster than those of them did.
             gain = tried if measured else at_most(gain, tried)
         trial = case.measurement.record if measured else None
-        told = MeasuredGain(gain, trial.pairs) if trial is not None else Modelled(gain, f"{self.arm.name} and the model")
+        predicted = MeasuredGain(gain, trial.pairs) if trial is not None else Modelled(gain, f"{self.arm.name} and the model")
         once = self.making_seconds(case)
         return self.proposed(
-            f"{self.saves(case)}; reading a record of {size(kept.value)} back takes about {seconds(float(read.wall[0]))}"
+            f"{self.saves(case)}; reading a record of {size(record_bytes.value)} back takes about {seconds(float(read.wall[0]))}"
             + (", and the loader was run over a few of them" if measured else ""),
-            told,
+            predicted,
             commands.cache(self.change.store, case.target),
             disk_bytes=disk,
             seconds=case.length * once + (disk or 0.0) / WRITE_RATE if case.length is not None else None,
@@ -101,9 +101,9 @@ class Cache(Remedy):
         return None
 
 
-def reading(kept: Interval, tried: KeptRecord | None) -> StageTime:
+def reading(record_bytes: Interval, tried: KeptRecord | None) -> StageTime:
     """``tried``: a record that was read back; what this one holds more or less than it is copied, or is not."""
-    copied = draws(kept, "record") / draws(COPY_RATE, "copy")
+    copied = draws(record_bytes, "record") / draws(COPY_RATE, "copy")
     if tried is None or tried.why_not:
         wall = draws(FIND_SECONDS, "find") + copied
     else:
@@ -118,9 +118,9 @@ def unstorable(case: Case) -> str | None:
     return f"a sample was to be stored, and could not be: {tried.why_not}" if tried is not None and tried.why_not else None
 
 
-def _from_disk(case: Case, read: StageTime, kept: Interval) -> StageTime:
+def _from_disk(case: Case, read: StageTime, record_bytes: Interval) -> StageTime:
     """A cache that does not fit into memory is read from the disk each time: all workers wait for the one disk."""
-    waiting = draws(kept, "record") * (case.disk_seconds or 0.0) * max(1, case.measurement.workers)
+    waiting = draws(record_bytes, "record") * (case.disk_seconds or 0.0) * max(1, case.measurement.workers)
     return StageTime(read.wall + waiting, read.cpu)
 
 

@@ -95,10 +95,10 @@ class BatchedTokenisation(Remedy):
 
 
 def _saves(python: bool, threads: float) -> str:
-    said = [f"{seconds(CALL_SECONDS.value)} of it are Python's"] if python else []
+    phrases = [f"{seconds(CALL_SECONDS.value)} of it are Python's"] if python else []
     if threads >= 2:
-        said.append(f"{threads:g} cores could share the native part")
-    return "; " + " and ".join(said)
+        phrases.append(f"{threads:g} cores could share the native part")
+    return "; " + " and ".join(phrases)
 
 
 def _stage_of(case: Case, name: str) -> Stage:

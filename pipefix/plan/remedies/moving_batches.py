@@ -53,9 +53,9 @@ class HandoverSlots(Remedy):
 
     def _changed(self, case: Case) -> PipelineModel:
         wall = (SLOT_MAKING + case.batch_bytes / draws(SLOT_RATE, "slot")) / case.batch
-        made = case.model.making[Stage.IPC.value]
+        making = case.model.making[Stage.IPC.value]
         taken = case.model.taking[Stage.IPC.value]
-        quick = StageTime(wall.clip(max=made.wall), wall.clip(max=made.cpu))
+        quick = StageTime(wall.clip(max=making.wall), wall.clip(max=making.cpu))
         passed = stage_time(min(SLOT_TAKING / case.batch, float(taken.wall[0])))
         return replace(
             case.model,

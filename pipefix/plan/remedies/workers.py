@@ -181,8 +181,8 @@ def _too_large(case: Case, count: int, *, tried: bool) -> str | None:
     room = case.machine.shm_free_bytes if case.machine is not None else None
     if room is not None and count * each > room:
         return f"{processes(count)} hold up to {size(count * each)} of batches in /dev/shm, where {size(room)} are free"
-    seen = case.measurement.facts.get("worker.uss_bytes") if case.measurement.workers else None
-    needed = more * ((seen or WORKER_BYTES) + each)
+    uss_bytes = case.measurement.facts.get("worker.uss_bytes") if case.measurement.workers else None
+    needed = more * ((uss_bytes or WORKER_BYTES) + each)
     if tried or case.memory is None or needed <= case.memory:
         return None
     return f"{processes(count)} would take about {size(needed)} more of memory, where {size(case.memory)} are left"

@@ -22,6 +22,7 @@ from pipefix.loader.fusing.batches import FusedCollate, FusedOrders
 from pipefix.loader.fusing.fusion import Fusion
 from pipefix.loader.metering.meter import Meter
 from pipefix.loader.metering.stats import Course
+from pipefix.loader.overlaid import Overlaid
 from pipefix.loader.planning import planned
 from pipefix.loader.policy.quarantine import Quarantine
 from pipefix.loader.policy.read_policy import Asked, FlawedBatch, PolicedCollate, PolicedDataset, ReadPolicy
@@ -30,7 +31,6 @@ from pipefix.loader.resume import EpochPosition, begin_augmenting, restore_gener
 from pipefix.loader.slots.arena import Arena
 from pipefix.loader.slots.portable import Portable
 from pipefix.loader.workers import deaths
-from pipefix.vocabulary.attributes import Overlaid
 
 log = logging.getLogger("pipefix.loader")
 HELD = 2

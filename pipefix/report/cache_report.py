@@ -35,16 +35,9 @@ def doing(phase: str, *, done: int, samples: int | None, written: int, read: int
 
 
 class _CacheResult(Shown):
-    """A dataclass of the room of caches that says of itself what is told of it."""
+    """A dataclass of the room of caches, whose fields are the figures."""
 
     __slots__ = ()
-
-    def document(self, *, full: bool = False) -> Document:
-        where = getattr(self, "url", None) or getattr(self, "folder", "what a conversion would take")
-        return Document(target=str(where), sections=self.sections())
-
-    def sections(self) -> list[Section]:
-        raise NotImplementedError
 
     def figures(self) -> dict[str, Any]:
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
@@ -55,28 +48,30 @@ class _CacheResult(Shown):
 class ShownConversion(_CacheResult, Converted):
     """What a conversion came to, and how to use it."""
 
-    def sections(self) -> list[Section]:
+    def document(self, *, full: bool = False) -> Document:
         manifest, folder = self.manifest, self.url or str(self.folder)
         live = manifest.cut is not None and bool(manifest.cut.live)
         dataset = ", dataset=dataset" if manifest.recipe.store == "source" or live else ""
         code = f"from pipefix import CachedDataset\ndataset = CachedDataset({folder!r}{dataset})"
         lines = [*_made(self, folder), *_unseen(self.unseen_bytes)]
         use = Section(title="Use it:", blocks=[CommandLine(code)])
-        return [Section(title="", blocks=[Paragraph(line) for line in lines]), use]
+        return Document(target=folder, sections=[Section(title="", blocks=[Paragraph(line) for line in lines]), use])
 
 
 class ShownForecast(_CacheResult, Forecast):
     """What a conversion would come to."""
 
-    def sections(self) -> list[Section]:
-        return [Section(title="", blocks=[Paragraph(line) for line in _forecast(self)])]
+    def document(self, *, full: bool = False) -> Document:
+        lines = [Paragraph(line) for line in _forecast(self)]
+        return Document(target="what a conversion would take", sections=[Section(title="", blocks=lines)])
 
 
 class ShownCheck(_CacheResult, Checked):
     """What a verification found."""
 
-    def sections(self) -> list[Section]:
-        return [Section(title="", blocks=[*_verified(self, self.url or str(self.folder))])]
+    def document(self, *, full: bool = False) -> Document:
+        cache = self.url or str(self.folder)
+        return Document(target=cache, sections=[Section(title="", blocks=[*_verified(self, cache)])])
 
     def figures(self) -> dict[str, Any]:
         return super().figures() | {"sound": self.sound}

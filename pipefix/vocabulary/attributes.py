@@ -24,16 +24,6 @@ _ABSENT: Any = object()
 _KNOWN: weakref.WeakKeyDictionary[type, tuple[tuple[str, Any], ...]] = weakref.WeakKeyDictionary()
 
 
-class Overlaid:
-    """Another object, with other values in the place of some of its attributes."""
-
-    def __init__(self, below: Any, **others: Any) -> None:
-        self.__dict__.update(others, _below=below)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._below, name)
-
-
 def attributes(value: Any) -> dict[str, Any]:
     """What the instance holds in its dict and its slots, without running any code of its class."""
     held = dict(in_dict(value))

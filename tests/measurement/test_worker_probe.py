@@ -71,15 +71,7 @@ class TestUntimed:
     @pytest.mark.parametrize("kind", KINDS)
     def test_in_two_workers(self, kind: str, paths: list[str]) -> None:
         own_batches = list(loader(kind, paths, workers=2))
-        batches: list[Any] = []
-        running = pool(loader(kind, paths, workers=2), _Keeps(batches))
-        try:
-            running.turn_to(experiments.PLAIN)
-            for _ in own_batches:
-                running.next(consume=True)
-        finally:
-            running.close()
-        assert all(same(batch, own) for batch, own in zip(batches, own_batches, strict=True))
+        assert_same_batches(loader(kind, paths, workers=2), own_batches)
 
     def test_no_clock_runs(self, paths: list[str]) -> None:
         ours = alone("map", paths)
@@ -100,6 +92,19 @@ class _Keeps(Consumer):
 
     def __call__(self, batch: Any) -> None:
         self.seen.append(pickle.loads(pickle.dumps(batch)))
+
+
+def assert_same_batches(built: DataLoader[Any], own_batches: list[Any]) -> None:
+    """The pool over a loader hands its consumer the batches that the loader itself gives."""
+    batches: list[Any] = []
+    running = pool(built, _Keeps(batches))
+    try:
+        running.turn_to(experiments.PLAIN)
+        for _ in own_batches:
+            running.next(consume=True)
+    finally:
+        running.close()
+    assert all(same(batch, own) for batch, own in zip(batches, own_batches, strict=True))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -332,15 +337,7 @@ class TestWorkerInit:
         own = DatasetKind.create_fetcher
         built = DataLoader(_HoldsALoader(paths), batch_size=4, num_workers=workers)
         own_batches = list(built)
-        batches: list[Any] = []
-        running = pool(built, _Keeps(batches))
-        try:
-            running.turn_to(experiments.PLAIN)
-            for _ in own_batches:
-                running.next(consume=True)
-        finally:
-            running.close()
-        assert all(same(batch, own) for batch, own in zip(batches, own_batches, strict=True))
+        assert_same_batches(built, own_batches)
         assert DatasetKind.create_fetcher is own
 
     def test_a_stream_divides_itself_by_worker(self, paths: list[str]) -> None:

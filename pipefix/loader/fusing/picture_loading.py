@@ -25,7 +25,7 @@ from torchvision.datasets import folder
 from pipefix.kernels.picture import Data
 from pipefix.loader.fusing.recipe import NotFused
 from pipefix.loader.fusing.stand_in import PictureStandIn, Touched, loaded
-from pipefix.vocabulary.attributes import Overlaid
+from pipefix.loader.overlaid import Overlaid
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from torch.utils.data import IterDataPipe, MapDataPipe
 
 from pipefix.hooks.torch_internals import STATUS_CHECK_S, DatasetKind, WorkersIterator, in_order, processes_of
 from pipefix.loader.iterator import HELD, LoaderIterator
+from pipefix.loader.overlaid import Overlaid
 from pipefix.loader.resume import restore_generators
 from pipefix.loader.slots.arena import Arena, room
 from pipefix.loader.slots.batch_in_slot import Arrival, Assembler, PinnedBatch
@@ -27,7 +28,6 @@ from pipefix.loader.workers.dataset_once import pack, preload, start_method
 from pipefix.loader.workers.start import WorkerStart
 from pipefix.system.resources import out_of_memory_kills
 from pipefix.vocabulary import sockets, worker_exit
-from pipefix.vocabulary.attributes import Overlaid
 from pipefix.vocabulary.garbage import existing_objects_skipped
 
 AHEAD = 2

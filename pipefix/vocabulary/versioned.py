@@ -12,7 +12,7 @@ from pipefix.vocabulary import files
 from pipefix.vocabulary.errors import UnreadableFile
 
 T = TypeVar("T")
-LARGEST = 1 << 30
+LARGEST = 1 << 28
 """Bytes of a file that are read; the largest run file that was seen had 2 MB."""
 
 
@@ -89,7 +89,7 @@ def read(path: Path, *, what: str, advice: str | None = None) -> bytes:
     except (OSError, ValueError) as error:  # the latter: a NUL in the name
         raise UnreadableFile(f"The {what} {path} could not be read: {_reason(error)}.", advice=advice) from error
     if len(data) > LARGEST:
-        raise UnreadableFile(f"{path} is no {what}: it is larger than 1 GiB.", advice=advice)
+        raise UnreadableFile(f"{path} is no {what}: it is larger than {LARGEST >> 20} MiB.", advice=advice)
     return data
 
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+from typing import Any
 
 import pytest
 
-from tests.attacks.scene import Scene, cut_short, write
+from tests.attacks.scene import Scene, cut_short, numbers_project, write
 
 EVIL = "from pathlib import Path\nPath(__file__).with_name('RAN').touch()\nfrom torch.utils.data import TensorDataset\n"
 
 
-def plant_a_run(scene: Scene, target: str) -> None:
-    """A run file of a probe, with another target in it."""
+@pytest.fixture(scope="module")
+def probed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a run file of a probe holds."""
+    scene = Scene(tmp_path_factory.mktemp("probed"))
+    numbers_project(scene.project)
     scene.run("probe", "train.py", "--budget", "0.2", "-q", "--out", "run.json").ended_with(0)
-    text = json.loads((scene.project / "run.json").read_text())
-    write(scene.project / "run.json", json.dumps({**text, "target": target}))
+    return dict(json.loads((scene.project / "run.json").read_text()))
 
 
 @pytest.mark.parametrize(
@@ -26,12 +29,12 @@ def plant_a_run(scene: Scene, target: str) -> None:
         "../evil.py:dataset", "{place}/evil.py", "linked.py:dataset", "train.py:Files(folder='/')",
     ],
 )  # fmt: skip
-def test_a_run_file_names_no_code_to_run(scene: Scene, target: str) -> None:
+def test_a_run_file_names_no_code_to_run(scene: Scene, probed: dict[str, Any], target: str) -> None:
     """`convert` without TARGET takes what was probed here: `shutil:rmtree('files')` was called."""
     write(scene.place / "evil.py", EVIL)
     (scene.project / "linked.py").symlink_to(scene.place / "evil.py")
     write(scene.project / "train.py", "import os\n" + (scene.project / "train.py").read_text())
-    plant_a_run(scene, target.format(place=scene.place))
+    write(scene.project / "run.json", json.dumps({**probed, "target": target.format(place=scene.place)}))
     scene.remember(scene.project / "files", scene.project / "train.py")
     told = scene.run("convert", "--to", "lmdb", "--out", "out", "-q", "--workers", "0").of_the_table()
     scene.unchanged()
@@ -40,11 +43,11 @@ def test_a_run_file_names_no_code_to_run(scene: Scene, target: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pipe", "endless"])
-@pytest.mark.parametrize("name", ["other.json", "other.py", "sub/run.json", "pipefix.log.jsonl", "pipefix.plan.toml"])
-def test_what_is_no_file_beside_run_files_is_passed_over(scene: Scene, name: str, kind: str) -> None:
-    path = scene.project / name
-    path.parent.mkdir(exist_ok=True)
-    os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
+def test_what_is_no_file_beside_run_files_is_passed_over(scene: Scene, kind: str) -> None:
+    for name in ("other.json", "other.py", "sub/run.json", "pipefix.log.jsonl", "pipefix.plan.toml"):
+        path = scene.project / name
+        path.parent.mkdir(exist_ok=True)
+        os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
     with cut_short():
         scene.run("log").ended_with(0)
         scene.run("convert", "--to", "lmdb", "--out", "out", "-q", "--workers", "0").ended_with(0)

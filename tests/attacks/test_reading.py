@@ -194,6 +194,8 @@ def test_records_that_were_damaged_and_sealed_again(cached: Scene, described: ob
     told = cached.run("verify", "lmdb").ended_with(1)
     cached.unchanged()
     assert "record 0" in told.text or "damaged" in told.text, str(told)
+    if described is not None:  # one way to damage a record is enough for what reads it
+        return
     write(
         cached.project / "reads.py",
         f"import pipefix, train\ndataset = pipefix.CachedDataset({str(cached.project / 'lmdb')!r}, dataset=train.dataset)\n",

@@ -47,11 +47,11 @@ def test_what_is_no_exception_is_told_as_the_samples(scene: Scene, raised: str) 
         told = scene.run("convert", "train.py", "--to", "lmdb", "--out", f"out{workers}", "-q", "--workers", workers)
         told.ended_with(3)
         assert "ended the program" in told.err, str(told)
-    for command in COMMANDS[2:]:
-        scene.run(*command).of_the_table()
+    if raised == "Own()":  # the others end as it does
+        for command in COMMANDS[2:]:
+            scene.run(*command).of_the_table()
     write(scene.project / "train.py", (scene.project / "train.py").read_text().replace("index == 5", "True"))
-    for workers in ("0", "1"):
-        scene.run(*COMMANDS[0], "--workers", workers).ended_with(3)
+    scene.run(*COMMANDS[0], "--workers", "1" if raised == "Own()" else "0").ended_with(3)
 
 
 def test_a_file_that_leaves_by_os_exit_is_told(scene: Scene) -> None:
@@ -178,9 +178,10 @@ def test_messages_of_any_kind_are_told_in_short(scene: Scene, message: str) -> N
     write(scene.project / "train.py", text)
     convert = ("convert", "train.py", "--to", "lmdb", "-q", "--out")
     told = [scene.run(*convert, "bad", "--workers", "0").ended_with(3)]
-    told.append(scene.run(*convert, "good", "--workers", "1", "--on-bad", "quarantine").ended_with(0))
-    write(scene.project / "train.py", text.replace("index == 5", "True"))
-    told.append(scene.run(*COMMANDS[0], "--workers", "1").ended_with(3))
+    told.append(scene.run(*convert, "good", "--workers", "0", "--on-bad", "quarantine").ended_with(0))
+    if "x" in message:  # through a worker's pipe
+        write(scene.project / "train.py", text.replace("index == 5", "True"))
+        told.append(scene.run(*COMMANDS[0], "--workers", "1").ended_with(3))
     for ran in told:
         assert len(ran.text) < 100_000 and "\x1b" not in ran.text, str(ran)
 

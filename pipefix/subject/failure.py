@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pipefix.vocabulary.errors import PipefixError, TargetError
-from pipefix.vocabulary.tracebacks import LONGEST_MESSAGE as LONGEST_MESSAGE
 from pipefix.vocabulary.tracebacks import frames as frames
 from pipefix.vocabulary.tracebacks import is_ours as is_ours
 from pipefix.vocabulary.tracebacks import is_raised_by_code as is_raised_by_code

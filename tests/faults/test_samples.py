@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -310,6 +312,24 @@ def test_a_directory_without_classes(tell: Tell, datasets: Path, tmp_path: Path)
     told = tell(many)
     told.check(3, "not in ImageFolder layout", "without pictures 000", "photos/cat/1.jpg")
     assert "without pictures 100" not in told.err, "not three hundred names"
+
+
+def test_a_directory_is_refused_at_its_first_folder_without_pictures(
+    tell: Tell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`probe /` went through the whole disk before it said so."""
+    for name in ("bin", "home"):
+        (tmp_path / name).mkdir()
+    walked: list[str] = []
+    walk = os.walk
+
+    def noted_walk(top: str, **how: bool) -> Iterator[Any]:
+        walked.append(os.path.basename(top))
+        return walk(top, **how)
+
+    monkeypatch.setattr(os, "walk", noted_walk)
+    tell(tmp_path).check(3, "'bin'")
+    assert "home" not in walked
 
 
 @BOTH

@@ -8,7 +8,6 @@ from pipefix.plan.case import Case
 from pipefix.plan.plan import Step
 from pipefix.plan.planfile import LoaderChange
 from pipefix.plan.remedy import Remedy
-from pipefix.vocabulary.gain import Modelled
 from pipefix.vocabulary.quantity import Interval, percent, seconds, times
 from pipefix.vocabulary.stage import Stage
 
@@ -47,7 +46,7 @@ class TailScheduling(Remedy):
             f"The slowest sample in a hundred takes {times(ratio)} the median ({seconds(tail['p50'])}), and finished batches "
             "waited "
             f"{seconds(blocked)} a sample behind it, {percent(blocked / sample.value)} of the time",
-            Modelled(gain, "waits behind slow samples"),
+            gain,
             commands.loader(in_order=False),
             risk="Batches come in another order from run to run, and a run cannot be resumed at exactly the same batch.",
         )
@@ -94,7 +93,7 @@ class ThreadCaps(Remedy):
         return self.proposed(
             f"{workers} workers run {wanted:.0f} busy threads on {cores:g} cores and use {times(used)} the CPU "
             "time of their main threads",
-            Modelled(gain, "the CPU time of the threads beside the main ones"),
+            gain,
             "worker_init_fn=lambda worker: cv2.setNumThreads(0), and OMP_NUM_THREADS=1 in the environment"
             if case.measurement.facts.get("worker.cv2_threads", 0.0) > 1
             else "OMP_NUM_THREADS=1 (and the library's own setting) in the environment before the workers start",

@@ -64,21 +64,9 @@ def test_a_damaged_file_is_refused_in_one_sentence(name: str) -> None:
     assert caught.value.exit_code == 4
 
 
-def test_every_damaged_file_is_refused() -> None:
-    for path in (RUNS / "damaged").glob("*.json"):
-        with pytest.raises(UnreadableFile, match=r"is not a pipefix run file|is damaged|newer pipefix"):
-            read(path)
-
-
 def test_a_figure_of_the_wrong_kind_is_named_with_its_place() -> None:
     with pytest.raises(UnreadableFile, match=r"wrong-types\.json is damaged: .*got `str` - at `\$\.stages\[.+\]\.wall_s`\.$"):
         read(RUNS / "damaged" / "wrong-types.json")
-
-
-def test_a_newer_file_is_told_how_to_be_read() -> None:
-    with pytest.raises(UnreadableFile) as caught:
-        read(RUNS / "damaged" / "newer-major.json")
-    assert caught.value.advice == "Upgrade with: pip install --upgrade pipefix"
 
 
 @pytest.mark.parametrize("name", ["pipefix.run/1.7", "pipefix.run/0"])

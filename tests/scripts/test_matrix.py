@@ -51,7 +51,7 @@ def test_its_suites_are_there(matrix: ModuleType) -> None:
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="it reads pyproject.toml with tomllib")
 def test_an_environment_gets_what_the_suite_needs_and_no_other_torch(matrix: ModuleType) -> None:
-    wanted = {re.split(r"[<>=;\s]", one)[0] for one in matrix.requirements()}
+    wanted = {re.split(r"[<>=;\s]", requirement)[0] for requirement in matrix.requirements()}
     assert {"numpy", "pytest", "hypothesis", "tokenizers", "lmdb"} <= wanted
     assert not wanted & {"torch", "torchvision", "nvidia-dali-cuda130", "ruff", "mypy"}
     kept = [line for line in matrix.constraints().splitlines() if not matrix.NOT_PINNED.match(line)]

@@ -23,6 +23,7 @@ from pipefix.vocabulary.held_transforms import datasets_in
 
 _PLAIN = ("builtins", "collections", "numpy", "pandas", "torch", "torchvision", "types", "typing", "array", "pathlib", "h5py")
 """Packages whose containers have a length and items without being a dataset."""
+_MOST_PARTS = 100_000
 _OF = "(set|data|dataset|ds|loader|dataloader|dl)?s?"
 _TRAINING = re.compile(f"(train|training){_OF}")
 _EVALUATION = re.compile(f"(val|valid|validation|test|testing|eval|evaluation|dev){_OF}")
@@ -146,7 +147,7 @@ def _purpose(name: str) -> int:
 
 def parts(dataset: Any) -> list[Any]:
     """A dataset and those it wraps (Subset, ConcatDataset …), the outermost first."""
-    return [part for path, part in datasets_in(dataset) if not path or is_dataset(part)]
+    return [part for path, part in datasets_in(dataset, most=_MOST_PARTS) if not path or is_dataset(part)]
 
 
 def is_dataset(value: Any) -> bool:

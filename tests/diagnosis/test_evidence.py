@@ -22,7 +22,7 @@ from pipefix.vocabulary.gain import Bounded
 from pipefix.vocabulary.stage import Stage
 from tests.doubles.invariants import broken
 from tests.doubles.made_up import CANNOT, LACKED, MADE_UP, MadeUp, sampled
-from tests.doubles.measured import MS, measured
+from tests.doubles.measured import MS, charged, measured
 
 
 def told(measurement: Measurement, diagnosis: Diagnosis | None = None) -> Run:
@@ -131,9 +131,8 @@ def test_an_open_verdict_asks_for_the_arms_that_would_settle_it() -> None:
 def test_code_between_two_known_calls_is_no_stage(own: str) -> None:
     """Video decoding by a library that no hook knows, called in __getitem__: only its place puts it into a stage."""
     arms = {"storage-from-memory": 1.05, "decode-recorded": 1.04, "augment-recorded": 1.03, "collate-recorded": 1.0}
-    measurement = measured({"storage": 0.5, "decode": 0.4, "augment": 0.3}, arms=arms)
-    for row in measurement.rows("real"):
-        row.trace.charges = [*row.trace.charges, Charge(None, own, 36 * MS, 36 * MS, 36 * MS, 0)]
+    code = Charge(None, own, 36 * MS, 36 * MS, 36 * MS, 0)
+    measurement = charged(measured({"storage": 0.5, "decode": 0.4, "augment": 0.3}, arms=arms), code)
     verdict = diagnose(measurement).verdict
     assert (verdict.kind, verdict.stage) == ("inconclusive", None)
     assert verdict.sentence == (

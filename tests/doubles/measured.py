@@ -52,6 +52,13 @@ def measured(
     return measurement
 
 
+def charged(measurement: Measurement, *charges: Charge, keep: bool = True) -> Measurement:
+    """Add these charges to every batch of the pipeline as it is, or put them in the place of its own."""
+    for row in measurement.rows("real"):
+        row.trace.charges = [*(row.trace.charges if keep else ()), *charges]
+    return measurement
+
+
 def honest_gains(costs: Mapping[str, float], workers: int, step: float, handing: float) -> dict[str, float | None]:
     """What every stage's own arm gains by the stations alone. With workers a test says what the loader alone takes."""
 

@@ -74,10 +74,11 @@ def test_minor_versions_and_older_ones_are_read(name: str) -> None:
     assert decode(json.dumps({"format": name, "target": "x"}).encode(), origin="it").target == "x"
 
 
-@pytest.mark.parametrize("name", ["pipefix.run/", "pipefix.run/x", "pipefix.run/-1", "pipefix.run/²"])
-def test_a_version_that_is_no_number_is_refused(name: str) -> None:
-    with pytest.raises(UnreadableFile, match="newer pipefix"):
-        decode(json.dumps({"format": name}).encode(), origin="it")
+@pytest.mark.parametrize("version", ["", "x", "-1", "²", "9" * 10_000], ids=lambda version: version[:9])
+def test_a_version_that_is_no_number_is_refused(version: str) -> None:
+    with pytest.raises(UnreadableFile, match="newer pipefix") as refused:
+        decode(json.dumps({"format": f"pipefix.run/{version}"}).encode(), origin="it")
+    assert len(str(refused.value)) < 400
 
 
 def test_a_file_nested_without_end_is_refused() -> None:

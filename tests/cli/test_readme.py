@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pipefix.vocabulary import errors
+from tests.doubles.scripts import script
 
 ROOT = Path(__file__).resolve().parents[2]
 Told = Callable[..., str]
@@ -21,17 +21,14 @@ Told = Callable[..., str]
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Told:
     """What `scripts/check_readme.py` says of a page; it returns 1 where it says anything."""
-    spec = importlib.util.spec_from_file_location("check_readme", ROOT / "scripts" / "check_readme.py")
-    assert spec is not None and spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    check_readme = script("check_readme.py")
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("NO_COLOR", "1")
 
     def told(page: Path, *options: str) -> str:
         monkeypatch.setattr(sys, "argv", ["check_readme.py", *options, str(page)])
-        code = script.main()
+        code = check_readme.main()
         said = capsys.readouterr().err
         assert code == bool(said)
         return said

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import sys
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from tests.doubles.scripts import script
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
 def matrix() -> ModuleType:
-    loader = SourceFileLoader("test_matrix_script", str(ROOT / "scripts" / "test_matrix"))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
+    return script("test_matrix")
 
 
 def numbers(version: str) -> tuple[int, ...]:

@@ -161,23 +161,23 @@ def is_stream(value: Any) -> bool:
 
 def callable_bare(value: Any) -> bool:
     """Whether it can be called without arguments."""
-    try:
-        parameters = inspect.signature(value).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return all(p.default is not p.empty or p.kind in optional for p in parameters)
+    return _missing_arguments(value) == []
 
 
 def arguments_of(value: Any) -> str:
     """``--arg root=VALUE``: what is missing to call it."""
+    missing = _missing_arguments(value)
+    return "--arg NAME=VALUE" if missing is None else " ".join(f"--arg {name}=VALUE" for name in missing)
+
+
+def _missing_arguments(value: Any) -> list[str] | None:
+    """Names of what must be given to call it; None where it does not say."""
     try:
         parameters = inspect.signature(value).parameters.values()
     except (TypeError, ValueError):
-        return "--arg NAME=VALUE"
+        return None
     optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    missing = [p.name for p in parameters if p.default is p.empty and p.kind not in optional]
-    return " ".join(f"--arg {name}=VALUE" for name in missing)
+    return [p.name for p in parameters if p.default is p.empty and p.kind not in optional]
 
 
 def _wanting_arguments(module: ModuleType) -> list[tuple[str, Any]]:

@@ -8,18 +8,65 @@ import os
 import traceback
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+from torch.utils.data import DataLoader
 
 from benchmarks.harness.bar import Bar, at_least, none_of
 from benchmarks.harness.page import rows
 from benchmarks.harness.record import Record
+from pipefix.tuning import usage
+from pipefix.vocabulary.errors import BadUsage, TargetError
 from tests.tuning import grids
-from tests.tuning.limited import made_up, real
+from tests.tuning.limited import Hungry, made_up
 
 TITLE = "Tuning within limits"
 ISSUE = "6, bar 2"
 MINUTES = 12
 QUICK = {"count": 10, "real": 0}
+
+
+def real(seed: int) -> dict[str, Any]:
+    """One tuning here, its limits watched from outside as well."""
+    import pipefix
+
+    draw = np.random.default_rng(seed)
+    most = int(draw.choice([1, 60, 200])) * 1_000_000
+    limit = usage.read([os.getpid()]).memory_bytes * 1.2 + float(draw.choice([50e6, 250e6, 500e6]))
+    loader: DataLoader[Any] = DataLoader(Hungry(most), batch_size=8, num_workers=int(draw.choice([0, 2, 4])))
+    before = set(like_this_one())
+    shm = set(os.listdir("/dev/shm"))
+    facts = {"said": f"workers that grow to {most // 1_000_000} MB, starting with {loader.num_workers}", "limit_mb": limit / 1e6}
+    memory = 0.0
+    try:
+        tuned = pipefix.tune(loader, budget=6.0, trials=4, max_memory=limit, max_shm=float(draw.choice([1e6, 50e6, 1e9])))
+        memory = max((trial.used.memory_bytes for trial in tuned.report.trials), default=0.0)
+        ending = tuned.report.sentence
+    except (BadUsage, TargetError) as error:
+        ending = f"refused: {error}"
+    left = [name for name in set(os.listdir("/dev/shm")) - shm if name.startswith("torch_")]
+    stayed = sorted(set(like_this_one()) - before)
+    return {
+        **facts, "ending": ending, "memory_mb": memory / 1e6,
+        "breaches": ["memory"] if memory > limit else [], "orphans": [*left, *stayed],
+    }  # fmt: skip
+
+
+def like_this_one() -> list[int]:
+    """Processes with this one's command line: what it forked has the same, wherever it went."""
+    own = Path("/proc/self/cmdline").read_bytes()
+    pids = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (fields := usage._stat(int(name))) is not None and fields[0] != "Z":
+            try:
+                same = Path(f"/proc/{name}/cmdline").read_bytes() == own
+            except OSError:
+                continue
+            if same:
+                pids.append(int(name))
+    return pids
 
 
 def case(seed: int) -> dict[str, Any]:

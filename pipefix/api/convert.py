@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
-from pipefix.api.target import Progress, load_target, silent
+from pipefix.api.target import Progress, loaded, silent
 from pipefix.caches import convert as conversion
 from pipefix.caches import estimate
 from pipefix.caches import publish as publishing
@@ -16,7 +16,6 @@ from pipefix.report import cache_report
 from pipefix.report.cache_report import ShownConversion, ShownForecast
 from pipefix.report.shown import shown_as
 from pipefix.stores.store import is_store
-from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import BadUsage
 
 Converted = ShownConversion
@@ -71,7 +70,7 @@ def convert(
         )
     # Before the target's code, which may change the working directory.
     folder = Path(os.path.abspath(out if out is not None and not is_store(out) else f"cache-{recipe.store}"))
-    subject = _loaded(target, say)
+    subject = loaded(target, say)
     if is_store(out):
         result = publishing.convert_to_store(
             subject.dataset, recipe, str(out), target=subject.target, workers=workers, progress=_Pace(say)
@@ -106,17 +105,9 @@ def forecast(
     wanted, say = conversion.recipe_of(**recipe), progress or silent
     place = publishing.staging_of(str(out)) if is_store(out) else out
     folder = Path(os.path.abspath(place if place is not None else f"cache-{wanted.store}"))
-    subject = _loaded(target, say)
+    subject = loaded(target, say)
     result = estimate.forecast(subject.dataset, wanted, folder, target=subject.target, workers=workers, progress=_Pace(say))
     return shown_as(Forecast, result)
-
-
-def _loaded(target: Any, say: Progress) -> Subject:
-    say("loading the target", 0.0)
-    subject = load_target(target)
-    if subject.choice:
-        say(subject.choice, 0.0)
-    return subject
 
 
 class _Pace:

@@ -44,7 +44,7 @@ def history(folder: Path) -> list[Done]:
     if not folder.is_dir():
         raise BadUsage(f"There is no folder {str(folder)!r}.", advice="Name the folder of your run files: pipefix log DIR")
     deeds = [_of_run(run, path) for path, run in runs(folder)]
-    deeds += _of_log(folder)
+    deeds += _of_log(folder / LOG)
     deeds += _of_plan(folder / planfile.NAME)
     return sorted(deeds, key=lambda deed: _moment(deed.at))
 
@@ -77,14 +77,17 @@ def _of_run(run: Run, path: Path) -> Done:
     return Done(at=run.created, what=kind, target=run.target, said=verdict, where=str(path))
 
 
-def _of_log(folder: Path) -> list[Done]:
-    path = folder / LOG
+def _entries(path: Path) -> list[Entry]:
+    """Of a log of `fix`; none where it is somebody else's, or damaged."""
     try:
-        entries = read_entries(path.read_bytes(), origin=str(path)) if path.is_file() else []
+        return read_entries(path.read_bytes(), origin=str(path)) if path.is_file() else []
     except (OSError, PipefixError):
         return []
+
+
+def _of_log(path: Path) -> list[Done]:
     target, deeds = "", []
-    for entry in entries:
+    for entry in _entries(path):
         target = entry.target or target
         text = _said(entry)
         if text:
@@ -94,11 +97,10 @@ def _of_log(folder: Path) -> list[Done]:
 
 def saved_of_an_epoch(folder: Path) -> float | None:
     """Seconds that the steps which fix kept here save of each epoch; None where the files do not tell."""
-    path = folder / LOG
+    ended = [entry.measured for entry in _entries(folder / LOG) if entry.event == "ended" and entry.measured]
     try:
-        entries = read_entries(path.read_bytes(), origin=str(path)) if path.is_file() else []
-        totals = [msgspec.convert(entry.measured, Measured) for entry in entries if entry.event == "ended" and entry.measured]
-    except (OSError, PipefixError, msgspec.ValidationError):
+        totals = [msgspec.convert(measured, Measured) for measured in ended]
+    except msgspec.ValidationError:
         return None
     lengths = [run.settings.drawn or run.settings.length for _, run in runs(folder)]
     length = next((length for length in reversed(lengths) if length), None)

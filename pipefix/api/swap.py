@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pipefix.api.target import Progress, load_target, silent
+from pipefix.api.target import Progress, loaded, silent
 from pipefix.report import runfile, swap_report
 from pipefix.report.document import Document
 from pipefix.report.shown import Shown
@@ -93,11 +93,8 @@ def swap(
 
     say = progress or silent
     probed = runfile.read(Path(run)) if run is not None else None
-    say("loading the target", 0.0)
     support.check(to)
-    subject = load_target(target)
-    if subject.choice:
-        say(subject.choice, 0.0)
+    subject = loaded(target, say)
     place = find(subject.dataset, transforms)
     if place is None:
         where = f"under {transforms!r}" if transforms else "under any of the usual names (transform, transforms, augment)"

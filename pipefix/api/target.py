@@ -39,6 +39,15 @@ def load_target(target: Any, *, batch_size: int | None = None, workers: int | No
     return replace(subject, consumer=step)
 
 
+def loaded(target: Any, say: Progress, **settings: Any) -> Subject:
+    """`load_target`, told as it is done; where there were several, which was taken."""
+    say("loading the target", 0.0)
+    subject = load_target(target, **settings)
+    if subject.choice:
+        say(subject.choice, 0.0)
+    return subject
+
+
 def consumed(step_ms: float | str | None, target_rate: float | str | None) -> dict[str, float | None]:
     """An emulated consumer, as arguments of `consumer_for`; both may be given as text."""
     return {

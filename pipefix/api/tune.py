@@ -12,7 +12,7 @@ import msgspec
 import torch
 
 from pipefix.api import search_space
-from pipefix.api.target import Progress, consumed, load_target, silent
+from pipefix.api.target import Progress, consumed, loaded, silent
 from pipefix.fixes.apply_plan import fixed, tuned_on
 from pipefix.measurement.consumer import consumer_for
 from pipefix.measurement.gpu import lost_by_forks
@@ -140,10 +140,7 @@ def tune(
     torch.set_num_threads(1)
     previous = _set(_ASLEEP, "1")
     try:
-        say("loading the target", 0.0)
-        subject = load_target(target, batch_size=batch_size, workers=workers, step=step)
-        if subject.choice:
-            say(subject.choice, 0.0)
+        subject = loaded(target, say, batch_size=batch_size, workers=workers, step=step)
         subject = _reading_its_cache(subject, older, write, notes)
         _check_forks(subject, emulated=any(emulated.values()))
         machine, ranks = look(), ranks_here()

@@ -60,7 +60,7 @@ def diagnose(measurement: Measurement) -> Diagnosis:
     own = own_wait(measurement.of(experiments.FLOOR.name), measurement.workers) if measurement.has_consumer else 0.0
     main_bound = measurement.workers > 0 and float(np.median(model.supply_over_main())) < 1
     costs = StageCosts(measurement, real, each, draws, model, main_bound)
-    stages = {stage: costs.stage(stage, gains.get(stage) or NotTried(_why_not(measurement, stage))) for stage in costs.measured()}
+    stages = {stage: costs.stage(stage, gains.get(stage) or NotTried()) for stage in costs.measured()}
     if rival is not None:
         doubt: Doubt | None = Doubt(DoubtKind.RIVAL, rival, tried[rival])
     else:
@@ -189,14 +189,8 @@ def _gains(measurement: Measurement, arms: dict[str, Interval], draws: Floats) -
             # It can gain no more than its part of the time of those who do it: of a worker, or of the one process.
             doers = columns(draws, (*WORKER, "own", "between")) if measurement.workers else draws[:, : INDEX["border"]]
             share = float(np.median(draws[:, INDEX[stage.value]] / doers.sum(axis=1)))
-            gains[stage] = Bounded(1 / (1 - min(MOST_CREDITED, share)), _why_not(measurement, stage))
+            gains[stage] = Bounded(1 / (1 - min(MOST_CREDITED, share)))
     return gains
-
-
-def _why_not(measurement: Measurement, stage: Stage) -> str:
-    """Why no arm ran without a stage."""
-    arm = LEAVE_ONE_OUT.get(stage)
-    return measurement.declined.get(arm.name, "no arm ran without it") if arm is not None else f"no arm can run without {stage}"
 
 
 def _stations(measurement: Measurement, model: PipelineModel) -> Stations:

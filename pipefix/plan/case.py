@@ -58,12 +58,6 @@ class Case:
     def operations(self) -> Operations:
         return operations_of(self.measurement, self.diagnosis)
 
-    @property
-    def start_method(self) -> str:
-        """How workers are started: as set, or the platform's default."""
-        start_method = self.measurement.settings.start_method
-        return start_method or (self.machine.start_method if self.machine is not None else "fork")
-
     # -- sizes ---------------------------------------------------------------------------------------------------------
 
     @property
@@ -92,10 +86,6 @@ class Case:
         """Bytes read a sample."""
         cost = self.cost(Stage.STORAGE)
         return cost.bytes or 0.0 if cost is not None else 0.0
-
-    @property
-    def dataset_bytes(self) -> float | None:
-        return self.source_bytes * self.length if self.length is not None and self.source_bytes else None
 
     @property
     def nothing_to_keep(self) -> str | None:

@@ -27,20 +27,6 @@ _FIXED = frozenset(
 )  # fmt: skip
 """Operations that give the same result for the same sample every time."""
 _CONTAINERS = frozenset({"Compose", "Sequential", "StandardTransform", "ModuleList"})
-_FLOATING = frozenset(
-    [
-        "ToTensor",
-        "ConvertImageDtype",
-        "Normalize",
-        "ToDtype",
-        "ToFloat",
-        "to_tensor",
-        "normalize",
-        "to_dtype",
-        "convert_image_dtype",
-    ],
-)
-"""Operations that turn pixels into floating-point numbers."""
 _GLUE = 0.05
 """The user's own code between operations counts as one of them above this part of its stage."""
 
@@ -52,8 +38,6 @@ class Operations:
     tokenisers: tuple[OpCost, ...]
     augment: tuple[OpCost, ...]
     """In the order in which a sample meets them."""
-    floating: tuple[str, ...]
-    """Those that turn pixels into floating-point numbers."""
 
     @property
     def fixed(self) -> tuple[OpCost, ...]:
@@ -90,7 +74,6 @@ def operations_of(measurement: Measurement, diagnosis: Diagnosis) -> Operations:
         pictures=tuple(op.name for op in decode if _PICTURE.search(op.name)),
         tokenisers=tuple(op for op in (*decode, *augment) if _TOKENS.search(op.name)),
         augment=tuple(augment),
-        floating=tuple(op.name for op in augment if op.name in _FLOATING or op.name.rpartition(".")[2] in _FLOATING),
     )
 
 

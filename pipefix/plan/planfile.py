@@ -20,6 +20,7 @@ from pipefix.vocabulary.errors import UnreadableFile
 from pipefix.vocabulary.files import read_regular, write_whole
 from pipefix.vocabulary.quantity import Interval, size
 from pipefix.vocabulary.version import VERSION
+from pipefix.vocabulary.versioned import check_format, short
 
 FORMAT = "pipefix.plan/1"
 NAME = "pipefix.plan.toml"
@@ -180,15 +181,7 @@ def decode(text: str, *, origin: str) -> PlanFile:
         raise UnreadableFile(
             f"{origin} is not a plan file: it is not TOML ({str(error)[:_MOST_SHOWN]}).", advice=_ADVICE
         ) from error
-    name = head.get("format")
-    if not isinstance(name, str) or not name.startswith("pipefix.plan/"):
-        raise UnreadableFile(f'{origin} is not a plan file: its "format" is {_short(name)}, not {FORMAT!r}.', advice=_ADVICE)
-    major = name.removeprefix("pipefix.plan/").split(".")[0]
-    if major not in ("0", "1"):
-        raise UnreadableFile(
-            f"{origin} was written by a newer pipefix: its format is {_short(name)}, and this one reads up to {FORMAT!r}.",
-            advice="Upgrade with: pip install --upgrade pipefix",
-        )
+    check_format(head, format=FORMAT, origin=origin, what="a plan file", advice=_ADVICE)
     if isinstance(head.get("loader"), dict):
         head["loader"] = {key: value for key, value in head["loader"].items() if key not in _GONE}
     try:
@@ -202,15 +195,6 @@ def decode(text: str, *, origin: str) -> PlanFile:
 
 _GONE = ("sharing", "batched_fetch")
 """Keys of ``[loader]`` that plans of earlier versions may have. They changed how quickly batches came, and are read over."""
-
-
-def _short(value: Any) -> str:
-    """As it would be typed, where that is not too long to be read."""
-    try:
-        written = repr(value)
-    except ValueError:  # Python writes no integers of more than 4,300 digits
-        return "a huge number"
-    return written if len(written) <= _MOST_SHOWN else f"{written[:_MOST_SHOWN]}..."
 
 
 _PATH = re.compile(r" - at `\$\.?([^`]*)`$")
@@ -243,7 +227,7 @@ def _said(head: dict[str, Any], error: str) -> str:
     """The error with the value found."""
     names = _key(error)
     if _UNKNOWN.search(error) is not None:
-        return f"there is no setting called {_short('.'.join(names))}"
+        return f"there is no setting called {short('.'.join(names))}"
     value: Any = head
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
@@ -251,7 +235,7 @@ def _said(head: dict[str, Any], error: str) -> str:
     if len(plain) > _MOST_SHOWN:  # it repeats the value
         plain = f"{plain[:_MOST_SHOWN]}..."
     return (
-        f"{'.'.join(names)} is {_short(value)}, but {plain[0].lower()}{plain[1:]}"
+        f"{'.'.join(names)} is {short(value)}, but {plain[0].lower()}{plain[1:]}"
         if names and value is not None
         else plain[0].lower() + plain[1:]
     )

@@ -13,7 +13,7 @@ from pipefix.caches.convert import Converted
 from pipefix.caches.estimate import Forecast
 from pipefix.caches.manifest import Manifest
 from pipefix.caches.verify import Checked
-from pipefix.report.document import CommandLine, Document, Paragraph, Section
+from pipefix.report.document import CommandLine, Document, Paragraph, Section, untitled
 from pipefix.report.shown import Shown
 from pipefix.vocabulary.quantity import counted, percent, rate, seconds, size, times
 from pipefix.vocabulary.urls import is_far
@@ -55,15 +55,14 @@ class ShownConversion(_CacheResult, Converted):
         code = f"from pipefix import CachedDataset\ndataset = CachedDataset({folder!r}{dataset})"
         lines = [*_made(self, folder), *_unseen(self.unseen_bytes)]
         use = Section(title="Use it:", blocks=[CommandLine(code)])
-        return Document(target=folder, sections=[Section(title="", blocks=[Paragraph(line) for line in lines]), use])
+        return Document(target=folder, sections=[untitled(*map(Paragraph, lines)), use])
 
 
 class ShownForecast(_CacheResult, Forecast):
     """What a conversion would come to."""
 
     def document(self, *, full: bool = False) -> Document:
-        lines = [Paragraph(line) for line in _forecast(self)]
-        return Document(target="what a conversion would take", sections=[Section(title="", blocks=lines)])
+        return Document(target="what a conversion would take", sections=[untitled(*map(Paragraph, _forecast(self)))])
 
 
 class ShownCheck(_CacheResult, Checked):
@@ -71,7 +70,7 @@ class ShownCheck(_CacheResult, Checked):
 
     def document(self, *, full: bool = False) -> Document:
         cache = self.url or str(self.folder)
-        return Document(target=cache, sections=[Section(title="", blocks=[*_verified(self, cache)])])
+        return Document(target=cache, sections=[untitled(*_verified(self, cache))])
 
     def figures(self) -> dict[str, Any]:
         return super().figures() | {"sound": self.sound}

@@ -7,7 +7,7 @@ import math
 import msgspec
 
 from pipefix.report.comparable import changed_settings, doubts, unlike
-from pipefix.report.document import Bar, Bars, Block, Document, Field, Paragraph, Section, Table, field, points
+from pipefix.report.document import Bar, Bars, Block, Document, Field, Paragraph, Table, field, filled, points
 from pipefix.report.machine_part import MachinePart, machine_part
 from pipefix.report.runfile import Run, StageFigures, encode
 from pipefix.report.shown import Shown
@@ -253,20 +253,19 @@ def report(comparison: Comparison, *, full: bool = False) -> Document:
         kind = "bad" if comparison.regressed else kind
         card.append(field("GATE", comparison.gate))
     card += [_told("BEFORE", comparison.before), _told("AFTER", comparison.after)]
-    listed = (
-        ("Stages side by side", side_by_side(comparison.before, comparison.after), "page"),
-        ("Seconds a sample, after over before", _by_stage(comparison), ""),
-        ("Beside the rate", _table_beside(comparison), ""),
-        ("Changed settings", points(changed_settings(comparison.before, comparison.after)), ""),
-        ("Doubts", points(comparison.doubts), ""),
-    )
     return Document(
         command="pipefix compare",
         target=comparison.after.target,
         kind=kind,
         card=card,
         tiles=list(_tiles(comparison)),
-        sections=[Section(title=title, blocks=blocks, only=only) for title, blocks, only in listed if blocks],
+        sections=filled(
+            ("Stages side by side", side_by_side(comparison.before, comparison.after), "page"),
+            ("Seconds a sample, after over before", _by_stage(comparison), ""),
+            ("Beside the rate", _table_beside(comparison), ""),
+            ("Changed settings", points(changed_settings(comparison.before, comparison.after)), ""),
+            ("Doubts", points(comparison.doubts), ""),
+        ),
         version=VERSION,
         data=encode(comparison.after),
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipefix.report import descriptions
-from pipefix.report.document import Block, Document, Item, Items, Paragraph, Section
+from pipefix.report.document import Block, Document, Item, Items, Paragraph, untitled
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.finding import SEVERITIES, Finding
 
@@ -17,10 +17,10 @@ def report(machine: Mapping[str, Any], audit: Sequence[Finding]) -> Document:
     counts = [(severity, sum(finding.severity == severity for finding in audit)) for severity in SEVERITIES]
     sentence = ", ".join(quantity.counted(count, severity) for severity, count in counts if count) + "."
     nothing = "No mistake was found in what can be seen without running the pipeline; pipefix probe TARGET runs it."
-    first = [Paragraph(sentence if audit else nothing, "strong")]
+    first = Paragraph(sentence if audit else nothing, "strong")
     return Document(
         about=[", ".join(descriptions.machine_line(machine))] if machine else [],
-        sections=[Section(title="", blocks=[*first]), *(Section(title="", blocks=findings([finding])) for finding in ranked)],
+        sections=[untitled(first), *(untitled(*findings([finding])) for finding in ranked)],
     )
 
 

@@ -13,6 +13,9 @@ import msgspec
 
 from pipefix.vocabulary.quantity import Interval
 
+COLOURS = {"input-bound": "bad", "step-bound": "good", "balanced": "good", "inconclusive": "warn"}
+"""Of the kinds of verdict."""
+
 
 class Paragraph(msgspec.Struct, frozen=True, tag=True):
     text: str
@@ -158,8 +161,6 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     blocks: Sequence[Block]
     only: str = ""
     """page or terminal, where it is for one of them."""
-    folded: bool = False
-    """On the page it is opened by whoever wants it."""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,6 +189,16 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     data: str = "{}"
     """The run file, as JSON, that the page holds."""
+
+
+def filled(*listed: tuple[str, Sequence[Block], str]) -> list[Section]:
+    """Sections of a title, blocks, and the one renderer that they are for (empty: both); those without blocks are left out."""
+    return [Section(title=title, blocks=blocks, only=only) for title, blocks, only in listed if blocks]
+
+
+def untitled(*blocks: Block) -> Section:
+    """Blocks below no title."""
+    return Section(title="", blocks=list(blocks))
 
 
 def field(label: str, text: str, style: str = "") -> Field:

@@ -16,10 +16,11 @@ from pipefix.report.document import (
     Item,
     Items,
     Paragraph,
-    Section,
     Table,
     field,
+    filled,
     sentence,
+    untitled,
 )
 from pipefix.report.runfile import Run, encode
 from pipefix.report.shown import Shown
@@ -31,18 +32,7 @@ from pipefix.vocabulary.version import VERSION
 
 def report(fixed: Fixed, before: Run | None = None, after: Run | None = None, *, page: str | None = None) -> Document:
     """``before`` and ``after``: what was probed; ``page``: where the page lies that was written of this."""
-    listed: tuple[tuple[str, list[Block], str], ...] = (
-        ("Kept", [Items([_kept(step) for step in fixed.applied])] if fixed.applied else [], ""),
-        (
-            "Would be tried, in this order",
-            [Items([_ahead(step) for step in fixed.ahead], numbered=True)] if fixed.ahead else [],
-            "",
-        ),
-        ("Left alone, and why", [Items([_left(step) for step in fixed.refused])] if fixed.refused else [], ""),
-        ("Before and after", side_by_side(before, after), "page"),
-        ("From before to after", _waterfall(fixed, after), "page"),
-        ("Predicted and measured", _gains(fixed), "page"),
-    )
+    ahead = [Items([_ahead(step) for step in fixed.ahead], numbered=True)] if fixed.ahead else []
     return Document(
         command="pipefix fix",
         target=fixed.target + (" --dry-run" if fixed.dry else ""),
@@ -50,7 +40,14 @@ def report(fixed: Fixed, before: Run | None = None, after: Run | None = None, *,
         card=list(_card(fixed, page)),
         card_last=True,
         tiles=_tiles(fixed),
-        sections=[Section(title=title, blocks=blocks, only=only) for title, blocks, only in listed if blocks],
+        sections=filled(
+            ("Kept", [Items([_kept(step) for step in fixed.applied])] if fixed.applied else [], ""),
+            ("Would be tried, in this order", ahead, ""),
+            ("Left alone, and why", [Items([_left(step) for step in fixed.refused])] if fixed.refused else [], ""),
+            ("Before and after", side_by_side(before, after), "page"),
+            ("From before to after", _waterfall(fixed, after), "page"),
+            ("Predicted and measured", _gains(fixed), "page"),
+        ),
         version=VERSION,
         data=encode(after) if after is not None else "{}",
     )
@@ -171,7 +168,7 @@ class ShownUndone(Shown, Undone, frozen=True, kw_only=True):
     """One step taken back."""
 
     def document(self, *, full: bool = False) -> Document:
-        return Document(target=self.folder, sections=[Section(title="", blocks=[Paragraph(_undone(self))])])
+        return Document(target=self.folder, sections=[untitled(Paragraph(_undone(self)))])
 
 
 def _undone(undo: Undone) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from pipefix.report.document import Document, Paragraph, Section, fields
+from pipefix.report.document import Document, Paragraph, Section, fields, untitled
 from pipefix.vocabulary import quantity
 
 
@@ -15,13 +15,13 @@ def report(
     """``done``: when, what, on which target, and what came of it. ``saved_s``: seconds of each epoch."""
     if not done:
         nothing = "Nothing was done here: there is no run file, no plan and no log of pipefix fix."
-        return Document(sections=[Section(title="", blocks=[Paragraph(nothing)])])
+        return Document(sections=[untitled(Paragraph(nothing))])
     sections = []
     for target, lines in itertools.groupby(done, key=lambda line: line[2]):
         rows = [(f"{at[:16].replace('T', ' '):<16}  {kind:<5}", text) for at, kind, _, text in lines]
         sections.append(Section(title=target or "an unnamed target", blocks=fields(rows)))
     if saved_s is not None and saved_s > 0:
-        sections.append(Section(title="", blocks=[Paragraph(worth(saved_s, epochs, price))]))
+        sections.append(untitled(Paragraph(worth(saved_s, epochs, price))))
     return Document(sections=sections)
 
 

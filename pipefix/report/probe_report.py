@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pipefix.report import beside_stages, descriptions, doctor_report, program_report
 from pipefix.report.card import Card, best_is_told, card, remedy_cost
 from pipefix.report.document import (
+    COLOURS,
     Bar,
     BarPart,
     Bars,
@@ -19,6 +20,7 @@ from pipefix.report.document import (
     Section,
     Table,
     fields,
+    filled,
     points,
     to_do,
 )
@@ -35,7 +37,6 @@ TOLD_AT_ONCE = ("problem", "warning")
 WHAT_WAS_PROBED = ("choice", "wrapper", "assumed", "model-left-out")
 """Caveats without which the card would speak of something else than its reader thinks of."""
 BEHIND = "The figures behind this: --full, or as a page for the browser: --html report.html"
-KINDS = {"input-bound": "bad", "step-bound": "good", "balanced": "good", "inconclusive": "warn"}
 ARMS = {
     "real": "as it is",
     "plain": "as it is, without clocks",
@@ -58,7 +59,7 @@ ARMS = {
 
 def full(run: Run) -> Document:
     """The whole report; a terminal shows the card last."""
-    listed = (
+    sections = filled(
         ("Where the time of a sample goes", _stages(run), ""),
         ("What a free stage or a remedy would win", _what_if(run), "page"),
         ("Slowest operations (own time a sample)", _operations(run), ""),
@@ -76,7 +77,6 @@ def full(run: Run) -> Document:
         ("The instrument's own cost", fields(beside_stages.instrument(run)), ""),
     )
     program = [] if run.program is None else [program_report.section(run.program, only="page")]
-    sections = [Section(title=title, blocks=blocks, only=only) for title, blocks, only in listed if blocks]
     return _document(run, sections=[*program, *sections], card_last=True)
 
 
@@ -103,7 +103,7 @@ def _document(
         created=run.created,
         about=[line for line in about if line] if measured else [],
         warning="Interrupted: these figures are what was known by then." if run.partial else "",
-        kind=KINDS.get(words.kind, ""),
+        kind=COLOURS.get(words.kind, ""),
         badge=(words.kind.capitalize(), words.confidence or ""),
         card=[*_card(words), *also],
         card_last=card_last,
@@ -118,7 +118,7 @@ def _document(
 def _card(words: Card) -> Iterator[Field]:
     sure = f"{words.kind}; {words.confidence}" if words.confidence else words.kind
     yield Field(
-        "VERDICT", [Paragraph(words.verdict, f"strong {KINDS.get(words.kind, '')}".strip()), Paragraph(f"({sure})", "soft")]
+        "VERDICT", [Paragraph(words.verdict, f"strong {COLOURS.get(words.kind, '')}".strip()), Paragraph(f"({sure})", "soft")]
     )
     if words.why:
         yield Field("WHY", [Paragraph(f"{evidence}: {text}") for evidence, text in words.why])

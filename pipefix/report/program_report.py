@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipefix.report.document import Bar, BarPart, Bars, Block, Document, Paragraph, Section, Table, field
+from pipefix.report.document import COLOURS, Bar, BarPart, Bars, Block, Document, Paragraph, Section, Table, field
 from pipefix.report.runfile import LoopFigures, ProgramFigures, Run
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.commands import command
 
-KINDS = {"input-bound": "bad", "step-bound": "good", "balanced": "good", "inconclusive": "warn"}
 SMALL = 0.01
 """Part of the making of batches below which a stage is left out."""
 ONE_BATCH = 1.2
@@ -25,7 +24,7 @@ def report(run: Run) -> Document:
     assert program is not None
     card = []
     if run.verdict is not None and not run.stages:  # else the report of the experiments says it
-        card = [field("VERDICT", run.verdict.sentence, f"strong {KINDS.get(run.verdict.kind, '')}".strip())]
+        card = [field("VERDICT", run.verdict.sentence, f"strong {COLOURS.get(run.verdict.kind, '')}".strip())]
         if run.verdict.kind == "input-bound":
             card.append(field("", _CLOCKS + command("pipefix", "run", "--probe", *program.command), "soft"))
     return Document(card=card, sections=[section(program)])

@@ -10,18 +10,20 @@ import ast
 import inspect
 import re
 import textwrap
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from pipefix.subject.adapters.frameworks import is_data_module, is_module_class, is_node
+from pipefix.vocabulary.attributes import names_in
 from pipefix.vocabulary.errors import NothingToProbe, TargetError
 from pipefix.vocabulary.held_loaders import held_loader
+from pipefix.vocabulary.held_transforms import datasets_in
 
 _PLAIN = ("builtins", "collections", "numpy", "pandas", "torch", "torchvision", "types", "typing", "array", "pathlib", "h5py")
 """Packages whose containers have a length and items without being a dataset."""
-_DEEPEST = 8
+_MOST_PARTS = 100_000
 _OF = "(set|data|dataset|ds|loader|dataloader|dl)?s?"
 _TRAINING = re.compile(f"(train|training){_OF}")
 _EVALUATION = re.compile(f"(val|valid|validation|test|testing|eval|evaluation|dev){_OF}")
@@ -145,14 +147,7 @@ def _purpose(name: str) -> int:
 
 def parts(dataset: Any) -> list[Any]:
     """A dataset and those it wraps (Subset, ConcatDataset …), the outermost first."""
-    return _parts(dataset, 0)
-
-
-def _parts(dataset: Any, depth: int) -> list[Any]:
-    held = getattr(dataset, "datasets", None)
-    inner = [*(held if isinstance(held, (list, tuple)) else []), getattr(dataset, "dataset", None)]
-    wrapped = [within for within in inner if is_dataset(within)] if depth < _DEEPEST else []
-    return [dataset, *(part for within in wrapped for part in _parts(within, depth + 1))]
+    return [part for path, part in datasets_in(dataset, most=_MOST_PARTS) if not path or is_dataset(part)]
 
 
 def is_dataset(value: Any) -> bool:
@@ -166,23 +161,23 @@ def is_stream(value: Any) -> bool:
 
 def callable_bare(value: Any) -> bool:
     """Whether it can be called without arguments."""
-    try:
-        parameters = inspect.signature(value).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return all(p.default is not p.empty or p.kind in optional for p in parameters)
+    return _missing_arguments(value) == []
 
 
 def arguments_of(value: Any) -> str:
     """``--arg root=VALUE``: what is missing to call it."""
+    missing = _missing_arguments(value)
+    return "--arg NAME=VALUE" if missing is None else " ".join(f"--arg {name}=VALUE" for name in missing)
+
+
+def _missing_arguments(value: Any) -> list[str] | None:
+    """Names of what must be given to call it; None where it does not say."""
     try:
         parameters = inspect.signature(value).parameters.values()
     except (TypeError, ValueError):
-        return "--arg NAME=VALUE"
+        return None
     optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    missing = [p.name for p in parameters if p.default is p.empty and p.kind not in optional]
-    return " ".join(f"--arg {name}=VALUE" for name in missing)
+    return [p.name for p in parameters if p.default is p.empty and p.kind not in optional]
 
 
 def _wanting_arguments(module: ModuleType) -> list[tuple[str, Any]]:
@@ -243,12 +238,7 @@ def _makes_a_loader(function: Any) -> bool:
     kind = _returned(function)
     if kind is not None:
         return issubclass(kind, DataLoader)
-    return "loader" in function.__name__.lower() and any("loader" in name.lower() for name in _names(function.__code__))
-
-
-def _names(code: CodeType) -> set[str]:
-    inner = (constant for constant in code.co_consts if inspect.iscode(constant))
-    return set(code.co_names).union(*(_names(within) for within in inner))
+    return "loader" in function.__name__.lower() and any("loader" in name.lower() for name in names_in(function.__code__))
 
 
 def _looks_like_a_dataset(value: Any) -> bool:

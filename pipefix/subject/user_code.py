@@ -26,7 +26,7 @@ from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.hooks.snapshot import force
 from pipefix.subject.evidence import UNKNOWN, StageEvidence
 from pipefix.subject.staging import is_lazy, is_users, is_users_function
-from pipefix.vocabulary.attributes import attributes, own
+from pipefix.vocabulary.attributes import attributes, names_in, own
 
 _DEPTH = 4
 _LONGEST_LIST = 64
@@ -44,7 +44,6 @@ class UserCodeHooks:
     def __init__(self, timer: SampleTimer, patches: Patches) -> None:
         self.timer = timer
         self.patches = patches
-        """What could not be cut, and why."""
         self.evidence = StageEvidence()
         self._seen: set[int] = set()
         self._types: set[type] = set()
@@ -217,7 +216,7 @@ class UserCodeHooks:
         if code is None or id(code) in self._codes or depth > _DEPTH or not is_users(function.__module__):
             return
         self._codes.add(id(code))
-        scope, names = function.__globals__, _names(code)
+        scope, names = function.__globals__, set(names_in(code))
         for name in names:
             called = scope.get(name)
             if is_users_function(called):
@@ -305,11 +304,6 @@ def _is_plumbing(member: Any) -> bool:
 
 def _has_no_way_down(function: Any) -> bool:
     return not isinstance(getattr(function, "__wrapped__", None), FunctionType)
-
-
-def _names(code: Any) -> set[str]:
-    inner = (constant for constant in code.co_consts if inspect.iscode(constant))
-    return set(code.co_names).union(*(_names(within) for within in inner))
 
 
 def _label(operation: Any) -> str:

@@ -1,7 +1,7 @@
 """What a change brings (throughput after over before: above 1 is faster) and how that is known; words of such a figure.
 
 A gain is one of four: it was tried (`MeasuredGain`), computed (`Modelled`), limited by what else was seen (`Bounded`), or nothing
-is known (`NotTried`). Whatever is computed of several gains is known no better than the least known of them (`derived`).
+is known (`NotTried`).
 """
 
 from __future__ import annotations
@@ -41,8 +41,6 @@ class Modelled:
     """Computed from what was measured."""
 
     interval: Interval
-    rests_on: str = "the model"
-    """Of what it was computed: the model alone, or also an arm that came near it."""
     how: ClassVar[str] = "modelled"
 
 
@@ -51,7 +49,6 @@ class Bounded:
     """It did not run; what else was measured leaves at most this."""
 
     at_most: float
-    why: str = ""
     how: ClassVar[str] = "bounded"
 
 
@@ -59,25 +56,12 @@ class Bounded:
 class NotTried:
     """Nothing is known of it."""
 
-    why: str = ""
     how: ClassVar[str] = "not tried"
 
 
 Gain = MeasuredGain | Modelled | Bounded | NotTried
 Told = MeasuredGain | Modelled
 """A gain with a figure of its own."""
-
-
-def derived(interval: Interval, *sources: Gain, rests_on: str = "the model") -> Gain:
-    """``interval``, computed of ``sources``, as the least known of them lets it be told."""
-    least = max(sources, key=lambda gain: _ORDER.index(type(gain)))
-    if isinstance(least, NotTried):
-        return least
-    if isinstance(least, Bounded):
-        return Bounded(interval.high, least.why)
-    if isinstance(least, MeasuredGain):
-        return MeasuredGain(interval, min(gain.blocks for gain in sources if isinstance(gain, MeasuredGain)))
-    return Modelled(interval, rests_on)
 
 
 def surely_above(gain: Gain, least: float) -> bool:
@@ -96,20 +80,8 @@ def figure(gain: Gain) -> str:
     return times_between(gain.interval)
 
 
-def words(gain: Gain) -> str:
-    """``1.42x (1.31-1.55), measured``."""
-    if isinstance(gain, NotTried):
-        return f"not tried: {gain.why}" if gain.why else "not tried"
-    if isinstance(gain, Bounded):
-        return f"{figure(gain)}, not tried"
-    return f"{figure(gain)}, {pedigree(isinstance(gain, MeasuredGain))}"
-
-
 def pedigree(tried: bool, *, whole: bool = False) -> str:
     """How a figure is known, as it is printed beside it. ``whole``: told at length."""
     if whole:
         return "measured in a trial" if tried else "predicted by the model"
     return "measured" if tried else "predicted"
-
-
-_ORDER: tuple[type[Gain], ...] = (MeasuredGain, Modelled, Bounded, NotTried)

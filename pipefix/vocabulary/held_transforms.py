@@ -12,7 +12,7 @@ from pipefix.vocabulary.attributes import in_dict
 _NAMES = re.compile(r"(^|_)(transforms?|tfms?|aug\w*|preprocess\w*|pipeline)(_|$)", re.IGNORECASE)
 _OF_LABELS = re.compile(r"target", re.IGNORECASE)
 _MOST = 64
-"""Datasets within a dataset that are looked at."""
+"""Datasets within a dataset that are looked at for transforms."""
 
 
 class HeldTransforms(NamedTuple):
@@ -33,11 +33,11 @@ def names_transforms(name: str) -> bool:
     return _NAMES.search(name) is not None and _OF_LABELS.search(name) is None
 
 
-def datasets_in(dataset: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+def datasets_in(dataset: Any, *, most: int = _MOST) -> Iterator[tuple[tuple[str, ...], Any]]:
     """A dataset and those that it is made of (Subset, ConcatDataset …), the outermost first, each with the way to it."""
     waiting: deque[tuple[tuple[str, ...], Any]] = deque([((), dataset)])
     visited: set[int] = set()
-    while waiting and len(visited) < _MOST:
+    while waiting and len(visited) < most:
         path, part = waiting.popleft()
         if id(part) in visited:
             continue

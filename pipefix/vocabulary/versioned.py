@@ -59,6 +59,15 @@ def decode(
         head = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableFile(f"{origin} is not {what}: it is not JSON ({error}).", advice=advice) from error
+    check_format(head, format=format, origin=origin, what=what, advice=advice)
+    try:
+        return msgspec.convert(prepare(head), kind)
+    except msgspec.ValidationError as error:
+        raise UnreadableFile(f"{origin} is damaged: {error}.", advice=advice) from error
+
+
+def check_format(head: Any, *, format: str, origin: str, what: str, advice: str | None = None) -> None:
+    """Refuse what names another format, or a major version that is newer than ``format``."""
     family, _, newest = format.partition("/")
     name = head.get("format") if isinstance(head, dict) else None
     if not isinstance(name, str) or not name.startswith(f"{family}/"):
@@ -69,15 +78,14 @@ def decode(
             f"{origin} was written by a newer pipefix: its format is {short(name)}, and this one reads up to {format!r}.",
             advice="Upgrade with: pip install --upgrade pipefix",
         )
-    try:
-        return msgspec.convert(prepare(head), kind)
-    except msgspec.ValidationError as error:
-        raise UnreadableFile(f"{origin} is damaged: {error}.", advice=advice) from error
 
 
 def short(value: object) -> str:
     """A value found in a file, as it is quoted in a message."""
-    shown = repr(value)
+    try:
+        shown = repr(value)
+    except ValueError:  # Python writes no integers of more than 4,300 digits
+        return "a huge number"
     return shown if len(shown) <= 80 else f"{shown[:60]}… ({len(shown):,} characters)"
 
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 from pathlib import Path
 
-import pytest
-
 import pipefix
 from pipefix.report import runfile
-from pipefix.vocabulary.errors import UnreadableFile
 
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "runs" / "decode-bound-workers.json"
 
@@ -30,13 +26,6 @@ def test_it_is_saved_and_loaded_again_with_every_figure(tmp_path: Path) -> None:
     assert runfile.encode(runfile.read(tmp_path / "run.json")) == runfile.encode(runfile.read(FILE))
 
 
-def test_its_page_is_text_or_a_file(tmp_path: Path) -> None:
-    run = pipefix.load(FILE)
-    page = run.html(str(tmp_path / "run.html"))
-    assert page.startswith("<!DOCTYPE html>")
-    assert (tmp_path / "run.html").read_text(encoding="utf-8") == page
-
-
 def test_a_notebook_shows_the_page_in_a_frame_of_its_own() -> None:
     run = pipefix.load(FILE)
     shown = run._repr_html_()
@@ -51,16 +40,3 @@ def test_runs_and_files_are_compared_alike(tmp_path: Path) -> None:
     assert isinstance(comparison, pipefix.Comparison)
     assert "No change that these runs can tell from noise: delivered 1.00x" in str(comparison)
     assert isinstance(run, pipefix.Run)
-
-
-def test_a_comparison_is_saved_and_drawn_as_a_run_is(tmp_path: Path) -> None:
-    comparison = pipefix.compare(FILE, FILE)
-    saved = comparison.save(tmp_path / "comparison.json").read_text()
-    assert json.loads(saved)["sentence"] == comparison.sentence
-    assert comparison.html(tmp_path / "comparison.html") == (tmp_path / "comparison.html").read_text(encoding="utf-8")
-    assert "<iframe" in comparison._repr_html_()
-
-
-def test_a_file_that_is_not_there() -> None:
-    with pytest.raises(UnreadableFile):
-        pipefix.load("absent.json")

@@ -44,7 +44,7 @@ def test_emulated_consumers_may_be_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "read", "found"),
+    ("name", "value", "read", "amount"),
     [
         ("budget", "2m", amounts.seconds, 120.0),
         ("budget", 30, amounts.seconds, 30),
@@ -53,8 +53,8 @@ def test_emulated_consumers_may_be_text() -> None:
         ("stall", 0.01, amounts.share, 0.01),
     ],
 )
-def test_amounts_are_numbers_or_text(name: str, value: Any, read: Any, found: float) -> None:
-    assert amounts.taken(name, value, read) == pytest.approx(found)
+def test_amounts_are_numbers_or_text(name: str, value: Any, read: Any, amount: float) -> None:
+    assert amounts.taken(name, value, read) == pytest.approx(amount)
 
 
 def test_a_text_that_is_no_amount_is_told_with_its_name() -> None:

@@ -12,7 +12,6 @@ from hypothesis import strategies as some
 
 from pipefix.audit.facts import AuditFacts, BatchFacts, DatasetFacts, MemoryGrowth
 from pipefix.audit.rules import audit, every_rule
-from pipefix.report import runfile
 from pipefix.system.machine import Filesystem, Gpu, Machine
 from pipefix.vocabulary.finding import SEVERITIES, Finding
 from pipefix.vocabulary.settings import LoaderSettings
@@ -49,13 +48,6 @@ def test_every_rule_states_its_severity_and_when_it_fires() -> None:
         assert rule.severity in SEVERITIES
         assert rule.statement
     assert len({rule.id for rule in every_rule()}) == len(every_rule())
-
-
-def test_a_finding_has_the_fields_of_the_run_file() -> None:
-    finding = Finding(id="a", severity="note", found="b", advice="c", rule="d")
-    assert msgspec.convert(msgspec.to_builtins(finding), runfile.Finding) == runfile.Finding(
-        id="a", severity="note", found="b", advice="c", rule="d"
-    )
 
 
 def test_the_gravest_comes_first() -> None:

@@ -66,9 +66,9 @@ class TestTurns:
             ran.append(name)
             return float(next(clock))
 
-        found = in_turns({"a": lambda: arm("a"), "b": lambda: arm("b")}, 2, warm=1)
+        seconds = in_turns({"a": lambda: arm("a"), "b": lambda: arm("b")}, 2, warm=1)
         assert ran == ["b", "a", "a", "b", "b", "a"]
-        assert found == {"a": [2.0, 5.0], "b": [3.0, 4.0]}
+        assert seconds == {"a": [2.0, 5.0], "b": [3.0, 4.0]}
 
     def test_ratios_are_of_neighbours(self) -> None:
         figures = {"ours": [2.0, 40.0, 3.0], "theirs": [1.0, 10.0, 1.0]}

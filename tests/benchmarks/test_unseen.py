@@ -64,8 +64,8 @@ def test_both_copies_give_the_same_samples(family: str, tmp_path: Path, monkeypa
     if chosen.lay_out is not None:
         chosen.lay_out(tmp_path, np.random.default_rng(1))
     for each in [each for each in DRAWN if each.family == family][:3]:
-        one = tuned(each, dict.fromkeys(range(len(each.parts)), 1e-3))
-        plain, timed = executed(one, tmp_path, "plain"), executed(one, tmp_path, "timed")
+        program = tuned(each, dict.fromkeys(range(len(each.parts)), 1e-3))
+        plain, timed = executed(program, tmp_path, "plain"), executed(program, tmp_path, "timed")
         samples = [list(itertools.islice(iter(module.dataset), 3)) for module in (plain, timed)]
         assert all((first == second).all() for first, second in zip(*samples, strict=True))
         assert set(timed.SPENT) == set(range(len(each.parts)))

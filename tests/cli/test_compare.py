@@ -45,23 +45,6 @@ def test_json_holds_the_ratio_and_every_stage(two: tuple[str, str], capsys: pyte
     assert "Regression: " in told.err
 
 
-def test_the_gate_closes_on_a_regression(two: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", *two, "--max-regression", "5%"]) == 1
-    told = capsys.readouterr()
-    assert "Delivered 0.80x" in told.out
-    assert "Regression: the second run delivers 0.80x (0.79-0.81) of the first; a loss of at most 5.0 % was allowed." in told.err
-
-
-def test_the_gate_lets_through_what_was_allowed(two: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", *two, "--max-regression", "30%"]) == 0
-    assert capsys.readouterr().err.startswith("No regression: ")
-
-
-def test_the_gate_lets_an_improvement_through(two: tuple[str, str]) -> None:
-    before, after = two
-    assert main(["compare", after, before, "--max-regression", "0%"]) == 0
-
-
 def test_runs_that_are_not_alike_need_force(two: tuple[str, str], a_run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     before, after = two
     other = msgspec.structs.replace(runfile.read(Path(after)), target="another.py")
@@ -69,11 +52,6 @@ def test_runs_that_are_not_alike_need_force(two: tuple[str, str], a_run: Run, ca
     assert main(["compare", before, after]) == 2
     assert "add --force" in capsys.readouterr().err
     assert main(["compare", before, after, "--force"]) == 0
-
-
-def test_a_file_that_is_missing(two: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", two[0], "absent.json"]) == 4
-    assert "The run file absent.json could not be read" in capsys.readouterr().err
 
 
 class TestFormats:
@@ -96,7 +74,7 @@ class TestFormats:
     def test_junit_holds_one_case(
         self, two: tuple[str, str], limit: str, failures: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        main(["compare", *two, "--format", "junit", "--max-regression", limit])
+        assert main(["compare", *two, "--format", "junit", "--max-regression", limit]) == int(failures)
         suite = ElementTree.fromstring(capsys.readouterr().out).find("testsuite")
         assert suite is not None
         assert (suite.get("failures"), len(suite.findall("testcase/failure"))) == (failures, int(failures))

@@ -104,13 +104,10 @@ def test_a_forecast_writes_nothing(target, capsys):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["convert", "{target}"], 2, "--to"),
-        (["convert", "{target}", "--to", "tar"], 2, "invalid choice: 'tar'"),
         (["convert", "{target}", "--to", "lmdb", "--store", "rows"], 2, "Store rows as --to parquet --store rows"),
         (["convert", "{target}", "--to", "lmdb", "--size", "256"], 2, "--size 256 does not fit --store source"),
         (["convert", "{target}", "--to", "lmdb", "--limit", "3"], 2, "--limit is for streams, and this dataset has 5 samples"),
         (["convert", "{target}", "--to", "lmdb", "--limit", "0"], 2, "--limit"),
-        (["convert", "absent.py", "--to", "lmdb"], 3, "There is no file 'absent.py'"),
         (["convert", "{target}", "--to", "lmdb", "--out", "."], 2, "holds other things"),
     ],
 )

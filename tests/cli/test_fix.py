@@ -116,27 +116,6 @@ def test_undo_as_json(library, capsys):
     assert json.loads(capsys.readouterr().out)["removed"] == ["pipefix-caches/source"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["fix"], "there is no TARGET to fix"),
-        (["fix", "data.py", "--undo"], "--undo takes a step back in a folder, and needs no target ('data.py' was given)"),
-        (["fix", "data.py", "--min-gain", "lots"], "'lots' is not a percentage"),
-        (["fix", "data.py", "--dryrun"], "Did you mean --dry-run?"),
-        (["fix", "data.py", "--step-ms", "5", "--target-rate", "9"], "not allowed with"),
-    ],
-)
-def test_mistakes_are_told_in_sentences(capsys, arguments, said):
-    assert main(arguments) == 2
-    assert said in capsys.readouterr().err
-
-
-def test_undo_where_nothing_was_done(tmp_path, capsys):
-    assert main(["fix", "--undo", "--out", str(tmp_path)]) == 2
-    notes = capsys.readouterr().err
-    assert "There is nothing to take back in" in notes and "Traceback" not in notes
-
-
 class Terminal:
     def __init__(self, answer: str = "") -> None:
         self.answer, self.said = answer, ""

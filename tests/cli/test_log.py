@@ -65,11 +65,6 @@ def test_files_of_others_and_broken_ones_are_passed_over(tmp_path: Path, capsys:
     assert capsys.readouterr().out.startswith("Nothing was done here")
 
 
-def test_a_folder_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["log", "absent"]) == 2
-    assert "There is no folder 'absent'." in capsys.readouterr().err
-
-
 DATASET = "from torch.utils.data import Dataset\nclass Photos(Dataset):\n    pass\n"
 
 

@@ -134,7 +134,3 @@ class TestGates:
         assert "--fail-on problem: the audit found shm." in capsys.readouterr().err
         library.answer = changed(a_run, verdict=healthy, audit=[])
         assert main(["probe", "data.py", "--fail-on", "problem", "-q"]) == 0
-
-    def test_an_unknown_gate(self, library: Library, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["probe", "data.py", "--fail-on", "slow"]) == 2
-        assert "invalid choice: 'slow'" in capsys.readouterr().err

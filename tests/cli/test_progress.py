@@ -53,12 +53,6 @@ def test_the_time_left_follows_from_the_pace(capsys: pytest.CaptureFixture[str],
     assert capsys.readouterr().err == " 25%  arms (about 45 s left)\n"
 
 
-def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with Progress(quiet=True) as progress:
-        progress("loading", 0.5)
-    assert capsys.readouterr().err == ""
-
-
 def test_a_bar_where_it_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = a_terminal(monkeypatch)
     with Progress() as progress:

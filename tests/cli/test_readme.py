@@ -6,60 +6,66 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pipefix.vocabulary import errors
+from tests.doubles.scripts import script
 
 ROOT = Path(__file__).resolve().parents[2]
-CHECK = [sys.executable, str(ROOT / "scripts" / "check_readme.py")]
+Told = Callable[..., str]
 
 
-def faults(text: str, tmp_path: Path) -> str:
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Told:
+    """What `scripts/check_readme.py` says of a page; it returns 1 where it says anything."""
+    check_readme = script("check_readme.py")
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def told(page: Path, *options: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["check_readme.py", *options, str(page)])
+        code = check_readme.main()
+        said = capsys.readouterr().err
+        assert code == bool(said)
+        return said
+
+    return told
+
+
+UNTRUTHS = [
+    ("<!-- output: pipefix show --help -->\n```text\nusage: something\n```\n", "the output of `pipefix show --help`"),
+    ("```sh\npipefix prob x.py\n```\n", "there is no command `pipefix prob`"),
+    ("```sh\npipefix probe x.py --budjet 3  # a comment\n```\n", "`pipefix probe` has no flag --budjet"),
+    ("```sh\nscripts/absent\n```\n", "there is no scripts/absent"),
+    ("[page](nowhere.md)\n", "the link to nowhere.md leads nowhere"),
+    ("# Here\n[page](PAGE.md#there)\n", "the link to PAGE.md#there leads to no section"),
+    ("# Here\n[page](#there)\n", "the link to #there leads to no section"),
+    ("All figures are in `benchmarks/nowhere.md`.\n", "there is no page benchmarks/nowhere.md"),
+    ("It is kept at the stage that `--stage` names.\n", "no command has the flag --stage"),
+    ("```sh\npipefix convert x.py \\\n  --stage resized\n```\n", "`pipefix convert` has no flag --stage"),
+]
+
+
+def test_untruths_are_found(tmp_path: Path, told: Told) -> None:
     page = tmp_path / "PAGE.md"
-    page.write_text(text)
-    done = subprocess.run([*CHECK, str(page)], capture_output=True, text=True, check=False)
-    assert (done.returncode == 1) == bool(done.stderr)
-    return done.stderr
+    page.write_text("\n".join(text for text, _ in UNTRUTHS))
+    said = told(page)
+    assert [untruth for _, untruth in UNTRUTHS if untruth not in said] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("<!-- output: pipefix show --help -->\n```text\nusage: something\n```\n", "the output of `pipefix show --help`"),
-        ("```sh\npipefix prob x.py\n```\n", "there is no command `pipefix prob`"),
-        ("```sh\npipefix probe x.py --budjet 3  # a comment\n```\n", "`pipefix probe` has no flag --budjet"),
-        ("```sh\nscripts/absent\n```\n", "there is no scripts/absent"),
-        ("[page](nowhere.md)\n", "the link to nowhere.md leads nowhere"),
-        ("# Here\n[page](PAGE.md#there)\n", "the link to PAGE.md#there leads to no section"),
-        ("# Here\n[page](#there)\n", "the link to #there leads to no section"),
-        ("All figures are in `benchmarks/nowhere.md`.\n", "there is no page benchmarks/nowhere.md"),
-        ("It is kept at the stage that `--stage` names.\n", "no command has the flag --stage"),
-        ("```sh\npipefix convert x.py \\\n  --stage resized\n```\n", "`pipefix convert` has no flag --stage"),
-        (
-            "```text\nusage\n## Lost\n```sh\npipefix doctor\n```\n",
-            "the block that begins in line 1 is not closed before",
-        ),
-    ],
-)
-def test_untruths_are_found(text: str, said: str, tmp_path: Path) -> None:
-    assert said in faults(text, tmp_path)
-
-
-def test_true_pages_pass(tmp_path: Path) -> None:
-    assert faults("```sh\npipefix probe x.py --budget 3\n```\n", tmp_path) == ""
-
-
-def test_write_brings_blocks_up_to_date(tmp_path: Path) -> None:
+def test_write_brings_blocks_up_to_date(tmp_path: Path, told: Told) -> None:
     page = tmp_path / "PAGE.md"
     page.write_text("before\n\n<!-- output: pipefix show --help -->\n```text\n```\n\nafter\n")
-    subprocess.run([*CHECK, "--write", str(page)], check=True)
+    assert told(page, "--write") == ""
     text = page.read_text()
     assert "usage: pipefix show RUN" in text
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
-    subprocess.run([*CHECK, str(page)], check=True)
+    assert told(page) == ""
 
 
 UNCLOSED = """<!-- output: pipefix show --help -->
@@ -76,21 +82,18 @@ pipefix doctor
 """
 
 
-def test_write_drops_nothing_where_a_block_is_not_closed(tmp_path: Path) -> None:
+def test_write_drops_nothing_where_a_block_is_not_closed(tmp_path: Path, told: Told) -> None:
     page = tmp_path / "PAGE.md"
     page.write_text(UNCLOSED)
-    done = subprocess.run([*CHECK, "--write", str(page)], capture_output=True, text=True, check=False)
+    assert "is not closed before that of line 9" in told(page, "--write")
     assert page.read_text() == UNCLOSED
-    assert done.returncode == 1
-    assert "is not closed before that of line 9" in done.stderr
 
 
-def test_a_lost_section_is_noticed(tmp_path: Path) -> None:
+def test_a_lost_section_is_noticed(tmp_path: Path, told: Told) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     begin, end = text.index("## Install"), text.index("## Measured")
     (tmp_path / "README.md").write_text(text[:begin] + text[end:])
-    done = subprocess.run([*CHECK, str(tmp_path / "README.md")], capture_output=True, text=True, check=False)
-    assert "the section 'Install' is lost" in done.stderr
+    assert "the section 'Install' is lost" in told(tmp_path / "README.md")
 
 
 def test_no_docstring_cites_a_section_of_a_document() -> None:
@@ -100,7 +103,7 @@ def test_no_docstring_cites_a_section_of_a_document() -> None:
     cited = [
         f"{name}: {said.splitlines()[0]}"
         for name, module in house.modules().items()
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and (said := ast.get_docstring(node))
         if re.search(r"\b[Ss]ection \d|§|\bdesign\.md", said)
     ]

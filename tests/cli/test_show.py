@@ -13,14 +13,6 @@ from pipefix.report.runfile import Run
 RUNS = Path(__file__).resolve().parents[2] / "fixtures" / "runs"
 
 
-@pytest.mark.parametrize("path", sorted(RUNS.glob("*.json")), ids=lambda path: path.stem)
-def test_every_kind_of_run_is_shown(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", str(path)]) == 0
-    told = capsys.readouterr()
-    assert told.out.strip()
-    assert told.err == ""
-
-
 def test_json_is_the_same_run(a_run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", str(RUNS / "decode-bound-workers.json"), "--json"]) == 0
     assert runfile.decode(capsys.readouterr().out.encode(), origin="stdout") == a_run
@@ -44,21 +36,3 @@ def test_nothing_on_the_pipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     assert main(["show", "-"]) == 4
     assert "standard input is not a pipefix run file" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("path", sorted((RUNS / "damaged").iterdir()), ids=lambda path: path.stem)
-def test_damaged_files_are_refused_in_a_sentence(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", str(path)]) == 4
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert str(path) in told.err
-    assert "Traceback" not in told.err
-
-
-def test_a_file_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "absent.json"
-    assert main(["show", str(path)]) == 4
-    assert capsys.readouterr().err == (
-        f"pipefix: The run file {path} could not be read: No such file or directory.\n"
-        "  Make a fresh run file with: pipefix probe TARGET --out run.json\n"
-    )

@@ -88,10 +88,6 @@ def test_a_difference_is_named() -> None:
     assert verdict(parity) == "Not equal: Affine. The figures are below."
 
 
-def test_narrow_and_ascii() -> None:
-    assert text(swapped(), width=40, unicode=False).isascii()
-
-
 @pytest.fixture
 def swap(library: Library) -> Library:
     library.answer = swapped()
@@ -138,14 +134,3 @@ def test_the_page_holds_its_pictures_and_asks_nothing_of_the_network(swap: Libra
     assert "default-src &#39;none&#39;" in text
     assert "http://" not in text.replace("http-equiv", "")
     assert main(["swap", "x", "--to", "kornia", "--html", str(page)]) == 0, "an older report of the same kind is replaced"
-
-
-def test_usage(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(["swap", "x"]) == 2
-    assert "--to" in capsys.readouterr().err
-    assert main(["swap", "x", "--to", "opencv"]) == 2
-    mine = tmp_path / "train.py"
-    mine.write_text("print(1)\n")
-    assert main(["swap", "x", "--to", "kornia", "--html", str(mine)]) == 2
-    assert "will not be replaced" in capsys.readouterr().err
-    assert mine.read_text() == "print(1)\n"

@@ -69,10 +69,6 @@ def test_the_whole_report() -> None:
     assert 'FastLoader(dataset, plan="pipefix.plan.toml") reads it.' in said
 
 
-def test_narrow_and_ascii() -> None:
-    assert all(line.isascii() for line in terminal.lines(tune_report.report(REPORT), width=40, unicode=False))
-
-
 @pytest.fixture
 def tune(library: Library) -> Library:
     library.answer = Tuned(LoaderChange(), PlanFile(), REPORT)
@@ -128,17 +124,3 @@ def test_a_file_that_is_no_plan_is_not_replaced(tune: Library, capsys: pytest.Ca
     assert main(["tune", "train.py", "--write", str(plan), "-q"]) == 0
     assert main(["tune", "train.py", "--write", str(tmp_path)]) == 2
     assert f"--write {tmp_path}/pipefix.plan.toml" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--stall", "lots"], "'lots' is not a percentage; write 5%"),
-        (["--trials", "0"], "'0' is not a whole number above 0"),
-        (["--step-ms", "5", "--target-rate", "9"], "not allowed with argument"),
-        (["--stal", "1%"], "Did you mean --stall?"),
-    ],
-)
-def test_what_cannot_be_meant(tune: Library, capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
-    assert main(["tune", "train.py", *words]) == 2
-    assert said in capsys.readouterr().err

@@ -47,11 +47,6 @@ def test_a_damaged_manifest(cache, capsys):
     assert "its digest does not fit" in capsys.readouterr().err
 
 
-def test_what_is_no_cache(tmp_path, capsys):
-    assert main(["verify", str(tmp_path)]) == 4
-    assert "is not a pipefix cache" in capsys.readouterr().err
-
-
 def test_code_that_lies_in_a_cache_is_never_advised_to_be_run(cache, capsys, tmp_path):
     import hashlib
 

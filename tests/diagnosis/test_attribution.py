@@ -13,7 +13,7 @@ from pipefix.diagnosis.diagnose import diagnose
 from pipefix.measurement.measurement import Block
 from pipefix.measurement.trace import Charge
 from pipefix.vocabulary.stage import Stage
-from tests.doubles.measured import measured
+from tests.doubles.measured import charged, measured
 
 COSTS = st.fixed_dictionaries({name: st.floats(0.05, 20.0) for name in ("storage", "decode", "augment", "collate")})
 
@@ -38,38 +38,28 @@ def test_shares_and_the_rest_add_up_to_the_delivered_time(costs: dict[str, float
 
 
 def test_the_users_own_code_belongs_to_what_the_sample_has_been_through() -> None:
-    measurement = measured({"storage": 1.0, "decode": 1.0})
-    for block in measurement.of("real"):
-        for row in block.rows:
-            row.trace.charges = [
-                *row.trace.charges,
-                Charge(None, "own code before reading", 4_000_000, 0, 0, 0),
-                Charge(None, "own code on raw bytes", 8_000_000, 0, 0, 0),
-                Charge(None, "own code on decoded values", 12_000_000, 0, 0, 0),
-            ]
+    measurement = charged(
+        measured({"storage": 1.0, "decode": 1.0}),
+        Charge(None, "own code before reading", 4_000_000, 0, 0, 0),
+        Charge(None, "own code on raw bytes", 8_000_000, 0, 0, 0),
+        Charge(None, "own code on decoded values", 12_000_000, 0, 0, 0),
+    )
     assert each(measurement, "own") == pytest.approx(1.0)
     assert each(measurement, "decode") == pytest.approx(1.0 + 2.0)
     assert each(measurement, "augment") == pytest.approx(3.0)
 
 
 def test_a_dataset_in_memory_has_no_before_reading() -> None:
-    measurement = measured({"augment": 1.0})
-    for block in measurement.of("real"):
-        for row in block.rows:
-            row.trace.charges = [*row.trace.charges, Charge(None, "own code before reading", 4_000_000, 0, 0, 0)]
+    measurement = charged(measured({"augment": 1.0}), Charge(None, "own code before reading", 4_000_000, 0, 0, 0))
     assert each(measurement, "augment") == pytest.approx(2.0)
     assert each(measurement, "own") == 0.0
 
 
 def test_helper_threads_take_the_time_that_the_batch_waited_for_them() -> None:
-    measurement = measured({"storage": 0.0})
-    for block in measurement.of("real"):
-        for row in block.rows:
-            row.trace.charges = [
-                Charge("decode", "header", 400_000, 0, 0, 1),
-                Charge(None, "own code before reading", 8_000_000, 0, 0, 0),
-            ]
-            row.trace.foreign = [("storage", "get", 30_000_000), ("decode", "jpeg", 10_000_000)]
+    header, own = Charge("decode", "header", 400_000, 0, 0, 1), Charge(None, "own code before reading", 8_000_000, 0, 0, 0)
+    measurement = charged(measured({"storage": 0.0}), header, own, keep=False)
+    for row in measurement.rows("real"):
+        row.trace.foreign = [("storage", "get", 30_000_000), ("decode", "jpeg", 10_000_000)]
     assert each(measurement, "storage") == pytest.approx(1.5)
     assert each(measurement, "decode") == pytest.approx(0.6)
     assert each(measurement, "own") == 0.0
@@ -77,9 +67,8 @@ def test_helper_threads_take_the_time_that_the_batch_waited_for_them() -> None:
 
 def test_collating_into_fresh_shared_memory_is_the_hand_overs_cost() -> None:
     measurement = measured({"decode": 1.0, "collate": 4.0}, workers=2)
-    for block in measurement.of("real"):
-        for row in block.rows:
-            row.trace.plain_collate = row.trace.collate_wall // 4
+    for row in measurement.rows("real"):
+        row.trace.plain_collate = row.trace.collate_wall // 4
     assert each(measurement, "collate") == pytest.approx(1.0)
     assert each(measurement, "ipc") == pytest.approx(3.0)
 
@@ -99,22 +88,18 @@ def test_the_seams_own_cost_is_taken_off_where_the_calls_are_made() -> None:
 
 
 def test_cpu_share_is_that_of_the_calls_whose_cpu_time_was_read() -> None:
-    measurement = measured({"storage": 1.0})
-    for block in measurement.of("real"):
-        for row in block.rows:
-            row.trace.charges = [Charge("storage", "read", 1000, 50, 200, 4)]
+    measurement = charged(measured({"storage": 1.0}), Charge("storage", "read", 1000, 50, 200, 4), keep=False)
     assert cpu_shares(measurement.of("real"))["storage"] == pytest.approx(0.25)
 
 
 def test_operations_are_named_costliest_first_and_own_code_says_why_it_is_not_cut() -> None:
-    measurement = measured({"augment": 1.0})
-    for block in measurement.of("real"):
-        for row in block.rows:
-            row.trace.charges = [
-                Charge("augment", "Flip", 400_000, 0, 0, 4),
-                Charge("augment", "Resize", 2_000_000, 0, 0, 4),
-                Charge(None, "own code on decoded values", 1_000_000, 0, 0, 0),
-            ]
+    measurement = charged(
+        measured({"augment": 1.0}),
+        Charge("augment", "Flip", 400_000, 0, 0, 4),
+        Charge("augment", "Resize", 2_000_000, 0, 0, 4),
+        Charge(None, "own code on decoded values", 1_000_000, 0, 0, 0),
+        keep=False,
+    )
     ops = operations(measurement.of("real"))[Stage.AUGMENT]
     assert [op[0] for op in ops] == ["Resize", "own code on decoded values", "Flip"]
     assert ops[1][4] == "the user's own code, bounded by no library call"
@@ -153,21 +138,17 @@ def test_a_librarys_own_threads_are_work_and_not_waiting(others: float, waits: f
 
 @pytest.mark.parametrize(("others", "stage"), [(0.0, "storage"), (0.9, "own")])
 def test_own_code_that_waits_for_its_own_threads_is_no_source(others: float, stage: str) -> None:
-    measurement = measured({"storage": 0.1, "decode": 0.1})
-    for row in {id(row): row for row in measurement.rows("real")}.values():
-        row.trace.charges = [*row.trace.charges, Charge(None, "own code before reading", 40_000_000, 0, 40_000_000, 0)]
+    own = Charge(None, "own code before reading", 40_000_000, 0, 40_000_000, 0)
+    measurement = charged(measured({"storage": 0.1, "decode": 0.1}), own)
     assert each(waiting(measurement, others=others), stage) == pytest.approx(10.0, rel=0.02)
 
 
 def test_operations_add_up_to_their_stage_whatever_clocks_and_threads_take() -> None:
-    measurement = measured({"storage": 1.0, "decode": 1.0})
+    many = [Charge("decode", f"op {number}", 100_000, 0, 0, 4) for number in range(40)]
+    own = Charge(None, "own code before reading", 8_000_000, 0, 0, 0)
+    measurement = charged(measured({"storage": 1.0, "decode": 1.0}), *many, own)
     measurement.seam_cost = 1e-5
-    for row in {id(row): row for row in measurement.rows("real")}.values():
-        row.trace.charges = [
-            *row.trace.charges,
-            *(Charge("decode", f"op {number}", 100_000, 0, 0, 4) for number in range(40)),
-            Charge(None, "own code before reading", 8_000_000, 0, 0, 0),
-        ]
+    for row in measurement.rows("real"):
         row.trace.foreign = [("storage", "get", 30_000_000)]
     for cost in diagnose(measurement).stages.values():
         if cost.ops:
@@ -176,8 +157,7 @@ def test_operations_add_up_to_their_stage_whatever_clocks_and_threads_take() -> 
 
 def test_calls_that_cost_nothing_in_this_pipeline_are_not_made_cheaper() -> None:
     """Six calls of 4 µs, a call calibrated at 9 µs: but the timed arm is as fast as the untimed one."""
-    measurement = measured({"decode": 0.024}, blocks=4)
-    for row in {id(row): row for row in measurement.rows("real")}.values():
-        row.trace.charges = [Charge("decode", "json.loads", 96_000, 0, 0, 24, entered=24)]
+    calls = Charge("decode", "json.loads", 96_000, 0, 0, 24, entered=24)
+    measurement = charged(measured({"decode": 0.024}, blocks=4), calls, keep=False)
     measurement.seam_cost = 9e-6
     assert each(measurement, "decode") == pytest.approx(0.024, rel=0.02)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from pipefix.diagnosis.diagnose import diagnose, settled
 from pipefix.hooks.charges import OWN_NAMES
-from pipefix.measurement.measurement import Block
+from pipefix.measurement.measurement import Block, Measurement
 from pipefix.measurement.trace import Charge
 from pipefix.vocabulary.stage import Stage
-from tests.doubles.measured import measured
+from tests.doubles.measured import charged, measured
 
 EVEN = {"storage": 1.0, "decode": 1.0, "augment": 1.0, "collate": 0.3}
 
@@ -25,27 +25,79 @@ def test_the_dearest_stage_is_named(stage: str, workers: int) -> None:
     assert (verdict.kind, verdict.stage, verdict.confidence) == ("input-bound", Stage(stage), 1.0)
 
 
-def test_a_step_that_takes_longest_is_step_bound_without_workers() -> None:
-    verdict = diagnose(measured({"decode": 1.0}, step=2.0)).verdict
-    assert (verdict.kind, verdict.stage) == ("step-bound", Stage.STEP)
+def uncut(measurement: Measurement, ms: float, *, cpu: float) -> Measurement:
+    """Add the dataset's own code before anything is read: ``ms`` a sample, ``cpu`` of it computing."""
+    spent = int(ms * 4_000_000)
+    return charged(measurement, Charge(None, OWN_NAMES[0], spent, int(spent * cpu), spent, 0))
 
 
-def test_with_workers_the_stations_are_compared_not_the_stages() -> None:
-    """Four workers share 4 ms of decoding: 1 ms a delivered sample, less than the step's 2."""
-    verdict = diagnose(measured({"decode": 4.0}, workers=4, step=2.0)).verdict
-    assert (verdict.kind, verdict.stage) == ("step-bound", Stage.STEP)
-    verdict = diagnose(measured({"decode": 4.0}, workers=1, step=2.0)).verdict
-    assert (verdict.kind, verdict.stage) == ("input-bound", Stage.DECODE)
+def arm(measurement: Measurement, name: str, *ms: float) -> Measurement:
+    """Add an arm that takes so many milliseconds a sample, in three blocks; or in a block for each figure."""
+    measurement.blocks += [Block(name, (), each * 48 / 1e3, 48) for each in (ms if len(ms) > 1 else ms * 3)]
+    return measurement
 
 
-def test_taking_batches_over_can_limit() -> None:
-    verdict = diagnose(measured({"decode": 1.0}, workers=2, step=0.2, handing=3.0)).verdict
-    assert (verdict.kind, verdict.stage) == ("input-bound", Stage.IPC)
+def unread(measurement: Measurement) -> Measurement:
+    measurement.declined["storage-from-memory"] = "nothing that was read could be recorded"
+    return measurement
 
 
-def test_equal_stages_are_balanced_and_equal_stations_too() -> None:
-    assert diagnose(measured({"decode": 1.0, "augment": 1.02})).verdict.kind == "balanced"
-    assert diagnose(measured({"decode": 2.0}, workers=2, step=1.0)).verdict.kind == "balanced"
+ONCE = {"storage-from-memory": None, "decode-recorded": 1.26, "collate-recorded": 1.48, "handover-skipped": 2.04}
+IPC_ARM = {"storage-from-memory": 1.0, "decode-recorded": 1.0, "collate-recorded": 1.0, "handover-skipped": 1.5}
+LONE = {"storage-from-memory": None, "decode-recorded": 1.3}
+THREE = {"storage": 2.0, "decode": 1.0, "collate": 1.0}
+VERDICTS: dict[str, tuple[Measurement, str, Stage | None]] = {
+    "the step takes longest": (measured({"decode": 1.0}, step=2.0), "step-bound", Stage.STEP),
+    # Four workers share 4 ms of decoding: 1 ms a delivered sample, less than the step's 2.
+    "stations are compared": (measured({"decode": 4.0}, workers=4, step=2.0), "step-bound", Stage.STEP),
+    "and not stages": (measured({"decode": 4.0}, workers=1, step=2.0), "input-bound", Stage.DECODE),
+    "taking batches over": (measured({"decode": 1.0}, workers=2, step=0.2, handing=3.0), "input-bound", Stage.IPC),
+    "equal stages": (measured({"decode": 1.0, "augment": 1.02}), "balanced", None),
+    "equal stations": (measured({"decode": 2.0}, workers=2, step=1.0), "balanced", None),
+    "handing over leads on both sides of the border": (
+        measured({"decode": 0.5, "ipc": 2.0}, workers=1, step=0.5, handing=2.0), "input-bound", Stage.IPC
+    ),
+    "uncut code that waits is a source that no seam knows": (
+        uncut(unread(measured({"storage": 0.1, "decode": 1.0}, arms=LONE)), 3.0, cpu=0.1), "input-bound", Stage.STORAGE
+    ),
+    "arms that ran once decide nothing against the clocks": (
+        measured({"decode": 0.8, "augment": 0.6, "collate": 1.7}, workers=2, blocks=1, arms=ONCE), "inconclusive", None
+    ),
+    "nor do arms where the step was not left out once": (
+        measured({"storage": 1.0, "decode": 1.0}, workers=2, step=1.0, arms=IPC_ARM), "balanced", None
+    ),
+    # A worker spends 0.01 ms a sample on handing over, while the crossing takes 3: uncut code of 0.05 ms is no rival.
+    "a crossing is not smaller than uncut code because workers do little of it": (
+        uncut(arm(measured({"decode": 0.5, "ipc": 0.01}, workers=2, step=0.5, handing=0.2, arms={"handover-skipped": 6.0}),
+                  "batch-prebuilt", 3.0), 0.05, cpu=1.0), "input-bound", Stage.IPC
+    ),
+    # Storage takes half of a worker's time, so without it there would be twice as many samples at most.
+    "a stage without an arm is contradicted": (
+        measured(THREE, workers=2, arms={"collate-recorded": 2.6}), "input-bound", Stage.COLLATE
+    ),
+    "only by more than it could gain": (measured(THREE, workers=2, arms={"collate-recorded": 1.4}), "input-bound", Stage.STORAGE),
+    # The workers seem to need 1 ms a sample, the step 2: but left alone, the loader takes 3.
+    "a loader that is slower alone than its workers look": (
+        arm(measured({"decode": 1.0}, workers=1, step=2.0), "no-consumer", 3.0), "inconclusive", None
+    ),
+    "a few disturbed blocks of the loader alone": (
+        arm(measured({"decode": 2.0}, workers=1, step=2.0), "no-consumer", 2.02, 2.6, 2.05, 2.7, 2.8), "balanced", None
+    ),
+    "without workers other stages gain beside a step that limits": (
+        measured({"decode": 1.5}, step=2.0, arms={"decode-recorded": 1.75, "no-consumer": 2.3}), "step-bound", Stage.STEP
+    ),
+    # Alone the loader takes 3 ms a sample, 1 of them in the training process; the step takes 2.
+    "taking over counts once where the loader was measured alone": (
+        arm(arm(measured({"decode": 1.5, "ipc": 0.5}, workers=1, step=2.0, handing=1.0), "no-consumer", 3.0),
+            "batch-prebuilt", 1.9), "input-bound", Stage.IPC
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("measurement", "kind", "stage"), VERDICTS.values(), ids=VERDICTS)
+def test_the_verdict(measurement: Measurement, kind: str, stage: Stage | None) -> None:
+    verdict = diagnose(measurement).verdict
+    assert (verdict.kind, verdict.stage) == (kind, stage)
 
 
 def test_too_few_and_too_uneven_batches_are_inconclusive() -> None:
@@ -158,15 +210,6 @@ def test_hidden_stages_have_no_share_but_keep_their_cost() -> None:
     assert diagnosis.stages[Stage.STEP].share == pytest.approx(1.0, rel=1e-3)
 
 
-def uncut(measurement, ms, *, cpu):  # type: ignore[no-untyped-def]
-    """Add the dataset's own code before anything is read: ``ms`` a sample, ``cpu`` of it computing."""
-    for block in measurement.of("real"):
-        for row in block.rows:
-            spent = int(ms * 4_000_000)
-            row.trace.charges = [*row.trace.charges, Charge(None, OWN_NAMES[0], spent, int(spent * cpu), spent, 0)]
-    return measurement
-
-
 def test_code_that_no_seam_bounds_leaves_the_verdict_open_and_says_so() -> None:
     diagnosis = diagnose(uncut(measured({"storage": 1.0, "decode": 2.0}), 3.0, cpu=1.0))
     assert diagnosis.verdict.kind == "inconclusive"
@@ -175,13 +218,6 @@ def test_code_that_no_seam_bounds_leaves_the_verdict_open_and_says_so() -> None:
         "of what could be cut, decode takes most (33 %). "
         "Moved into a method or a function of the dataset's file it would have a name, and an arm of its own."
     )
-
-
-def test_uncut_code_that_waits_is_a_source_that_no_seam_knows() -> None:
-    measurement = measured({"storage": 0.1, "decode": 1.0}, arms={"storage-from-memory": None, "decode-recorded": 1.3})
-    measurement.declined["storage-from-memory"] = "nothing that was read could be recorded"
-    verdict = diagnose(uncut(measurement, 3.0, cpu=0.1)).verdict
-    assert (verdict.kind, verdict.stage) == ("input-bound", Stage.STORAGE)
 
 
 def test_with_workers_an_arm_that_gains_more_than_every_other_decides() -> None:
@@ -197,18 +233,6 @@ def test_with_workers_an_arm_that_gains_more_than_every_other_decides() -> None:
     )
 
 
-def test_arms_that_ran_once_decide_nothing_against_the_clocks() -> None:
-    arms = {"storage-from-memory": None, "decode-recorded": 1.26, "collate-recorded": 1.48, "handover-skipped": 2.04}
-    measurement = measured({"decode": 0.8, "augment": 0.6, "collate": 1.7}, workers=2, blocks=1, arms=arms)
-    assert diagnose(measurement).verdict.kind == "inconclusive"
-
-
-def test_arms_decide_nothing_while_the_step_was_not_left_out_once() -> None:
-    arms = {"storage-from-memory": 1.0, "decode-recorded": 1.0, "collate-recorded": 1.0, "handover-skipped": 1.5}
-    measurement = measured({"storage": 1.0, "decode": 1.0}, workers=2, step=1.0, arms=arms)
-    assert diagnose(measurement).verdict.kind != "input-bound"
-
-
 def test_what_the_clocks_cost_is_no_gain_of_the_arm_that_has_fewer_of_them() -> None:
     """The timed arm runs a tenth slower than the untimed one; an arm without timed calls that is as fast gains nothing."""
     measurement = measured({"decode": 1.0}, arms={"augment-recorded": 1.1})
@@ -217,18 +241,6 @@ def test_what_the_clocks_cost_is_no_gain_of_the_arm_that_has_fewer_of_them() -> 
     ]
     gain = diagnose(measurement).arms["augment-recorded"]
     assert gain.value == pytest.approx(1.0, rel=1e-3)
-
-
-def test_handing_over_that_leads_on_both_sides_of_the_border_is_named_whichever_limits() -> None:
-    measurement = measured({"decode": 0.5, "ipc": 2.0}, workers=1, step=0.5, handing=2.0)
-    verdict = diagnose(measurement).verdict
-    assert (verdict.kind, verdict.stage) == ("input-bound", Stage.IPC)
-
-
-def arm(measurement, name, ms):  # type: ignore[no-untyped-def]
-    """Add an arm that takes ``ms`` a sample, in three blocks."""
-    measurement.blocks += [Block(name, (), ms * 48 / 1e3, 48) for _ in range(3)]
-    return measurement
 
 
 def test_a_crossing_that_takes_longer_than_making_and_using_limits_although_neither_side_is_busy() -> None:
@@ -248,24 +260,6 @@ def test_workers_that_wait_for_the_crossing_are_no_unattributed_time() -> None:
     assert diagnosis.unattributed == pytest.approx(0.0, abs=1e-5)
 
 
-def test_a_crossing_is_not_smaller_than_uncut_code_because_workers_do_little_of_it() -> None:
-    """A worker spends 0.01 ms a sample on handing over, while the crossing takes 3: uncut code of 0.05 ms is no rival."""
-    measurement = arm(
-        measured({"decode": 0.5, "ipc": 0.01}, workers=2, step=0.5, handing=0.2, arms={"handover-skipped": 6.0}),
-        "batch-prebuilt",
-        3.0,
-    )
-    verdict = diagnose(uncut(measurement, 0.05, cpu=1.0)).verdict
-    assert (verdict.kind, verdict.stage) == ("input-bound", Stage.IPC)
-
-
-@pytest.mark.parametrize(("collate", "stage"), [(1.4, Stage.STORAGE), (2.6, Stage.COLLATE)])
-def test_a_stage_without_an_arm_is_contradicted_only_by_more_than_it_could_gain(collate: float, stage: Stage) -> None:
-    """Storage takes half of a worker's time, so without it there would be twice as many samples at most."""
-    measurement = measured({"storage": 2.0, "decode": 1.0, "collate": 1.0}, workers=2, arms={"collate-recorded": collate})
-    assert diagnose(measurement).verdict.stage is stage
-
-
 def test_a_stage_whose_arm_did_not_run_is_never_the_rival() -> None:
     """Decode's arm was slower than the pipeline itself; that storage's, which did not run, was not, says nothing."""
     measurement = measured({"storage": 1.0, "decode": 3.0}, arms={"storage-from-memory": None, "decode-recorded": 0.8})
@@ -274,28 +268,11 @@ def test_a_stage_whose_arm_did_not_run_is_never_the_rival() -> None:
     assert "arms to storage" not in verdict.sentence
 
 
-def test_a_loader_that_is_slower_alone_than_its_workers_look_is_not_step_bound() -> None:
-    """The workers seem to need 1 ms a sample, the step 2: but left alone, the loader takes 3."""
-    measurement = arm(measured({"decode": 1.0}, workers=1, step=2.0), "no-consumer", 3.0)
-    assert diagnose(measurement).verdict.kind != "step-bound"
-
-
-def test_what_disturbs_a_few_blocks_of_the_loader_alone_does_not_make_it_the_slower_side() -> None:
-    measurement = measured({"decode": 2.0}, workers=1, step=2.0)
-    measurement.blocks += [Block("no-consumer", (), ms * 48 / 1e3, 48) for ms in (2.02, 2.6, 2.05, 2.7, 2.8)]
-    assert diagnose(measurement).verdict.kind == "balanced"
-
-
 def test_nothing_gains_where_a_step_limits_that_workers_run_beside() -> None:
     arms = {"handover-skipped": 1.5, "decode-recorded": 1.0}
     verdict = diagnose(measured({"decode": 1.0}, workers=2, step=2.0, arms=arms)).verdict
     assert verdict.kind == "inconclusive"
     assert verdict.sentence.startswith("Inconclusive: the clocks point to step, but the replayed arms to ipc")
-
-
-def test_without_workers_other_stages_do_gain_beside_a_step_that_limits() -> None:
-    verdict = diagnose(measured({"decode": 1.5}, step=2.0, arms={"decode-recorded": 1.75, "no-consumer": 2.3})).verdict
-    assert verdict.kind == "step-bound"
 
 
 def test_what_the_loader_takes_whatever_the_data_is_no_waiting_for_data() -> None:
@@ -306,12 +283,6 @@ def test_what_the_loader_takes_whatever_the_data_is_no_waiting_for_data() -> Non
     diagnosis = diagnose(measurement)
     assert diagnosis.fed == pytest.approx(1.0, abs=0.001)
     assert diagnosis.loader_wait == pytest.approx(0.5e-3, rel=0.01)
-
-
-def test_taking_over_counts_once_where_the_loader_was_measured_alone() -> None:
-    """Alone the loader takes 3 ms a sample, 1 of them in the training process; the step takes 2."""
-    measurement = arm(measured({"decode": 1.5, "ipc": 0.5}, workers=1, step=2.0, handing=1.0), "no-consumer", 3.0)
-    assert diagnose(arm(measurement, "batch-prebuilt", 1.9)).verdict.stage is Stage.IPC
 
 
 def test_clocks_never_cost_more_than_a_block_took() -> None:

@@ -42,7 +42,7 @@ class MadeUp:
         arms = {arm: gain if isinstance(gain, float) else None for arm, gain in self.arms.items()}
         declined = {arm: why for arm, why in self.arms.items() if isinstance(why, str)}
         costs = self.costs if self.workers else {name: value for name, value in self.costs.items() if name != "ipc"}
-        found = measured(
+        measurement = measured(
             costs,
             workers=self.workers,
             step=self.step,
@@ -51,30 +51,30 @@ class MadeUp:
             blocks=self.blocks,
             batches=8,
         )
-        found.declined |= declined
-        found.untried = {arm for arm, why in declined.items() if why == LACKED}
-        found.seam_cost = self.seam_cost
+        measurement.declined |= declined
+        measurement.untried = {arm for arm, why in declined.items() if why == LACKED}
+        measurement.seam_cost = self.seam_cost
         if self.copying and self.step:
             copied = self.copying * 4 * self.step / 1e3
-            found.transfer = {"pinned": copied, "pageable": 2 * copied, "pinning": copied, "bytes": 1e6, "exposed": copied}
+            measurement.transfer = {"pinned": copied, "pageable": 2 * copied, "pinning": copied, "bytes": 1e6, "exposed": copied}
         wall = round(self.spent * 4 * MS)
-        for row in {id(row): row for row in found.rows("real")}.values():
+        for row in {id(row): row for row in measurement.rows("real")}.values():
             if self.own:
                 row.trace.charges = [*row.trace.charges, Charge(None, self.own, wall, wall, wall, 0)]
             if self.foreign:
                 row.trace.foreign = [("storage", "socket.recv", 3 * MS)]
-        return sampled(found, self.sampler)
+        return sampled(measurement, self.sampler)
 
 
-def sampled(found: Measurement, ms: float) -> Measurement:
+def sampled(measurement: Measurement, ms: float) -> Measurement:
     """Every batch is asked for ``ms`` milliseconds a sample later, by the sampler."""
     later = round(ms * 4 * MS)
-    for number, block in enumerate(found.blocks):
+    for number, block in enumerate(measurement.blocks):
         rows = tuple(
             dataclasses.replace(row, got=row.got + later, done=row.done + later, sampled=row.sampled + later) for row in block.rows
         )
-        found.blocks[number] = dataclasses.replace(block, rows=rows)
-    return found
+        measurement.blocks[number] = dataclasses.replace(block, rows=rows)
+    return measurement
 
 
 COSTS = st.fixed_dictionaries({name: st.floats(0.01, 10.0) for name in ("storage", "decode", "augment", "collate", "ipc")})

@@ -33,10 +33,10 @@ def measured(
     allows; None leaves an arm out.
     """
     settings = LoaderSettings(batch_size=batch, num_workers=workers, length=1000)
-    found = Measurement(settings, workers, cores=2.0, consumer="test" if step else "none", has_consumer=bool(step))
+    measurement = Measurement(settings, workers, cores=2.0, consumer="test" if step else "none", has_consumer=bool(step))
     maker = sum(value for name, value in costs.items() if name != "step")
     cycle = max(maker / workers, step + handing) if workers else maker + step
-    found.declined = {experiments.SUPPLY.name: "left out by the test"} if workers and step else {}
+    measurement.declined = {experiments.SUPPLY.name: "left out by the test"} if workers and step else {}
     gains = honest_gains(costs, workers, step, handing) | dict(arms or {})
     for number in range(blocks):
         rows = tuple(
@@ -44,12 +44,19 @@ def measured(
             for place in range(batches)
         )
         seconds = cycle * batch * batches / 1e3
-        found.blocks.append(Block("real", rows, seconds, batch * batches))
-        found.blocks.append(Block("plain", rows, seconds, batch * batches))
+        measurement.blocks.append(Block("real", rows, seconds, batch * batches))
+        measurement.blocks.append(Block("plain", rows, seconds, batch * batches))
         for name, gain in gains.items():
             if gain is not None:
-                found.blocks.append(Block(name, (), seconds / gain, batch * batches))
-    return found
+                measurement.blocks.append(Block(name, (), seconds / gain, batch * batches))
+    return measurement
+
+
+def charged(measurement: Measurement, *charges: Charge, keep: bool = True) -> Measurement:
+    """Add these charges to every batch of the pipeline as it is, or put them in the place of its own."""
+    for row in measurement.rows("real"):
+        row.trace.charges = [*(row.trace.charges if keep else ()), *charges]
+    return measurement
 
 
 def honest_gains(costs: Mapping[str, float], workers: int, step: float, handing: float) -> dict[str, float | None]:

@@ -9,16 +9,16 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-found = importlib.import_module
+imported = importlib.import_module
 
 
 def public_only(name: str, package: str | None = None) -> Any:
     """What begins with an underscore is there for torch itself only."""
     if not name.startswith("torch"):
-        return found(name, package)
+        return imported(name, package)
     if any(part.startswith("_") for part in name.split(".")):
         raise ModuleNotFoundError(f"No module named {name!r}")
-    return types.SimpleNamespace(**{key: value for key, value in vars(found(name, package)).items() if not key.startswith("_")})
+    return types.SimpleNamespace(**{key: value for key, value in vars(imported(name, package)).items() if not key.startswith("_")})
 
 
 importlib.import_module = public_only

@@ -132,7 +132,7 @@ def test_a_user_s_own_iterator_goes_on() -> None:
     iterator._shutdown_workers()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("kind", ["map", "sharded"])
+@pytest.mark.parametrize("kind", ["map", "sized stream"])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_nothing_is_left_behind(kind: str, workers: int) -> None:
     before = held()

@@ -12,10 +12,10 @@ DRAWN = cases.draw(300)
 
 def test_the_plan_has_the_limiting_stage_it_names() -> None:
     for case in DRAWN:
-        found = truth_of(case.costs, case.workers)
-        assert found.label == case.truth, case
+        truth = truth_of(case.costs, case.workers)
+        assert truth.label == case.truth, case
         if case.truth != "balanced":
-            assert 1.15 <= found.dominance <= 12.5, case
+            assert 1.15 <= truth.dominance <= 12.5, case
 
 
 def test_every_stage_limits_equally_often() -> None:

@@ -27,9 +27,9 @@ COSTS = {"storage": 1.0, "decode": 3.0, "augment": 1.5, "collate": 0.5}
     ],
 )
 def test_the_slower_station_limits(more: dict[str, float], workers: int, kind: str, stage: str | None, dominance: float) -> None:
-    found = truth_of(COSTS | more, workers)
-    assert (found.kind, found.stage) == (kind, stage)
-    assert found.dominance == pytest.approx(dominance)
+    truth = truth_of(COSTS | more, workers)
+    assert (truth.kind, truth.stage) == (kind, stage)
+    assert truth.dominance == pytest.approx(dominance)
 
 
 def test_supply_is_shared_by_workers_but_handed_over_one_by_one() -> None:

@@ -12,7 +12,7 @@ from pipefix.measurement.experiments import POOL
 from pipefix.measurement.measurement import Block, Measurement, Row
 from pipefix.measurement.trace import BatchTrace, Charge
 from pipefix.plan.advise import advise
-from pipefix.plan.case import Case
+from pipefix.plan.case import Case, Moving
 from pipefix.plan.plan import Plan, Step
 from pipefix.system.machine import Machine
 from pipefix.vocabulary.gain import NotTried
@@ -60,7 +60,7 @@ class World:
     arms: dict[str, Interval] = field(default_factory=dict)
     tail: dict[str, float] = field(default_factory=dict)
     verdict: str = "input-bound"
-    found: dict[str, Any] = field(default_factory=dict)
+    fields: dict[str, Any] = field(default_factory=dict)
     """Other fields of the measurement."""
 
     def but(self, **changes: Any) -> World:
@@ -104,7 +104,7 @@ class World:
         )
         facts = {"batch.bytes": 19_267_840.0, "batch.largest_bytes": 19_267_584.0, "batch.largest_is_float": 1.0, **self.facts}
         measurement.looks = {1: [(0, facts)]}
-        for name, value in self.found.items():
+        for name, value in self.fields.items():
             setattr(measurement, name, value)
         return measurement
 
@@ -200,3 +200,36 @@ TEXTS = World(
     ops={Stage.DECODE: ("tokenizers.Tokenizer.encode",)},
     facts={"batch.bytes": 65_536.0, "batch.largest_bytes": 65_536.0, "batch.largest_is_float": 0.0}, source_bytes=500.0,
 )  # fmt: skip
+ALONE = JPEGS.but(workers=0)
+STREAM = JPEGS.but(settings={"kind": "iterable", "length": None})
+TRIED = JPEGS.but(fields={"trials": {"workers-4": [(900.0, 500.0), (910.0, 505.0), (890.0, 500.0)], "workers-1": [(260.0, 500.0)]}})
+"""Four workers and one were run beside the two in use."""
+FINISHED = JPEGS.but(
+    ops={Stage.DECODE: ("PIL.Image.load",), Stage.AUGMENT: ("Resize", "CenterCrop", "ToTensor")}, settings={"length": 5000}
+)
+"""Nothing in it is random."""
+WHOLE = Moving(frozenset({"RandomResizedCrop"}))
+COPIES = {"pinned": 0.001, "pageable": 0.004, "bytes": 19_267_840.0}
+TAIL = {"p50": 0.004, "p95": 0.01, "p99": 0.3, "max": 0.5, "samples": 4000.0, "blocked": 0.0016}
+"""Of 6.5 ms a sample, 1.6 ms went into waiting behind a slow one."""
+CROWDED = World(decode=0.008, workers=4, cores=4.0, facts={"worker.busy_threads": 4.0, "worker.cv2_threads": 4.0})
+
+
+def waits_for_copies(**copies: float) -> World:
+    """A step of 20 ms a batch, which the loader is ahead of."""
+    return STEP_BOUND.but(step=0.02 / 32, decode=0.0001, augment=0.0001, fields={"transfer": {**COPIES, **copies}})
+
+
+def late(**copies: float) -> World:
+    """The same, where the step waits for its copy."""
+    return waits_for_copies(**{"pinned": 0.002, "exposed": 0.005, **copies})
+
+
+def with_threads(world: World, process: int, thread: int) -> World:
+    """A real arm whose workers used ``process`` nanoseconds of CPU time a batch, ``thread`` of them in their main threads."""
+    rows = []
+    for number in range(8):
+        trace = BatchTrace(1, 1, number % 2, number % 2, 32, number * 1000, 0, 0, thread, (number // 2) * process)
+        rows.append(Row(0, 1, 2, 0, 0, trace))
+    block = Block("real", tuple(rows), 32 * 8 * world.seconds, 32 * 8)
+    return world.but(fields={**world.fields, "blocks": [block]})

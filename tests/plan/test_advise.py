@@ -118,10 +118,10 @@ def test_any_measurement_gives_a_plan(
     machine: object,
     cuda: bool,
     verdict: str,
-    found: dict[str, object],
+    fields: dict[str, object],
     arms: bool,
 ) -> None:
-    world = world.but(settings={"kind": kind, "batch_size": batch, "length": length}, found=found, verdict=verdict)
+    world = world.but(settings={"kind": kind, "batch_size": batch, "length": length}, fields=fields, verdict=verdict)
     plan = (world.with_arms() if arms else world).plan(machine=machine, cuda=cuda)
     for step in plan:
         assert step.why

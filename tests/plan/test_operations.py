@@ -54,10 +54,9 @@ def test_code_between_operations_is_no_operation_unless_it_takes_its_time() -> N
     assert [op.name for op in operations_of(world.measurement(), diagnosis).fixed] == ["Resize"]
 
 
-def test_pictures_tokenisers_and_floats() -> None:
+def test_pictures_and_tokenisers() -> None:
     world = JPEGS.but(ops={Stage.DECODE: ("cv2.imdecode", "tokenizer()"), Stage.AUGMENT: ("F.to_tensor", "Rotate")})
     operations = operations_of(world.measurement(), world.diagnosis())
     assert operations.pictures == ("cv2.imdecode",)
     assert [op.name for op in operations.tokenisers] == ["tokenizer()"]
-    assert operations.floating == ("F.to_tensor",)
     assert not operations.all_fixed

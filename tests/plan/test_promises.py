@@ -40,7 +40,7 @@ def test_more_workers_are_promised_no_more_than_the_cores_can_compute() -> None:
 
 @pytest.mark.parametrize("shards", [1, 2])
 def test_no_more_workers_than_a_stream_has_shards(shards: int) -> None:
-    world = SLOW_NETWORK.but(workers=1, found={"shards": shards}, settings={"kind": "iterable", "length": None})
+    world = SLOW_NETWORK.but(workers=1, fields={"shards": shards}, settings={"kind": "iterable", "length": None})
     counts = [int(step.id.removeprefix("workers-")) for step in planned(world).proposed if step.id.startswith("workers-")]
     assert all(count <= shards for count in counts)
     if shards == 1:

@@ -64,21 +64,9 @@ def test_a_damaged_file_is_refused_in_one_sentence(name: str) -> None:
     assert caught.value.exit_code == 4
 
 
-def test_every_damaged_file_is_refused() -> None:
-    for path in (RUNS / "damaged").glob("*.json"):
-        with pytest.raises(UnreadableFile, match=r"is not a pipefix run file|is damaged|newer pipefix"):
-            read(path)
-
-
 def test_a_figure_of_the_wrong_kind_is_named_with_its_place() -> None:
     with pytest.raises(UnreadableFile, match=r"wrong-types\.json is damaged: .*got `str` - at `\$\.stages\[.+\]\.wall_s`\.$"):
         read(RUNS / "damaged" / "wrong-types.json")
-
-
-def test_a_newer_file_is_told_how_to_be_read() -> None:
-    with pytest.raises(UnreadableFile) as caught:
-        read(RUNS / "damaged" / "newer-major.json")
-    assert caught.value.advice == "Upgrade with: pip install --upgrade pipefix"
 
 
 @pytest.mark.parametrize("name", ["pipefix.run/1.7", "pipefix.run/0"])
@@ -86,10 +74,11 @@ def test_minor_versions_and_older_ones_are_read(name: str) -> None:
     assert decode(json.dumps({"format": name, "target": "x"}).encode(), origin="it").target == "x"
 
 
-@pytest.mark.parametrize("name", ["pipefix.run/", "pipefix.run/x", "pipefix.run/-1", "pipefix.run/²"])
-def test_a_version_that_is_no_number_is_refused(name: str) -> None:
-    with pytest.raises(UnreadableFile, match="newer pipefix"):
-        decode(json.dumps({"format": name}).encode(), origin="it")
+@pytest.mark.parametrize("version", ["", "x", "-1", "²", "9" * 10_000], ids=lambda version: version[:9])
+def test_a_version_that_is_no_number_is_refused(version: str) -> None:
+    with pytest.raises(UnreadableFile, match="newer pipefix") as refused:
+        decode(json.dumps({"format": f"pipefix.run/{version}"}).encode(), origin="it")
+    assert len(str(refused.value)) < 400
 
 
 def test_a_file_nested_without_end_is_refused() -> None:

@@ -47,15 +47,6 @@ def test_a_trace_in_full() -> None:
     }
 
 
-def test_nothing_at_all_is_a_trace_too() -> None:
-    assert chrome_trace([])["traceEvents"] == []
-
-
-def test_the_outer_slice_comes_first() -> None:
-    names = [event["name"] for event in drawn(chrome_trace([piece("inner", 0, 50), piece("outer", 0, 100)]))]
-    assert names == ["outer", "inner"]
-
-
 def test_an_end_that_overshoots_by_a_clock_reading_is_trimmed() -> None:
     outer, inner = drawn(chrome_trace([piece("outer", 0, 10_000), piece("inner", 4_000, 10_400)]))
     assert (inner["tid"], inner["ts"] + inner["dur"]) == (outer["tid"], 10.0)

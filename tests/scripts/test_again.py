@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.doubles.scripts import script
+
 
 @pytest.fixture
-def again(root: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def again(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The script, with a made-up answer to whether a test passes the second time."""
-    spec = importlib.util.spec_from_file_location("again", root / "scripts" / "again.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = script("again.py")
     monkeypatch.setattr(module, "passes", lambda test: "by_chance" in test)
     return module
 
@@ -47,11 +45,8 @@ def test_without_a_failed_test_nothing_is_run(again: Any, tmp_path: Path) -> Non
     assert again.main(str(tmp_path)) == 1
 
 
-def test_a_test_is_run_in_a_process_of_its_own(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = importlib.util.spec_from_file_location("again", root / "scripts" / "again.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+def test_a_test_is_run_in_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = script("again.py")
     test = tmp_path / "test_two.py"
     test.write_text("def test_right(): pass\ndef test_wrong(): assert False\n")
     monkeypatch.chdir(tmp_path)

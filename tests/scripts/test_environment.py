@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 import threading
@@ -12,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "environment.py"
+from tests.doubles import scripts
 
 
 class Played:
@@ -41,11 +40,7 @@ class Played:
 
 @pytest.fixture
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    specification = importlib.util.spec_from_file_location("environment_script", SCRIPT)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
+    module = scripts.script("environment.py")
     (tmp_path / "pyproject.toml").write_text("[project]\ndependencies = []\n\n[tool.ruff]\nline-length = 132\n")
     (tmp_path / "constraints.txt").write_text("torch==1\n")
     monkeypatch.setattr(module, "ROOT", tmp_path)

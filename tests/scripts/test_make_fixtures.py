@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 from pathlib import Path
 from types import ModuleType
@@ -10,16 +9,12 @@ from types import ModuleType
 import pytest
 from PIL import Image
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "make_fixtures.py"
+from tests.doubles import scripts
 
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    specification = importlib.util.spec_from_file_location("make_fixtures_script", SCRIPT)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
+    module = scripts.script("make_fixtures.py")
     monkeypatch.setattr(module, "PER_CLASS", 1)
     return module
 

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import sys
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from tests.doubles.scripts import script
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
 def matrix() -> ModuleType:
-    loader = SourceFileLoader("test_matrix_script", str(ROOT / "scripts" / "test_matrix"))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
+    return script("test_matrix")
 
 
 def numbers(version: str) -> tuple[int, ...]:
@@ -51,7 +46,7 @@ def test_its_suites_are_there(matrix: ModuleType) -> None:
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="it reads pyproject.toml with tomllib")
 def test_an_environment_gets_what_the_suite_needs_and_no_other_torch(matrix: ModuleType) -> None:
-    wanted = {re.split(r"[<>=;\s]", one)[0] for one in matrix.requirements()}
+    wanted = {re.split(r"[<>=;\s]", requirement)[0] for requirement in matrix.requirements()}
     assert {"numpy", "pytest", "hypothesis", "tokenizers", "lmdb"} <= wanted
     assert not wanted & {"torch", "torchvision", "nvidia-dali-cuda130", "ruff", "mypy"}
     kept = [line for line in matrix.constraints().splitlines() if not matrix.NOT_PINNED.match(line)]

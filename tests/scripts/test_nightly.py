@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+
+from tests.doubles.scripts import script
 
 ROOT = Path(__file__).resolve().parents[2]
 GATE = """#!/usr/bin/env bash
@@ -24,12 +24,7 @@ SIGINT_HEARD = "[ $((0x$(grep SigIgn /proc/self/status | cut -f2) & 2)) = 0 ]"
 
 @pytest.fixture(scope="module")
 def nightly() -> ModuleType:
-    loader = SourceFileLoader("nightly_script", str(ROOT / "scripts" / "nightly"))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
+    return script("nightly")
 
 
 @pytest.fixture

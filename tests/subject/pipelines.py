@@ -70,14 +70,9 @@ class Slices(Map):
         return torch.stack([work(position) for position in index])
 
 
-class Named(Map):
-    def __getitem__(self, index: int) -> Any:
-        return Pair(work(index), index)
-
-
 class Keyed(Map):
     def __getitem__(self, index: int) -> Any:
-        return {"image": work(index), "meta": {"name": str(index), "size": 3.5}}
+        return {"pair": Pair(work(index), index), "meta": {"name": str(index), "size": 3.5}}
 
 
 class Thing:
@@ -155,13 +150,11 @@ def loader(kind: str, workers: int, **options: Any) -> DataLoader[Any]:
     makers: dict[str, Any] = {
         "map": lambda: (Map(), {"batch_size": 4, "shuffle": True}),
         "batched": lambda: (Batched(), {"batch_size": 4}),
-        "sharded": lambda: (Sharded(), {"batch_size": 4}),
         "sized stream": lambda: (Sized(), {"batch_size": 5, "drop_last": True}),
         "single": lambda: (Map(), {"batch_size": None}),
         "single stream": lambda: (Sharded(), {"batch_size": None}),
         "lists": lambda: (Slices(), {"batch_size": None, "sampler": [[0, 1], [2, 3], [4, 5]] * 4}),
         "tuples": lambda: (Pairs(), {"batch_sampler": PairSampler()}),
-        "namedtuple": lambda: (Named(), {"batch_size": 4}),
         "dict in numpy's order": lambda: (Keyed(), {"batch_size": 4, "sampler": np.random.default_rng(0).permutation(LENGTH)}),
         "custom batches": lambda: (Things(), {"batch_sampler": [[0, 1, 2], [3], [4, 5]] * 4, "collate_fn": collate_things}),
         "every setting": lambda: (
@@ -182,6 +175,6 @@ def loader(kind: str, workers: int, **options: Any) -> DataLoader[Any]:
 
 
 KINDS = (
-    "map", "batched", "sharded", "sized stream", "single", "single stream", "lists", "tuples", "namedtuple",
-    "dict in numpy's order", "custom batches", "every setting", "generator",
+    "map", "batched", "sized stream", "single", "single stream", "lists", "tuples", "dict in numpy's order", "custom batches",
+    "every setting", "generator",
 )  # fmt: skip

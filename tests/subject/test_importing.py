@@ -15,11 +15,6 @@ from pipefix.vocabulary.errors import TargetError
 from tests.subject.conftest import Write
 
 
-def test_neighbours_can_be_imported(write: Write) -> None:
-    write("beside_it.py", "COUNT = 5", bare=True)
-    assert load(write("train.py", "import beside_it\ndata = Numbers(beside_it.COUNT)")).settings.length == 5
-
-
 def test_neighbours_of_a_file_that_bears_a_taken_name(write: Write) -> None:
     """The folder comes last on the path, so that ``json`` stays the library for everybody else."""
     write("beside_that.py", "COUNT = 5", bare=True)
@@ -31,22 +26,20 @@ def test_neighbours_of_a_file_that_bears_a_taken_name(write: Write) -> None:
     assert sys.path[0] != str(path.parent)
 
 
-@pytest.mark.parametrize("name", ["json.py", "random.py", "statistics.py", "torch.py", "sched.py"])
-def test_a_name_that_hides_a_library_stays_importable_by_its_folder(write: Write, name: str) -> None:
+@pytest.mark.parametrize("name", ["json.py", "torch.py"])
+def test_a_name_that_hides_a_library_stays_importable_by_its_folder(write: Write, name: str, preloaded: str) -> None:
     """A spawned worker imports the file by the name of the class's module: it must find it, and not the library."""
     path = write(f"project/{name}", "data = Numbers()")
     subject = load(path)
     kind = type(subject.dataset)
     assert kind.__module__ == f"project.{path.stem}"
-    where = os.pathsep.join([*sys.path])
-    if name != "json.py":
-        return  # one look from another process is enough, it takes long
-    code = f"import pickle, sys; print(pickle.loads(bytes.fromhex({pickle.dumps(subject.dataset).hex()!r})).count)"
-    process = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": where}, capture_output=True, text=True)
-    assert process.stdout.strip() == "8", process.stderr
+    pickled = pickle.dumps(subject.dataset).hex()
+    code = f"import pickle, sys; sys.path[:] = {sys.path!r}; print(pickle.loads(bytes.fromhex({pickled!r})).count)"
+    done = subprocess.run([*preloaded.split(), "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "8", done.stderr
 
 
-@pytest.mark.parametrize("name", ["my data.py", "données.py", "dash-ed.py", "dotted.name.py", "1st.py"])
+@pytest.mark.parametrize("name", ["my données.py", "dotted.name.py", "1st.py"])
 def test_names_that_are_no_identifiers(write: Write, name: str) -> None:
     assert load(write(name, "data = Numbers()")).settings.length == 8
 
@@ -70,13 +63,6 @@ def test_relative_imports_without_a_package_file(write: Write) -> None:
 def test_a_guarded_main_does_not_run(write: Write) -> None:
     path = write("train.py", "data = Numbers()\nif __name__ == '__main__':\n    raise SystemExit('ran')")
     assert load(path).settings.length == 8
-
-
-def test_the_file_sees_its_own_name_as_its_arguments(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["pipefix", "probe", "train.py", "--quick"])
-    path = write("train.py", "import sys\nSEEN = list(sys.argv)\ndata = Numbers(len(SEEN) + 1)")
-    assert load(path).settings.length == 2
-    assert sys.argv == ["pipefix", "probe", "train.py", "--quick"]
 
 
 def test_files_are_found_from_the_working_directory(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

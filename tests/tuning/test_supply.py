@@ -60,8 +60,8 @@ def in_the_long_run(line: Line) -> float:
     return line.run(2400).waited
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 4, 8])
-@pytest.mark.parametrize("ratio", [0.3, 0.7, 0.9, 0.95, 0.97, 1.0, 1.03, 1.2, 3.0])
+@pytest.mark.parametrize("workers", [1, 3, 8])
+@pytest.mark.parametrize("ratio", [0.3, 0.95, 1.0, 1.03, 3.0])
 def test_the_stall_of_a_short_block_is_that_of_a_long_run(ratio: float, workers: int) -> None:
     block = Line(ratio, workers).run(-(-36 // workers) * workers)
     assert block.stall == pytest.approx(max(0.0, 1 - ratio), abs=0.005)

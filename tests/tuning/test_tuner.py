@@ -111,14 +111,14 @@ def test_a_trial_that_comes_near_a_limit_is_ended_and_larger_ones_are_left() -> 
     assert not machine.running
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(5))
 def test_limits_drawn_at_random(seed: int) -> None:
     facts = made_up(seed, grids.SHAPES)
     assert facts["breaches"] == []
     assert facts["orphans"] == 0
 
 
-@pytest.mark.parametrize("moment", [0.1, 3.0, 15.0, 25.0])
+@pytest.mark.parametrize("moment", [0.1, 3.0, 25.0])
 def test_an_interrupt_keeps_what_is_known_and_closes_everything(moment: float) -> None:
     machine = Machine(EIGHT, break_at=moment)
     result = tuned(machine)

@@ -146,10 +146,9 @@ class Held(Dataset[Any]):
 
 
 @slower_once_asked
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_probe_leaves_a_pipelines_objects_as_quick_as_they_were(workers: int) -> None:
+def test_a_probe_leaves_a_pipelines_objects_as_quick_as_they_were() -> None:
     data = Held()
-    pipefix.probe(DataLoader(data, batch_size=8, num_workers=workers), budget=1.5)
+    pipefix.probe(DataLoader(data, batch_size=8, num_workers=0), budget=1.5)
     assert not asked_for(data)
     assert not asked_for(data.transform)
 

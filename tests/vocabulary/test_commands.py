@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -23,10 +24,10 @@ TITLES = ("report/fix_report.py", "report/probe_report.py", "report/tune_report.
 """Their first line repeats the command that was given, for people to read: it suggests nothing."""
 
 
-def unquoted(tree: ast.AST) -> list[int]:
+def unquoted(nodes: Iterable[ast.AST]) -> list[int]:
     """Lines where a value is put into a command as it is."""
     commands = []
-    for node in ast.walk(tree):
+    for node in nodes:
         joined = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and isinstance(node.left, ast.Constant)
         if joined and COMMAND.search(str(node.left.value)):
             commands.append(node.lineno)
@@ -37,6 +38,10 @@ def unquoted(tree: ast.AST) -> list[int]:
             elif COMMAND.search(text) and not _is_plain(piece):
                 commands.append(node.lineno)
     return commands
+
+
+def parsed(code: str) -> Iterable[ast.AST]:
+    return ast.walk(ast.parse(code))
 
 
 def _is_plain(piece: ast.expr) -> bool:
@@ -53,18 +58,17 @@ def _is_plain(piece: ast.expr) -> bool:
 def test_every_command_is_put_together_by_the_one_function() -> None:
     wrong = []
     for name, module in house.modules().items():
-        lines = [] if str(module.path).endswith(TITLES) else unquoted(module.tree)
+        lines = [] if str(module.path).endswith(TITLES) else unquoted(module.nodes)
         wrong += [f"{name}:{line}" for line in lines]
         if name != "pipefix.vocabulary.commands" and module.path.name != "build.py":
-            text = module.path.read_text(encoding="utf-8")
-            wrong += [f"{name}: shlex is for pipefix.vocabulary.commands"] if "import shlex" in text else []
+            wrong += [f"{name}: shlex is for pipefix.vocabulary.commands"] if "import shlex" in module.text else []
     assert not wrong
 
 
 def test_the_test_sees_what_it_should() -> None:
-    assert unquoted(ast.parse('f"Remove it: rm -r {folder}"')) == [1]
-    assert unquoted(ast.parse('"Look: ls -l " + str(folder)')) == [1]
-    assert not unquoted(ast.parse("""f"Remove it: {command('rm', '-r', folder)}"; f"{folder} is no cache." """))
+    assert unquoted(parsed('f"Remove it: rm -r {folder}"')) == [1]
+    assert unquoted(parsed('"Look: ls -l " + str(folder)')) == [1]
+    assert not unquoted(parsed("""f"Remove it: {command('rm', '-r', folder)}"; f"{folder} is no cache." """))
 
 
 def test_words_stay_words() -> None:

@@ -86,7 +86,7 @@ def test_one_thread_of_one_process_holds_a_lock(tmp_path: Path) -> None:
     assert not in_another_process(take) and os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("content", ["mine", "123", "pipefix 12 on a host\nand more"])
+@pytest.mark.parametrize("content", ["123", "pipefix 12 on a host\nand more"])
 def test_a_lock_file_of_somebody_else_is_left_alone(tmp_path: Path, content: str) -> None:
     (tmp_path / ".lock").write_text(content)
     with pytest.raises(BadUsage, match="is not a lock of pipefix"), FolderLock(tmp_path, "test"):

@@ -76,21 +76,6 @@ def test_everything_goes_on_as_it_was() -> None:
     assert draws(loader) == expected
 
 
-def test_it_is_put_back_after_an_error_too() -> None:
-    random.seed(0)
-    expected = random.random()
-    random.seed(0)
-
-    def fail() -> None:
-        with untouched(make()):
-            random.random()
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fail()
-    assert random.random() == expected
-
-
 def test_generators_are_found_wherever_they_are_held() -> None:
     loader = make()
     kinds = sorted(type(generator).__name__ for generator in generators(loader))

@@ -37,7 +37,7 @@ def test_only_the_console_prints() -> None:
     printing = {
         name
         for name, module in house.modules().items()
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     }
     assert printing <= {"pipefix.cli.console", "pipefix.kernels.build"}, printing

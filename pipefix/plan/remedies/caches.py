@@ -17,7 +17,7 @@ from pipefix.plan.plan import Step
 from pipefix.plan.planfile import CACHES, CacheChange
 from pipefix.plan.remedy import Remedy
 from pipefix.vocabulary.gain import MeasuredGain, Modelled
-from pipefix.vocabulary.quantity import Interval, percent, seconds, size
+from pipefix.vocabulary.quantity import Interval, exactly, percent, seconds, size
 from pipefix.vocabulary.stage import Stage
 
 FIND_SECONDS = Interval(10e-6, 4e-6, 30e-6)
@@ -36,20 +36,24 @@ class Cache(Remedy):
 
     arm: ClassVar[Experiment]
     change: ClassVar[CacheChange]
+    risk: ClassVar[str | None] = None
 
     def answer(self, case: Case) -> Step:
         if case.measurement.settings.kind == "iterable":
             return self.declined("an IterableDataset has no index that records could be looked up by")
+        record, finished = case.measurement.record, self.finished(case)
         why = self.useless(case)
+        if why is None and finished and record is not None and record.why_not:
+            why = f"a sample was to be stored, and could not be: {record.why_not}"
         if why is not None:
             return self.declined(why)
         record_bytes = self.record_bytes(case)
         if record_bytes is None:
             return self.declined("how large a record would be could not be measured, so neither can its worth")
         disk = record_bytes.value * case.length if case.length is not None else None
-        read = reading(record_bytes, case.measurement.record)
-        tried = case.measurement.record.gain if case.measurement.record is not None else None
-        measured = tried is not None and self.finished(case)
+        read = reading(record_bytes, record)
+        tried = record.gain if record is not None else None
+        measured = finished and tried is not None
         if disk is not None and case.memory is not None and disk > case.memory:
             measured = False
             if case.disk_seconds is None:
@@ -62,17 +66,16 @@ class Cache(Remedy):
         if tried is not None:
             # Nothing is left to be done to a finished sample: no cache makes the loader faster than those of them did.
             gain = tried if measured else at_most(gain, tried)
-        trial = case.measurement.record if measured else None
-        predicted = MeasuredGain(gain, trial.pairs) if trial is not None else Modelled(gain, f"{self.arm.name} and the model")
+        known = MeasuredGain(gain, record.pairs) if measured and record is not None else Modelled(gain)
         once = self.making_seconds(case)
         return self.proposed(
             f"{self.saves(case)}; reading a record of {size(record_bytes.value)} back takes about {seconds(float(read.wall[0]))}"
             + (", and the loader was run over a few of them" if measured else ""),
-            predicted,
+            known,
             commands.cache(self.change.store, case.target),
             disk_bytes=disk,
             seconds=case.length * once + (disk or 0.0) / WRITE_RATE if case.length is not None else None,
-            risk=self.risk(case),
+            risk=self.risk,
         )
 
     @abstractmethod
@@ -97,9 +100,6 @@ class Cache(Remedy):
         """Seconds a sample to make the record."""
         return case.model.wall(Stage.STORAGE) + case.model.wall(Stage.DECODE)
 
-    def risk(self, case: Case) -> str | None:
-        return None
-
 
 def reading(record_bytes: Interval, tried: KeptRecord | None) -> StageTime:
     """``tried``: a record that was read back; what this one holds more or less than it is copied, or is not."""
@@ -110,12 +110,6 @@ def reading(record_bytes: Interval, tried: KeptRecord | None) -> StageTime:
         known = draws(tried.seconds, "find")
         wall = np.maximum(known + copied - tried.bytes / draws(COPY_RATE, "copy"), known / 2)
     return StageTime(wall, wall)
-
-
-def unstorable(case: Case) -> str | None:
-    """Why finished samples cannot be records; None where they can, or nobody tried."""
-    tried = case.measurement.record
-    return f"a sample was to be stored, and could not be: {tried.why_not}" if tried is not None and tried.why_not else None
 
 
 def _from_disk(case: Case, read: StageTime, record_bytes: Interval) -> StageTime:
@@ -137,7 +131,7 @@ class CacheSource(Cache):
         return case.nothing_to_keep or _past_clients(case)
 
     def record_bytes(self, case: Case) -> Interval | None:
-        return Interval(case.source_bytes, case.source_bytes, case.source_bytes)
+        return exactly(case.source_bytes)
 
     def with_cache(self, case: Case, read: StageTime) -> PipelineModel:
         return case.model.replacing(Stage.STORAGE, read)
@@ -168,6 +162,9 @@ class CacheResized(Cache):
     title = f"Cache the images resized to {RESIZED} pixels"
     change = CacheChange(path=f"{CACHES}/resized-{RESIZED}", store="resized")
     arm = experiments.NO_DECODE
+    risk = (
+        f"Crops see at most {RESIZED} pixels on the shorter side: check the accuracy if training crops are larger than 224 pixels."
+    )
 
     def useless(self, case: Case) -> str | None:
         if not case.operations.pictures:
@@ -211,12 +208,6 @@ class CacheResized(Cache):
     def making_seconds(self, case: Case) -> float:
         return case.model.wall(Stage.STORAGE) + 2 * case.model.wall(Stage.DECODE)
 
-    def risk(self, case: Case) -> str | None:
-        return (
-            f"Crops see at most {RESIZED} pixels on the shorter side: check the accuracy if training crops are larger than 224 "
-            "pixels."
-        )
-
 
 def _about(part: Interval) -> str:
     """Pixels told from the files' size are a guess, and said to be one."""
@@ -234,9 +225,7 @@ class CacheDecoded(Cache):
     arm = experiments.DECODED
 
     def useless(self, case: Case) -> str | None:
-        if not case.wall(Stage.DECODE):
-            return "nothing is decoded"
-        return unstorable(case) if self.finished(case) else None
+        return None if case.wall(Stage.DECODE) else "nothing is decoded"
 
     def finished(self, case: Case) -> bool:
         return not case.wall(Stage.AUGMENT)
@@ -271,14 +260,14 @@ class CacheSample(Cache):
                 f"the first operation on decoded samples, {operations.first_random or 'unnamed'}, may be random: the same as "
                 "cache-decoded"
             )
-        return unstorable(case) if self.finished(case) else None
+        return None
 
     def finished(self, case: Case) -> bool:
         return case.operations.all_fixed
 
     def record_bytes(self, case: Case) -> Interval | None:
         if case.operations.all_fixed:
-            return Interval(case.sample_bytes, case.sample_bytes, case.sample_bytes) if case.sample_bytes else None
+            return exactly(case.sample_bytes) if case.sample_bytes else None
         # Between decoding and the finished sample lies whatever the fixed operations leave: no more than the larger of the two.
         decoded = case.decoded_bytes
         if decoded is None or not case.sample_bytes:

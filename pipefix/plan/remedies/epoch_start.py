@@ -14,32 +14,6 @@ RESTART_SPREAD = 0.3
 """Two restarts of the same loader differ by about so much."""
 
 
-def epoch(case: Case, restart: float) -> float | None:
-    """Seconds of an epoch that begins with ``restart`` seconds without a batch."""
-    if case.epoch is None:
-        return None
-    return restart + case.epoch * case.diagnosis.sample.value
-
-
-def first_batch(case: Case) -> float:
-    """Seconds until a batch is there once workers are up."""
-    making = sum(float(part.wall[0]) for part in case.model.making.values())
-    return making * case.batch
-
-
-def shorter_restart(case: Case, restart: float, left: Interval) -> Interval:
-    """The speed-up of whole epochs when ``left`` replaces ``restart``."""
-    assert case.epoch is not None
-    steady = case.epoch * case.diagnosis.sample.value
-
-    def gain(before: float, after: float) -> float:
-        return (before + steady) / (min(before, after) + steady)
-
-    low = gain(restart * (1 - RESTART_SPREAD), left.high)
-    high = gain(restart * (1 + RESTART_SPREAD), left.low)
-    return Interval(gain(restart, left.value), low, high)
-
-
 class PersistentWorkers(Remedy):
     """Workers that stay up between epochs."""
 
@@ -59,10 +33,16 @@ class PersistentWorkers(Remedy):
             return self.declined("how long an epoch takes to begin was not measured: the time budget was spent")
         if case.epoch is None:
             return self.declined(f"an epoch takes {seconds(restart)} to begin, but the dataset tells no length to compare it with")
-        left = Interval(first_batch(case), 0.5 * first_batch(case), 1.5 * first_batch(case))
-        whole = epoch(case, restart)
-        assert whole is not None
-        return self.kept_up(restart, whole, shorter_restart(case, restart, left))
+        steady = case.epoch * case.diagnosis.sample.value
+        first = case.batch * sum(float(part.wall[0]) for part in case.model.making.values())
+
+        def gain(before: float, after: float) -> float:
+            """Of whole epochs, where ``after`` seconds without a batch replace ``before``."""
+            return (before + steady) / (min(before, after) + steady)
+
+        low = gain(restart * (1 - RESTART_SPREAD), 1.5 * first)
+        high = gain(restart * (1 + RESTART_SPREAD), 0.5 * first)
+        return self.kept_up(restart, restart + steady, Interval(gain(restart, first), low, high))
 
     def kept_up(self, restart: float, whole: float, gain: Interval) -> Proposed:
         """``restart``: seconds of ``whole``, an epoch, that pass before its first batch."""

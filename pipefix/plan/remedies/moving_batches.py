@@ -124,9 +124,15 @@ class Pinning(Remedy):
         pinned, pageable = copies["pinned"], copies["pageable"]
         if pageable <= pinned:
             return self.declined(f"a batch is copied as fast without: {seconds(pageable)} against {seconds(pinned)} pinned")
-        shorter = (pageable - pinned) / case.batch
-        before = replace(case.model, taking=_with_copy(case, pageable / case.batch))
-        after = replace(before, taking={**before.taking, _copy_key(case): _less(before.taking[_copy_key(case)], shorter)})
+        # The step holds the copy where there is one and its part is not known; without a step it stands for itself.
+        taking = dict(case.model.taking)
+        if Stage.STEP.value not in taking:
+            taking[Stage.TRANSFER.value] = stage_time(pageable / case.batch, 0.0)
+        holder = Stage.TRANSFER.value if Stage.TRANSFER.value in taking else Stage.STEP.value
+        spent = float(taking[holder].wall[0])
+        left = max(0.0, 1 - (pageable - pinned) / case.batch / spent) if spent else 1.0
+        before = replace(case.model, taking=taking)
+        after = replace(before, taking={**taking, holder: taking[holder].scaled(left)})
         return self.proposed(
             f"Copying a batch of {size(copies.get('bytes', case.batch_bytes))} takes {seconds(pageable)} from ordinary memory and "
             f"{seconds(pinned)} from pinned",
@@ -169,21 +175,3 @@ class EarlyCopy(Remedy):
             "ahead, and .to('cuda') in the step does nothing then.",
             risk="One more batch lies in the device's memory.",
         )
-
-
-def _copy_key(case: Case) -> str:
-    """The step holds the copy where there is one, and its part is not known; otherwise it stands for itself."""
-    known = case.model.taking
-    return Stage.STEP.value if Stage.STEP.value in known and Stage.TRANSFER.value not in known else Stage.TRANSFER.value
-
-
-def _with_copy(case: Case, copying: float) -> dict[str, StageTime]:
-    known = dict(case.model.taking)
-    if Stage.STEP.value not in known:
-        known[Stage.TRANSFER.value] = stage_time(copying, 0.0)
-    return known
-
-
-def _less(whole: StageTime, by: float) -> StageTime:
-    spent = float(whole.wall[0])
-    return whole.scaled(max(0.0, 1 - by / spent) if spent else 1.0)

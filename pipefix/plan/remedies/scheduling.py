@@ -8,7 +8,6 @@ from pipefix.plan.case import Case
 from pipefix.plan.plan import Step
 from pipefix.plan.planfile import LoaderChange
 from pipefix.plan.remedy import Remedy
-from pipefix.vocabulary.gain import Modelled
 from pipefix.vocabulary.quantity import Interval, percent, seconds, times
 from pipefix.vocabulary.stage import Stage
 
@@ -37,27 +36,21 @@ class TailScheduling(Remedy):
         if not tail:
             return self.declined("how unequal samples are was not measured")
         ratio = tail["p99"] / tail["p50"] if tail["p50"] else 1.0
-        blocked, sample = tail.get("blocked", 0.0), case.diagnosis.sample
+        blocked, sample = tail.get("blocked", 0.0), case.diagnosis.sample.value
         if ratio < HEAVY_TAIL:
             return self.declined(
                 f"samples are alike: the slowest in a hundred takes {times(ratio)} the median ({seconds(tail['p50'])})"
             )
-        gain = self._gain(case, blocked)
+        # What was waited could be saved, but no station works faster than it does.
+        least = min(sample, float(case.model.seconds()[0]))
+        best = sample / max(least, sample - blocked, 1e-9)
         return self.proposed(
             f"The slowest sample in a hundred takes {times(ratio)} the median ({seconds(tail['p50'])}), and finished batches "
-            "waited "
-            f"{seconds(blocked)} a sample behind it, {percent(blocked / sample.value)} of the time",
-            Modelled(gain, "waits behind slow samples"),
+            f"waited {seconds(blocked)} a sample behind it, {percent(blocked / sample)} of the time",
+            Interval(best, 1 + 0.5 * (best - 1), 1 + 1.25 * (best - 1)),
             commands.loader(in_order=False),
             risk="Batches come in another order from run to run, and a run cannot be resumed at exactly the same batch.",
         )
-
-    def _gain(self, case: Case, blocked: float) -> Interval:
-        """What was waited could be saved, but no station works faster than it does."""
-        now = case.diagnosis.sample.value
-        least = min(now, float(case.model.seconds()[0]))
-        best = now / max(least, now - blocked, 1e-9)
-        return Interval(best, 1 + 0.5 * (best - 1), 1 + 1.25 * (best - 1))
 
 
 class ThreadCaps(Remedy):
@@ -73,7 +66,7 @@ class ThreadCaps(Remedy):
         workers, cores = case.measurement.workers, case.measurement.cores
         if not workers:
             return self.declined("no workers: library threads have the cores to themselves")
-        threads = threads_of(case.measurement)
+        threads = 1 + case.measurement.facts.get("worker.busy_threads", 0.0)
         used = process_over_thread(case.measurement)
         # Where the threads could not be counted, their CPU time is all there is to go by, and Python's own are among them.
         counted = "worker.busy_threads" in case.measurement.facts
@@ -94,17 +87,11 @@ class ThreadCaps(Remedy):
         return self.proposed(
             f"{workers} workers run {wanted:.0f} busy threads on {cores:g} cores and use {times(used)} the CPU "
             "time of their main threads",
-            Modelled(gain, "the CPU time of the threads beside the main ones"),
+            gain,
             "worker_init_fn=lambda worker: cv2.setNumThreads(0), and OMP_NUM_THREADS=1 in the environment"
             if case.measurement.facts.get("worker.cv2_threads", 0.0) > 1
             else "OMP_NUM_THREADS=1 (and the library's own setting) in the environment before the workers start",
         )
-
-
-def threads_of(measurement: Measurement) -> float:
-    """Busy threads of one worker, its main one included."""
-    facts = measurement.facts
-    return 1 + facts.get("worker.busy_threads", 0.0)
 
 
 def process_over_thread(measurement: Measurement) -> float | None:

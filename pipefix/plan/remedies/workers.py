@@ -60,13 +60,8 @@ class WorkerCount(Remedy):
 
     def _other(self, case: Case, count: int, known: dict[int, Told]) -> Step:
         gain = known.get(count) or _modelled(case, count)
-        why = (
-            _in_vain(case, count)
-            or f"{processes(count)} would give {figure(gain)} of today's throughput (predicted, no other number was tried)"
-        )
-        return Declined(
-            id=f"workers-{count}", stage=self.stage, title=_title(case, count), why=why, gain=gain, relieves=self.relieves
-        )
+        would = f"{processes(count)} would give {figure(gain)} of today's throughput (predicted, no other number was tried)"
+        return _declined(case, count, _in_vain(case, count) or would, gain)
 
     def _one(self, case: Case, count: int, gain: Told, best: int | None, tried: dict[int, Told]) -> Step:
         if count == best:
@@ -76,14 +71,12 @@ class WorkerCount(Remedy):
             why = f"{processes(count)} gave {figure(gain)} of today's throughput"
             if best is not None:
                 why += f", {processes(best)} {figure(tried[best])}"
-        return Declined(
-            id=f"workers-{count}",
-            stage=self.stage,
-            title=_title(case, count),
-            why=why,
-            gain=gain,
-            relieves=self.relieves,
-        )
+        return _declined(case, count, why, gain)
+
+
+def _declined(case: Case, count: int, why: str, gain: Told) -> Declined:
+    step = f"workers-{count}"
+    return Declined(id=step, stage=Stage.IPC, title=_title(case, count), why=why, gain=gain, relieves=WorkerCount.relieves)
 
 
 def _proposed(case: Case, count: int, gain: Told) -> Proposed:

@@ -6,7 +6,6 @@ pickled, or whose constructor wants more than a message, arrives like any other.
 
 from __future__ import annotations
 
-import os
 import signal
 import warnings
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from pipefix.hooks.torch_internals import processes_of
 from pipefix.measurement.time_limit import BatchTimeLimit
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject
+from pipefix.system.resources import shared_memory
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.sockets import settle as settle_sockets
@@ -193,11 +193,9 @@ _MORE_SHARED = "Make it larger (docker run --shm-size=2g), or use fewer workers,
 
 
 def _shared_memory() -> str:
-    try:
-        room = os.statvfs("/dev/shm")
-    except OSError:
+    whole, free = shared_memory()
+    if whole is None or free is None:
         return "Its shared memory (/dev/shm) cannot be used."
-    free, whole = room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize
     return f"Shared memory (/dev/shm) has {quantity.size(free)} free of {quantity.size(whole)}."
 
 

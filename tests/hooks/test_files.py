@@ -117,9 +117,7 @@ def theirs(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.parametrize(
-    "reader", ["whole", "bytes path", "unbuffered", "text", "newline", "lines", "pieces", "seek", "peek", "into"]
-)
+@pytest.mark.parametrize("reader", ["whole", "unbuffered", "newline", "lines", "seek", "into"])
 def test_what_stands_in_for_open_keeps_the_contract(theirs, hooks, path, reader):
     hooks.contract(lambda: READERS[reader](path), "files", ops=FILES)
 
@@ -256,10 +254,8 @@ def test_other_threads_are_timed_apart(hooks, path):
 
 OS_CALLS = {
     "stat": (lambda path: os.stat(path), {"os.stat": "storage"}),
-    "exists": (lambda path: os.path.getsize(path), {"os.stat": "storage"}),
     "listdir": (lambda path: os.listdir(path.parent), {"os.listdir": "storage"}),
     "path.stat": (lambda path: path.stat(), {"os.stat": "storage"}),
-    "walk": (lambda path: sorted(os.listdir(path.parent)), {"os.listdir": "storage"}),
 }
 
 
@@ -273,19 +269,16 @@ def test_descriptor_reads(hooks, path):
     def read():
         descriptor = os.open(path, os.O_RDONLY)
         try:
-            parts = os.read(descriptor, 10), os.read(descriptor, 7), os.pread(descriptor, 4, 100)
-            buffer = bytearray(5)
-            os.readv(descriptor, [buffer])
-            return (*parts, bytes(buffer))
+            return os.read(descriptor, 10), os.read(descriptor, 7), os.pread(descriptor, 4, 100)
         finally:
             os.close(descriptor)
 
-    ops = {"os.open": "storage", "os.read": "storage", "os.pread": "storage", "os.readv": "storage"}
+    ops = {"os.open": "storage", "os.read": "storage", "os.pread": "storage"}
     bare = read()
     hooks.install("files", "os_calls")
     assert hooks.run(read) == bare
     assert hooks.charged() == ops
-    assert hooks.timer.bytes_read == 26
+    assert hooks.timer.bytes_read == 21
     assert hooks.run(read, record=True) == bare
     assert hooks.run(read, replace=[Stage.STORAGE]) == bare
     assert hooks.charged() == {"os.open": "storage"}

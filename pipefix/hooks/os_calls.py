@@ -33,7 +33,7 @@ def install(timer: SampleTimer, patches: Patches) -> None:
             patches.replace(accessor, name, staticmethod(getattr(os, name)))
     cut(timer, patches, os, "scandir", _STORAGE, how=How.TIMED)
     _replace_open(timer, patches)
-    for name in ("read", "pread"):
+    for name in ("read", "pread", "readv", "preadv"):
         if hasattr(os, name):
             _replace_read(timer, patches, name)
 
@@ -68,32 +68,46 @@ def _replace_open(timer: SampleTimer, patches: Patches) -> None:
 
 
 def _replace_read(timer: SampleTimer, patches: Patches, name: str) -> None:
-    """``os.read(fd, n)`` or ``os.pread(fd, n, offset)``."""
+    """``os.read(fd, n)``, ``os.pread(fd, n, offset)``, ``os.readv(fd, buffers)`` or ``os.preadv(fd, buffers, offset)``."""
     original = getattr(os, name)
+    into = name.endswith("v")
 
     @functools.wraps(original)
-    def read(fd: int, length: int, *offset: int) -> Any:
+    def read(fd: int, length_or_buffers: Any, *offset: int) -> Any:
         if not timer.live:
-            return original(fd, length, *offset)
+            return original(fd, length_or_buffers, *offset)
         status = _STATUS(fd) if timer.recording is not None or timer.replaced else None
         key, at = None, 0
         if status is not None and stat.S_ISREG(status.st_mode):
             key = key_behind(fd, status)
             if key == IN_MEMORY:
                 timer.pause()
-                data = original(fd, length, *offset)
+                got = original(fd, length_or_buffers, *offset)
                 timer.resume(_STORAGE)
-                return data
+                return got
             at = offset[0] if offset else _SEEK(fd, 0, os.SEEK_CUR)
-            recorded = replayed(timer, key, at, length)
-            if recorded is not None:
+            data = replayed(timer, key, at, sum(map(len, map(_bytes_of, length_or_buffers))) if into else length_or_buffers)
+            if data is not None:
                 if not offset:
-                    _SEEK(fd, at + len(recorded), os.SEEK_SET)
-                return recorded
-        data = timer.timed_call(_STORAGE, f"os.{name}", original, (fd, length, *offset), replayable=False)
-        timer.bytes_read += len(data)
+                    _SEEK(fd, at + len(data), os.SEEK_SET)
+                return _spread(data, length_or_buffers) if into else data
+        got = timer.timed_call(_STORAGE, f"os.{name}", original, (fd, length_or_buffers, *offset), replayable=False)
+        timer.bytes_read += got if into else len(got)
         if key is not None and status is not None and timer.recording is not None:
-            note(timer, key, at, data, status.st_size)
-        return data
+            note(timer, key, at, b"".join(bytes(each) for each in length_or_buffers)[:got] if into else got, status.st_size)
+        return got
 
     patches.replace(os, name, read, everywhere=True)
+
+
+def _bytes_of(buffer: Any) -> memoryview:
+    return memoryview(buffer).cast("B")
+
+
+def _spread(data: bytes, buffers: Any) -> int:
+    """Into one buffer after the other, as far as it goes."""
+    left = memoryview(data)
+    for view in map(_bytes_of, buffers):
+        part, left = left[: len(view)], left[len(view) :]
+        view[: len(part)] = part
+    return len(data)

@@ -269,16 +269,19 @@ def test_descriptor_reads(hooks, path):
     def read():
         descriptor = os.open(path, os.O_RDONLY)
         try:
-            return os.read(descriptor, 10), os.read(descriptor, 7), os.pread(descriptor, 4, 100)
+            parts = os.read(descriptor, 10), os.read(descriptor, 7), os.pread(descriptor, 4, 100)
+            buffer = bytearray(5)
+            os.readv(descriptor, [buffer])
+            return (*parts, bytes(buffer))
         finally:
             os.close(descriptor)
 
-    ops = {"os.open": "storage", "os.read": "storage", "os.pread": "storage"}
+    ops = {"os.open": "storage", "os.read": "storage", "os.pread": "storage", "os.readv": "storage"}
     bare = read()
     hooks.install("files", "os_calls")
     assert hooks.run(read) == bare
     assert hooks.charged() == ops
-    assert hooks.timer.bytes_read == 21
+    assert hooks.timer.bytes_read == 26
     assert hooks.run(read, record=True) == bare
     assert hooks.run(read, replace=[Stage.STORAGE]) == bare
     assert hooks.charged() == {"os.open": "storage"}

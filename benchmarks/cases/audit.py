@@ -66,7 +66,7 @@ def _evictions() -> list[dict[str, Any]]:
 
 def _evicted(name: str, paths: list[Path], *, expect: bool) -> dict[str, Any]:
     begun = time.perf_counter()
-    proof: ColdProof = cold(paths)
+    proof: ColdProof = cold({str(path): [] for path in paths})
     spent = time.perf_counter() - begun
     right = proof.cold is expect and (not expect or (proof.after is not None and proof.after <= COLD))
     return {

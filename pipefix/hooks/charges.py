@@ -84,11 +84,6 @@ class Charges:
                 column.append(0)
         return key
 
-    def read(self, count: int) -> None:
-        """A storage hook moved ``count`` bytes."""
-        if self.live:
-            self.bytes_read += count
-
     @property
     def owns(self) -> bool:
         """Whether the caller is the thread whose sample is under the clock."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import io
 import os
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +25,6 @@ LIBRARY = "h5py"
 _OPEN, _CLOSE = os.open, os.close
 _IN_MEMORY = b"<_io.BytesIO"
 """How HDF5 calls a file that is a file object in memory."""
-_stages: dict[int, tuple[weakref.ref[Any], Stage]] = {}
 
 
 def install(timer: SampleTimer, patches: Patches) -> None:
@@ -38,8 +36,7 @@ def install(timer: SampleTimer, patches: Patches) -> None:
     def getitem(self: Any, args: Any, new_dtype: Any = None) -> Any:
         if not timer.live or (remembered(timer) is not None and h5py.h5f.get_name(self.id).startswith(_IN_MEMORY)):
             return original(self, args, new_dtype)
-        known = _stages.get(id(self))
-        stage = known[1] if known is not None and known[0]() is self else _stage_of(self)
+        stage = Stage.DECODE if self._dcpl.get_nfilters() else Stage.STORAGE
         if stage is Stage.DECODE and Stage.DECODE not in timer.replaced:
             timer.misses += remembered(timer) is not None  # what it unpacks it reads
         value = timer.timed_call(stage, "h5py.Dataset[index]", original, (self, args, new_dtype))
@@ -48,7 +45,6 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         return value
 
     patches.replace(h5py.Dataset, "__getitem__", getitem)
-    patches.on_undo(_stages.clear)
     patches.replace(h5py.File, "__init__", _opener(timer, h5py.File.__init__))
 
 
@@ -73,11 +69,3 @@ def _opener(timer: SampleTimer, original: Callable[..., None]) -> Callable[..., 
         return None
 
     return init
-
-
-def _stage_of(dataset: Any) -> Stage:
-    stage = Stage.DECODE if dataset._dcpl.get_nfilters() else Stage.STORAGE
-    if len(_stages) > 4096:
-        _stages.clear()
-    _stages[id(dataset)] = (weakref.ref(dataset), stage)
-    return stage

@@ -91,7 +91,8 @@ class UserStep(Consumer):
         self._parts = {"forward": 0, "backward": 0, "optimizer": 0}
         self._total = 0
         self._depth = 0
-        self._clock: PartClock | gpu.PartEvents = PartClock()
+        self._clock: Any = None
+        """Of the parts, while they are told."""
         self._events = gpu.StepEvents() if gpu.present() else None
 
     def settle(self) -> list[gpu.DeviceTime]:
@@ -133,7 +134,7 @@ class UserStep(Consumer):
         ]
         backward: Callable[..., None] = torch.Tensor.backward
         self._parts = dict.fromkeys(self._parts, 0)
-        clock = self._clock = gpu.PartEvents() if self._events is not None else PartClock()
+        clock = self._clock = gpu.PartTimes(time.perf_counter_ns) if self._events is None else gpu.PartTimes.by_events()
 
         def timed_backward(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> None:
             clock.begin("backward")
@@ -181,23 +182,6 @@ class UserStep(Consumer):
         self._depth -= 1
         if self._depth == 0:
             self._clock.end("forward")
-
-
-class PartClock:
-    """Nanoseconds of the parts of a step, by this process's clock."""
-
-    def __init__(self) -> None:
-        self._begun: dict[str, int] = {}
-        self._spent: dict[str, int] = {}
-
-    def begin(self, part: str) -> None:
-        self._begun[part] = time.perf_counter_ns()
-
-    def end(self, part: str) -> None:
-        self._spent[part] = self._spent.get(part, 0) + time.perf_counter_ns() - self._begun[part]
-
-    def spent(self) -> dict[str, int]:
-        return self._spent
 
 
 class ModelStep(UserStep):

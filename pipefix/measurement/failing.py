@@ -6,7 +6,6 @@ pickled, or whose constructor wants more than a message, arrives like any other.
 
 from __future__ import annotations
 
-import os
 import signal
 import warnings
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from pipefix.hooks.torch_internals import processes_of
 from pipefix.measurement.time_limit import BatchTimeLimit
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject
+from pipefix.system.resources import shared_memory
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.sockets import settle as settle_sockets
@@ -172,20 +172,17 @@ _BY_SIGNAL: dict[int, str] = {
 
 
 def _death(text: str, workers: Sequence[Any]) -> TargetError:
-    codes = [worker.exitcode for worker in workers if worker.exitcode]
-    code = codes[0] if codes else None
-    if code is None:
-        how, advice = text.splitlines()[0].rstrip("."), "Probe with --workers 0 to see the error itself."
-    elif code > 0:
-        how = describe_exit(code)
+    code = next((worker.exitcode for worker in workers if worker.exitcode), None)
+    how = text.splitlines()[0].rstrip(".") if code is None else describe_exit(code)
+    advice = "Probe with --workers 0 to see the error itself."
+    if code is not None and code > 0:
         advice = (
             "Something in it calls os._exit() or sys.exit(), or it could not start; probe with --workers 0 to see the error itself."
         )
-    else:
-        how = describe_exit(code)
-        advice = _BY_SIGNAL.get(-code, "Probe with --workers 0 to see the error itself.")
+    elif code is not None:
+        advice = _BY_SIGNAL.get(-code, advice)
         if -code == signal.SIGBUS:
-            return TargetError(f"A worker process died while making a batch: {how}. {_shared_memory()}", advice=_MORE_SHARED)
+            how, advice = f"{how}. {_shared_memory().rstrip('.')}", _MORE_SHARED
     return TargetError(f"A worker process died while making a batch: {how}.", advice=advice)
 
 
@@ -193,56 +190,33 @@ _MORE_SHARED = "Make it larger (docker run --shm-size=2g), or use fewer workers,
 
 
 def _shared_memory() -> str:
-    try:
-        room = os.statvfs("/dev/shm")
-    except OSError:
+    whole, free = shared_memory()
+    if whole is None or free is None:
         return "Its shared memory (/dev/shm) cannot be used."
-    free, whole = room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize
     return f"Shared memory (/dev/shm) has {quantity.size(free)} free of {quantity.size(whole)}."
 
 
-_SAID: tuple[tuple[tuple[str, ...], str], ...] = (
-    (
-        (
-            "stack expects each tensor to be equal size",
-            "Trying to resize storage",
-            "each element in list of batch should be of equal",
-        ),
+_SAID = {
+    "stack expects each tensor to be equal size|Trying to resize storage|each element in list of batch should be of equal":
         "The samples of a batch differ in shape: resize or pad them to one shape, or give the DataLoader a collate_fn that does.",
-    ),
-    (
-        ("default_collate: batch must contain",),
+    "default_collate: batch must contain":
         "Return tensors, arrays, numbers, strings, or dicts and lists of them, or give the DataLoader a collate_fn of your own.",
-    ),
-    (
-        ("interrupted by pipefix after",),
+    "interrupted by pipefix after":
         "The frames above show where it hangs: often a lock or connection from before a fork, or a read without a time limit.",
-    ),
-    (
-        ("AF_UNIX path too long",),
+    "AF_UNIX path too long":
         "Workers send through sockets in the directory for temporary files, whose name is too long for one: try TMPDIR=/tmp.",
-    ),
-    (
-        ("re-initialize CUDA in forked subprocess",),
+    "re-initialize CUDA in forked subprocess":
         'Move batches to the GPU in the training step, or give the DataLoader multiprocessing_context="spawn".',
-    ),
-    (
-        ("Too many open files", "received 0 items of ancdata"),
+    "Too many open files|received 0 items of ancdata":
         "The process may not open more files: raise the limit with  ulimit -n 65536  and probe again.",
-    ),
-    (
-        ("No usable temporary directory",),
+    "No usable temporary directory":
         "Worker processes hand batches over through a socket in a temporary directory: name a writable one with TMPDIR=DIR.",
-    ),
-    (
-        ("OutOfMemoryError", "CUDA out of memory"),
+    "OutOfMemoryError|CUDA out of memory":
         "The device is full: a smaller batch (--batch-size N) needs less, and nvidia-smi shows who else holds its memory.",
-    ),
-    (
-        ("AcceleratorError", "CUDA error"),
+    "AcceleratorError|CUDA error":
         "Devices tell of errors late; CUDA_LAUNCH_BLOCKING=1 has them tell where. Assertions are often about labels out of range.",
-    ),
-)
+}  # fmt: skip
+"""Advice by words of an error's text, several ways of saying it parted by a bar."""
 _PICKLED = (
     "Under the spawn and forkserver start methods the dataset, collate_fn and worker_init_fn are pickled: move lambdas and locally "
     "defined classes to the top level of the file, and open files in the worker rather than in __init__."
@@ -251,8 +225,8 @@ _PICKLED = (
 
 def _advice(error: BaseException) -> str | None:
     text = f"{type(error).__name__}: {error}"
-    for words, advice in _SAID:
-        if any(word in text for word in words):
+    for ways, advice in _SAID.items():
+        if any(words in text for words in ways.split("|")):
             return advice
     if "pickle" in text.lower():
         return _PICKLED

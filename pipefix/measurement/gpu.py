@@ -6,6 +6,7 @@ No step is waited for. Events are recorded around each step and read after the b
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -125,25 +126,35 @@ class StepEvents:
         return times
 
 
-class PartEvents:
-    """Nanoseconds of the parts of a step on the current stream, from where a part could begin there to the end of its last work."""
+def _since(begun: int, ended: int) -> int:
+    return ended - begun
 
-    def __init__(self) -> None:
+
+class PartTimes:
+    """Nanoseconds of the parts of a step between marks: by this process's clock, or by events on the current stream, from where a
+    part could begin there to the end of its last work."""
+
+    def __init__(self, mark: Callable[[], Any], between: Callable[[Any, Any], int] = _since) -> None:
+        self._mark, self._between = mark, between
         self._pairs: list[tuple[str, Any, Any]] = []
 
+    @classmethod
+    def by_events(cls) -> PartTimes:
+        return cls(_mark, _nanoseconds)
+
     def begin(self, part: str) -> None:
-        self._pairs.append((part, _mark(), None))
+        self._pairs.append((part, self._mark(), None))
 
     def end(self, part: str) -> None:
         place = next(place for place in reversed(range(len(self._pairs))) if self._pairs[place][0] == part)
-        self._pairs[place] = (part, self._pairs[place][1], _mark())
+        self._pairs[place] = (part, self._pairs[place][1], self._mark())
 
     def spent(self) -> dict[str, int]:
-        """Of all calls together. What it asks of is done: the step was waited for."""
+        """Of all calls together. What it asks of a device is done: the step was waited for."""
         spent_ns: dict[str, int] = {}
         for part, begun, ended in self._pairs:
             if ended is not None:
-                spent_ns[part] = spent_ns.get(part, 0) + _nanoseconds(begun, ended)
+                spent_ns[part] = spent_ns.get(part, 0) + self._between(begun, ended)
         return spent_ns
 
 

@@ -80,10 +80,6 @@ class Pool:
         """When the latest batches were taken: as each is, a worker is told to make the one so many places further on."""
 
     @property
-    def subject(self) -> Subject:
-        return self._subject
-
-    @property
     def prefetch(self) -> int:
         return self._loader.prefetch_factor or 1
 

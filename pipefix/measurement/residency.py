@@ -8,23 +8,19 @@ from __future__ import annotations
 import os
 import stat
 import sys
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from pipefix.system import page_cache
 from pipefix.system.mounts import Filesystem, filesystem
-from pipefix.system.page_cache import PAGE, WHOLE, Ranges, resident_share, size_of
+from pipefix.system.page_cache import PAGE, Ranges, resident_share, size_of
 from pipefix.vocabulary.quantity import percent
 
 COLD = 0.01
 """Largest part of the pages that may be left for the word cold to be used."""
-HOLDER_SEARCH_S = 0.25
-
-Name = str | os.PathLike[str]
-Files = Iterable[Name] | Mapping[str, Ranges]
+WHOLE = 1 << 30
+"""Bytes of a file beyond which it is not evicted whole."""
 
 
 class ColdProof(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,12 +37,12 @@ class ColdProof(msgspec.Struct, frozen=True, kw_only=True):
     """Why they may not be called cold; empty when they may."""
 
 
-def cold(paths: Files, limit: float = COLD) -> ColdProof:
-    """Evict the files, or the parts named of each, and prove it.
+def cold(read: Mapping[str, Ranges]) -> ColdProof:
+    """Evict these parts of files, and prove it.
 
-    ``cold`` is True only where at most ``limit`` of all their pages is left in memory."""
+    ``cold`` is True only where at most `COLD` of all their pages is left in memory."""
     failed: dict[str, str] = {}
-    files = _distinct(paths, failed)
+    files = _distinct(read, failed)
     bare = ColdProof(files=len(files), bytes=sum(size_of(path, parts) for path, parts in files.items()))
     refusal = _refusal(files, failed)
     if refusal:
@@ -59,41 +55,39 @@ def cold(paths: Files, limit: float = COLD) -> ColdProof:
                 page_cache.forget(path, parts)
             except OSError as error:
                 failed[path] = error.strerror or str(error)
-        after, survivors = _weighed(files)
+        after, worst = _weighed(files)
     except OSError as error:
         return msgspec.structs.replace(bare, why=f"residency cannot be read: {error}")
     why = ""
     if failed:
         why = _some_failed(failed)
-    elif after > limit:
-        left = f"{percent(after)} of the pages is still in memory after eviction (the limit is {percent(limit)})"
-        why = f"{left}: {_survival(survivors)}"
+    elif after > COLD:
+        left = f"{percent(after)} of the pages is still in memory after eviction (the limit is {percent(COLD)})"
+        why = f"{left}: {_survival(worst)}"
     elif client_side:
         why = client_side
     return msgspec.structs.replace(bare, before=before, after=after, cold=not why, why=why)
 
 
-def _distinct(files: Files, failed: dict[str, str]) -> dict[str, Ranges]:
+def _distinct(read: Mapping[str, Ranges], failed: dict[str, str]) -> dict[str, Ranges]:
     """Regular files with whole pages of their parts, each once however many names it has. The others go to ``failed``."""
     named: dict[tuple[int, int], str] = {}
     parts: dict[str, Ranges] = {}
     whole: set[str] = set()
-    ranges_of: Mapping[str, Ranges] = files if isinstance(files, Mapping) else {os.fspath(name): [] for name in files}
-    for name, ranges in ranges_of.items():
-        path = os.fspath(name)
+    for name, ranges in read.items():
         try:
-            status = os.stat(path)
+            status = os.stat(name)
         except OSError as error:
-            failed[path] = error.strerror or str(error)
+            failed[name] = error.strerror or str(error)
             continue
         if not stat.S_ISREG(status.st_mode):
-            failed[path] = "not a regular file"
+            failed[name] = "not a regular file"
             continue
-        path = named.setdefault((status.st_dev, status.st_ino), path)
+        path = named.setdefault((status.st_dev, status.st_ino), name)
         parts.setdefault(path, []).extend(ranges)
         if not ranges:
             whole.add(path)
-            if isinstance(files, Mapping) and status.st_size > WHOLE:
+            if status.st_size > WHOLE:
                 failed[path] = "which parts of it were read cannot be seen, and to evict all of a large file would slow others down"
     return {path: [] if path in whole else _pages(ranges, os.path.getsize(path)) for path, ranges in parts.items()}
 
@@ -110,10 +104,10 @@ def _pages(ranges: Ranges, size: int) -> Ranges:
     return merged
 
 
-def _weighed(files: Mapping[str, Ranges]) -> tuple[float, list[str]]:
-    """Resident part of all pages together, and the files with pages left, worst first."""
+def _weighed(files: Mapping[str, Ranges]) -> tuple[float, str]:
+    """Resident part of all pages together, and the file with most pages left; no name where none has any."""
     pages = held = 0.0
-    left: list[tuple[float, str]] = []
+    left = [(0.0, "")]
     for path, parts in files.items():
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -125,7 +119,7 @@ def _weighed(files: Mapping[str, Ranges]) -> tuple[float, list[str]]:
         held += share * count
         if share > 0:
             left.append((share * count, path))
-    return (held / pages if pages else 0.0), [path for _, path in sorted(left, reverse=True)]
+    return (held / pages if pages else 0.0), max(left)[1]
 
 
 def _refusal(files: Mapping[str, Ranges], failed: dict[str, str]) -> str:
@@ -163,36 +157,9 @@ def _doubt(under: Filesystem) -> str:
     return ""
 
 
-def _survival(survivors: Sequence[str]) -> str:
-    """Why pages survived, as far as it can be found out."""
-    if not survivors:
-        return "no single file stands out"
-    worst = survivors[0]
+def _survival(worst: str) -> str:
+    """Why pages of a file survived, as far as it can be found out."""
     under = filesystem(worst)
     if under is not None and _doubt(under):
         return _doubt(under)
-    holder = _holder(worst)
-    if holder:
-        return f"{worst} is mapped into memory by {holder}; close that mapping (an open LMDB, Arrow or memmap file) and try again"
-    return f"{worst} is in use: another process is reading, writing or holding it"
-
-
-def _holder(path: str) -> str:
-    """A process that maps the file, among those that may be looked at."""
-    wanted = os.path.realpath(path)
-    own = str(os.getpid())
-    deadline = time.monotonic() + HOLDER_SEARCH_S
-    try:
-        others = [name for name in os.listdir("/proc") if name.isdigit() and name != own]
-    except OSError:
-        others = []
-    for name in [own, *others]:
-        try:
-            if f" {wanted}\n" in Path(f"/proc/{name}/maps").read_text(errors="surrogateescape"):
-                command = Path(f"/proc/{name}/comm").read_text(errors="replace").strip()
-                return "this process itself" if name == own else f"process {name} ({command})"
-        except OSError:
-            continue  # gone, or somebody else's
-        if time.monotonic() > deadline:
-            break
-    return ""
+    return f"{worst} is in use: something maps it into memory (an open LMDB, Arrow or memmap file), or reads, writes or holds it"

@@ -6,7 +6,8 @@ import json
 import platform
 import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -202,9 +203,15 @@ def _share(blocks: list[dict[str, Any]]) -> Interval:
         return Interval(value=value, low=0.0, high=1.0)
     begun = [blocks[0], {"wait_s": sum(sum(block["first_s"]) for block in blocks[1:]), "step_s": 0.0, "inner_s": 0.0}]
     later = [{**block, "wait_s": max(0.0, block["wait_s"] - sum(block["first_s"]))} for block in blocks[1:]]
+    drawn = _resampled(later, lambda some: _ratio(begun + some))
+    return Interval(value, min(value, drawn.low), max(value, drawn.high))
+
+
+def _resampled(blocks: list[dict[str, Any]], figure: Callable[[list[dict[str, Any]]], float]) -> Interval:
+    """A figure of these notes, with the middle 95 % of what it is of notes drawn from them."""
     draw = random.Random(0)
-    shares = sorted(_ratio(begun + draw.choices(later, k=len(later))) for _ in range(_RESAMPLES))
-    return Interval(value, min(value, shares[_RESAMPLES // 40]), max(value, shares[-1 - _RESAMPLES // 40]))
+    figures = sorted(figure(draw.choices(blocks, k=len(blocks))) for _ in range(_RESAMPLES))
+    return Interval(figure(blocks), figures[_RESAMPLES // 40], figures[-1 - _RESAMPLES // 40])
 
 
 def _outside_share(blocks: list[dict[str, Any]]) -> Interval | None:
@@ -212,30 +219,18 @@ def _outside_share(blocks: list[dict[str, Any]]) -> Interval | None:
     looked = [block for block in blocks if block.get("looked_into_s")]
     if len(looked) < LEAST:
         return None
-    draw = random.Random(0)
-    shares = sorted(_part_outside(draw.choices(looked, k=len(looked))) for _ in range(_RESAMPLES))
-    return Interval(_part_outside(looked), shares[_RESAMPLES // 40], shares[-1 - _RESAMPLES // 40])
-
-
-def _part_outside(looked: list[dict[str, Any]]) -> float:
-    return total(looked, "outside_s") / total(looked, "looked_into_s")
+    return _resampled(looked, lambda some: total(some, "outside_s") / total(some, "looked_into_s"))
 
 
 def _stages(looked: list[dict[str, Any]]) -> dict[str, Interval]:
     """Each stage's part of the making of batches, with the interval that resampled looks give."""
     if sum(look["batches"] for look in looked) < LEAST_LOOKS or len(looked) < LEAST:
         return {}
-    draw = random.Random(0)
-    drawn = [draw.choices(looked, k=len(looked)) for _ in range(_RESAMPLES)]
-    shares = {}
-    for stage in MOSTLY:
-        parts = sorted(_part(some, stage) for some in drawn)
-        shares[stage] = Interval(_part(looked, stage), parts[_RESAMPLES // 40], parts[-1 - _RESAMPLES // 40])
-    return shares
 
+    def part(stage: str, some: list[dict[str, Any]]) -> float:
+        return total(some, stage) / (total(some, "made") or 1.0)
 
-def _part(looked: list[dict[str, Any]], stage: str) -> float:
-    return total(looked, stage) / (total(looked, "made") or 1.0)
+    return {stage: _resampled(looked, partial(part, stage)) for stage in MOSTLY}
 
 
 def _by_device(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:

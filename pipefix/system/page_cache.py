@@ -9,35 +9,15 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import random
 from collections.abc import Sequence
 from pathlib import Path
 
 PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
-WINDOW = 4 << 20
-"""Bytes looked at in one piece of a sampled file."""
-WHOLE = 1 << 30
-"""Files up to this size are looked at whole (a gigabyte takes about 10 ms); larger ones through ``WINDOWS`` pieces."""
-WINDOWS = 64
-"""Evenly spread pieces, each at a random place in its part: 256 MiB of a larger file, enough to see 1 % of it."""
 LOWEST_BIT = bytes(byte & 1 for byte in range(256))
 CAP_FOWNER = 3
 
 Ranges = list[tuple[int, int]]
 """Starts and lengths of what matters of a file, in bytes; empty: all of it."""
-
-
-def resident(path: str | os.PathLike[str]) -> float:
-    """Part of the file's pages that are in memory, 0 to 1 (0 for an empty file). Faults nothing in.
-
-    Raises `PermissionError` where the kernel would not tell the truth: it answers "all of it" about files
-    that the asker neither owns nor may write.
-    """
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        return resident_share(descriptor, os.fspath(path))
-    finally:
-        os.close(descriptor)
 
 
 def size_of(path: str, parts: Ranges) -> int:
@@ -78,28 +58,22 @@ def _still_there(descriptor: int, path: str, parts: Ranges) -> bool:
 
 
 def resident_share(descriptor: int, path: str, parts: Sequence[tuple[int, int]] = ()) -> float:
-    """Of an open file, or of the parts named."""
+    """Part of an open file's pages, or of the parts named, that is in memory, 0 to 1 (0 for an empty file). Faults nothing in.
+
+    Raises `PermissionError` where the kernel would not tell the truth: it answers "all of it" about files
+    that the asker neither owns nor may write.
+    """
     status = os.fstat(descriptor)
     if status.st_size == 0:
         return 0.0
     if not _told_the_truth(status, path):
         raise PermissionError(1, "the kernel does not say which pages are in memory for files you neither own nor may write", path)
     held = looked = 0
-    for start, length in parts or _windows(status.st_size):
+    for start, length in parts or [(0, status.st_size)]:
         vector = _mincore(descriptor, start, length, path)
         looked += len(vector)
         held += vector.translate(LOWEST_BIT).count(1)
     return held / looked
-
-
-def _windows(size: int) -> list[tuple[int, int]]:
-    """Which pieces of a file to look at: page-aligned starts and lengths in bytes."""
-    if size <= WHOLE:
-        return [(0, size)]
-    part = size / WINDOWS
-    draw = random.Random(size)  # its own generator: the user's is not advanced
-    starts = [int(part * index + draw.random() * (part - WINDOW)) // PAGE * PAGE for index in range(WINDOWS)]
-    return [(start, min(WINDOW, size - start)) for start in starts]
 
 
 def _told_the_truth(status: os.stat_result, path: str) -> bool:

@@ -18,13 +18,17 @@ def memory_left() -> int:
     return min([int(psutil.virtual_memory().available), *cgroups.memory_left()])
 
 
-def shared_memory_left() -> int | None:
-    """Bytes that are free in /dev/shm; None where there is none."""
+def shared_memory() -> tuple[int | None, int | None]:
+    """Bytes of /dev/shm, and those of them that are free; None where there is none."""
     try:
         room = os.statvfs("/dev/shm")
     except (AttributeError, OSError):
-        return None
-    return room.f_bavail * room.f_frsize
+        return None, None
+    return room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize
+
+
+def shared_memory_left() -> int | None:
+    return shared_memory()[1]
 
 
 def cores() -> float:

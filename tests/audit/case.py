@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from pipefix.audit.facts import AuditFacts, BatchFacts
-from pipefix.system.machine import Machine, look
+from pipefix.system.cgroups import limits, throttle
+from pipefix.system.machine import Machine
 from pipefix.vocabulary.settings import LoaderSettings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,8 +77,6 @@ def tree(files: dict[str, str]) -> tempfile.TemporaryDirectory[str]:
 
 def quota_tree(quota: str, *, cgroup: str = "0::/kubepods/pod7/box\n", level: str = "kubepods/pod7/") -> dict[str, str]:
     return {
-        "proc/cpuinfo": "".join(f"processor\t: {index}\n" for index in range(16)),
-        "proc/self/status": "Cpus_allowed_list:\t0-15\n",
         "proc/self/cgroup": cgroup,
         "proc/self/mountinfo": "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
         f"sys/fs/cgroup/{level}cpu.max": quota,
@@ -88,9 +85,11 @@ def quota_tree(quota: str, *, cgroup: str = "0::/kubepods/pod7/box\n", level: st
 
 
 def machine_of(files: dict[str, str]) -> Machine:
+    """16 cores under these control groups."""
     with tree(files) as root:
-        seen = look(root, environ={})
-        return msgspec.structs.replace(seen, gpu_declined=None, gpus=[])
+        groups, counters = limits(root), throttle(root)
+    quota = groups.quota_cores
+    return machine(quota_cores=quota, effective_cores=quota or 16.0, cgroup=groups.version, throttle=counters)
 
 
 def described(**facts: Any) -> Callable[[], AuditFacts]:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from pipefix.measurement import failing
+from pipefix.system import resources
 
 FULL = SimpleNamespace(f_bavail=1, f_blocks=16384, f_frsize=4096)
 BUS = "DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory."
@@ -17,7 +18,7 @@ BUS = "DataLoader worker (pid 7) is killed by signal: Bus error. It is possible 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """/dev/shm, as containers have it."""
-    monkeypatch.setattr(failing.os, "statvfs", lambda path: FULL)
+    monkeypatch.setattr(resources.os, "statvfs", lambda path: FULL)
 
 
 @pytest.mark.parametrize(

@@ -172,8 +172,3 @@ def test_mapped_bytes(hooks, whole):
 def test_csv_reads_through_the_files(hooks, whole):
     (whole / "d.csv").write_bytes(DATA)
     hooks.contract(lambda: list(csv.reader(open(whole / "d.csv"))), *NAMES, ops=OPENED)
-
-
-def test_loads_taken_by_name(hooks, module_with):
-    module = module_with("from json import loads")
-    hooks.contract(lambda: module.loads("[1]"), "json", ops={"json.loads": "decode"})

@@ -108,14 +108,6 @@ def test_errors_stay_errors(hooks, server):
         assert hooks.run(fails, **how) == 404
 
 
-def test_urlopen_taken_by_name(hooks, module_with, server):
-    module = module_with("from urllib.request import urlopen")
-    hooks.install("socket", "http", "urllib")
-    hooks.run(lambda: module.urlopen(server + "/x").read())
-    assert "urllib.request.urlopen" in hooks.charged()
-    hooks.undo()
-
-
 def test_http_client(hooks, server):
     def get():
         connection = http.client.HTTPConnection(server.removeprefix("http://"))

@@ -51,6 +51,23 @@ def test_installing_again_adds_nothing_and_undo_takes_all_back():
     patches.undo()
 
 
+TAKEN = [("json", "loads"), ("urllib.request", "urlopen"), ("numpy", "load"), ("PIL.Image", "open"), ("cv2", "imread"),
+         ("torchvision.io", "read_file"), ("torchvision.io", "decode_image")]  # fmt: skip
+
+
+def test_what_modules_took_by_name_is_timed_and_put_back(module_with):
+    text = "".join(f"from {library} import {name} as {library.replace('.', '_')}_{name}\n" for library, name in TAKEN)
+    took = module_with(text)
+    before = dict(vars(took))
+    patches = Patches()
+    install_all(SampleTimer(), patches)
+    try:
+        assert [name for _, name in TAKEN if any(key.endswith(name) and vars(took)[key] is before[key] for key in before)] == []
+    finally:
+        patches.undo()
+    assert vars(took) == before
+
+
 def test_attributes_that_were_inherited_are_inherited_again():
     class Base:
         def read(self):

@@ -145,8 +145,3 @@ def test_writable_maps_stay_maps(hooks, npy):
 def test_touch_takes_any_shape():
     for array in (ARRAY, ARRAY[::-1], ARRAY[:, 3], ARRAY.T, ARRAY[5:5], ARRAY[1, 2, 3:4], ARRAY[:, ::7, ::-3]):
         touch(array)
-
-
-def test_from_numpy_import_load(hooks, module_with, npy):
-    module = module_with("from numpy import load")
-    hooks.contract(lambda: module.load(npy), "files", "numpy", ops={**LOADED, "numpy.fromfile": "storage"})

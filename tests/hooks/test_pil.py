@@ -181,12 +181,6 @@ def test_force_decodes_what_is_lazy(jpeg):
     assert second_image.tile == []
 
 
-def test_names_taken_by_other_modules_follow(hooks, module_with, jpeg):
-
-    module = module_with("from PIL.Image import open as imopen\ndef read(path): return imopen(path).convert('RGB')")
-    hooks.contract(lambda: module.read(jpeg), "files", "pil", ops=CONVERT)
-
-
 def test_torn_files_raise_the_same(hooks, jpeg):
     data = jpeg.read_bytes()
     jpeg.write_bytes(data[: len(data) // 2])

@@ -154,25 +154,6 @@ def test_librosa(hooks, sound):
     assert hooks.charged() == {"librosa.melspectrogram": "augment"}
 
 
-def test_tiktoken(hooks):
-    tiktoken = library("tiktoken")
-    encoding = tiktoken.Encoding(
-        "bytes", pat_str=r"\w+|\s+", mergeable_ranks={bytes([i]): i for i in range(256)}, special_tokens={}
-    )
-    hooks.contract(lambda: encoding.encode("the cat sat"), "tiktoken", ops={"tiktoken.Encoding.encode": "decode"})
-
-
-def test_sentencepiece(hooks, tmp_path):
-    sentencepiece = library("sentencepiece")
-    (tmp_path / "text").write_text("the cat sat on the mat\nthe dog sat on the cat\n" * 30)
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(tmp_path / "text"), model_prefix=str(tmp_path / "m"), vocab_size=17, minloglevel=2
-    )
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "m.model"))
-    hooks.contract(lambda: processor.encode("the cat"), "sentencepiece", ops={"sentencepiece.encode": "decode"})
-    hooks.contract(lambda: processor.EncodeAsIds("the cat"), "sentencepiece", ops={"sentencepiece.EncodeAsIds": "decode"})
-
-
 def test_datasets(hooks):
     datasets = library("datasets")
     rows = datasets.Dataset.from_dict({"text": ["a", "bc", "def"], "label": [0, 1, 2]})
@@ -236,28 +217,6 @@ def test_webdataset(hooks, tmp_path):
         assert label == 7 and np.array_equal(pixels, SEVERAL[0])
         assert {name for name, stage in hooks.charged().items() if stage == "storage"} == storage
         assert {name for name, stage in hooks.charged().items() if stage == "decode"} == decoding
-
-
-def test_batchgenerators(hooks):
-    blank = library("batchgenerators.augmentations.noise_augmentations")
-    hooks.contract(
-        lambda: blank.augment_blank_square_noise(np.full((1, 8, 8), 3.0), 3, 2, (3, 3)),  # so that what it draws does not show
-        "batchgenerators",
-        ops={"batchgenerators.augment_blank_square_noise": "augment"},
-    )
-
-
-def test_batchgeneratorsv2(hooks):
-    import torch
-
-    mirror = library("batchgeneratorsv2.transforms.spatial.mirroring").MirrorTransform((0,))
-    compose = library("batchgeneratorsv2.transforms.utils.compose").ComposeTransforms([mirror, mirror])
-
-    def transformed() -> Any:
-        torch.manual_seed(0)
-        return compose(image=torch.arange(4.0).reshape(1, 2, 2), segmentation=torch.arange(4).reshape(1, 2, 2))
-
-    hooks.contract(transformed, "batchgeneratorsv2", ops={"batchgeneratorsv2.apply": "augment"})
 
 
 def test_pydicom(hooks, tmp_path):

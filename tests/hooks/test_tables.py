@@ -1,11 +1,7 @@
-"""Arrow, Parquet, pandas and imageio."""
+"""Arrow, Parquet and pandas."""
 
-# ruff: noqa: SIM115
 from __future__ import annotations
 
-import imageio.v2
-import imageio.v3
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
@@ -24,8 +20,6 @@ def files(tmp_path):
     pq.write_table(TABLE, tmp_path / "t.parquet", row_group_size=500)
     pa.csv.write_csv(TABLE, tmp_path / "t.csv")
     pa.feather.write_feather(TABLE, tmp_path / "t.feather")
-    TABLE.to_pandas().to_json(tmp_path / "t.json")
-    imageio.v3.imwrite(tmp_path / "i.png", np.random.default_rng(1).integers(0, 255, (30, 40, 3), dtype=np.uint8))
     return tmp_path
 
 
@@ -47,17 +41,8 @@ def test_arrow_files(hooks, files, call, op):
     assert hooks.charged() == ARROW
 
 
-def test_parquet_from_a_python_file(hooks, files):
-    hooks.contract(
-        lambda: pq.read_table(open(files / "t.parquet", "rb"), use_threads=False, pre_buffer=False),
-        "pyarrow",
-        ops={"pyarrow.parquet.read_table": "decode"},
-    )
-
-
 PANDAS = {
     "read_csv": lambda at: pd.read_csv(at / "t.csv"),
-    "read_json": lambda at: pd.read_json(at / "t.json"),
     "read_parquet": lambda at: pd.read_parquet(at / "t.parquet"),
 }
 
@@ -75,18 +60,3 @@ def test_pandas(hooks, files, name):
     assert hooks.charged() == {}
     again.iloc[0, 0] = -1
     assert hooks.run(lambda: PANDAS[name](files), replace=[Stage.DECODE, Stage.STORAGE]).equals(bare)
-
-
-@pytest.mark.parametrize("module", [imageio.v2, imageio.v3])
-def test_imageio(hooks, files, module):
-    def read():
-        return np.asarray(module.imread(files / "i.png"))
-
-    bare = read()
-    hooks.install("files", "pil", "imageio")
-    for how in ({}, {"record": True}):
-        assert (hooks.run(read, **how) == bare).all()
-        assert hooks.charged()["imageio.imread"] == "decode"
-        assert hooks.charged()["read"] == "storage"
-    assert (hooks.run(read, replace=[Stage.DECODE, Stage.STORAGE]) == bare).all()
-    assert "imageio.imread" not in hooks.charged()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Callable
 from typing import Any
@@ -49,29 +50,22 @@ class TestEmulated:
             step(None)
         assert ticks.sleeps == 5 * [0.02]
 
-    def test_milliseconds_are_of_a_batch(self, found: Callable[..., Subject]) -> None:
-        consumer = consumer_for(found(), step_ms=25.0)
-        assert isinstance(consumer, Emulated)
-        assert (consumer.seconds, consumer.name, consumer.present) == (0.025, "emulated: 25 ms a batch", True)
-
-    def test_a_rate_is_of_samples(self, found: Callable[..., Subject]) -> None:
-        consumer = consumer_for(found(), target_rate=1000.0)
-        assert isinstance(consumer, Emulated)
-        assert (consumer.seconds, consumer.name) == (4 / 1000, "emulated: 1000 samples/s")
-
-    def test_a_rate_of_a_batch_samplers_batches_is_of_samples_too(self, paths: list[str]) -> None:
+    @pytest.mark.parametrize(
+        ("kind", "asked", "seconds", "name"),
+        [
+            ("map", {"step_ms": 25.0}, 0.025, "emulated: 25 ms a batch"),
+            ("map", {"target_rate": 1000.0}, 4 / 1000, "emulated: 1000 samples/s"),
+            ("single", {"target_rate": 1000.0}, 1 / 1000, "emulated: 1000 samples/s"),
+            ("batch sampler", {"target_rate": 600.0}, 6 / 600, "emulated: 600 samples/s"),
+        ],
+    )
+    def test_milliseconds_are_of_a_batch_and_a_rate_is_of_samples(
+        self, kind: str, asked: dict[str, float], seconds: float, name: str, paths: list[str]
+    ) -> None:
         built: Any = DataLoader(planted.Mapped(paths), batch_sampler=BatchSampler(range(24), 6, False), collate_fn=planted.collate)
-        consumer = consumer_for(planted.subject(built), target_rate=600.0)
-        assert isinstance(consumer, Emulated)
-        assert consumer.seconds == 6 / 600
-
-    def test_a_rate_without_batches_is_of_single_samples(self, found: Callable[..., Subject]) -> None:
-        consumer = consumer_for(found("single"), target_rate=1000.0)
-        assert isinstance(consumer, Emulated)
-        assert consumer.seconds == 1 / 1000
-
-    def test_it_goes_before_the_files_own_step(self, found: Callable[..., Subject]) -> None:
-        assert isinstance(consumer_for(found(consumer=print, model=nn.Linear(1, 1)), step_ms=1.0), Emulated)
+        built = built if kind == "batch sampler" else planted.loader(kind, paths)
+        consumer: Any = consumer_for(planted.subject(built, consumer=print, model=nn.Linear(1, 1)), **asked)
+        assert (consumer.seconds, consumer.name, consumer.present) == (seconds, name, True)
 
     @pytest.mark.parametrize(
         ("figures", "message"),
@@ -90,19 +84,14 @@ class TestEmulated:
         assert "--step-ms" in refused.value.advice or "--target-rate" in refused.value.advice
 
 
-class TestChoice:
-    def test_the_files_step_goes_before_its_model(self, found: Callable[..., Subject]) -> None:
-        consumer = consumer_for(found(consumer=lambda batch: None, model=nn.Linear(1, 1)))
-        assert (type(consumer), consumer.name) == (UserStep, "train_step")
-
-    def test_a_model_alone_gets_a_step(self, found: Callable[..., Subject]) -> None:
-        assert consumer_for(found(model=nn.Linear(1, 1))).name == "model"
-
-    def test_with_neither_there_is_none(self, found: Callable[..., Subject]) -> None:
-        consumer = consumer_for(found())
-        assert (type(consumer), consumer.name, consumer.present) == (Consumer, "none", False)
-        consumer(object())
-        assert (consumer.settle(), consumer.split()) == ([], {})
+def test_the_files_step_goes_before_its_model_and_with_neither_there_is_none(found: Callable[..., Subject]) -> None:
+    consumer = consumer_for(found(consumer=lambda batch: None, model=nn.Linear(1, 1)))
+    assert (type(consumer), consumer.name) == (UserStep, "train_step")
+    assert consumer_for(found(model=nn.Linear(1, 1))).name == "model"
+    consumer = consumer_for(found())
+    assert (type(consumer), consumer.name, consumer.present) == (Consumer, "none", False)
+    consumer(object())
+    assert (consumer.settle(), consumer.split()) == ([], {})
 
 
 class TestUserStep:
@@ -113,13 +102,6 @@ class TestUserStep:
         step(batch)
         assert batches == [batch]
         assert step.settle() == []
-
-    def test_an_error_of_theirs_is_told_as_theirs(self) -> None:
-        def train_step(batch: Any) -> None:
-            raise ValueError("no")
-
-        with pytest.raises(TargetError, match=r"The consumer \(train_step\) raised ValueError: no"):
-            UserStep(train_step)([])
 
 
 class Layered(nn.Module):
@@ -158,37 +140,16 @@ class TestSplit:
         assert parts["backward"] == parts["optimizer"] == 0
         assert sum(parts.values()) == pytest.approx(step._total / 3 / 1e9)
 
-    def test_modules_within_modules_count_once(self, ticks: Ticks) -> None:
-        """Each inner module's time is part of the outer one's: the sum over all would never be below three times as much."""
-
-        class Burns(nn.Module):
-            def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-                planted.burn(0.004)
-                return inputs
-
-        model = nn.Sequential(nn.Sequential(nn.Sequential(Burns())))
-        step = UserStep(lambda batch: model(batch[0]))
-        step.split_step(KeptBatch(self.BATCH))
-        assert step.split()["forward"] == pytest.approx(0.004)
-
-    def test_hooks_are_gone_afterwards(self) -> None:
+    @pytest.mark.parametrize("fails", [False, True])
+    def test_hooks_are_gone_afterwards(self, fails: bool) -> None:
         backward = torch.Tensor.backward
         module = torch.nn.modules.module
         before = [dict(module._global_forward_hooks), dict(module._global_forward_pre_hooks)]
-        step = UserStep(lambda batch: nn.Linear(64, 1)(batch[0]).sum().backward())
-        step.split_step(KeptBatch(self.BATCH))
+        step = UserStep(lambda batch: nn.Linear(64, 1)(batch[9 if fails else 0]).sum().backward())
+        with pytest.raises(TargetError, match="IndexError") if fails else contextlib.nullcontext():
+            step.split_step(KeptBatch(self.BATCH))
         assert torch.Tensor.backward is backward
         assert [dict(module._global_forward_hooks), dict(module._global_forward_pre_hooks)] == before
-
-    def test_hooks_are_gone_after_an_error_too(self) -> None:
-        backward = torch.Tensor.backward
-
-        def train_step(batch: Any) -> None:
-            raise ValueError("no")
-
-        with pytest.raises(TargetError, match="no"):
-            UserStep(train_step).split_step(KeptBatch(self.BATCH))
-        assert torch.Tensor.backward is backward
 
     def test_a_step_without_torch_is_not_split(self) -> None:
         step = UserStep(lambda batch: planted.burn(0.001))
@@ -198,17 +159,8 @@ class TestSplit:
 
 
 class TestModelStep:
-    @pytest.mark.parametrize(
-        "batch",
-        [
-            (torch.randn(4, 5), torch.tensor([0, 1, 1, 0])),
-            [torch.randn(4, 5), torch.tensor([0, 1, 1, 0])],
-            {"inputs": torch.randn(4, 5), "labels": torch.tensor([0, 1, 1, 0])},
-            ("a name", torch.randn(4, 5), torch.tensor([0, 1, 1, 0])),
-        ],
-        ids=["tuple", "list", "dict", "with a name before"],
-    )
-    def test_batches_of_any_shape_feed_it(self, batch: Any) -> None:
+    @pytest.mark.parametrize("kind", [tuple, list, lambda values: dict(zip("abc", values, strict=True))])
+    def test_the_first_tensor_of_a_batch_feeds_it(self, kind: Any) -> None:
         fed: list[Any] = []
 
         class Spy(nn.Linear):
@@ -216,10 +168,9 @@ class TestModelStep:
                 fed.append(inputs)
                 return super().forward(inputs)
 
-        step = ModelStep(Spy(5, 2), nn.CrossEntropyLoss())
-        step(batch)
-        inputs = next(value for value in (batch.values() if isinstance(batch, dict) else batch) if isinstance(value, torch.Tensor))
-        assert torch.equal(step._model(inputs), step._model(inputs))
+        inputs = torch.randn(4, 5)
+        ModelStep(Spy(5, 2), nn.CrossEntropyLoss())(kind(["a name", inputs, torch.tensor([0, 1, 1, 0])]))
+        assert torch.equal(fed[0], inputs)
 
     def test_the_users_model_is_not_trained(self) -> None:
         model = nn.Sequential(nn.Linear(5, 5), nn.BatchNorm1d(5)).eval()
@@ -308,14 +259,6 @@ class TestGuess:
         step((torch.randn(1, 5), torch.tensor([0])))
         assert step.present
 
-    def test_a_step_of_the_users_own_is_no_guess(self) -> None:
-        def train_step(batch: Any) -> None:
-            raise ValueError("no")
-
-        step = UserStep(train_step)
-        step.try_on(self.BATCH)
-        assert step.present
-
 
 class TestDeviceEvents:
     """With a device each step is between two events, and nothing waits for it. The device here is a fake."""
@@ -342,41 +285,16 @@ class TestDeviceEvents:
         monkeypatch.setattr(torch.cuda, "Event", Event)
         monkeypatch.setattr(torch.cuda, "synchronize", lambda: waits.append(None))
         assert gpu.present()
-        step = UserStep(lambda batch: None)
+        step = UserStep(lambda batch: 1 / len(batch))
         for _ in range(3):
-            step([])
+            step([1])
         assert not waits, "no step is waited for"
         assert step.settle() == [gpu.DeviceTime(1_500_000, None), *[gpu.DeviceTime(1_500_000, 1_500_000)] * 2]
         assert len(waits) == 1
         assert step.settle() == []
-
-    def test_a_step_that_raised_is_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        class Event:
-            def __init__(self, enable_timing: bool) -> None:
-                pass
-
-            def record(self) -> None:
-                pass
-
-            def query(self) -> bool:
-                return True
-
-            def elapsed_time(self, end: Event) -> float:
-                return 2.0
-
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-        monkeypatch.setattr(torch.cuda, "Event", Event)
-        monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-
-        def train_step(batch: Any) -> None:
-            if batch:
-                raise ValueError("no")
-
-        step = UserStep(train_step)
-        step([])
-        with pytest.raises(TargetError, match="no"):
-            step([1])
-        assert step.settle() == [gpu.DeviceTime(2_000_000, None)]
+        with pytest.raises(TargetError, match="ZeroDivisionError"):
+            step([])
+        assert step.settle() == [], "a step that raised is left out"
 
 
 class TestOnItsWay:

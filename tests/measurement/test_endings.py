@@ -17,7 +17,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from pipefix.measurement import failing, replay
-from pipefix.measurement.consumer import UserStep
 from pipefix.measurement.experiments import PLAIN
 from pipefix.measurement.sockets import Sockets
 from pipefix.measurement.worker_probe import close_benches
@@ -98,14 +97,6 @@ def deaf() -> None:
 
 def test_a_worker_that_cannot_be_interrupted_is_given_up() -> None:
     assert "No worker handed over a batch for 1.5 s" in str(ended(deaf, 1, limit=1.0))
-
-
-def test_a_step_that_leaves_is_told() -> None:
-    def step(_: Any) -> None:
-        sys.exit(1)
-
-    with pytest.raises(TargetError, match="SystemExit: 1"):
-        UserStep(step)(None)
 
 
 def test_ctrl_c_stays_ctrl_c() -> None:

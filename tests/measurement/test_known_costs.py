@@ -32,7 +32,7 @@ def probed(folder: Path, decode: float, augment: float, collate: float, step: fl
     planted.forget_calls()
     for place, cost in enumerate((decode, augment, collate)):
         planted.WORK[place] = cost * MS
-    return pipefix.probe(planted.loader("map", planted.files(folder)), step_ms=step, budget=9.0)  # fake clock
+    return pipefix.probe(planted.loader("map", planted.files(folder)), step_ms=step, budget=4.0)  # fake clock
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The machine as read from trees of /proc and /sys that stand for other machines, and from the real one."""
+"""The machine, and control groups and mounts as read from trees that stand for other machines."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from pipefix.system import machine as machine_file
 from pipefix.system import resources
-from pipefix.system.cgroups import QuotaLevel, memory_left
-from pipefix.system.machine import Throttle, filesystem, filesystems, look, throttle
+from pipefix.system.cgroups import Limits, QuotaLevel, limits, memory_left
+from pipefix.system.machine import Machine, Throttle, filesystem, filesystems, look, throttle
 from tests.doubles.driver import GIB, Driver
 
 V2_MOUNT = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate"
@@ -29,50 +29,8 @@ def tree(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
-def eight_cores(root: Path, **files: str) -> Path:
-    plain = {
-        "proc/cpuinfo": "".join(f"processor\t: {index}\nmodel name\t: Test CPU 9000\n\n" for index in range(8)),
-        "sys/devices/system/cpu/online": "0-7\n",
-        "proc/self/status": "Name:\tpython\nCpus_allowed_list:\t0-7\n",
-        "proc/meminfo": "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\n",
-        "proc/self/limits": "Limit  Soft Limit  Hard Limit  Units\nMax open files      1024      unlimited      files\n",
-        "proc/self/mountinfo": V2_MOUNT + "\n",
-        "proc/self/cgroup": "0::/\n",
-        "proc/loadavg": "3.50 1.00 0.50 1/200 4242\n",
-    }
-    return tree(root, plain | files)
-
-
-def disk(blocks: int, free: int) -> SimpleNamespace:
-    return SimpleNamespace(f_blocks=blocks, f_bavail=free, f_frsize=4096)
-
-
-def test_everything_a_plain_linux_tree_says(tmp_path: Path) -> None:
-    root = eight_cores(tmp_path)
-    machine = look(root, environ={"OMP_NUM_THREADS": "4", "SECRET": "x"}, statvfs=lambda path: disk(16384, 16000))
-    assert (machine.cpu_model, machine.logical_cores, machine.affinity_cores, machine.quota_cores) == ("Test CPU 9000", 8, 8, None)
-    assert machine.effective_cores == 8.0
-    assert (machine.memory_bytes, machine.memory_available_bytes) == (16 * GIB, 8 * GIB)
-    assert (machine.fd_soft, machine.fd_hard) == (1024, None)
-    assert (machine.shm_bytes, machine.shm_free_bytes) == (64 << 20, 16000 * 4096)
-    assert (machine.load_1m, machine.cgroup) == (3.5, "v2")
-    assert machine.environment == {"OMP_NUM_THREADS": "4"}
-
-
-def test_an_empty_tree_leaves_unknown_what_is_unknown(tmp_path: Path) -> None:
-    machine = look(tmp_path, environ={})
-    assert machine.memory_bytes is None
-    assert machine.shm_bytes is None
-    assert machine.fd_soft is None
-    assert machine.cgroup is None
-    assert (machine.logical_cores, machine.effective_cores) == (1, 1.0)
-    assert machine.memory_room_bytes is None
-
-
-def test_affinity_counts_only_cpus_that_are_online(tmp_path: Path) -> None:
-    root = eight_cores(tmp_path, **{"proc/self/status": "Cpus_allowed_list:\t2-3,6-63\n"})
-    assert look(root).affinity_cores == 4
-    assert look(root).effective_cores == 4.0
+def test_an_empty_tree_has_no_limits(tmp_path: Path) -> None:
+    assert limits(tmp_path) == Limits()
 
 
 QUOTA = {"cpu.max": "250000 100000"}
@@ -109,22 +67,21 @@ QUOTA = {"cpu.max": "250000 100000"}
     ],
 )
 def test_quota_v2(tmp_path: Path, group: str, mounted: str, files: dict[str, str], cores: float | None) -> None:
-    root = eight_cores(
+    root = tree(
         tmp_path,
-        **{
+        {
             "proc/self/cgroup": f"0::{group}\n",
             "proc/self/mountinfo": f"30 23 0:26 {mounted} /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
             **{f"sys/fs/cgroup/{name}": f"{text}\n" for name, text in files.items()},
         },
     )
-    machine = look(root, environ={})
-    assert (machine.quota_cores, machine.effective_cores) == (cores, cores or 8.0)
+    assert limits(root).quota_cores == cores
 
 
 def test_quota_v1_where_the_container_sees_its_own_group_as_the_root(tmp_path: Path) -> None:
-    root = eight_cores(
+    root = tree(
         tmp_path,
-        **{
+        {
             "proc/self/cgroup": "4:cpu,cpuacct:/docker/abc\n3:memory:/docker/abc\n",
             "proc/self/mountinfo": (
                 "31 30 0:27 /docker/abc /sys/fs/cgroup/cpu,cpuacct ro - cgroup cgroup rw,cpu,cpuacct\n"
@@ -137,16 +94,13 @@ def test_quota_v1_where_the_container_sees_its_own_group_as_the_root(tmp_path: P
             "sys/fs/cgroup/memory/memory.stat": f"total_inactive_file {GIB // 4}\ntotal_active_file {GIB // 4}\n",
         },
     )
-    machine = look(root, environ={})
-    assert (machine.cgroup, machine.quota_cores) == ("v1", 2.0)
-    assert (machine.memory_limit_bytes, machine.memory_limit_used_bytes) == (2 * GIB, GIB // 2)
-    assert machine.memory_room_bytes == 3 * GIB // 2
+    assert limits(root) == Limits("v1", 2.0, 2 * GIB, GIB // 2)
 
 
 def test_v1_unlimited_memory_and_quota_are_none(tmp_path: Path) -> None:
-    root = eight_cores(
+    root = tree(
         tmp_path,
-        **{
+        {
             "proc/self/cgroup": "4:cpu:/\n3:memory:/\n",
             "proc/self/mountinfo": (
                 "31 30 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
@@ -157,13 +111,21 @@ def test_v1_unlimited_memory_and_quota_are_none(tmp_path: Path) -> None:
             "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
         },
     )
-    machine = look(root)
-    assert (machine.quota_cores, machine.memory_limit_bytes) == (None, None)
+    assert (limits(root).quota_cores, limits(root).memory_bytes) == (None, None)
 
 
-def test_a_memory_limit_above_the_machine_is_no_limit(tmp_path: Path) -> None:
-    root = eight_cores(tmp_path, **{"sys/fs/cgroup/memory.max": f"{64 * GIB}\n"})
-    assert look(root).memory_limit_bytes is None
+@pytest.mark.parametrize(("limit", "told"), [(2 * GIB, 2 * GIB), (1 << 59, None)])
+def test_a_memory_limit_above_the_machine_is_no_limit(limit: int, told: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_file, "limits", lambda: Limits(memory_bytes=limit, memory_used_bytes=GIB))
+    assert look().memory_limit_bytes == told
+
+
+def test_the_room_that_memory_leaves() -> None:
+    plain: dict[str, Any] = {"system": "Linux", "kernel": "6"}
+    assert Machine(**plain).memory_room_bytes is None
+    assert Machine(**plain, memory_available_bytes=GIB).memory_room_bytes == GIB
+    limited = Machine(**plain, memory_available_bytes=GIB, memory_limit_bytes=GIB, memory_limit_used_bytes=GIB // 4)
+    assert limited.memory_room_bytes == 3 * GIB // 4
 
 
 V1_MOUNT = "32 30 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory"
@@ -179,9 +141,9 @@ V1_MOUNT = "32 30 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory"
 def test_what_every_level_leaves_and_the_page_cache_is_part_of_it(
     group: str, mount: str, limit: str, used: str, prefix: str, tmp_path: Path
 ) -> None:
-    root = eight_cores(
+    root = tree(
         tmp_path,
-        **{
+        {
             "proc/self/mountinfo": f"{mount}\n",
             "proc/self/cgroup": "0::/job/step\n" if mount is V2_MOUNT else "3:memory:/job/step\n",
             f"{group}/job/step/{limit}": f"{10 * GIB}\n",
@@ -196,9 +158,14 @@ def test_what_every_level_leaves_and_the_page_cache_is_part_of_it(
 
 
 def test_throttling_is_the_difference_of_two_readings(tmp_path: Path) -> None:
-    files = {"sys/fs/cgroup/cpu.max": "100000 100000\n"}
-    root = eight_cores(
-        tmp_path, **files, **{"sys/fs/cgroup/cpu.stat": "usage_usec 9\nnr_periods 100\nnr_throttled 10\nthrottled_usec 500000\n"}
+    root = tree(
+        tmp_path,
+        {
+            "proc/self/mountinfo": f"{V2_MOUNT}\n",
+            "proc/self/cgroup": "0::/\n",
+            "sys/fs/cgroup/cpu.max": "100000 100000\n",
+            "sys/fs/cgroup/cpu.stat": "usage_usec 9\nnr_periods 100\nnr_throttled 10\nthrottled_usec 500000\n",
+        },
     )
     before = throttle(root)
     tree(root, {"sys/fs/cgroup/cpu.stat": "usage_usec 9\nnr_periods 200\nnr_throttled 60\nthrottled_usec 2500000\n"})
@@ -275,13 +242,12 @@ def test_without_the_package_a_reason_is_given(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_off_linux_what_cannot_be_known_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_file.platform, "system", lambda: "Darwin")
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.delattr(os, "statvfs")
+    monkeypatch.setattr(machine_file, "limits", Limits)
     machine = look()
-    assert machine.system == "Darwin"
     assert (machine.affinity_cores, machine.quota_cores, machine.shm_bytes, machine.cgroup) == (None, None, None, None)
-    assert machine.effective_cores == float(os.cpu_count() or 1)
-    assert machine.memory_bytes is not None
-    assert machine.memory_bytes > 0
+    assert 0 < machine.effective_cores <= float(os.cpu_count() or 1)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the real /proc")
@@ -295,11 +261,7 @@ class TestHere:
         assert machine.memory_bytes is not None
         assert abs(machine.memory_bytes - os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) < 1 << 20
         assert "torch" in machine.versions
-
-    def test_what_goes_into_the_run_file_is_plain(self) -> None:
-        plain = look().as_dict()
-        assert json.loads(json.dumps(plain)) == plain
-        assert plain["logical_cores"] == os.cpu_count()
+        assert json.loads(json.dumps(machine.as_dict())) == machine.as_dict(), "what goes into the run file is plain"
 
     def test_a_narrowed_affinity_is_seen(self) -> None:
         code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"

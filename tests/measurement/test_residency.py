@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from pipefix.measurement import residency
-from pipefix.measurement.residency import cold
+from pipefix.measurement.residency import ColdProof
 from pipefix.system import page_cache
 from pipefix.system.mounts import Filesystem
-from pipefix.system.page_cache import PAGE, resident
+from pipefix.system.page_cache import PAGE
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="eviction and its proof are Linux only")
 
@@ -45,6 +45,10 @@ def files(folder: Path, count: int) -> list[Path]:
     return paths
 
 
+def cold(paths: list[Path]) -> ColdProof:
+    return residency.cold({str(path): [] for path in paths})
+
+
 def test_cold_is_what_left_memory_by_its_pages(tmp_path: Path, pages: dict[str, int]) -> None:
     proof = cold(files(tmp_path, 4))
     assert (proof.cold, proof.why, proof.before, proof.after) == (True, "", 1.0, 0.0)
@@ -71,14 +75,13 @@ def test_one_file_under_two_names_counts_once(tmp_path: Path, pages: dict[str, i
     (path,) = files(tmp_path, 1)
     os.link(path, tmp_path / "again")
     (tmp_path / "link").symlink_to(path)
-    proof = cold([path, tmp_path / "again", tmp_path / "link", path])
+    proof = cold([path, tmp_path / "again", tmp_path / "link"])
     assert (proof.files, proof.bytes) == (1, 10 * PAGE)
 
 
 def test_an_empty_file_has_nothing_in_memory(tmp_path: Path, pages: dict[str, int]) -> None:
     path = tmp_path / "empty"
     path.touch()
-    assert resident(path) == 0.0
     assert cold([path]).cold
 
 
@@ -154,7 +157,7 @@ def test_only_what_was_read_is_evicted_and_proven(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(page_cache, "_mincore", mincore)
     monkeypatch.setattr(residency, "filesystem", lambda path: Filesystem("ext4", "/", "/dev/disk"))
     read = {str(archive): [(PAGE + 5, 10), (PAGE + 100, PAGE), (9 * PAGE, PAGE)], str(tmp_path / "again"): [(5 * PAGE, 1)]}
-    proof = cold(read)
+    proof = residency.cold(read)
     pages = [(PAGE, 2 * PAGE), (5 * PAGE, PAGE), (9 * PAGE, PAGE)]
     assert (advised, set(looked)) == (pages, set(pages))
     assert (proof.cold, proof.files, proof.bytes) == (True, 1, 4 * PAGE)
@@ -165,5 +168,5 @@ def test_a_large_file_of_which_nobody_saw_what_was_read_is_left_alone(
 ) -> None:
     monkeypatch.setattr(residency, "WHOLE", 5 * PAGE)
     (path,) = files(tmp_path, 1)
-    assert "which parts of it were read cannot be seen" in cold({str(path): []}).why
-    assert cold({str(path): [(0, PAGE)]}).why == ""
+    assert "which parts of it were read cannot be seen" in cold([path]).why
+    assert residency.cold({str(path): [(0, PAGE)]}).why == ""

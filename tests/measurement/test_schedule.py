@@ -93,7 +93,3 @@ def test_what_can_tell_nothing_is_declined_with_the_reason(changed: dict[str, An
     plan = planned(**changed)
     assert plan.declined[arm] == why
     assert arm not in {experiment.name for experiment in plan.arms}
-
-
-def test_the_worker_count_that_is_set_is_no_trial() -> None:
-    assert planned(trials=(1, 2, 4)).trials == (1, 4)

@@ -34,18 +34,9 @@ class TestRatio:
         assert there.low <= 1 / back.value * (1 + 1e-9)
         assert 1 / back.value <= there.high * (1 + 1e-9)
 
-    @given(rates, rates, st.floats(1e-3, 1e3))
-    def test_the_unit_does_not_matter(self, fast: list[float], base: list[float], unit: float) -> None:
-        plain, scaled = ratio(fast, base), ratio([rate * unit for rate in fast], [rate * unit for rate in base])
-        assert (scaled.value, scaled.low, scaled.high) == pytest.approx((plain.value, plain.low, plain.high))
-
     @given(rates, rates, st.floats(1e-2, 1e2))
     def test_a_speed_up_of_every_block_is_a_speed_up_of_the_whole(self, fast: list[float], base: list[float], by: float) -> None:
         assert ratio([rate * by for rate in fast], base).value == pytest.approx(ratio(fast, base).value * by)
-
-    @given(st.lists(st.floats(90, 110), min_size=3, max_size=5))
-    def test_more_blocks_of_the_same_spread_never_widen_it(self, few: list[float]) -> None:
-        assert width(ratio(few * 4, [100.0] * 12)) <= width(ratio(few, [100.0] * 12)) + 1e-9
 
     def test_a_single_block_knows_little(self) -> None:
         assert width(ratio([200.0], [100.0])) > 5 * width(ratio([200.0] * 6, [100.0] * 6))
@@ -56,9 +47,6 @@ class TestRatio:
         speedup = ratio([*steady, wild], [100.0, 101.0, 99.0, 100.5, 99.5])
         assert speedup.value == pytest.approx(2.0, rel=0.01)
         assert speedup.high / speedup.low < 1.2
-
-    def test_the_same_blocks_give_the_same_answer(self) -> None:
-        assert ratio([3.0, 4.0, 5.0], [1.0, 2.0]) == ratio([3.0, 4.0, 5.0], [1.0, 2.0])
 
 
 class TestInterval:
@@ -77,13 +65,6 @@ class TestBootstrap:
     @staticmethod
     def means(groups: list[list[float]], seed: int = 0) -> np.ndarray:
         return bootstrap([np.asarray(group)[:, None] for group in groups], lambda rows: rows.mean(axis=0), seed=seed)[:, 0]
-
-    @given(st.lists(st.lists(st.floats(0, 100), min_size=1, max_size=6), min_size=1, max_size=4))
-    def test_draws_stay_among_the_rows(self, groups: list[list[float]]) -> None:
-        draws = self.means(groups)
-        every = [value for group in groups for value in group]
-        assert min(every) - 1e-9 <= draws.min()
-        assert draws.max() <= max(every) + 1e-9
 
     def test_it_repeats_with_the_same_seed_only(self) -> None:
         groups = [[1.0, 2.0, 5.0], [3.0, 8.0]]

@@ -67,15 +67,6 @@ def planned(place: Place, target: str, **parts: Any) -> str:
 
 
 class TestPlans:
-    def test_the_loader_comes_up_with_it(self, place: Place) -> None:
-        place.write(TRAINS)
-        plan = planned(place, MADE_AT, loader=LoaderChange(num_workers=1))
-        ran = place.run("train.py", "0", "1", options=["--plan", plan])
-        assert ran.out.endswith("FastLoader\n"), ran.err
-        assert ran.program.planned == [MADE_AT]
-        assert [(loop.loader, loop.steps, loop.workers) for loop in ran.program.loops] == [(MADE_AT, 20, 1)]
-        assert f"was in place for the loader made at {MADE_AT}" in " ".join(ran.err.split())
-
     def test_a_line_that_makes_no_loader(self, light: Place) -> None:
         light.write("print('end')")
         ran = light.run(options=["--plan", planned(light, "train.py:99", loader=LoaderChange(num_workers=1))])

@@ -84,7 +84,7 @@ def test_a_finder_of_its_own_that_answers_for_torch_hides_nothing(looping: Calla
     assert (loop.loader, loop.role, loop.steps) == ("train.py:3", "train", 20)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_signal_that_ends_it_ends_pipefix(number: int, looping: Callable[..., Place]) -> None:
     ran = looping(f"import os, time; time.sleep(0.1); os.kill(os.getpid(), {int(number)})").run()
     assert ran.code == -number
@@ -93,7 +93,7 @@ def test_a_signal_that_ends_it_ends_pipefix(number: int, looping: Callable[..., 
     assert "did not come to its end" in ran.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1])
 def test_signals_reach_it(number: int, light: Place) -> None:
     light.write(
         f"""\
@@ -195,32 +195,31 @@ def test_the_terminal_stays_a_terminal(light: Place) -> None:
         os.close(theirs)
 
 
-class TestCommand:
-    def test_nothing(self) -> None:
-        with pytest.raises(BadUsage, match="No program was named"):
-            command_line([])
+@pytest.mark.parametrize(
+    ("words", "message", "advice"),
+    [
+        ([], "No program was named", "pipefix run train.py"),
+        (["gone.py"], r"There is no file gone\.py", "Name a Python file"),
+        (["torchrum", "train.py"], "There is no program 'torchrum'", "torchrun"),
+        (["job.sh"], r"There is no program 'job\.sh' on the PATH", "pipefix run ./job.sh"),
+    ],
+)
+def test_commands_that_are_none(
+    words: list[str], message: str, advice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.sh").touch()
+    with pytest.raises(BadUsage, match=message) as told:
+        command_line(words)
+    assert advice in str(told.value.advice)
 
-    def test_a_file_that_is_not_there(self) -> None:
-        with pytest.raises(BadUsage, match=r"There is no file gone\.py"):
-            command_line(["gone.py"])
 
-    def test_a_program_that_is_not_there(self) -> None:
-        with pytest.raises(BadUsage, match="There is no program 'torchrum'"):
-            command_line(["torchrum", "train.py"])
-
-    def test_a_script_in_this_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir(tmp_path)
-        (tmp_path / "job.sh").touch()
-        with pytest.raises(BadUsage, match=r"There is no program 'job\.sh' on the PATH") as told:
-            command_line(["job.sh"])
-        assert "pipefix run ./job.sh" in str(told.value.advice)
-
-    def test_python_runs_files_and_modules(self, tmp_path: Path) -> None:
-        file = tmp_path / "a.py"
-        file.touch()
-        assert command_line([str(file), "-x"]) == [sys.executable, str(file), "-x"]
-        assert command_line(["-m", "a"]) == [sys.executable, "-m", "a"]
-        assert command_line(["sh", "-c", "true"]) == ["sh", "-c", "true"]
+def test_python_runs_files_and_modules(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.touch()
+    assert command_line([str(file), "-x"]) == [sys.executable, str(file), "-x"]
+    assert command_line(["-m", "a"]) == [sys.executable, "-m", "a"]
+    assert command_line(["sh", "-c", "true"]) == ["sh", "-c", "true"]
 
 
 def test_a_program_that_patches_the_loader_itself(looping: Callable[..., Place]) -> None:

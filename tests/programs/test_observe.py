@@ -6,15 +6,17 @@ import os
 
 import pytest
 
+from pipefix.plan import planfile
+from pipefix.plan.planfile import LoaderChange, PlanFile
 from pipefix.report.runfile import LoopFigures
 from tests.programs import without_loader
 from tests.programs.conftest import PATH, Place, Ran
 
 MANY = """\
-import argparse, sys, threading, time
+import argparse, io, sys, threading, time
 import torch
 from torch import nn
-from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, get_worker_info
 
 class Samples(Dataset):
     def __init__(self, seconds=0.0): self.seconds = seconds
@@ -68,6 +70,18 @@ class Counting:
     def __iter__(self): return self
     def __next__(self): return next(self.batches)
 
+class Shards(IterableDataset):
+    def __init__(self, *sizes): self.sizes = sizes
+    def __iter__(self): return iter([torch.ones(4)] * self.sizes[get_worker_info().id])
+
+def epochs(training, held_out):
+    for epoch in range(2):
+        for x in training:
+            step(x)
+            torch.save(model.state_dict(), io.BytesIO())
+        with torch.no_grad():
+            for x in held_out: model(x)
+
 model = nn.Linear(4, 2)
 other = nn.Linear(4, 2)
 first, second = (torch.optim.SGD(one.parameters(), lr=0.1) for one in (model, other))
@@ -104,6 +118,13 @@ def main():
         for number, (x, y) in enumerate(counted):
             step(x)
             if number == 2: break
+    in_workers = DataLoader(Shards(20, 20), batch_size=2, num_workers=2), DataLoader(torch.ones(8, 4), num_workers=1)
+    epochs(*in_workers)
+    idle = DataLoader(Shards(40, 0), batch_size=2, num_workers=2)
+    kept = DataLoader(torch.ones(8, 4), batch_size=2, num_workers=1, persistent_workers=True)
+    epochs(idle, kept)
+    planned = DataLoader(Samples(), batch_size=3)
+    for x, y in planned: step(x)
     print("lr", sum(p.sum().item() for p in model.parameters()) != 0)
     for x, y in DataLoader(Samples(), batch_size=4): raise RuntimeError("of the loop's body")
 
@@ -117,10 +138,13 @@ def line(text: str, what: str) -> str:
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory, preloaded: str) -> tuple[Ran, Ran]:
-    """A program with many loops, with pipefix and without."""
+    """A program with many loops, with pipefix and without; with a plan for one of its loaders."""
     place = Place(tmp_path_factory.mktemp("many"), {**os.environ, "PYTHONPATH": PATH}, preloaded.split())
     place.write(MANY)
-    return place.run("train.py", "--lr", "0.1"), place.alone("train.py", "--lr", "0.1")
+    plan = PlanFile(target=line(MANY, "planned = "), loader=LoaderChange(num_workers=1))
+    planfile.write(plan, place.folder / "pipefix.plan.toml")
+    ran = place.run("train.py", "--lr", "0.1", options=["--plan", "pipefix.plan.toml"])
+    return ran, place.alone("train.py", "--lr", "0.1")
 
 
 def loop_at(ran: Ran, what: str) -> LoopFigures:
@@ -145,6 +169,7 @@ def test_the_program_is_the_same(many: tuple[Ran, Ran]) -> None:
         ("in Ahead(", "train", 2, 24, 1),
         ("in Own(", "train", 6, 24, 1),
         ("counted = ", "train", 9, 36, 3),
+        ("planned = ", "train", 8, 24, 1),
         ("DataLoader(Samples(), batch_size=4): raise", "other", 1, 4, 1),
     ],
 )
@@ -162,11 +187,27 @@ def test_time_is_told_apart(many: tuple[Ran, Ran]) -> None:
     assert split["backward_s"] > 0 < split["optimizer_s"]
 
 
+def test_the_loader_that_a_plan_is_for_comes_up_with_it(many: tuple[Ran, Ran]) -> None:
+    place = line(MANY, "planned = ")
+    assert many[0].program.planned == [place]
+    assert loop_at(many[0], "planned = ").workers == 1
+    assert f"was in place for the loader made at {place}" in " ".join(many[0].err.split())
+
+
+def test_what_loops_pay_beside_their_batches_is_told(many: tuple[Ran, Ran]) -> None:
+    """Workers without a part of the stream, and a pool kept for an evaluation; nothing of loaders that have neither."""
+    found = {finding.id: finding.found for finding in many[0].program.findings or ()}
+    assert found.keys() == {"idle-workers", "idle-pools"}
+    assert found["idle-workers"].startswith("1 of 2 workers have no part of the stream, or a short one")
+    assert f"(loader made at {line(MANY, 'idle = ')})" in found["idle-workers"]
+    assert f"1 of the loader made at {line(MANY, 'kept = ')}" in found["idle-pools"]
+
+
 OWN_CLOCK = """
         import time
         now = 100.0
         time.perf_counter = lambda: now  # whoever asks for the time from here on gets this: no machine is busy by it
-        def sleep(seconds):
+        def passes(seconds):
             global now
             now += seconds
         import torch
@@ -177,7 +218,7 @@ OWN_CLOCK = """
 @pytest.fixture
 def timed(light: Place) -> Place:
     """The stand-in's backward pass takes 1/16 s of the program's own clock, and its optimizer's step 1/8."""
-    light.write("def backward():\n    import __main__\n    __main__.sleep(1 / 16)\n", "library/torch/autograd.py")
+    light.write("def backward():\n    import __main__\n    __main__.passes(1 / 16)\n", "library/torch/autograd.py")
     light.write(
         """\
         before, after = [], []
@@ -186,7 +227,7 @@ def timed(light: Place) -> Place:
             def step(self):
                 import __main__
                 for hook in before: hook(self, (), {})
-                __main__.sleep(1 / 8)
+                __main__.passes(1 / 8)
                 for hook in after: hook(self, (), {})
         """,
         "library/torch/optim/optimizer.py",
@@ -199,21 +240,21 @@ def test_the_parts_of_a_step_and_what_lies_between_epochs(timed: Place) -> None:
         class Slow:
             def __iter__(self):
                 for number in range(5):
-                    sleep(1 / 4)
+                    passes(1 / 4)
                     yield torch.autograd
         loader = DataLoader(Slow())
         checked = DataLoader(Slow())
         optimizer = torch.Optimizer()
         for epoch in range(3):
             for number, batch in enumerate(loader):
-                sleep(1 / 2)
+                passes(1 / 2)
                 torch.autograd.backward()
                 optimizer.step()
-                sleep(1 / 32)
+                passes(1 / 32)
                 if number == 2:
-                    for batch in checked: sleep(1 / 64)
-            for batch in checked: sleep(1 / 64)
-            if epoch < 2: sleep(8)
+                    for batch in checked: passes(1 / 64)
+            for batch in checked: passes(1 / 64)
+            if epoch < 2: passes(8)
     """)  # fmt: skip
     ran = timed.run()
     training = next(loop for loop in ran.program.loops if loop.role == "train")
@@ -281,12 +322,12 @@ def test_a_program_of_a_second_has_a_verdict(wait: float, step: float, kind: str
         class Slow:
             def __iter__(self):
                 for number in range(30):
-                    sleep({wait})
+                    passes({wait})
                     yield torch.autograd
         loader = DataLoader(Slow())
         optimizer = torch.Optimizer()
         for batch in loader:
-            sleep({step})
+            passes({step})
             optimizer.step()
     """)  # fmt: skip
     ran = light.run()
@@ -295,26 +336,29 @@ def test_a_program_of_a_second_has_a_verdict(wait: float, step: float, kind: str
     assert ran.run is not None and ran.run.verdict.kind == kind, ran.err
 
 
-@pytest.mark.parametrize("taken", ["for batch in loader", "for batch in [next(iter(loader)) for _ in range(1)]"])
-def test_steps_on_a_batch_after_which_none_is_asked_for_count(taken: str, light: Place) -> None:
+def test_steps_on_a_batch_after_which_none_is_asked_for_count(light: Place) -> None:
     """Loops that are left, and loaders that a single batch is taken of each time."""
     light.write(f"""{OWN_CLOCK}
         class Slow:
             def __iter__(self):
-                sleep(0.02)
+                passes(0.02)
                 yield torch.autograd
                 yield torch.autograd
-        loader = DataLoader(Slow())
+        left = DataLoader(Slow())
+        taken = DataLoader(Slow())
         optimizer = torch.Optimizer()
-        for epoch in range(10):
-            {taken}:
-                sleep(0.06)
+        def train(batches):
+            for batch in batches:
+                passes(0.06)
                 optimizer.step()
                 break
+        for epoch in range(10): train(left)
+        for epoch in range(10): train([next(iter(taken))])
     """)  # fmt: skip
     ran = light.run()
-    (loop,) = ran.program.loops
-    assert loop.steps == 10
-    assert loop.wait_share is not None and loop.wait_share.value == pytest.approx(0.02 / 0.08)
-    assert loop.wait_share.low == loop.wait_share.high, "every batch is the first of its epoch: nothing is left to chance"
+    assert len(ran.program.loops) == 2
+    for loop in ran.program.loops:
+        assert loop.steps == 10
+        assert loop.wait_share is not None and loop.wait_share.value == pytest.approx(0.02 / 0.08)
+        assert loop.wait_share.low == loop.wait_share.high, "every batch is the first of its epoch: nothing is left to chance"
     assert ran.run is not None and ran.run.verdict.kind == "input-bound"

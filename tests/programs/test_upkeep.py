@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from pipefix.programs.noted import LoopNotes
-from tests.programs.conftest import Place
 from tests.programs.test_ranks import rank, told
 
 
@@ -52,49 +51,3 @@ def test_batches_of_many_tensors() -> None:
     slow = loop(work=1.0)
     slow.tensors = 300
     assert told(slow) == [], "it takes long anyhow"
-
-
-def test_of_a_program(place: Place) -> None:
-    """Workers without a part of the stream, and a pool kept for an evaluation, are told; nothing of loaders that have neither."""
-    place.write(
-        """
-        import io, torch
-        from torch.utils.data import DataLoader, IterableDataset, get_worker_info
-
-        class Shards(IterableDataset):
-            def __init__(self, *sizes): self.sizes = sizes
-            def __iter__(self): return iter([torch.ones(3)] * self.sizes[get_worker_info().id])
-
-        model = torch.nn.Linear(3, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        def epochs(training, held_out):
-            for epoch in range(2):
-                for batch in training:
-                    model(batch).sum().backward()
-                    optimizer.step()
-                    torch.save(model.state_dict(), io.BytesIO())
-                with torch.no_grad():
-                    for batch in held_out:
-                        model(batch)
-
-        epochs(
-            DataLoader(Shards(20, 20), batch_size=2, num_workers=2),
-            DataLoader(torch.ones(8, 3), batch_size=2, num_workers=1),
-        )
-        epochs(
-            DataLoader(Shards(40, 0), batch_size=2, num_workers=2),
-            DataLoader(torch.ones(8, 3), batch_size=2, num_workers=1, persistent_workers=True),
-        )
-        """
-    )
-    ran = place.run()
-    assert ran.code == 0
-    found = {finding.id: finding.found for finding in ran.program.findings or ()}
-    assert found.keys() == {"idle-workers", "idle-pools"}
-    assert found["idle-workers"].startswith("1 of 2 workers have no part of the stream, or a short one")
-    assert "(loader made at train.py:27)" in found["idle-workers"]
-    assert "1 of the loader made at train.py:28" in found["idle-pools"]
-    (noted,) = (place.folder / "pipefix-run").glob("events-*.jsonl")
-    events = noted.read_text()
-    assert '"saves": ' in events and '"tensors": 1' in events

@@ -1,4 +1,4 @@
-"""Which line of the program's own code is being run."""
+"""Which line of the program's own code is being run; and tracebacks without lines of ours."""
 
 from __future__ import annotations
 
@@ -48,3 +48,9 @@ def users_line() -> str:
                 return outermost
         frame = frame.f_back
     return outermost
+
+
+def without_this_frame(error: BaseException) -> None:
+    """What is raised again then by a bare ``raise`` shows the frames that it would show without the caller."""
+    if error.__traceback__ is not None:
+        error.__traceback__ = error.__traceback__.tb_next

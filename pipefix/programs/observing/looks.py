@@ -18,6 +18,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from .lines import without_this_frame
+
 STAGES = ("storage", "decode", "augment", "own", "collate")
 """Fields of a look, in nanoseconds a batch."""
 AFTER = 20.0
@@ -68,7 +70,7 @@ class Looks:
         here = self._here.get(loader)
         if here is None:
             here = self._here[loader] = LooksHere(self.due, _makes_batches(loader))
-        vars(fetcher)["fetch"] = functools.partial(here.fetch, type(fetcher).fetch, weakref.proxy(fetcher))
+        vars(fetcher)["fetch"] = functools.partial(here.fetch(type(fetcher).fetch), weakref.proxy(fetcher))
         return here
 
     def _can_look(self, loader: Any, own_init: Any) -> bool:
@@ -83,32 +85,25 @@ class Looks:
 
 
 class LooksHere:
-    """Looks at batches that are made in this process, from a moment on: also in the middle of a long epoch."""
+    """Looks at batches of a loader that are made in this process."""
 
     def __init__(self, due: float, batched: bool) -> None:
         self._due, self._batched = due, batched
         self._record: Any = None
-        self._timed: dict[Any, Any] = {}
-        """The fetcher's own method, timed, by that method."""
+        self._clock: Any = None
+        self._fetches: dict[Any, Any] = {}
+        """By a fetcher's own method."""
 
-    def fetch(self, own: Any, fetcher: Any, order: Any) -> Any:
-        if clock() >= self._due and own not in self._timed:
-            self._timed[own] = self._begin(own)
-        try:
-            return self._timed.get(own, own)(fetcher, order)
-        except BaseException as error:
-            if error.__traceback__ is not None:
-                error.__traceback__ = error.__traceback__.tb_next
-            raise
+    def fetch(self, own: Any) -> Any:
+        if own not in self._fetches:
+            self._fetches[own] = _timed_later(own, self._due, self._begin)
+        return self._fetches[own]
 
-    def _begin(self, own: Any) -> Any:
-        try:
-            if self._record is None:
-                self._record = import_module("pipefix.loader.metering.cost_record").CostRecord(1, shared=False)
-                self._clock = _begun(self._record, 0, self._batched)
-            return self._clock.timed(own)
-        except Exception:  # noqa: BLE001 - stages stay unknown, and the program goes on
-            return own
+    def _begin(self) -> Any:
+        if self._clock is None:
+            self._record = import_module("pipefix.loader.metering.cost_record").CostRecord(1, shared=False)
+            self._clock = _begun(self._record, 0, self._batched)
+        return self._clock
 
     def looks(self) -> Any:
         return () if self._record is None else self._record.looks()
@@ -127,36 +122,29 @@ class LooksLater:
         if self._given is not None:
             self._given(worker)
         if worker < LOOKING_WORKERS:
+            begin = functools.partial(_begun, self._record, worker, self._batched)
             with contextlib.suppress(Exception):  # stages stay unknown, and the worker goes on
-                self._replace_fetch(worker, max(self._due, clock() + WORKER_AFTER))
-
-    def _replace_fetch(self, worker: int, due: float) -> None:
-        for kind in import_module("pipefix.hooks.torch_internals").fetchers():
-            kind.fetch = self._later(kind.fetch, worker, due)
-
-    def _later(self, fetch: Any, worker: int, due: float) -> Any:
-        looking: Any = None
-
-        def fetched(fetcher: Any, order: Any) -> Any:
-            nonlocal looking, due
-            try:
-                if looking is None and clock() >= due:
-                    due = float("inf")  # once, whatever becomes of it
-                    looking = _looking(self._record, worker, self._batched, fetch)
-                return (looking or fetch)(fetcher, order)
-            except BaseException as error:
-                if error.__traceback__ is not None:
-                    error.__traceback__ = error.__traceback__.tb_next
-                raise
-
-        return fetched
+                for kind in import_module("pipefix.hooks.torch_internals").fetchers():
+                    kind.fetch = _timed_later(kind.fetch, max(self._due, clock() + WORKER_AFTER), begin)
 
 
-def _looking(record: Any, worker: int, batched: bool, fetch: Any) -> Any:
-    try:
-        return _begun(record, worker, batched).timed(fetch)
-    except Exception:  # noqa: BLE001 - stages stay unknown, and the worker goes on
-        return None
+def _timed_later(fetch: Any, due: float, begin: Any) -> Any:
+    """``fetch`` of a fetcher, timed from a moment on by the clock that ``begin`` gives: also in the middle of a long epoch."""
+    timed = fetch
+
+    def fetched(fetcher: Any, order: Any) -> Any:
+        nonlocal timed, due
+        try:
+            if clock() >= due:
+                due = float("inf")  # once, whatever becomes of it
+                with contextlib.suppress(Exception):  # stages stay unknown, and the program goes on
+                    timed = begin().timed(fetch)
+            return timed(fetcher, order)
+        except BaseException as error:
+            without_this_frame(error)
+            raise
+
+    return fetched
 
 
 def _begun(record: Any, worker: int, batched: bool) -> Any:

@@ -74,26 +74,6 @@ class Loop:
 class Epoch:
     """One iterator of a loop."""
 
-    __slots__ = (
-        "batch_size",
-        "batches",
-        "begun",
-        "checksums",
-        "cpu_at",
-        "cpu_s",
-        "delivered",
-        "inner_by_mark",
-        "inner_s",
-        "loader",
-        "loop",
-        "marked",
-        "outer",
-        "pids",
-        "samples",
-        "starting_s",
-        "waited",
-    )
-
     def __init__(self, loop: Loop, loader: Any, batch_size: int, starting_s: float, pids: tuple[int, ...] = ()) -> None:
         self.loop, self.batch_size, self.starting_s = loop, batch_size, starting_s
         self.loader = weakref.ref(loader)

@@ -236,12 +236,12 @@ class Observer:
             if not all(at_work):
                 self.notes.write("idle workers", loop=epoch.loop.number, workers=at_work.count(False))
 
-    def saved(self, seconds: float) -> None:
+    def saved(self, begun: float, now: float) -> None:
         """The main thread called ``torch.save``."""
         loop = self._worked_on()
         if loop is not None and threading.current_thread() is threading.main_thread():
             loop.saves += 1
-            loop.saved_s += seconds
+            loop.saved_s += now - begun
 
     def _told_apart(self, epoch: Epoch) -> None:
         checksums, epoch.checksums = epoch.checksums, None

@@ -12,7 +12,7 @@ import os
 from time import thread_time
 from typing import Any
 
-from .lines import users_line
+from .lines import users_line, without_this_frame
 from .loops import clock
 from .observer import Observer
 
@@ -50,47 +50,28 @@ def install_training(module: Any, folder: str) -> None:
     module.register_optimizer_step_post_hook(observer.optimizer_stepped)
     import torch
 
-    backward = torch.autograd.backward
+    torch.autograd.backward = _timed(torch.autograd.backward, observer.goes_back, observer.went_back)
+    if hasattr(torch, "save"):
+        # Both, so that it can be pickled by its name.
+        torch.save = torch.serialization.save = _timed(torch.save, lambda: None, observer.saved)
 
-    @functools.wraps(backward)
+
+def _timed(function: Any, begins: Any, ended: Any) -> Any:
+    """``begins()`` is called before it, and ``ended`` with the times of its begin and end after it."""
+
+    @functools.wraps(function)
     def timed(*args: Any, **kwargs: Any) -> Any:
         begun = clock()
-        observer.goes_back()
+        begins()
         try:
-            result = backward(*args, **kwargs)
+            return function(*args, **kwargs)
         except BaseException as error:
-            _without_this_frame(error)
-            raise
-        observer.went_back(begun, clock())
-        return result
-
-    torch.autograd.backward = timed
-    _time_saves(torch, observer)
-
-
-def _time_saves(torch: Any, observer: Observer) -> None:
-    save = getattr(torch, "save", None)
-    if save is None:
-        return
-
-    @functools.wraps(save)
-    def timed(*args: Any, **kwargs: Any) -> Any:
-        begun = clock()
-        try:
-            return save(*args, **kwargs)
-        except BaseException as error:
-            _without_this_frame(error)
+            without_this_frame(error)
             raise
         finally:
-            observer.saved(clock() - begun)
+            ended(begun, clock())
 
-    torch.save = torch.serialization.save = timed  # both, so that it can be pickled by its name
-
-
-def _without_this_frame(error: BaseException) -> None:
-    """What is raised again then by a bare ``raise`` shows the frames that it would show without the caller."""
-    if error.__traceback__ is not None:
-        error.__traceback__ = error.__traceback__.tb_next
+    return timed
 
 
 def _patch_loader(loader_class: Any, observer: Observer) -> None:
@@ -136,7 +117,7 @@ def _patch_methods(loader_class: Any, observer: Observer, patched: set[type], *,
             try:
                 make(self, *args, **kwargs)
             except BaseException as error:
-                _without_this_frame(error)
+                without_this_frame(error)
                 raise
 
         loader_class.__init__ = __init__
@@ -161,7 +142,7 @@ def _beginning(begin: Any, observer: Observer, patched: set[type], *, makes: boo
         try:
             iterator = begin(self)
         except BaseException as error:
-            _without_this_frame(error)
+            without_this_frame(error)
             raise
         finally:
             starting_s = clock() - begun
@@ -209,7 +190,7 @@ def _patch_iterator(kind: type, observer: Observer, patched: set[type]) -> bool:
                 epoch.loop.inside = False
                 if isinstance(error, StopIteration):
                     observer.exhausted(self, epoch, requested, clock())
-            _without_this_frame(error)
+            without_this_frame(error)
             raise
         if requested and epoch is not None:
             now = clock()

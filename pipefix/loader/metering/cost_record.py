@@ -57,7 +57,7 @@ class Totals(NamedTuple):
     def of_all(cls, each: Sequence[Totals]) -> Totals:
         """Of several makers together; the state is the worst of theirs."""
         *sums, _ = (sum(column) for column in zip(cls(), *each, strict=True))
-        return cls(*sums, max((totals.state for totals in each), default=0))
+        return cls._make([*sums, max((totals.state for totals in each), default=0)])
 
 
 READY, BLIND, FAILED = 1, 2, 3

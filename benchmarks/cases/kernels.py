@@ -30,8 +30,8 @@ from benchmarks.harness.record import Record
 from benchmarks.harness.turns import in_turns
 from pipefix.kernels.kernel import Absent, native
 from pipefix.kernels.picture import Box, Target
+from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.fuse import Fused, fuse
-from pipefix.loader.fusing.recipe import NotFused
 from pipefix.loader.fusing.sample_random import sample_key
 
 TITLE = "Fused samples against decoding alone"
@@ -101,10 +101,10 @@ def decoding(pictures: Pictures, kind: str) -> dict[str, Job]:
 
 
 def compiled(source: str, mode: str, kernel: str) -> Fused:
-    found = fuse(PIL_LIST if source == "pil" else TENSOR_LIST, source=source, mode=mode, kernel=kernel)
-    if isinstance(found, NotFused):
-        raise SystemExit(f"The list was not fused: {found.why}")
-    return found
+    try:
+        return fuse(PIL_LIST if source == "pil" else TENSOR_LIST, source=source, mode=mode, kernel=kernel)
+    except NotFused as error:
+        raise SystemExit(f"The list was not fused: {error}") from error
 
 
 def fusing(pictures: Pictures, kind: str, targets: list[Target]) -> dict[str, Job]:

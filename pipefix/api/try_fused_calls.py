@@ -9,7 +9,7 @@ import numpy as np
 from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.fixes import fused_trial
 from pipefix.loader.fusing.child_process import in_child_process
-from pipefix.loader.fusing.recipe import NotFused
+from pipefix.loader.fusing.errors import NotFused
 from pipefix.measurement.measurement import FusedCall
 from pipefix.measurement.statistics import Floats, bootstrap, interval
 from pipefix.plan.remedy import WORTH_TRYING
@@ -32,15 +32,17 @@ def calls(subject: Subject, diagnosis: Diagnosis, seconds: float) -> dict[str, F
     import pipefix.loader.fusing.source  # noqa: F401 - once here, rather than in each of the processes that try it
 
     each = seconds / len(MODES)
-    return {
-        mode: fused_call(in_child_process(partial(fused_trial.try_on_dataset, subject.loader, mode, LOOKING * each)))
-        for mode in MODES
-    }
+    return {mode: _tried(subject, mode, LOOKING * each) for mode in MODES}
 
 
-def fused_call(trial: fused_trial.DatasetTrial | NotFused) -> FusedCall:
-    if isinstance(trial, NotFused):
-        return FusedCall(why_not=trial.why)
+def _tried(subject: Subject, mode: str, seconds: float) -> FusedCall:
+    try:
+        return fused_call(in_child_process(partial(fused_trial.try_on_dataset, subject.loader, mode, seconds)))
+    except NotFused as error:
+        return FusedCall(why_not=str(error))
+
+
+def fused_call(trial: fused_trial.DatasetTrial) -> FusedCall:
     pairs = np.column_stack([trial.fused, trial.own])
     left = interval(bootstrap([pairs], _left)[:, 0], float(_left(pairs)[0]))
     return FusedCall(

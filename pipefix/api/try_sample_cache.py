@@ -20,6 +20,7 @@ from pipefix.fixes.outcome import Measured
 from pipefix.fixes.same_samples import mode_of
 from pipefix.fixes.speedup import Pipeline, faster
 from pipefix.loader.fusing.child_process import in_child_process
+from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.trial import spread
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.measurement import KeptRecord
@@ -48,8 +49,11 @@ def record(
         return None
     with tempfile.TemporaryDirectory(prefix="pipefix-read-back-") as folder:
         trial = partial(estimate.read_back, subject.dataset, spread(length, SAMPLES), Path(folder), seconds)
-        result = in_child_process(trial, PATIENCE)
-        record = kept_record(result) if isinstance(result, ReadBack) else None
+        try:
+            result: ReadBack = in_child_process(trial, PATIENCE)
+        except NotFused:
+            return None
+        record = kept_record(result)
         if record is None or result.cache is None or first_batch is None or first_batch > LATE * seconds:
             return record
         worth = _gain(subject, consumer, CachedDataset(result.cache), seconds)

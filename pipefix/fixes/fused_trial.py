@@ -15,11 +15,11 @@ from torch.utils.data import DataLoader
 
 from pipefix.kernels.picture import Target
 from pipefix.loader.fusing import stand_in
+from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.fusion import Fusing, Fusion, users_init
-from pipefix.loader.fusing.recipe import NotFused
 from pipefix.loader.fusing.sample_random import seeded
 from pipefix.loader.fusing.trial import difference, spread
-from pipefix.loader.metering.meter import samples_in
+from pipefix.loader.metering.cost_record import samples_in
 from pipefix.loader.planning import as_planned
 from pipefix.plan.planfile import LoaderChange, PlanFile
 
@@ -67,38 +67,32 @@ class Both:
     fused_s: float
 
 
-def try_on_dataset(loader: DataLoader[Any], mode: str, seconds: float = 1.0) -> DatasetTrial | NotFused:
+def try_on_dataset(loader: DataLoader[Any], mode: str, seconds: float = 1.0) -> DatasetTrial:
     """Try it on pictures of a loader's dataset for about so long, and for as long the whole loader. Its code runs: to be called in
-    a process of its own."""
-    fused_source = source_of(loader, mode)
-    if isinstance(fused_source, NotFused):
-        return fused_source
-    source, processes = fused_source
+    a process of its own. Raises `NotFused`."""
+    source, processes = source_of(loader, mode)
     length = len(loader.dataset)  # type: ignore[arg-type]
     begun, pairs = time.perf_counter(), []
     for index in spread(length, PICTURES):
-        pair = both(source, loader.dataset, index)
-        if isinstance(pair, NotFused):
-            return pair
-        pairs.append(pair)
+        pairs.append(both(source, loader.dataset, index))
         if time.perf_counter() - begun > seconds and len(pairs) > 2:
             break
     distance = difference([pair.made for pair in pairs], [pair.picture for pair in pairs], source.fused.level())
     own, fused = tuple(pair.own_s for pair in pairs), tuple(pair.fused_s for pair in pairs)
     if mode == "exact" and distance.max > 0:
-        return NotFused(f"on pictures of the dataset, {distance.sentence()}")
+        raise NotFused(f"on pictures of the dataset, {distance.sentence()}")
     # A process that was made to try things has no workers of its own.
     paces = () if processes else _paces(fused_by(loader, mode), seconds)
     return DatasetTrial(own, fused, distance.max == 0, distance.sentence(), source.draws, processes, paces)
 
 
-def source_of(loader: DataLoader[Any], mode: str) -> tuple[FusedSource, str] | NotFused:
-    """What a loader like this one would be fused by, and why by processes; or why not."""
+def source_of(loader: DataLoader[Any], mode: str) -> tuple[FusedSource, str]:
+    """What a loader like this one would be fused by, and why by processes. Raises `NotFused`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fusion = Fusing(mode).decide(fused_by(loader, mode), loader.dataset, moved=False)
     if not isinstance(fusion, Fusion):
-        return NotFused(fusion if isinstance(fusion, str) else f"{fusion.why} (FastLoader's fuse= would put off its decoding)")
+        raise NotFused(f"{fusion.why} (FastLoader's fuse= would put off its decoding)")
     return fusion.source, fusion.why_processes or ""
 
 
@@ -137,8 +131,9 @@ def _paces(loader: DataLoader[Any], seconds: float) -> tuple[tuple[float, int], 
                 return ()  # there are no batches
 
 
-def both(source: FusedSource, dataset: Any, index: int) -> Both | NotFused:
-    """Sample ``index`` by ``dataset``'s own code and by the fused call, both timed with their files in the page cache."""
+def both(source: FusedSource, dataset: Any, index: int) -> Both:
+    """Sample ``index`` by ``dataset``'s own code and by the fused call, both timed with their files in the page cache. Raises
+    `NotFused`."""
     target = Target(torch.empty((1, 3, source.height, source.width), dtype=source.kind))
 
     def own() -> Any:
@@ -154,13 +149,13 @@ def both(source: FusedSource, dataset: Any, index: int) -> Both | NotFused:
         fused()
         rest, fused_s = _timed(fused)
         sample, own_s = _timed(own, index)
-        if stand_in.parts(sample):
-            return NotFused("the dataset remembers its samples")
         picture = stand_in.picture_of(sample, source.like)
-    except Exception as error:  # noqa: BLE001 - the user's code, which remembers stand-ins or has a sample that cannot be read
-        return NotFused(f"sample {index} could not be made both ways ({type(error).__name__}: {error})")
+    except Exception as error:
+        raise NotFused(f"sample {index} could not be made both ways ({type(error).__name__}: {error})") from error
+    if stand_in.parts(sample):
+        raise NotFused("the dataset remembers its samples")
     if not isinstance(picture, torch.Tensor) or tuple(picture.shape) != tuple(target.tensor[0].shape):
-        return NotFused(f"sample {index} is of another size than the others")
+        raise NotFused(f"sample {index} is of another size than the others")
     made = target.tensor[0].clone()
     return Both(sample, stand_in.placed(rest, rest, made), picture, made, own_s, fused_s)
 

@@ -21,7 +21,7 @@ from pipefix.fixes.outcome import Sameness
 from pipefix.hooks.torch_internals import end_workers
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.fusing.child_process import in_child_process
-from pipefix.loader.fusing.recipe import NotFused
+from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.trial import PixelDifference, difference, spread
 from pipefix.measurement.worker_endings import abandon
 from pipefix.subject import failure
@@ -183,26 +183,22 @@ def _same_fused(before: Subject, after: Subject, *, alters: str | None = None, u
     length = length_of(before.dataset)
     if length is None or length_of(after.dataset) != length:
         return Sameness(kind="unlike", sentence=f"{length_of(after.dataset)} samples instead of {length}")
-    compared = in_child_process(partial(_both, before, after, spread(length, SAMPLES)))
-    if isinstance(compared, NotFused):
-        return Sameness(kind="unchecked", sentence=compared.why)
+    try:
+        compared = in_child_process(partial(_both, before, after, spread(length, SAMPLES)))
+    except NotFused as error:
+        return Sameness(kind="unchecked", sentence=str(error))
     elsewhere = after.dataset is not before.dataset and not untouched
     return judged(*compared, exact=mode_of(after.loader) == "exact", elsewhere=elsewhere, alters=alters)
 
 
-def _both(before: Subject, after: Subject, places: list[int]) -> tuple[int, str | None, bool, PixelDifference] | NotFused:
+def _both(before: Subject, after: Subject, places: list[int]) -> tuple[int, str | None, bool, PixelDifference]:
     """How many were compared, what is another thing altogether, whether all is equal, and how far pictures lie apart."""
     mode = mode_of(after.loader)
     assert mode is not None
-    fused_source = fused_trial.source_of(after.loader, mode)
-    if isinstance(fused_source, NotFused):
-        return fused_source
-    source, _ = fused_source
+    source, _ = fused_trial.source_of(after.loader, mode)
     fused_pictures, own, equal = [], [], True
     for place in places:
         trial = fused_trial.both(source, after.dataset, place)
-        if isinstance(trial, NotFused):
-            return trial
         expected, picture = trial.own, trial.picture
         if after.dataset is not before.dataset:
             expected, picture = fused_trial.other_own(before.dataset, source, place)

@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, IterableDataset, IterDataPipe, MapDataP
 from pipefix.hooks.torch_internals import kept_iterator, why_plain
 from pipefix.loader import ranks, resume
 from pipefix.loader.device import Carrier, OnItsWay
+from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.fusion import MODES, Fusing, Fusion
 from pipefix.loader.fusing.threads import ThreadsLoaderIterator
 from pipefix.loader.iterator import EpochWork, InProcessLoaderIterator
@@ -194,7 +195,10 @@ class FastLoader(_Base[T]):
             self._fusion = None
             return
         self._planned.begin()
-        self._fusion = self._fusing.decide(self, self._reads, moved=self._planned.module is not None)
+        try:
+            self._fusion = self._fusing.decide(self, self._reads, moved=self._planned.module is not None)
+        except NotFused as error:
+            self._fusion = str(error)
 
     @property
     def _reads(self) -> Any:

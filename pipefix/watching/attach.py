@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipefix.hooks.torch_internals import kept_iterator, processes_of
-from pipefix.loader.metering.meter import Meter, Metered, StageClock, makes_batches, preload, samples_in, size_of
+from pipefix.loader.metering.cost_record import samples_in
+from pipefix.loader.metering.meter import Meter, Metered, makes_batches, size_of
+from pipefix.loader.metering.stage_clock import StageClock, preload
 from pipefix.vocabulary.held_loaders import is_dataloader
 
 _MARK = "_pipefix_watch"
@@ -124,7 +126,7 @@ class Attachment:
         before = own["worker_init_fn"]
         if self.stages:
             preload()
-        own["worker_init_fn"] = meter.clock_for(record, before, stages=self.stages, batched=makes_batches(loader))
+        own["worker_init_fn"] = StageClock(record, before, stages=self.stages, batched=makes_batches(loader))
         try:
             iterator = make()
         finally:
@@ -143,7 +145,7 @@ class Attachment:
             if self._clock is None:
                 record = self.meter.record(0)
                 self.meter.follow(record, None)
-                self._clock = self.meter.clock_for(record, stages=self.stages, batched=makes_batches(self.loader))
+                self._clock = StageClock(record, stages=self.stages, batched=makes_batches(self.loader))
                 self._clock.begin()
             self.meter.declined = None
             fetch = self._clock.timed(type(fetcher).fetch)

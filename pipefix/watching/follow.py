@@ -22,7 +22,8 @@ from pipefix.watching.window import encode as encode
 
 EVERY = 2.0
 """Seconds between two looks at a file."""
-LONGEST_LINE, LARGEST_ANSWER = 1_000_000, 4_000_000
+LONGEST_LINE = 1_000_000
+"""Bytes of a window, in a file or as an endpoint's answer; ours have about a thousand."""
 _TIMEOUT = 10.0
 SILENT_WINDOWS, SILENT_SECONDS = 10, 300.0
 """A job that writes nothing for so many windows, and for so many seconds at least, was killed: it could not write its last one."""
@@ -43,13 +44,13 @@ def follow(
 
     Ends with the job (for a file also where nothing comes any more), or at ``once``.
 
-    Drift is what the job itself found; with a baseline, and for an endpoint, it is found here.
+    Drift is what the job itself found; with a baseline it is found here.
     """
     if source.isdigit() and not Path(source).exists():
         source = f"http://127.0.0.1:{source}/metrics"  # a port, as the job names it
     remote = source.startswith(("http://", "https://"))
     held = baselines.read(baseline) if baseline is not None else None
-    drift = Drift(held) if held is not None or remote else None
+    drift = Drift(held) if held is not None else None
     last = 0
     for group in _scraped(source, once, every, sleep) if remote else _read(Path(source), once, every, sleep):
         judged = []
@@ -108,12 +109,12 @@ def _line(file: BinaryIO, path: Path) -> bytes:
 
 
 def _scraped(url: str, once: bool, every: float, sleep: Callable[[float], object]) -> Iterator[list[Window]]:
-    from pipefix.watching import prometheus
+    from pipefix.watching.prometheus import WINDOW
 
     last: Window | None = None
     while True:
         try:
-            text = _asked(url)
+            answer = _asked(url.removesuffix("/metrics").rstrip("/") + WINDOW)
         except (OSError, ValueError, http.client.HTTPException) as error:
             if last is not None:
                 return  # the job has ended, and its endpoint with it
@@ -122,34 +123,27 @@ def _scraped(url: str, once: bool, every: float, sleep: Callable[[float], object
                 f"{url} does not answer: {reason}.",
                 advice="A job serves one with: pipefix.watch(loader, prometheus=9400), at http://127.0.0.1:9400/metrics",
             ) from error
-        if last is None and "pipefix_window" not in text and not once and not text.strip():
+        if not answer and not once:
             sleep(every)  # the job has just begun
             continue
-        window = prometheus.parse(text, origin=url)
+        window = windows.decode(answer, origin=url)
         if last is None or window.number != last.number:
-            yield [_since(last, window)]
+            yield [window]
             last = window
         if once or window.ended:
             return
         sleep(every)
 
 
-def _asked(url: str) -> str:
-    """The whole answer, if it comes in time and is of a size that ours have (about 10 kB)."""
+def _asked(url: str) -> bytes:
+    """The whole answer, if it comes in time and is no longer than ours."""
     until = time.monotonic() + _TIMEOUT
     data = bytearray()
     with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer:
         while piece := answer.read1(65_536):
             data += piece
-            if len(data) > LARGEST_ANSWER:
-                raise ValueError(f"it answers with more than {LARGEST_ANSWER:,} bytes, and is no endpoint of pipefix.watch")
+            if len(data) > LONGEST_LINE:
+                raise ValueError(f"it answers with more than {LONGEST_LINE:,} bytes, and is no endpoint of pipefix.watch")
             if time.monotonic() > until:
                 raise TimeoutError("timed out")
-    return data.decode("utf-8", "replace")
-
-
-def _since(last: Window | None, window: Window) -> Window:
-    """An endpoint counts batches from the job's beginning; a window counts its own."""
-    if last is None or window.number != last.number + 1:
-        return window
-    return msgspec.structs.replace(window, batches=window.batches - last.batches, samples=window.samples - last.samples)
+    return bytes(data)

@@ -1,62 +1,62 @@
-"""Readings of a meter made into windows. Pure."""
+"""What a meter shows, made into windows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
 
-from pipefix.loader.metering.meter import MeteredStep, MeterReading, TimedBatch, Totals
+from pipefix.loader.metering.cost_record import BLIND, FAILED, TimedBatch, Totals
+from pipefix.loader.metering.meter import Meter, MeteredStep
 from pipefix.vocabulary.stage import Stage
 from pipefix.watching.window import Spread, StageSeconds, Window
 
 LEAST = 3
 """Looks that a window's figures rest on; fewer wait for those of the next window."""
 MAKING = (Stage.STORAGE, Stage.DECODE, Stage.AUGMENT, Stage.COLLATE)
+_WHY_NOT = {
+    BLIND: "the watch was asked not to look at stages",
+    FAILED: "looking at stages failed where batches are made, and was given up",
+}
 
 
 class Gatherer:
-    """Makes windows of one job; it remembers what sums were at the last one."""
+    """Makes windows of one job, each of what its meter shows since the one before. Timed batches go to whoever asks first."""
 
-    def __init__(self, labels: dict[str, str] | None = None) -> None:
-        self.labels = labels or {}
+    def __init__(self, meter: Meter, labels: dict[str, str] | None = None) -> None:
+        meter.read = True
+        self._meter, self.labels = meter, labels or {}
         self._number = 0
-        self._makers = Totals()
+        self._then, self._sums, self._makers = meter.clock(), meter.sums(), Totals()
         self._waiting: list[TimedBatch] = []
 
-    def window(
-        self,
-        reading: MeterReading,
-        *,
-        time: float,
-        workers: int = 0,
-        makers: int = 0,
-        died: Sequence[str] = (),
-        ended: bool = False,
-    ) -> Window:
+    def window(self, *, time: float, workers: int = 0, makers: int = 0, died: Sequence[str] = (), ended: bool = False) -> Window:
+        meter, then, sums_before, makers_before = self._meter, self._then, self._sums, self._makers
+        self._then, self._sums, self._makers = meter.clock(), meter.sums(), meter.makers()
         self._number += 1
-        loop = reading.waited_s + reading.worked_s
-        seconds = max(reading.seconds, 1e-9)
-        looks = self._enough(reading.looks, ended)
-        making_s = max(0, reading.makers.made_ns - self._makers.made_ns) / 1e9
-        cost = max(0, reading.makers.cost_ns - self._makers.cost_ns) / 1e9
-        self._makers = reading.makers
+        seconds = (self._then - then) / 1e9
+        passed = self._sums.since(sums_before)
+        loop_ns = passed.wait_ns + passed.step_ns
+        steps = meter.steps(sums_before.batches)
+        looks = self._enough(meter.looks(), ended)
+        making_s = max(0, self._makers.made_ns - makers_before.made_ns) / 1e9
+        cost = max(0, self._makers.cost_ns - makers_before.cost_ns) / 1e9
         return Window(
             time=time,
             number=self._number,
-            seconds=reading.seconds,
-            batches=reading.batches,
-            samples=reading.samples,
-            rate=reading.samples / seconds,
-            waiting=reading.waited_s / loop if loop > 0 else None,
-            wait=_spread([step.wait / 1e9 for step in reading.steps if not step.first]),
-            step=_spread([step.step / 1e9 for step in reading.steps if step.step >= 0]),
-            epochs=reading.epochs,
-            starts=reading.starts_s,
-            stages=_stages(reading, looks),
-            declined=reading.declined,
+            seconds=seconds,
+            batches=passed.batches,
+            samples=passed.samples,
+            rate=passed.samples / max(seconds, 1e-9),
+            waiting=passed.wait_ns / loop_ns if loop_ns > 0 else None,
+            wait=_spread([step.wait / 1e9 for step in steps if not step.first]),
+            step=_spread([step.step / 1e9 for step in steps if step.step >= 0]),
+            epochs=meter.epochs,
+            starts=[step.wait / 1e9 for step in steps if step.first],
+            stages=_stages(steps, looks, workers=meter.workers),
+            declined=_WHY_NOT.get(self._makers.state) if meter.declined is None else meter.declined,
             bytes=median(look.bytes / look.samples for look in looks) if any(look.bytes for look in looks) else None,
             cpu=median(look.cpu / look.samples for look in looks) / 1e9 if looks else None,
-            busy=min(1.0, making_s / seconds / max(1, makers or workers)) if reading.workers else None,
+            busy=min(1.0, making_s / max(seconds, 1e-9) / max(1, makers or workers)) if meter.workers else None,
             workers=workers,
             died=list(died),
             looking=cost / making_s if making_s > 0 else None,
@@ -72,20 +72,20 @@ class Gatherer:
         return looks
 
 
-def _stages(reading: MeterReading, looks: Sequence[TimedBatch]) -> dict[str, StageSeconds]:
+def _stages(steps: Sequence[MeteredStep], looks: Sequence[TimedBatch], *, workers: bool) -> dict[str, StageSeconds]:
     """Medians of seconds a sample, so that one slow batch in ten changes nothing."""
     costs: dict[str, StageSeconds] = {}
     for stage in MAKING:
         values = [getattr(look, stage.value) / look.samples for look in looks]
         if any(values):
             costs[stage.value] = StageSeconds(s=median(values) / 1e9, batches=len(values))
-    if reading.workers:
-        handed = _handed(reading.steps, looks)
+    if workers:
+        handed = _handed(steps, looks)
         if handed is not None:
             costs[Stage.IPC.value] = handed
-    steps = [step.step / step.samples for step in reading.steps if step.step >= 0 and step.samples]
-    if steps:
-        costs[Stage.STEP.value] = StageSeconds(s=median(steps) / 1e9, batches=len(steps))
+    stepped = [step.step / step.samples for step in steps if step.step >= 0 and step.samples]
+    if stepped:
+        costs[Stage.STEP.value] = StageSeconds(s=median(stepped) / 1e9, batches=len(stepped))
     return costs
 
 

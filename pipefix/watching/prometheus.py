@@ -1,9 +1,8 @@
-"""Windows as Prometheus metrics: served on a port, written to a file for the node exporter, and read back from either."""
+"""Windows as Prometheus metrics: served on a port, or written to a file for the node exporter."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 import socket
 import socketserver
 import threading
@@ -11,15 +10,13 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from socketserver import BaseRequestHandler
-from typing import Any, TypeAlias
+from typing import Any
 
-import msgspec
 from prometheus_client import CollectorRegistry, MetricsHandler, write_to_textfile
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.parser import text_string_to_metric_families
 
-from pipefix.vocabulary.errors import BadUsage, UnreadableFile
-from pipefix.watching.window import Window
+from pipefix.vocabulary.errors import BadUsage
+from pipefix.watching.window import Window, encode
 
 HERE = "127.0.0.1"
 """Who wants others to scrape says so: ``prometheus="0.0.0.0:9400"``."""
@@ -46,6 +43,8 @@ _MACHINE = {
     "gpu_power_w": ("pipefix_gpu_power_watts", "Power that the job's GPU draws"),
     "gpu_throttled": ("pipefix_gpu_throttled_ratio", "Part of the time that the clocks of the job's GPU were held back"),
 }
+WINDOW = "/window"
+"""Beside ``/metrics``."""
 PATIENCE = 2.0
 """Seconds that a scrape may take."""
 _QUANTILES = (("0.5", "p50"), ("0.95", "p95"), ("0.99", "p99"), ("1", "max"))
@@ -162,8 +161,23 @@ def _end(connection: socket.socket) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
+def _handler(collector: Collector, registry: CollectorRegistry) -> type[BaseRequestHandler]:
+    class Handler(MetricsHandler.factory(registry)):  # type: ignore[misc]
+        def do_GET(self) -> None:  # noqa: N802 - the library's name
+            if self.path == WINDOW:
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.end_headers()
+                self.wfile.write(b"" if collector.window is None else encode(collector.window))
+            else:
+                super().do_GET()
+
+    return Handler
+
+
 class Endpoint:
-    """Serves ``/metrics`` from a thread of its own. OSError where the address cannot be had."""
+    """Serves ``/metrics``, and for `pipefix watch` the latest window as it is, from a thread of its own. OSError where the address
+    cannot be had."""
 
     def __init__(self, address: int | str) -> None:
         host, port = _address(address)
@@ -171,7 +185,7 @@ class Endpoint:
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self._collector)
         try:
-            self._server = _Server(host, port, MetricsHandler.factory(registry))
+            self._server = _Server(host, port, _handler(self._collector, registry))
         except OSError as error:
             raise OSError(
                 f"the Prometheus endpoint {host}:{port} cannot be opened: {error.strerror or error}. "
@@ -219,66 +233,3 @@ def _address(address: int | str) -> tuple[str, int]:
             f"prometheus={address!r} is not a port.", advice="Write prometheus=9400, or prometheus='0.0.0.0:9400' for all."
         )
     return host or HERE, int(port)
-
-
-# -- reading back ----------------------------------------------------------------------------------------------------------
-
-
-_Metrics: TypeAlias = "dict[str, list[tuple[dict[str, str], float]]]"
-"""By name: each sample's labels and value."""
-
-
-def parse(text: str, *, origin: str) -> Window:
-    """The window that an endpoint or a textfile tells."""
-    metrics: _Metrics = {}
-    try:
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                metrics.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
-    except Exception as error:  # The parser is the library's, and raises what its code happens to.
-        raise UnreadableFile(f"{origin} does not answer in Prometheus' text format: {error}.", advice=_ADVICE) from error
-    plain: dict[str, Any] = {key: metrics[name][0][1] for key, (name, _) in _GAUGES.items() if metrics.get(name)}
-    if "number" not in plain:
-        raise UnreadableFile(f"{origin} holds no metrics of pipefix.watch, or none yet.", advice=_ADVICE)
-    looks = dict(_by_label(metrics, "pipefix_stage_batches", "stage"))
-    costs = _by_label(metrics, "pipefix_stage_seconds", "stage")
-    fields = {
-        "time": time.time(),
-        "seconds": 0.0,
-        **plain,
-        **{key: _whole(plain.get(key, 0.0)) for key in ("number", "workers", "epochs")},
-        "ended": bool(plain.get("ended", 0.0)),
-        "stages": {stage: {"s": cost, "batches": _whole(looks.get(stage, 0.0))} for stage, cost in costs if not math.isnan(cost)},
-        "machine": {key: metrics[name][0][1] for key, (name, _) in _MACHINE.items() if metrics.get(name)},
-        "wait": _spread(metrics, "pipefix_wait_seconds"),
-        "step": _spread(metrics, "pipefix_step_seconds"),
-        "batches": _whole(_first(metrics, "pipefix_batches_total")),
-        "samples": _whole(_first(metrics, "pipefix_samples_total")),
-        "drifting": [stage for stage, _ in _by_label(metrics, "pipefix_drift_ratio", "stage")],
-        "labels": metrics[_GAUGES["number"][0]][0][0],
-    }
-    try:
-        return msgspec.convert(fields, Window)
-    except msgspec.ValidationError as error:
-        raise UnreadableFile(f"{origin} tells figures that cannot be: {error}.", advice=_ADVICE) from error
-
-
-def _first(metrics: _Metrics, name: str) -> float:
-    return metrics[name][0][1] if name in metrics else 0.0
-
-
-def _by_label(metrics: _Metrics, name: str, label: str) -> list[tuple[str, float]]:
-    return [(labels[label], value) for labels, value in metrics.get(name, ()) if label in labels]
-
-
-def _whole(value: float) -> float | int:
-    """Counts are written as 3.0. What is no count stays as it is, and is refused."""
-    return int(value) if math.isfinite(value) else value
-
-
-def _spread(metrics: _Metrics, name: str) -> dict[str, float] | None:
-    by = dict(_by_label(metrics, name, "quantile"))
-    return {field: by[share] for share, field in _QUANTILES} if all(share in by for share, _ in _QUANTILES) else None
-
-
-_ADVICE = "A job serves them with: pipefix.watch(loader, prometheus=9400); the address is then http://127.0.0.1:9400/metrics"

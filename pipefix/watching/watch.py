@@ -73,8 +73,7 @@ class Watch:
         self._exporters = list(exporters)
         self.drift = Drift(baseline)
         self.every, self._clock, self._on_drift = every, clock, on_drift
-        self._gatherer = Gatherer(labels)
-        self._reader = self.meter.reader()
+        self._gatherer = Gatherer(self.meter, labels)
         self._machine = MachineFigures()
         self._stop = threading.Event()
         self._lock = threading.Lock()
@@ -157,7 +156,6 @@ class Watch:
             processes = self._attachment.processes()
             alive = sum(_exit_code(process) is None for process in processes)
             window = self._gatherer.window(
-                self._reader.read(),
                 time=self._clock(),
                 workers=alive,
                 makers=len(processes),

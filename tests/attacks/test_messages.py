@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
+from pipefix.watching.window import Window, encode
 from tests.attacks.scene import Scene, numbers_project, pictures_project, write
 
 STRANGE = "ca che; touch PWNED"
@@ -55,6 +52,8 @@ def test_escapes_in_names_and_files_do_not_reach_a_terminal(scene: Scene) -> Non
     write(folder / "notes.txt")
     write(scene.project / "evil.py", f'dataset = [1, 2]\nraise ValueError("{ESCAPES.encode("unicode_escape").decode()}")\n')
     write(scene.project / "run.json", b'{"format": "pipefix.run/\\u001b[31m9"}')
+    window = Window(time=1, number=1, seconds=30, labels={ESCAPES: ESCAPES}, died=[ESCAPES], drifting=[ESCAPES], declined=ESCAPES)
+    write(scene.project / "watch.jsonl", encode(window))
     for command in (
         ("verify", ESCAPES),
         ("convert", "train.py", "--to", "lmdb", "--out", ESCAPES, "--workers", "0"),
@@ -62,6 +61,7 @@ def test_escapes_in_names_and_files_do_not_reach_a_terminal(scene: Scene) -> Non
         ("show", ESCAPES),
         ("convert", ESCAPES, "--to", "lmdb"),
         ("watch", "run.json", "--once"),
+        ("watch", "watch.jsonl", "--once"),
     ):
         told = scene.run(*command).of_the_table()
         assert "\x1b" not in told.text and "\x07" not in told.text, repr(told.text[-600:])
@@ -79,49 +79,3 @@ def test_two_folders_of_one_name_are_not_taken_for_one(tmp_path: Path) -> None:
     told = scene.run("compare", "a.json", "b.json").ended_with(2)
     assert "a/train" in told.err and "b/train" in told.err, str(told)
     scene.run("compare", "a.json", "a.json").ended_with(0)
-
-
-@contextmanager
-def answering(text: str) -> Iterator[str]:
-    """The address of an endpoint that answers so."""
-
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Answer)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/metrics"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def test_strange_answers_of_an_endpoint_are_told(scene: Scene) -> None:
-    """NaN, Inf, huge numbers, missing labels: nine of 21 ended with 70 (L5)."""
-    figures = "".join(f'{name}{{rank="0"}} VALUE\n' for name in exported())
-    texts = [figures.replace("VALUE", value) for value in ("NaN", "+Inf", "-Inf", "1e308", "-1", "1")]
-    texts += [
-        figures.replace("VALUE", "1").replace('{rank="0"}', labels) for labels in ("", '{stage="\x1b[31m"}', '{quantile="x"}')
-    ]
-    for text in (*texts, "", "{{{", "\0" * 1000, "x " * 100_000):
-        with answering(text) as address:
-            told = scene.run("watch", address, "--once").of_the_table()
-            assert "\x1b" not in told.text and "Traceback" not in told.text, repr(told.text[-600:])
-
-
-def exported() -> list[str]:
-    from pipefix.watching.prometheus import _GAUGES, _MACHINE
-
-    return [name for name, _ in (*_GAUGES.values(), *_MACHINE.values())] + [
-        "pipefix_stage_seconds", "pipefix_stage_batches", "pipefix_wait_seconds", "pipefix_step_seconds", "pipefix_batches_total",
-        "pipefix_samples_total", "pipefix_drift_ratio",
-    ]  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -18,24 +17,13 @@ def commands(name: str) -> list[tuple[str, ...]]:
     return [("verify", name), ("convert", "train.py", "--to", "lmdb", "--out", name, "--update", "--workers", "0", "-q")]
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("manifest.json", "pipe"),
-        ("parts/00000.mdb", "pipe"),
-        ("index/00000.idx", "pipe"),
-        ("manifest.json", "device"),
-        ("parts/00000.mdb", "loop"),
-    ],
-)
+@pytest.mark.parametrize(("name", "kind"), [("manifest.json", "device"), ("parts/00000.mdb", "loop"), ("index/00000.idx", "pipe")])
 def test_what_is_no_file_in_a_cache_is_told_and_not_waited_for(cached: Scene, name: str, kind: str) -> None:
     path = cached.project / "lmdb" / name
     assert path.exists(), f"a cache has no {name} now: {sorted(cached.project.glob('lmdb/**/*'))}"
     path.unlink()
     if kind == "pipe":
         os.mkfifo(path)
-    elif kind == "folder":
-        write(path / "thesis.txt")
     else:
         path.symlink_to("/dev/zero" if kind == "device" else path.name)
     cached.remember(path, cached.project / "files", cached.project / "train.py")
@@ -93,48 +81,6 @@ def test_verify_runs_nothing_that_a_cache_names(cached: Scene) -> None:
     for command in (("verify", "lmdb"), ("verify", "lmdb", "--repair"), ("verify", "."), ("verify", "/"), ("verify", "..")):
         cached.run(*command, cwd=cache if command[-1] == "." else None).ended_with(1, 2, 4)
         assert not (cache / "RAN").exists(), "code that lies in a cache was run"
-
-
-@pytest.mark.parametrize("store", ["lmdb", "parquet"])
-def test_a_part_that_is_cut_while_it_is_read_is_an_error_and_no_signal(cached: Scene, store: str) -> None:
-    part = next((cached.project / store / "parts").iterdir())
-    code = f"""
-    import os, sys
-    import pipefix
-    cache = pipefix.CachedDataset({str(cached.project / store)!r})
-    cache[0]
-    os.truncate({str(part)!r}, 1000)
-    told = 0
-    for index in range(len(cache)):
-        try:
-            cache[index]
-        except Exception as error:
-            told += 1
-    """
-    write(cached.place / "read.py", textwrap.dedent(code))
-    ran = python(cached, cached.place / "read.py")
-    assert ran >= 0, f"ended by signal {-ran}"
-    assert ran == 0
-
-
-def python(scene: Scene, file: Path) -> int:
-    """Run a program in a process forked from here; its exit code, negative for a signal."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            os.setsid()
-            exec(compile(file.read_text(), str(file), "exec"), {"__name__": "__main__"})
-            code = 0
-        except SystemExit as leaving:
-            code = leaving.code if isinstance(leaving.code, int) else 1
-        except BaseException:  # noqa: BLE001 - told, and seen by the exit code
-            import traceback
-
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def blown_up(value: object) -> object:

@@ -191,11 +191,10 @@ def small_parts(monkeypatch, size: int = 4) -> None:
     monkeypatch.setattr("pipefix.caches.survey._part_samples", lambda samples, record_bytes: size)
 
 
-@pytest.mark.parametrize("store", ["source", "resized"])
-def test_processes_and_order_change_nothing(files, make, monkeypatch, store):
+def test_processes_and_order_change_nothing(files, make, monkeypatch):
     small_parts(monkeypatch)
-    first = make(files, store, name="one", workers=0)
-    many = make(files, store, name="many", workers=3)
+    first = make(files, "resized", name="one", workers=0)
+    many = make(files, "resized", name="many", workers=3)
     assert contents(first.folder) == contents(many.folder)
     assert len(first.manifest.parts) == 3
 
@@ -290,13 +289,12 @@ def test_a_full_disk_keeps_what_is_finished(files, make, monkeypatch):
     assert make(files, "source").found == 2
 
 
-@pytest.mark.parametrize("number", [5, 30])
-def test_a_disk_that_fails_is_told(files, make, monkeypatch, number):
+def test_a_disk_that_fails_is_told(files, make, monkeypatch):
     def failing(self, *args, **how):
-        raise OSError(number, os.strerror(number))
+        raise OSError(5, os.strerror(5))
 
     monkeypatch.setattr(Building, "finished", failing)
-    with pytest.raises(UnreadableFile, match=rf"cache cannot be written: {os.strerror(number)}"):
+    with pytest.raises(UnreadableFile, match=rf"cache cannot be written: {os.strerror(5)}"):
         make(files, "source")
 
 
@@ -324,18 +322,17 @@ def test_what_other_threads_bring_to_the_disk_is_no_read_of_a_sample(files, tmp_
     assert [Path(path).name for path in reads.files] == ["03.jpg"]
 
 
-@pytest.mark.parametrize(("number", "told"), [(9, r"9 \(SIGKILL\)"), (35, "35")])
-def test_a_dead_worker_is_told_with_its_sample(make, number, told):
-    """Most real-time signals have no name."""
+def test_a_dead_worker_is_told_with_its_sample(make):
+    """Most real-time signals have no name; the test below sees one that has."""
 
     class Deadly(Numbers):
         def __getitem__(self, index):
             if index == 42 and os.getpid() != parent:
-                os.kill(os.getpid(), number)
+                os.kill(os.getpid(), 35)
             return super().__getitem__(index)
 
     parent = os.getpid()
-    with pytest.raises(TargetError, match=f"ended by signal {told} while it made sample 42"):
+    with pytest.raises(TargetError, match="ended by signal 35 while it made sample 42"):
         make(Deadly(), "sample", workers=2)
 
 
@@ -410,15 +407,14 @@ def test_nothing_is_done_twice(files, make):
     assert (again.made, again.changed) == (0, ())
 
 
-@pytest.mark.parametrize("store", ["source", "decoded"])
-def test_only_what_changed_is_made_anew(files, make, monkeypatch, store):
+def test_only_what_changed_is_made_anew(files, make, monkeypatch):
     small_parts(monkeypatch)
-    before = make(files, store)
+    before = make(files, "decoded")
     old = contents(before.folder)
     draw(Path(files.paths[5]), 40)
-    noticed = make(files, store)
+    noticed = make(files, "decoded")
     assert (noticed.made, noticed.changed) == (0, (1,)) and contents(before.folder) == old
-    done = make(files, store, update=True)
+    done = make(files, "decoded", update=True)
     assert (done.made, done.found) == (1, 2)
     new = contents(done.folder)
     assert [name for name in new if name in old and new[name] == old[name]] == [
@@ -427,7 +423,7 @@ def test_only_what_changed_is_made_anew(files, make, monkeypatch, store):
     ]
     assert "parts/00001-1.mdb" in new and "parts/00001.mdb" not in new
     assert verify(done.folder).sound
-    fresh = make(files, store, name="fresh")
+    fresh = make(files, "decoded", name="fresh")
     for index in range(12):
         assert repr(CachedDataset(done.folder).raw(index).tobytes()) == repr(CachedDataset(fresh.folder).raw(index).tobytes())
 
@@ -529,8 +525,7 @@ def test_a_finished_stream_is_left_alone(make):
         make(Stream(9), "sample", update=True)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("number", [1, 60])
+@pytest.mark.parametrize(("workers", "number"), [(0, 1), (2, 60)])
 def test_a_sample_that_ends_the_program_is_told(make, workers, number):
     class Leaving(Numbers):
         def __getitem__(self, index):
@@ -543,12 +538,14 @@ def test_a_sample_that_ends_the_program_is_told(make, workers, number):
     assert raised.value.exit_code == 3 and "in __getitem__" in (raised.value.user_traceback or "")
 
 
-@pytest.mark.parametrize("when", ["in its sample", "in a later one"])
+@pytest.mark.parametrize("when", [5, 8])
 def test_a_file_that_changed_after_it_was_read_is_noticed(files, make, when):
+    """In its sample, or in a later one."""
+
     class Changing(Files):
         def __getitem__(self, index):
             sample = super().__getitem__(index)
-            if self.armed and index == (5 if when == "in its sample" else 8):
+            if self.armed and index == when:
                 self.time += 1
                 os.utime(self.paths[5], ns=(1, self.time))
             return sample

@@ -26,6 +26,10 @@ def one(path: Path, tmp_path: Path, convert: str | None = None) -> Files:
     return Files([*(draw(tmp_path / f"good-{index}.jpg", index) for index in range(3)), path], convert=convert)
 
 
+def equal(picture, other) -> bool:
+    return np.array_equal(np.asarray(picture), np.asarray(other))
+
+
 def stored(path: Path, tmp_path: Path, make, store: str, convert: str | None = None, **recipe):
     return CachedDataset(make(one(path, tmp_path, convert), store, **recipe).folder)[3][0]
 
@@ -49,19 +53,18 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_kind_and_mode_are_kept(name, tmp_path, make):
-    how, kind, mode = KINDS[name]
-    path = draw(tmp_path / f"odd.{how['suffix']}", 3, **{key: value for key, value in how.items() if key != "suffix"})
-    small = stored(path, tmp_path, make, "resized", size=22)
-    assert (small.format, small.mode, small.size) == (kind, mode, (30, 22))
-    exact = stored(path, tmp_path, make, "decoded", name="decoded")
-    image = Image.open(path)
-    assert exact.size == image.size
-    assert np.array_equal(
-        np.asarray(exact).astype(int) > 0 if mode == "1" else np.asarray(exact),
-        np.asarray(image) > 0 if mode == "1" else np.asarray(image),
-    )
+def test_kind_and_mode_are_kept(tmp_path, make):
+    drawn = []
+    for name, (how, _, _) in KINDS.items():
+        options = {key: value for key, value in how.items() if key != "suffix"}
+        drawn.append(draw(tmp_path / f"{name}.{how['suffix']}", 3, **options))
+    small = CachedDataset(make(Files(drawn, convert=None), "resized", name="small", size=22).folder)
+    exact = CachedDataset(make(Files(drawn, convert=None), "decoded").folder)
+    for index, (path, (_, kind, mode)) in enumerate(zip(drawn, KINDS.values(), strict=True)):
+        picture, pixels, image = small[index][0], exact[index][0], Image.open(path)
+        assert (picture.format, picture.mode, picture.size) == (kind, mode, (30, 22)), path.name
+        assert pixels.size == image.size, path.name
+        assert np.array_equal(np.asarray(pixels) > 0, np.asarray(image) > 0) if mode == "1" else equal(pixels, image), path.name
 
 
 def test_the_colours_of_a_cmyk_picture_stay(tmp_path, make):
@@ -84,37 +87,31 @@ def test_the_first_frame_of_an_animation(tmp_path, make):
     assert picture.getpixel((3, 3)) == (255, 0, 0)
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_orientation_is_applied_once(orientation, tmp_path, make):
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    path = draw(tmp_path / "odd.jpg", 3, exif=exif, quality=95)
-    upright = ImageOps.exif_transpose(Image.open(path))
-    picture = stored(path, tmp_path, make, "decoded")
-    assert np.array_equal(np.asarray(picture), np.asarray(upright))
-    small = stored(path, tmp_path, make, "resized", size=22, name="small")
-    assert small.size == ((30, 22) if orientation < 5 else (22, 30)) and small.getexif().get(0x0112, 1) == 1
+def test_orientation_is_applied_once(tmp_path, make):
+    paths, exif = [], Image.Exif()
+    for orientation in range(1, 9):
+        exif[0x0112] = orientation
+        paths.append(draw(tmp_path / f"{orientation}.jpg", 3, exif=exif, quality=95))
+    exact = CachedDataset(make(Files(paths, convert=None), "decoded").folder)
+    small = CachedDataset(make(Files(paths, convert=None), "resized", size=22, name="small").folder)
+    for index, path in enumerate(paths):
+        assert equal(exact[index][0], ImageOps.exif_transpose(Image.open(path))), path.name
+        picture = small[index][0]
+        assert picture.size == ((30, 22) if index < 4 else (22, 30)) and picture.getexif().get(0x0112, 1) == 1, path.name
 
 
-DAMAGE = {
-    "truncated": lambda data: data[: len(data) // 2],
-    "header only": lambda data: data[:200],
-    "empty": lambda data: b"",
-    "text": lambda data: b"<html>404</html>",
-    "zeros": lambda data: bytes(len(data)),
-}
-
-
-@pytest.mark.parametrize("name", DAMAGE)
 @pytest.mark.parametrize("lenient", [False, True])
-def test_damaged_files_are_quarantined(name, lenient, tmp_path, make, monkeypatch):
+def test_damaged_files_are_quarantined(lenient, tmp_path, make, monkeypatch):
     """Also where PIL was told to fill up what is missing with grey."""
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", lenient)
-    path = draw(tmp_path / "odd.jpg", 3)
-    path.write_bytes(DAMAGE[name](path.read_bytes()))
-    done = make(one(path, tmp_path, "RGB"), "decoded", on_bad="quarantine")
-    quarantined = json.loads((done.folder / "quarantine.jsonl").read_text())
-    assert done.manifest.length == 3 and quarantined["index"] == 3 and quarantined["files"] == ["odd.jpg"] and quarantined["error"]
+    paths = [draw(tmp_path / f"{index}.jpg", index) for index in range(8)]
+    whole = paths[3].read_bytes()
+    for path, damaged in zip(paths[3:], (whole[: len(whole) // 2], whole[:200], b"", b"<html>404</html>", bytes(900)), strict=True):
+        path.write_bytes(damaged)
+    done = make(Files(paths, convert="RGB"), "decoded", on_bad="quarantine", max_bad=1.0)
+    quarantined = [json.loads(line) for line in (done.folder / "quarantine.jsonl").read_text().splitlines()]
+    assert done.manifest.length == 3 and all(entry["error"] for entry in quarantined)
+    assert [(entry["index"], entry["files"]) for entry in quarantined] == [(index, [f"{index}.jpg"]) for index in range(3, 8)]
 
 
 @pytest.mark.parametrize("library", ["cv2", "torchvision"])

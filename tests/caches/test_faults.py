@@ -64,8 +64,7 @@ class Pairs(Dataset[Any]):
         return self.kind(image=Image.new("RGB", (8, 6), (index, 0, 0)), number=index)
 
 
-@pytest.mark.parametrize("store", ["sample", "decoded", "resized"])
-@pytest.mark.parametrize("kind", [Point, collections.OrderedDict, dict])
+@pytest.mark.parametrize(("kind", "store"), [(Point, "sample"), (collections.OrderedDict, "decoded"), (dict, "resized")])
 def test_a_sample_comes_back_as_what_it_was(make: Any, kind: Any, store: str) -> None:
     cached = CachedDataset(make(Pairs(kind), store).folder)
     assert type(cached[2]) is kind
@@ -87,10 +86,9 @@ class Away(Numbers):
         return len(os.listdir("/no/such/folder"))
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_an_error_of_the_dataset_is_not_the_disks(make: Any, workers: int) -> None:
+def test_an_error_of_the_dataset_is_not_the_disks(make: Any) -> None:
     with pytest.raises(TargetError, match=r"The dataset cannot be looked at: FileNotFoundError.*/no/such/folder") as raised:
-        make(Away(), "sample", workers=workers)
+        make(Away(), "sample")
     assert "test_faults.py" in (raised.value.user_traceback or "")
 
 

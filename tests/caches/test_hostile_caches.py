@@ -59,8 +59,10 @@ def sealed_with(folder: Path, described: Any) -> None:
     sealed_again(folder)
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "parts/00000.mdb", "index/00000.idx", "index/00000.facts"])
-@pytest.mark.parametrize("kind", ["pipe", "endless"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("manifest.json", "endless"), ("parts/00000.mdb", "pipe"), ("index/00000.idx", "endless"), ("index/00000.facts", "pipe")],
+)
 def test_what_is_no_file_is_told_at_once(make: Any, name: str, kind: str) -> None:
     folder = make(Numbers(), "sample").folder
     (folder / name).unlink()

@@ -52,9 +52,10 @@ def dataset_of(folder: Path, old: str = "", new: str = "", **settings: Any) -> A
 
 
 EDITS = [
-    ("np.full(SIZE, scaled(index))", "np.full(SIZE, scaled(index) + 1)"), ("value * 2", "value * 3"), ("SIZE = 4", "SIZE = 5"),
+    ("value * 2", "value * 3"),
+    ("SIZE = 4", "SIZE = 5"),
     ("list(range(40))", "list(range(40))[::-1]"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("old", "new"), EDITS)
@@ -79,14 +80,6 @@ def test_comments_and_layout_are_no_change(tmp_path, make, old, new):
     assert len(CachedDataset(folder, dataset=edited)) == 40
 
 
-def by_two(value: Any) -> Any:
-    return value * 2
-
-
-def by_three(value: Any) -> Any:
-    return value * 3
-
-
 class Scale:
     def __init__(self, by: float) -> None:
         self._by = by
@@ -100,7 +93,6 @@ TRANSFORMS = {
     "mean": lambda changed: v2.Normalize([0.5 if changed else 0.4] * 3, [0.2] * 3),
     "interpolation": lambda changed: v2.Resize(20, interpolation=NEAREST if changed else LINEAR),
     "lambda": lambda changed: v2.Lambda((lambda value: value + 1) if changed else (lambda value: value + 2)),
-    "function": lambda changed: by_two if changed else by_three,
     "private attribute": lambda changed: Scale(2) if changed else Scale(3),
 }  # fmt: skip
 
@@ -115,12 +107,8 @@ def test_stored_transforms_are_compared_by_what_they_are(pictures, make, kind):
     folder = make(Files(pictures[:4], listing(kind, False)), "sample").folder
     same, changed = Files(pictures[:4], listing(kind, False)), Files(pictures[:4], listing(kind, True))
     assert not make(same, "sample").changed and len(CachedDataset(folder, dataset=same)) == 4
-    if kind == "function":  # whose name tells already
-        with pytest.raises(BadUsage, match="by_three"):
-            CachedDataset(folder, dataset=changed)
-    else:
-        with pytest.raises(BadUsage, match="of transform, which are stored, would give other samples today"):
-            CachedDataset(folder, dataset=changed)
+    with pytest.raises(BadUsage, match="of transform, which are stored, would give other samples today"):
+        CachedDataset(folder, dataset=changed)
     assert make(changed, "sample").changed
     assert CachedDataset(folder, transform=torch.nn.Identity())[0][0].shape == same[0][0].shape
 

@@ -60,19 +60,17 @@ def test_errors_that_do_not_travel(tell: Tell, workers: int) -> None:
     tell(text + loader("Torn()", workers)).check(3, "raised Strange", "odd")
 
 
-@BOTH
-def test_several_samples_at_once(tell: Tell, workers: int) -> None:
+def test_several_samples_at_once(tell: Tell) -> None:
     text = """
     class Batched(Good):
         def __getitems__(self, indices):
             raise KeyError("missing")
     """
-    told = tell(text + loader("Batched()", workers))
+    told = tell(text + loader("Batched()", 2))
     told.check(3, "__getitems__, asked for the samples 0, 1, 2, 3, 4, 5 and 2 more", "KeyError: 'missing'")
 
 
-@BOTH
-def test_a_length_that_lies(tell: Tell, workers: int) -> None:
+def test_a_length_that_lies(tell: Tell) -> None:
     text = """
     class Liar(Good):
         def __init__(self):
@@ -80,7 +78,7 @@ def test_a_length_that_lies(tell: Tell, workers: int) -> None:
         def __getitem__(self, index):
             return self.items[index]
     """
-    told = tell(text + loader("Liar()", workers))
+    told = tell(text + loader("Liar()", 2))
     told.check(3, "dataset[5] raised IndexError: list index out of range", "__len__ says 64, so 63 is the last index")
 
 
@@ -95,67 +93,61 @@ def test_shapes_that_differ(tell: Tell, workers: int) -> None:
     told.check(3, "Collating the samples 0, 1, 2, 3, 4, 5 and 2 more", "[3, 4] at entry 0 and [3, 5] at entry 1", "differ in shape")
 
 
-@BOTH
-def test_samples_that_are_none(tell: Tell, workers: int) -> None:
+def test_samples_that_are_none(tell: Tell) -> None:
     text = """
     class Holes(Good):
         def __getitem__(self, index):
             return None if index in (2, 5) else super().__getitem__(index)
     """
-    told = tell(text + loader("Holes()", workers))
+    told = tell(text + loader("Holes()", 2))
     told.check(3, "Of these samples, 2, 5 came as None", "leaves None out")
 
 
-@BOTH
-def test_samples_that_no_collate_knows(tell: Tell, workers: int) -> None:
+def test_samples_that_no_collate_knows(tell: Tell) -> None:
     text = """
     class Things(Good):
         def __getitem__(self, index):
             return {"thing": object()}
     """
-    told = tell(text + loader("Things()", workers))
+    told = tell(text + loader("Things()", 2))
     told.check(3, "default_collate: batch must contain", "collate_fn of your own")
 
 
-@BOTH
-def test_a_collate_that_raises(tell: Tell, workers: int) -> None:
+def test_a_collate_that_raises(tell: Tell) -> None:
     text = """
     def join(samples):
         return samples[99]
     """
-    told = tell(text + loader("Good()", workers, collate_fn="join"))
+    told = tell(text + loader("Good()", 2, collate_fn="join"))
     told.check(3, "Collating the samples 0, 1", "IndexError: list index out of range")
     assert "return samples[99]" in told.err
 
 
-@BOTH
-def test_a_step_that_raises(tell: Tell, workers: int) -> None:
+def test_a_step_that_raises(tell: Tell) -> None:
     text = """
     def train_step(batch):
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
     """
-    told = tell(text + loader("Good()", workers))
+    told = tell(text + loader("Good()", 0))
     told.check(3, "The consumer (train_step) raised RuntimeError: mat1 and mat2 shapes")
     assert "in train_step" in told.err
 
 
-@BOTH
-def test_a_model_that_cannot_be_fed(tell: Tell, workers: int) -> None:
+def test_a_model_that_cannot_be_fed(tell: Tell) -> None:
     text = """
     class Texts(Good):
         def __getitem__(self, index):
             return "a text"
     model = torch.nn.Linear(8, 8)
     """
-    told = tell(text + loader("Texts()", workers), "--full", budget=0.2)
+    told = tell(text + loader("Texts()", 0), "--full", budget=0.2)
     assert told.code == 0, "nobody said how the model is called: a guess that fails ends no probe"
     said = " ".join(told.out.split())
     assert "The model cannot be fed: the batch is a list without a tensor" in said
     assert "train_step(batch)" in said
 
 
-@BOTH
-def test_a_sampler_that_raises(tell: Tell, workers: int) -> None:
+def test_a_sampler_that_raises(tell: Tell) -> None:
     text = """
     class Broken:
         def __len__(self):
@@ -164,31 +156,28 @@ def test_a_sampler_that_raises(tell: Tell, workers: int) -> None:
             yield 1
             raise ValueError("no more orders")
     """
-    told = tell(text + loader("Good()", workers, sampler="Broken()"))
+    told = tell(text + loader("Good()", 2, sampler="Broken()"))
     told.check(3, "ValueError: no more orders")
     assert "in __iter__" in told.err
 
 
-@BOTH
-def test_a_sampler_that_asks_for_nothing(tell: Tell, workers: int) -> None:
-    tell(loader("Good()", workers, sampler="iter([])")).check(3, "names no sample", "sampler")
+def test_a_sampler_that_asks_for_nothing(tell: Tell) -> None:
+    tell(loader("Good()", 0, sampler="iter([])")).check(3, "names no sample", "sampler")
 
 
 # -- streams -------------------------------------------------------------------------------------------------------------
 
 
-@BOTH
-def test_a_stream_that_ends_at_once(tell: Tell, workers: int) -> None:
+def test_a_stream_that_ends_at_once(tell: Tell) -> None:
     text = """
     class Empty(IterableDataset):
         def __iter__(self):
             return iter([])
     """
-    tell(text + loader("Empty()", workers)).check(3, "stream ended at once", "__iter__")
+    tell(text + loader("Empty()", 2)).check(3, "stream ended at once", "__iter__")
 
 
-@BOTH
-def test_a_stream_that_can_be_read_once(tell: Tell, workers: int) -> None:
+def test_a_stream_that_can_be_read_once(tell: Tell) -> None:
     text = """
     class Once(IterableDataset):
         def __init__(self):
@@ -196,7 +185,7 @@ def test_a_stream_that_can_be_read_once(tell: Tell, workers: int) -> None:
         def __iter__(self):
             return self.items
     """
-    told = tell(text + loader("Once()", workers))
+    told = tell(text + loader("Once()", 2))
     told.check(3, "can be read only once: it gave 50 samples", "begin anew")
 
 
@@ -332,15 +321,13 @@ def test_a_directory_is_refused_at_its_first_folder_without_pictures(
     assert "home" not in walked
 
 
-@BOTH
-def test_torn_pictures(tell: Tell, datasets: Path, workers: int) -> None:
-    told = tell(datasets / "torn", "--workers", str(workers), "--batch-size", "2", budget=30)  # it ends at the first torn one
+def test_torn_pictures(tell: Tell, datasets: Path) -> None:
+    told = tell(datasets / "torn", "--workers", "2", "--batch-size", "2", budget=30)  # it ends at the first torn one
     told.check(3, "dataset[", "raised", "--seed N")
 
 
-@BOTH
-def test_tiny_datasets_are_no_error(tell: Tell, workers: int) -> None:
-    told = tell(f"Good.length = 2\nloader = DataLoader(Good(), batch_size=32, num_workers={workers})", budget=0.2)
+def test_tiny_datasets_are_no_error(tell: Tell) -> None:
+    told = tell("Good.length = 2\nloader = DataLoader(Good(), batch_size=32)", budget=0.2)
     assert told.code == 0 and "VERDICT" in told.out
 
 

@@ -122,7 +122,7 @@ def test_settings_are_added_to_those_in_the_plan(place, id, said):
     assert found == LoaderChange(prefetch_factor=3, **said)
 
 
-@pytest.mark.parametrize("id", ["cache-source", "cache-decoded", "cache-sample", "cache-resized-256"])
+@pytest.mark.parametrize("id", ["cache-source", "cache-resized-256"])
 def test_caches_are_built_beside_the_plan_and_read_through_it(place, id):
     fixer = fixer_for(step(id))
     assert fixer.refuses(step(id), place) is None
@@ -176,7 +176,7 @@ class TestMovedAugmentation:
         with pytest.raises(TargetError, match="mask"):
             MoveAugment().make(step("augment-gpu"), place, lambda *_: None)
 
-    @pytest.mark.parametrize("store", [None, "source", "decoded"])
+    @pytest.mark.parametrize("store", [None, "decoded"])
     def test_what_stays_and_what_moves_make_the_batch(self, place, store):
         plan = place.plan
         if store is not None:

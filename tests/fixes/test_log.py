@@ -94,7 +94,3 @@ def test_nothing_written_leaves_no_file(tmp_path):
     with Log(tmp_path):
         pass
     assert not list(tmp_path.iterdir())
-
-
-def test_read_entries_of_nothing():
-    assert read_entries(b"", origin="x") == []

@@ -123,14 +123,6 @@ def test_an_iterator_of_their_own_that_ends_is_begun_anew(running: Any) -> None:
     assert consumer.seen[:20] == [*range(10), *range(10)]
 
 
-def test_workers_that_cannot_be_started_are_told(running: Any) -> None:
-    unsendable = Numbers()
-    unsendable.made_by = lambda: None  # type: ignore[attr-defined]
-    loader: DataLoader[Any] = DataLoader(unsendable, batch_size=2, num_workers=1, multiprocessing_context="spawn")
-    with pytest.raises(TargetError, match=r"The worker processes \(spawn\) could not be started"):
-        running(loader).block(PLAIN, 0.05)
-
-
 class Waits(Numbers):
     def __getitem__(self, index: int) -> int:
         threading.Event().wait()
@@ -154,10 +146,9 @@ class Leaves(Numbers):
         raise SystemExit(0)
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_sample_that_ends_the_program_is_told(workers: int) -> None:
+def test_a_sample_that_ends_the_program_is_told() -> None:
     """Otherwise `fix` would end with it, and with its exit code, and say nothing."""
-    whole = WholeLoader(load(DataLoader(Leaves(), batch_size=5, num_workers=workers)), Consumer())
+    whole = WholeLoader(load(DataLoader(Leaves(), batch_size=5)), Consumer())
     try:
         with pytest.raises(TargetError):
             whole.block(PLAIN, 0.05)

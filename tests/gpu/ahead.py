@@ -18,7 +18,6 @@ from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.worker_probe import close_benches
 from tests.measurement import planted
 
-BATCHES = 100
 STEP_S = 0.004
 
 
@@ -40,8 +39,8 @@ class Counted:
             time.sleep(0.001)
 
 
-def begun(engine: str, workers: int, pin: bool) -> dict[str, int]:
-    """Of a hundred batches: how many copies began before the step asked for the batch, and how often the training thread pinned."""
+def begun(engine: str, workers: int, pin: bool, count: int) -> dict[str, int]:
+    """Of ``count`` batches: how many copies began before the step asked for the batch, and how often the training thread pinned."""
     warnings.simplefilter("ignore")
     asked, ahead, pinned = [0], [0], [0]
     begin, pin_memory, copied = Carrier.begin, torch.Tensor.pin_memory, [0]
@@ -56,7 +55,7 @@ def begun(engine: str, workers: int, pin: bool) -> dict[str, int]:
         return pin_memory(tensor, *args)
 
     Carrier.begin, torch.Tensor.pin_memory = noted, pinned_by  # type: ignore[method-assign, assignment]
-    data = [torch.full((256,), float(number)) for number in range(4 * BATCHES)]
+    data = [torch.full((256,), float(number)) for number in range(4 * count)]
     collate = Counted()
     loader: FastLoader[Any] = FastLoader(
         data, batch_size=4, num_workers=workers, engine=engine, pin_memory=pin, device="cuda", collate_fn=collate
@@ -67,7 +66,7 @@ def begun(engine: str, workers: int, pin: bool) -> dict[str, int]:
         if next(batches, None) is None:
             break
         seen += 1
-        collate.wait(min(BATCHES, seen + 2))
+        collate.wait(min(count, seen + 2))
         time.sleep(STEP_S)
     return {"batches": seen, "ahead": ahead[0], "pinned": pinned[0]}
 

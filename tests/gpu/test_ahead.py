@@ -10,8 +10,8 @@ from tests.gpu.conftest import FakeDevice
 
 @pytest.mark.parametrize(("engine", "workers", "pin"), [("processes", 2, True), ("torch", 2, False)])
 def test_copies_begin_ahead(engine: str, workers: int, pin: bool, fake_device: FakeDevice) -> None:
-    found = fake_device(ahead.begun, engine, workers, pin)
-    assert found["batches"] == ahead.BATCHES
+    found = fake_device(ahead.begun, engine, workers, pin, 20)
+    assert found["batches"] == 20
     assert found["ahead"] > 0, "how many depends on how soon the next batch is there; tests/system/gpu asks"
     assert found["pinned"] == 0
 

@@ -46,7 +46,7 @@ def test_fused_batches_are_their_own(colours: Path) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2, 8])
 def test_copies_begin_ahead(workers: int, note: Note) -> None:
-    found = ahead.begun("processes", workers, False)
+    found = ahead.begun("processes", workers, False, 100)
     note(f"copies that begin ahead, {workers} workers", f"{found['ahead']} of {found['batches']} (wanted: 95)")
     assert found["ahead"] >= 95
     assert found["pinned"] == 0

@@ -13,7 +13,7 @@ from torchvision.transforms import v2
 from pipefix.fixes import fused_trial
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.fusing.child_process import in_child_process
-from pipefix.loader.fusing.recipe import NotFused
+from pipefix.loader.fusing.errors import NotFused
 from pipefix.tuning.trial import can_fork
 
 CROP = v2.Compose([v2.ToImage(), v2.CenterCrop(32), v2.ToDtype(torch.float32, scale=True)])
@@ -31,8 +31,11 @@ def fused_call(folder: str) -> dict[str, str]:
     }
     found = {}
     for name, loader in loaders.items():
-        told = in_child_process(partial(fused_trial.try_on_dataset, loader, "exact", 0.1))
-        found[name] = told.why if isinstance(told, NotFused) else "" if told.paces else "no pace was found"
+        try:
+            told = in_child_process(partial(fused_trial.try_on_dataset, loader, "exact", 0.1))
+            found[name] = "" if told.paces else "no pace was found"
+        except NotFused as error:
+            found[name] = str(error)
     return found
 
 

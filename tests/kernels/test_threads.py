@@ -42,9 +42,9 @@ def test_threads_write_their_own_samples(kernel: Kernel, encoded: Encode) -> Non
 
 def test_the_interpreter_runs_on_during_a_call(native_kernel: Any, encoded: Encode) -> None:
     """Another thread gets on while one call decodes a large picture: nobody is asked to give the interpreter up meanwhile."""
-    jpeg = encoded(3000, 3000)
+    jpeg = encoded(1200, 1200)
     target = Target(torch.zeros((1, 3, 64, 64), dtype=torch.uint8))
-    cut = PictureCut(Box(0, 0, 3000, 3000), (64, 64), Box(0, 0, 64, 64))
+    cut = PictureCut(Box(0, 0, 1200, 1200), (64, 64), Box(0, 0, 64, 64))
     under_way = seen = False
 
     def work() -> None:

@@ -44,10 +44,9 @@ def test_skipped_samples_are_left_out_and_noted(kind: Any, by: dict[str, Any], t
     assert f"3 samples could not be read; see {note}." in loader.explain()
 
 
-@BY
-def test_a_batch_of_nothing_but_bad_samples_is_left_out(by: dict[str, Any]) -> None:
+def test_a_batch_of_nothing_but_bad_samples_is_left_out() -> None:
     dataset = pipelines.Torn(16, bad=(4, 5, 6, 7))
-    loader = FastLoader(dataset, **by, on_bad="skip", quarantine=None, **TOLERANT)
+    loader = FastLoader(dataset, num_workers=1, on_bad="skip", quarantine=None, **TOLERANT)
     assert values(loader) == [[0, 1, 2, 3], [8, 9, 10, 11], [12, 13, 14, 15]]
 
 
@@ -59,16 +58,14 @@ def test_refilled_batches_keep_their_size_with_samples_of_their_own(by: dict[str
     assert samples[0] == [0, 1, 2, 0] and samples[4] == [16, 16, 19, 19]
 
 
-@BY
-def test_single_samples_are_left_out(by: dict[str, Any]) -> None:
-    loader = FastLoader(pipelines.Torn(), batch_size=None, **by, on_bad="skip", quarantine=None, max_bad=1)
+def test_single_samples_are_left_out() -> None:
+    loader = FastLoader(pipelines.Torn(), batch_size=None, num_workers=1, on_bad="skip", quarantine=None, max_bad=1)
     assert [float(sample[0]) for sample in loader] == [index for index in range(40) if index not in (3, 17, 18)]
 
 
-@BY
-def test_too_many_are_an_error_that_names_the_first(by: dict[str, Any], tmp_path: Path) -> None:
+def test_too_many_are_an_error_that_names_the_first(tmp_path: Path) -> None:
     note = tmp_path / "bad.jsonl"
-    loader = FastLoader(pipelines.Torn(), batch_size=4, **by, on_bad="skip", quarantine=note, max_bad=0.05)
+    loader = FastLoader(pipelines.Torn(), batch_size=4, num_workers=1, on_bad="skip", quarantine=note, max_bad=0.05)
     expected = (
         r"3 of about \d+ samples could not be read, more than max_bad=0.05 \(5.0 %\) allows. The first is sample 3, /data/3.jpg"
     )
@@ -78,18 +75,12 @@ def test_too_many_are_an_error_that_names_the_first(by: dict[str, Any], tmp_path
     assert len(note.read_text().splitlines()) == 3
 
 
-def test_the_default_raises_the_users_error() -> None:
-    with pytest.raises(OSError, match="cannot identify image 3"):
-        list(FastLoader(pipelines.Torn(), batch_size=4))
-
-
-@pytest.mark.parametrize("on_bad", ["skip", "refill"])
 @BY
-def test_without_bad_samples_batches_are_torchs_bit_for_bit(on_bad: str, by: dict[str, Any]) -> None:
+def test_without_bad_samples_batches_are_torchs_bit_for_bit(by: dict[str, Any]) -> None:
     torch.manual_seed(1)
     expected = list(DataLoader(pipelines.Tensors(), batch_size=4, shuffle=True, num_workers=by["num_workers"]))
     torch.manual_seed(1)
-    loader = FastLoader(pipelines.Tensors(), batch_size=4, shuffle=True, **by, on_bad=on_bad)
+    loader = FastLoader(pipelines.Tensors(), batch_size=4, shuffle=True, **by, on_bad="skip")
     assert_same(list(loader), expected)
 
 
@@ -169,10 +160,9 @@ class Hostile(pipelines.Tensors):
         return super().__getitem__(index)
 
 
-@BY
-def test_names_that_are_not_utf_8_and_endless_errors_are_noted(by: dict[str, Any], tmp_path: Path) -> None:
+def test_names_that_are_not_utf_8_and_endless_errors_are_noted(tmp_path: Path) -> None:
     note = tmp_path / "quarantine.jsonl"
-    loader = FastLoader(Hostile(8), **by, on_bad="skip", quarantine=note, **TOLERANT)
+    loader = FastLoader(Hostile(8), num_workers=1, on_bad="skip", quarantine=note, **TOLERANT)
     assert len(list(loader)) == 2
     assert note.stat().st_size < 10_000
     (line,) = [json.loads(line) for line in note.read_text(encoding="utf-8").splitlines()]

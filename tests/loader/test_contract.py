@@ -83,35 +83,26 @@ NOTHING_DRAWN: dict[str, tuple[Any, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", PIPELINES)
 def test_batches_are_those_of_torch_bit_for_bit(name: str, workers: int) -> None:
     dataset, options = PIPELINES[name]
-    expected, after = epochs(DataLoader, dataset, num_workers=workers, **options)
+    count = 2 if "shuffle" in options or not workers else 1  # what differs from epoch to epoch is the order
+    expected, after = epochs(DataLoader, dataset, count, num_workers=workers, **options)
     pipelines._remembered.clear()
-    passes, left = epochs(FastLoader, dataset, num_workers=workers, **options)
+    passes, left = epochs(FastLoader, dataset, count, num_workers=workers, **options)
     pipelines._remembered.clear()
     assert_same(passes, expected)
     assert_same(left, after)
 
 
-BY_THREADS = (*NOTHING_DRAWN, "batched reads", "weights", "the user's type", "unusual tensors", "no tensors", "many batches")
-DRAWING = ("shuffled",)
-
-
-@pytest.mark.parametrize("name", [*BY_THREADS, *DRAWING])
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("name", "workers"),
+    [*((name, 0) for name in NOTHING_DRAWN), ("batched reads", 0), ("shuffled", 0), ("nothing drawn", 2), ("unusual tensors", 2)],
+)
 def test_by_threads_batches_are_those_of_torch_bit_for_bit(name: str, workers: int) -> None:
     """Also where samples draw random numbers, and are read one after the other."""
     dataset, options = {**PIPELINES, **NOTHING_DRAWN}[name]
-    expected, after = epochs(DataLoader, dataset, num_workers=workers, **options)
-    passes, left = epochs(FastLoader, dataset, num_workers=workers, threads_per_worker=3, **options)
+    expected, after = epochs(DataLoader, dataset, 1, num_workers=workers, **options)
+    passes, left = epochs(FastLoader, dataset, 1, num_workers=workers, threads_per_worker=3, **options)
     assert_same(passes, expected)
     assert_same(left, after)
-
-
-def test_workers_that_are_not_forked_give_the_same_batches() -> None:
-    """Every start method, each way to hand over: tests/system/loader/test_starting.py."""
-    options: dict[str, Any] = {"batch_size": 4, "shuffle": True, "num_workers": 2, "persistent_workers": True}
-    expected, _ = epochs(DataLoader, pipelines.Mixed(), **options)
-    passes, _ = epochs(FastLoader, pipelines.Mixed(), multiprocessing_context="forkserver", **options)
-    assert_same(passes, expected)
 
 
 @BOTH
@@ -301,13 +292,6 @@ def test_pinning_without_a_device_is_warned_of(kind: Any) -> None:
         pytest.skip("the DataLoader of this torch does not warn of it")
     with pytest.warns(UserWarning, match="no accelerator is found"):
         list(kind(pipelines.Tensors(8), batch_size=4, num_workers=1, pin_memory=True))
-
-
-@BOTH
-def test_the_profiler_sees_the_same_name(kind: Any) -> None:
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        list(kind(pipelines.Tensors(4), batch_size=2, num_workers=1))
-    assert "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__" in {event.key for event in profile.key_averages()}
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -79,8 +79,7 @@ os._exit(0)
 """
 
 
-@pytest.mark.parametrize("rng", ["torch", "sample"])
-@pytest.mark.parametrize("heard", [True, False])
+@pytest.mark.parametrize(("rng", "heard"), [("torch", True), ("sample", False)])
 def test_a_killed_worker_is_told_with_its_signal(heard: bool, rng: str, preloaded: str) -> None:
     """Whether torch's signal handler says so first, or its tensors can be fetched no more. In a process of its own: that handler
     raises wherever the main thread happens to be."""
@@ -175,7 +174,7 @@ class MadeAtRunTime(Dataset[Any]):
         return torch.tensor([index])
 
 
-@pytest.mark.parametrize("options", [{"engine": "torch"}, {"engine": "processes"}, {"threads_per_worker": 2}, {"rng": "sample"}])
+@pytest.mark.parametrize("options", [{"engine": "torch"}, {"threads_per_worker": 2}, {"rng": "sample"}])
 def test_an_error_whose_class_cannot_be_sent_is_told(options: dict[str, Any]) -> None:
     batches = iter(FastLoader(MadeAtRunTime(), batch_size=2, num_workers=2, **options))
     batches_taken = [next(batches).tolist() for _ in range(2)]

@@ -19,7 +19,6 @@ from pipefix.loader.workers import start
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile, TunedOn, write
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from tests.loader import pipelines
-from tests.loader.ways import made_by
 
 
 @pytest.fixture
@@ -103,10 +102,9 @@ def cached(tmp_path: Path) -> tuple[Files, Path]:
     return dataset, tmp_path
 
 
-@made_by(0, 1)
-def test_samples_are_read_from_the_plans_cache(by: dict[str, Any], cached: Any, plan: Any) -> None:
+def test_samples_are_read_from_the_plans_cache(cached: Any, plan: Any) -> None:
     dataset, folder = cached
-    loader = FastLoader(dataset, batch_size=4, **by, plan=plan(cache=CacheChange(path="cache", store="source")))
+    loader = FastLoader(dataset, batch_size=4, num_workers=1, plan=plan(cache=CacheChange(path="cache", store="source")))
     for file in dataset.files:
         file.unlink()
     assert torch.cat(list(loader))[:, 0].tolist() == list(range(12))
@@ -185,9 +183,9 @@ def _as_dictionary(samples: list[Any]) -> dict[str, Any]:
     return {"x": torch.stack([image for image, _ in samples]), "index": [index for _, index in samples]}
 
 
-@pytest.mark.parametrize("collate_fn", [None, _as_dictionary])
-@pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("engine", ["auto", "torch"])
+@pytest.mark.parametrize(
+    ("collate_fn", "workers", "engine"), [(None, 1, "auto"), (_as_dictionary, 0, "auto"), (_as_dictionary, 1, "torch")]
+)
 def test_moved_augmentation_draws_what_the_dataset_would_have_drawn(plan: Any, collate_fn: Any, workers: int, engine: str) -> None:
     """The same seed, the same samples, whatever makes and collates them."""
     settings: dict[str, Any] = {
@@ -250,7 +248,7 @@ class Drawn(Dataset[Any]):
             return self.transform(opened.convert("RGB")), index
 
 
-@pytest.mark.parametrize("store", ["source", "decoded", "sample"])
+@pytest.mark.parametrize("store", ["source", "sample"])
 def test_augmentation_behind_a_cache_is_done_once(store: Any, plan: Any, tmp_path: Path) -> None:
     dataset = Drawn(tmp_path)
     convert(dataset, recipe_of("lmdb", store), tmp_path / "cache", target="drawn.py", workers=1)
@@ -296,10 +294,8 @@ def test_threads_are_capped_before_the_users_own_init_runs(monkeypatch: pytest.M
         {"dataset": Stream(), "batch_size": 4},
     ],
 )
-@pytest.mark.parametrize("workers", [0, 1])
-def test_batches_of_a_loader_like_another_are_the_same(tmp_path: Path, options: dict[str, Any], workers: int) -> None:
+def test_batches_of_a_loader_like_another_are_the_same(tmp_path: Path, options: dict[str, Any]) -> None:
     plain: Any = DataLoader(**{"dataset": TEN, **options})
-    engine = "processes" if workers else None
-    ours = as_planned.loader(plain, PlanFile(loader=LoaderChange(num_workers=workers, engine=engine)), tmp_path)
-    assert ours.num_workers == workers
+    ours = as_planned.loader(plain, PlanFile(loader=LoaderChange(num_workers=1, engine="processes")), tmp_path)
+    assert ours.num_workers == 1
     assert [str(batch) for batch in ours] == [str(batch) for batch in plain]

@@ -22,17 +22,15 @@ from tests.loader import pipelines
 from tests.loader.likeness import assert_same
 from tests.loader.test_contract import PIPELINES, epochs
 
-NAMES = ("shuffled", "batched reads", "a stream", "single samples", "the user's type", "unusual tensors", "a remembering collate")
+NAMES = ("shuffled", "a stream", "the user's type", "unusual tensors")
 """Each kind of batch that workers hand over, and no sampler twice: `prepare` changes the collate function alone."""
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_batches_are_the_same(name: str) -> None:
     dataset, options = PIPELINES[name]
-    expected, after = epochs(DataLoader, dataset, num_workers=2, **options)
-    pipelines._remembered.clear()
-    passes, left = epochs(lambda *args, **more: prepare(DataLoader(*args, **more)), dataset, num_workers=2, **options)
-    pipelines._remembered.clear()
+    expected, after = epochs(DataLoader, dataset, 1, num_workers=2, **options)
+    passes, left = epochs(lambda *args, **more: prepare(DataLoader(*args, **more)), dataset, 1, num_workers=2, **options)
     assert_same(passes, expected)
     assert_same(left, after)
 
@@ -47,17 +45,12 @@ def test_batches_come_through_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(opened) < portable.SLOTS_EACH
 
 
-def test_what_is_kept_never_changes() -> None:
-    batches = list(prepare(DataLoader(pipelines.Tensors(400), batch_size=4, num_workers=2)))
-    assert [float(batch[0, 0]) for batch in batches] == [4.0 * number for number in range(100)]
-
-
 def test_memory_of_workers_that_ended_is_given_up() -> None:
     loader = prepare(DataLoader(pipelines.Tensors(16), batch_size=4, num_workers=2))
-    for _ in range(3):
+    for _ in range(2):
         list(loader)
     gc.collect()
-    assert len(portable._known) <= 4
+    assert len(portable._known) <= 2
 
 
 def test_memory_goes_back_when_its_worker_has_ended() -> None:

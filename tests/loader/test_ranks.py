@@ -109,8 +109,7 @@ def test_the_same_global_batch_gives_the_same_global_batches(before: int, global
     assert steps_of(others) == steps_of(expected)
 
 
-@pytest.mark.parametrize(("before", "after"), [(4, 3), (4, 6), (1, 2), (3, 1)])
-@pytest.mark.parametrize("by", [{}, {"num_workers": 1}, {"threads_per_worker": 3}])
+@pytest.mark.parametrize(("before", "after", "by"), [(4, 6, {}), (1, 2, {"num_workers": 1}), (3, 1, {"threads_per_worker": 3})])
 def test_each_way_of_making_batches_goes_on(before: int, after: int, by: dict[str, Any]) -> None:
     loaders = ranks_of(before, 40, 2)
     behind = taken([iter(loader) for loader in loaders], 3)

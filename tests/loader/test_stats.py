@@ -60,11 +60,8 @@ def test_batches_in_quick_succession_are_known(pace: int, quick: bool) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("persistent", [False, True])
-def test_the_latest_epoch_is_counted(workers: int, persistent: bool, caplog: pytest.LogCaptureFixture) -> None:
-    loader: Any = FastLoader(
-        pipelines.Tensors(24), batch_size=4, num_workers=workers, persistent_workers=persistent and workers > 0
-    )
+def test_the_latest_epoch_is_counted(workers: int, caplog: pytest.LogCaptureFixture) -> None:
+    loader: Any = FastLoader(pipelines.Tensors(24), batch_size=4, num_workers=workers, persistent_workers=workers > 0)
     with caplog.at_level(logging.INFO, "pipefix.loader"):
         list(loader)
         for number, _ in enumerate(loader):
@@ -77,8 +74,7 @@ def test_the_latest_epoch_is_counted(workers: int, persistent: bool, caplog: pyt
     assert [message.split(" samples")[0] for message in caplog.messages] == ["Epoch 0: 6 batches of 24"]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize(("drop_last", "samples"), [(False, 26), (True, 24)])
+@pytest.mark.parametrize(("workers", "drop_last", "samples"), [(0, True, 24), (1, False, 26)])
 def test_a_smaller_last_batch_is_counted_as_it_is(workers: int, drop_last: bool, samples: int) -> None:
     loader: Any = FastLoader(pipelines.Tensors(26), batch_size=4, num_workers=workers, drop_last=drop_last)
     list(loader)
@@ -100,7 +96,7 @@ def test_without_workers_quick_batches_are_metered_only_while_somebody_reads() -
     list(loader)
     assert (loader.stats().batches, loader.stats().metered) == (FEW, False)
     assert "too quick to be metered each" in str(loader.stats())
-    loader.meter.reader()
+    loader.meter.read = True
     list(loader)
     assert (loader.stats().batches, loader.stats().metered) == (200, True)
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import subprocess
 
-import pytest
-
 CAPPED = """
 import os
 os.environ["OMP_NUM_THREADS"] = os.environ["NUMEXPR_NUM_THREADS"] = "9"
 import cv2, torch
 from pipefix.loader.workers.start import CappedThreads
 torch.set_num_threads(4)
-CappedThreads({threads}, print)(7)
+CappedThreads(2, print)(7)
 print(torch.get_num_threads(), os.environ["OMP_NUM_THREADS"], os.environ["NUMEXPR_NUM_THREADS"], cv2.getNumThreads())
 """
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_threads_are_capped_and_then_the_users_own_is_called(threads: int, preloaded: str) -> None:
-    process = subprocess.run([*preloaded.split(), "-c", CAPPED.format(threads=threads)], capture_output=True, text=True, check=True)
-    assert process.stdout.splitlines() == ["7", " ".join([str(threads)] * 4)]
+def test_threads_are_capped_and_then_the_users_own_is_called(preloaded: str) -> None:
+    process = subprocess.run([*preloaded.split(), "-c", CAPPED], capture_output=True, text=True, check=True)
+    assert process.stdout.splitlines() == ["7", "2 2 2 2"]

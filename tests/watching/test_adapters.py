@@ -14,34 +14,10 @@ import pytest
 from torch.utils.data import DataLoader
 
 from pipefix.vocabulary.errors import MissingExtra
-from tests.watching.pipelines import Files
 
 
 def windows(path: Path) -> list[dict]:  # type: ignore[type-arg]
     return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def test_accelerates_loaders_are_watched_inside(tmp_path: Path):
-    """They iterate a loader that they hold."""
-    from pipefix.watching.watch import Watch
-
-    class Shard:
-        def __init__(self, loader: DataLoader) -> None:  # type: ignore[type-arg]
-            self.base_dataloader = loader
-
-        def __iter__(self):
-            yield from self.base_dataloader
-
-        def __len__(self) -> int:
-            return len(self.base_dataloader)
-
-    shard = Shard(DataLoader(Files(tmp_path, 16), batch_size=4))
-    with Watch(shard).start(thread=False) as watched:
-        assert len(list(shard)) == 4
-        assert watched.pulse().batches == 4
-        assert len(list(watched)) == 4
-        assert watched.pulse().batches == 4
-    assert type(shard.base_dataloader) is DataLoader
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
 
 from pipefix.vocabulary.errors import BadUsage, MissingExtra, UnreadableFile
 from pipefix.watching import prometheus, sentences
@@ -87,20 +86,14 @@ def test_an_endpoint_tells_the_latest_window(window: Window):
     try:
         endpoint.write(window)
         endpoint.write(msgspec.structs.replace(window, number=2, notices=[]))
-        with urllib.request.urlopen(endpoint.url) as answer:
-            text = answer.read().decode()
+        text, latest = (scraped(endpoint, path).decode() for path in ("/metrics", "/window"))
     finally:
         endpoint.close()
     assert 'pipefix_stage_seconds{rank="0",stage="decode"}' in text
     assert 'pipefix_drift_alarms_total{kind="costlier",rank="0",stage="decode"} 1.0' in text
     assert 'pipefix_samples_total{rank="0"} 76800.0' in text
-    read = prometheus.parse(text, origin="here")
-    assert read == msgspec.structs.replace(window, number=2, notices=[], batches=1200, samples=76800, starts=[])
-
-
-def test_an_endpoint_before_the_first_window_says_nothing():
-    with pytest.raises(UnreadableFile, match="or none yet"):
-        prometheus.parse("# HELP other 1\nother 1\n", origin="http://here")
+    assert "pipefix_gpu_temperature_celsius" in text
+    assert windows.decode(latest.encode(), origin="here") == msgspec.structs.replace(window, number=2, notices=[])
 
 
 @pytest.mark.parametrize("address", ["port", "127.0.0.1:", 70000, "host:-1"])
@@ -139,8 +132,8 @@ def port_of(endpoint: prometheus.Endpoint) -> int:
     return int(endpoint.url.rpartition(":")[2].partition("/")[0])
 
 
-def scraped(endpoint: prometheus.Endpoint) -> bytes:
-    with urllib.request.urlopen(endpoint.url) as answer:
+def scraped(endpoint: prometheus.Endpoint, path: str = "/metrics") -> bytes:
+    with urllib.request.urlopen(endpoint.url.replace("/metrics", path)) as answer:
         return bytes(answer.read())
 
 
@@ -247,7 +240,7 @@ def test_a_textfile_is_whole(tmp_path: Path, window: Window):
     exporter = prometheus.Textfile(path)
     exporter.write(window)
     exporter.close()
-    assert prometheus.parse(path.read_text(), origin="here").stages == window.stages
+    assert f'pipefix_stage_seconds{{rank="0",stage="decode"}} {window.stages["decode"].s}' in path.read_text()
     assert [path.name for path in tmp_path.iterdir()] == ["pipefix.prom"]
     with pytest.raises(BadUsage, match=r"end with \.prom"):
         prometheus.Textfile(tmp_path / "metrics.txt")
@@ -303,13 +296,7 @@ def test_the_dashboard_and_the_alerts_ask_for_metrics_that_exist(root: Path, win
         assert {"pipefix_waiting_ratio", "pipefix_drift_ratio", "pipefix_gpu_utilisation_ratio"} <= names
 
 
-def test_figures_of_the_machine_come_back_from_metrics_and_are_told(window: Window):
-    registry = CollectorRegistry(auto_describe=False)
-    collector = prometheus.Collector()
-    registry.register(collector)
-    collector.take(window)
-    again = prometheus.parse(generate_latest(registry).decode(), origin="here")
-    assert again.machine == MACHINE
-    text = "\n".join(sentences.state(again))
+def test_figures_of_the_machine_are_told(window: Window):
+    text = "\n".join(sentences.state(window))
     assert "machine    processors 80 % in use, memory 40 % in use" in text
     assert "GPU        busy 62 % of the time, 8.00 GB in use, 61 °C, 210 W, clocks held back 5.0 % of the time" in text

@@ -17,23 +17,10 @@ from hypothesis import strategies as st
 
 from pipefix.cli.main import main
 from pipefix.vocabulary.errors import UnreadableFile
-from pipefix.watching import follow, prometheus, sentences, window
+from pipefix.watching import follow, sentences, window
 from pipefix.watching.drift import Drift
 from pipefix.watching.window import Window
 from tests.watching.streams import Job
-
-GOOD = {
-    "pipefix_window": 3.0, "pipefix_window_seconds": 30.0, "pipefix_window_end_seconds": 1.7e9, "pipefix_workers": 4.0,
-    "pipefix_epochs": 1.0, "pipefix_samples_per_second": 100.0, "pipefix_waiting_ratio": 0.1, "pipefix_ended": 1.0,
-    "pipefix_batches_total": 5.0, "pipefix_samples_total": 50.0, 'pipefix_stage_seconds{stage="decode"}': 0.01,
-    'pipefix_stage_batches{stage="decode"}': 5.0, 'pipefix_drift_ratio{stage="decode"}': 1.5,
-    **{f'pipefix_wait_seconds{{quantile="{share}"}}': 0.1 for share in ("0.5", "0.95", "0.99", "1")},
-}  # fmt: skip
-FIGURES = st.sampled_from(["NaN", "+Inf", "-Inf", "1e308", "-1e308", "5e-324", "-1", "0", "1e19", "9007199254740993", "1e12"])
-
-
-def metrics(**changed: str) -> str:
-    return "".join(f"{name} {value}\n" for name, value in {**GOOD, **changed}.items())
 
 
 def shown(described: Window) -> None:
@@ -49,19 +36,6 @@ def shown(described: Window) -> None:
 def shown_or_refused(read: Callable[[], Window]) -> None:
     with contextlib.suppress(UnreadableFile):
         shown(read())
-
-
-@given(st.dictionaries(st.sampled_from(sorted(GOOD)), FIGURES, max_size=3), st.sets(st.sampled_from(sorted(GOOD)), max_size=3))
-def test_metrics_with_figures_that_cannot_be(changed: dict[str, str], absent: set[str]) -> None:
-    text = "".join(f"{name} {value}\n" for name, value in {**GOOD, **changed}.items() if name not in absent)
-    shown_or_refused(lambda: prometheus.parse(text, origin="http://here"))
-
-
-@given(st.sampled_from(sorted(GOOD)))
-def test_metrics_without_their_labels(name: str) -> None:
-    bare = name.partition("{")[0]
-    with_others = metrics(**{name: "1"}).replace(name, bare) + f'{bare}{{other="x"}} 1\n'
-    shown_or_refused(lambda: prometheus.parse(with_others, origin="http://here"))
 
 
 JSON = st.recursive(
@@ -126,11 +100,10 @@ OK = b"HTTP/1.0 200 OK\r\n\r\n"
         ([b"\x00\xff\r\n\r\n", b""], "does not answer"),
         ([b"HTTP/1.0 200 OK\r\n" + b"a: b\r\n" * 1000, b""], "does not answer"),
         ([b"HTTP/1.0 200 OK\r\na: " + b"b" * 100_000, b""], "does not answer"),
-        ([OK, b"pipefix_window 1\n" * 10_000], "more than 4,000,000 bytes"),
+        ([OK, b"pipefix_window 1\n" * 10_000], "more than 1,000,000 bytes"),
         ([OK, b"#"], "timed out"),
-        ([OK, b"<html>\xff</html>", b""], "does not answer in Prometheus' text format"),
-        ([OK, metrics(pipefix_window="NaN").encode(), b""], "figures that cannot be"),
-        ([OK, metrics(pipefix_window_end_seconds="1e300").encode(), b""], "figures that cannot be"),
+        ([OK, b"<html>\xff</html>", b""], "is not what pipefix.watch writes"),
+        ([OK, b'{"format": "pipefix.watch/1", "time": 1e300, "number": 1, "seconds": 1}', b""], "damaged"),
     ],
 )
 def test_answers_that_are_none(

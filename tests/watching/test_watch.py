@@ -11,7 +11,6 @@ import multiprocessing
 import os
 import pickle
 import signal
-import sys
 import threading
 import time
 import weakref
@@ -59,7 +58,7 @@ def test_batches_are_the_same_and_every_stage_has_its_figure(tmp_path: Path, wor
     assert window.busy is None if workers == 0 else 0 < window.busy <= 1
 
 
-@pytest.mark.parametrize("settings", [{}, {"num_workers": 2}, {"num_workers": 1, "persistent_workers": True}])
+@pytest.mark.parametrize("settings", [{}, {"num_workers": 1, "persistent_workers": True}])
 def test_the_loader_is_left_as_found(tmp_path: Path, settings: dict[str, Any]):
     loader = DataLoader(Files(tmp_path, 16), batch_size=4, **settings)
     before, opened, kind = dict(vars(loader)), builtins.open, type(loader)
@@ -74,15 +73,6 @@ def test_the_loader_is_left_as_found(tmp_path: Path, settings: dict[str, Any]):
     if loader._iterator is not None:
         assert "_next_data" not in vars(loader._iterator)
     assert len(list(loader)) == 4
-
-
-def test_a_loader_used_under_its_own_name_is_watched_too(tmp_path: Path):
-    loader = DataLoader(Files(tmp_path, 16), batch_size=4)
-    with hung(loader) as watched:
-        list(loader)
-        assert watched.pulse().batches == 4
-    assert len(list(loader)) == 4
-    assert watched.meter.batches == 4
 
 
 def test_an_iterator_that_outlives_the_watch_goes_on(tmp_path: Path):
@@ -182,14 +172,6 @@ def test_errors_of_the_dataset_reach_the_training(workers: int, children: Callab
     assert not children()
 
 
-def test_anything_that_can_be_iterated():
-    with hung([torch.zeros(4, 2), torch.zeros(4, 2)]) as watched:
-        assert len(list(watched)) == len(watched) == 2
-        window = watched.pulse()
-    assert (window.batches, window.samples) == (2, 8)
-    assert window.declined == "only a DataLoader lets its workers be looked into"
-
-
 class Wrapper:
     """As timm's PrefetchLoader and Fabric's loaders are."""
 
@@ -208,8 +190,7 @@ class Graph:
         return iter([torch.zeros(4)] * 5)
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("through_the_watch", [True, False])
+@pytest.mark.parametrize(("workers", "through_the_watch"), [(0, True), (1, False)])
 def test_a_wrapper_around_a_loader_is_looked_through(tmp_path: Path, workers: int, through_the_watch: bool):
     inner = DataLoader(Files(tmp_path, 16), batch_size=4, num_workers=workers)
     expected = [batch + 1 for batch in inner]
@@ -228,7 +209,7 @@ def test_what_is_no_loader_at_all_is_counted_under_its_own_name_too(through_the_
     with hung(graph) as watched:
         assert len(list(watched if through_the_watch else graph)) == 5
         window = watched.pulse()
-    assert window.batches == 5
+    assert (window.batches, window.samples) == (5, 20)
     assert window.declined == "only a DataLoader lets its workers be looked into"
     assert type(graph) is Graph and vars(graph) == {}
 
@@ -338,15 +319,16 @@ def test_a_thread_writes_windows_and_ends_with_the_watch(tmp_path: Path):
     assert sum(line["ended"] for line in lines(path)) == 1
 
 
-def test_a_callback_that_fails_is_told_and_training_goes_on(caplog: pytest.LogCaptureFixture):
+@pytest.mark.parametrize("error", [RuntimeError("no such channel"), SystemExit(3)])
+def test_a_callback_that_fails_is_told_and_training_goes_on(error: BaseException, caplog: pytest.LogCaptureFixture):
     def failing(notice: Notice) -> None:
-        raise RuntimeError("no such channel")
+        raise error
 
     watched = Watch([1, 2], on_drift=failing)
     watched._gatherer.window = lambda *_, **__: Window(time=0, number=1, seconds=1, died=["worker 0 ended"])  # type: ignore[method-assign]
     with watched:
         assert list(watched) == [1, 2]
-    assert "no such channel" in caplog.text
+    assert f"{type(error).__name__}: {error}" in caplog.text
 
 
 def test_a_watch_that_fails_says_so_once_and_training_goes_on(caplog: pytest.LogCaptureFixture):
@@ -369,21 +351,6 @@ def test_a_job_that_drifts_is_told_and_logged(caplog: pytest.LogCaptureFixture):
     assert messages[0] in caplog.text
 
 
-def test_an_exporter_that_fails_is_left_out_and_the_training_goes_on(caplog: pytest.LogCaptureFixture):
-    class Full:
-        def write(self, window: Window) -> None:
-            raise OSError(28, "No space left on device")
-
-        def close(self) -> None: ...
-
-    watched = Watch([1, 2], exporters=[Full()]).start(thread=False)
-    watched.pulse()
-    watched.pulse()
-    assert caplog.text.count("No space left on device") == 1
-    assert list(watched) == [1, 2]
-    watched.close()
-
-
 def test_a_loader_made_anew_from_a_watched_ones_class_is_a_plain_one(tmp_path: Path):
     """Lightning does so for DDP and for overfit_batches, and hands the callback the new one when training begins."""
     loader = DataLoader(Files(tmp_path, 16), batch_size=4)
@@ -402,7 +369,6 @@ def test_a_loader_made_anew_from_a_watched_ones_class_is_a_plain_one(tmp_path: P
     ("environment", "files", "port"),
     [
         ({}, ["watch.jsonl", "pipefix.prom", "rank1.jsonl"], 9400),
-        ({"RANK": "0", "LOCAL_RANK": "0"}, ["watch.jsonl", "pipefix.prom", "rank1.jsonl"], 9400),
         ({"RANK": "1", "LOCAL_RANK": "1"}, ["watch.rank1.jsonl", "pipefix.rank1.prom", "rank1.jsonl"], 9401),
         ({"RANK": "9", "LOCAL_RANK": "1"}, ["watch.rank9.jsonl", "pipefix.rank9.prom", "rank1.rank9.jsonl"], 9401),
         ({"LOCAL_RANK": "2"}, ["watch.rank2.jsonl", "pipefix.rank2.prom", "rank1.rank2.jsonl"], 9402),
@@ -489,14 +455,6 @@ def test_asking_how_a_worker_ended_leaves_the_answer_for_torch():
     assert process._popen.returncode is None  # type: ignore[attr-defined]
     process.join()
     assert process.exitcode == _exit_code(process) == 3
-
-
-def test_a_callback_that_leaves_ends_neither_the_watch_nor_the_training(caplog: pytest.LogCaptureFixture):
-    watched = Watch([1, 2], on_drift=lambda notice: sys.exit(3))
-    watched._gatherer.window = lambda *_, **__: Window(time=0, number=1, seconds=1, died=["worker 0 ended"])  # type: ignore[method-assign]
-    with watched:
-        assert list(watched) == [1, 2]
-    assert "SystemExit: 3" in caplog.text
 
 
 def test_an_output_that_hangs_does_not_hang_the_end_of_the_job(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from pipefix.loader.fusing.recipe import NotFused
+from pipefix.loader.fusing.errors import NotFused
 from pipefix.vocabulary.garbage import existing_objects_skipped
 
 PATIENCE = 30.0
@@ -18,9 +18,14 @@ PATIENCE = 30.0
 
 
 def in_child_process(make: Callable[[], Any], patience: float = PATIENCE) -> Any:
-    """What ``make`` gives (it travels by pickle), or why it gives nothing."""
+    """What ``make`` gives; it travels by pickle. Raises `NotFused`, as ``make`` does or where it gives nothing.
+
+    A process that was made to try things has none of its own: there it is called as it is.
+    """
+    if multiprocessing.current_process().daemon:
+        return make()
     if "fork" not in multiprocessing.get_all_start_methods():
-        return NotFused("this system cannot fork a process to try it in")
+        raise NotFused("this system cannot fork a process to try it in")
     context = multiprocessing.get_context("fork")
     ours, child_end = context.Pipe(duplex=False)
     process = context.Process(target=_made, args=(child_end, make), name="pipefix-trial", daemon=True)
@@ -30,21 +35,26 @@ def in_child_process(make: Callable[[], Any], patience: float = PATIENCE) -> Any
     child_end.close()
     try:
         if not ours.poll(patience):
-            return NotFused(f"trying it took longer than {patience:g} s")
-        return ours.recv()
+            raise NotFused(f"trying it took longer than {patience:g} s")
+        outcome = ours.recv()
     except EOFError:
         process.join()
-        return NotFused(f"the process that tried it ended with code {process.exitcode}")
+        raise NotFused(f"the process that tried it ended with code {process.exitcode}") from None
     finally:
         ours.close()
         process.kill()
         process.join()
+    if isinstance(outcome, NotFused):
+        raise outcome
+    return outcome
 
 
 def _made(connection: Connection, make: Callable[[], Any]) -> None:
     torch.set_num_threads(1)
     try:
         outcome = make()
+    except NotFused as error:
+        outcome = error
     except Exception as error:  # noqa: BLE001 - the user's code runs in it
         outcome = NotFused(f"trying it raised {type(error).__name__}: {error}")
     connection.send(outcome)

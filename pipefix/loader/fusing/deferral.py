@@ -3,35 +3,22 @@ operations are native code's: see `native_operations`."""
 
 from __future__ import annotations
 
-import io
 import threading
-import weakref
 from typing import Any
 
 from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 
-from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.kernel import Kernel
-from pipefix.kernels.picture import Arithmetic
-from pipefix.loader.fusing.deferred_picture import DeferredFile, DeferredPicture, EncodedPicture
+from pipefix.loader.fusing.deferred_picture import DeferredFile, DeferredPicture, PutOff
 from pipefix.loader.fusing.native_operations import Place, native_operations
 
 
-class Deferral:
+class Deferral(PutOff):
     """Entered for each sample, by one thread at a time: what this thread opens meanwhile is put off, and nobody else's."""
 
-    def __init__(self, kernel: Kernel, arithmetic: Arithmetic) -> None:
-        self.kernel, self.arithmetic = kernel, arithmetic
-        self.views = 1
-        """Pictures that were made of one file in the sample before."""
-        self.failed = False
-        """A file could not be decoded where pixels were looked at, rather than where they would have been without us."""
-        self.pictures: list[weakref.ref[DeferredPicture]] = []
-        self._most = 0
-
     def __enter__(self) -> Deferral:
-        self.failed, self._most = False, 0
+        self.failed, self.most_views = False, 0
         _others.begin()
         _here.deferral = self
         return self
@@ -39,7 +26,7 @@ class Deferral:
     def __exit__(self, kind: Any, *_: object) -> None:
         _here.deferral = None
         _others.end()
-        self.views = self._most or self.views
+        self.views = self.most_views or self.views
         pictures, self.pictures = self.pictures, []
         if kind is not None:
             return
@@ -48,29 +35,6 @@ class Deferral:
             picture = known()
             if type(picture) is DeferredPicture:
                 picture.decode()
-
-    def noted(self, picture_count: int) -> None:
-        self._most = max(self._most, picture_count)
-
-    def read(self, picture: JpegImageFile) -> EncodedPicture | None:
-        """The file's bytes, where the kernel decodes as Pillow does."""
-        file = picture.fp
-        if file is None or len(picture.tile) != 1 or picture.decoderconfig:
-            return None
-        if type(file) is io.BytesIO:
-            data = file.getvalue()
-        else:
-            file.seek(0)
-            data = file.read()
-        if picture._exclusive_fp:
-            file.close()  # as Pillow does once it has decoded what it opened itself
-        picture.fp = io.BytesIO(data)
-        try:
-            header = self.kernel.header(data)
-        except BadPicture:
-            return None
-        same = (header.width, header.height) == picture.size and header.components == (3 if picture.mode == "RGB" else 1)
-        return EncodedPicture(data, header.width, header.height, self) if same and header.plain else None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "pictures": []}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import weakref
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -17,25 +17,46 @@ from PIL.JpegImagePlugin import JpegImageFile
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.kernel import Kernel
 from pipefix.kernels.picture import UINT8, Arithmetic, Box, Filter, Finish, Target
-from pipefix.loader.fusing.recipe import CannotFollow, Layout
+from pipefix.loader.fusing.errors import CannotFollow
+from pipefix.loader.fusing.recipe import Layout
 
 RESAMPLING = {Image.Resampling.BILINEAR: Filter.BILINEAR, Image.Resampling.BICUBIC: Filter.BICUBIC}
 FLIPS = {Image.Transpose.FLIP_LEFT_RIGHT: True, Image.Transpose.FLIP_TOP_BOTTOM: False}
 """Whether left and right change places; else top and bottom."""
 
 
-class PutOff(Protocol):
-    """What puts decoding off, and knows what it was put off for: a `Deferral`."""
+class PutOff:
+    """What is put off while a sample is made, and what it is decoded by."""
 
-    kernel: Kernel
-    arithmetic: Arithmetic
-    views: int
-    failed: bool
-    pictures: list[weakref.ref[DeferredPicture]]
+    def __init__(self, kernel: Kernel, arithmetic: Arithmetic) -> None:
+        self.kernel, self.arithmetic = kernel, arithmetic
+        self.views = 1
+        """Pictures that were made of one file in the sample before."""
+        self.most_views = 0
+        """In this one, so far."""
+        self.failed = False
+        """A file could not be decoded where pixels were looked at, rather than where they would have been without us."""
+        self.pictures: list[weakref.ref[DeferredPicture]] = []
 
-    def noted(self, picture_count: int) -> None: ...
-
-    def read(self, picture: JpegImageFile) -> EncodedPicture | None: ...
+    def read(self, picture: JpegImageFile) -> EncodedPicture | None:
+        """The file's bytes, where the kernel decodes as Pillow does."""
+        file = picture.fp
+        if file is None or len(picture.tile) != 1 or picture.decoderconfig:
+            return None
+        if type(file) is io.BytesIO:
+            data = file.getvalue()
+        else:
+            file.seek(0)
+            data = file.read()
+        if picture._exclusive_fp:
+            file.close()  # as Pillow does once it has decoded what it opened itself
+        picture.fp = io.BytesIO(data)
+        try:
+            header = self.kernel.header(data)
+        except BadPicture:
+            return None
+        same = (header.width, header.height) == picture.size and header.components == (3 if picture.mode == "RGB" else 1)
+        return EncodedPicture(data, header.width, header.height, self) if same and header.plain else None
 
 
 class EncodedPicture:
@@ -53,7 +74,7 @@ class EncodedPicture:
         """Raises `BadPicture`. A file that several pictures are made of (views of one photo) is decoded once."""
         kernel, cut = self.deferral.kernel, layout.cut(self.deferral.arithmetic)
         self.made += 1
-        self.deferral.noted(self.made)
+        self.deferral.most_views = max(self.deferral.most_views, self.made)
         if self.pixels is None and (self.made > 1 or self.deferral.views > 1):
             self.pixels = kernel.jpeg_region(self.data, Box(0, 0, self.width, self.height))
         if self.pixels is None:

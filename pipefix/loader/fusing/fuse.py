@@ -19,35 +19,32 @@ from torchvision.transforms import v2
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.kernel import Kernel, best
 from pipefix.kernels.picture import Data, Target
+from pipefix.loader.fusing.errors import CannotFollow, NotFused
 from pipefix.loader.fusing.picture_loading import by_pillow, by_torchvision
-from pipefix.loader.fusing.recipe import CannotFollow, FusedRecipe, NotFused
+from pipefix.loader.fusing.recipe import FusedRecipe
 from pipefix.loader.fusing.recognise import recognise
 from pipefix.loader.fusing.sample_random import seeded
 from pipefix.loader.fusing.trial import PixelDifference, pictures, tried
 
 
-def fuse(
-    transform: Any, *, source: str = "pil", mode: str = "close", kernel: str = "auto", upright: bool = False
-) -> Fused | NotFused:
-    """Compile a transform list, or say why not. The outcome has been tried, and carries its measured ``difference``.
+def fuse(transform: Any, *, source: str = "pil", mode: str = "close", kernel: str = "auto", upright: bool = False) -> Fused:
+    """Compile a transform list, or raise `NotFused`. The outcome has been tried, and carries its measured ``difference``.
 
     ``source``: what enters the list, ``pil`` (``Image.open(...).convert("RGB")``) or ``tensor`` (``decode_image``, RGB).
     ``mode``: ``exact`` gives the list's own pixels to the bit or declines; ``close`` may differ a little where that is quicker.
     ``kernel``: ``auto``, ``native`` or ``twin``. ``upright``: pictures are turned as their EXIF says before they enter the list.
     """
     recipe = recognise(transform, source=source)
-    if isinstance(recipe, NotFused):
-        return recipe
     exact = mode == "exact"
     if exact and recipe.inexact:
-        return NotFused(f"{recipe.inexact}, so that pixels would not be equal to the bit")
+        raise NotFused(f"{recipe.inexact}, so that pixels would not be equal to the bit")
     fused = Fused(transform, recipe, source=source, exact=exact, kernel=best(kernel), upright=upright)
     fits = [picture for picture in pictures() if fused.follows(picture)]
     if not fits:
-        return NotFused("no drawn picture is large enough to try it on")
+        raise NotFused("no drawn picture is large enough to try it on")
     difference = fused.difference = tried(fused.sample, fused.own, fused.level(), fits)
     if (exact and difference.max > 0) or not difference.close:
-        return NotFused(f"tried on drawn pictures, {difference.sentence()}")
+        raise NotFused(f"tried on drawn pictures, {difference.sentence()}")
     fused.elsewhere.clear()
     return fused
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe, default_collate
 
 from pipefix.kernels.reused import Memory
+from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.metering.stage_clock import StageClock
 from pipefix.loader.slots.portable import Portable
 from pipefix.loader.workers.start import CappedThreads
@@ -58,31 +59,28 @@ class Fusing:
     def __getstate__(self) -> dict[str, Any]:
         return {"mode": self.mode, "memory": Memory(), "_known": {}}
 
-    def decide(self, loader: Any, reads: Any, *, moved: bool) -> Fusion | ReadInPart | str:
-        """How batches of the next epoch are made, or why not so. ``moved``: a plan does transforms to whole batches."""
+    def decide(self, loader: Any, reads: Any, *, moved: bool) -> Fusion | ReadInPart:
+        """How batches of the next epoch are made. ``moved``: a plan does transforms to whole batches. Raises `NotFused`."""
         why = _unfit(loader, moved=moved)
         if why is not None:
-            return why
-        from pipefix.loader.fusing.recipe import NotFused
+            raise NotFused(why)
         from pipefix.loader.fusing.source import compiled
 
-        source = compiled(reads, self.mode, self._known)
-        if isinstance(source, NotFused):
-            return self._in_part(loader, reads, source.why)
+        try:
+            source = compiled(reads, self.mode, self._known)
+        except NotFused as error:
+            return self._in_part(loader, reads, str(error))
         self._tell(source.fused)
         if not loader.num_workers:
             return Fusion(source, max(1, int(cores())), self.memory)
         why_processes = _for_processes(loader) or _in_turns(source, loader.num_workers)
         return Fusion(source, loader.num_workers, self.memory, why_processes)
 
-    def _in_part(self, loader: Any, reads: Any, why: str) -> Fusion | ReadInPart | str:
+    def _in_part(self, loader: Any, reads: Any, why: str) -> Fusion | ReadInPart:
         """The user's own code runs, in worker processes: threads would take turns at it."""
         from pipefix.loader.fusing.in_part import in_part
-        from pipefix.loader.fusing.recipe import NotFused
 
         source = in_part(reads, self.mode, self._known, why)
-        if isinstance(source, NotFused):
-            return source.why
         if not hasattr(source, "begin"):
             return source
         return Fusion(source, loader.num_workers, self.memory, "your own transforms run in them")

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from multiprocessing import current_process
 from typing import Any
 
 import numpy as np
@@ -29,9 +28,9 @@ from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.deferral import Deferral
 from pipefix.loader.fusing.deferred_picture import DeferredPicture
 from pipefix.loader.fusing.deferred_reads import DeferredBatchReads, DeferredReads
-from pipefix.loader.fusing.recipe import CannotFollow, Layout, NotFused
+from pipefix.loader.fusing.errors import CannotFollow, NotFused, found_once
+from pipefix.loader.fusing.recipe import Layout
 from pipefix.loader.fusing.recognise import (
-    NotRecognised,
     finish_of,
     flat,
     pillow_order,
@@ -40,7 +39,7 @@ from pipefix.loader.fusing.recognise import (
     value_of_level,
 )
 from pipefix.loader.fusing.sample_random import seeded
-from pipefix.loader.fusing.source import FusedSource, alike, differing, settings_of
+from pipefix.loader.fusing.source import FusedSource, alike, refuse_other_samples, settings_of
 from pipefix.loader.fusing.trial import PixelDifference, spread
 from pipefix.loader.policy.read_policy import drawing
 from pipefix.vocabulary.held_transforms import held_transforms
@@ -61,11 +60,11 @@ class ListInPart:
     difference = PixelDifference(0.0, 0.0, 0.0)
 
     def __init__(self, transform: Any) -> None:
-        """Raises `NotRecognised` where no part of it goes from pictures to tensors."""
+        """Raises `NotFused` where no part of it goes from pictures to tensors."""
         operations = list(flat(transform))
         begin = next((place for place, operation in enumerate(operations) if turns_to_tensor(operation)), None)
         if begin is None:
-            raise NotRecognised("no operation of the list makes a tensor of a picture of Pillow's")
+            raise NotFused("no operation of the list makes a tensor of a picture of Pillow's")
         end = begin + 1
         while end < len(operations) and value_of_level(operations[end]):
             end += 1
@@ -157,16 +156,14 @@ class SourceInPart(FusedSource):
     """What batches are made from where only a part of the transforms is fused. One thread at a time calls `begin`."""
 
     def __init__(self, dataset: Any, mode: str, why_not_whole: str, deferral: Deferral, look: Look | None = None) -> None:
-        """Raises `NotRecognised` or `CannotFollow`, or what the user's code raises. ``look``: what was found before."""
+        """Raises `NotFused` or `CannotFollow`, or what the user's code raises. ``look``: what was found before."""
         self.dataset, self.mode, self.why_not_whole, self.deferral = dataset, mode, why_not_whole, deferral
         chain = stand_in.copied(dataset)
         if any(hasattr(inner, "__getitems__") and not isinstance(inner, Subset) for inner in chain):
-            raise NotRecognised("the dataset reads whole batches itself (__getitems__)")
+            raise NotFused("the dataset reads whole batches itself (__getitems__)")
         lists = stand_in.transforms_of(chain)
         if len(lists) != 1:
-            raise NotRecognised(
-                "the dataset has no transforms" if not lists else "the dataset has more than one list of transforms"
-            )
+            raise NotFused("the dataset has no transforms" if not lists else "the dataset has more than one list of transforms")
         self.fused: Any = ListInPart(lists[0].value)
         self._into = IntoBatch(self.fused, deferral)
         vars(lists[0].owner)[lists[0].name] = self._into
@@ -234,28 +231,26 @@ class ReadInPart:
 # -- whether it is worth it ------------------------------------------------------------------------------------------------
 
 
-def in_part(dataset: Any, mode: str, known: dict[Any, Any], why: str) -> SourceInPart | ReadInPart | NotFused:
+def in_part(dataset: Any, mode: str, known: dict[Any, Any], why: str) -> SourceInPart | ReadInPart:
     """The best that can be done for a dataset that is not fused as a whole because of ``why``, tried on samples from all over it.
+    Raises `NotFused`.
 
     ``known``: what was found out before. It is tried in a process of its own: what the dataset opens at its first sample (a
     database) is not open here when workers are forked, and what it remembers of a trial goes with that process.
     """
     kernel, arithmetic = native(), pillow_order()
     if isinstance(kernel, Absent) or arithmetic is None or not isinstance(vars(Image.Image).get("im"), property):
-        return NotFused(why)  # before Pillow 11.1 pixels are a plain attribute, of which nobody is told that it is looked at
+        raise NotFused(why)  # before Pillow 11.1 pixels are a plain attribute, of which nobody is told that it is looked at
     deferral = Deferral(kernel, arithmetic)
     key = ("in part", type(dataset), *(settings_of(held.value) for held in held_transforms(dataset)))
-    if key not in known:
-        look = partial(_found, dataset, mode, deferral, why)
-        # A process that was made to try things has no processes of its own.
-        trial_outcome: Any = look() if current_process().daemon else in_child_process(look)
-        if isinstance(trial_outcome, NotFused) and not trial_outcome.why.startswith(why):
-            trial_outcome = NotFused(f"{why}; in part neither: {trial_outcome.why}")
-        known[key] = trial_outcome
-    outcome = known[key]
-    if isinstance(outcome, NotFused):
-        return outcome
-    like, gain = outcome
+
+    def look() -> Any:
+        try:
+            return in_child_process(partial(_tried, dataset, mode, deferral, why))
+        except NotFused as error:
+            raise error if str(error).startswith(why) else NotFused(f"{why}; in part neither: {error}") from None
+
+    like, gain = found_once(known, key, look)
     if like is None:
         return ReadInPart(dataset, deferral, why, gain)
     source = SourceInPart(dataset, mode, why, deferral, like)
@@ -263,26 +258,24 @@ def in_part(dataset: Any, mode: str, known: dict[Any, Any], why: str) -> SourceI
     return source
 
 
-def _found(dataset: Any, mode: str, deferral: Deferral, why: str) -> tuple[Any, str] | NotFused:
-    """What `SourceInPart` is to be given, or None for `ReadInPart`, and what it gains; or why nothing is done in part."""
+def _tried(dataset: Any, mode: str, deferral: Deferral, why: str) -> tuple[Any, str]:
+    """What `SourceInPart` is to be given, or None for `ReadInPart`, and what it gains. Raises `NotFused`."""
+    length = len(dataset)
     try:
         source = SourceInPart(dataset, mode, why, deferral)
-        odd = differing(source, len(dataset))
-    except Exception as error:  # noqa: BLE001 - the user's code, in the way of what we did to it: it is tried as it is next
-        odd = str(error)
-    if odd is None:
+        refuse_other_samples(source, length)
+    except Exception:  # noqa: BLE001, S110 - the user's code, in the way of what we did to it: it is tried as it is next
+        pass
+    else:
         target = Target(torch.empty((1, 3, source.height, source.width), dtype=source.kind))
-        worth = _worth(dataset.__getitem__, lambda index: source.begin(index, index, target, 0), len(dataset))
-        source.fused.elsewhere.clear()
-        return NotFused(f"{why}; {worth.why}") if isinstance(worth, NotFused) else (source.look, worth)
+        return source.look, _worth(dataset.__getitem__, lambda index: source.begin(index, index, target, 0), length, why)
     reads = DeferredReads(dataset, deferral)
     batched = getattr(dataset, "__getitems__", None)
     own = dataset.__getitem__ if batched is None else lambda index: batched([index])
-    odd = _unlike(own, lambda index: reads._made(own, index), len(dataset))
+    odd = _unlike(own, lambda index: reads._made(own, index), length)
     if odd is not None:
-        return NotFused(f"{why}; in part neither, as {odd}")
-    worth = _worth(own, lambda index: reads._made(own, index), len(dataset))
-    return NotFused(f"{why}; {worth.why}") if isinstance(worth, NotFused) else (None, worth)
+        raise NotFused(f"{why}; in part neither, as {odd}")
+    return None, _worth(own, lambda index: reads._made(own, index), length, why)
 
 
 def _unlike(own: Callable[[int], Any], read: Callable[[int], Any], length: int) -> str | None:
@@ -307,8 +300,8 @@ def _unlike(own: Callable[[int], Any], read: Callable[[int], Any], length: int) 
     return None if compared >= min(LEAST_COMPARED, length) else f"{compared} samples could be compared{error}"
 
 
-def _worth(own: Callable[[int], Any], read: Callable[[int], Any], length: int) -> str | NotFused:
-    """CPU time of both ways, in words; `NotFused` where it is as good as the same."""
+def _worth(own: Callable[[int], Any], read: Callable[[int], Any], length: int, why: str) -> str:
+    """CPU time of both ways, in words. Raises `NotFused` where it is as good as the same."""
     pairs: list[list[float]] = []
     begun = time.perf_counter()
     for index in spread(length, COMPARED):
@@ -319,7 +312,7 @@ def _worth(own: Callable[[int], Any], read: Callable[[int], Any], length: int) -
     before, after = (1000 * sum(times) / len(pairs) for times in zip(*pairs, strict=True)) if pairs else (0.0, 0.0)
     cpu_times = f"{after:.2f} ms of CPU time a sample instead of {before:.2f} ms"
     if before < LEAST_GAIN * after or not pairs:
-        return NotFused(f"made in part by native calls, samples take {cpu_times}")
+        raise NotFused(f"{why}; made in part by native calls, samples take {cpu_times}")
     return f", and take {cpu_times}"
 
 

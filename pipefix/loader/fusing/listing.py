@@ -1,7 +1,7 @@
 """Datasets of pictures whose samples can be made by the fused call: files, and caches of files, of JPEGs or of pixels.
 
-`listed` answers with a `Listing`, which tells of an index what is to be decoded and what the rest of the sample is, or says why the
-dataset is none. It goes by what the dataset's code does with a few samples, not by its class.
+`listed` gives a `Listing`, which tells of an index what is to be decoded and what the rest of the sample is; for a dataset that is
+none it raises `NotFused`. It goes by what the dataset's code does with a few samples, not by its class.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
-from multiprocessing import current_process
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,8 @@ from pipefix.caches import cut as cuts
 from pipefix.caches.dataset import CachedDataset
 from pipefix.loader.fusing import stand_in
 from pipefix.loader.fusing.child_process import in_child_process
+from pipefix.loader.fusing.errors import CannotFollow, NotFused
 from pipefix.loader.fusing.picture_loading import PictureLoading, loading_of, with_stand_ins
-from pipefix.loader.fusing.recipe import CannotFollow, NotFused
 from pipefix.loader.fusing.stand_in import PicturePlace, PictureStandIn, Touched
 from pipefix.vocabulary.random_state import RandomState, seeded
 
@@ -29,10 +29,6 @@ TRIED = 8
 """Samples that the dataset's code is looked at with, spread over its length."""
 AT_ONCE = 1 << 18
 """Bytes of a file; most pictures have fewer."""
-
-
-class Unlisted(Exception):
-    """This dataset is none of the kind; ``str(error)`` says why."""
 
 
 class Listing:
@@ -59,25 +55,22 @@ class Listing:
         return self._read(index, place)
 
 
-def listed(dataset: Any) -> Listing | NotFused:
-    try:
-        listing = _of_cache(dataset) if _is_cache(dataset) else _of_files(dataset)
-        listing.like = _try(listing, len(dataset))
-    except Unlisted as error:
-        return NotFused(str(error))
+def listed(dataset: Any) -> Listing:
+    listing = _of_cache(dataset) if _is_cache(dataset) else _of_files(dataset)
+    listing.like = _try(listing, len(dataset))
     return listing
 
 
-def remembering(dataset: Any) -> NotFused | None:
-    """Why a dataset is not to be shown any stand-in here: its code would go on handing them out in place of its pictures, to
-    everybody who reads it. Seen in a process of its own; a process that was made to try things has none."""
-    return _remembering(dataset) if current_process().daemon else in_child_process(partial(_remembering, dataset))
+def refuse_what_remembers(dataset: Any) -> None:
+    """Raise `NotFused` for a dataset that is not to be shown any stand-in here: its code would go on handing them out in place of
+    its pictures, to everybody who reads it."""
 
+    def shown() -> None:
+        with suppress(NotFused):
+            listed(dataset)
 
-def _remembering(dataset: Any) -> NotFused | None:
-    if stand_in.remembered(partial(listed, dataset)):
-        return NotFused("the dataset's code keeps what it is given in a picture's place")
-    return None
+    if in_child_process(partial(stand_in.remembered, shown)):
+        raise NotFused("the dataset's code keeps what it is given in a picture's place")
 
 
 def _is_cache(dataset: Any) -> bool:
@@ -87,7 +80,7 @@ def _is_cache(dataset: Any) -> bool:
 def _try(listing: Listing, length: int) -> Any:
     """A sample, after a few of them went well. What the user's code draws is given back."""
     if not length:
-        raise Unlisted("the dataset is empty")
+        raise NotFused("the dataset is empty")
     sample: Any = None
     with seeded(0):
         before = RandomState()
@@ -95,11 +88,11 @@ def _try(listing: Listing, length: int) -> Any:
             try:
                 sample, _ = listing.sample(index)
             except Touched as error:
-                raise Unlisted(f"the dataset's code {error}") from error
+                raise NotFused(f"the dataset's code {error}") from error
             except Exception as error:
-                raise Unlisted(f"the dataset's code does not go without its picture ({type(error).__name__}: {error})") from error
+                raise NotFused(f"the dataset's code does not go without its picture ({type(error).__name__}: {error})") from error
         if before.changed():
-            raise Unlisted("the dataset's code draws random numbers beside its transforms")
+            raise NotFused("the dataset's code draws random numbers beside its transforms")
     return sample
 
 
@@ -114,13 +107,13 @@ def _of_files(dataset: Any) -> Listing:
 def _stood_in(dataset: Any) -> tuple[list[Any], Any, PictureLoading]:
     """The dataset's chain with stand-ins, its transforms, and how pictures come to them."""
     if not hasattr(type(dataset), "__getitem__"):
-        raise Unlisted("the dataset is no map from index to sample")
+        raise NotFused("the dataset is no map from index to sample")
     if any(hasattr(inner, "__getitems__") and not isinstance(inner, Subset) for inner in stand_in.chain_of(dataset)):
-        raise Unlisted("the dataset reads whole batches itself (__getitems__)")
+        raise NotFused("the dataset reads whole batches itself (__getitems__)")
     try:
         chain = stand_in.copied(dataset)
     except Exception as error:
-        raise Unlisted(f"the dataset cannot be copied ({type(error).__name__}: {error})") from error
+        raise NotFused(f"the dataset cannot be copied ({type(error).__name__}: {error})") from error
     transform = _with_transforms(chain)
     return chain, transform, _without_loading(chain)
 
@@ -130,15 +123,13 @@ def _without_loading(chain: list[Any]) -> PictureLoading:
     for owner in reversed(chain):
         if callable(vars(owner).get("loader")):
             loading = loading_of(owner.loader)
-            if isinstance(loading, NotFused):
-                raise Unlisted(loading.why)
             vars(owner)["loader"] = stand_in.loaded
             return loading
     for owner in reversed(chain):
         own = with_stand_ins(owner)
         if own is not None:
             return own
-    raise Unlisted(
+    raise NotFused(
         "it is not known how the dataset opens pictures (by a loader, as ImageFolder, or by Pillow's or torchvision's own)"
     )
 
@@ -147,10 +138,10 @@ def _with_transforms(chain: list[Any]) -> Any:
     """The one list of transforms in the chain, which a stand-in takes the place of."""
     lists = stand_in.transforms_of(chain)
     if not lists:
-        raise Unlisted("the dataset has no transforms (an attribute such as transform)")
+        raise NotFused("the dataset has no transforms (an attribute such as transform)")
     if len(lists) > 1:
         names = ", ".join(held.name for held in lists)
-        raise Unlisted(f"the dataset has more than one list of transforms ({names})")
+        raise NotFused(f"the dataset has more than one list of transforms ({names})")
     vars(lists[0].owner)[lists[0].name] = stand_in.Transforms()
     return lists[0].value
 
@@ -180,15 +171,15 @@ def _of_cache(dataset: Any) -> Listing:
     if cache.manifest.recipe.store == "source":
         return _of_source(outer, place, cache)
     if cache.manifest.recipe.store not in ("resized", "decoded"):
-        raise Unlisted(f"the cache stores {cache.manifest.recipe.store}, not pictures that are to be decoded or resized")
+        raise NotFused(f"the cache stores {cache.manifest.recipe.store}, not pictures that are to be decoded or resized")
     return _of_pictures(outer, place, cache)
 
 
 def _of_source(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
     if cache.dataset is None:
-        raise Unlisted("the cache stores source files, and was given no dataset whose code reads them")
+        raise NotFused("the cache stores source files, and was given no dataset whose code reads them")
     if cache.transform is not None:
-        raise Unlisted("the cache has transforms of its own beside the dataset's")
+        raise NotFused("the cache has transforms of its own beside the dataset's")
     chain, transform, loading = _stood_in(cache.dataset)
     numbers = _Numbered(cache, chain[0])
     outer[place] = numbers
@@ -232,9 +223,9 @@ def _of_pictures(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
         return PictureStandIn(image.array, "pixels")
 
     if len(outer) > 1 and any(name for wrapper in outer[:place] for name in vars(wrapper) if name == "transform"):
-        raise Unlisted("the cache is wrapped in a dataset with transforms of its own")
+        raise NotFused("the cache is wrapped in a dataset with transforms of its own")
     if cache.transform is None:
-        raise Unlisted("the cache has no transforms that run live")
+        raise NotFused("the cache has no transforms that run live")
     transform = cache.transform.operations if isinstance(cache.transform, cuts.Chain) else cache.transform
     numbered = cache.given(picture, pixels, stand_in.Transforms())
     first = numbered[0]
@@ -245,10 +236,10 @@ def _of_pictures(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
     places = stand_in.parts(first)
     if len(places) != 1 or not places[0].kind.startswith(("pixels", "jpeg")):
         kinds = f"pictures as {places[0].kind}" if places else "no picture that is transformed"
-        raise Unlisted(f"the cache holds {kinds}")
+        raise NotFused(f"the cache holds {kinds}")
     form = cache.images if cache.images != "as-was" else next(iter(likes))
     if form not in ("image", "tensor"):
-        raise Unlisted(f"the cache gives its pictures as {form}")
+        raise NotFused(f"the cache gives its pictures as {form}")
     return Listing(outer[0], transform, PictureLoading("pil" if form == "image" else "tensor", every_kind=False), _held)
 
 

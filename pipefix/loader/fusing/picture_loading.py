@@ -23,7 +23,7 @@ from torchvision import io as tvio
 from torchvision.datasets import folder
 
 from pipefix.kernels.picture import Data
-from pipefix.loader.fusing.recipe import NotFused
+from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.stand_in import PictureStandIn, Touched, loaded
 from pipefix.loader.overlaid import Overlaid
 
@@ -40,7 +40,8 @@ class PictureLoading:
     """Whatever it is, Pillow's ``convert("RGB")`` or ``decode_image`` gives the same; else only of plain JPEGs."""
 
 
-def loading_of(loader: Callable[[str], Any]) -> PictureLoading | NotFused:
+def loading_of(loader: Callable[[str], Any]) -> PictureLoading:
+    """Raises `NotFused`."""
     if loader is folder.pil_loader or (loader is folder.default_loader and folder_backend() == "PIL"):
         return PictureLoading("pil")
     name = getattr(loader, "__qualname__", type(loader).__qualname__)
@@ -64,7 +65,7 @@ def loading_of(loader: Callable[[str], Any]) -> PictureLoading | NotFused:
         behaviour = f"raises {type(loaded_jpeg).__name__} on a JPEG elsewhere"
     else:
         behaviour = _told(loaded_jpeg)
-    return NotFused(f"its loader {name} {behaviour}, neither Pillow's picture in RGB nor torchvision's tensor of it")
+    raise NotFused(f"its loader {name} {behaviour}, neither Pillow's picture in RGB nor torchvision's tensor of it")
 
 
 def folder_backend() -> str:

@@ -16,14 +16,8 @@ import torch
 from PIL import Image
 
 from pipefix.kernels.picture import Arithmetic, Box, Filter, Finish, PictureCut
+from pipefix.loader.fusing.errors import CannotFollow
 from pipefix.loader.fusing.sample_random import SampleNumbers, numbers_of
-
-
-@dataclass(frozen=True)
-class NotFused:
-    """Not fused, and why."""
-
-    why: str
 
 
 @dataclass(frozen=True)
@@ -42,10 +36,6 @@ class FusedRecipe:
         for step in self.steps:
             step.take(layout, numbers)
         return layout.cut(self.arithmetic) if exact else layout.cut(Arithmetic.TORCH, coarsest=8)
-
-
-class CannotFollow(Exception):
-    """This picture takes a turn that one call cannot make (padding, say): the user's own transforms make the sample."""
 
 
 class Layout:

@@ -16,12 +16,12 @@ from torchvision.transforms import v2
 from torchvision.transforms.functional import InterpolationMode
 
 from pipefix.kernels.picture import UINT8, Arithmetic, Filter, Finish, Ramp
+from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.recipe import (
     CenterCropStep,
     FlipStep,
     FusedRecipe,
     GeometryStep,
-    NotFused,
     RandomCropStep,
     RandomResizedCropStep,
     ResizeStep,
@@ -29,20 +29,6 @@ from pipefix.loader.fusing.recipe import (
 from pipefix.loader.fusing.sample_random import seeded
 
 FILTERS = {InterpolationMode.BILINEAR: Filter.BILINEAR, InterpolationMode.BICUBIC: Filter.BICUBIC}
-
-
-class NotRecognised(Exception):
-    """This list cannot be fused; ``str(error)`` says why."""
-
-
-def recognise(transform: Any, *, source: str) -> FusedRecipe | NotFused:
-    """The recipe of a transform list. ``source``: what enters it, ``pil`` or ``tensor`` (3 x H x W of uint8)."""
-    if source not in ("pil", "tensor"):
-        raise ValueError(f"What enters a transform list is pil or tensor, not {source!r}.")
-    try:
-        return _recipe(list(flat(transform)), source)
-    except NotRecognised as error:
-        return NotFused(str(error))
 
 
 def flat(transform: Any) -> Iterator[Any]:
@@ -57,24 +43,27 @@ def flat(transform: Any) -> Iterator[Any]:
         yield transform
 
 
-def _recipe(transforms: list[Any], source: str) -> FusedRecipe:
+def recognise(transform: Any, *, source: str) -> FusedRecipe:
+    """The recipe of a transform list. ``source``: what enters it, ``pil`` or ``tensor`` (3 x H x W of uint8). Raises `NotFused`."""
+    if source not in ("pil", "tensor"):
+        raise ValueError(f"What enters a transform list is pil or tensor, not {source!r}.")
     geometry: list[GeometryStep] = []
     rest: list[Any] = []
     kind, resized_as, inexact = source, source, None
-    for operation in transforms:
+    for operation in flat(transform):
         make = _GEOMETRY.get(type(operation))
         if make is None:
             if type(operation) not in _VALUES:
-                raise NotRecognised(f"{_name(operation)} is no transform that can be fused")
+                raise NotFused(f"{_name(operation)} is no transform that can be fused")
             rest.append(operation)
             kind = _kind_after(rest, source)
             continue
         step = make(operation)
         if step.resizes:
             if any(earlier.resizes for earlier in geometry):
-                raise NotRecognised("the list resizes twice")
+                raise NotFused("the list resizes twice")
             if kind != "pil" and operation.antialias is not True:
-                raise NotRecognised(f"{_name(operation)} resizes tensors without antialiasing")
+                raise NotFused(f"{_name(operation)} resizes tensors without antialiasing")
             resized_as = kind
             if kind == "tensor" and isinstance(operation, (v1.Resize, v1.RandomResizedCrop)):
                 inexact = "torchvision's v1 turns tensors to floats to resize them"
@@ -86,7 +75,7 @@ def _recipe(transforms: list[Any], source: str) -> FusedRecipe:
                 inexact = "the list flips before it resizes"
         geometry.append(step)
     if not geometry:
-        raise NotRecognised("the list crops and resizes nothing: there is nothing to fuse")
+        raise NotFused("the list crops and resizes nothing: there is nothing to fuse")
     arithmetic = pillow_order() if resized_as == "pil" else Arithmetic.TORCH
     if arithmetic is None:
         inexact = inexact or f"Pillow {PIL.__version__} resizes in a way that is not known"
@@ -106,7 +95,7 @@ def _filter(operation: Any) -> Filter:
     mode = operation.interpolation
     filter_of_mode = FILTERS.get(InterpolationMode(mode) if isinstance(mode, str) else mode)
     if filter_of_mode is None:
-        raise NotRecognised(f"{_name(operation)} interpolates by {getattr(mode, 'value', mode)}; bilinear and bicubic can be fused")
+        raise NotFused(f"{_name(operation)} interpolates by {getattr(mode, 'value', mode)}; bilinear and bicubic can be fused")
     return filter_of_mode
 
 
@@ -124,14 +113,14 @@ def _random_resized_crop(operation: Any) -> GeometryStep:
 
 def _resize(operation: Any) -> GeometryStep:
     if operation.size is None or operation.max_size is not None:
-        raise NotRecognised("Resize with max_size is not fused")
+        raise NotFused("Resize with max_size is not fused")
     size = (operation.size,) if isinstance(operation.size, int) else tuple(int(side) for side in operation.size)
     return ResizeStep(size, _filter(operation))
 
 
 def _random_crop(operation: Any, *, both: bool) -> GeometryStep:
     if operation.padding is not None:
-        raise NotRecognised("RandomCrop with padding is not fused")
+        raise NotFused("RandomCrop with padding is not fused")
     return RandomCropStep(*_pair(operation.size), both)
 
 
@@ -178,7 +167,7 @@ def _valued(rest: list[Any], source: str) -> Any:
             try:
                 picture = operation(picture)
             except (TypeError, ValueError, RuntimeError) as error:
-                raise NotRecognised(f"{_name(operation)} cannot take what the list hands it: {error}") from error
+                raise NotFused(f"{_name(operation)} cannot take what the list hands it: {error}") from error
     return picture
 
 
@@ -216,15 +205,15 @@ def _full_name(operation: Any) -> str:
 def _finish(rest: list[Any], source: str) -> Finish:
     transformed = _valued(rest, source)
     if not isinstance(transformed, torch.Tensor):
-        raise NotRecognised("the list ends with a picture of Pillow's, not with a tensor")
+        raise NotFused("the list ends with a picture of Pillow's, not with a tensor")
     if tuple(transformed.shape) != (3, 1, 256):
-        raise NotRecognised(f"the list ends with {transformed.shape[0]} channels, not with 3")
+        raise NotFused(f"the list ends with {transformed.shape[0]} channels, not with 3")
     if transformed.dtype == torch.uint8:
         if not np.array_equal(transformed.numpy()[:, 0], _levels()[0].T):
-            raise NotRecognised("the list changes bytes into other bytes")
+            raise NotFused("the list changes bytes into other bytes")
         return UINT8
     if transformed.dtype != torch.float32:
-        raise NotRecognised(f"the list ends with {transformed.dtype}; float32 and uint8 can be fused")
+        raise NotFused(f"the list ends with {transformed.dtype}; float32 and uint8 can be fused")
     table = transformed.as_subclass(torch.Tensor).numpy()[:, 0].copy()
     return _with_ramp(table, [operation for operation in rest if type(operation) in (v1.Normalize, v2.Normalize)])
 

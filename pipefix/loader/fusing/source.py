@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ from PIL import Image
 
 from pipefix.kernels.picture import Target
 from pipefix.loader.fusing import stand_in
+from pipefix.loader.fusing.errors import CannotFollow, NotFused, found_once
 from pipefix.loader.fusing.fuse import Fused, fuse
-from pipefix.loader.fusing.listing import Coloured, Listing, listed, remembering
-from pipefix.loader.fusing.recipe import CannotFollow, FlipStep, NotFused, RandomCropStep, RandomResizedCropStep
+from pipefix.loader.fusing.listing import Coloured, Listing, listed, refuse_what_remembers
+from pipefix.loader.fusing.recipe import FlipStep, RandomCropStep, RandomResizedCropStep
 from pipefix.loader.fusing.sample_random import seeded
 from pipefix.loader.fusing.trial import MEAN_BAR, spread
 
@@ -73,32 +75,19 @@ class FusedSource:
         return self.fused.explain()
 
 
-def compiled(dataset: Any, mode: str, known: dict[Any, Any] | None = None) -> FusedSource | NotFused:
-    """What the samples of a dataset are made from by fused calls, after a few of them were made both ways; or why not.
+def compiled(dataset: Any, mode: str, known: dict[Any, Any] | None = None) -> FusedSource:
+    """What the samples of a dataset are made from by fused calls, after a few of them were made both ways. Raises `NotFused`.
 
     ``known``: lists that were compiled before, to be looked up and added to.
     """
     known = {} if known is None else known
-    shown = ("shown stand-ins", id(dataset))
-    if shown not in known:
-        known[shown] = remembering(dataset)
-    if isinstance(known[shown], NotFused):
-        return known[shown]  # type: ignore[no-any-return]
+    found_once(known, ("shown stand-ins", id(dataset)), partial(refuse_what_remembers, dataset))
     listing = listed(dataset)
-    if isinstance(listing, NotFused):
-        return listing
-    loading = listing.loading
-    key = (mode, loading, settings_of(listing.transform))
-    if key not in known:
-        known[key] = _sized(fuse(listing.transform, source=loading.source, mode=mode, upright=loading.upright))
-    fused, size = known[key]
-    if isinstance(fused, NotFused):
-        return fused
+    key = (mode, listing.loading, settings_of(listing.transform))
+    fused, size = found_once(known, key, partial(_sized, listing, mode))
     source = FusedSource(dataset, listing, fused, size)
-    if ("compared", key) not in known:
-        known["compared", key] = differing(source, len(dataset))
-    why = known["compared", key]
-    return source if why is None else NotFused(why)
+    found_once(known, ("compared", key), partial(refuse_other_samples, source, len(dataset)))
+    return source
 
 
 def settings_of(transform: Any) -> Any:
@@ -110,21 +99,23 @@ def settings_of(transform: Any) -> Any:
 
 
 def _again(dataset: Any, mode: str) -> FusedSource:
-    source = compiled(dataset, mode)
-    if isinstance(source, NotFused):
-        raise RuntimeError(f"In a worker, the dataset is not what it was: {source.why}.")
-    return source
+    try:
+        return compiled(dataset, mode)
+    except NotFused as error:
+        raise RuntimeError(f"In a worker, the dataset is not what it was: {error}.") from error
 
 
-def _sized(fused: Fused | NotFused) -> tuple[Fused | NotFused, Any]:
-    size = None if isinstance(fused, NotFused) else fused.size()
-    if size is None and not isinstance(fused, NotFused):
-        return NotFused("samples are of different sizes, as their pictures are"), None
+def _sized(listing: Listing, mode: str) -> tuple[Fused, tuple[int, int]]:
+    loading = listing.loading
+    fused = fuse(listing.transform, source=loading.source, mode=mode, upright=loading.upright)
+    size = fused.size()
+    if size is None:
+        raise NotFused("samples are of different sizes, as their pictures are")
     return fused, size
 
 
-def differing(source: FusedSource, length: int) -> str | None:
-    """What is wrong with samples from all over the dataset made in this way, or that too few could be compared; None: nothing.
+def refuse_other_samples(source: FusedSource, length: int) -> None:
+    """Raise `NotFused` where samples from all over the dataset made in this way are not its own, or too few could be compared.
 
     A sample that neither the fused call nor the dataset's own code can make says nothing of either, and is not counted.
     """
@@ -146,23 +137,22 @@ def differing(source: FusedSource, length: int) -> str | None:
             continue
         if own_error is not None:
             error_text = f"{type(own_error).__name__} ({own_error})"
-            return f"the dataset's own code raises {error_text} for sample {index}, which the call makes"
+            raise NotFused(f"the dataset's own code raises {error_text} for sample {index}, which the call makes")
         distance = (both.tensor[0].double() - both.tensor[1].double()).abs().mean(dim=(1, 2))
         if bool((distance > bar).any()):
             worst = float((distance / source.fused.level()).max())
-            return f"sample {index} differs from the dataset's own by {worst:.2f} levels of 255 on average"
+            raise NotFused(f"sample {index} differs from the dataset's own by {worst:.2f} levels of 255 on average")
         if not alike(rest, own):
-            return f"beside its picture, sample {index} is not what the dataset's code makes"
+            raise NotFused(f"beside its picture, sample {index} is not what the dataset's code makes")
         compared += 1
         if compared == COMPARED:
             break
     source.fused.elsewhere.clear()
-    if compared >= min(LEAST_COMPARED, length):
-        return None
-    return (
-        f"of {len(indices)} samples that were tried, {compared} could be compared with what the dataset's own code makes of "
-        f"them{not_made}"
-    )
+    if compared < min(LEAST_COMPARED, length):
+        raise NotFused(
+            f"of {len(indices)} samples that were tried, {compared} could be compared with what the dataset's own code makes of "
+            f"them{not_made}"
+        )
 
 
 def alike(sample: Any, expected: Any) -> bool:

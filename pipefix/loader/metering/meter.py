@@ -10,17 +10,12 @@ import contextlib
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter_ns, thread_time_ns
 from typing import Any, NamedTuple
 
 from pipefix.hooks.torch_internals import makes_streams
-from pipefix.loader.metering.cost_record import BLIND, FAILED, CostRecord
-from pipefix.loader.metering.cost_record import TimedBatch as TimedBatch
-from pipefix.loader.metering.cost_record import Totals as Totals
-from pipefix.loader.metering.cost_record import samples_in as samples_in
-from pipefix.loader.metering.stage_clock import StageClock as StageClock
-from pipefix.loader.metering.stage_clock import preload as preload
+from pipefix.loader.metering.cost_record import CostRecord, TimedBatch, Totals, samples_in
 
 LENGTH = 4096
 """Steps that the ring holds: at 200 a second, those of twenty seconds."""
@@ -59,33 +54,6 @@ class Sums(NamedTuple):
     def since(self, before: Sums) -> Sums:
         """What came to them since then."""
         return Sums(*(now - then for now, then in zip(self, before, strict=True)))
-
-
-@dataclass(frozen=True)
-class MeterReading:
-    """What happened between two looks at the meter."""
-
-    seconds: float
-    batches: int
-    samples: int
-    waited_s: float
-    """Without the starts of epochs."""
-    worked_s: float
-    steps: list[MeteredStep] = field(default_factory=list)
-    """The latest ones, as many as the ring still holds."""
-    looks: list[TimedBatch] = field(default_factory=list)
-    starts_s: list[float] = field(default_factory=list)
-    """Each epoch's wait for its first batch."""
-    epochs: int = 0
-    """Epochs begun so far, in all."""
-    makers: Totals = field(default_factory=Totals)
-    """Since the makers began."""
-    lost: int = 0
-    """Steps that the ring had to overwrite before they were read; the sums above contain them."""
-    workers: bool = False
-    """Whether batches come from worker processes."""
-    declined: str | None = None
-    """Why there are no figures by stage."""
 
 
 class Meter:
@@ -169,19 +137,10 @@ class Meter:
         """Read this book; ``alive`` (a weak reference to the iterator) says when it may be used again."""
         self._records.append((alive, record))
 
-    def clock_for(self, record: CostRecord, init: Any = None, *, stages: bool = True, batched: bool = True) -> StageClock:
-        """What makers carry: a ``worker_init_fn`` for workers, a wrapper of fetchers in the process itself."""
-        return StageClock(record, init, stages=stages, batched=batched)
-
     def sums(self) -> Sums:
         return Sums(self.batches, self.samples, self.wait_ns, self.step_ns, self.start_ns)
 
     # -- reading -------------------------------------------------------------------------------------------------------
-
-    def reader(self) -> MeterReader:
-        """Whoever reads keeps its own place. Looks go to the one that asks first: let one reader have them."""
-        self.read = True
-        return MeterReader(self)
 
     def steps(self, since: int) -> list[MeteredStep]:
         """Finished steps from number ``since`` on that the ring still holds."""
@@ -203,49 +162,7 @@ class Meter:
         return [look for _, record in list(self._records) for look in record.looks()]
 
     def makers(self) -> Totals:
-        each = [record.totals() for _, record in list(self._records)]
-        sums = [sum(column) for column in zip(*each, strict=True)] if each else [0] * len(Totals._fields)
-        return Totals._make([*sums[:-1], max((totals.state for totals in each), default=0)])
-
-
-_WHY_NOT = {
-    BLIND: "the watch was asked not to look at stages",
-    FAILED: "looking at stages failed where batches are made, and was given up",
-}
-
-
-class MeterReader:
-    """One reader's place in a meter."""
-
-    def __init__(self, meter: Meter) -> None:
-        self._meter = meter
-        self._then, self._before = meter.clock(), meter.sums()
-
-    def read(self) -> MeterReading:
-        """What happened since the last reading."""
-        meter, then, before = self._meter, self._then, self._before
-        self._then, self._before = meter.clock(), meter.sums()
-        passed = self._before.since(before)
-        steps = meter.steps(before.batches)
-        makers = meter.makers()
-        declined = meter.declined
-        if declined is None:
-            declined = _WHY_NOT.get(makers.state)
-        return MeterReading(
-            seconds=(self._then - then) / 1e9,
-            batches=passed.batches,
-            samples=passed.samples,
-            waited_s=passed.wait_ns / 1e9,
-            worked_s=passed.step_ns / 1e9,
-            steps=steps,
-            looks=meter.looks(),
-            starts_s=[step.wait / 1e9 for step in steps if step.first],
-            epochs=meter.epochs,
-            makers=makers,
-            lost=max(0, passed.batches - len(steps)),
-            workers=meter.workers,
-            declined=declined,
-        )
+        return Totals.of_all([record.totals() for _, record in list(self._records)])
 
 
 def size_of(loader: Any) -> int | None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from torch.utils.data import IterableDataset, IterDataPipe
 
-from pipefix.loader.metering.meter import Meter, samples_in, size_of
+from pipefix.loader.metering.cost_record import samples_in
+from pipefix.loader.metering.meter import Meter, size_of
 from pipefix.vocabulary.quantity import percent
 
 QUICK = 200_000

@@ -6,6 +6,7 @@ import pytest
 
 from pipefix.measurement.measurement import Block, FusedCall, KeptRecord, Row
 from pipefix.measurement.trace import BatchTrace, Charge
+from pipefix.plan.advise import advise
 from pipefix.plan.case import Moving
 from pipefix.plan.plan import Declined, Proposed
 from pipefix.plan.remedy import all_remedies
@@ -284,6 +285,14 @@ class TestCacheSample:
         step = proposed(JPEGS.but(ops=ops, settings=self.SMALL), "cache-sample")
         assert step.why.startswith("Everything up to Resize takes 7.20 ms a sample")
 
+    def test_proposed_for_functions_of_any_name_where_samples_came_out_the_same(self) -> None:
+        ops = {Stage.DECODE: ("soundfile.read",), Stage.AUGMENT: ("scipy.signal.resample_poly",)}
+        own = JPEGS.but(augment=0.02, ops=ops, settings=self.SMALL)
+        assert declined(own, "cache-sample").endswith("may be random: the same as cache-decoded")
+        step = proposed(own.but(found={"same_every_time": True}), "cache-sample")
+        assert "a few that were made twice came out the same" in step.why
+        assert step.risk is not None
+
     def test_declined_where_the_first_operation_is_random(self) -> None:
         assert declined(JPEGS, "cache-sample") == (
             "the first operation on decoded samples, RandomResizedCrop, may be random: the same as cache-decoded"
@@ -399,6 +408,11 @@ class TestCollateFaster:
         assert declined(JPEGS.but(collate=0.0001), "collate-faster") == "would gain under 3 %: 1.00x"
 
     def test_declined_without_cost_or_size(self) -> None:
+        computing = self.SLOW.but(settings={"collate": "spectra"}, collate=0.1)
+        assert declined(computing, "collate-faster") == (
+            "spectra takes 3.20 s a batch, where a copy of its 19.3 MB takes 3.21 ms: it computes, and what of that can go only "
+            "its author knows"
+        )
         assert declined(JPEGS.but(collate=0.0), "collate-faster") == "collating takes no time"
         assert declined(self.SLOW.but(found={"looks": {}}), "collate-faster") == (
             "how large a batch is could not be looked at, so how fast it could be collated is not known"
@@ -494,8 +508,6 @@ class TestTailScheduling:
     WORLD = JPEGS.but(tail=TAIL)
 
     def test_proposed(self) -> None:
-        from pipefix.plan.advise import advise
-
         measurement, diagnosis = self.WORLD.measurement(), self.WORLD.diagnosis()
         diagnosis.sample = exactly(0.0065)
         step = find(advise(measurement, diagnosis, machine=MACHINE), "tail-scheduling")
@@ -516,6 +528,15 @@ class TestTailScheduling:
         alike = JPEGS.but(tail={**self.TAIL, "p99": 0.006})
         assert declined(alike, "tail-scheduling") == "samples are alike: the slowest in a hundred takes 1.50x the median (4.00 ms)"
         assert declined(self.WORLD, "tail-scheduling") == "would gain under 3 %: 1.00x"
+        tiny = JPEGS.but(tail={**self.TAIL, "p50": 1e-6, "p99": 20e-6})
+        assert declined(tiny, "tail-scheduling").startswith("the slowest sample in a hundred takes 20.0 µs, too little to hold up")
+
+    def test_samples_that_wait_for_a_cpu_are_not_slow_themselves(self) -> None:
+        measurement, diagnosis = self.WORLD.measurement(), self.WORLD.diagnosis()
+        diagnosis.sample, diagnosis.starved = exactly(0.0065), 0.4
+        step = find(advise(measurement, diagnosis, machine=MACHINE), "tail-scheduling")
+        assert isinstance(step, Declined)
+        assert step.why.startswith("samples seem unequal, but for 40 % of the time the pipeline was ready to run and had no CPU")
 
 
 def with_threads(world: World, process: int, thread: int) -> World:
@@ -544,6 +565,11 @@ class TestThreadCaps:
         assert declined(with_threads(counted, 2_000_000, 1_000_000), "thread-caps") == (
             "libraries run no busy threads of their own inside the workers"
         ), "Python's own thread that hands batches over takes CPU time as well"
+        waited_for = with_threads(self.CROWDED, 12_000_000, 1_000_000)
+        assert declined(waited_for, "thread-caps") == (
+            "the main threads of the workers compute only 8.3 % of what their threads do: they wait for them, and would wait "
+            "longer for fewer"
+        )
         roomy = self.CROWDED.but(cores=32.0)
         assert declined(roomy, "thread-caps") == "4 workers with 5 busy threads fit on 32 cores"
         idle = self.CROWDED.but(workers=1, cores=4.0)
@@ -567,6 +593,10 @@ class TestBatchedFetch:
         assert declined(single, "batched-fetch") == "a batch holds 1 sample: there is nothing to fetch together"
         assert declined(JPEGS.but(storage=0.0), "batched-fetch") == "nothing is read from storage while samples are made"
         assert declined(JPEGS, "batched-fetch") == "reading (200 µs a sample) computes rather than waits, so nothing would overlap"
+        short = SLOW_NETWORK.but(storage=50e-6)
+        assert declined(short, "batched-fetch") == (
+            "reading waits 47.5 µs a sample, less than it takes to have other threads wait instead"
+        )
         little = JPEGS.but(computing={"storage": 0.0})
         assert declined(little, "batched-fetch") == "waiting for storage is 2.0 % of a sample's making"
 

@@ -40,7 +40,7 @@ class Cache(Remedy):
     def answer(self, case: Case) -> Step:
         if case.measurement.settings.kind == "iterable":
             return self.declined("an IterableDataset has no index that records could be looked up by")
-        why = self.useless(case)
+        why = self.useless(case) or case.measurement.refused_caches.get(self.change.store) or None
         if why is not None:
             return self.declined(why)
         record_bytes = self.record_bytes(case)
@@ -297,8 +297,14 @@ class CacheSample(Cache):
 
     def saves(self, case: Case) -> str:
         spent = case.model.wall(Stage.STORAGE) + case.model.wall(Stage.DECODE) + self._kept(case)
+        if case.measurement.same_every_time:
+            return f"Making a sample takes {seconds(spent)}, and a few that were made twice came out the same"
         last = case.operations.fixed[-1].name
         return f"Everything up to {last} takes {seconds(spent)} a sample and always gives the same"
 
     def making_seconds(self, case: Case) -> float:
         return super().making_seconds(case) + self._kept(case)
+
+    def risk(self, case: Case) -> str | None:
+        told = "A random step that is taken too seldom to show in a few samples would be stored as it came out."
+        return told if case.measurement.same_every_time else None

@@ -44,8 +44,8 @@ from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 ASIDE, MOST_ASIDE, TRIED_ASIDE = 0.05, 3.0, 2
 """Part of the budget, and seconds at most, for each thing that is tried beside the pipeline; and how many there are."""
-PATIENT = 4.0
-"""So many times as long a conversion may take to make its first samples; a slower one is not tried."""
+PATIENT = 2.0
+"""So many times as long all conversions together may take to make their first samples; what comes later is not tried."""
 QUIET_BUDGET = 8.0
 """Below this many seconds other worker counts are not tried: there would be no time left for the pipeline itself."""
 
@@ -182,20 +182,25 @@ def _try_aside(subject: Subject, consumer: Consumer, measurement: Measurement, d
         measurement.partial = True
 
 
-def _try_conversions(subject: Subject, machine: Machine, measurement: Measurement, diagnosis: Diagnosis, each: float) -> None:
+def _try_conversions(subject: Subject, machine: Machine, measurement: Measurement, diagnosis: Diagnosis, seconds: float) -> None:
     """Caches that would be proposed are begun on a few samples: what `convert` refuses is not told as a remedy. Samples that no
     transforms of a known place change may come out the same every time, whatever functions make them: that is seen so, too."""
-    refused = measurement.refused_caches
+    refused, until = measurement.refused_caches, time.perf_counter() + seconds
+
+    def tried(store: str) -> str | None:
+        left = until - time.perf_counter()
+        return try_sample_cache.refused(subject, store, left) if left > 0 else None
+
     try:
         if diagnosis.part_of_making(Stage.AUGMENT) > WORTH_TRYING and not held_transforms(subject.dataset):
-            why = try_sample_cache.refused(subject, "sample", each)
+            why = tried("sample")
             measurement.same_every_time, refused["sample"] = why == "", why or ""
         while new := {
             step.change.store
             for step in advise(measurement, diagnosis, machine=machine).proposed
             if isinstance(step.change, CacheChange) and step.change.store not in refused
         }:
-            refused.update({store: try_sample_cache.refused(subject, store, each) or "" for store in sorted(new)})
+            refused.update({store: tried(store) or "" for store in sorted(new)})
     except KeyboardInterrupt:
         measurement.partial = True
 

@@ -119,6 +119,24 @@ def _zarr(folder: Path, random: np.random.Generator) -> None:
     array[:] = np.cumsum(random.normal(size=(COUNT, 64, 64)), 1)
 
 
+def _dicoms(folder: Path, random: np.random.Generator) -> None:
+    import pydicom
+    from pydicom.dataset import FileDataset, FileMetaDataset
+
+    for number in range(COUNT):
+        meta = FileMetaDataset()
+        meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID = "1.2.840.10008.5.1.4.1.1.2", pydicom.uid.generate_uid()
+        meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
+        slice_ = FileDataset("", {}, file_meta=meta, preamble=bytes(128))
+        slice_.SOPClassUID, slice_.SOPInstanceUID = meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID
+        slice_.Rows = slice_.Columns = 96
+        slice_.SamplesPerPixel, slice_.PhotometricInterpretation, slice_.PixelRepresentation = 1, "MONOCHROME2", 0
+        slice_.BitsAllocated, slice_.BitsStored, slice_.HighBit = 16, 16, 15
+        slice_.PixelData = random.integers(0, 4000, (96, 96), dtype=np.uint16).tobytes()
+        slice_.compress(pydicom.uid.RLELossless)
+        slice_.save_as(folder / f"d{number}.dcm")
+
+
 def _medical(folder: Path, random: np.random.Generator) -> None:
     import SimpleITK
 
@@ -226,6 +244,46 @@ FAMILIES: Sequence[Family] = (
              "import datasets\n"
              f"ROWS = datasets.Dataset.from_dict({{'x': np.random.default_rng(0).normal(size=({COUNT}, 256)).tolist()}})"),
     ), "datasets"),
+    Family("transformed-rows", (
+        Part("decode", f"x = ROWS[{N}]['x']",
+             "import cv2, datasets\n"
+             "def pixels(rows):\n"
+             "    return {'x': [torch.from_numpy(cv2.imread(path)) for path in rows['path']]}\n"
+             f"PATHS = [f'{{D}}/p{{k}}.jpg' for k in range({COUNT})]\n"
+             "ROWS = datasets.Dataset.from_dict({'path': PATHS}).with_transform(pixels)"),
+    ), "datasets", _pictures),
+    Family("tensorstore", (
+        Part("decode", f"x = VOLUME[{N}].read().result()",
+             "import tensorstore\n"
+             "VOLUME = tensorstore.open({'driver': 'zarr3', 'kvstore': {'driver': 'file', 'path': f'{D}/z'}}).result()"),
+    ), "tensorstore zarr", _zarr),
+    Family("pydicom", (
+        Part("decode", f"x = pydicom.dcmread(f'{{D}}/d{{{N}}}.dcm').pixel_array.astype('f4')", "import pydicom"),
+    ), "pydicom", _dicoms),
+    Family("batchgenerators", (
+        Part("storage", f"x = np.load(f'{{D}}/r.npy', mmap_mode='r')[{N}][None, None]"),
+        Part("augment", "x = augment_spatial(x, None, (48, 48), (24, 24), do_elastic_deform=False, random_crop=False)[0]",
+             "from batchgenerators.augmentations.spatial_transformations import augment_spatial"),
+    ), "batchgenerators skimage", _arrays),
+    Family("polars-frame", (
+        Part("storage", f"x = open(FRAME.row({N})[0], 'rb').read()",
+             f"import polars\nFRAME = polars.DataFrame({{'path': [f'{{D}}/p{{k}}.jpg' for k in range({COUNT})]}})"),
+        Part("decode", "x = cv2.imdecode(np.frombuffer(x, np.uint8), 1)", "import cv2"),
+    ), "polars", _pictures),
+    Family("kd-tree", (
+        Part("augment", "x = cKDTree(POINTS + i * 1e-4).query(POINTS, k=4)[0]",
+             "from scipy.spatial import cKDTree\nPOINTS = np.random.default_rng(0).random((300, 3))", own=True),
+    ), "scipy"),
+    Family("thread-pool", (
+        Part("storage", f"x = [open(f'{{D}}/p{{(i + k) % {COUNT}}}.jpg', 'rb').read() for k in range(4)]"),
+        Part("decode", "x = list(ThreadPoolExecutor(2).map(lambda data: cv2.imdecode(np.frombuffer(data, np.uint8), 1), x))",
+             "import cv2\nfrom concurrent.futures import ThreadPoolExecutor", own=True),
+        Part("augment", "x = np.stack(x)[:, ::3, ::3]", own=True),
+    ), "", _pictures),
+    Family("foreign-wait", (
+        Part("storage", "LIBC.usleep(1000)", "import ctypes\nLIBC = ctypes.CDLL(None)", own=True),
+        Part("augment", f"x = HELD[{N}] * 2", f"HELD = torch.arange({COUNT} * 32.0).reshape({COUNT}, 32)", own=True),
+    )),
     Family("memory", (
         Part("augment", f"x = HELD[{N}] * 2", f"HELD = torch.arange({COUNT} * 32.0).reshape({COUNT}, 32)", own=True),
     )),

@@ -28,7 +28,9 @@ from pipefix.measurement.plan import MeasurementPlan
 from pipefix.plan.advise import advise
 from pipefix.plan.case import Moving
 from pipefix.plan.plan import Plan as Advice
+from pipefix.plan.planfile import CacheChange
 from pipefix.plan.remedies.fusing import LEAST_BUDGET
+from pipefix.plan.remedy import WORTH_TRYING
 from pipefix.report import run_figures, runfile
 from pipefix.report import trace as trace_file
 from pipefix.report.shown_run import shown
@@ -37,10 +39,13 @@ from pipefix.subject.subject import Subject
 from pipefix.system.machine import Machine, look
 from pipefix.vocabulary import amounts
 from pipefix.vocabulary.errors import MissingExtra, TargetError, UnreadableFile
+from pipefix.vocabulary.held_transforms import held_transforms
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 ASIDE, MOST_ASIDE, TRIED_ASIDE = 0.05, 3.0, 2
 """Part of the budget, and seconds at most, for each thing that is tried beside the pipeline; and how many there are."""
+PATIENT = 2.0
+"""So many times as long all conversions together may take to make their first samples; what comes later is not tried."""
 QUIET_BUDGET = 8.0
 """Below this many seconds other worker counts are not tried: there would be no time left for the pipeline itself."""
 
@@ -150,6 +155,7 @@ def look_at(
     if aside and diagnosis is not None and not measurement.partial:
         progress("trying what fixes would bring", measured)
         _try_aside(subject, consumer, measurement, diagnosis, aside)
+        _try_conversions(subject, machine, measurement, diagnosis, PATIENT * aside)
     progress("done", 1.0)
     run, advice = _told(subject, machine, measurement, diagnosis)
     assert run.instrument is not None
@@ -172,6 +178,29 @@ def _try_aside(subject: Subject, consumer: Consumer, measurement: Measurement, d
     try:
         measurement.fused = try_fused_calls.calls(subject, diagnosis, each)
         measurement.record = try_sample_cache.record(subject, consumer, diagnosis, each, measurement.first_batch)
+    except KeyboardInterrupt:
+        measurement.partial = True
+
+
+def _try_conversions(subject: Subject, machine: Machine, measurement: Measurement, diagnosis: Diagnosis, seconds: float) -> None:
+    """Caches that would be proposed are begun on a few samples: what `convert` refuses is not told as a remedy. Samples that no
+    transforms of a known place change may come out the same every time, whatever functions make them: that is seen so, too."""
+    refused, until = measurement.refused_caches, time.perf_counter() + seconds
+
+    def tried(store: str) -> str | None:
+        left = until - time.perf_counter()
+        return try_sample_cache.refused(subject, store, left) if left > 0 else None
+
+    try:
+        if diagnosis.part_of_making(Stage.AUGMENT) > WORTH_TRYING and not held_transforms(subject.dataset):
+            why = tried("sample")
+            measurement.same_every_time, refused["sample"] = why == "", why or ""
+        while new := {
+            step.change.store
+            for step in advise(measurement, diagnosis, machine=machine).proposed
+            if isinstance(step.change, CacheChange) and step.change.store not in refused
+        }:
+            refused.update({store: tried(store) or "" for store in sorted(new)})
     except KeyboardInterrupt:
         measurement.partial = True
 

@@ -13,8 +13,10 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from pipefix.caches import estimate
+from pipefix.caches.convert import recipe_of
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.estimate import ReadBack
+from pipefix.caches.survey import refusal
 from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.fixes.outcome import Measured
 from pipefix.fixes.same_samples import mode_of
@@ -58,6 +60,15 @@ def record(
             return record
         worth = _gain(subject, consumer, CachedDataset(result.cache), seconds)
         return replace(record, gain=worth.gain, pairs=worth.pairs) if worth is not None else record
+
+
+def refused(subject: Subject, store: str, seconds: float) -> str | None:
+    """Why `convert` would refuse to keep this of samples, by a few of them; empty where it would not, None where that is not known
+    after so many seconds."""
+    result = in_child_process(partial(refusal, subject.dataset, recipe_of("lmdb", store)), seconds)
+    if not isinstance(result, str):
+        return None
+    return f"convert would refuse it: {result}" if result else ""
 
 
 def kept_record(result: ReadBack) -> KeptRecord | None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import io
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from pipefix.audit.facts import OpenHandle
 from pipefix.vocabulary.attributes import attributes, names_in
+from pipefix.vocabulary.users import is_users
 
 MAX_DEPTH = 5
 MAX_ENTRIES = 64
@@ -15,7 +19,7 @@ MAX_ENTRIES = 64
 MOST = 8
 """Handles that are told."""
 
-_PLAIN = (str, bytes, bytearray, int, float, complex, bool, type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
+_PLAIN = (str, bytes, bytearray, int, float, complex, bool, type, ModuleType, BuiltinFunctionType)
 _NOT_LOOKED_INTO = ("torch", "numpy", "pandas", "logging", "threading", "pipefix", "tqdm")
 
 
@@ -29,14 +33,20 @@ def _reads(file: Any) -> bool:
 
 
 _KINDS: dict[tuple[str, str], tuple[str, Callable[[Any], bool]]] = {
-    ("zipfile", "ZipFile"): ("zipfile.ZipFile", lambda archive: archive.fp is not None),
-    ("tarfile", "TarFile"): ("tarfile.TarFile", lambda archive: not archive.closed),
+    ("zipfile", "ZipFile"): ("zipfile.ZipFile", lambda archive: archive.fp is not None and not isinstance(archive.fp, io.BytesIO)),
+    ("tarfile", "TarFile"): ("tarfile.TarFile", lambda archive: not archive.closed and not isinstance(archive.fileobj, io.BytesIO)),
     ("h5py", "File"): ("h5py.File", bool),
     ("h5py", "Group"): ("h5py.Group", bool),
     ("h5py", "Dataset"): ("h5py.Dataset", bool),
     ("zarr", "ZipStore"): ("zarr.ZipStore", _always),
     ("av", "InputContainer"): ("av.container.InputContainer", _always),
     ("decord", "VideoReader"): ("decord.VideoReader", _always),
+    ("torchcodec", "VideoDecoder"): ("torchcodec.VideoDecoder", _always),
+    ("soundfile", "SoundFile"): ("soundfile.SoundFile", lambda sound: not sound.closed),
+    ("openslide", "OpenSlide"): ("openslide.OpenSlide", _always),
+    ("rasterio", "DatasetReader"): ("rasterio.DatasetReader", lambda raster: not raster.closed),
+    ("netCDF4", "Dataset"): ("netCDF4.Dataset", lambda file: bool(file.isopen())),
+    ("tables", "File"): ("tables.File", lambda file: bool(file.isopen)),
     ("cv2", "VideoCapture"): ("cv2.VideoCapture", lambda video: bool(video.isOpened())),
     ("sqlite3", "Connection"): ("sqlite3.Connection", _always),
     ("sqlite3", "Cursor"): ("sqlite3.Cursor", _always),
@@ -44,15 +54,22 @@ _KINDS: dict[tuple[str, str], tuple[str, Callable[[Any], bool]]] = {
     ("psycopg", "Connection"): ("psycopg.Connection", lambda connection: not connection.closed),
     ("pymysql", "Connection"): ("pymysql.Connection", _always),
     ("MySQLdb", "Connection"): ("MySQLdb.Connection", _always),
+    ("pymongo", "MongoClient"): ("pymongo.MongoClient", _always),
     ("redis", "Connection"): ("redis.Connection", _always),
     ("socket", "socket"): ("socket.socket", lambda socket: socket.fileno() >= 0),
 }
 """Of these a subclass is one as well. Whether it is open is asked of the library, not of the user's code."""
 
 
-def open_handles(dataset: Any) -> list[OpenHandle]:
-    """What ``dataset`` and the datasets inside it hold open, by the place where it is held."""
-    return list(_HandleWalk().visit(dataset, "dataset", 0))[:MOST]
+def open_handles(dataset: Any, worker_init: Any = None) -> list[OpenHandle]:
+    """What ``dataset`` and the datasets inside it hold open, by the place where it is held.
+
+    ``worker_init``: the loader's ``worker_init_fn``; what its code names, each worker opens anew.
+    """
+    worker_init = getattr(worker_init, "func", worker_init)
+    opened_anew = set(names_in(worker_init.__code__)) - _LEADS_ON if isinstance(worker_init, FunctionType) else set()
+    found = (handle for handle in _HandleWalk().visit(dataset, "dataset", 0) if opened_anew.isdisjoint(handle.where.split(".")))
+    return list(found)[:MOST]
 
 
 class _HandleWalk:
@@ -66,6 +83,12 @@ class _HandleWalk:
         kind = _kind(value)
         if kind:
             yield OpenHandle(where=name, kind=kind)
+        elif type(value) is MethodType:
+            yield from self.visit(value.__self__, name, depth + 1)
+        elif type(value) is functools.partial:
+            yield from self.visit([value.func, *value.args, *value.keywords.values()], name, depth + 1)
+        elif type(value) is FunctionType:
+            yield from self._used_by(value, depth)
         elif type(value) in (list, tuple):
             for place, held in enumerate(value[:MAX_ENTRIES]):
                 yield from self.visit(held, f"{name}[{place}]", depth + 1)
@@ -75,6 +98,20 @@ class _HandleWalk:
         elif (_of_the_user(type(value)) or "dataset" in name.rpartition(".")[2]) and not _minds_forks(type(value)):
             for attribute, held in attributes(value).items():
                 yield from self.visit(held, f"{name}.{attribute}", depth + 1)
+            for function in _methods(type(value)):
+                yield from self._used_by(function, depth)
+
+    def _used_by(self, function: FunctionType, depth: int) -> Iterator[OpenHandle]:
+        """What the user's own code has at hand outside of objects: module-level names, and variables of the function around it."""
+        if not is_users(function.__module__) or not _FORK_AWARE.isdisjoint(names_in(function.__code__)):
+            return
+        scope = function.__globals__
+        for name in sorted({*names_in(function.__code__)} & scope.keys()):
+            if not isinstance(scope[name], FunctionType):
+                yield from self.visit(scope[name], f"{function.__module__.rpartition('.')[2]}.{name}", depth + 1)
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            with suppress(ValueError):  # not filled yet
+                yield from self.visit(cell.cell_contents, f"{function.__qualname__}: {name}", depth + 1)
 
 
 def _kind(value: Any) -> str | None:
@@ -96,15 +133,25 @@ def _asked(is_open: Callable[[Any], bool], value: Any) -> bool:
         return False
 
 
+_LEADS_ON = {"dataset", "datasets"}
+"""Names on the way to a handle, not of one."""
+_FORK_AWARE = frozenset({"getpid", "register_at_fork", "get_worker_info"})
+
+
 def _minds_forks(kind: type) -> bool:
     """Whether its code asks which process it runs in, as code does that opens anew in each."""
-    return any(
-        name in ("getpid", "register_at_fork", "get_worker_info")
+    return any(not _FORK_AWARE.isdisjoint(names_in(function.__code__)) for function in _methods(kind))
+
+
+def _methods(kind: type) -> list[FunctionType]:
+    """Written in Python, inherited ones too; not those of torch and the like."""
+    return [
+        member
         for owner in kind.__mro__
+        if _of_the_user(owner)
         for member in vars(owner).values()
-        if isinstance(member, FunctionType) and _of_the_user(owner)
-        for name in names_in(member.__code__)
-    )
+        if isinstance(member, FunctionType)
+    ]
 
 
 def _of_the_user(kind: type) -> bool:

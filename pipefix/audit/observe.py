@@ -82,7 +82,7 @@ def loader_facts(loader: Any) -> dict[str, Any]:
         "sharing_strategy": str(get_sharing_strategy()),
         "dataset": scan_dataset(loader.dataset),
         "store": store_in(loader.dataset),
-        "handles": open_handles(loader.dataset),
+        "handles": open_handles(loader.dataset, getattr(loader, "worker_init_fn", None)),
         "shards": shards_of(loader.dataset) if isinstance(loader.dataset, IterableDataset) else None,
     }
 

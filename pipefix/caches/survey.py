@@ -34,6 +34,7 @@ from pipefix.vocabulary.urls import is_far
 
 _LOOKED_AT = 32
 _ROWS_LOOKED_AT = 64
+_TRIED = 3
 _PARTS = 32
 """How many parts a cache is divided into, unless they became too small or too large."""
 _SMALLEST_PART, _LARGEST_PART = 1 << 20, 256 << 20
@@ -87,6 +88,16 @@ def survey(dataset: Any, recipe: Recipe, target: str, *, apart: bool = False) ->
         if is_interrupt(error):
             raise
         raise program_ended(error, "The dataset") from error
+
+
+def refusal(dataset: Any, recipe: Recipe) -> str:
+    """Why a conversion would be refused, by a few samples; empty where these can be stored."""
+    try:
+        with seeded(0), Witness() as witness:
+            _Look(dataset, recipe, _length(dataset), witness, most=_TRIED).settle(Blueprint(target="", recipe=recipe, boot=boot()))
+    except PipefixError as error:
+        return str(error)
+    return ""
 
 
 def _survey_apart(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
@@ -159,10 +170,10 @@ def _length(dataset: Any) -> int:
 
 
 class _Look:
-    def __init__(self, dataset: Any, recipe: Recipe, samples: int | None, witness: Witness) -> None:
+    def __init__(self, dataset: Any, recipe: Recipe, samples: int | None, witness: Witness, *, most: int | None = None) -> None:
         self.dataset, self.recipe, self.witness = dataset, recipe, witness
         self.samples = samples
-        self.indices = _spread(samples, _ROWS_LOOKED_AT if recipe.store == "rows" else _LOOKED_AT)[: recipe.limit]
+        self.indices = _spread(samples, most or (_ROWS_LOOKED_AT if recipe.store == "rows" else _LOOKED_AT))[: recipe.limit]
         self.holders: list[Holder] = []
         self.unseen_bytes = 0.0
 

@@ -309,6 +309,7 @@ def operations(blocks: Sequence[Block], cost: float = 0.0) -> dict[Stage, list[t
             beside = sum(spent for _, _, spent in row.trace.foreign)
             for stage, op, spent in row.trace.foreign:
                 sums.setdefault((stage, f"{op} (other threads)"), [0.0, 0.0, 0.0, 0.0])[0] += waiting * spent / beside
+    _give_to_threads(sums, blocks)
     result: dict[Stage, list[tuple[str, float, float | None, float, str | None]]] = {}
     for (column, op), (wall, cpu, base, calls) in sums.items():
         if column == "own":
@@ -317,3 +318,20 @@ def operations(blocks: Sequence[Block], cost: float = 0.0) -> dict[Stage, list[t
         own = "the user's own code, bounded by no library call" if op in OWN_NAMES else None
         result.setdefault(Stage(column), []).append((op, each, each * min(1.0, cpu / base) if base else None, calls / samples, own))
     return {stage: sorted(ops, key=lambda entry: -entry[1]) for stage, ops in result.items()}
+
+
+def _give_to_threads(sums: dict[tuple[str, str], list[float]], blocks: Sequence[Block]) -> None:
+    """The user's own code that waits while helper threads do operations of its stage waits for those: the time is theirs."""
+    beside: dict[str, dict[str, int]] = {}
+    for stage, op, spent in (entry for block in blocks for row in block.rows for entry in row.trace.foreign):
+        threads = beside.setdefault(stage, {})
+        threads[op] = threads.get(op, 0) + spent
+    for (column, op), entry in list(sums.items()):
+        wall, cpu, base, _ = entry
+        if op not in OWN_NAMES or column not in beside or not base or not wall:
+            continue
+        total = sum(beside[column].values())
+        theirs = min(wall * max(0.0, 1 - cpu / base), float(total))
+        entry[0], entry[2] = wall - theirs, base * (1 - theirs / wall)
+        for thread_op, spent in beside[column].items():
+            sums.setdefault((column, f"{thread_op} (other threads)"), [0.0, 0.0, 0.0, 0.0])[0] += theirs * spent / total

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.diagnosis.support import Doubt, DoubtKind
 from pipefix.diagnosis.verdict_rules import Ranking
+from pipefix.hooks.charges import OWN_NAMES
 from pipefix.measurement.measurement import Measurement
 from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, MeasuredGain, figure, surely_above
 from pipefix.vocabulary.quantity import Interval, percent, percent_between, seconds, times, times_between
@@ -57,6 +58,8 @@ def verdict(measurement: Measurement, diagnosis: Diagnosis, ranking: Ranking, do
 def _input_bound(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, share: Interval) -> str:
     cost = diagnosis.stages[stage]
     top = next((op.name for op in cost.ops if op.wall_s > 0.5 * cost.wall.value), None)
+    if top in OWN_NAMES:
+        top = _line(measurement) or top
     operation = top or (HANDING_OVER if stage is Stage.IPC else None)
     named = f"{stage} ({operation})" if operation else str(stage)
     waiting = cost.waiting is not None and cost.waiting > WAITING * cost.wall.value
@@ -126,6 +129,12 @@ def _balanced(diagnosis: Diagnosis, ranking: Ranking, share_of: ShareOf, kind: s
 def _doubted(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, doubt: Doubt, share_of: ShareOf) -> str:
     """Clocks and arms side by side where they do not agree, and what would settle it."""
     takes = f"by the clocks {stage} takes {_span(share_of(stage), diagnosis)} of the time"
+    if doubt.kind is DoubtKind.KEPT and doubt.stage is not None:
+        first, again = map(seconds, measurement.kept_by_library[doubt.stage])
+        return (
+            f"Inconclusive: {takes}, but {doubt.stage} took {first} of CPU time a sample when samples were first read and {again} "
+            "when the same ones were read again: something keeps what it unpacked, at least for so many samples as a probe reads."
+        )
     gain = doubt.gain
     gains = figure(gain) if gain is not None else ""
     if doubt.kind is DoubtKind.RIVAL:
@@ -148,12 +157,16 @@ def _doubted(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, doubt
 
 
 def _mostly(measurement: Measurement) -> str:
+    line = _line(measurement)
+    part = measurement.own_lines[line] / sum(measurement.own_lines.values()) if line is not None else 0.0
+    return f", {percent(part)} of it in {line}" if line is not None else ""
+
+
+def _line(measurement: Measurement) -> str | None:
     """The line that was seen running most often, where it stands out."""
     looks = sum(measurement.own_lines.values())
     line = max(measurement.own_lines, key=measurement.own_lines.__getitem__, default=None)
-    if line is None or looks < FEWEST_LOOKS or measurement.own_lines[line] < STANDS_OUT * looks:
-        return ""
-    return f", {percent(measurement.own_lines[line] / looks)} of it in {line}"
+    return line if line is not None and looks >= FEWEST_LOOKS and measurement.own_lines[line] >= STANDS_OUT * looks else None
 
 
 def _settles(measurement: Measurement, gain: MeasuredGain | None) -> str:
@@ -203,11 +216,12 @@ def _left_open(diagnosis: Diagnosis, ranking: Ranking, share_of: ShareOf) -> str
 
 
 def _beside(diagnosis: Diagnosis, stage: Stage, share_of: ShareOf) -> str:
-    """A stage of two that are compared, by its share of the time; handing over also by what batches that are ready take."""
-    share = _span(share_of(stage), diagnosis)
+    """A stage of two that are compared, by its share of the time; handing over by what batches that are ready take."""
     border = diagnosis.stations.border if stage is Stage.IPC else None
-    ready = f"; batches that are ready take {seconds(border.value)} a sample" if border is not None else ""
-    return f"{stage} ({share}{ready})"
+    if border is not None:
+        between = f", {seconds(border.low)} to {seconds(border.high)}" if diagnosis.verdict.blocks >= FEWEST_FOR_INTERVAL else ""
+        return f"{stage} (batches that are ready take {seconds(border.value)} a sample{between})"
+    return f"{stage} ({_span(share_of(stage), diagnosis)})"
 
 
 def caveats(measurement: Measurement, diagnosis: Diagnosis) -> list[tuple[str, str]]:

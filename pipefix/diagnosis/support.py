@@ -27,6 +27,8 @@ SUPPORT, LEAST_SUPPORT = 0.6, 0.4
 An arm saves a little less than all: recordings are looked up, and what shares the cores with it changes."""
 MOST_OWN = 0.5
 """Part of a stage that the user's own code, bounded by no call that pipefix knows, may take before its name is not enough."""
+MOST_LEFT = 0.7
+"""Part of a stage that its own arm may have run all the same and still be evidence for the rest."""
 PACES = 1.25
 """The consumer by itself, which is run as an arm too, may be so much faster than the pipeline and still set its pace: all that is
 not the step can gain no more than that."""
@@ -44,6 +46,8 @@ class DoubtKind(StrEnum):
     ONE_BLOCK = "one block"
     NO_ROOM = "no room"
     """The stage has no arm, and an arm that left it as it is gained more than that allows."""
+    KEPT = "kept"
+    """A stage computed much more when samples were first read than when they were read again."""
     OWN_CODE = "own code"
     """The time is the user's own code, which only its place between two known calls puts into this stage."""
 
@@ -101,7 +105,12 @@ def doubted(claim: Claim, gains: Mapping[Stage, MeasuredGain | Bounded], arms: d
     stage = ranking.stage
     if ranking.sampler and stage is None:
         return _sampler_doubted(claim, arms)
-    if ranking.kind not in ("input-bound", "step-bound") or stage is None or ranking.by_arms:
+    if ranking.kind not in ("input-bound", "step-bound") or stage is None:
+        return None
+    kept = [Stage(name) for name in measurement.kept_by_library if name != stage]
+    if kept and ranking.kind == "input-bound":
+        return Doubt(DoubtKind.KEPT, kept[0])
+    if ranking.by_arms:
         return None
     whole, without, alone = claim.times()
     saved = max(0.0, 1 - without / whole) if whole else 0.0
@@ -109,7 +118,7 @@ def doubted(claim: Claim, gains: Mapping[Stage, MeasuredGain | Bounded], arms: d
     if isinstance(gain, MeasuredGain):
         if stage is not Stage.STEP and gain.blocks < FEWEST_FOR_INTERVAL:
             return Doubt(DoubtKind.ONE_BLOCK, stage, gain)
-        if supports(arms[LEAVE_ONE_OUT[stage].name], saved):
+        if supports(arms[LEAVE_ONE_OUT[stage].name], saved) or _supported_in_part(claim, stage, saved, arms):
             return None
         return Doubt(DoubtKind.OWN_CODE if _own(claim) else DoubtKind.LITTLE_GAIN, stage, gain, own=claim.own)
     if _own(claim):
@@ -138,6 +147,26 @@ def _sampler_doubted(claim: Claim, arms: dict[str, Interval]) -> Doubt | None:
 def supports(gain: Interval, saved: float) -> bool:
     """Whether an arm saves about so much of the time."""
     return 1 - 1 / gain.high >= SUPPORT * saved and 1 - 1 / gain.value >= LEAST_SUPPORT * saved
+
+
+def _supported_in_part(claim: Claim, stage: Stage, saved: float, arms: dict[str, Interval]) -> bool:
+    """Where the stage's own arm ran part of it all the same (a video is opened, whatever its frames are answered from): whether it
+    saves about what the rest takes, and an arm that does without whole samples saves all that is claimed."""
+    measurement, arm = claim.measurement, LEAVE_ONE_OUT[stage].name
+    now, then = (_charged(measurement, name, stage) for name in (experiments.REAL.name, arm))
+    left = then / now if now else 1.0
+    if not 0 < left < MOST_LEFT or not any(_removes(other, stage) and other.name in arms for other in POOL):
+        return False
+    whole, _, alone = claim.times()
+    part = max(0.0, 1 - _middle(claim.model.scaled(stage, left).seconds()) / whole) if whole else 0.0
+    return supports(arms[arm], part) and _against(measurement, stage, saved, alone / whole if whole else 0.0, arms) is None
+
+
+def _charged(measurement: Measurement, arm: str, stage: Stage) -> float:
+    """Nanoseconds a sample that clocks charged to a stage in an arm."""
+    blocks = measurement.of(arm)
+    spent = sum(charge.wall for block in blocks for row in block.rows for charge in row.trace.charges if charge.stage == stage)
+    return spent / (sum(block.samples for block in blocks) or 1)
 
 
 def _own(claim: Claim) -> bool:

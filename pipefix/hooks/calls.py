@@ -54,8 +54,8 @@ class Calls(NamedTuple):
     """Class, dotted from the module; empty for the module itself."""
     names: str
     """Separated by spaces. ``resize@2``: argument 2 may be an array to write into; then no recording can stand for the call."""
-    stage: Stage | Callable[[Any], Stage]
-    """Or what tells it from the object."""
+    stage: Stage | Callable[[Any], Stage | None]
+    """Or what tells it from the object; None where the call is no operation of its own."""
     label: str
     """Of the operation. One that ends with a dot is continued by the function's name."""
     how: How = How.RESULT
@@ -126,7 +126,9 @@ def _wrapper(row: Calls, timer: SampleTimer, original: Any, label: str, position
             return original(*args, **kwargs)
         written = kwargs.get(into) is not None or (len(args) > position and args[position] is not None)
         of = stage if isinstance(stage, Stage) else stage(args[0])
-        return timer.timed_call(of, label, original, args, kwargs, replayable=not written)
+        if of is None:
+            return original(*args, **kwargs)
+        return timer.timed_call(of, label, called, args, kwargs, replayable=replayable and not written)
 
     return wrapper_into if into or not isinstance(stage, Stage) else wrapper
 

@@ -6,6 +6,7 @@ not use cost nothing. Libraries that take more than a row have a module of their
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections.abc import Collection
 from typing import Any
@@ -40,6 +41,11 @@ def _tensorstore_stage(array: Any) -> Stage:
     return STORAGE if all(codec in (None, "raw", {"type": "raw"}) for codec in packing) else DECODE
 
 
+def _sending_stage(sender: Any) -> Stage | None:
+    """Within the machine it is but a message to another thread or process: an event loop is woken so."""
+    return None if getattr(sender, "family", None) == getattr(socket, "AF_UNIX", -1) else STORAGE
+
+
 _TORCHVISION = (
     "to_tensor pil_to_tensor to_pil_image normalize resize pad crop center_crop resized_crop hflip vflip perspective five_crop"
     " ten_crop adjust_brightness adjust_contrast adjust_saturation adjust_hue adjust_gamma adjust_sharpness rotate affine"
@@ -71,7 +77,8 @@ TABLE = (
         row
         for module, kind, label in (("socket", "socket", "socket."), ("ssl", "SSLSocket", "ssl.SSLSocket."))
         for row in (
-            Calls(module, kind, "connect sendall send do_handshake", STORAGE, label, _T),
+            Calls(module, kind, "connect do_handshake", STORAGE, label, _T),
+            Calls(module, kind, "sendall send", _sending_stage, label, _T),
             Calls(module, kind, "recv", STORAGE, label, _T, counts=len),
             Calls(module, kind, "recv_into", STORAGE, label, _T, counts=int),
         )

@@ -29,11 +29,11 @@ from pipefix.measurement.recording_report import RecordingReport, write_charges,
 from pipefix.measurement.sample_maker import DISCOVERY_UNITS, MadeSamples, SampleMaker
 from pipefix.measurement.time_limit import BatchTimeLimit
 from pipefix.measurement.trace import BatchTrace, encode
-from pipefix.subject import failure, staging
+from pipefix.subject import failure
 from pipefix.subject.subject import length_of
 from pipefix.subject.user_code import UserCodeHooks
 from pipefix.system.run_queue import RunQueue
-from pipefix.vocabulary import last_act
+from pipefix.vocabulary import last_act, users
 from pipefix.vocabulary.stage import Stage
 
 PLAIN_COLLATE_EVERY = 5
@@ -59,7 +59,7 @@ class Bench:
         self._time_limit = BatchTimeLimit(task.options.limit)
         self._in_view = info is None and last_act.kept()
         """Whether somebody watches what this process dies of; of workers the training process tells."""
-        staging.count_as_users(task.options.package)
+        users.count_as_users(task.options.package)
         self.timer = SampleTimer()
         self.lines = OwnLines(self.timer)
         self.patches = Patches()

@@ -19,7 +19,7 @@ from pipefix.measurement.compare import in_turn
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.consumer_alone import ConsumerAlone
 from pipefix.measurement.experiments import Experiment
-from pipefix.measurement.measurement import Block, Measurement, Row
+from pipefix.measurement.measurement import Block, Measurement, Row, calls_by_stage, cpu_by_stage
 from pipefix.measurement.plan import BudgetClock, MeasurementPlan
 from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.replay import Pool
@@ -105,17 +105,6 @@ def _measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, clock:
         startup.measure(subject, measurement, clock.left)
 
 
-def _calls(rows: list[Row]) -> dict[str, float]:
-    """Operations a sample, by stage: of reading and decoding, where every second sample has one at least."""
-    samples = sum(row.trace.samples for row in rows) or 1
-    counted = dict.fromkeys((Stage.STORAGE.value, Stage.DECODE.value), 0.0)
-    for row in rows:
-        for charge in row.trace.charges:
-            if charge.stage in counted:
-                counted[charge.stage] += charge.calls / samples
-    return {stage: calls for stage, calls in counted.items() if calls >= 0.5}
-
-
 class _Session:
     """One run through the experiments."""
 
@@ -176,7 +165,9 @@ class _Session:
             for line, looks in row.trace.own_lines.items():
                 measurement.own_lines[line] = measurement.own_lines.get(line, 0) + looks
             measurement.mixed = sorted({*measurement.mixed, *row.trace.mixed})
-        measurement.first_calls = _calls(rows)
+        measurement.first_calls = calls_by_stage(rows)
+        begun = {row.trace.worker: row.trace.begun for row in reversed(rows)}  # what is set up once is no part of a sample
+        measurement.first_cpu = cpu_by_stage([row for row in rows if row.trace.begun > begun[row.trace.worker]])
         self.pool.turn_to(experiments.PLAIN)
         self.pool.keep_batch()
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pipefix.measurement.trace import BatchTrace, Charge
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.settings import LoaderSettings
+from pipefix.vocabulary.stage import Stage
 
 KEPT = 0.2
 """Part of the operations of a first reading below which a later one is of what the dataset kept."""
+LEAST_KEPT, MUCH_KEPT = 100e3, 0.5
+"""Nanoseconds a sample, and part of its making as it is measured, that reading it again must save before it is told."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +155,10 @@ class Measurement:
     """By how close pixels are to be (``exact``, ``close``); empty where nobody tried."""
     record: KeptRecord | None = None
     """None where nobody tried."""
+    refused_caches: dict[str, str] = field(default_factory=dict)
+    """By what a cache keeps of a sample: why `convert` refuses to store it; empty where it does not, or that could not be tried."""
+    same_every_time: bool = False
+    """Whether a few samples of a dataset without transforms were made twice and came out the same."""
     throttled: float | None = None
     """Part of the run's scheduling periods in which the CPU quota ran out; None with no quota."""
     others_cores: float | None = None
@@ -169,6 +177,8 @@ class Measurement:
 
     first_calls: dict[str, float] = field(default_factory=dict)
     """Operations a sample by stage when samples were read for the first time."""
+    first_cpu: dict[str, float] = field(default_factory=dict)
+    """CPU nanoseconds a sample that they computed then."""
 
     @property
     def harness_seconds(self) -> float | None:
@@ -182,9 +192,23 @@ class Measurement:
         rows = self.rows("real")
         samples = sum(row.trace.samples for row in rows)
         again: Counter[str] = Counter()
-        for row in rows:
-            again.update({charge.stage: charge.calls for charge in row.trace.charges if charge.stage is not None})
+        for charge in (charge for row in rows for charge in row.trace.charges):
+            again[charge.stage or ""] += charge.calls
         return [stage for stage, calls in self.first_calls.items() if samples and again[stage] / samples < KEPT * calls]
+
+    @property
+    def kept_by_library(self) -> dict[str, tuple[float, float]]:
+        """Stages whose operations computed much more when a sample was first read than when it was read again, and how much: CPU
+        seconds a sample. Something below the dataset keeps what it unpacked, as HDF5 does with its latest chunks."""
+        rows = self.rows("real")
+        made = sum(sum(row.trace.unit_walls) for row in rows) / (sum(row.trace.samples for row in rows) or 1)
+        again, least = cpu_by_stage(rows), max(LEAST_KEPT, MUCH_KEPT * made)
+        kept = {}
+        for stage in self.first_cpu.keys() - set(self.kept_by_dataset):
+            first, then = self.first_cpu[stage], again.get(stage, 0.0)
+            if first - then > least and then < KEPT * first:
+                kept[stage] = first / 1e9, then / 1e9
+        return kept
 
     @property
     def facts(self) -> dict[str, float]:
@@ -196,3 +220,24 @@ class Measurement:
 
     def rows(self, arm: str) -> list[Row]:
         return [row for block in self.of(arm) for row in block.rows]
+
+
+def calls_by_stage(rows: Sequence[Row]) -> dict[str, float]:
+    """Operations a sample, by stage: of reading and decoding, where every second sample has one at least."""
+    samples = sum(row.trace.samples for row in rows) or 1
+    counted = dict.fromkeys((Stage.STORAGE.value, Stage.DECODE.value), 0.0)
+    for row in rows:
+        for charge in row.trace.charges:
+            if charge.stage in counted:
+                counted[charge.stage] += charge.calls / samples
+    return {stage: calls for stage, calls in counted.items() if calls >= 0.5}
+
+
+def cpu_by_stage(rows: Sequence[Row]) -> dict[str, float]:
+    """CPU nanoseconds a sample of reading and decoding, by the samples whose CPU time was read."""
+    spent: dict[str, float] = {}
+    for charge in (charge for row in rows for charge in row.trace.charges if charge.cpu_wall):
+        if charge.stage in (Stage.STORAGE.value, Stage.DECODE.value):
+            spent[charge.stage] = spent.get(charge.stage, 0.0) + charge.wall * min(1.0, charge.cpu / charge.cpu_wall)
+    samples = sum(row.trace.samples for row in rows)
+    return {stage: value / samples for stage, value in spent.items()} if samples else {}

@@ -12,7 +12,7 @@ from collections import Counter
 from types import FrameType
 
 from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.subject.staging import is_users
+from pipefix.vocabulary.users import is_users
 
 EVERY = 0.001
 """Seconds between two looks."""

@@ -74,7 +74,8 @@ class SampleOrders(Sampler[Any]):
         if not self._known:
             return self._subject.orders()
         if self._subject.batched_fetch or self._subject.groups_samples or not self._subject.auto_collation:
-            return itertools.cycle(self._known)
+            # The sampler is asked all the same: what it takes belongs to the settings that are tried.
+            return (known for known, _ in zip(itertools.cycle(self._known), self._subject.orders(), strict=False))
         return self._batches()
 
     def _batches(self) -> Iterator[list[Any]]:

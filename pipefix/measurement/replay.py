@@ -249,15 +249,15 @@ class Pool:
         """Run one arm for about ``seconds`` of steady state; whole rounds of all workers, so that their turns even out."""
         self.turn_to(experiment)
         consume = experiment.consumer and self.consumer.present
-        round_size = self.serving
         limit = time.perf_counter() + most
         warm: set[int] = set()
-        while len(warm) < round_size:
+        while len(warm) < self.serving:  # workers whose part of a stream is empty are only now seen to leave
             # A worker's batches come in the order it made them: after its first of this arm, all are.
             row = self.next(consume=consume)
             if row.trace.epoch == self.epoch:
                 _check_fit(row)
                 warm.add(row.trace.worker)
+        round_size = self.serving
         self.consumer.settle()
         mark = self._left = perf_counter_ns() if consume else row.done
         rows: list[Row] = []

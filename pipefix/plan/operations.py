@@ -12,6 +12,7 @@ from pipefix.measurement.measurement import Measurement
 from pipefix.vocabulary.stage import Stage
 
 _PICTURE = re.compile(r"PIL|Image|jpe?g|png|webp|imread|imdecode|decode_image|read_image|imageio|pil_loader", re.IGNORECASE)
+_VOLUMES = "SimpleITK."
 _TOKENS = re.compile(r"tokeni[sz]|encode_plus|encode_batch|bpe|wordpiece|sentencepiece", re.IGNORECASE)
 _FIXED = frozenset(
     (
@@ -38,13 +39,15 @@ class Operations:
     tokenisers: tuple[OpCost, ...]
     augment: tuple[OpCost, ...]
     """In the order in which a sample meets them."""
+    same: bool = False
+    """Whether whole samples came out the same again: then none of them is random, whatever its name."""
 
     @property
     def fixed(self) -> tuple[OpCost, ...]:
         """The augmentations before the first one that may be random: their results can be kept."""
         costs: list[OpCost] = []
         for op in self.augment:
-            if not is_fixed(op.name):
+            if not self.same and not is_fixed(op.name):
                 break
             costs.append(op)
         return tuple(op for op in costs if op.name not in _CONTAINERS)
@@ -52,7 +55,7 @@ class Operations:
     @property
     def first_random(self) -> str | None:
         """The first operation that is, or may be, random; None where all are fixed."""
-        return next((op.name for op in self.augment if not is_fixed(op.name)), None)
+        return next((op.name for op in self.augment if not self.same and not is_fixed(op.name)), None)
 
     @property
     def all_fixed(self) -> bool:
@@ -71,9 +74,10 @@ def operations_of(measurement: Measurement, diagnosis: Diagnosis) -> Operations:
     whole = sum(op.wall_s for op in met)
     augment = [op for op in met if op.name not in OWN_NAMES or op.wall_s > _GLUE * whole]
     return Operations(
-        pictures=tuple(op.name for op in decode if _PICTURE.search(op.name)),
+        pictures=tuple(op.name for op in decode if _PICTURE.search(op.name) and not op.name.startswith(_VOLUMES)),
         tokenisers=tuple(op for op in (*decode, *augment) if _TOKENS.search(op.name)),
         augment=tuple(augment),
+        same=measurement.same_every_time,
     )
 
 

@@ -17,10 +17,11 @@ from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, SequentialSampler
 
 from pipefix.hooks.torch_internals import loader_arguments
-from pipefix.subject import candidates, failure, importing, naming, staging
+from pipefix.subject import candidates, failure, importing, naming
 from pipefix.subject.adapters import image_folder
 from pipefix.subject.adapters.frameworks import unwrapped
 from pipefix.subject.subject import Subject, length_of
+from pipefix.vocabulary import users
 from pipefix.vocabulary.errors import BadUsage, TargetError
 
 ASSUMED_BATCH_SIZE = 32
@@ -50,8 +51,8 @@ def load(
     loader, assumed = _loader(value, label, batch_size, workers)
     _check_length(loader, label, loader_given=isinstance(value, DataLoader))
     names = vars(module) if module is not None else {}
-    package = module.__name__.partition(".")[0] if module is not None and not staging.is_users(module.__name__) else ""
-    staging.count_as_users(package)
+    package = module.__name__.partition(".")[0] if module is not None and not users.is_users(module.__name__) else ""
+    users.count_as_users(package)
     step, model = names.get("train_step"), names.get("model")
     return Subject(
         target=label,

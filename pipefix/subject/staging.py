@@ -1,23 +1,18 @@
-"""Which stage a piece of the user's own code belongs to, by what it is handed; and whether it is the user's own at all."""
+"""Which stage a piece of the user's own code belongs to, by what it is handed."""
 
 from __future__ import annotations
 
 import inspect
 import io
-import sys
-import sysconfig
 from collections.abc import Iterable
 from enum import Enum
-from functools import lru_cache
 from itertools import islice
-from pathlib import PurePath
 from types import FunctionType
 from typing import Any
 
 from pipefix.vocabulary.stage import Stage
+from pipefix.vocabulary.users import is_users
 
-_LIBRARY_FOLDERS = tuple({sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")})
-_INSTALLED = {"site-packages", "dist-packages"}
 _RAW = (bytes, bytearray, memoryview, io.BytesIO)
 _ARRAYS = {"numpy", "torch"}
 _OF_FRAMES, _FRAMES = {"av", "decord", "SimpleITK"}, {"VideoFrame", "AudioFrame", "NDArray", "Image"}
@@ -26,34 +21,6 @@ _AUGMENT = Stage.AUGMENT
 """Looked up once: an enum member costs more to fetch than a comparison."""
 _LOOK_AT = 8
 """How many elements of a list or dict decide what it holds."""
-
-
-def is_users(name: Any) -> bool:
-    """Whether a module is the user's own: neither a library's, nor ours, nor built in."""
-    if name == "__main__":
-        return True
-    if not isinstance(name, str) or name.partition(".")[0] == "pipefix":
-        return False
-    if name.partition(".")[0] in _installed_of_users:
-        return True
-    file = getattr(sys.modules.get(name), "__file__", None)
-    return isinstance(file, str) and not _is_librarys(file)
-
-
-def count_as_users(package: str) -> None:
-    """From now on what this package holds is the user's own, though it is installed: the target named it."""
-    if package and package not in _WITH_HOOKS:
-        _installed_of_users.add(package)
-
-
-_installed_of_users: set[str] = set()
-_WITH_HOOKS = {"torch", "torchvision", "torchaudio", "datasets", "PIL", "cv2", "numpy"}
-"""Libraries whose calls are known by themselves."""
-
-
-@lru_cache(maxsize=1024)
-def _is_librarys(file: str) -> bool:
-    return file.startswith(_LIBRARY_FOLDERS) or not _INSTALLED.isdisjoint(PurePath(file).parts)
 
 
 def is_lazy(function: Any) -> bool:

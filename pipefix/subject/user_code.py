@@ -25,8 +25,9 @@ from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.hooks.snapshot import force
 from pipefix.subject.evidence import UNKNOWN, StageEvidence
-from pipefix.subject.staging import is_lazy, is_users, is_users_function
+from pipefix.subject.staging import is_lazy, is_users_function
 from pipefix.vocabulary.attributes import attributes, names_in, own
+from pipefix.vocabulary.users import is_users
 
 _DEPTH = 4
 _LONGEST_LIST = 64

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
+from functools import cache
 from typing import Any
 
 from pipefix.vocabulary.attributes import attributes
+from pipefix.vocabulary.users import is_users
 
 _DEPTH = 5
 _COUNTS = ("num_shards", "n_shards")
@@ -21,9 +26,11 @@ def shards_of(stream: Any, depth: int = 0) -> int | None:
         if type(counted) is int and counted > 0:
             return counted
     held = attributes(stream)
-    urls = held.get("urls")
-    if isinstance(urls, (list, tuple)) and urls:  # WebDataset's list of shards
-        return len(urls)
+    kind: Any = type(stream)
+    for name in _lists_of_shards(kind):
+        shards = held.get(name)
+        if isinstance(shards, (list, tuple)) and shards:
+            return len(shards)
     inner = [held[name] for name in _INSIDE if name in held]
     parts = [part for member in inner for part in (member if isinstance(member, (list, tuple)) else [member])]
     return next((count for part in parts if (count := shards_of(part, depth + 1)) is not None), None)
@@ -37,3 +44,30 @@ def _asked(stream: Any, name: str) -> Any:
         return getattr(stream, name, None)
     except Exception:  # noqa: BLE001 - a property that raises says nothing
         return None
+
+
+@cache
+def _lists_of_shards(kind: type) -> frozenset[str]:
+    """Attributes that hold one entry a shard: WebDataset's, or what the user's code shares out, as ``self.files[worker::workers]``.
+
+    Lists that are drawn from with replacement are none: every worker draws from all of them.
+    """
+    if not is_users(kind.__module__):
+        return frozenset() if kind.__name__.startswith("Resampled") else frozenset({"urls"})
+    return frozenset(name for owner in kind.__mro__ if is_users(owner.__module__) for name in _dealt_out(owner))
+
+
+def _dealt_out(kind: type) -> set[str]:
+    try:
+        written = ast.parse(textwrap.dedent(inspect.getsource(kind)))
+    except (OSError, TypeError, SyntaxError):  # it has no file
+        return set()
+    return {
+        node.value.attr
+        for node in ast.walk(written)
+        if isinstance(node, ast.Subscript)
+        and isinstance(node.slice, ast.Slice)
+        and node.slice.step is not None
+        and not isinstance(node.slice.step, (ast.Constant, ast.UnaryOp))  # every second entry, or all of them backwards
+        and isinstance(node.value, ast.Attribute)
+    }

@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 from torch.utils.data import DataLoader, Dataset
@@ -24,15 +27,16 @@ class Archived(Dataset[int]):
         raise zipfile.BadZipFile("Bad CRC-32 for file '1.jpg'")
 
 
-def _archive() -> zipfile.ZipFile:
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w") as made:
+def _archive(file: Any) -> zipfile.ZipFile:
+    with zipfile.ZipFile(file, "w") as made:
         made.writestr("0", b"0")
-    return zipfile.ZipFile(held)
+    return zipfile.ZipFile(file)
 
 
-@pytest.mark.parametrize(("opened", "blamed"), [(_archive, True), (int, False)])
-def test_a_handle_that_workers_share_is_blamed(opened: Callable[[], object], blamed: bool) -> None:
+@pytest.mark.parametrize(("on_disk", "blamed"), [(True, True), (False, False)])
+def test_a_handle_that_workers_share_is_blamed(on_disk: bool, blamed: bool, tmp_path: Path) -> None:
+    """An archive in memory is each worker's own."""
+    opened = partial(_archive, tmp_path / "a.zip" if on_disk else io.BytesIO())
     with pytest.raises(TargetError, match="Bad CRC-32") as caught:
         pipefix.probe(DataLoader(Archived(opened), batch_size=4, num_workers=1, multiprocessing_context="fork"), budget=2)
     assert ("dataset.archive (zipfile.ZipFile)" in caught.value.advice) is blamed

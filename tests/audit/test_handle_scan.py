@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import logging
 import os
@@ -18,7 +19,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from torch.utils.data import ConcatDataset, Dataset, Subset
+from torch.utils.data import ConcatDataset, Dataset, Subset, get_worker_info
 
 from pipefix.audit.handle_scan import open_handles
 
@@ -82,6 +83,56 @@ def test_an_open_handle_is_found_wherever_it_is_held(kind: str, opened: dict[str
     }
     for where, dataset in held.items():
         assert [(handle.where, handle.kind) for handle in open_handles(dataset)] == [(where, kind)]
+
+
+LEFT_OPEN: Any = None
+
+
+class AtModuleLevel(Holding):
+    def __getitem__(self, index: int) -> int:
+        return len(LEFT_OPEN.namelist()) + index
+
+
+class Reader:
+    def __init__(self, file: Any) -> None:
+        self.file = file
+
+    def read(self, index: int) -> bytes:
+        return bytes(self.file.read(index))
+
+
+def _reading(file: Any) -> Any:
+    return lambda index: file.read(index)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_open_handle_is_found_behind_functions(kind: str, opened: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = opened[kind]
+    monkeypatch.setattr(sys.modules[__name__], "LEFT_OPEN", handle)
+    held = {
+        "test_handle_scan.LEFT_OPEN": AtModuleLevel(),
+        "dataset.get.file": Holding(get=Reader(handle).read),
+        "_reading.<locals>.<lambda>: file": Holding(get=_reading(handle)),
+        "dataset.get[1]": Holding(get=functools.partial(len, handle)),
+    }
+    for where, dataset in held.items():
+        assert [(handle.where, handle.kind) for handle in open_handles(dataset)] == [(where, kind)]
+
+
+def test_what_workers_open_anew_raises_no_alarm(opened: dict[str, Any]) -> None:
+    def worker_init(_: int) -> None:
+        get_worker_info().dataset.archive = None  # type: ignore[union-attr]
+
+    assert open_handles(Holding(archive=opened["zipfile.ZipFile"]), worker_init) == []
+    assert len(open_handles(Holding(other=opened["zipfile.ZipFile"]), worker_init)) == 1
+
+
+def test_an_archive_in_memory_raises_no_alarm(tmp_path: Path) -> None:
+    memory = io.BytesIO()
+    with zipfile.ZipFile(memory, "w") as made:
+        made.writestr("0", b"0")
+    with zipfile.ZipFile(memory) as archive:
+        assert open_handles(Holding(archive=archive)) == []
 
 
 def test_what_is_closed_in_memory_or_written_to_is_none(opened: dict[str, Any], tmp_path: Path) -> None:

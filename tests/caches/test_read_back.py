@@ -12,11 +12,12 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from pipefix.api.try_sample_cache import record
+from pipefix.api.try_sample_cache import record, refused
 from pipefix.caches import estimate
 from pipefix.caches.estimate import read_back
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.measurement import KeptRecord
+from pipefix.plan.plan import Declined, Proposed
 from pipefix.subject.load import load
 from tests.plan.builders import JPEGS, World
 
@@ -131,3 +132,28 @@ def test_what_raises_or_has_no_index_or_gains_nothing_is_not_tried() -> None:
     assert tried(Samples(ValueError("torn"))) is None
     assert tried(Stream()) is None
     assert tried(Samples(vector(3)), World(collate=0.01)) is None
+
+
+# -- what convert would refuse -------------------------------------------------------------------------------------------------
+
+
+class Drawing(Samples):
+    def __getitem__(self, index: int) -> Any:
+        return torch.rand(8)
+
+
+def test_a_conversion_that_would_be_refused_is_known_before_it_is_proposed() -> None:
+    drawing, still = (load(DataLoader(dataset, batch_size=2)) for dataset in (Drawing(None), Samples(torch.ones(8))))
+    why = refused(drawing, "decoded", 60.0)
+    assert why is not None
+    assert why.startswith("convert would refuse it: Sample ") and "draws random numbers" in why
+    assert refused(still, "decoded", 60.0) == ""
+    assert "no image" in (refused(still, "resized", 60.0) or "")
+    assert refused(still, "decoded", 0.0) is None
+
+
+def test_what_convert_refuses_is_declined_with_that_reason() -> None:
+    world = JPEGS.but(found={"refused_caches": {"decoded": "convert would refuse it: samples differ"}})
+    step = world.step_called("cache-decoded")
+    assert isinstance(step, Declined) and step.why == "convert would refuse it: samples differ"
+    assert isinstance(JPEGS.but(found={"refused_caches": {"resized": ""}}).step_called("cache-resized-256"), Proposed)

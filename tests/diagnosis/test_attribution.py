@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from pipefix.diagnosis.attribution import COLUMNS, INDEX, cpu_shares, ledger, operations
 from pipefix.diagnosis.diagnose import diagnose
+from pipefix.hooks.charges import OWN_NAMES
 from pipefix.measurement.measurement import Block
 from pipefix.measurement.trace import Charge
 from pipefix.vocabulary.stage import Stage
-from tests.doubles.measured import charged, measured
+from tests.doubles.measured import MS, charged, measured
 
 COSTS = st.fixed_dictionaries({name: st.floats(0.05, 20.0) for name in ("storage", "decode", "augment", "collate")})
 
@@ -161,3 +162,13 @@ def test_calls_that_cost_nothing_in_this_pipeline_are_not_made_cheaper() -> None
     measurement = charged(measured({"decode": 0.024}, blocks=4), calls, keep=False)
     measurement.seam_cost = 9e-6
     assert each(measurement, "decode") == pytest.approx(0.024, rel=0.02)
+
+
+def test_own_code_that_waits_for_threads_of_its_stage_is_theirs() -> None:
+    """Pictures that were read are decoded in a pool: the line that waits for it is decoding, of a call that is known."""
+    found = measured({"storage": 0.5})
+    for row in {id(row): row for row in found.rows("real")}.values():
+        row.trace.charges = [*row.trace.charges, Charge(None, OWN_NAMES[1], 40 * MS, 4 * MS, 40 * MS, 0)]
+        row.trace.foreign = [("decode", "cv2.imdecode", 70 * MS)]
+    ops = {op[0]: op[1] for op in operations(found.of("real"))[Stage.DECODE]}
+    assert ops == pytest.approx({"cv2.imdecode (other threads)": 9e-3, OWN_NAMES[1]: 1e-3})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -178,3 +179,17 @@ def test_a_consumer_that_is_no_faster_by_itself_sets_the_pace(alone: float, kind
     assert run.verdict is not None
     assert run.verdict.kind == kind, run.verdict.sentence
     assert broken(run) == []
+
+
+@pytest.mark.parametrize(("left", "whole", "stage"), [(4.5, 50.0, "decode"), (9.5, 50.0, None), (4.5, 1.05, None)])
+def test_an_arm_that_runs_part_of_its_stage_all_the_same_is_evidence_for_the_rest(left: float, whole: float, stage: str) -> None:
+    """A video is opened live, whatever its frames are answered from: ``left`` ms of 10. Whole samples tell the rest."""
+    found = measured({"storage": 0.1, "decode": 10.0}, arms={"decode-recorded": 2.1, "samples-recorded": whole})
+    row = found.rows("real")[0]
+    for number, block in enumerate(found.blocks):
+        if block.arm == "decode-recorded":
+            trace = msgspec.structs.replace(
+                row.trace, charges=[Charge("decode", "open", round(left * block.samples * MS), 0, 0, 1)]
+            )
+            found.blocks[number] = dataclasses.replace(block, rows=(dataclasses.replace(row, trace=trace),))
+    assert diagnose(found).verdict.stage == stage

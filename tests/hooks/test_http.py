@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import http.client
 import http.server
+import socket
 import threading
 import urllib.error
 import urllib.request
@@ -106,6 +107,14 @@ def test_errors_stay_errors(hooks, server):
 
     for how in ({}, {"record": True}, {"replace": [Stage.STORAGE]}):
         assert hooks.run(fails, **how) == 404
+
+
+def test_waking_an_event_loop_reads_nothing(hooks):
+    hooks.install("socket")
+    waker, sleeper = socket.socketpair()
+    with waker, sleeper:
+        hooks.run(lambda: waker.send(b"0"))
+    assert hooks.charged() == {}
 
 
 def test_http_client(hooks, server):

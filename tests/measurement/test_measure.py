@@ -23,7 +23,10 @@ from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.measurement.measure import _Session, measure
 from pipefix.measurement.measurement import Measurement
 from pipefix.measurement.plan import BudgetClock, MeasurementPlan
+from pipefix.measurement.trace import Charge
 from pipefix.vocabulary.stage import Stage
+from tests.doubles.measured import MS
+from tests.doubles.measured import measured as made_up
 from tests.doubles.ticks import MEASUREMENT, Ticks
 from tests.measurement import planted
 from tests.measurement.planted import KINDS, calls, loader, subject
@@ -426,3 +429,29 @@ def test_a_dataset_that_keeps_what_it_has_read_is_told_of(keeps: str, stages: li
     assert measurement.kept_by_dataset == stages
     caveats = {caveat for caveat, _ in diagnose(measurement).caveats}
     assert ("own-cache" in caveats) == bool(stages)
+
+
+def test_operations_of_one_stage_count_together_as_read_again() -> None:
+    """Of two that decode, the last may be called seldom: the dataset keeps nothing for that."""
+    found = made_up({"decode": 4.0})
+    for row in {id(row): row for row in found.rows("real")}.values():
+        row.trace.charges = [Charge("decode", "often", MS, MS, MS, 40), Charge("decode", "once", MS, MS, MS, 4)]
+    found.first_calls = {"decode": 11.0}
+    assert found.kept_by_dataset == []
+    found.first_calls = {"decode": 100.0}
+    assert found.kept_by_dataset == ["decode"]
+
+
+def test_what_a_library_keeps_of_samples_read_before_is_known_by_its_cpu_time() -> None:
+    """HDF5 keeps its latest chunks unpacked: a probe that asks for the same samples again would see no decoding at all."""
+    found = made_up({"decode": 0.1, "ipc": 2.0}, workers=2)
+    for row in found.rows("real"):
+        row.trace.unit_walls = [MS // 10] * row.trace.samples
+    assert found.kept_by_library == {}
+    assert diagnose(found).verdict.stage == "ipc"
+    found.first_cpu = {"decode": 5.0 * MS}
+    first, again = found.kept_by_library["decode"]
+    assert (first, again) == pytest.approx((5e-3, 1e-4))
+    verdict = diagnose(found).verdict
+    assert verdict.kind == "inconclusive"
+    assert "decode took 5.00 ms of CPU time a sample when samples were first read and 100 µs when" in verdict.sentence

@@ -57,5 +57,11 @@ def test_a_line_that_stands_out_is_named_in_the_verdict() -> None:
     measurement.own_lines = {"Clips.__getitem__ (frames.py:41)": 90, "Clips.__getitem__ (frames.py:42)": 10}
     sentence = diagnose(measurement).verdict.sentence
     assert "own code between calls that pipefix knows, 90 % of it in Clips.__getitem__ (frames.py:41). Moved" in sentence
+    for row in measurement.rows("real"):
+        row.trace.charges = [charge for charge in row.trace.charges if charge.op == OWN_NAMES[1]]
+    measurement.blocks = [block for block in measurement.blocks if block.arm in ("real", "plain")]
+    measurement.declined |= dict.fromkeys(arms, "what it gives cannot be recorded")
+    sentence = diagnose(measurement).verdict.sentence
+    assert "decode (Clips.__getitem__ (frames.py:41)) takes" in sentence or "in Clips.__getitem__ (frames.py:41)" in sentence
     measurement.own_lines = {"Clips.__getitem__ (frames.py:41)": 9}
     assert "frames.py" not in diagnose(measurement).verdict.sentence

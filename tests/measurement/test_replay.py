@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import tempfile
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, RandomSampler, get_worker_info
+from torch.utils.data import DataLoader, Dataset, RandomSampler, SequentialSampler, get_worker_info
 
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement import experiments, replay
@@ -265,6 +266,23 @@ class TestOrders:
         wanted = {"map": [[3, 1, 4, 1], [5, 3, 1, 4], [1, 5, 3, 1]], "single": [3, 1, 4], "batched": [*known, known[0]]}
         assert [next(orders) for _ in range(3)] == wanted[kind]
 
+    @pytest.mark.parametrize("kind", ["map", "single", "batched"])
+    def test_the_users_sampler_is_asked_for_samples_that_were_read_before_too(self, kind: str, paths: list[str]) -> None:
+        """What it takes is part of the settings that are tried."""
+        asked: list[int] = []
+
+        class Counted(SequentialSampler):  # type: ignore[type-arg]
+            def __iter__(self) -> Iterator[int]:
+                for index in super().__iter__():
+                    asked.append(index)
+                    yield index
+
+        built = loader(kind, paths, sampler=Counted(paths))
+        orders = iter(SampleOrders(subject(built), [(0, 1, 2, 3)] if kind == "batched" else [3, 1, 4]))
+        for _ in range(2):
+            next(orders)
+        assert len(asked) >= 2
+
 
 class TestSettings:
     def test_prefetching_is_the_users(self, paths: list[str]) -> None:
@@ -285,6 +303,23 @@ class TestSettings:
             assert {row.trace.worker for row in rows} == {0}
         finally:
             running.close()
+
+    def test_a_first_block_does_not_wait_for_workers_that_have_no_part_of_a_stream(
+        self, paths: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As a trial of other settings begins: nothing was recorded before."""
+        running, asked = pool(loader("stream", paths[:1], workers=2, batch=1)), itertools.count()
+        following = running.next
+
+        def next_(*, consume: bool) -> Row:
+            assert next(asked) < 500, "it waits for a worker that has left"
+            return following(consume=consume)
+
+        monkeypatch.setattr(running, "next", next_)
+        try:
+            assert {row.trace.worker for row in running.block(experiments.PLAIN, 0.0).rows} == {0}
+        finally:
+            running.close(at_once=True)
 
 
 class TestEnds:

@@ -29,6 +29,15 @@ def test_anything_else_may_be_random(name: str) -> None:
     assert not is_fixed(name)
 
 
+@pytest.mark.parametrize(
+    ("name", "picture"),
+    [("cv2.imread", True), ("PIL.Image.load", True), ("SimpleITK.ReadImage", False), ("SimpleITK.GetArrayFromImage", False)],
+)
+def test_volumes_are_no_pictures(name: str, picture: bool) -> None:
+    world = JPEGS.but(ops={Stage.DECODE: (name,)})
+    assert bool(operations_of(world.measurement(), world.diagnosis()).pictures) == picture
+
+
 def test_kept_up_to_the_first_that_may_be_random() -> None:
     world = augmented("Compose", "Resize", "CenterCrop", "RandomHorizontalFlip", "ToTensor")
     assert fixed(world) == ["Resize", "CenterCrop"]

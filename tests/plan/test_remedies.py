@@ -8,7 +8,7 @@ from pipefix.measurement.measurement import Block, FusedCall, KeptRecord, Row
 from pipefix.measurement.trace import BatchTrace, Charge
 from pipefix.plan.advise import advise
 from pipefix.plan.case import Moving
-from pipefix.plan.plan import Proposed
+from pipefix.plan.plan import Declined, Proposed
 from pipefix.plan.remedy import all_remedies
 from pipefix.system.machine import Machine
 from pipefix.vocabulary.quantity import Interval, exactly
@@ -194,6 +194,15 @@ class TestCacheSample:
         step = proposed(FINISHED.but(ops=ops), "cache-sample")
         assert step.why.startswith("Everything up to Resize takes 7.20 ms a sample")
 
+    def test_proposed_for_functions_of_any_name_where_samples_came_out_the_same(self) -> None:
+        ops = {Stage.DECODE: ("soundfile.read",), Stage.AUGMENT: ("scipy.signal.resample_poly",)}
+        own = FINISHED.but(augment=0.02, ops=ops)
+        step = own.step_called("cache-sample")
+        assert isinstance(step, Declined) and step.why.endswith("may be random: the same as cache-decoded")
+        step = proposed(own.but(fields={"same_every_time": True}), "cache-sample")
+        assert "a few that were made twice came out the same" in step.why
+        assert step.risk is not None
+
 
 class TestAugmentGpu:
     def test_proposed_beside_a_gpu(self) -> None:
@@ -298,6 +307,14 @@ class TestTailScheduling:
         )
         assert step.speedup.value == pytest.approx(0.0065 / 0.0049)
         assert step.command == "DataLoader(..., in_order=False)"
+
+    def test_samples_that_wait_for_a_cpu_are_not_slow_themselves(self) -> None:
+        world = JPEGS.but(tail=TAIL)
+        measurement, diagnosis = world.measurement(), world.diagnosis()
+        diagnosis.sample, diagnosis.starved = exactly(0.0065), 0.4
+        step = find(advise(measurement, diagnosis, machine=MACHINE), "tail-scheduling")
+        assert isinstance(step, Declined)
+        assert step.why.startswith("samples seem unequal, but for 40 % of the time the pipeline was ready to run and had no CPU")
 
 
 class TestThreadCaps:

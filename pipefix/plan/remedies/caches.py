@@ -42,10 +42,10 @@ class Cache(Remedy):
         if case.measurement.settings.kind == "iterable":
             return self.declined("an IterableDataset has no index that records could be looked up by")
         record, finished = case.measurement.record, self.finished(case)
-        why = self.useless(case)
-        if why is None and finished and record is not None and record.why_not:
+        why = self.useless(case) or case.measurement.refused_caches.get(self.change.store)
+        if not why and finished and record is not None and record.why_not:
             why = f"a sample was to be stored, and could not be: {record.why_not}"
-        if why is not None:
+        if why:
             return self.declined(why)
         record_bytes = self.record_bytes(case)
         if record_bytes is None:
@@ -286,8 +286,14 @@ class CacheSample(Cache):
 
     def saves(self, case: Case) -> str:
         spent = case.model.wall(Stage.STORAGE) + case.model.wall(Stage.DECODE) + self._kept(case)
+        if case.measurement.same_every_time:
+            return f"Making a sample takes {seconds(spent)}, and a few that were made twice came out the same"
         last = case.operations.fixed[-1].name
         return f"Everything up to {last} takes {seconds(spent)} a sample and always gives the same"
 
     def making_seconds(self, case: Case) -> float:
         return super().making_seconds(case) + self._kept(case)
+
+    def risk(self, case: Case) -> str | None:
+        told = "A random step that is taken too seldom to show in a few samples would be stored as it came out."
+        return told if case.measurement.same_every_time else None

@@ -14,6 +14,8 @@ from pipefix.vocabulary.stage import Stage
 
 SMALL = 0.05
 """A stage below this part of a sample's making is not worth a rewrite."""
+SHORT_WAIT = 100e-6
+"""Seconds a sample: a shorter wait is over before another thread has begun."""
 TOGETHER = Interval(8.0, 4.0, 16.0)
 """Requests that are in flight at once when a batch is fetched together."""
 CALL_SECONDS = Interval(50e-6, 10e-6, 100e-6)
@@ -41,6 +43,9 @@ class BatchedFetch(Remedy):
             return self.declined("nothing is read from storage while samples are made")
         if not case.waits(Stage.STORAGE):
             return self.declined(f"reading ({seconds(reading)} a sample) computes rather than waits, so nothing would overlap")
+        if case.model.waiting(Stage.STORAGE) < SHORT_WAIT:
+            waits = seconds(case.model.waiting(Stage.STORAGE))
+            return self.declined(f"reading waits {waits} a sample, less than it takes to have other threads wait instead")
         if case.share(Stage.STORAGE) < SMALL:
             return self.declined(f"waiting for storage is {percent(case.share(Stage.STORAGE))} of a sample's making")
         together = TOGETHER.mapped(lambda count: min(float(case.batch), count))

@@ -21,6 +21,8 @@ SLOT_MAKING, SLOT_TAKING = 60e-6, 100e-6
 """Seconds a batch to pass a slot's number on, in the worker and in the training process."""
 STACK_RATE = Interval(6e9, 3e9, 10e9)
 """Bytes a second of copying samples to where they belong in a batch, and nothing else."""
+COMPUTES = 200.0
+"""A collate function of the user's own that takes so many times a copy does more than to put samples together."""
 
 
 class HandoverSlots(Remedy):
@@ -80,10 +82,15 @@ class CollateFaster(Remedy):
             return self.declined("how large a batch is could not be looked at, so how fast it could be collated is not known")
         wall = (case.batch_bytes / draws(STACK_RATE, "stack")) / case.batch
         least = wall.clip(max=case.model.wall(Stage.COLLATE))
+        collate, copied = case.measurement.settings.collate, float(least[0]) * case.batch
+        if collate != "default_collate" and spent > COMPUTES * copied:
+            return self.declined(
+                f"{collate} takes {seconds(spent)} a batch, where a copy of its {size(case.batch_bytes)} takes {seconds(copied)}: "
+                "it computes, and what of that can go only its author knows"
+            )
         gain = case.after(experiments.NO_COLLATE, case.model.replacing(Stage.COLLATE, StageTime(least, least)), name=self.id)
         return self.proposed(
-            f"Collating takes {seconds(spent)} a batch; copying its {size(case.batch_bytes)} once takes about "
-            f"{seconds(float(least[0]) * case.batch)}",
+            f"Collating takes {seconds(spent)} a batch; copying its {size(case.batch_bytes)} once takes about {seconds(copied)}",
             gain,
             _collate_advice(case),
         )

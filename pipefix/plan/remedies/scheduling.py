@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipefix.measurement.measurement import Measurement
 from pipefix.plan import commands
-from pipefix.plan.case import Case
+from pipefix.plan.case import STARVED, Case
 from pipefix.plan.plan import Step
 from pipefix.plan.planfile import LoaderChange
 from pipefix.plan.remedy import Remedy
@@ -13,6 +13,8 @@ from pipefix.vocabulary.stage import Stage
 
 HEAVY_TAIL = 3.0
 """A 99th percentile so many times the median is a tail that can hold others up."""
+HOLDS_UP = 0.1
+"""A slow sample that takes less than this part of a batch's making holds no batch up."""
 BUSY = 0.85
 """Cores used more than this make more threads a burden."""
 OTHER_THREADS = 1.25
@@ -41,6 +43,13 @@ class TailScheduling(Remedy):
             return self.declined(
                 f"samples are alike: the slowest in a hundred takes {times(ratio)} the median ({seconds(tail['p50'])})"
             )
+        making_s = case.batch * sum(float(part.wall[0]) for part in case.model.making.values())
+        if tail["p99"] < HOLDS_UP * making_s:
+            slow, whole = seconds(tail["p99"]), seconds(making_s)
+            return self.declined(f"the slowest sample in a hundred takes {slow}, too little to hold up a batch that takes {whole}")
+        if case.diagnosis.starved >= STARVED:
+            waited = f"for {percent(case.diagnosis.starved)} of the time the pipeline was ready to run and had no CPU"
+            return self.declined(f"samples seem unequal, but {waited}: whichever waits for one is slow")
         # What was waited could be saved, but no station works faster than it does.
         least = min(sample, float(case.model.seconds()[0]))
         best = sample / max(least, sample - blocked, 1e-9)
@@ -78,6 +87,11 @@ class ThreadCaps(Remedy):
         busy = case.model.busy * (used or 1.0)
         if busy < BUSY:
             return self.declined(f"{wanted:.0f} threads share {cores:g} cores, but only {percent(busy)} of their time is used")
+        if used is not None and threads > 1 and used > threads:
+            return self.declined(
+                f"the main threads of the workers compute only {percent(1 / used)} of what their threads do: they wait for them, "
+                "and would wait longer for fewer"
+            )
         if used is None or used < 1.05:
             return self.declined(
                 f"{wanted:.0f} threads share {cores:g} cores, but those beside the main ones use next to no CPU time"

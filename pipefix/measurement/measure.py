@@ -24,6 +24,7 @@ from pipefix.measurement.plan import BudgetClock, MeasurementPlan
 from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.replay import Pool
 from pipefix.measurement.schedule import SHORTEST, TRIED_EVERY, Schedule, ScheduleFacts, schedule
+from pipefix.measurement.time_limit import LIMIT
 from pipefix.measurement.unreplaced import unreplaced_operation
 from pipefix.measurement.worker_endings import deaf_to_interrupts
 from pipefix.subject.subject import Subject
@@ -42,6 +43,9 @@ RECORD_SHARE = 0.15
 """Part of the budget that recording may take."""
 RESERVE_SHARE = 0.12
 """Part kept for cold reads and start-up."""
+TRIAL_LIMIT, SLOWER = 10.0, 6.0
+"""Seconds, and times the first batch, after which a batch of other settings is not waited for: a library that had threads before a
+fork may hang after it."""
 MOST_UNITS, FEWEST_UNITS = 2048, 48
 MOST_CLOSING = 6
 """Times that the verdict is asked what it still needs, once no whole round fits."""
@@ -283,7 +287,9 @@ class _Session:
     def _start_trials(self, counts: tuple[int, ...]) -> None:
         for workers in counts:
             # With the hooks of the pool they are held against, though nothing is timed: what they cost is on both sides.
-            pool = Pool(self.subject, ProbeOptions(0, workers, package=self.subject.package), self.consumer, known=self.known)
+            limit = min(LIMIT, max(TRIAL_LIMIT, SLOWER * self.first_seconds))
+            options = ProbeOptions(0, workers, package=self.subject.package, limit=limit)
+            pool = Pool(self.subject, options, self.consumer, known=self.known)
             pool.kept = self.pool.kept
             self.trials[f"workers-{workers}"] = pool
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, get_worker_info
 
 from pipefix.diagnosis.diagnose import diagnose
 from pipefix.measurement import experiments, residency, schedule, startup, transfer
@@ -455,3 +456,22 @@ def test_what_a_library_keeps_of_samples_read_before_is_known_by_its_cpu_time() 
     verdict = diagnose(found).verdict
     assert verdict.kind == "inconclusive"
     assert "decode took 5.00 ms of CPU time a sample when samples were first read and 100 µs when" in verdict.sentence
+
+
+class HangsInWorkers(planted.Mapped):
+    """As code does whose library had threads before the fork."""
+
+    def __getitem__(self, index: int) -> Any:
+        if get_worker_info() is not None:
+            threading.Event().wait()
+        return super().__getitem__(index)
+
+
+def test_a_trial_that_hangs_is_left_and_told(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipefix.measurement.measure.TRIAL_LIMIT", 0.2)
+    monkeypatch.setattr("pipefix.measurement.measure.SLOWER", 0.0)
+    built = DataLoader(HangsInWorkers(paths), batch_size=4, collate_fn=planted.collate)
+    found = measured(built, budget=60.0, trial_workers=(1,), enough=lambda found: "workers-1" in found.declined)  # fake clock
+    assert found.trials == {}
+    assert found.declined["workers-1"].startswith("it failed when tried: ")
+    assert found.of("plain"), "and the pipeline itself was measured"

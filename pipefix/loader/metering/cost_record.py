@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from struct import Struct, pack_into, unpack_from
 from typing import Any, NamedTuple
 
@@ -53,6 +53,12 @@ class Totals(NamedTuple):
     state: int = 0
     """`READY`, `BLIND` (it was asked not to look), `FAILED` (looking failed there) or 0: the process has not begun."""
 
+    @classmethod
+    def of_all(cls, each: Sequence[Totals]) -> Totals:
+        """Of several makers together; the state is the worst of theirs."""
+        *sums, _ = (sum(column) for column in zip(cls(), *each, strict=True))
+        return cls._make([*sums, max((totals.state for totals in each), default=0)])
+
 
 READY, BLIND, FAILED = 1, 2, 3
 
@@ -85,9 +91,7 @@ class CostRecord:
         return CostPage(self._memory, (number % self.pages) * _PAGE)
 
     def totals(self) -> Totals:
-        each = [Totals(*_HEAD.unpack_from(self._memory, page * _PAGE)) for page in range(self.pages)]
-        sums = [sum(column) for column in zip(*each, strict=True)]
-        return Totals._make([*sums[:-1], max(totals.state for totals in each)])
+        return Totals.of_all([Totals(*_HEAD.unpack_from(self._memory, page * _PAGE)) for page in range(self.pages)])
 
     def looks(self) -> Iterator[TimedBatch]:
         """Every look that was written since this was last asked and still lies there."""

@@ -162,9 +162,7 @@ class Meter:
         return [look for _, record in list(self._records) for look in record.looks()]
 
     def makers(self) -> Totals:
-        each = [record.totals() for _, record in list(self._records)]
-        sums = [sum(column) for column in zip(*each, strict=True)] if each else [0] * len(Totals._fields)
-        return Totals._make([*sums[:-1], max((totals.state for totals in each), default=0)])
+        return Totals.of_all([record.totals() for _, record in list(self._records)])
 
 
 def size_of(loader: Any) -> int | None:

@@ -36,7 +36,6 @@ class Cache(Remedy):
 
     arm: ClassVar[Experiment]
     change: ClassVar[CacheChange]
-    risk: ClassVar[str | None] = None
 
     def answer(self, case: Case) -> Step:
         if case.measurement.settings.kind == "iterable":
@@ -75,7 +74,7 @@ class Cache(Remedy):
             commands.cache(self.change.store, case.target),
             disk_bytes=disk,
             seconds=case.length * once + (disk or 0.0) / WRITE_RATE if case.length is not None else None,
-            risk=self.risk,
+            risk=self.risk(case),
         )
 
     @abstractmethod
@@ -95,6 +94,10 @@ class Cache(Remedy):
 
     @abstractmethod
     def saves(self, case: Case) -> str: ...
+
+    def risk(self, case: Case) -> str | None:
+        """What may be lost by it."""
+        return None
 
     def making_seconds(self, case: Case) -> float:
         """Seconds a sample to make the record."""
@@ -162,9 +165,10 @@ class CacheResized(Cache):
     title = f"Cache the images resized to {RESIZED} pixels"
     change = CacheChange(path=f"{CACHES}/resized-{RESIZED}", store="resized")
     arm = experiments.NO_DECODE
-    risk = (
-        f"Crops see at most {RESIZED} pixels on the shorter side: check the accuracy if training crops are larger than 224 pixels."
-    )
+
+    def risk(self, case: Case) -> str | None:
+        seen = f"Crops see at most {RESIZED} pixels on the shorter side"
+        return f"{seen}: check the accuracy if training crops are larger than 224 pixels."
 
     def useless(self, case: Case) -> str | None:
         if not case.operations.pictures:

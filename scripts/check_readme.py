@@ -31,6 +31,7 @@ LINK = re.compile(r"\[[^\]]*\]\((?P<page>[^)\s#]*)(?:#(?P<anchor>[^)]*))?\)")
 CODE = re.compile(r"`(?P<code>[^`\n]+)`")
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 PAGE = re.compile(r"[\w./-]+\.md\b")
+OTHERS = ("README.md", "CONTRIBUTING.md", "AGENTS.md", "skills/pipefix/SKILL.md")
 SECTIONS = {
     "README.md": ("Which part is slow, and what is a fix worth?", "Install", "Measured", "More"),
     "commands.md": ("Exit codes",),
@@ -40,10 +41,10 @@ SECTIONS = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pages", nargs="*", type=Path, help="default: README.md, CONTRIBUTING.md and docs/*.md")
+    parser.add_argument("pages", nargs="*", type=Path, help="default: README.md and its like, and docs/*.md")
     parser.add_argument("--write", action="store_true", help="bring the blocks up to date")
     arguments = parser.parse_args()
-    pages = arguments.pages or [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages = arguments.pages or [*(ROOT / name for name in OTHERS), *sorted((ROOT / "docs").glob("*.md"))]
     os.chdir(ROOT)
     os.environ.update(COLUMNS="100", NO_COLOR="1")
     faults = [fault for page in pages for fault in check(page, write=arguments.write)]

@@ -166,9 +166,10 @@ def target_here(folder: Path) -> tuple[str, str]:
 
 
 def _lies_in(folder: Path, target: str) -> bool:
-    """Whether a target is a Python file of the folder, or a plain name in one."""
+    """Whether a target is a Python file that is in the folder, or a plain name in one."""
     file = _FILE.fullmatch(target)
-    return file is not None and Path(os.path.realpath(folder / file["file"])).is_relative_to(os.path.realpath(folder))
+    path = Path(os.path.realpath(folder / file["file"])) if file is not None else None
+    return path is not None and path.is_file() and path.is_relative_to(os.path.realpath(folder))
 
 
 def makes_data(path: Path) -> bool:

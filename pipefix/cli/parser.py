@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Action, ArgumentError, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -13,7 +14,10 @@ from pipefix.cli.nearest import nearest
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.version import VERSION
 
-EPILOG = "Start with: pipefix probe TARGET. Each command explains itself: pipefix COMMAND --help"
+EPILOG = "Start with: pipefix run train.py, or pipefix probe TARGET. Each command explains itself: pipefix COMMAND --help"
+
+FIRST = ("run", "probe", "fix")
+"""What a newcomer needs is listed first, in this order."""
 
 
 class Wrapped(RawDescriptionHelpFormatter):
@@ -52,6 +56,15 @@ class Parser(ArgumentParser):
                 words[place] = f"{word}={known[word].const}"
         return words
 
+    def _check_value(self, action: Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except ArgumentError as error:
+            meant = nearest(str(value).lower(), map(str, action.choices or ()))
+            if meant is None:
+                raise
+            raise BadUsage(f"{self.prog}: {error}", advice=f"Did you mean {meant}?") from error
+
     def flags(self) -> list[str]:
         return list(self._option_string_actions)
 
@@ -66,7 +79,8 @@ def build(commands: dict[str, Command]) -> tuple[Parser, dict[str, Parser]]:
     top.add_argument("-V", "--version", action="version", version=f"pipefix {VERSION}")
     choices = top.add_subparsers(dest="command", metavar="COMMAND", title="commands", required=True)
     parsers: dict[str, Parser] = {}
-    for name, command in commands.items():
+    for name in sorted(commands, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST)):
+        command = commands[name]
         first, whole = description(command)
         parsers[name] = choices.add_parser(name, prog=f"pipefix {name}", help=first, description=whole)
         command.prepare_parser(parsers[name])
@@ -79,8 +93,8 @@ def parse(argv: Sequence[str], commands: dict[str, Command]) -> Namespace:
     argv = _as_flags(list(argv))
     word = argv[0] if argv else "--help"
     if not word.startswith("-") and word not in parsers:
-        meant = nearest(word, parsers)
-        others = f"Its commands are {', '.join(parsers)}; start with: pipefix probe TARGET"
+        meant = nearest(word.lower(), parsers)
+        others = f"Its commands are {', '.join(sorted(parsers))}; start with: pipefix probe TARGET"
         raise BadUsage(f"pipefix has no command {word!r}.", advice=f"Did you mean: pipefix {meant}?" if meant else others)
     if word.startswith("-") and word not in top.flags():
         _refuse([word], top)
@@ -96,7 +110,12 @@ def parse(argv: Sequence[str], commands: dict[str, Command]) -> Namespace:
 
 
 def _as_flags(argv: list[str]) -> list[str]:
-    """``help``, ``help COMMAND`` and ``version`` are what people type as well."""
+    """``help``, ``help COMMAND``, ``version``, and ``--color never`` or ``-q`` before the command are what people type as well."""
+    before = 0
+    while argv[before:] and argv[before].partition("=")[0] in ("--color", "-q", "--quiet"):
+        before += 2 if argv[before] == "--color" else 1
+    if argv[before:]:
+        argv = [argv[before], *argv[:before], *argv[before + 1 :]]
     if argv[:1] == ["help"]:
         return [*argv[1:2], "--help"]
     return ["--version"] if argv[:1] == ["version"] else argv
@@ -105,9 +124,13 @@ def _as_flags(argv: list[str]) -> list[str]:
 def _refuse(unknown: list[str], parser: Parser) -> NoReturn:
     flags = [word for word in unknown if word.startswith("-") and word != "-"]
     if not flags:
-        raise BadUsage(
-            f"{parser.prog}: {unknown[0]!r} is one argument too many.", advice=f"See what it takes with: {parser.prog} --help"
+        unit = re.fullmatch(r"%|[a-zA-Z]{1,3}", unknown[0])
+        advice = (
+            "A number and its unit are one word, such as 8GB, 90s or 5%."
+            if unit
+            else f"See what it takes with: {parser.prog} --help"
         )
+        raise BadUsage(f"{parser.prog}: {unknown[0]!r} is one argument too many.", advice=advice)
     flag = flags[0].split("=", 1)[0]
     meant = nearest(flag, parser.flags())
     advice = f"Did you mean {meant}?" if meant else f"See what it takes with: {parser.prog} --help"

@@ -81,8 +81,8 @@ def full(run: Run) -> Document:
 
 
 def short(run: Run) -> Document:
-    """The card, the next best remedies, what the audit has against the settings, and what was probed where that was a choice."""
-    return _document(run, also=list(_also(run)), after=[Paragraph(BEHIND, "soft")])
+    """The card in about 15 lines, the next best remedies, the audit's worst, and what was probed where that was a choice."""
+    return _document(run, also=list(_also(run)), after=[Paragraph(BEHIND, "soft")], brief=True)
 
 
 def _document(
@@ -92,6 +92,7 @@ def _document(
     also: Sequence[Field] = (),
     after: Sequence[Paragraph] = (),
     card_last: bool = False,
+    brief: bool = False,
 ) -> Document:
     words = card(run)
     consumer = "no consumer" if run.consumer == "none" else f"consumer: {run.consumer}"
@@ -101,11 +102,11 @@ def _document(
         command="pipefix run" if run.program is not None else "pipefix probe",
         target=run.target or ("" if run.program is not None else "of an unnamed target"),
         created=run.created,
-        about=[line for line in about if line] if measured else [],
+        about=[line for line in about[: 1 if brief else None] if line] if measured else [],
         warning="Interrupted: these figures are what was known by then." if run.partial else "",
         kind=COLOURS.get(words.kind, ""),
         badge=(words.kind.capitalize(), words.confidence or ""),
-        card=[*_card(words), *also],
+        card=[*_card(words, brief=brief), *also],
         card_last=card_last,
         tiles=_tiles(run),
         sections=list(sections),
@@ -115,12 +116,17 @@ def _document(
     )
 
 
-def _card(words: Card) -> Iterator[Field]:
+def _card(words: Card, *, brief: bool) -> Iterator[Field]:
+    """``brief``: how sure the verdict is stands in its line, and two sentences of evidence behind each other."""
     sure = f"{words.kind}; {words.confidence}" if words.confidence else words.kind
-    yield Field(
-        "VERDICT", [Paragraph(words.verdict, f"strong {COLOURS.get(words.kind, '')}".strip()), Paragraph(f"({sure})", "soft")]
-    )
-    if words.why:
+    style = f"strong {COLOURS.get(words.kind, '')}".strip()
+    if brief:
+        yield Field("VERDICT", [Paragraph(f"{words.verdict} ({words.confidence})" if words.confidence else words.verdict, style)])
+    else:
+        yield Field("VERDICT", [Paragraph(words.verdict, style), Paragraph(f"({sure})", "soft")])
+    if words.why and brief:
+        yield Field("WHY", [Paragraph(" ".join(f"{evidence}: {text}" for evidence, text in words.why))])
+    elif words.why:
         yield Field("WHY", [Paragraph(f"{evidence}: {text}") for evidence, text in words.why])
     yield Field("NEXT", [Paragraph(" ".join(words.next)), *to_do(words.command)])
 

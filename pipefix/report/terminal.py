@@ -54,14 +54,15 @@ class _Printer:
         self._head(document)
         body = [section for section in document.sections if section.only != "page"]
         bare = not document.command  # a few sentences that need no frame
+        framed = bool(document.command and (body or document.card_last))
         if document.card_last:
             self._sections(body, bare=False)
             self._print("")
         if document.card:
-            if not bare:
+            if framed:
                 self._rule()
             self._fields(document.card, LABELS)
-            if not bare:
+            if framed:
                 self._rule()
         if not document.card_last:
             self._sections(body, bare=bare and not document.card)

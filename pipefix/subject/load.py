@@ -136,10 +136,13 @@ def _how_to_give(label: str, value: Any) -> str:
 
 
 def _signature(value: Any) -> str:
-    try:
-        return str(inspect.signature(value))
-    except (TypeError, ValueError):
-        return "(unknown)"
+    """What a call takes; where it was given what it does not take, without that."""
+    for called in (value, getattr(value, "func", value)):
+        try:
+            return str(inspect.signature(called))
+        except (TypeError, ValueError):
+            continue
+    return "(unknown)"
 
 
 # -- the loader --------------------------------------------------------------------------------------------------------

@@ -49,6 +49,13 @@ def named(target: str) -> Directory | PythonFile | ImportedModule:
     Raises:
         TargetError: It names a file that is not there, or cannot be read as Python.
     """
+    if not target.strip():
+        raise TargetError(
+            "TARGET is an empty text.", advice="Is it a variable that is not set? A target is FILE.py or FILE.py:name."
+        )
+    if "://" in target.partition("(")[0]:
+        advice = "Name the file that makes the dataset which reads from there: FILE.py or FILE.py:name"
+        raise TargetError(f"{target!r} is an address, and a target lies on this machine.", advice=advice)
     path = Path(target).expanduser()
     if path.is_dir():
         return Directory(path)
@@ -62,9 +69,16 @@ def named(target: str) -> Directory | PythonFile | ImportedModule:
     if location.endswith(".py") or file.is_file():
         _refuse(file)
         return PythonFile(file, location, attribute, arguments)
+    meant = next((word for word in (target.replace("::", ":"), f"{target}.py") if _names_a_file(word)), None)
+    if meant is not None:
+        raise TargetError(_not_found(path), advice=f"Did you mean {meant}?")
     if colon:
         return ImportedModule(location, attribute, arguments)
     raise TargetError(_not_found(path))
+
+
+def _names_a_file(target: str) -> bool:
+    return Path(re.sub(r":[^:/]*$", "", target)).expanduser().is_file()
 
 
 def _given(written: str, target: str) -> Given:
@@ -89,11 +103,13 @@ def with_arguments(target: str, written: Sequence[str]) -> str:
     """
     if not written:
         return target
-    keywords = []
+    keywords: list[str] = []
     for argument in written:
         name, equals, value = argument.partition("=")
         if not equals or not name.isidentifier():
             raise BadUsage(f"--arg {argument!r} is not NAME=VALUE.", advice="Write it as in: --arg root=data")
+        if any(keyword.partition("=")[0] == name for keyword in keywords):
+            raise BadUsage(f"--arg {name} is given twice.", advice=f"Give it once: --arg {argument}")
         keywords.append(f"{name}={_literal(value)!r}")
     location, colon, _ = target.rpartition(":")
     if not colon or not location:

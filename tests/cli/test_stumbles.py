@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -89,9 +90,33 @@ STUMBLES = [
     ("compare other.json", 2, "the following arguments are required: AFTER"),
     (f"compare {RUN} {RUN} --max-regression 0.05", 2, "'0.05' could mean 0.05% or 5%; write 5% or 0.05%"),
     ("completion tcsh", 2, "invalid choice: 'tcsh'"),
+    ("PROBE data.py", 2, "Did you mean: pipefix probe?"),
+    ("--color=blue doctor", 2, "invalid choice: 'blue'"),
+    ("--quiet doctor", 2, "pipefix doctor: there is no flag --quiet."),
+    ("completion BASH", 2, "Did you mean bash?"),
+    ("convert data.py --to LMDB", 2, "Did you mean lmdb?"),
+    ("probe data.py --fail-on input_bound", 2, "Did you mean input-bound?"),
+    ("probe data.py --budget 60 s", 2, "A number and its unit are one word"),
+    ("tune data.py --max-memory 8 GB", 2, "A number and its unit are one word"),
+    ("probe data.py --budget nan", 2, "'nan' is not a number of seconds"),
+    ("probe data.py --recording-budget 1,5GB", 2, "'1,5GB' has a comma in it; write 1.5GB"),
+    ("probe data.py --target-rate 1,000", 2, "'1,000' has a comma in it; write 1.000 or 1000"),
+    (f"compare {RUN} {RUN} --max-regression 5,5%", 2, "'5,5%' has a comma in it; write 5.5%"),
+    (f"compare {RUN} {RUN} --max-regression 500%", 2, "'500%' is not between 0% and 100%"),
+    ("log . --price 2,50", 2, "'2,50' has a comma in it; write 2.50"),
+    ("probe data.py:Numbers --arg root=a --arg root=b", 2, "--arg root is given twice"),
+    ("run", 2, "No program was named."),
+    ("run --seconds 1,5 data.py", 2, "'1,5' has a comma in it; write 1.5"),
+    ("run --probe 20 data.py", 2, "There is no program '20' on the PATH."),
     # names
     ("probe train.py", 3, "There is no file 'train.py'."),
     ("probe src/train.py", 3, "There is no file 'src/train.py'."),
+    ("probe ", 3, "TARGET is an empty text."),
+    ("probe data", 3, "Did you mean data.py?"),
+    ("probe data.py::loader", 3, "Did you mean data.py:loader?"),
+    ("probe s3://bucket/train", 3, "is an address, and a target lies on this machine"),
+    ("probe data.py:Numbers --arg rot=.", 3, "takes arguments: (root='.')."),
+    ("run train.py", 2, "There is no file train.py."),
     ("probe notes.txt", 3, "its name must end in .py"),
     ("probe book.ipynb", 3, "its name must end in .py"),
     ("probe data.py:laoder", 3, "It defines: data.py:loader"),
@@ -139,6 +164,42 @@ def test_odd_names_are_names(name: str, here: Path, capsys: pytest.CaptureFixtur
     assert pipefix(["doctor", f"./{name}:loader"]) == 0
     assert pipefix(["doctor", f"./{name}:absent"]) == 3
     assert f"{name}:loader" in capsys.readouterr().err
+
+
+class Closed(StringIO):
+    """A reader that went away."""
+
+    def flush(self) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["show", RUN], ["show", RUN, "--json"], ["compare", RUN, RUN], ["doctor"], ["log"], ["completion", "bash"], ["--help"]],
+)
+def test_a_pipe_that_is_closed_early(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdout", Closed())
+    assert pipefix(words) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_files_are_written_where_names_have_spaces_and_letters_of_any_script(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = here / "größe und 数据"
+    folder.mkdir()
+    (folder / "run 1.json").write_bytes(Path(RUN).read_bytes())
+    assert pipefix(["show", str(folder / "run 1.json"), "--html", str(folder / "it's.html")]) == 0
+    assert pipefix(["compare", str(folder / "run 1.json"), RUN, "--html", str(folder / "two runs.html")]) == 0
+    assert {path.name for path in folder.iterdir()} == {"run 1.json", "it's.html", "two runs.html"}
+
+
+@pytest.mark.parametrize("run", sorted((ROOT / "fixtures" / "runs").glob("*.json")), ids=lambda path: path.stem)
+def test_a_card_is_read_at_one_glance(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """15 lines; one more where the audit has two warnings."""
+    monkeypatch.setenv("COLUMNS", "100")
+    assert pipefix(["show", str(run)]) == 0
+    assert len(capsys.readouterr().out.splitlines()) <= 16
 
 
 def test_a_folder_without_classes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,14 +38,24 @@ def few_samples(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             del sys.modules[name]
 
 
-@pytest.mark.parametrize("name", ["text", "tabular", "images"])
-def test_an_example_is_a_target_with_a_step(name: str, examples: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def cores_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One example takes its process's away."""
+    monkeypatch.setattr(os, "sched_setaffinity", lambda *_: None, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "workers"),
+    [("text", 0), ("tabular", 0), ("images", 0), ("wrong_suspect", 4), ("augmentation", 2), ("healthy", 1)],
+)
+def test_an_example_is_a_target_with_a_step(name: str, workers: int, examples: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EXAMPLE_SAMPLES", "4" if name == "images" else SAMPLES)
     subject = load(str(examples / f"{name}.py"))
     assert subject.target.endswith(":train_loader")
-    assert subject.settings.num_workers == 0, "it is slow on purpose"
+    assert subject.settings.num_workers == workers
     assert subject.consumer is not None
-    subject.consumer(next(iter(subject.loader)))
+    dataset = subject.loader.dataset
+    subject.consumer(subject.loader.collate_fn([dataset[index] for index in range(4)]))
 
 
 def test_two_ranks_are_a_program_of_one_too(examples: Path, preloaded: str) -> None:

@@ -169,9 +169,10 @@ class _Session:
             for line, looks in row.trace.own_lines.items():
                 measurement.own_lines[line] = measurement.own_lines.get(line, 0) + looks
             measurement.mixed = sorted({*measurement.mixed, *row.trace.mixed})
-        measurement.first_calls = calls_by_stage(rows)
-        begun = {row.trace.worker: row.trace.begun for row in reversed(rows)}  # what is set up once is no part of a sample
-        measurement.first_cpu = cpu_by_stage([row for row in rows if row.trace.begun > begun[row.trace.worker]])
+        # What is imported and set up with a worker's first batch is no part of a sample.
+        begun = {row.trace.worker: row.trace.begun for row in reversed(rows)}
+        later = [row for row in rows if row.trace.begun > begun[row.trace.worker]]
+        measurement.first_calls, measurement.first_cpu = calls_by_stage(later), cpu_by_stage(later)
         self.pool.turn_to(experiments.PLAIN)
         self.pool.keep_batch()
 

@@ -475,3 +475,23 @@ def test_a_trial_that_hangs_is_left_and_told(paths: list[str], monkeypatch: pyte
     assert found.trials == {}
     assert found.declined["workers-1"].startswith("it failed when tried: ")
     assert found.of("plain"), "and the pipeline itself was measured"
+
+
+class SetsUp(planted.Mapped):
+    """Each process reads many files with its first sample, as an import does; the samples themselves are in memory."""
+
+    def __init__(self, paths: list[str]) -> None:
+        super().__init__(paths)
+        self.pixels: Any = None
+
+    def __getitem__(self, index: int) -> Any:
+        if self.pixels is None:
+            for path in self.paths * 20:
+                with open(path, "rb") as file:
+                    self.pixels = planted.decode(file.read())
+        return planted.augment(self.pixels), str(index)
+
+
+def test_what_is_set_up_with_the_first_sample_is_not_taken_for_a_cache(paths: list[str], ticks: Ticks) -> None:
+    built = DataLoader(SetsUp(paths), batch_size=4, collate_fn=planted.collate)
+    assert measured(built, budget=5.0).kept_by_dataset == []  # fake clock

@@ -152,7 +152,9 @@ def look_at(
         _blame_shared_handles(error, subject)
         raise
     diagnosis = diagnose(measurement) if measurement.of(REAL.name) else None
-    if aside and diagnosis is not None and not measurement.partial:
+    # Where processes forked for other settings gave no batch, those for other trials would hang as well.
+    hung = any(why.startswith("it failed when tried") for why in measurement.declined.values())
+    if aside and diagnosis is not None and not measurement.partial and not hung:
         progress("trying what fixes would bring", measured)
         _try_aside(subject, consumer, measurement, diagnosis, aside)
         _try_conversions(subject, machine, measurement, diagnosis, PATIENT * aside)

@@ -65,8 +65,9 @@ def record(
 def refused(subject: Subject, store: str, seconds: float) -> str | None:
     """Why `convert` would refuse to keep this of samples, by a few of them; empty where it would not, None where that is not known
     after so many seconds."""
-    result = in_child_process(partial(refusal, subject.dataset, recipe_of("lmdb", store)), seconds)
-    if not isinstance(result, str):
+    try:
+        result: str = in_child_process(partial(refusal, subject.dataset, recipe_of("lmdb", store)), seconds)
+    except NotFused:
         return None
     return f"convert would refuse it: {result}" if result else ""
 

@@ -153,7 +153,7 @@ def test_a_conversion_that_would_be_refused_is_known_before_it_is_proposed() -> 
 
 
 def test_what_convert_refuses_is_declined_with_that_reason() -> None:
-    world = JPEGS.but(found={"refused_caches": {"decoded": "convert would refuse it: samples differ"}})
+    world = JPEGS.but(fields={"refused_caches": {"decoded": "convert would refuse it: samples differ"}})
     step = world.step_called("cache-decoded")
     assert isinstance(step, Declined) and step.why == "convert would refuse it: samples differ"
-    assert isinstance(JPEGS.but(found={"refused_caches": {"resized": ""}}).step_called("cache-resized-256"), Proposed)
+    assert isinstance(JPEGS.but(fields={"refused_caches": {"resized": ""}}).step_called("cache-resized-256"), Proposed)

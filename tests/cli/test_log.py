@@ -70,10 +70,16 @@ DATASET = "from torch.utils.data import Dataset\nclass Photos(Dataset):\n    pas
 
 class TestTargetHere:
     def test_what_was_probed_last(self, folder: Path) -> None:
-        (folder / "other.py").write_text(DATASET)
+        for name in ("data.py", "other.py"):
+            (folder / name).write_text(DATASET)
         assert target_here(folder)[0] == "data.py:loader"
 
+    def test_a_file_that_is_gone_is_passed_over(self, folder: Path) -> None:
+        (folder / "other.py").write_text(DATASET)
+        assert target_here(folder)[0] == "other.py"
+
     def test_a_log_names_no_code_to_run(self, folder: Path) -> None:
+        (folder / "data.py").write_text(DATASET)
         with open(folder / "pipefix.log.jsonl", "a") as file:
             file.write('{"at": "2099-01-01T00:00:00+00:00", "event": "kept", "id": "x", "target": "evil.py:loader"}\n')
         assert target_here(folder)[0] == "data.py:loader"
@@ -98,5 +104,6 @@ class TestTargetHere:
 
     def test_convert_takes_it(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         monkeypatch.chdir(folder)
-        assert main(["convert", "--to", "lmdb"]) == 3  # data.py was not made, and is told as any target
+        (folder / "data.py").write_text("loader = 1 / 0")
+        assert main(["convert", "--to", "lmdb"]) == 3  # told as of any target
         assert "converting data.py:loader: the target of the last probe" in capsys.readouterr().err

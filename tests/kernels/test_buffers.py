@@ -24,16 +24,24 @@ def test_bytes_cannot_be_resized_while_they_are_decoded(native_kernel: Any, enco
     data = bytearray(encoded(1600, 1200))
     target = Target(torch.zeros((1, 3, 16, 16), dtype=torch.uint8))
     cut = PictureCut(Box(0, 0, 1600, 1200), (16, 16), Box(0, 0, 16, 16))
-    decoding = threading.Thread(target=lambda: native_kernel.jpeg_into(data, cut, UINT8, target, 0))
+    refused = threading.Event()
+
+    def decode_until_refused() -> None:
+        for _ in range(500):  # the other thread may be kept waiting while a picture is decoded, not while hundreds are
+            if refused.is_set():
+                return
+            native_kernel.jpeg_into(data, cut, UINT8, target, 0)
+
+    decoding = threading.Thread(target=decode_until_refused)
     decoding.start()
-    refused = False
-    while decoding.is_alive() and not refused:
+    while decoding.is_alive() and not refused.is_set():
         try:
-            data.append(0)
+            data[-1:] = data[-1:] + b"\0"  # resized, and as long again
+            del data[-1:]
         except BufferError:
-            refused = True
+            refused.set()
     decoding.join()
-    assert refused
+    assert refused.is_set()
 
 
 def test_a_batch_cannot_lose_its_memory() -> None:

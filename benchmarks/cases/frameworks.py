@@ -74,7 +74,7 @@ def tried(name: str) -> dict[str, Any]:
         alone = started(words, folder)
         probed = started(words, folder, ["--probe=4", "--out", str(folder / "probed")], PIPEFIX_RUN_LOOK_AFTER="0.1")
         run = json.loads((folder / "probed" / "run.json").read_text())
-        training = [loop for loop in run["program"]["loops"] if loop["role"] == "train"]
+        training = [loop for loop in run["program"]["loops"] if loop["role"] == "training"]
         found = {
             "name": name,
             "exit_code": alone.returncode,

@@ -133,7 +133,7 @@ def tried(name: str) -> dict[str, Any]:
             found["experiments"] = bool(told.get("stages"))
             found["probed_same"] = (probed.returncode, probed.stdout) == (alone.returncode, alone.stdout)
     program = run["program"]
-    training = [loop for loop in program["loops"] if loop["role"] == "train"]
+    training = [loop for loop in program["loops"] if loop["role"] == "training"]
     shares = [
         loop["wait_share"]["value"] for loop in sorted(training, key=lambda loop: loop.get("rank") or 0) if loop.get("wait_share")
     ]

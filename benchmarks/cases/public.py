@@ -210,7 +210,7 @@ def tried(program: Program, clones: Path) -> dict[str, Any]:
         metered = [json.loads(path.read_text()) for path in sorted(folder.glob("meter.*"))]
         run = json.loads((folder / "run" / "run.json").read_text())
         same = (seen.returncode, printed(program, seen.stdout, folder)) == (0, printed(program, alone.stdout, folder))
-    training = [loop for loop in run["program"]["loops"] if loop["role"] == "train"]
+    training = [loop for loop in run["program"]["loops"] if loop["role"] == "training"]
     loops = [loop for loop in training if loop.get("wait_share") and loop["loader"]]
     took = sum(loop["seconds"] for loop in loops)
     metered_s = sum(one["took_s"] for one in metered)

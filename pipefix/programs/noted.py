@@ -34,11 +34,12 @@ class LoopNotes:
 
     @property
     def role(self) -> str:
+        """training, evaluation, or unknown: also where a thread of its own takes batches ahead."""
         if not self.facts.get("main_thread", True):
-            return "prefetch"
+            return "unknown"
         if self.total("optimizer_steps") or self.total("backward_s"):
-            return "train"
-        return "evaluate" if self.total("without_gradients") > self.total("steps") / 2 else "other"
+            return "training"
+        return "evaluation" if self.total("without_gradients") > self.total("steps") / 2 else "unknown"
 
 
 def total(blocks: Iterable[dict[str, Any]], name: str) -> float:

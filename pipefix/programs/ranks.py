@@ -36,7 +36,7 @@ def findings(loops: Sequence[LoopNotes]) -> list[Finding]:
     findings: list[Finding] = []
     for place in dict.fromkeys(notes.loader for notes in loops if notes.loader):
         findings += shares.no_batches(place, [notes for notes in loops if notes.loader == place])
-        here = [notes for notes in loops if notes.loader == place and notes.role in ("train", "evaluate") and notes.blocks]
+        here = [notes for notes in loops if notes.loader == place and notes.role in ("training", "evaluation") and notes.blocks]
         ranks = {notes.rank: notes for notes in here if notes.rank is not None}
         findings += shares.findings(place, here, ranks)
         findings += upkeep.findings(place, here)
@@ -98,7 +98,7 @@ def _listed(ranks: list[int]) -> str:
 
 def _straggler(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
     """The rank that the others wait for, by what it has more of."""
-    if any(notes.role != "train" for notes in ranks.values()):
+    if any(notes.role != "training" for notes in ranks.values()):
         return
     if any(_too_short(notes) for notes in ranks.values()):
         return

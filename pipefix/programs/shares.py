@@ -69,7 +69,7 @@ def global_batch(loops: Sequence[LoopNotes]) -> tuple[int, str] | None:
 
 def _another_global_batch(place: str, loops: Sequence[LoopNotes]) -> Iterator[Finding]:
     """Than the program's arguments ask for by that very name."""
-    actual = global_batch(loops) if all(notes.role == "train" for notes in loops) else None
+    actual = global_batch(loops) if all(notes.role == "training" for notes in loops) else None
     intended = next((words for notes in loops if (words := _asked_for(notes.process.get("argv") or ()))), None)
     if actual is None or intended is None or actual[0] == intended[1]:
         return
@@ -102,7 +102,7 @@ def _same_samples(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
         return
     orders = {next((epoch.get("order") for epoch in notes.epochs if "order" in epoch), None) for notes in ranks.values()}
     same = " in the same order" if len(orders) == 1 and None not in orders else ""
-    trains = any(notes.role == "train" for notes in ranks.values())
+    trains = any(notes.role == "training" for notes in ranks.values())
     yield Finding(
         id="same-samples",
         severity="problem" if trains else "warning",
@@ -114,7 +114,7 @@ def _same_samples(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
 def _same_order(place: str, loops: Sequence[LoopNotes]) -> Iterator[Finding]:
     """Epochs that repeat a shuffled order."""
     for notes in loops:
-        if notes.role != "train":
+        if notes.role != "training":
             continue
         orders = [epoch["order"] for epoch in notes.epochs if "order" in epoch and not epoch["sequential"]]
         if len(orders) > 1 and len(set(orders)) == 1:
@@ -182,7 +182,7 @@ def _same_stream(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
     if alike and len(set(firsts[0][:common])) >= LEAST_APART:
         yield Finding(
             id="same-samples",
-            severity="problem" if any(notes.role == "train" for notes in ranks.values()) else "warning",
+            severity="problem" if any(notes.role == "training" for notes in ranks.values()) else "warning",
             found=f"each of {len(ranks)} ranks gets the same batches of its stream (loader made at {place})",
             advice="Give each rank its share: itertools.islice(samples, rank, None, world_size), or split_dataset_by_node, "
             "split_by_node and the like of the library that makes the stream.",
@@ -193,7 +193,7 @@ def _unlike_batches(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding
     sizes: dict[Any, list[int]] = {}
     for rank, notes in sorted(ranks.items()):
         sizes.setdefault(notes.facts.get("batch_size"), []).append(rank)
-    if len(sizes) < 2 or None in sizes or any(notes.role != "train" for notes in ranks.values()):
+    if len(sizes) < 2 or None in sizes or any(notes.role != "training" for notes in ranks.values()):
         return
     ranks_by_size = "; ".join(f"{size}: rank {', '.join(map(str, whose))}" for size, whose in sizes.items())
     yield Finding(
@@ -218,7 +218,7 @@ def _tails(place: str, loops: Sequence[LoopNotes]) -> Iterator[Finding]:
     if abs(sum(map(int, meant)) - length) > len(loops):
         return  # a sampler that draws a part, or more
     taken = sum(epoch["samples"] for epoch in ended if epoch is not None)
-    evaluates = all(notes.role == "evaluate" for notes in loops)
+    evaluates = all(notes.role == "evaluation" for notes in loops)
     if taken == length or (not evaluates and abs(taken - length) < TAIL * length):
         return
     dropped = taken < length

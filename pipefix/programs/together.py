@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pipefix.programs.account import account
 from pipefix.programs.noted import LoopNotes, total
 from pipefix.programs.ranks import findings
 from pipefix.programs.shares import global_batch
@@ -89,7 +90,7 @@ def brought_together(
     over = {place: global_batch([notes for notes in loops if notes.loader == place]) for place in {notes.loader for notes in loops}}
     figures = sorted(
         (_figures(notes, begun, over[notes.loader]) for notes in loops),
-        key=lambda loop: (loop.role != "train", -loop.seconds, loop.rank or 0),
+        key=lambda loop: (loop.role != "training", -loop.seconds, loop.rank or 0),
     )
     return ProgramFigures(
         command=command,
@@ -98,6 +99,7 @@ def brought_together(
         ranks=max(1, len(ranks)),
         overhead_share=overhead / seconds if seconds > 0 else 0.0,
         loops=figures,
+        account=account(loops, begun, seconds) if seconds > 0 else None,
         cuda=cuda,
         killed=unended,
         errors=list(dict.fromkeys(errors)),
@@ -148,7 +150,7 @@ def _figures(notes: LoopNotes, begun: float, steps_over: tuple[int, str] | None)
         role=notes.role,
         steps=int(notes.total("steps")),
         samples=int(notes.total("samples")),
-        step_samples=steps_over[0] if steps_over is not None and notes.role == "train" else None,
+        step_samples=steps_over[0] if steps_over is not None and notes.role == "training" else None,
         seconds=known,
         workers=notes.facts.get("workers"),
         first_batch_s=[seconds for block in notes.blocks for seconds in block["first_s"]],
@@ -252,7 +254,7 @@ def _ratio(blocks: Iterable[dict[str, Any]]) -> float:
 
 def verdict(program: ProgramFigures) -> Verdict:
     """On the loop that trains, of the rank that waits most; from clocks alone."""
-    training = [loop for loop in program.loops if loop.role == "train"]
+    training = [loop for loop in program.loops if loop.role == "training"]
     if not training:
         return _inconclusive("No loop of the program took optimizer steps, so nothing says which of its loops trains.")
     longest = max(training, key=lambda loop: loop.seconds)

@@ -61,7 +61,7 @@ def _idle_workers(place: str, notes: LoopNotes) -> Iterator[Finding]:
 
 def _idle_pools(place: str, notes: LoopNotes) -> Iterator[Finding]:
     """Workers of an evaluation that live on, with the batches they hold, while this loop trains."""
-    if notes.role != "train":
+    if notes.role != "training":
         return
     held = {where: workers for epoch in notes.epochs for where, workers in epoch.get("idle_pools", ())}
     if held:
@@ -76,7 +76,7 @@ def _idle_pools(place: str, notes: LoopNotes) -> Iterator[Finding]:
 
 def _blocking_saves(place: str, notes: LoopNotes) -> Iterator[Finding]:
     paid, count = notes.total("saved_s"), int(notes.total("saves"))
-    if notes.role == "train" and _is_much(paid, notes):
+    if notes.role == "training" and _is_much(paid, notes):
         yield Finding(
             id="blocking-saves",
             severity="warning",

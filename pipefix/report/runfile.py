@@ -169,6 +169,10 @@ class Instrument(msgspec.Struct, frozen=True, kw_only=True):
     recording_bytes: float | None = None
 
 
+_ROLES = {"train": "training", "evaluate": "evaluation", "prefetch": "unknown", "other": "unknown"}
+"""As files of earlier versions have them."""
+
+
 class LoopSpan(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A while in which a loop ran."""
 
@@ -185,8 +189,8 @@ class LoopFigures(msgspec.Struct, frozen=True, kw_only=True):
     loader: str
     """File and line; empty for optimizer steps outside any loop over a loader."""
     rank: int | None = None
-    role: str = "other"
-    """train, evaluate, prefetch (a loop in a thread of its own) or other."""
+    role: str = "unknown"
+    """training, evaluation or unknown."""
     steps: int = 0
     samples: int = 0
     step_samples: int | None = None
@@ -214,6 +218,24 @@ class LoopFigures(msgspec.Struct, frozen=True, kw_only=True):
     between_epochs_s: float = 0.0
     """Seconds between its epochs, without other loops that ran then: checkpoints, logging, schedulers."""
 
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "role", _ROLES.get(self.role, self.role))
+
+
+class ProgramAccount(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds of a program, of the process that trains; together they are all that it took."""
+
+    start_up: float = 0.0
+    """Until the first batch was asked for: imports, models, data sets."""
+    first_batch: float = 0.0
+    """Waits for the first batches of its epochs."""
+    training: float = 0.0
+    evaluation: float = 0.0
+    checkpoints: float = 0.0
+    """Calls of torch.save in the main thread."""
+    between_epochs: float = 0.0
+    rest: float = 0.0
+
 
 class ProgramFigures(msgspec.Struct, frozen=True, kw_only=True):
     """A training program that was run as it is."""
@@ -226,6 +248,7 @@ class ProgramFigures(msgspec.Struct, frozen=True, kw_only=True):
     overhead_share: float = 0.0
     """Of the program's time that noting took, as measured in the program itself."""
     loops: list[LoopFigures] = []
+    account: ProgramAccount | None = None
     cuda: bool = False
     """Whether a CUDA device was used: clocks of the CPU do not see its backlog."""
     killed: int = 0

@@ -81,7 +81,7 @@ def test_a_finder_of_its_own_that_answers_for_torch_hides_nothing(looping: Calla
         "library/sitecustomize.py",
     )
     (loop,) = place.run().program.loops
-    assert (loop.loader, loop.role, loop.steps) == ("train.py:3", "train", 20)
+    assert (loop.loader, loop.role, loop.steps) == ("train.py:3", "training", 20)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -246,7 +246,7 @@ torch.utils.data.DataLoader = Mine
     ran, alone = place.run(), place.alone()
     assert (ran.code, ran.out) == (0, alone.out), ran.err
     assert alone.out.startswith("made\nbegun\n")
-    assert [(loop.steps, loop.role) for loop in ran.program.loops] == [(20, "train")]
+    assert [(loop.steps, loop.role) for loop in ran.program.loops] == [(20, "training")]
 
 
 @pytest.mark.parametrize("of", ["the program", "both"])

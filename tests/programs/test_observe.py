@@ -10,7 +10,7 @@ from pipefix.plan import planfile
 from pipefix.plan.planfile import LoaderChange, PlanFile
 from pipefix.report.runfile import LoopFigures
 from tests.programs import without_loader
-from tests.programs.conftest import PATH, Place, Ran
+from tests.programs.conftest import PATH, STAND_IN, Place, Ran
 
 MANY = """\
 import argparse, io, sys, threading, time
@@ -161,16 +161,16 @@ def test_the_program_is_the_same(many: tuple[Ran, Ran]) -> None:
 @pytest.mark.parametrize(
     ("maker", "role", "steps", "samples", "epochs"),
     [
-        ("training = ", "train", 6, 24, 1),
-        ("checked = ", "evaluate", 2, 10, 1),
-        ("adversarial = ", "train", 3, 24, 1),
-        ("endless = ", "train", 12, 72, 3),
-        ("reused = ", "train", 12, 72, 1),
-        ("in Ahead(", "train", 2, 24, 1),
-        ("in Own(", "train", 6, 24, 1),
-        ("counted = ", "train", 9, 36, 3),
-        ("planned = ", "train", 8, 24, 1),
-        ("DataLoader(Samples(), batch_size=4): raise", "other", 1, 4, 1),
+        ("training = ", "training", 6, 24, 1),
+        ("checked = ", "evaluation", 2, 10, 1),
+        ("adversarial = ", "training", 3, 24, 1),
+        ("endless = ", "training", 12, 72, 3),
+        ("reused = ", "training", 12, 72, 1),
+        ("in Ahead(", "training", 2, 24, 1),
+        ("in Own(", "training", 6, 24, 1),
+        ("counted = ", "training", 9, 36, 3),
+        ("planned = ", "training", 8, 24, 1),
+        ("DataLoader(Samples(), batch_size=4): raise", "unknown", 1, 4, 1),
     ],
 )
 def test_every_loop_is_seen(many: tuple[Ran, Ran], maker: str, role: str, steps: int, samples: int, epochs: int) -> None:
@@ -217,8 +217,11 @@ OWN_CLOCK = """
 
 @pytest.fixture
 def timed(light: Place) -> Place:
-    """The stand-in's backward pass takes 1/16 s of the program's own clock, and its optimizer's step 1/8."""
+    """The stand-in's backward pass takes 1/16 s of the program's own clock, and its optimizer's step 1/8; a checkpoint 4."""
     light.write("def backward():\n    import __main__\n    __main__.passes(1 / 16)\n", "library/torch/autograd.py")
+    light.write("def save():\n    import __main__\n    __main__.passes(4)\n", "library/torch/serialization.py")
+    begin = "from . import autograd, serialization\nfrom .serialization import save\n"
+    light.write(begin + STAND_IN["torch/__init__.py"], "library/torch/__init__.py")
     light.write(
         """\
         before, after = [], []
@@ -254,14 +257,19 @@ def test_the_parts_of_a_step_and_what_lies_between_epochs(timed: Place) -> None:
                 if number == 2:
                     for batch in checked: passes(1 / 64)
             for batch in checked: passes(1 / 64)
+            torch.save()
             if epoch < 2: passes(8)
     """)  # fmt: skip
     ran = timed.run()
-    training = next(loop for loop in ran.program.loops if loop.role == "train")
+    training = next(loop for loop in ran.program.loops if loop.role == "training")
     evaluation = 5 * (1 / 4 + 1 / 64)
     wanted = {"wait_s": 15 / 4, "forward_s": 15 / 2, "backward_s": 15 / 16, "optimizer_s": 15 / 8, "other_s": 15 / 32}
     assert training.step_split == pytest.approx({**wanted, "inner_s": 3 * evaluation})
-    assert training.between_epochs_s == pytest.approx(2 * 8), "the evaluation between them is a loop of its own"
+    assert training.between_epochs_s == pytest.approx(2 * 12), "the evaluation between them is a loop of its own"
+    account = ran.program.account
+    assert account is not None
+    assert (account.checkpoints, account.between_epochs) == pytest.approx((3 * 4, 2 * 8)), "also after an evaluation"
+    assert account.first_batch + account.training == pytest.approx(training.seconds)
     assert training.seconds == pytest.approx(sum(wanted.values()))
     assert "of the program's time passed between epochs of the loop over the loader made at train.py:" in " ".join(ran.err.split())
 
@@ -271,7 +279,7 @@ def test_what_passes_outside_the_models_is_told(place: Place) -> None:
     place.write(without_loader.program(without_loader.OWN_CLOCK, model="sleep(0.0625)", transform="sleep(1 / 64)"))
     ran = without_loader.ran_as_alone(place, "torn")
     (loop,) = ran.program.loops
-    assert (loop.loader, loop.role, loop.wait_share) == ("", "train", None)
+    assert (loop.loader, loop.role, loop.wait_share) == ("", "training", None)
     assert loop.outside_share is not None
     assert loop.outside_share.value == pytest.approx(1 / 5)
     assert "trains without a DataLoader" in " ".join(ran.err.split())
@@ -313,7 +321,7 @@ def test_nodes_are_a_loader(light: Place) -> None:
         """
     )
     (loop,) = light.run().program.loops
-    assert (loop.loader, loop.role, loop.steps) == ("train.py:4", "train", 18)
+    assert (loop.loader, loop.role, loop.steps) == ("train.py:4", "training", 18)
 
 
 @pytest.mark.parametrize(("wait", "step", "kind"), [(0.02, 0.02, "input-bound"), (0.0005, 0.04, "step-bound")])

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pipefix.programs.together import brought_together, notes_in, verdict
@@ -156,8 +157,33 @@ def test_the_rank_that_waits_most_is_told(tmp_path: Path) -> None:
 
 def test_a_thread_that_takes_batches_ahead_says_nothing_of_training(tmp_path: Path) -> None:
     found = program(tmp_path, [PROCESS, {**LOOP, "main_thread": False}, *[steps(0.3, 0.2)] * 8, ENDED])
-    assert found.loops[0].role == "prefetch"
+    assert found.loops[0].role == "unknown"
     assert verdict(found).kind == "inconclusive"
+
+
+def test_the_account_tells_where_the_whole_time_went(tmp_path: Path) -> None:
+    """Of the rank that is the lowest; a checkpoint within an epoch, one between two, and an evaluation inside a step."""
+    training = [
+        steps(1.5, 0.5, at=5.0, first_s=[1.0]),
+        steps(0.2, 2.3, at=9.0, inner_s=1.2, saved_s=0.4),
+        steps(0.5, 0.5, at=12.0, first_s=[0.3], between_s=0.9, saved_s=0.6, saved_outside_s=0.6, saved_between_s=0.6),
+    ]
+    evaluation = {**steps(0.2, 1.0, at=8.0, optimizer_steps=0, without_gradients=10, first_s=[0.1]), "loop": 1}
+    other = [{**PROCESS, "at": 0.5, "rank": "1"}, LOOP, steps(3.0, 3.0, at=9.0), ENDED]
+    here = [{**PROCESS, "rank": "0"}, LOOP, {**LOOP, "loop": 1, "loader": "train.py:9"}, *training, evaluation, ENDED]
+    account = program(tmp_path, other, here, seconds=13.0).account
+    assert account is not None
+    assert msgspec.structs.asdict(account) == pytest.approx(
+        {
+            "start_up": 2.5, "first_batch": 1.3, "training": 5.5 - 1.2 - 1.3 - 0.4, "evaluation": 1.2, "checkpoints": 1.0,
+            "between_epochs": 0.3, "rest": 13.0 - 2.5 - 1.3 - 2.6 - 1.2 - 1.0 - 0.3,
+        }
+    )  # fmt: skip
+
+
+def test_a_program_without_loops_is_all_rest(tmp_path: Path) -> None:
+    account = program(tmp_path, [PROCESS, ENDED]).account
+    assert account is not None and (account.start_up, account.rest) == (0.0, 10.0)
 
 
 def test_only_files_of_ours_are_notes(tmp_path: Path) -> None:

@@ -289,5 +289,5 @@ class TestFix:
 
 def test_a_program_is_told_at_the_terminal_by_its_loops() -> None:
     said = "\n".join(terminal.lines(program_report.report(PROGRAM)))
-    assert re.search(r"train t\.py:1 +40 % \(30-50\) +5\.00 s +9 +20 %", said)
+    assert re.search(r"training t\.py:1 +40 % \(30-50\) +5\.00 s +9 +20 %", said)
     assert "ended with exit code 0" in said

@@ -21,7 +21,20 @@ LONGER = 1.5
 RECORDS = 8
 """Iterators of a loop whose batches are looked at."""
 _NOT_NOTED = frozenset(
-    ("number", "loader", "begun", "since", "trains", "inside", "ended", "records", "durations", "trained_s", "noted_after")
+    (
+        "number",
+        "loader",
+        "begun",
+        "since",
+        "trains",
+        "inside",
+        "ended",
+        "records",
+        "durations",
+        "trained_s",
+        "noted_after",
+        "saved_since",
+    )
 )
 
 
@@ -36,6 +49,8 @@ class Loop:
         self.inside = False
         """Whether one of its iterators is being asked: one that asks another counts once."""
         self.ended: tuple[float, float] | None = None
+        self.saved_since = 0.0
+        """Seconds of checkpoints since its latest epoch ended."""
         """When its latest epoch ended, and the seconds of all epochs by then."""
         self.records: deque[Any] = deque(maxlen=RECORDS)
         """Where the makers of its batches write what these take by stage."""
@@ -55,7 +70,7 @@ class Loop:
         self.steps = self.samples = self.optimizer_steps = self.without_gradients = 0
         self.wait_s = self.step_s = self.forward_s = self.backward_s = self.optimizer_s = self.inner_s = 0.0
         self.making_cpu_s = self.making_s = self.between_s = self.device_wait_s = 0.0
-        self.looked_into_s = self.outside_s = self.saved_s = 0.0
+        self.looked_into_s = self.outside_s = self.saved_s = self.saved_outside_s = self.saved_between_s = 0.0
         self.device_steps = self.on_device_steps = self.saves = 0
         self.on_device: dict[str, float] = {}
         """Seconds of the parts of `on_device_steps` steps, by the device's clock."""

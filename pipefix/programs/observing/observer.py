@@ -67,7 +67,7 @@ class Observer:
         if self.device is None:
             self.device = in_use()
         self.notes.tell_rank()
-        if loop.steps or loop.optimizer_steps or loop.first_s:
+        if loop.steps or loop.optimizer_steps or loop.first_s or loop.saves:
             self.notes.write("steps", loop=loop.number, **loop.figures())
         loop.noted()
 
@@ -161,6 +161,8 @@ class Observer:
         if loop.ended is not None:
             ended, in_epochs = loop.ended
             loop.between_s += max(0.0, clock() - starting_s - ended - (self._in_epochs - in_epochs))
+            loop.saved_between_s += loop.saved_since
+            loop.saved_since = 0.0
         epoch = self.epochs[iterator] = Epoch(loop, loader, size if isinstance(size, int) else 0, starting_s, pids_of(iterator))
         epoch.checksums = [] if loop.begun == 1 else None
         if loop.begun <= EPOCHS:
@@ -237,11 +239,14 @@ class Observer:
                 self.notes.write("idle workers", loop=epoch.loop.number, workers=at_work.count(False))
 
     def saved(self, begun: float, now: float) -> None:
-        """The main thread called ``torch.save``."""
-        loop = self._worked_on()
+        """The main thread called ``torch.save``: of the training loop, also after an evaluation."""
+        loop = self._worked_on() or next((loop for loop in reversed(self.loops.values()) if loop.trains), None)
         if loop is not None and threading.current_thread() is threading.main_thread():
             loop.saves += 1
             loop.saved_s += now - begun
+            if self.current is None:
+                loop.saved_outside_s += now - begun
+                loop.saved_since += now - begun
 
     def _told_apart(self, epoch: Epoch) -> None:
         checksums, epoch.checksums = epoch.checksums, None

@@ -67,7 +67,7 @@ def test_copies_to_the_device_are_a_part_of_the_step(fake_device: FakeDevice, tm
     slow = {"FAKE_PAGEABLE_GBS": "0.016"}
     program, said = trained(tmp_path, {**fake_device.environment, **slow}, "train.py")
     assert said == "False True", "nothing is left of what timed them"
-    (loop,) = [loop for loop in program["loops"] if loop["role"] == "train"]
+    (loop,) = [loop for loop in program["loops"] if loop["role"] == "training"]
     split = loop["step_split"]
     whole = sum(split.values())
     assert whole == pytest.approx(loop["seconds"], rel=0.01)
@@ -93,7 +93,7 @@ def test_what_a_program_waited_is_what_its_device_idled(
     """The step takes 10 ms of the device and next to nothing of the CPU, which waits for data nearly all the time."""
     (tmp_path / "train.py").write_text(TRAINS)
     program, said = trained(tmp_path, fake_device.environment, "train.py", str(burst), str(supply_ms))
-    (loop,) = [loop for loop in program["loops"] if loop["role"] == "train"]
+    (loop,) = [loop for loop in program["loops"] if loop["role"] == "training"]
     assert loop["by_device"]
     idled, launching = map(float, said.split())
     # On a busy machine the CPU takes its time: from the step's begin to its kernel the device idles, and waits for no data.

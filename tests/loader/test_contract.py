@@ -358,7 +358,7 @@ def test_the_tricks_of_timm_and_ultralytics_work(kind: Any) -> None:
 
 
 def test_no_warning_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FastLoader, "check_worker_number_rationality", lambda self: None)  # torch's own, of too few processors
+    monkeypatch.setattr(DataLoader, "check_worker_number_rationality", lambda self: None)  # torch's own, of too few processors
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         list(FastLoader(pipelines.Mixed(), batch_size=4, num_workers=2))

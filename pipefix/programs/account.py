@@ -10,27 +10,26 @@ from pipefix.report.runfile import ProgramAccount
 
 def account(loops: Sequence[LoopNotes], begun: float, seconds: float) -> ProgramAccount:
     """``loops``: those with notes; ``begun``: when the program began, by the clock of the notes; ``seconds``: that it took."""
-    loops = _of_one_process([notes for notes in loops if notes.facts.get("main_thread", True)])
+    loops = [notes for notes in loops if notes.facts.get("main_thread", True)]
+    if not loops:
+        return ProgramAccount(rest=seconds)
+    loops = _of_one_process(loops)
     training = [notes for notes in loops if notes.role == "training"]
-    first_batch = sum(seconds for notes in training for block in notes.blocks for seconds in block["first_s"])
+    first_batch = sum(sum(block["first_s"]) for notes in training for block in notes.blocks)
     checkpoints = _total(training, "saved_s")
-    own = {
-        "start_up": min([seconds, *(max(0.0, _begin(notes) - begun) for notes in loops)]),
+    parts = {
+        "start_up": min(seconds, *(max(0.0, _begin(notes) - begun) for notes in loops)),
         "first_batch": first_batch,
         "training": _working(training) - first_batch - (checkpoints - _total(training, "saved_outside_s")),
         "evaluation": _working(notes for notes in loops if notes.role == "evaluation"),
         "checkpoints": checkpoints,
         "between_epochs": _total(training, "between_s") - _total(training, "saved_between_s"),
     }
-    own = {part: max(0.0, spent) for part, spent in own.items()}
-    if not loops:
-        own["start_up"] = 0.0
-    return ProgramAccount(**own, rest=max(0.0, seconds - sum(own.values())))
+    parts = {part: max(0.0, spent) for part, spent in parts.items()}
+    return ProgramAccount(**parts, rest=max(0.0, seconds - sum(parts.values())))
 
 
 def _of_one_process(loops: Sequence[LoopNotes]) -> list[LoopNotes]:
-    if not loops:
-        return []
     chosen = min(loops, key=lambda notes: (notes.role != "training", notes.rank or 0, -_working([notes])))
     return [notes for notes in loops if notes.process is chosen.process]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipefix.stores.store import NoSuchObject, RequestLedger, Span
@@ -51,10 +51,12 @@ class FolderStore:
         sizes: dict[str, int] = {}
         with self._told(""):
             for entry in os.scandir(self.folder) if self.folder.exists() else ():
-                inside = os.scandir(entry) if entry.is_dir(follow_symlinks=False) else (entry,)
-                for file in inside:
-                    if not DRAFT.match(file.name):
-                        sizes[os.path.relpath(file.path, self.folder)] = file.stat(follow_symlinks=False).st_size
+                with suppress(FileNotFoundError):  # removed by somebody else while this looks
+                    inside = os.scandir(entry) if entry.is_dir(follow_symlinks=False) else (entry,)
+                    for file in inside:
+                        if not DRAFT.match(file.name):
+                            with suppress(FileNotFoundError):
+                                sizes[os.path.relpath(file.path, self.folder)] = file.stat(follow_symlinks=False).st_size
         return sizes
 
     @contextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import os
 import pickle
 
 import pytest
@@ -48,6 +50,24 @@ def test_every_request_is_counted(store):
     store.list()
     assert store.ledger.requests == {"put": 1, "get": 1, "range": 2, "list": 1}
     assert (store.ledger.sent, store.ledger.received) == (10, 18)
+
+
+def test_what_is_removed_while_a_folder_is_listed_is_left_out(tmp_path, monkeypatch):
+    """Another program's temporary files end at any moment."""
+    store, scandir = FolderStore(tmp_path), os.scandir
+    for name in ("index/kept", "index/gone", "parts/gone", "kept"):
+        store.put(name, b"x")
+
+    def as_it_was(folder):
+        entries = list(scandir(folder))
+        (tmp_path / "index" / "gone").unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            (tmp_path / "parts" / "gone").unlink()
+            (tmp_path / "parts").rmdir()
+        return entries
+
+    monkeypatch.setattr(os, "scandir", as_it_was)
+    assert store.list() == {"index/kept": 1, "kept": 1}
 
 
 def test_a_folder_that_cannot_be_written_says_so(tmp_path):

@@ -16,12 +16,14 @@ from pipefix.programs.noted import LoopNotes, total
 from pipefix.programs.ranks import findings
 from pipefix.programs.shares import global_batch
 from pipefix.report.runfile import LoopFigures, LoopSpan, ProgramFigures, Verdict
-from pipefix.vocabulary.quantity import Interval, percent
+from pipefix.vocabulary.quantity import Interval, percent, percent_between
 
 WAITING = 0.10
 """Share of its time above which a loop that waits is input-bound."""
 FED = 0.05
 """Share below which it is step-bound."""
+LARGE = 0.05
+"""Part of the program's time from which it is named beside a verdict that it is not the data."""
 LEAST = 5
 """Notes from which a share has an interval."""
 STILL_NOTES = 3600.0
@@ -266,7 +268,7 @@ def verdict(program: ProgramFigures) -> Verdict:
     who = f"the loop over the loader made at {loop.loader}"
     if loop.rank is not None and program.ranks > 1:
         who += f" (rank {loop.rank} of {program.ranks})"
-    clause = f"{who} waited for batches in {percent(share.value)} of its time"
+    clause = f"{who} waited for batches in {percent_between(share) if share.high < 1 else percent(share.value)} of its time"
     if sum(loop.first_batch_s) > share.value * loop.seconds / 2 > 0:
         clause += f", most of it for the first batch of {'an epoch' if len(loop.first_batch_s) > 1 else 'its only epoch'}"
     if loop.by_device:
@@ -277,13 +279,11 @@ def verdict(program: ProgramFigures) -> Verdict:
         sentence = f"Input-bound: {clause}.{_made_of(loop)}"
         return Verdict(kind="input-bound", stage=None, sentence=sentence, confidence=1.0, rule=_rule())
     if share.high <= FED:
-        return Verdict(kind="step-bound", stage="step", sentence=f"Step-bound: {clause}.", confidence=1.0, rule=_rule())
+        sentence = f"Not the data: {clause}; nothing to gain there.{_besides_training(program)}"
+        return Verdict(kind="step-bound", stage="step", sentence=sentence, confidence=1.0, rule=_rule())
     if (share.low >= FED and share.high <= 2 * WAITING) or share.high <= WAITING:
         return Verdict(kind="balanced", stage=None, sentence=f"Balanced: {clause}.", confidence=1.0, rule=_rule())
-    doubt = "that is too short for more"
-    if share.high < 1:
-        doubt = f"between {percent(share.low)} and {percent(share.high)} is as likely"
-    return _inconclusive(f"{clause}, and {doubt}.")
+    return _inconclusive(f"{clause}, and that is too {'wide a range' if share.high < 1 else 'short'} for a verdict.")
 
 
 def _without_loader(outside: Interval | None) -> Verdict:
@@ -294,18 +294,26 @@ def _without_loader(outside: Interval | None) -> Verdict:
     part = f"{percent(outside.value)} of its time"
     where = "outside its models, their backward passes and the optimizer's steps"
     if outside.high <= WAITING:
-        sentence = f"the program trains without a DataLoader, and only {part} passes {where}: making batches takes no more."
-        fed = outside.high <= FED
-        kind, stage = ("step-bound", "step") if fed else ("balanced", None)
+        kind, stage, title = ("step-bound", "step", "Not the data") if outside.high <= FED else ("balanced", None, "Balanced")
+        sentence = (
+            f"{title}: the program trains without a DataLoader, and only {part} passes {where}: making batches takes no more."
+        )
         rule = (
             f"from clocks: step-bound where surely {percent(FED)} or less passes there, balanced where {percent(WAITING)} or less"
         )
-        return Verdict(kind=kind, stage=stage, sentence=f"{kind.capitalize()}: {sentence}", confidence=1.0, rule=rule)
+        return Verdict(kind=kind, stage=stage, sentence=sentence, confidence=1.0, rule=rule)
     between = f"({percent(outside.low)} to {percent(outside.high)})"
     return _inconclusive(
         f"{trains}. {part} {between} passes {where}: batches are made in it, and logging and checkpoints are; clocks do not tell "
         "them apart."
     )
+
+
+def _besides_training(program: ProgramFigures) -> str:
+    """What else took a large part of the program's time."""
+    shares = program.account.shares() if program.account is not None else {}
+    parts = [f"{part} {percent(share)}" for part, share in shares.items() if part not in ("training", "rest") and share >= LARGE]
+    return f" Of the program's time, besides training: {', '.join(parts)}." if parts else ""
 
 
 def _made_of(loop: LoopFigures) -> str:

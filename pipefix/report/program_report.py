@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pipefix.report.document import COLOURS, Bar, BarPart, Bars, Block, Document, Paragraph, Section, Table, field
-from pipefix.report.runfile import LoopFigures, ProgramAccount, ProgramFigures, Run
+from pipefix.report.runfile import LoopFigures, ProgramFigures, Run
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.commands import command
 
@@ -15,15 +15,6 @@ ONE_BATCH = 1.2
 """Times the samples of a batch that an optimizer's step is over, from which that is told."""
 BETWEEN = 0.05
 """Part of the program's time between epochs from which it is told."""
-_PARTS_OF_TIME = {
-    "start_up": "start-up",
-    "first_batch": "first batches",
-    "training": "training",
-    "evaluation": "evaluation",
-    "checkpoints": "checkpoints",
-    "between_epochs": "between epochs",
-    "rest": "the rest",
-}
 _CLOCKS = "These are clocks. Which stage is slow, and what each fix is worth, experiments in the program show: "
 
 
@@ -84,13 +75,6 @@ def _part(loop: LoopFigures, name: str) -> str:
     return quantity.percent(seconds / loop.seconds) if seconds and loop.seconds else ""
 
 
-def _parts_of_time(account: ProgramAccount, seconds: float) -> Iterator[str]:
-    for name, words in _PARTS_OF_TIME.items():
-        part = getattr(account, name) / seconds
-        if part >= SMALL:
-            yield f"{words} {quantity.percent(part)}"
-
-
 def notes(program: ProgramFigures) -> Iterator[str]:
     """What there is to say besides, and how the program ended."""
     yield from program.errors
@@ -113,7 +97,8 @@ def notes(program: ProgramFigures) -> Iterator[str]:
             where = f"the loop over the loader made at {loop.loader}" + (f" (rank {loop.rank})" if program.ranks > 1 else "")
             yield f"{part} of the program's time passed between epochs of {where}, with no loop running: checkpoints, logging."
     if program.account is not None and program.seconds > 0 and program.loops:
-        yield f"Its time: {', '.join(_parts_of_time(program.account, program.seconds))}."
+        shares = program.account.shares().items()
+        yield f"Its time: {', '.join(f'{part} {quantity.percent(share)}' for part, share in shares if share >= SMALL)}."
     if program.planned:
         yield f"The plan {program.plan} was in place for the loader made at {', '.join(program.planned)}."
     elif program.plan:

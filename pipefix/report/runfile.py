@@ -236,6 +236,12 @@ class ProgramAccount(msgspec.Struct, frozen=True, kw_only=True):
     between_epochs: float = 0.0
     rest: float = 0.0
 
+    def shares(self) -> dict[str, float]:
+        """Each part of the whole, by its name in words."""
+        parts = msgspec.structs.asdict(self)
+        whole = sum(parts.values()) or 1.0
+        return {name.replace("_", " "): seconds / whole for name, seconds in parts.items()}
+
 
 class ProgramFigures(msgspec.Struct, frozen=True, kw_only=True):
     """A training program that was run as it is."""

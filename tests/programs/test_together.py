@@ -44,6 +44,23 @@ def test_the_verdict_follows_the_share(tmp_path: Path, wait: float, step: float,
     assert found.overhead_share == pytest.approx(0.001)
 
 
+def test_where_it_is_not_the_data_the_rest_of_the_time_is_told(tmp_path: Path) -> None:
+    training = [steps(wait, 0.5, at=float(number)) for number, wait in enumerate((0.001, 0.003) * 4, 1)]
+    evaluation = {**steps(0.0, 3.0, at=12.0, optimizer_steps=0, without_gradients=10), "loop": 1}
+    events = [PROCESS, LOOP, {**LOOP, "loop": 1, "loader": "train.py:9"}, *training, evaluation, ENDED]
+    assert verdict(program(tmp_path, events)).sentence == (
+        "Not the data: the loop over the loader made at train.py:7 waited for batches in 0.4 % (0.2-0.5) of its time; "
+        "nothing to gain there. Of the program's time, besides training: evaluation 30 %."
+    )
+
+
+def test_a_wide_range_is_no_verdict(tmp_path: Path) -> None:
+    notes = [steps(wait, 0.5) for wait in (0.0, 0.2)] * 4
+    said = verdict(program(tmp_path, [PROCESS, LOOP, *notes, ENDED]))
+    assert said.kind == "inconclusive"
+    assert said.sentence.endswith(") of its time, and that is too wide a range for a verdict.")
+
+
 def test_a_share_that_is_surely_small_is_no_doubt(tmp_path: Path) -> None:
     """About 5 %, somewhat less or more: no program to work on the input of."""
     notes = [steps(wait, 0.5 - wait) for wait in (0.02, 0.03)] * 6

@@ -25,6 +25,11 @@ class LoopNotes:
     """Those that had left when the others were at their fourth batch."""
 
     @property
+    def place(self) -> tuple[str, str]:
+        """Where its loaders are made and where they are gone through: the same on every rank."""
+        return self.loader, self.facts.get("iterated", "")
+
+    @property
     def rank(self) -> int | None:
         rank = str(self.process.get("rank") or "")
         return int(rank) if rank.isdigit() else None

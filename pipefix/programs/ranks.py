@@ -34,9 +34,10 @@ _RESAMPLES = 200
 
 def findings(loops: Sequence[LoopNotes]) -> list[Finding]:
     findings: list[Finding] = []
-    for place in dict.fromkeys(notes.loader for notes in loops if notes.loader):
-        findings += shares.no_batches(place, [notes for notes in loops if notes.loader == place])
-        here = [notes for notes in loops if notes.loader == place and notes.role in ("training", "evaluation") and notes.blocks]
+    for both in dict.fromkeys(notes.place for notes in loops if notes.loader):
+        there, place = [notes for notes in loops if notes.place == both], both[0]
+        findings += shares.no_batches(place, there)
+        here = [notes for notes in there if notes.role in ("training", "evaluation") and notes.blocks]
         ranks = {notes.rank: notes for notes in here if notes.rank is not None}
         findings += shares.findings(place, here, ranks)
         findings += upkeep.findings(place, here)

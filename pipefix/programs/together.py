@@ -89,9 +89,9 @@ def brought_together(
     sentences = findings(loops)
     loops = [notes for notes in loops if notes.blocks]
     ranks = {notes.rank for notes in loops if notes.rank is not None}
-    over = {place: global_batch([notes for notes in loops if notes.loader == place]) for place in {notes.loader for notes in loops}}
+    over = {place: global_batch([notes for notes in loops if notes.place == place]) for place in {notes.place for notes in loops}}
     figures = sorted(
-        (_figures(notes, begun, over[notes.loader]) for notes in loops),
+        (_figures(notes, begun, over[notes.place]) for notes in loops),
         key=lambda loop: (loop.role != "training", -loop.seconds, loop.rank or 0),
     )
     return ProgramFigures(
@@ -148,6 +148,7 @@ def _figures(notes: LoopNotes, begun: float, steps_over: tuple[int, str] | None)
     looked_on_device = notes.total("on_device_steps")
     return LoopFigures(
         loader=notes.loader,
+        iterated=notes.place[1],
         rank=notes.rank,
         role=notes.role,
         steps=int(notes.total("steps")),
@@ -262,7 +263,7 @@ def verdict(program: ProgramFigures) -> Verdict:
     longest = max(training, key=lambda loop: loop.seconds)
     if longest.wait_share is None:
         return _without_loader(longest.outside_share)
-    loop = max((loop for loop in training if loop.loader == longest.loader and loop.wait_share), key=_waiting)
+    loop = max((loop for loop in training if _is_the_same(loop, longest) and loop.wait_share), key=_waiting)
     share = loop.wait_share
     assert share is not None
     who = f"the loop over the loader made at {loop.loader}"
@@ -324,6 +325,11 @@ def _made_of(loop: LoopFigures) -> str:
     if any(interval.high >= most.low for _, interval in others):
         return ""
     return f" Making them is mostly {MOSTLY[first]}: {percent(most.value)} of it, in {loop.looked} batches that were looked at."
+
+
+def _is_the_same(loop: LoopFigures, other: LoopFigures) -> bool:
+    """Of another rank, perhaps."""
+    return (loop.loader, loop.iterated) == (other.loader, other.iterated)
 
 
 def _waiting(loop: LoopFigures) -> float:

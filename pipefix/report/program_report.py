@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from pipefix.report.document import COLOURS, Bar, BarPart, Bars, Block, Document, Paragraph, Section, Table, field
@@ -43,11 +44,13 @@ def _loops(program: ProgramFigures) -> Bars:
     copies = any("copies_s" in loop.step_split for loop in program.loops)  # told apart from the forward pass
     columns = ["loop", "waits", "time", "steps", "first", *(["copies"] if copies else []), "forward", "backward", "optimizer"]
     bars = []
+    alike = Counter((loop.loader, loop.rank) for loop in program.loops)
     for loop in program.loops:
         rank = f", rank {loop.rank}" if program.ranks > 1 and loop.rank is not None else ""
+        where = f" in {loop.iterated}" if loop.iterated and alike[loop.loader, loop.rank] > 1 else ""
         first = quantity.seconds(max(loop.first_batch_s)) if loop.first_batch_s else ""
         parts = [_part(loop, f"{name}_s") for name in columns[5:]]
-        name = f"{loop.role} {loop.loader or '(no loader)'}{rank}"
+        name = f"{loop.role} {loop.loader or '(no loader)'}{where}{rank}"
         cells = [name, waits(loop), quantity.seconds(loop.seconds), f"{loop.steps:,}", first, *parts]
         bars.append(Bar(cells=cells, parts=list(_lane(loop)), title=name))
     table = Table(columns, [bar.cells for bar in bars], "l" + "r" * (len(columns) - 1), ["first", "steps"], "Loops over loaders")

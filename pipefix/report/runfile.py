@@ -184,10 +184,12 @@ class LoopSpan(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class LoopFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """The loops of one rank over the loaders that one line of a program made."""
+    """The loops of one rank over the loaders that one line of a program made, and another goes through."""
 
     loader: str
     """File and line; empty for optimizer steps outside any loop over a loader."""
+    iterated: str = ""
+    """File and line that goes through its batches."""
     rank: int | None = None
     role: str = "unknown"
     """training, evaluation or unknown."""

@@ -370,3 +370,27 @@ def test_steps_on_a_batch_after_which_none_is_asked_for_count(light: Place) -> N
         assert loop.wait_share is not None and loop.wait_share.value == pytest.approx(0.02 / 0.08)
         assert loop.wait_share.low == loop.wait_share.high, "every batch is the first of its epoch: nothing is left to chance"
     assert ran.run is not None and ran.run.verdict.kind == "input-bound"
+
+
+def test_loaders_that_one_helper_makes_are_told_apart_by_the_lines_that_go_through_them(light: Place) -> None:
+    light.write(f"""{OWN_CLOCK}
+        class Slow:
+            def __iter__(self):
+                for number in range(4):
+                    passes(0.02)
+                    yield torch.autograd
+        def make(): return DataLoader(Slow())
+        training, held_out, optimizer = make(), make(), torch.Optimizer()
+        next(iter(training))  # a look at a batch, before
+        for epoch in range(3):
+            for batch in training:
+                passes(0.02)
+                optimizer.step()
+            for batch in held_out: passes(0.01)
+            for batch in make(): passes(0.01)  # made anew each time
+    """)  # fmt: skip
+    ran = light.run()
+    assert [loop.steps for loop in ran.program.loops] == [13, 12, 12]
+    assert len({loop.loader for loop in ran.program.loops}) == 1
+    assert len({loop.iterated for loop in ran.program.loops}) == 3
+    assert ran.program.loops[0].iterated in ran.err, "which is which is told"

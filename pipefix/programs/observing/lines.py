@@ -10,6 +10,8 @@ from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_TYPED = ("<string>", "<stdin>")
+"""Programs that no file holds: ``python -c``, or handed to ``python -``."""
 _INSTALLED = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-packages"))
 _LIBRARIES = tuple(
     os.path.normpath(place) + os.sep
@@ -38,16 +40,21 @@ def _has_installed(folder: str) -> bool:
 
 def users_line() -> str:
     """The line of the program's own code that is being run; of a library's where no other is."""
+    return (way_to_users_line() or ("",))[-1]
+
+
+def way_to_users_line() -> tuple[str, ...]:
+    """The lines that are being run, from the innermost up to the program's own."""
     frame: Any = sys._getframe(1)
-    outermost = ""
+    lines: list[str] = []
     while frame is not None:
         name = frame.f_code.co_filename
-        if os.path.dirname(name) != _HERE and not name.startswith("<"):
-            outermost = f"{os.path.basename(name)}:{frame.f_lineno}"
+        if os.path.dirname(name) != _HERE and (name in _TYPED or not name.startswith("<")):
+            lines.append(f"{os.path.basename(name)}:{frame.f_lineno}")
             if not _is_of_a_library(name):
-                return outermost
+                break
         frame = frame.f_back
-    return outermost
+    return tuple(lines)
 
 
 def without_this_frame(error: BaseException) -> None:

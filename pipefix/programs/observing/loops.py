@@ -39,7 +39,7 @@ _NOT_NOTED = frozenset(
 
 
 class Loop:
-    """The batches of all loaders that were made by one line of the program, since the last note."""
+    """The batches of the loaders that one line of the program made and one line goes through, since the last note."""
 
     def __init__(self, number: int, loader: str) -> None:
         self.number, self.loader = number, loader

@@ -15,7 +15,7 @@ from typing import Any
 from .batches import FIRST, tensors_in
 from .device import DeviceWaits, in_use
 from .inside import Inside, end_program, without_words
-from .lines import users_line
+from .lines import way_to_users_line
 from .looks import Looks
 from .loops import Epoch, Loop, clock
 from .notes import Notes
@@ -32,9 +32,12 @@ EPOCHS = 200
 class Observer:
     def __init__(self, folder: str) -> None:
         self.notes = Notes(folder)
-        self.loops: dict[str, Loop] = {}
+        self.loops: dict[tuple[str, ...], Loop] = {}
+        """By the line that made their loaders, and the lines that first asked them for an iterator."""
         self.epochs: weakref.WeakKeyDictionary[Any, Epoch] = weakref.WeakKeyDictionary()
         self.places: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self.loop_over: weakref.WeakKeyDictionary[Any, Loop] = weakref.WeakKeyDictionary()
+        """By loader: one that is asked for an iterator at another line has still the same loop."""
         self.orders = Orders()
         self.looks = Looks()
         self.device: DeviceWaits | None = None
@@ -71,12 +74,13 @@ class Observer:
             self.notes.write("steps", loop=loop.number, **loop.figures())
         loop.noted()
 
-    def loop_of(self, place: str, **facts: Any) -> Loop:
-        loop = self.loops.get(place)
+    def loop_of(self, place: str, way: tuple[str, ...] = (), **facts: Any) -> Loop:
+        key = (place, *way)
+        loop = self.loops.get(key)
         if loop is None:
-            loop = self.loops[place] = Loop(len(self.loops), place)
-            on_main_thread = threading.current_thread() is threading.main_thread()
-            self.notes.write("loop", loop=loop.number, loader=place, main_thread=on_main_thread, **facts)
+            loop = self.loops[key] = Loop(len(self.loops), place)
+            facts |= {"iterated": way[-1] if way else "", "main_thread": threading.current_thread() is threading.main_thread()}
+            self.notes.write("loop", loop=loop.number, loader=place, **facts)
         return loop
 
     def failed(self, error: Exception, message: str = "pipefix could not look into a process of the program") -> None:
@@ -105,6 +109,7 @@ class Observer:
     def forget(self) -> None:
         """In a process forked from this one: what was noted belongs to the parent."""
         self.loops.clear()
+        self.loop_over.clear()
         self.device = None
         self.current = self.latest = self.program = None
         self.notes.forget()
@@ -147,10 +152,13 @@ class Observer:
         """``record``: where the makers of its batches write what these take."""
         if iterator in self.epochs:
             return  # of a subclass that gives what its base class gave it
-        place = self.places.get(loader) or users_line()
         workers, size = getattr(loader, "num_workers", None), getattr(loader, "batch_size", None)
         persistent = getattr(loader, "persistent_workers", None)
-        loop = self.loop_of(place, workers=workers, batch_size=size, kind=type(loader).__name__, persistent=persistent)
+        loop = self.loop_over.get(loader)
+        if loop is None:
+            way = way_to_users_line()
+            facts = {"workers": workers, "batch_size": size, "kind": type(loader).__name__, "persistent": persistent}
+            loop = self.loop_over[loader] = self.loop_of(self.places.get(loader) or (way or ("",))[-1], way, **facts)
         loop.begun += 1
         if self.current is not None and self.current.loop is loop:
             self._left(self.current)

@@ -94,7 +94,7 @@ def _place(goal: Path, *, quarantine: bool) -> Path:
         if layout.is_cache(goal):
             _check_cache(goal, quarantine=quarantine)
             return goal
-        if layout.is_being_removed(goal):
+        if layout.is_being_removed(goal) or _is_left_over(goal):
             _remove(goal)
         if os.path.lexists(goal) and not is_folder(goal):
             raise BadUsage(f"{goal} exists and is not a directory: nothing is written there.", advice=_ELSEWHERE)
@@ -242,6 +242,12 @@ def _remove(folder: Path) -> str | None:
         return str(error)
     left = layout.entries(folder) if folder.exists() else []
     return f"it holds what pipefix did not make, such as {left[0].name!r}" if left else None
+
+
+def _is_left_over(folder: Path) -> bool:
+    """Whether all that it holds is what making or removing a cache may leave where it is killed."""
+    entries = layout.entries(folder) if is_folder(folder) else []
+    return bool(entries) and all(map(_is_left_behind, entries))
 
 
 def _is_left_behind(path: Path) -> bool:

@@ -88,6 +88,12 @@ def test_what_a_converter_left_that_had_made_nothing_yet_is_ours(tmp_path):
     assert folders.remove(tmp_path / "early") is None and not (tmp_path / "early").exists()
 
 
+def test_what_a_removal_leaves_that_is_killed_at_its_very_end_holds_no_conversion_up(tmp_path, files):
+    (tmp_path / "gone" / "parts").mkdir(parents=True)
+    (tmp_path / "gone" / ".lock").write_text("4711 on host")
+    assert convert(files, recipe_of("lmdb", "source"), tmp_path / "gone", workers=0).made
+
+
 @pytest.mark.system
 def test_a_removal_that_is_killed_leaves_nothing_that_looks_whole_and_can_be_gone_on_with(tmp_path, cache, files):
     for number in range(40):

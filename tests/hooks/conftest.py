@@ -13,6 +13,7 @@ import pytest
 
 from pipefix.hooks import simple_calls
 from pipefix.hooks.byte_ranges import ByteRanges
+from pipefix.hooks.calls import Calls, install_row
 from pipefix.hooks.install import MODULES
 from pipefix.hooks.patches import Patches, held
 from pipefix.hooks.result_store import MISSING
@@ -21,6 +22,10 @@ from pipefix.hooks.snapshot import NotCopyable, snapshot
 from pipefix.vocabulary.stage import Stage
 
 EVERY = frozenset((Stage.STORAGE, Stage.DECODE, Stage.AUGMENT))
+
+
+def library_of(row: Calls) -> str:
+    return row.module.partition(".")[0].lower()
 
 
 class DictStore:
@@ -79,7 +84,10 @@ class Hooks:
         """Modules of the room, and rows of these libraries."""
         for name in set(names) & set(MODULES):
             importlib.import_module(f"pipefix.hooks.{name}").install(self.timer, self.patches)
-        simple_calls.install(self.timer, self.patches, {name.partition("_")[0] or name for name in names})
+        wanted = {name.partition("_")[0] or name for name in names}
+        for row in simple_calls.TABLE:
+            if row.module in sys.modules and library_of(row) in wanted:
+                install_row(row, self.timer, self.patches)
         self.patches.follow_names()
 
     def undo(self) -> None:

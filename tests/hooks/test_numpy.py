@@ -41,16 +41,6 @@ def test_npy_counts_its_bytes(hooks, npy):
     assert npy.stat().st_size <= hooks.timer.bytes_read <= npy.stat().st_size + 8192
 
 
-def test_npy_from_memory_alone(hooks, npy):
-    hooks.install("files", "numpy")
-    bare = hooks.run(lambda: np.load(npy), record=True)
-    npy.unlink()
-    again = hooks.run(lambda: np.load(npy), replace=[Stage.STORAGE])
-    assert again.tobytes() == bare.tobytes()
-    assert hooks.charged() == {"numpy.load": "decode"}
-    assert hooks.timer.misses == 0
-
-
 def test_npy_from_an_open_file(hooks, npy):
     def load():
         with open(npy, "rb") as file:

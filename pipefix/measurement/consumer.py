@@ -281,5 +281,5 @@ def consumer_for(
     if subject.consumer is not None:
         return UserStep(subject.consumer, transform)
     if subject.model is not None:
-        return ModelStep(subject.model, subject.extras.get("criterion"), transform)
+        return ModelStep(subject.model, subject.criterion, transform)
     return Consumer()

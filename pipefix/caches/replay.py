@@ -21,9 +21,9 @@ from pipefix.caches import record
 from pipefix.caches.maker import path_of
 from pipefix.caches.witness import NOT_DATA
 from pipefix.hooks.install import install_all
-from pipefix.hooks.objects import CLIENTS, HEAD, Answer
+from pipefix.hooks.objects import CLIENTS, HEAD, Answer, ObjectStore
 from pipefix.hooks.patches import Patches
-from pipefix.hooks.result_store import MISSING
+from pipefix.hooks.result_store import MISSING, ResultStore
 from pipefix.hooks.sample_timer import UntimedTimer
 from pipefix.vocabulary.errors import CacheDamaged
 from pipefix.vocabulary.stage import Stage
@@ -46,8 +46,8 @@ Entry = tuple[str, int, list[Piece]]
 """A file's name, its size, and what is held of it."""
 
 
-class Shelf:
-    """The files of one sample at a time: the hooks' `ByteStore`."""
+class Shelf(ObjectStore):
+    """The files of one sample at a time. Nothing is recorded while replaying."""
 
     def __init__(self, root: str | None, get: Callable[[int], memoryview]) -> None:
         self._root = root
@@ -74,16 +74,10 @@ class Shelf:
         heads = [self._told(name.removeprefix(HEAD)) for name in self._known if name.startswith(HEAD)]
         return {head["client"] for head in heads if head is not None and head.get("client") in CLIENTS}
 
-    def put(self, path: str, offset: int, data: Any, size: int) -> None:
-        """Nothing is recorded while replaying."""
-
     def knows(self, path: str) -> bool:
         known = path in self._known
         self.not_data += not known and path.startswith(NOT_DATA)
         return known
-
-    def wants_whole(self, path: str) -> bool:
-        return False
 
     def size(self, path: str) -> int:
         return self._known[path][0]
@@ -105,9 +99,6 @@ class Shelf:
                 assert held is not None
                 return bytes(piece_of(held, place + skipped, min(count, length - skipped)))
         return None
-
-    def put_object(self, answer: Answer) -> None:
-        """Nothing is recorded while replaying."""
 
     def find_object(self, url: str, begin: int | None, end: int | None) -> Answer | None:
         head = self._told(url)
@@ -186,7 +177,7 @@ def entries(taken: memoryview) -> list[Entry]:
         raise CacheDamaged("A record of the source store names a file in a way that makes no sense.") from None
 
 
-class Replayer:
+class Replayer(ResultStore):
     """The process's one timer for replaying."""
 
     def __init__(self) -> None:
@@ -199,14 +190,9 @@ class Replayer:
         self._told = False
         install_all(self.timer, self._patches, BYTE_READERS)
 
-    # The hooks' `ResultStore`: only files are answered.
-
     @property
     def files(self) -> Shelf | None:
         return self._shelf
-
-    def keep(self, unit: object, op: str, ordinal: int, stage: Stage, value: Any) -> None:
-        """Nothing is recorded while replaying."""
 
     def find(self, unit: object, op: str, ordinal: int) -> Any:
         self.timer.misses -= op in _NO_READS  # the timer counts what is not found

@@ -17,9 +17,9 @@ from typing import Any
 
 from pipefix.hooks.byte_ranges import Bytes, FileRanges
 from pipefix.hooks.install import install_all
-from pipefix.hooks.objects import HEAD, Answer
+from pipefix.hooks.objects import HEAD, Answer, ObjectStore
 from pipefix.hooks.patches import Patches
-from pipefix.hooks.result_store import MISSING
+from pipefix.hooks.result_store import ResultStore
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.files import read_regular
 from pipefix.vocabulary.stage import Stage
@@ -74,8 +74,8 @@ class FileRead(FileRanges):
         return bytes(self.chunks[0][:_HEAD]) if self.starts[:1] == [0] else b""
 
 
-class Reads:
-    """The files of one sample, in the order in which they were opened. The hooks' `ByteStore` while recording."""
+class Reads(ObjectStore):
+    """The files of one sample, in the order in which they were opened."""
 
     def __init__(self, *, maps: bool = True, timer: _Watch | None = None) -> None:
         self.files: dict[str, FileRead] = {}
@@ -94,7 +94,7 @@ class Reads:
             file_read.put(offset, data)
 
     def put_object(self, answer: Answer) -> None:
-        """Objects are files too, with what was told of them in a second one. The hooks' `ObjectStore` while recording."""
+        """Objects are files too, with what was told of them in a second one."""
         head = self.files.setdefault(HEAD + answer.url, FileRead(0, 0))
         description = json.loads(head.chunks[0]) if head.chunks else {}
         if "status" in answer.told and description:
@@ -118,12 +118,6 @@ class Reads:
     def _decodes(self) -> int:
         return self._timer.decodes if self._timer is not None else 0
 
-    def find_object(self, url: str, begin: int | None, end: int | None) -> Answer | None:
-        return None
-
-    def get(self, path: str, offset: int, count: int) -> bytes | None:
-        return None
-
     def whole(self, path: str) -> bytes | None:
         file_read = self.files.get(path)
         return file_read.whole() if file_read is not None else None
@@ -131,9 +125,6 @@ class Reads:
     def wants_whole(self, path: str) -> bool:
         self.given.add(path)
         return self.maps
-
-    def knows(self, path: str) -> bool:
-        return False
 
     def size(self, path: str) -> int:
         return self.files[path].size
@@ -166,7 +157,7 @@ class _Watch(SampleTimer):
         return super().timed_call(stage, op, fn, args, kwargs, **how)
 
 
-class Witness:
+class Witness(ResultStore):
     """Runs samples in this process with the hooks in place. Use it as a context; afterwards everything is as it was."""
 
     at: Callable[[int], None] | None = None
@@ -194,17 +185,9 @@ class Witness:
         """Also for libraries that were imported since."""
         install_all(self.timer, self._patches)
 
-    # The hooks' `ResultStore`: bytes are kept, results are not.
-
     @property
     def files(self) -> Reads:
         return self.timer.reads
-
-    def keep(self, unit: object, op: str, ordinal: int, stage: Stage, value: Any) -> None:
-        """Nothing: see `files`."""
-
-    def find(self, unit: object, op: str, ordinal: int) -> Any:
-        return MISSING
 
     @contextmanager
     def watching(self, unit: object) -> Iterator[_Watch]:

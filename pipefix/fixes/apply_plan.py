@@ -52,9 +52,6 @@ class _Behind(Consumer):
         # Before a step's begin lies the module's work here, which is not idle time.
         return [DeviceTime(time.busy) for time in self._consumer.settle()]
 
-    def split(self) -> dict[str, float]:
-        return self._consumer.split()
-
 
 def tuned_on(machine: Machine) -> TunedOn:
     """What a plan says of the machine that its figures come from."""

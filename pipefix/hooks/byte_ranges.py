@@ -9,6 +9,8 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterator
 
+from pipefix.hooks.result_store import ByteStore
+
 Bytes = bytes | bytearray | memoryview
 
 
@@ -74,7 +76,7 @@ class FileRanges:
         return chunk
 
 
-class ByteRanges:
+class ByteRanges(ByteStore):
     """Recorded bytes by path. A recording holds one as its ``files``; file hooks fill and read it. Threads may share it."""
 
     def __init__(self, limit: int | None = None) -> None:
@@ -88,7 +90,6 @@ class ByteRanges:
         self._lock = threading.Lock()
 
     def put(self, path: str, offset: int, data: Bytes, size: int) -> None:
-        """``data`` was read at ``offset`` of a file of ``size`` bytes. Empty data only makes the file known."""
         if self.limit is not None and self.nbytes + len(data) > self.limit:
             self.overflowed = True
             return
@@ -102,13 +103,11 @@ class ByteRanges:
                 self.nbytes += file.put(offset, data)
 
     def get(self, path: str, offset: int, count: int) -> bytes | None:
-        """Up to ``count`` bytes from ``offset``: at least one, none at the end of the file, None where nothing was recorded."""
         with self._lock:
             file = self._files.get(path)
             return None if file is None else file.get(offset, count)
 
     def whole(self, path: str) -> bytes | None:
-        """The file from end to end, or None where a part of it was never read."""
         with self._lock:
             file = self._files.get(path)
             return None if file is None else file.whole()
@@ -122,11 +121,7 @@ class ByteRanges:
             file = self._files[path]
             return list(zip(file.starts, map(len, file.chunks), strict=True))
 
-    def wants_whole(self, path: str) -> bool:
-        return False
-
     def size(self, path: str) -> int:
-        """How long the file was when it was read."""
         return self._files[path].size
 
     def __len__(self) -> int:

@@ -66,10 +66,6 @@ class Calls(NamedTuple):
     into: str = ""
     """Keyword of the array to write into."""
 
-    @property
-    def library(self) -> str:
-        return self.module.partition(".")[0].lower()
-
 
 def install_row(row: Calls, timer: SampleTimer, patches: Patches) -> None:
     owner: Any = sys.modules[row.module]

@@ -33,7 +33,7 @@ _READING = frozenset({"r", "rb", "br", "rt", "tr"})
 _INTO, _READ, _ALL, _TELL, _SEEK = io.FileIO.readinto, io.FileIO.read, io.FileIO.readall, io.FileIO.tell, io.FileIO.seek
 _FILENO = io.FileIO.fileno
 ORIGINAL_OPEN = io.open
-_OS_OPEN, _OS_PREAD, _OS_CLOSE = os.open, os.pread, os.close
+_OS_PREAD = os.pread
 _LARGEST_BUFFER = 8 * 1024 * 1024
 
 _by_path: weakref.WeakValueDictionary[str, TimedFileIO] = weakref.WeakValueDictionary()
@@ -235,7 +235,8 @@ def install(timer: SampleTimer, patches: Patches) -> None:
     accessor: Any = getattr(pathlib, "_NormalAccessor", None)  # Python 3.10 keeps its own references
     if accessor is not None:
         patches.replace(accessor, "open", staticmethod(in_place_of(accessor.open)))
-    timer.reread = functools.partial(_reread, timer, None if current_open is original else current_open)
+    opener = functools.partial(original, buffering=0) if current_open is original else current_open
+    timer.reread = functools.partial(_reread, timer, opener)
 
 
 def _adopted(opened: Any, kind: type[TimedFileIO], key: str, newline: str | None) -> Any:
@@ -280,26 +281,21 @@ def _buffer_size(block: int) -> int:
     return block
 
 
-def _reread(timer: SampleTimer, user_open: Any, ranges: Reads) -> None:
+def _reread(timer: SampleTimer, opener: Any, ranges: Reads) -> None:
     """Read file ranges again, and drop the bytes: a replaced decode still costs what its storage cost.
 
-    ``user_open`` opens the file, where somebody put something in the place of ``open``.
+    ``opener`` is ``open``, or what somebody put in its place.
     """
     by_key: dict[str, list[tuple[int, int]]] = {}
     for key, offset, count in ranges:
         by_key.setdefault(key, []).append((offset, count))
     for key, pieces in by_key.items():
-        timer.bytes_read += timer.timed_call(_STORAGE, "read", _read_ranges, (key, pieces, user_open), replayable=False)
+        timer.bytes_read += timer.timed_call(_STORAGE, "read", _read_ranges, (key, pieces, opener), replayable=False)
 
 
-def _read_ranges(key: str, pieces: list[tuple[int, int]], user_open: Any = None) -> int:
+def _read_ranges(key: str, pieces: list[tuple[int, int]], opener: Any) -> int:
     known = _by_path.get(key)
-    if user_open is not None and (known is None or known.closed):
-        with user_open(key, "rb") as file:
-            return sum(len(file.read(count)) for offset, count in pieces if file.seek(offset) == offset)
-    descriptor = _FILENO(known) if known is not None and not known.closed else _OS_OPEN(key, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return sum(len(_OS_PREAD(descriptor, count, offset)) for offset, count in pieces)
-    finally:
-        if known is None or known.closed:
-            _OS_CLOSE(descriptor)
+    if known is not None and not known.closed:
+        return sum(len(_OS_PREAD(_FILENO(known), count, offset)) for offset, count in pieces)
+    with opener(key, "rb") as file:
+        return sum(len(file.read(count)) for offset, count in pieces if file.seek(offset) == offset)

@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from pipefix.hooks.files import ORIGINAL_OPEN
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.recorded_files import keep_whole, key_of, remembered, replayed
 from pipefix.hooks.sample_timer import SampleTimer
@@ -22,7 +23,6 @@ from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "h5py"
 
-_OPEN, _CLOSE = os.open, os.close
 _IN_MEMORY = b"<_io.BytesIO"
 """How HDF5 calls a file that is a file object in memory."""
 
@@ -61,11 +61,8 @@ def _opener(timer: SampleTimer, original: Callable[..., None]) -> Callable[..., 
         timer.misses += key is None and remembered(timer) is not None
         timer.timed_call(Stage.STORAGE, "h5py.File", original, (self, name, mode, *args), kwargs, replayable=False)
         if key is not None and timer.recording is not None:
-            file = _OPEN(key, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-            try:
-                keep_whole(timer, key, file)
-            finally:
-                _CLOSE(file)
+            with ORIGINAL_OPEN(key, "rb", buffering=0) as file:
+                keep_whole(timer, key, file.fileno())
         return None
 
     return init

@@ -32,8 +32,6 @@ class Counters:
     """Training process: reading it."""
     loads_ns: int = 0
     """Training process: rebuilding it."""
-    bytes: int = 0
-    """Through the pipe; tensors in shared memory are not among them."""
     count: int = 0
 
 
@@ -81,14 +79,12 @@ class IpcTimer:
             begun = clock()
             data = receive(self, maxlength)
             counters.recv_ns += clock() - begun
-            counters.bytes += len(data)
             return data
 
         def timed_send(self: Any, buf: Any, offset: int = 0, size: int | None = None) -> None:
             begun = clock()
             send(self, buf, offset, size)
             counters.send_ns += clock() - begun
-            counters.bytes += len(buf)
             counters.count += 1
 
         class TimedPickler(pickler):  # type: ignore[misc,valid-type]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import mmap
 import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -18,13 +17,12 @@ import numpy as np
 from pipefix.hooks.files import ORIGINAL_OPEN, TimedFileIO
 from pipefix.hooks.mmap import is_memory
 from pipefix.hooks.patches import Patches
-from pipefix.hooks.recorded_files import is_recorded, key_of, note, remembered, replayed
+from pipefix.hooks.recorded_files import is_recorded
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "numpy"
 
-_STAT = os.stat
 _STORAGE, _DECODE = Stage.STORAGE, Stage.DECODE
 _TOUCH_AT_MOST = 256 * 1024 * 1024
 """A larger view is a part of the data set, not a sample: its pages are left to whoever uses them."""
@@ -52,54 +50,36 @@ def _loader(timer: SampleTimer, original: Callable[..., Any]) -> Callable[..., A
 
 
 def _from_file(timer: SampleTimer, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Reads past Python's file objects, so it is timed, recorded and answered here."""
+    """Reads past Python's file objects; while recording or answered from a recording it reads through them instead."""
 
     @functools.wraps(original)
     def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offset: int = 0, **kwargs: Any) -> Any:
         if not timer.live:
             return original(file, dtype, count, sep, offset, **kwargs)
-        if sep or kwargs or not timer.owns or np.dtype(dtype).hasobject:
-            return timer.timed_call(
-                _DECODE, "numpy.fromfile", original, (file, dtype, count, sep, offset), kwargs, replayable=False
-            )
-        if timer.replaced:
-            known = _from_memory(timer, file, np.dtype(dtype), count, offset)
-            if known is not None:
-                return known
-        path, begin = _where(file, offset)
-        array = timer.timed_call(_STORAGE, "numpy.fromfile", original, (file, dtype, count, sep, offset), replayable=False)
-        timer.bytes_read += array.nbytes
-        if timer.recording is not None and path is not None:
-            note(timer, key_of(path), begin, array.tobytes(), _STAT(path).st_size)
+        plain = not sep and not kwargs and timer.owns and not np.dtype(dtype).hasobject
+        if plain and (timer.recording is not None or _STORAGE in timer.replaced):
+            if isinstance(file, (str, bytes, os.PathLike)):
+                with open(file, "rb") as opened:
+                    return _through(opened, np.dtype(dtype), count, offset)
+            if _is_timed(file) or is_recorded(file):
+                return _through(file, np.dtype(dtype), count, offset)
+        stage = _STORAGE if plain else _DECODE
+        array = timer.timed_call(stage, "numpy.fromfile", original, (file, dtype, count, sep, offset), kwargs, replayable=False)
+        timer.bytes_read += array.nbytes if plain else 0
         return array
 
     return fromfile
 
 
-def _where(file: Any, offset: int) -> tuple[Any, int]:
-    if isinstance(file, (str, bytes, os.PathLike)):
-        return file, offset
-    name = getattr(file, "name", None)
-    return (name if isinstance(name, (str, bytes)) else None), file.tell() + offset
+def _through(file: Any, dtype: np.dtype[Any], count: int, offset: int) -> Any:
+    """What `numpy.fromfile` reads, by the file's own reads."""
+    file.seek(offset, os.SEEK_CUR)
+    data = bytearray(file.read(count * dtype.itemsize if count >= 0 else -1))
+    return np.frombuffer(data, dtype, len(data) // dtype.itemsize)
 
 
-def _from_memory(timer: SampleTimer, file: Any, dtype: np.dtype[Any], count: int, offset: int) -> Any:
-    files = remembered(timer)
-    path, begin = _where(file, offset)
-    if files is None or path is None:
-        return None
-    key = key_of(path)
-    wanted = count * dtype.itemsize if count >= 0 else (files.size(key) - begin if files.knows(key) else sys.maxsize)
-    data = replayed(timer, key, begin, wanted)
-    if data is None:
-        return None
-    if len(data) < wanted and begin + len(data) < files.size(key):
-        timer.misses += 1
-        return None
-    array = np.frombuffer(bytearray(data), dtype, len(data) // dtype.itemsize)
-    if path is not file:
-        file.seek(begin + array.nbytes)
-    return array
+def _is_timed(file: Any) -> bool:
+    return isinstance(getattr(file, "raw", file), TimedFileIO)
 
 
 def _hide_descriptors(patches: Patches) -> None:
@@ -112,7 +92,7 @@ def _hide_descriptors(patches: Patches) -> None:
 
     @functools.wraps(original)
     def isfileobj(file: Any) -> bool:
-        if isinstance(getattr(file, "raw", file), TimedFileIO):
+        if _is_timed(file):
             return True  # without asking for its descriptor
         return bool(original(file)) if not is_recorded(file) else False
 

@@ -12,9 +12,10 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from pipefix.hooks.result_store import ByteStore, ResultStore
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.stage import Stage
 from pipefix.vocabulary.urls import store_of
@@ -69,14 +70,16 @@ def mark_of(etag_or_date: str) -> int:
     return int.from_bytes(hashlib.sha256(plain.encode()).digest()[:8], "big") >> 1 if plain else 1
 
 
-class ObjectStore(Protocol):
-    """Keeps objects, and answers with them."""
+class ObjectStore(ByteStore):
+    """Keeps objects beside files, and answers with them."""
 
-    def put_object(self, answer: Answer) -> None: ...
+    def put_object(self, answer: Answer) -> None:
+        """It was got."""
+
     def find_object(self, url: str, begin: int | None, end: int | None) -> Answer | None:
         """The object from ``begin`` to ``end``, or to its end for None; ``None, n`` are its last n bytes, and ``0, 0`` is only what
         was told of it."""
-        ...
+        return None
 
 
 def key_of(url: str) -> str:
@@ -110,9 +113,9 @@ def player(timer: SampleTimer) -> ObjectStore | None:
     return _objects(timer.playing) if timer.live and _STORAGE in timer.replaced else None
 
 
-def _objects(recording: Any) -> ObjectStore | None:
+def _objects(recording: ResultStore | None) -> ObjectStore | None:
     files = recording.files if recording is not None else None
-    return files if hasattr(files, "put_object") else None
+    return files if isinstance(files, ObjectStore) else None
 
 
 def known(timer: SampleTimer, url: str, begin: int | None = 0, end: int | None = None) -> Answer | None:
@@ -128,8 +131,7 @@ def known(timer: SampleTimer, url: str, begin: int | None = 0, end: int | None =
 def noted(timer: SampleTimer, url: str) -> None:
     """A recording without a place for objects still learns which stores were asked."""
     files = timer.recording.files if timer.live and timer.recording is not None else None
-    store = store_of(url) if files is not None and not hasattr(files, "put_object") else None
-    if files is not None and store is not None:
+    if files is not None and not isinstance(files, ObjectStore) and (store := store_of(url)) is not None:
         files.put(store, 0, b"", 0)
 
 

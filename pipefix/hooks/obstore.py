@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipefix.hooks import objects
@@ -34,32 +34,12 @@ class RecordedGet:
 
     buffer = bytes
 
-    async def bytes_async(self) -> Any:
-        return self.bytes()
-
-    buffer_async = bytes_async
-
-    def stream(self, min_chunk_size: int = 10 << 20) -> RecordedStream:
-        return RecordedStream(self._data, min_chunk_size)
+    def stream(self, min_chunk_size: int = 10 << 20) -> Iterator[Any]:
+        for at in range(0, len(self._data), max(1, min_chunk_size)):
+            yield self._data[at : at + max(1, min_chunk_size)]
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self.stream())
-
-    def __aiter__(self) -> AsyncIterator[Any]:
-        return self.stream().__aiter__()
-
-
-class RecordedStream:
-    def __init__(self, data: bytes, each: int) -> None:
-        self._data, self._each = data, max(1, each)
-
-    def __iter__(self) -> Iterator[bytes]:
-        for at in range(0, len(self._data), self._each):
-            yield self._data[at : at + self._each]
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for part in self:
-            yield part
+        return self.stream()
 
 
 def install(timer: SampleTimer, patches: Patches) -> None:

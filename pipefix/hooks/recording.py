@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipefix.hooks.byte_ranges import ByteRanges
-from pipefix.hooks.result_store import MISSING
+from pipefix.hooks.result_store import MISSING, ResultStore
 from pipefix.hooks.snapshot import NotCopyable, nbytes, snapshot
 from pipefix.vocabulary.stage import Stage
 
@@ -17,12 +17,12 @@ MOST = 4
 """Times the budget that is held at most. It is looked at between units; one that reads a whole shard is not kept to its end."""
 
 
-class Recording:
-    """Results by (unit, operation, how many times that operation was called in the unit). Implements the hooks' `ResultStore`."""
+class Recording(ResultStore):
+    """Results by (unit, operation, how many times that operation was called in the unit)."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
-        self.files: ByteRanges = ByteRanges(MOST * budget)
+        self._files = ByteRanges(MOST * budget)
         self.units: list[Any] = []
         """Units recorded whole, in the order in which the sampler gave them."""
         self.samples: dict[Any, Any] = {}
@@ -32,6 +32,10 @@ class Recording:
         self._values: dict[tuple[Any, str, int], Any] = {}
         self._bytes = 0
         self._decoded: dict[tuple[Any, str], int] = {}
+
+    @property
+    def files(self) -> ByteRanges:
+        return self._files
 
     @property
     def nbytes(self) -> int:

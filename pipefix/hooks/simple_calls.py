@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Collection
 from typing import Any
 
 from pipefix.hooks.calls import Calls, How, install_row, wait_stage
@@ -268,17 +267,14 @@ TABLE = (
 )  # fmt: skip
 
 
-def install(timer: SampleTimer, patches: Patches, libraries: Collection[str] | None = None) -> list[str]:
-    """Put the rows of modules in place that have been imported by now (of ``libraries``, or of all). Returns the modules."""
-    loaded = {row.module for row in TABLE if row.module in sys.modules and _mark(row.module) not in patches.installed}
-    added = []
+def install(timer: SampleTimer, patches: Patches) -> list[str]:
+    """Put the rows of modules in place that have been imported by now. Returns the modules."""
+    added = dict.fromkeys(row.module for row in TABLE if row.module in sys.modules and _mark(row.module) not in patches.installed)
     for row in TABLE:
-        if row.module in loaded and (libraries is None or row.library in libraries):
+        if row.module in added:
             install_row(row, timer, patches)
-            if row.module not in added:
-                added.append(row.module)
     patches.installed.update(map(_mark, added))
-    return added
+    return list(added)
 
 
 def _mark(module: str) -> str:

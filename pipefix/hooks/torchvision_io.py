@@ -1,19 +1,18 @@
 """torchvision.io: ``read_file`` maps the file, so its pages are touched under the storage clock; the decoders get the bytes.
 
-What it reads is recorded as the file's bytes, as Python's own reads are, and answered from them.
+While recording, and where it is answered from a recording, the file is read by Python's ``open``, whose reads are hooked.
 
 Decoders that take a path are split into the read and the decode they consist of (which is how torchvision itself is written).
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import os
 from collections.abc import Callable
 from typing import Any
 
 from pipefix.hooks.patches import Patches
-from pipefix.hooks.recorded_files import key_of, note, replayed
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.stage import Stage
 
@@ -23,6 +22,7 @@ _READ_FILE = "torchvision.io.read_file"
 
 
 def install(timer: SampleTimer, patches: Patches) -> None:
+    from torch import empty, frombuffer, uint8
     from torchvision.io import image
 
     from pipefix.hooks.numpy import touch
@@ -39,25 +39,14 @@ def install(timer: SampleTimer, patches: Patches) -> None:
     def timed_read_file(path: Any) -> Any:
         if not timer.live:
             return read_file(path)
-        named = timer.owns and isinstance(path, (str, os.PathLike))
-        known = _from_memory(timer, path) if named else None
-        if known is not None:
-            return known
-        data = timer.timed_call(Stage.STORAGE, _READ_FILE, read, (path,), replayable=not named)
-        if named and timer.recording is not None:
-            note(timer, key_of(path), 0, data.numpy().data, data.numel())
-        return data
+        if timer.owns and (timer.recording is not None or Stage.STORAGE in timer.replaced):
+            with contextlib.suppress(OSError, TypeError), open(path, "rb", buffering=0) as file:  # the original says what is wrong
+                data = bytearray(file.read())
+                return frombuffer(data, dtype=uint8) if data else empty(0, dtype=uint8)
+        return timer.timed_call(Stage.STORAGE, _READ_FILE, read, (path,))
 
     patches.replace(image, "read_file", timed_read_file, everywhere=True)
     patches.replace(image, "decode_image", _split(timer, image.decode_image, timed_read_file), everywhere=True)
-
-
-def _from_memory(timer: SampleTimer, path: Any) -> Any:
-    """The recorded file as a tensor of its own; None where it is to be read."""
-    from torch import empty, frombuffer, uint8
-
-    data = replayed(timer, key_of(path))
-    return None if data is None else frombuffer(bytearray(data), dtype=uint8) if data else empty(0, dtype=uint8)
 
 
 def _split(timer: SampleTimer, original: Callable[..., Any], read_file: Callable[..., Any]) -> Callable[..., Any]:

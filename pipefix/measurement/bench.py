@@ -19,12 +19,13 @@ from pipefix.hooks.install import install_all
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.recording import Recording
 from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.hooks.snapshot import snapshot
 from pipefix.measurement import failing
 from pipefix.measurement.experiments import PLAIN, POOL, RECORD, TRACED, Experiment
 from pipefix.measurement.failing import EmptyStream, Failure
+from pipefix.measurement.kept_batch import shared_anew
 from pipefix.measurement.own_lines import OwnLines
 from pipefix.measurement.probe_task import SWITCH_WORDS, Delivered, ProbeTask
-from pipefix.measurement.recorded_batch import RecordedBatch
 from pipefix.measurement.recording_report import RecordingReport, write_charges, write_events
 from pipefix.measurement.sample_maker import DISCOVERY_UNITS, MadeSamples, SampleMaker
 from pipefix.measurement.time_limit import BatchTimeLimit
@@ -77,7 +78,8 @@ class Bench:
         self._hooks_out = False
         self._entered = self._writing = 0
         self._token: Any = torch.zeros(1)
-        self._recorded_batch = RecordedBatch(self.recording)
+        self._shared_anew: Callable[[], Any] | None = None
+        """Gives the recorded batch again."""
         self._kept_samples = 0
         """How many samples it holds."""
         self._report = RecordingReport(self.recording, self.samples.keys, self.timer, self.lines)
@@ -237,13 +239,19 @@ class Bench:
         return made_samples.samples if self._auto_collation and self.task.kind != "batched" else made_samples.samples[0]
 
     def _prebuilt(self, trace: BatchTrace) -> Any:
-        """A recorded batch. A loader with memory of its own for batches takes one that is shared already for no concern of that."""
-        if self.hand is None or self._places:
+        """A recorded batch, as a live one would be. A loader with memory of its own for batches takes one that is shared already
+        for no concern of that."""
+        recorded = self.recording.batches[0]
+        if self.hand is None:  # for a consumer in this process, whatever it did to the one before
             begun = time.perf_counter_ns()
-            batch = self._recorded_batch.as_it_was() if self.hand is None else self._recorded_batch.as_it_is
+            batch = snapshot(recorded)
             trace.replay += time.perf_counter_ns() - begun
             return batch
-        return self._recorded_batch.in_shared_memory()
+        if self._places:
+            return recorded
+        if self._shared_anew is None:
+            self._shared_anew = shared_anew(recorded)
+        return self._shared_anew()
 
     def _whole(self) -> int:
         """Samples that one recorded unit stands for."""

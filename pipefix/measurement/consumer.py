@@ -19,6 +19,10 @@ from pipefix.subject.subject import Subject
 from pipefix.vocabulary import worker_exit
 from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError
 
+PARTS = ("forward", "backward", "optimizer")
+"""Of a step, as torch's own hooks tell them apart."""
+SPLIT_STEPS = 3
+
 
 class Consumer:
     """Nothing consumes: the loader runs as fast as it can."""
@@ -37,10 +41,6 @@ class Consumer:
     def settle(self) -> list[gpu.DeviceTime]:
         """Wait for what the steps left running on a device; the device's times of each step since the last call."""
         return []
-
-    def split(self) -> dict[str, float]:
-        """Seconds a batch by part of the step, where the parts can be told apart."""
-        return {}
 
     def step_seconds(self, batch: Any) -> float:
         """Of one step, waited for."""
@@ -87,13 +87,9 @@ class UserStep(Consumer):
 
     def __init__(self, step: Callable[[Any], object], transform: Way = as_it_is) -> None:
         self._step, self._way = step, transform
-        self._calls = 0
-        self._parts = {"forward": 0, "backward": 0, "optimizer": 0}
-        self._total = 0
-        self._depth = 0
-        self._clock: Any = None
-        """Of the parts, while they are told."""
         self._events = gpu.StepEvents() if gpu.present() else None
+        self._spent_ns = 0
+        """Of all calls that returned."""
 
     def settle(self) -> list[gpu.DeviceTime]:
         try:
@@ -119,44 +115,58 @@ class UserStep(Consumer):
             if worker_exit.is_worker_death(error):
                 raise  # torch's signal handler speaks of a worker wherever the main thread is
             raise failing.raised(f"The consumer ({self.name})", error) from error
-        self._total += time.perf_counter_ns() - begun
-        self._calls += 1
+        self._spent_ns += time.perf_counter_ns() - begun
 
-    def split_step(self, kept_batch: KeptBatch, repeats: int = 3) -> None:
-        """Run a few steps with hooks in place. Apart from the measured loop, so that the hooks cost it nothing.
+    def split(self, kept_batch: KeptBatch) -> dict[str, float]:
+        """Seconds a batch by part of the step, where they can be told apart: of a few steps with hooks in place, apart from the
+        measured loop, which those would cost something.
 
         With a device a part takes as long as it does there: its call returns before.
         """
+        clock = gpu.PartTimes(time.perf_counter_ns) if self._events is None else gpu.PartTimes.by_events()
         module = torch.nn.modules.module
-        handles = [
-            module.register_module_forward_pre_hook(self._enter),
-            module.register_module_forward_hook(self._leave, always_call=True),
-        ]
         backward: Callable[..., None] = torch.Tensor.backward
-        self._parts = dict.fromkeys(self._parts, 0)
-        clock = self._clock = gpu.PartTimes(time.perf_counter_ns) if self._events is None else gpu.PartTimes.by_events()
+        depth = 0
+
+        def enter(*_: Any) -> None:
+            nonlocal depth
+            if depth == 0:
+                clock.begin("forward")
+            depth += 1
+
+        def leave(*_: Any) -> None:
+            nonlocal depth
+            depth -= 1
+            if depth == 0:
+                clock.end("forward")
 
         def timed_backward(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> None:
             clock.begin("backward")
             backward(tensor, *args, **kwargs)
             clock.end("backward")
 
-        pre = register_optimizer_step_pre_hook(lambda *_: clock.begin("optimizer"))
-        post = register_optimizer_step_post_hook(lambda *_: clock.end("optimizer"))
+        handles = [
+            module.register_module_forward_pre_hook(enter),
+            module.register_module_forward_hook(leave, always_call=True),
+            register_optimizer_step_pre_hook(lambda *_: clock.begin("optimizer")),
+            register_optimizer_step_post_hook(lambda *_: clock.end("optimizer")),
+        ]
         torch.Tensor.backward = timed_backward  # type: ignore[method-assign,assignment]
         self.settle()
-        self._calls, self._total = 0, 0
+        before = self._spent_ns
         try:
-            for _ in range(repeats):
+            for _ in range(SPLIT_STEPS):
                 self(kept_batch())
         finally:
             torch.Tensor.backward = backward  # type: ignore[method-assign]
-            for handle in (*handles, pre, post):
+            for handle in handles:
                 handle.remove()
-        whole = self.settle()
-        self._parts |= clock.spent()
-        if whole:
-            self._total = max(self._total, sum(time.busy for time in whole))
+        total = max(self._spent_ns - before, sum(time.busy for time in self.settle()))
+        spent_ns = clock.spent()
+        if not any(spent_ns.values()):
+            return {}
+        each = {part: spent_ns.get(part, 0) / SPLIT_STEPS / 1e9 for part in PARTS}
+        return {**each, "other": max(0.0, total / SPLIT_STEPS / 1e9 - sum(each.values()))}
 
     def scan(self, batch: Any) -> dict[str, Any]:
         """What a step has the host do for a CUDA device; empty without one, and where hooks would have models compiled again."""
@@ -166,22 +176,6 @@ class UserStep(Consumer):
         step_scan.run(lambda: self(batch))
         self.settle()
         return step_scan.facts()
-
-    def split(self) -> dict[str, float]:
-        if not self._calls or not any(self._parts.values()):
-            return {}
-        each = {key: spent / self._calls / 1e9 for key, spent in self._parts.items()}
-        return {**each, "other": max(0.0, self._total / self._calls / 1e9 - sum(each.values()))}
-
-    def _enter(self, *_: Any) -> None:
-        if self._depth == 0:
-            self._clock.begin("forward")
-        self._depth += 1
-
-    def _leave(self, *_: Any) -> None:
-        self._depth -= 1
-        if self._depth == 0:
-            self._clock.end("forward")
 
 
 class ModelStep(UserStep):
@@ -287,5 +281,5 @@ def consumer_for(
     if subject.consumer is not None:
         return UserStep(subject.consumer, transform)
     if subject.model is not None:
-        return ModelStep(subject.model, subject.extras.get("criterion"), transform)
+        return ModelStep(subject.model, subject.criterion, transform)
     return Consumer()

@@ -54,8 +54,7 @@ class ConsumerAlone:
             on_host, on_device = measurement.of(experiments.ALONE), measurement.of(experiments.RESIDENT)
             measurement.transfer["exposed"] = transfer.exposed(on_host, on_device, size)
         if isinstance(self.consumer, UserStep) and self.plan.budget >= 10:
-            self.consumer.split_step(kept_batch)
-            measurement.step_split = self.consumer.split()
+            measurement.step_split = self.consumer.split(kept_batch)
 
     def first_step(self, kept_batch: KeptBatch) -> None:
         """What a first call takes beside a step (compiling, above all) is not taken off the budget."""

@@ -5,6 +5,7 @@ No step is waited for. Events are recorded around each step and read after the b
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -178,13 +179,11 @@ def _in_use() -> list[int]:
 class NvmlWatch:
     """Samples utilisation, memory and power while it is entered. What NVML cannot tell (of a part of a device, say) is left out."""
 
-    def __init__(self, device: int | None = None) -> None:
-        """``device``: as CUDA counts; None: the one on which this process has most memory."""
+    def __init__(self) -> None:
         self.figures: dict[str, float] = {}
         """Means over the time it was entered."""
         self.declined: dict[str, str] = {}
         """Figures there are none of, and why."""
-        self._device = device
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._samples: dict[str, list[float]] = {}
@@ -202,29 +201,20 @@ class NvmlWatch:
         self.figures = {name: sum(readings) / len(readings) for name, readings in self._samples.items() if readings}
 
     def _watch(self) -> None:
-        try:
-            import pynvml
+        with contextlib.ExitStack() as begun:
+            try:
+                import pynvml
 
-            pynvml.nvmlInit()
-        except Exception as error:  # noqa: BLE001 - NVML is supporting evidence; without it nothing is lost
-            self.declined["nvml"] = f"NVML cannot be asked: {error}"
-            return
-        try:
-            self._sample(pynvml)
-        finally:
-            pynvml.nvmlShutdown()
-
-    def _sample(self, nvml: Any) -> None:
-        try:
-            handle = job_handle(nvml, self._device)
-        except Exception as error:  # noqa: BLE001 - as above
-            self.declined["nvml"] = str(error)
-            return
-        readers = {f"nvml_{name}": ask for name, ask in questions(nvml, handle).items()}
-        while readers and not self._stop.wait(EVERY_S):
-            for name, ask in list(readers.items()):
-                try:
-                    self._samples.setdefault(name, []).append(ask())
-                except Exception as error:  # noqa: BLE001 - as above
-                    self.declined[name] = str(error)
-                    del readers[name]
+                pynvml.nvmlInit()
+                begun.callback(pynvml.nvmlShutdown)
+                readers = {f"nvml_{name}": ask for name, ask in questions(pynvml, job_handle(pynvml)).items()}
+            except Exception as error:  # noqa: BLE001 - NVML is supporting evidence; without it nothing is lost
+                self.declined["nvml"] = f"NVML cannot be asked: {error}"
+                return
+            while readers and not self._stop.wait(EVERY_S):
+                for name, ask in list(readers.items()):
+                    try:
+                        self._samples.setdefault(name, []).append(ask())
+                    except Exception as error:  # noqa: BLE001 - as above
+                        self.declined[name] = str(error)
+                        del readers[name]

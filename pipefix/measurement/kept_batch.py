@@ -1,4 +1,4 @@
-"""A batch that is handed to the step again and again, each time as if it had just come: steps may change what they are given."""
+"""A batch that is handed over again and again, each time as if it had just come: steps may change what they are given."""
 
 from __future__ import annotations
 
@@ -58,6 +58,19 @@ def copy_of(leaf: Any, *, pinned: bool = False) -> Any:
         return leaf.copy() if _is_array(leaf) else leaf
     cloned = leaf.clone()
     return cloned.pin_memory() if pinned and leaf.is_pinned() else cloned
+
+
+def shared_anew(batch: Any) -> Callable[[], Any]:
+    """What gives a batch again and again with its tensors in fresh shared memory, as every live batch of a worker's lies: that is
+    the hand-over's cost."""
+    return renewer(lambda leaf: partial(_to_shared, leaf) if isinstance(leaf, torch.Tensor) else None, batch) or (lambda: batch)
+
+
+def _to_shared(value: torch.Tensor) -> torch.Tensor:
+    storage = value.untyped_storage()._new_shared(value.numel() * value.element_size(), device=value.device)
+    shared: torch.Tensor = torch.empty(0, dtype=value.dtype).set_(storage, 0, value.shape)  # type: ignore[call-overload]
+    shared.copy_(value)
+    return shared
 
 
 def _is_array(leaf: Any) -> bool:

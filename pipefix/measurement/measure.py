@@ -74,7 +74,7 @@ def measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, *, core
         except KeyboardInterrupt:
             measurement.partial = True
     measurement.seconds = clock.spent
-    measurement.throttled = cgroups.throttle().share_since(before)
+    measurement.throttled = cgroups.throttled_share(before, cgroups.throttle())
     measurement.others_cores = neighbours.cores()
     children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     measurement.peak_rss = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + children * settings.num_workers)

@@ -1,7 +1,8 @@
-"""Writes into a batch's trace what the timer charged for it, and what the process's recording holds by now."""
+"""Writes into a batch's trace what the timer charged for it, and what the process's recording holds by now, under which names."""
 
 from __future__ import annotations
 
+import operator
 import os
 import pickle
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 from pipefix.hooks.recording import Recording
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.measurement.own_lines import OwnLines
-from pipefix.measurement.sample_keys import SampleKeys
 from pipefix.measurement.trace import BatchTrace, Charge
 
 
@@ -27,6 +27,38 @@ def write_events(timer: SampleTimer, marks: list[tuple[str, int, int]], trace: B
     trace.events = [(str(timer.names[key][0]), timer.names[key][1], begun, ended) for key, begun, ended in timer.events or ()]
     trace.events += [("sample", *mark) for mark in marks]
     trace.events.append(("collate", "collate", trace.made, trace.ended))
+
+
+class SampleKeys:
+    """What samples are kept under, and what the sampler said where that is something else: samplers also ask for lists, tensors and
+    whatever else their dataset understands."""
+
+    def __init__(self) -> None:
+        self._originals: dict[Any, Any] = {}
+
+    def of(self, unit: Any) -> Any:
+        key = _hashable(unit)
+        if key is not unit:
+            self._originals[key] = unit
+        return key
+
+    def originals(self, keys: list[Any]) -> list[Any]:
+        """What the dataset is to be asked for, key by key."""
+        return [key if isinstance(key, list) else self._originals.get(key, key) for key in keys] if self._originals else keys
+
+
+def _hashable(unit: Any) -> Any:
+    """The unit itself where it can be a key; else an equal value that can."""
+    if isinstance(unit, (list, tuple)):
+        inner = tuple(_hashable(element) for element in unit)
+        return unit if type(unit) is tuple and all(map(operator.is_, inner, unit)) else inner
+    if hasattr(unit, "tolist"):
+        return _hashable(unit.tolist())
+    try:
+        hash(unit)
+    except TypeError:
+        return repr(unit)
+    return unit
 
 
 class RecordingReport:

@@ -166,12 +166,10 @@ class Pool:
         return self.kept() if Stage.IPC in POOL[int(self.switch[0])].replaces else None
 
     def _consume(self, delivered: Delivered, again: Any) -> None:
-        if not delivered.skipped:
-            self.consumer(delivered.batch)
-        elif self.kept is not None:
-            self.consumer(self.kept() if again is None else again)  # none was made for a late one of the arm before
-        else:
-            self.consumer(delivered.batch)
+        batch = delivered.batch
+        if delivered.skipped and self.kept is not None:
+            batch = self.kept() if again is None else again  # none was made for a late one of the arm before
+        self.consumer(batch)
 
     def _sampler_ns(self) -> int:
         """What the user's sampler took so far; a stream has none."""

@@ -13,7 +13,7 @@ from pipefix.hooks.snapshot import snapshot
 from pipefix.measurement.experiments import RECORD, Experiment
 from pipefix.measurement.failing import EmptyStream
 from pipefix.measurement.probe_task import ProbeTask
-from pipefix.measurement.sample_keys import SampleKeys
+from pipefix.measurement.recording_report import SampleKeys
 from pipefix.measurement.trace import BatchTrace
 from pipefix.vocabulary.stage import IN_SAMPLE
 

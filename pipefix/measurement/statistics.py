@@ -23,9 +23,7 @@ def interval(draws: Floats, value: float | None = None) -> Interval:
     return Interval(centre, min(low, centre), max(high, centre))
 
 
-def bootstrap(
-    groups: Sequence[Floats], statistic: Callable[[Floats], Floats], *, seed: int = 0, resamples: int = RESAMPLES
-) -> Floats:
+def bootstrap(groups: Sequence[Floats], statistic: Callable[[Floats], Floats], *, seed: int = 0) -> Floats:
     """Resample whole groups, then rows inside each: rows of one block resemble each other more than rows of another.
 
     ``groups`` are arrays of shape (rows, columns); ``statistic`` takes (rows, columns) and returns a vector.
@@ -33,33 +31,28 @@ def bootstrap(
     generator = np.random.default_rng(seed)
     filled = [group for group in groups if len(group)]
     draws = []
-    for _ in range(resamples):
+    for _ in range(RESAMPLES):
         chosen = generator.integers(0, len(filled), len(filled)) if len(filled) > 1 else [0]
         parts = [filled[number][generator.integers(0, len(filled[number]), len(filled[number]))] for number in chosen]
         draws.append(statistic(np.concatenate(parts)))
     return np.asarray(draws)
 
 
-def seconds_each(blocks: Sequence[tuple[float, float]]) -> float:
-    """Seconds a sample over (seconds, samples) blocks: the median block, so that one disturbed block does not move it."""
-    return float(np.median([spent / count for spent, count in blocks]))
-
-
-def spread_around(values: Sequence[float], *, seed: int = 0) -> Floats:
+def spread_around(values: Sequence[float]) -> Floats:
     """Draws of the median of a few blocks' figures, spread as far as so few tell."""
     logs = np.log(np.asarray(values, dtype=float))
     sigma = max(FLOOR, _spread(logs) / np.sqrt(len(logs))) / 1.96
-    return np.asarray(np.exp(np.median(logs) + sigma * np.random.default_rng(seed).standard_normal(RESAMPLES)))
+    return np.asarray(np.exp(np.median(logs) + sigma * np.random.default_rng(0).standard_normal(RESAMPLES)))
 
 
-def ratio(fast: Sequence[float], base: Sequence[float], *, seed: int = 0) -> Interval:
+def ratio(fast: Sequence[float], base: Sequence[float]) -> Interval:
     """How many times faster the first set of rates is than the second; both from interleaved blocks.
 
     The interval is that of the ratio of medians under resampling, never narrower than what so few blocks can tell.
     """
     a, b = np.log(np.asarray(fast, dtype=float)), np.log(np.asarray(base, dtype=float))
     centre = float(np.median(a) - np.median(b))
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     draws = np.median(generator.choice(a, (RESAMPLES, len(a))), axis=1) - np.median(
         generator.choice(b, (RESAMPLES, len(b))), axis=1
     )

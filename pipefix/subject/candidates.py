@@ -202,13 +202,20 @@ def _is_maker(value: Any, module: ModuleType) -> bool:
         return (whole or duck) and not inspect.isabstract(value) and callable_bare(value)
     if not inspect.isfunction(value) or not callable_bare(value):
         return False
-    returned = inspect.signature(value).return_annotation
-    if returned is not inspect.Signature.empty:
-        if inspect.isclass(returned):
-            return issubclass(returned, (Dataset, DataLoader))
-        return "Dataset" in str(returned) or "DataLoader" in str(returned)
-    name = value.__name__.lower()
-    return "dataset" in name or "loader" in name or _returned(value) is not None
+    given = _given(value)
+    if given is not None:
+        return _is_said_to_be(given, Dataset) or _is_said_to_be(given, DataLoader)
+    return "dataset" in value.__name__.lower() or "loader" in value.__name__.lower()
+
+
+def _given(function: Any) -> Any:
+    """What it says that it returns, by its annotation or in so many words; None where it does not say."""
+    returned = inspect.signature(function).return_annotation
+    return _returned(function) if returned is inspect.Signature.empty else str(returned) if returned is None else returned
+
+
+def _is_said_to_be(given: Any, kind: type) -> bool:
+    return issubclass(given, kind) if inspect.isclass(given) else kind.__name__ in str(given)
 
 
 def _returned(function: Any) -> type | None:
@@ -231,13 +238,10 @@ def _returned(function: Any) -> type | None:
 
 
 def _makes_a_loader(function: Any) -> bool:
-    """By its annotation or what it returns; else by its name and its code: many a function called a loader reads a file."""
-    returned = inspect.signature(function).return_annotation
-    if returned is not inspect.Signature.empty:
-        return issubclass(returned, DataLoader) if inspect.isclass(returned) else "DataLoader" in str(returned)
-    kind = _returned(function)
-    if kind is not None:
-        return issubclass(kind, DataLoader)
+    """By what it says that it returns; else by its name and its code: many a function called a loader reads a file."""
+    given = _given(function)
+    if given is not None:
+        return _is_said_to_be(given, DataLoader)
     return "loader" in function.__name__.lower() and any("loader" in name.lower() for name in names_in(function.__code__))
 
 

@@ -65,25 +65,17 @@ def from_name(location: str) -> ModuleType:
 def _name_of(path: Path) -> tuple[str, Path | None]:
     """The name to import a file by, and a folder that must be on the path for it.
 
-    Its own where that hides nothing; as part of its package where it imports relatively, or where its own name is another's.
+    Its own where that hides nothing; as part of the outermost package around it where it imports relatively, or where its own name
+    is another's.
     """
     depth = _relative_depth(path)
-    if depth:
-        return _in_package(path, depth)
-    if not _hides(path.stem, path) and "." not in path.stem:
+    if not depth and "." not in path.stem and not _hides(path.stem, path):
         return path.stem, None
-    if path.stem.isidentifier() and path.parent.name.isidentifier() and not _hides(path.parent.name, path):
-        return f"{path.parent.name}.{path.stem}", path.parent.parent
-    return UNIMPORTABLE + path.stem.replace(".", "_"), None
-
-
-def _in_package(path: Path, depth: int) -> tuple[str, Path]:
-    """The dotted name of a file in the outermost package around it, at least ``depth`` folders up."""
-    root = path.parent
-    folders: list[str] = []
-    while len(folders) < depth or (root / "__init__.py").is_file():
-        if not root.name:
-            break
+    in_folder = path.stem.isidentifier() and path.parent.name.isidentifier() and not _hides(path.parent.name, path)
+    if not depth and not in_folder:
+        return UNIMPORTABLE + path.stem.replace(".", "_"), None
+    root, folders = path.parent, list[str]()
+    while root.name and (len(folders) < max(1, depth) or (root / "__init__.py").is_file()):
         folders.insert(0, root.name)
         root = root.parent
     return ".".join([*folders, path.stem]), root

@@ -64,7 +64,7 @@ def load(
         model=model if isinstance(model, nn.Module) else None,
         load_seconds=time.perf_counter() - begun,
         package=package,
-        extras={key: names[key] for key in ("criterion", "optimizer") if key in names},
+        criterion=names.get("criterion"),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -52,8 +52,8 @@ class Subject:
     load_seconds: float = 0.0
     package: str = ""
     """The installed package that the target named: what it holds is the user's own."""
-    extras: dict[str, Any] = field(default_factory=dict)
-    """Other names of the target's file that a consumer may use: criterion, optimizer."""
+    criterion: Any = None
+    """What the target's file has a model's loss computed by."""
 
     @property
     def dataset(self) -> Any:

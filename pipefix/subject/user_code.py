@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,8 +25,7 @@ from pipefix.hooks.install import stand_in
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.hooks.snapshot import force
-from pipefix.subject.evidence import UNKNOWN, StageEvidence
-from pipefix.subject.staging import is_lazy, is_users_function
+from pipefix.subject.staging import UNKNOWN, StageEvidence, is_lazy, is_users_function
 from pipefix.vocabulary.attributes import attributes, names_in, own
 from pipefix.vocabulary.users import is_users
 
@@ -95,38 +95,30 @@ class UserCodeHooks:
             if not isinstance(member, _FUNCTIONS):
                 self._member(member, depth + 1, dataset=dataset)
             elif not isinstance(held, tuple) and not is_lazy(member):  # in a tuple nothing can be replaced
-                self._swap(held, place, member)
+                self._swap_in(held, place, member)
 
     def _held_function(self, owner: Any, name: str, function: Any) -> None:
         """``self.transform = a_function``: replaced on the object itself."""
         if is_lazy(function) or (isinstance(function, MethodType) and function.__self__ is owner):
             return
         if type(inspect.getattr_static(type(owner), name, None)).__name__ != "member_descriptor":
-            self._swap_attribute(owner, name, function)
+            # Set without any code of its class.
+            self._swap(function, functools.partial(object.__setattr__, owner, name), functools.partial(own, owner, name))
         self._called_by(function, 0)
 
-    def _swap(self, held: Any, place: Any, function: Any) -> None:
-        """Replace a function in a list, a dict or an object's attributes, and put it back unless the user's code did so first."""
+    def _swap(self, function: Any, put: Callable[[Any], object], there: Callable[[], Any]) -> None:
+        """Have ``put`` replace a function, and put it back unless what is ``there`` by then is something of the user's."""
         wrapper = self._in_kind(function)
-        held[place] = wrapper
+        put(wrapper)
+        self.patches.on_undo(lambda: put(function) if there() is wrapper else None)
 
-        def put_back() -> None:
-            there = held.get(place) if isinstance(held, dict) else held[place] if place < len(held) else None
-            if there is wrapper:
-                held[place] = function
+    def _swap_in(self, held: Any, place: Any, function: Any) -> None:
+        """In a list or a dict."""
 
-        self.patches.on_undo(put_back)
+        def there() -> Any:
+            return held.get(place) if isinstance(held, dict) else held[place] if place < len(held) else None
 
-    def _swap_attribute(self, owner: Any, name: str, function: Any) -> None:
-        """The same for an attribute of an object, set without any code of its class."""
-        wrapper = self._in_kind(function)
-        object.__setattr__(owner, name, wrapper)
-
-        def put_back() -> None:
-            if own(owner, name) is wrapper:
-                object.__setattr__(owner, name, function)
-
-        self.patches.on_undo(put_back)
+        self._swap(function, functools.partial(operator.setitem, held, place), there)
 
     def _operation(self, operation: Any, depth: int) -> None:
         """A callable object: a transform, or a list of them. Its class's ``__call__`` is cut, so every instance is."""
@@ -153,7 +145,7 @@ class UserCodeHooks:
             if type(held) is list and len(held) <= _LONGEST_LIST and name == "transforms":
                 for place, member in enumerate(held):
                     if isinstance(member, _FUNCTIONS) and not is_lazy(member):
-                        self._swap(held, place, member)
+                        self._swap_in(held, place, member)
                         self._called_by(member, 0)
                         holds_any = True
             for member in (list(held.values()) if isinstance(held, dict) else list(held)) if many else [held]:

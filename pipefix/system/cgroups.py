@@ -17,38 +17,23 @@ UNLIMITED = 1 << 60
 """cgroup v1 writes "no limit" as a huge number (2**63 less a page); nothing real reaches an exbibyte."""
 
 
-class QuotaLevel(msgspec.Struct, frozen=True):
-    """The bandwidth counters of one group, since it was made."""
-
-    periods: int
-    """Scheduling periods in which the group wanted to run."""
-    throttled: int
-    """Periods in which it ran out of quota."""
-    seconds: float
-    """Time it was held back, summed over CPUs."""
+Throttle = dict[str, tuple[int, int]]
+"""By every level that has a quota: scheduling periods in which the group wanted to run, and those in which it ran out of quota,
+both since it was made."""
 
 
-class Throttle(msgspec.Struct, frozen=True):
-    """A reading of the counters of every level that has a quota. Take one before and one after."""
-
-    levels: dict[str, QuotaLevel] = {}
-
-    def share_since(self, before: Throttle) -> float | None:
-        """Part of the periods between two readings in which the quota ran out, at the worst level; None with no quota."""
-        shares = []
-        for name, now in self.levels.items():
-            then = before.levels.get(name)
-            if then is not None:
-                periods = now.periods - then.periods
-                shares.append((now.throttled - then.throttled) / periods if periods > 0 else 0.0)
-        return max(shares, default=None)
+def throttled_share(before: Throttle, now: Throttle) -> float | None:
+    """Part of the periods between two readings in which the quota ran out, at the worst level; None with no quota."""
+    shares = []
+    for name in before.keys() & now.keys():
+        periods, throttled = (after - then for then, after in zip(before[name], now[name], strict=True))
+        shares.append(throttled / periods if periods > 0 else 0.0)
+    return max(shares, default=None)
 
 
 class Limits(msgspec.Struct, frozen=True):
     """What the groups allow. None means no limit is set, or none can be seen."""
 
-    version: str | None = None
-    """v1, v2, or hybrid where both are mounted."""
     quota_cores: float | None = None
     """CPU seconds allowed each second: the lowest quota of all levels."""
     memory_bytes: int | None = None
@@ -59,19 +44,14 @@ class Limits(msgspec.Struct, frozen=True):
 def limits(root: str | Path = "/") -> Limits:
     """Read every limit now."""
     table = mounts(root)
-    versions = sorted({version for version, _ in _mounted(root, table)})
     quotas = [quota for version, level in _levels(root, table, "cpu") if (quota := _quota(version, level)) is not None]
-    memory: tuple[int, int | None] | None = None
-    for version, level in _levels(root, table, "memory"):
-        limit = _limit(version, level)
-        if limit is not None and (memory is None or limit < memory[0]):
-            memory = (limit, _used(version, level))
-    return Limits(
-        version=None if not versions else versions[0] if len(versions) == 1 else "hybrid",
-        quota_cores=min(quotas, default=None),
-        memory_bytes=memory[0] if memory else None,
-        memory_used_bytes=memory[1] if memory else None,
-    )
+    memory = [
+        (limit, _used(version, level))
+        for version, level in _levels(root, table, "memory")
+        if (limit := _limit(version, level)) is not None
+    ]
+    lowest = min(memory, key=lambda level: level[0], default=(None, None))
+    return Limits(min(quotas, default=None), *lowest)
 
 
 def memory_left(root: str | Path = "/") -> list[int]:
@@ -85,16 +65,13 @@ def memory_left(root: str | Path = "/") -> list[int]:
 
 
 def throttle(root: str | Path = "/") -> Throttle:
-    """Read the throttling counters of every level that has a quota."""
-    levels: dict[str, QuotaLevel] = {}
+    """Read the throttling counters. Take them once before and once after."""
+    levels = {}
     for version, level in _levels(root, mounts(root), "cpu"):
-        if _quota(version, level) is None:
-            continue
-        stat = counters(level / "cpu.stat")
-        if "nr_periods" in stat and "nr_throttled" in stat:
-            held = stat.get("throttled_usec", 0) / 1e6 if version == "v2" else stat.get("throttled_time", 0) / 1e9
-            levels[str(level)] = QuotaLevel(stat["nr_periods"], stat["nr_throttled"], held)
-    return Throttle(levels)
+        counted = counters(level / "cpu.stat") if _quota(version, level) is not None else {}
+        if "nr_periods" in counted and "nr_throttled" in counted:
+            levels[str(level)] = (counted["nr_periods"], counted["nr_throttled"])
+    return levels
 
 
 def group_paths(root: str | Path = "/") -> dict[str, str]:

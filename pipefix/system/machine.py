@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 import psutil
 
-from pipefix.system.cgroups import Throttle, limits, throttle
+from pipefix.system.cgroups import limits
 from pipefix.system.mounts import Filesystem, filesystem, filesystems
 from pipefix.system.resources import cores, shared_memory
 from pipefix.system.software import thread_environment, versions
 
-__all__ = ["Filesystem", "Gpu", "Machine", "Throttle", "filesystem", "filesystems", "look", "throttle"]
+__all__ = ["Filesystem", "Gpu", "Machine", "filesystem", "filesystems", "look"]
 
 
 class Gpu(msgspec.Struct, frozen=True):
@@ -43,10 +43,6 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """CPU seconds a second that the control group allows (``docker --cpus``, a Kubernetes limit); None without a quota."""
     effective_cores: float = 1.0
     """The smaller of affinity and quota: CPU seconds that can really be had each second."""
-    cgroup: str | None = None
-    """v1, v2 or hybrid."""
-    throttle: Throttle = Throttle()
-    """The quota's counters when this was read."""
     memory_bytes: int | None = None
     memory_available_bytes: int | None = None
     """What can be had without swapping, as the kernel estimates it."""
@@ -109,8 +105,6 @@ def look() -> Machine:
         affinity_cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
         quota_cores=groups.quota_cores,
         effective_cores=cores(),
-        cgroup=groups.version,
-        throttle=throttle(),
         memory_bytes=memory.total,
         memory_available_bytes=memory.available,
         # A limit above what the machine has is no limit.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pipefix.audit.facts import AuditFacts, BatchFacts
-from pipefix.system.cgroups import limits, throttle
+from pipefix.system.cgroups import limits
 from pipefix.system.machine import Machine
 from pipefix.vocabulary.settings import LoaderSettings
 
@@ -87,9 +87,8 @@ def quota_tree(quota: str, *, cgroup: str = "0::/kubepods/pod7/box\n", level: st
 def machine_of(files: dict[str, str]) -> Machine:
     """16 cores under these control groups."""
     with tree(files) as root:
-        groups, counters = limits(root), throttle(root)
-    quota = groups.quota_cores
-    return machine(quota_cores=quota, effective_cores=quota or 16.0, cgroup=groups.version, throttle=counters)
+        quota = limits(root).quota_cores
+    return machine(quota_cores=quota, effective_cores=quota or 16.0)
 
 
 def described(**facts: Any) -> Callable[[], AuditFacts]:

@@ -23,7 +23,8 @@ from pipefix.audit.dataset_scan import scan_dataset
 from pipefix.audit.facts import AuditFacts, BatchFacts, FarStore, MemoryGrowth, StepFacts
 from pipefix.audit.observe import loader_facts
 from pipefix.audit.store_scan import store_in
-from pipefix.system.machine import Gpu, filesystems, throttle
+from pipefix.system.cgroups import throttle, throttled_share
+from pipefix.system.machine import Gpu, filesystems
 from pipefix.vocabulary.settings import LoaderSettings
 from tests.audit import pipelines
 from tests.audit.case import GB, IMAGES, MIB, ROOT, Case, Impossible, described, loader, machine, machine_of, quota_tree, tree
@@ -75,7 +76,7 @@ def throttled() -> AuditFacts:
     with tree(files | {"sys/fs/cgroup/cpu.stat": "nr_periods 1000\nnr_throttled 5\nthrottled_usec 9000\n"}) as root:
         before = throttle(root)
         (Path(root) / "sys/fs/cgroup/cpu.stat").write_text("nr_periods 1300\nnr_throttled 155\nthrottled_usec 9900000\n")
-        share = throttle(root).share_since(before)
+        share = throttled_share(before, throttle(root))
     return AuditFacts(machine=machine_of(files), settings=loader(num_workers=6), cpu_share=0.9, throttled_share=share)
 
 

@@ -85,8 +85,12 @@ def model_step() -> dict[str, Any]:
     step = ModelStep(Scale(), nn.CrossEntropyLoss(weight=torch.ones(4)))
     batch = (torch.rand(8, 4), torch.zeros(8, dtype=torch.int64))
     step.try_on(batch)
-    step.split_step(KeptBatch(batch))
-    return {"present": step.present, "why": step.why_none, "criterion": str(step._criterion.weight.device), "split": step.split()}
+    return {
+        "present": step.present,
+        "why": step.why_none,
+        "criterion": str(step._criterion.weight.device),
+        "split": step.split(KeptBatch(batch)),
+    }
 
 
 COPYING = """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 import h5py
 import lmdb
 import numpy as np
@@ -41,17 +39,6 @@ def test_lmdb_get_without_copies(hooks, database):
     hooks.contract(lambda: _read(database, buffers=True), "lmdb", ops={"lmdb.Transaction.get": "storage"})
 
 
-def test_lmdb_reads_nothing_when_replaced(hooks, database):
-    hooks.install("lmdb")
-    env = lmdb.open(database, readonly=True, lock=False)
-    with env.begin() as txn:
-        hooks.run(lambda: txn.get(b"001"), record=True)
-        assert hooks.run(lambda: txn.get(b"001"), replace=[Stage.STORAGE]) == b"\1" * 9000
-        assert hooks.charged() == {}
-        assert hooks.timer.bytes_read == 0
-    env.close()
-
-
 def test_lmdb_all_the_rest_is_passed_on(hooks, database):
     def look():
         env = lmdb.Environment(database, readonly=True, lock=False, max_dbs=2)
@@ -82,19 +69,6 @@ def test_lmdb_opened_before(hooks, database):
     assert hooks.charged() == {"lmdb.Transaction.get": "storage"}
     assert install.stand_in(hooks.timer, 3) is None
     env.close()
-
-
-def test_a_file_opened_before(hooks, tmp_path):
-    (tmp_path / "f").write_bytes(bytes(range(200)) * 100)
-    with open(tmp_path / "f", "rb") as before:
-        before.read(10)
-        hooks.install("files")
-        after = install.stand_in(hooks.timer, before)
-        assert type(after) is io.BufferedReader
-        assert hooks.run(lambda: after.read(9000)) == before.read(9000)
-        assert hooks.charged() == {"read": "storage"}
-        after.close()
-        assert install.stand_in(hooks.timer, after) is None
 
 
 @pytest.fixture(params=[None, "gzip"])

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import types
 
-import pytest
-
-from pipefix.hooks.calls import cut
 from pipefix.hooks.install import install_all
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
 
 LOADED_BY_PYTHON = {"files", "os_calls", "zlib"}
 
@@ -66,32 +61,3 @@ def test_what_modules_took_by_name_is_timed_and_put_back(module_with):
     finally:
         patches.undo()
     assert vars(took) == before
-
-
-def test_attributes_that_were_inherited_are_inherited_again():
-    class Base:
-        def read(self):
-            return 1
-
-    class Child(Base):
-        pass
-
-    timer, patches = SampleTimer(), Patches()
-    cut(timer, patches, Child, "read", Stage.STORAGE)
-    assert "read" in vars(Child)
-    assert Child().read() == 1
-    patches.undo()
-    assert "read" not in vars(Child)
-
-
-def test_a_class_that_cannot_be_patched_leaves_nothing_to_undo():
-    patches = Patches()
-    with pytest.raises(TypeError):
-        patches.replace(int, "bit_length", lambda self: 1)
-    patches.undo()
-
-
-def test_what_a_library_lacks_is_passed_over():
-    module = types.ModuleType("empty")
-    cut(SampleTimer(), Patches(), module, "missing", Stage.DECODE)
-    assert not hasattr(module, "missing")

@@ -167,40 +167,6 @@ def test_what_is_wrapped_while_paused_is_not_lost_by_resuming() -> None:
     ours.users[0].undo()
 
 
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Somebody has wrapped `io.open` and `open` before us."""
-    log: list[str] = []
-    original = io.open
-
-    def theirs(file: Any, *args: Any, **kwargs: Any) -> Any:
-        log.append(str(file))
-        return original(file, *args, **kwargs)
-
-    monkeypatch.setattr(io, "open", theirs)
-    monkeypatch.setattr(builtins, "open", theirs)
-    return log
-
-
-@pytest.mark.parametrize("live", [False, True])
-def test_who_wrapped_open_before_us_is_still_called(live: bool, opened: list[str], tmp_path: Path) -> None:
-    file = tmp_path / "one.txt"
-    file.write_text("1")
-    opened.clear()
-    timer, ours = SampleTimer(), Patches()
-    files.install(timer, ours)
-    try:
-        timer.active = live
-        timer.begin(0)
-        with open(file) as first, open(file) as second:
-            assert first.read() == second.read() == "1"
-        assert file.read_text() == "1"
-        timer.end()
-    finally:
-        ours.undo()
-    assert opened == [str(file)] * 3
-
-
 def test_files_are_python_s_own_once_the_seams_are_undone(tmp_path: Path) -> None:
     file = tmp_path / "one"
     file.write_bytes(b"1")

@@ -60,10 +60,6 @@ def test_the_usual_loader(hooks, picture):
     hooks.contract(lambda: pil_loader(picture), "files", "pil", ops=CONVERT)
 
 
-def test_from_a_path(hooks, jpeg):
-    hooks.contract(lambda: Image.open(jpeg).convert("L"), "files", "pil", ops=CONVERT)
-
-
 def test_from_memory(hooks, jpeg):
     data = jpeg.read_bytes()
     hooks.contract(

@@ -92,13 +92,6 @@ class TestRefusal:
         assert not recording.samples
         assert not recording.batches
 
-    def test_a_value_whose_copy_raises_is_refused(self) -> None:
-        class Stubborn:
-            def __reduce_ex__(self, protocol: Any) -> Any:
-                raise RuntimeError("not me")
-
-        assert "not me" in kept(Stubborn()).refused["load"]
-
 
 class TestBudget:
     @given(st.integers(50_000, 400_000), st.lists(st.integers(1, 20_000), min_size=1, max_size=30))
@@ -111,12 +104,6 @@ class TestBudget:
             recording.complete(unit, torch.zeros(size, dtype=torch.uint8))
         assert recording.nbytes <= budget + 2 * max(sizes) + 1_000
         assert recording.full == (recording.nbytes >= budget)
-
-    def test_bytes_of_files_count(self) -> None:
-        recording = Recording(1_000)
-        recording.files.put("/data/a.jpg", 0, bytes(2_000), 2_000)
-        assert recording.nbytes >= 2_000
-        assert recording.full
 
     def test_every_kept_value_counts(self) -> None:
         recording = kept(np.zeros(1_000, np.uint8))

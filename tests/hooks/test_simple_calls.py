@@ -145,12 +145,12 @@ def test_names_are_those_of_the_library_where_it_is_installed(row: Calls) -> Non
 
 
 def test_rows_come_with_their_modules_and_only_then(hooks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = next(row for row in simple_calls.TABLE if row.library == "tiktoken")
+    row = next(row for row in simple_calls.TABLE if row.module == "tiktoken")
     monkeypatch.delitem(sys.modules, row.module, raising=False)
-    assert row.module not in simple_calls.install(hooks.timer, hooks.patches, {"tiktoken"})
+    assert row.module not in simple_calls.install(hooks.timer, hooks.patches)
     library = StandIn(row, monkeypatch)
-    assert simple_calls.install(hooks.timer, hooks.patches, {"tiktoken"}) == [row.module]
-    assert simple_calls.install(hooks.timer, hooks.patches, {"tiktoken"}) == []
+    assert simple_calls.install(hooks.timer, hooks.patches) == [row.module]
+    assert simple_calls.install(hooks.timer, hooks.patches) == []
     assert vars(library.owner)["encode"] is not library.before["encode"]
 
 
@@ -184,7 +184,7 @@ BYTES, ZSTD = {"name": "bytes"}, {"name": "zstd"}
 )
 def test_selections_of_compressed_arrays_are_decoding(library: str, codecs: Any, stage: Stage) -> None:
     array = SimpleNamespace(codec=codecs and SimpleNamespace(to_json=lambda: codecs), **(codecs or {}))
-    assert next(row for row in simple_calls.TABLE if row.library == library).stage(array) is stage  # type: ignore[operator]
+    assert next(row for row in simple_calls.TABLE if row.module == library).stage(array) is stage  # type: ignore[operator]
 
 
 def test_waiting_for_a_future_belongs_to_the_stage_of_the_call_that_gave_it(hooks: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from pipefix.system import machine as machine_file
 from pipefix.system import resources
-from pipefix.system.cgroups import Limits, QuotaLevel, limits, memory_left
-from pipefix.system.machine import Machine, Throttle, filesystem, filesystems, look, throttle
+from pipefix.system.cgroups import Limits, limits, memory_left, throttle, throttled_share
+from pipefix.system.machine import Machine, filesystem, filesystems, look
 from tests.doubles.driver import GIB, Driver
 
 V2_MOUNT = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate"
@@ -94,7 +94,7 @@ def test_quota_v1_where_the_container_sees_its_own_group_as_the_root(tmp_path: P
             "sys/fs/cgroup/memory/memory.stat": f"total_inactive_file {GIB // 4}\ntotal_active_file {GIB // 4}\n",
         },
     )
-    assert limits(root) == Limits("v1", 2.0, 2 * GIB, GIB // 2)
+    assert limits(root) == Limits(2.0, 2 * GIB, GIB // 2)
 
 
 def test_v1_unlimited_memory_and_quota_are_none(tmp_path: Path) -> None:
@@ -169,16 +169,13 @@ def test_throttling_is_the_difference_of_two_readings(tmp_path: Path) -> None:
     )
     before = throttle(root)
     tree(root, {"sys/fs/cgroup/cpu.stat": "usage_usec 9\nnr_periods 200\nnr_throttled 60\nthrottled_usec 2500000\n"})
-    after = throttle(root)
-    assert after.share_since(before) == 0.5
-    assert before.share_since(before) == 0.0
+    assert throttled_share(before, throttle(root)) == 0.5
+    assert throttled_share(before, before) == 0.0
 
 
 def test_throttling_without_a_quota_is_unknown_and_the_worst_level_counts() -> None:
-    assert Throttle().share_since(Throttle()) is None
-    before = Throttle({"a": QuotaLevel(0, 0, 0.0), "b": QuotaLevel(0, 0, 0.0)})
-    after = Throttle({"a": QuotaLevel(100, 1, 0.1), "b": QuotaLevel(10, 9, 0.5), "new": QuotaLevel(5, 5, 5.0)})
-    assert after.share_since(before) == 0.9
+    assert throttled_share({}, {}) is None
+    assert throttled_share({"a": (0, 0), "b": (0, 0)}, {"a": (100, 1), "b": (10, 9), "new": (5, 5)}) == 0.9
 
 
 MOUNTS = """\
@@ -246,7 +243,7 @@ def test_off_linux_what_cannot_be_known_is_none(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delattr(os, "statvfs")
     monkeypatch.setattr(machine_file, "limits", Limits)
     machine = look()
-    assert (machine.affinity_cores, machine.quota_cores, machine.shm_bytes, machine.cgroup) == (None, None, None, None)
+    assert (machine.affinity_cores, machine.quota_cores, machine.shm_bytes) == (None, None, None)
     assert 0 < machine.effective_cores <= float(os.cpu_count() or 1)
 
 

@@ -111,13 +111,6 @@ class TestArms:
         assert order[:2] == ["real", "plain"]
         assert order[2:4] == ["plain", "real"], "the second round runs backwards"
 
-    def test_a_recorded_decode_is_faster_by_its_planted_cost(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
-        planted.WORK[:2] = torch.tensor([0.02, 0.01])
-        measurement = measured(loader("map", paths), budget=AMPLE, enough=lambda measurement: True)  # fake clock
-        rates = {name: max(block.rate for block in measurement.of(name)) for name in ("real", "decode-recorded")}
-        assert 0.5 < rates["decode-recorded"] / rates["real"] / 3 < 1.5
-
     @pytest.mark.parametrize("argument", ["batch_sampler", "sampler"])
     def test_batches_of_a_batch_sampler_are_of_many_samples(self, argument: str, paths: list[str]) -> None:
         """The step alone takes 6 samples each time, as it does beside the loader."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipefix.measurement.statistics import FLOOR, bootstrap, interval, ratio, seconds_each
+from pipefix.measurement.statistics import FLOOR, bootstrap, interval, ratio
 from pipefix.vocabulary.quantity import Interval
 
 rates = st.lists(st.floats(0.1, 1e6), min_size=1, max_size=12)
@@ -80,7 +80,3 @@ class TestBootstrap:
     def test_empty_blocks_are_left_out(self) -> None:
         draws = bootstrap([np.zeros((0, 1)), np.ones((4, 1))], lambda rows: rows.sum(axis=0))
         assert set(draws[:, 0]) == {4.0}
-
-
-def test_seconds_each_is_the_median_block() -> None:
-    assert seconds_each([(1.0, 100), (1.1, 100), (50.0, 100)]) == pytest.approx(0.011)

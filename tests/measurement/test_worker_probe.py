@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import builtins
 import itertools
-import os
 import pickle
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader, Sampler, get_worker_info
+from torch.utils.data import DataLoader, Sampler
 
 from pipefix.hooks.torch_internals import DatasetKind
 from pipefix.measurement import experiments
@@ -34,7 +34,6 @@ from tests.measurement import planted
 from tests.measurement.planted import KINDS, Alone, Mapped, Streamed, calls, collate, loader, pool
 
 BYTES = planted.SIDE**2
-SEAMED = (Stage.STORAGE, Stage.DECODE, Stage.AUGMENT)
 ARMS = [arm for arm in POOL if arm not in (RECORD, experiments.COLD)]
 
 
@@ -73,13 +72,6 @@ class TestUntimed:
         own_batches = list(loader(kind, paths, workers=2))
         assert_same_batches(loader(kind, paths, workers=2), own_batches)
 
-    def test_no_clock_runs(self, paths: list[str]) -> None:
-        ours = alone("map", paths)
-        ours.turn_to(experiments.PLAIN)
-        _, trace = ours.ask([0, 1])
-        assert (trace.charges, trace.bytes_read) == ([], 0)
-        assert (trace.samples, len(trace.unit_walls)) == (2, 2)
-
 
 class _Keeps(Consumer):
     """Keeps what it is given."""
@@ -97,13 +89,10 @@ class _Keeps(Consumer):
 def assert_same_batches(built: DataLoader[Any], own_batches: list[Any]) -> None:
     """The pool over a loader hands its consumer the batches that the loader itself gives."""
     batches: list[Any] = []
-    running = pool(built, _Keeps(batches))
-    try:
+    with closing(pool(built, _Keeps(batches))) as running:
         running.turn_to(experiments.PLAIN)
         for _ in own_batches:
             running.next(consume=True)
-    finally:
-        running.close()
     assert all(same(batch, own) for batch, own in zip(batches, own_batches, strict=True))
 
 
@@ -156,20 +145,6 @@ def _steady(running: Pool, arm: Experiment) -> None:
         fresh += running.next(consume=False).trace.epoch == running.epoch
 
 
-class TestReplacedStorage:
-    def test_the_files_may_be_gone(self, paths: list[str]) -> None:
-        ours = alone("map", paths)
-        ours.record()
-        for path in paths:
-            os.unlink(path)
-        ours.turn_to(experiments.NO_STORAGE)
-        assert ours.ask([0, 1, 2, 3])[1].misses == 0
-        ours.turn_to(experiments.NO_DECODE)
-        failed = ours.ask([0, 1, 2, 3])
-        assert isinstance(failed, Failure)
-        assert "FileNotFoundError" in failed.what
-
-
 def test_a_decoder_that_opens_its_file_by_itself_still_costs_its_read(photos: Path) -> None:
     """And a batch made of recordings is the real one."""
     from torchvision.datasets import ImageFolder
@@ -201,13 +176,6 @@ class TestMixed:
         _, trace = ours.ask([0, 1, 2, 3])
         assert calls()["decode"] == before["decode"]
         assert {(charge.stage, charge.op) for charge in trace.charges} >= {("storage", "read"), ("augment", "augment")}
-
-    def test_what_was_recorded_before_it_was_known_is_not_used(self, paths: list[str]) -> None:
-        """The first samples only teach: they are not among the recorded ones."""
-        ours = alone("map", paths)
-        traces = ours.record()
-        units = [unit for trace in traces for unit in pickle.loads(trace.units)]
-        assert units == list(range(2, 16))
 
 
 class TestCharges:
@@ -284,24 +252,6 @@ class TestCycling:
         assert traces[-1].full
         assert traces[-1].recorded < 6
         assert 2_000 <= traces[-1].recorded_bytes < 4_000
-
-
-class TestWorkerInit:
-    def test_it_sees_its_own_dataset(self, paths: list[str]) -> None:
-        lengths = torch.zeros(2, dtype=torch.int64).share_memory_()
-
-        def look(worker: int) -> None:
-            info = get_worker_info()
-            assert info is not None
-            lengths[worker] = len(info.dataset) if type(info.dataset) is Mapped else -1
-
-        running = pool(loader("map", paths, workers=2, worker_init_fn=look))
-        try:
-            for _ in range(2):
-                running.next(consume=False)
-        finally:
-            running.close()
-        assert lengths.tolist() == [len(paths)] * 2
 
     @pytest.mark.parametrize("workers", [0, 2])
     def test_a_loader_inside_the_dataset_fetches_as_torch_does(self, workers: int, paths: list[str]) -> None:

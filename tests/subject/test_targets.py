@@ -326,7 +326,7 @@ def test_a_step_and_a_model_beside_the_target(write: Write) -> None:
     subject = load(path)
     assert subject.consumer is not None and subject.consumer(3) == 3
     assert isinstance(subject.model, torch.nn.Linear)
-    assert set(subject.extras) == {"criterion"}
+    assert isinstance(subject.criterion, torch.nn.MSELoss)
 
 
 def test_no_step_is_no_consumer(write: Write) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from benchmarks import drifting_pipeline as pipeline
 from benchmarks.cases.watch_simulated import counted
 from benchmarks.harness.bar import Bar, at_least
 from benchmarks.harness.page import rows
@@ -19,7 +20,6 @@ from pipefix.loader.metering import stage_clock
 from pipefix.watching.drift import FALSE_ALARMS, MACHINE, Drift, figures_of
 from pipefix.watching.watch import Watch
 from pipefix.watching.window import Window
-from tests.watching import planted as pipeline
 from tests.watching import streams
 
 TITLE = "What a watch notices in a real pipeline"

@@ -11,15 +11,14 @@ import functools
 import hashlib
 import inspect
 import sys
-import sysconfig
 import textwrap
 from collections.abc import Iterator
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from pipefix.vocabulary.attributes import names_in
+from pipefix.vocabulary.users import is_users
 
-_INSTALLED = tuple({path for name, path in sysconfig.get_paths().items() if name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _MOST = 256
 """Functions and classes that are looked at."""
 _DEEPEST = 4
@@ -142,13 +141,10 @@ def _is_plain(value: Any) -> bool:
 def _is_users(thing: Any) -> bool:
     """Whether it is code that people edit: neither of Python, nor installed, nor of this library."""
     if isinstance(thing, FunctionType):
-        name, path = thing.__globals__.get("__name__") or "", thing.__code__.co_filename
-    elif isinstance(thing, ModuleType):
-        name, path = thing.__name__, getattr(thing, "__file__", None) or ""
-    else:
-        name = thing.__module__ or ""
-        methods = [held.__code__.co_filename for held in vars(thing).values() if isinstance(held, FunctionType)]
-        path = getattr(sys.modules.get(name), "__file__", None) or next((name for name in methods if not name.startswith("<s")), "")
-        if not path and name != "__main__":
-            return False
-    return name.partition(".")[0] not in ("pipefix", "builtins", "torch", "torchvision") and not path.startswith(_INSTALLED)
+        return is_users(thing.__globals__.get("__name__"), thing.__code__.co_filename)
+    if isinstance(thing, ModuleType):
+        return is_users(thing.__name__, getattr(thing, "__file__", None))
+    if getattr(sys.modules.get(thing.__module__), "__file__", None) is not None:
+        return is_users(thing.__module__)
+    methods = [held.__code__.co_filename for held in vars(thing).values() if isinstance(held, FunctionType)]
+    return is_users(thing.__module__, next((name for name in methods if not name.startswith("<s")), None))

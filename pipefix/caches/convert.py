@@ -21,9 +21,8 @@ from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.building import Building
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.fingerprint import Fingerprint, changed
-from pipefix.caches.maker import path_of
+from pipefix.caches.maker import is_stream, path_of
 from pipefix.caches.manifest import CONTAINERS, STORES, Manifest, Recipe, Source
-from pipefix.caches.streams import is_stream
 from pipefix.caches.survey import Surveyed, survey
 from pipefix.caches.verify import PartCheck
 from pipefix.caches.witness import Witness

@@ -86,11 +86,6 @@ class CachedDataset(Dataset[Any]):
         return copied
 
     @property
-    def images(self) -> str:
-        """What pictures become."""
-        return self._images
-
-    @property
     def ledger(self) -> RequestLedger | None:
         """Requests and bytes of a cache in an object store; None for one in a directory."""
         return self._parts.store.ledger if isinstance(self._parts, far.FarParts) else None
@@ -102,14 +97,14 @@ class CachedDataset(Dataset[Any]):
         self.manifest = manifest
         self._starts = [0, *accumulate(part.records for part in manifest.parts)][:-1]
         self._parts = parts or Parts(Path(folder), manifest.parts, manifest.recipe.container)
-        self._images = images
+        self.images = images
         self._length = manifest.length
         self._open()
 
     def _open(self) -> None:
         """What is made anew in every process."""
-        picture = pictures.picture_as(self._images)
-        self._decode = Decoder(picture, pictures.pixels_as(self._images))
+        picture = pictures.picture_as(self.images)
+        self._decode = Decoder(picture, pictures.pixels_as(self.images))
         self._shelf: replay.Shelf | None = None
         self._rows: Any = None
         if self.manifest.recipe.store == "rows":
@@ -129,8 +124,6 @@ class CachedDataset(Dataset[Any]):
             self._check_source(dataset)
             self.transform = cuts.rest_of(dataset, cut) if cut is not None else None
         self._call = cut.call if cut is not None else None
-        if manifest.recipe.store == "source" and dataset is None and transform is not None:
-            self._call = None
 
     def _check_length(self, dataset: Any) -> None:
         length = len(dataset) if hasattr(type(dataset), "__len__") else self.manifest.samples
@@ -211,7 +204,7 @@ class CachedDataset(Dataset[Any]):
         return position
 
     def _finish(self, sample: Any) -> Any:
-        if self.transform is None or self._images == "none":
+        if self.transform is None or self.images == "none":
             return sample
         if self._call is not None:
             return cuts.run_live(self.transform, self._call, sample)

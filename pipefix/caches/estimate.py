@@ -22,10 +22,9 @@ from pipefix.caches import pool, record
 from pipefix.caches.building import Building
 from pipefix.caches.convert import State
 from pipefix.caches.dataset import CachedDataset
-from pipefix.caches.maker import getter
+from pipefix.caches.maker import getter, is_stream, told_length
 from pipefix.caches.manifest import Manifest, Recipe
 from pipefix.caches.pictures import as_pixels
-from pipefix.caches.streams import is_stream, told_length
 from pipefix.caches.survey import Surveyed, survey
 from pipefix.system.resources import cores
 from pipefix.vocabulary.errors import BadUsage, PipefixError

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pipefix.caches import pictures, record
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.cut import Hook
-from pipefix.caches.streams import is_stream, stream
 from pipefix.caches.witness import Reads, Witness
 from pipefix.hooks.snapshot import force
 from pipefix.vocabulary.errors import CacheDamaged
@@ -200,3 +199,46 @@ def getter(dataset: Any, hook: Hook | None) -> Callable[[int], Any]:
 def _abstract() -> Any:
     torch = sys.modules.get("torch.utils.data")
     return torch.Dataset.__getitem__ if torch is not None else None
+
+
+# -- streams: samples by their place in them; they have one reader, and end where they end
+
+
+class EndOfStream(Exception):
+    """There is no sample of this number."""
+
+
+def is_stream(dataset: Any) -> bool:
+    torch = sys.modules.get("torch.utils.data")
+    return torch is not None and isinstance(dataset, torch.IterableDataset)
+
+
+def told_length(dataset: Any) -> int | None:
+    """What a stream says of its own length."""
+    try:
+        return len(dataset) or None
+    except (TypeError, NotImplementedError, AttributeError):
+        return None
+
+
+def stream(dataset: Any, hook: Hook | None) -> Callable[[int], Any]:
+    """Samples of an iterable by their place in it: forward at no cost, backward from its beginning."""
+    at = 0
+    running: Iterator[Any] | None = None
+
+    def get(index: int) -> Any:
+        nonlocal at, running
+        if running is None or index < at:
+            at, running = 0, iter(dataset)
+        try:
+            while at < index:
+                next(running)
+                at += 1
+            at += 1
+            if hook is not None:
+                hook.begin()
+            return next(running)
+        except StopIteration:
+            raise EndOfStream from None
+
+    return get

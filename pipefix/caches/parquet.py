@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 from pipefix.caches import rows
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.manifest import Manifest
-from pipefix.caches.tokenizer import TOKENS, tokenizer_of
 from pipefix.vocabulary.errors import CacheDamaged
 
 _GROUP_ROWS = 1024
@@ -41,7 +40,7 @@ class RowsWriter:
         self._writer = pq.ParquetWriter(
             str(path), self._schema, compression="zstd", use_dictionary=numbers, write_page_index=True, write_page_checksum=True
         )
-        self._tokenizer = tokenizer_of(blueprint.recipe)
+        self._tokenizer, self._text = rows.tokenizer_of(blueprint.recipe), blueprint.recipe.text or ""
         self._samples: list[int] = []
         self._rows: list[dict[str, Any]] = []
 
@@ -60,8 +59,9 @@ class RowsWriter:
         self._samples, self._rows = [], []
 
     def _array(self, name: str, kind: Any) -> Any:
-        if self._tokenizer is not None and name == TOKENS:
-            return pa.array(self._tokenizer.ids(self._rows), kind)
+        if self._tokenizer is not None and name == rows.TOKENS:
+            texts = [row[self._text] or "" for row in self._rows]
+            return pa.array([encoding.ids for encoding in self._tokenizer.encode_batch(texts)], kind)
         return pa.array([row.get(name) for row in self._rows], kind)
 
     def close(self) -> list[tuple[int, int, int, int]]:

@@ -128,12 +128,7 @@ def encoded(image: Any, kind: str | None, quality: int, like: str, *, labels: bo
     if wanted == "png" and image.mode not in _IN["png"]:
         image = image.convert("RGBA" if image.mode in ("PA", "RGBa", "La") else "RGB")
     out = io.BytesIO()
-    if wanted == "jpeg":
-        image.save(out, "JPEG", quality=quality)
-    elif wanted == "webp":
-        image.save(out, "WEBP", quality=quality)
-    else:
-        image.save(out, "PNG", compress_level=4)
+    image.save(out, wanted.upper(), **({"compress_level": 4} if wanted == "png" else {"quality": quality}))
     return Picture(out.getvalue(), wanted, image.width, image.height, like)
 
 
@@ -219,7 +214,7 @@ def _from_pixels(pixels: Pixels) -> Any:
     return image
 
 
-def _image_of(picture: Picture) -> Any:
+def _image_of(picture: Picture, *, load: bool = True) -> Any:
     from PIL import Image
 
     if picture.kind not in _IN:
@@ -227,7 +222,8 @@ def _image_of(picture: Picture) -> Any:
     try:
         image = Image.open(io.BytesIO(picture.data), formats=[picture.kind.upper()])
         _check_size(image.size, picture)
-        image.load()
+        if load:
+            image.load()
     except (OSError, SyntaxError, Image.DecompressionBombError, EOFError) as error:
         raise CacheDamaged(f"A picture in the cache cannot be decoded: {error}.") from error
     return image
@@ -276,15 +272,7 @@ def _check_size(size: tuple[int, int], picture: Picture) -> None:
 
 def check_size(picture: Picture) -> None:
     """Raise where a picture's file does not begin as one of its kind and size does; it is not decoded."""
-    from PIL import Image
-
-    if picture.kind not in _IN:
-        raise CacheDamaged(f"A picture in the cache is of no kind that caches hold: {picture.kind[:10]!r}.")
-    try:
-        with Image.open(io.BytesIO(picture.data), formats=[picture.kind.upper()]) as image:
-            _check_size(image.size, picture)
-    except (OSError, SyntaxError, Image.DecompressionBombError, EOFError) as error:
-        raise CacheDamaged(f"A picture in the cache cannot be decoded: {error}.") from error
+    _image_of(picture, load=False)
 
 
 def forget_threads() -> None:

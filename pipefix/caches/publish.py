@@ -37,8 +37,7 @@ def publish(folder: Path, manifest: Manifest, store: Store, say: Progress) -> in
     parts_put = 0
     for number, part in enumerate(manifest.parts):
         say(number, len(manifest.parts))
-        data = part.data(number, manifest.recipe.container)
-        *names, facts = (path.as_posix() for path in (data, beside(data, ".idx"), beside(data, ".facts")))
+        *names, facts = _files_of(manifest, number)
         whole = facts in there and [there.get(name) for name in names] == [part.bytes, part.index_bytes]
         if whole and store.get(facts) == (folder / facts).read_bytes():
             continue
@@ -91,17 +90,23 @@ def convert_to_store(
 
 def _require_ours(folder: Path, manifest: Manifest, store: Store, there: Mapping[str, int]) -> None:
     """Whatever lies in the store has been put there by this same conversion, or is somebody's, and nothing is put over it."""
-    ours: dict[str, Path] = {}
-    for number, part in enumerate(manifest.parts):
-        data = folder / part.data(number, manifest.recipe.container)
-        ours |= {path.relative_to(folder).as_posix(): path for path in (data, beside(data, ".idx"), beside(data, ".facts"))}
+    ours = {name for number in range(len(manifest.parts)) for name in _files_of(manifest, number)}
     for name, size in there.items():
         if name == MANIFEST:
             continue  # of another who was quicker, which `publish` tells
-        length = min(size, _COMPARED)
-        path = ours.get(name)
-        if path is None or path.stat().st_size != size or store.ranges([Span(name, 0, length)])[0] != read_regular(path, length):
+        path, length = folder / name, min(size, _COMPARED)
+        if (
+            name not in ours
+            or path.stat().st_size != size
+            or store.ranges([Span(name, 0, length)])[0] != read_regular(path, length)
+        ):
             raise _others(store, name)
+
+
+def _files_of(manifest: Manifest, number: int) -> list[str]:
+    """Names of a part's files below the cache: data, index and facts."""
+    data = manifest.parts[number].data(number, manifest.recipe.container)
+    return [path.as_posix() for path in (data, beside(data, ".idx"), beside(data, ".facts"))]
 
 
 def _others(store: Store, name: str) -> BadUsage:

@@ -6,8 +6,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from pipefix.caches.maker import getter
-from pipefix.caches.streams import EndOfStream
+from pipefix.caches.maker import EndOfStream, getter
 from pipefix.caches.witness import Reads, Witness
 from pipefix.vocabulary.errors import PipefixError, TargetError
 from pipefix.vocabulary.tracebacks import frames, summary

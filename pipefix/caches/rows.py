@@ -9,14 +9,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from pipefix.caches.manifest import Column
+from pipefix.caches.manifest import Column, Recipe
 from pipefix.caches.pictures import kind_of
 from pipefix.caches.record import Picture, Unstorable
+from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.extras import need
 
 SAMPLE = "sample"
 _PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -190,3 +193,41 @@ def _like(array: Any, like: str) -> Any:
 
         return torch.from_numpy(array.copy())
     return array.copy()
+
+
+# -- text tokenised on its way into rows ---------------------------------------------------------------------------------------
+
+TOKENS = "input_ids"
+
+
+def tokenizer_of(recipe: Recipe) -> Any:
+    """A tokenizer.json, or the tokenizer of a model, by its name, in the local cache; None where nothing is tokenised."""
+    if recipe.tokenizer is None:
+        return None
+    kind = need("tokenizers", extra="text", why="Tokenising text").Tokenizer
+    try:
+        return kind.from_file(recipe.tokenizer) if Path(recipe.tokenizer).is_file() else kind.from_pretrained(recipe.tokenizer)
+    except Exception as error:
+        raise BadUsage(
+            f"No tokenizer could be made of {recipe.tokenizer!r}: {error}.", advice="Give a tokenizer.json: --tokenizer FILE"
+        ) from error
+
+
+def with_tokens(columns: Sequence[Column], recipe: Recipe) -> list[Column]:
+    """Columns of what samples hold, with tokens in the place of the text."""
+    if recipe.tokenizer is None:
+        return list(columns)
+    names = [column.name for column in columns]
+    if recipe.text not in names:
+        raise BadUsage(
+            f"There is no field {recipe.text!r} to tokenise; a sample has {', '.join(names)}.",
+            advice=f"Name one: --text {names[0]}",
+        )
+    tokens = Column(name=TOKENS, type="list<int32>", like="array")
+    return [tokens if name == recipe.text else column for name, column in zip(names, columns, strict=True)]
+
+
+def with_text(columns: Sequence[Column], recipe: Recipe) -> list[Column]:
+    """And back: columns of what samples hold."""
+    text = Column(name=recipe.text or "", type="string")
+    return [text if recipe.tokenizer is not None and column.name == TOKENS else column for column in columns]

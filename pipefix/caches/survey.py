@@ -16,14 +16,13 @@ from typing import Any
 import msgspec
 
 from pipefix.caches import cut as cuts
-from pipefix.caches import pictures, pool, reading, record, rows, tokenizer
+from pipefix.caches import pictures, pool, reading, record, rows
 from pipefix.caches.blueprint import Blueprint, boot
 from pipefix.caches.cut import Holder, Hook
 from pipefix.caches.fingerprint import Fingerprint
-from pipefix.caches.maker import TreeMaker, getter
+from pipefix.caches.maker import TreeMaker, getter, is_stream
 from pipefix.caches.manifest import Cut, Recipe, Source
 from pipefix.caches.record import Unstorable
-from pipefix.caches.streams import is_stream
 from pipefix.caches.witness import Witness
 from pipefix.caches.writer import is_interrupt, not_stored, program_ended
 from pipefix.hooks.install import loaded_libraries
@@ -268,8 +267,8 @@ class _Look:
             shape, columns = rows.infer(values)
         except Unstorable as error:
             raise not_stored(error, self.indices[0], self.recipe) from error
-        columns = tokenizer.stored(columns, self.recipe)
-        tokenizer.tokenizer_of(self.recipe)  # raises what stands in its way
+        columns = rows.with_tokens(columns, self.recipe)
+        rows.tokenizer_of(self.recipe)  # raises what stands in its way
         sizes = [len(record.encode(list(rows.fields(value)[1].values()))) for value in values]
         return msgspec.structs.replace(plan, shape=shape, columns=columns), sizes
 

@@ -16,14 +16,13 @@ from typing import Any, Protocol
 import msgspec
 
 from pipefix.caches import maker as makers
-from pipefix.caches import rows, tokenizer
+from pipefix.caches import rows
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.cut import Hook
 from pipefix.caches.fingerprint import Fingerprint
 from pipefix.caches.index import Index
 from pipefix.caches.manifest import Part, PartSizes, Recipe, beside
 from pipefix.caches.record import Unstorable
-from pipefix.caches.streams import EndOfStream
 from pipefix.caches.witness import Witness, last_changed
 from pipefix.hooks.objects import HEAD
 from pipefix.vocabulary.errors import CacheDamaged, PipefixError, TargetError
@@ -87,7 +86,7 @@ class OpenedSource:
         self.fingerprint = Fingerprint(dataset, blueprint.samples, [blueprint.source.root])
         source = blueprint.recipe.store == "source"
         self.maker: Any = (makers.SourceMaker if source else makers.TreeMaker)(blueprint, witness)
-        self.columns = {column.name: rows.type_of(column.type) for column in tokenizer.given(blueprint.columns, blueprint.recipe)}
+        self.columns = {column.name: rows.type_of(column.type) for column in rows.with_text(blueprint.columns, blueprint.recipe)}
         self.get = makers.getter(dataset, hook)
 
     def make(self, index: int) -> Any:
@@ -154,7 +153,7 @@ def _fill(writer: Any, opened: OpenedSource, start: int, stop: int, tell: Tell) 
         read = written = 0
         try:
             record = opened.make(index)
-        except EndOfStream:
+        except makers.EndOfStream:
             figures.ended = True
             break
         except Unstorable as error:

@@ -10,7 +10,7 @@ from pipefix.fixes.build_cache import BuildCache
 from pipefix.fixes.move_augment import DecodeByDali, MoveAugment
 from pipefix.fixes.outcome import Refused
 from pipefix.fixes.steps import ByHand, Fixer
-from pipefix.plan.plan import Plan, Proposed
+from pipefix.plan.plan import Declined, Plan, Proposed
 from pipefix.plan.planfile import AugmentationChange, CacheChange
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.quantity import percent, seconds, size, times_between
@@ -75,7 +75,7 @@ def is_called(id: str, name: str) -> bool:
     return name in (id, id.rpartition("-")[0])
 
 
-def refused(step: Proposed, why: str, **facts: Any) -> Refused:
+def refused(step: Proposed | Declined, why: str, **facts: Any) -> Refused:
     return Refused(id=step.id, title=step.title, stage=str(step.stage), why=why, predicted=step.speedup, **facts)
 
 
@@ -85,4 +85,4 @@ def why_not(plan: Plan, only: str) -> list[Refused]:
     if not named:
         known = ", ".join(sorted(step.id for step in plan))
         raise BadUsage(f"The plan for this pipeline has no remedy {only!r}.", advice=f"It has: {known or 'none'}.")
-    return [Refused(id=step.id, title=step.title, stage=str(step.stage), why=step.why, predicted=step.speedup) for step in named]
+    return [refused(step, step.why) for step in named]

@@ -16,6 +16,8 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
+from pipefix.caches import record
+from pipefix.caches.pictures import as_pixels
 from pipefix.fixes import fused_trial
 from pipefix.fixes.outcome import Sameness
 from pipefix.hooks.torch_internals import end_workers
@@ -27,7 +29,7 @@ from pipefix.measurement.worker_endings import abandon
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject, length_of
 from pipefix.vocabulary.generators import untouched as draws_untouched
-from pipefix.vocabulary.nested import leaves
+from pipefix.vocabulary.nested import leaves, map_leaves
 from pipefix.vocabulary.random_state import seeded
 
 SAMPLES = 24
@@ -55,7 +57,7 @@ def same(before: Subject, after: Subject, *, alters: str | None = None, untouche
         return Sameness(kind="unchecked", sentence="the dataset tells no length, so which samples to compare is not known")
     if length_of(after.dataset) != length:
         return Sameness(kind="unlike", sentence=f"{length_of(after.dataset)} samples instead of {length}")
-    places = sorted({(2 * at + 1) * length // (2 * SAMPLES) for at in range(SAMPLES)})
+    places = spread(length, SAMPLES)
     unequal = [difference for place in places for difference in differences(_sample(before, place), _sample(after, place))]
     compared = len(places)
     if not unequal:
@@ -80,7 +82,7 @@ def same_batch(before: Subject, after: Subject, on_batch: Callable[[Any], Any], 
     length = length_of(before.dataset)
     if length is None or length_of(after.dataset) != length:
         return Sameness(kind="unchecked", sentence="which samples to compare is not known")
-    places = [(2 * at + 1) * length // (2 * IN_A_BATCH) for at in range(min(IN_A_BATCH, before.loader.batch_size or IN_A_BATCH))]
+    places = spread(length, IN_A_BATCH)[: before.loader.batch_size or IN_A_BATCH]
 
     def batch(subject: Subject) -> Any:
         samples = [_sample(subject, place) for place in places]
@@ -134,7 +136,7 @@ def _repeated(subject: Subject, workers: int) -> int:
         warnings.simplefilter("ignore")
         loader: DataLoader[Any] = DataLoader(
             subject.dataset, batch_size=None, num_workers=workers, worker_init_fn=_Alike(subject.loader.worker_init_fn),
-            multiprocessing_context=subject.loader.multiprocessing_context if workers else None, collate_fn=_prints,
+            multiprocessing_context=subject.loader.multiprocessing_context if workers else None, collate_fn=fingerprint,
         )  # fmt: skip
         iterator = iter(loader)
         try:
@@ -144,10 +146,6 @@ def _repeated(subject: Subject, workers: int) -> int:
             abandon(iterator)
             end_workers(iterator)
     return len(prints) - len(set(prints))
-
-
-def _prints(sample: Any) -> str:
-    return fingerprint(sample)
 
 
 class _Alike:
@@ -322,26 +320,10 @@ def _short(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-def fingerprint(sample: Any) -> str:
+def fingerprint(sample: Any) -> bytes:
     """Equal samples have equal ones."""
-    digest = hashlib.blake2b(digest_size=16)
-
-    def walk(value: Any, depth: int) -> None:
-        value = _plain(value)
-        digest.update(type(value).__name__.encode())
-        if isinstance(value, np.ndarray):
-            digest.update(
-                f"{value.dtype}{value.shape}".encode() + (value.tobytes() if value.dtype.kind != "O" else repr(value).encode())
-            )
-        elif isinstance(value, dict) and depth < _DEEPEST:
-            for key, inner in value.items():
-                digest.update(repr(key).encode())
-                walk(inner, depth + 1)
-        elif isinstance(value, (list, tuple)) and depth < _DEEPEST:
-            for inner in value:
-                walk(inner, depth + 1)
-        else:
-            digest.update(repr(value).encode())
-
-    walk(sample, 0)
-    return digest.hexdigest()
+    try:
+        held = record.encode(as_pixels(sample))
+    except record.Unstorable:
+        held = _pickled(map_leaves(_plain, sample)) or repr(sample).encode()
+    return hashlib.sha256(held).digest()

@@ -138,7 +138,7 @@ def _whole_epochs(before: Pipeline, after: Pipeline, rates: dict[str, list[float
     return _measured(whole["before"], whole["after"], epochs=True)
 
 
-def epoch_starts(subject: Subject, epochs: int = STARTS) -> list[float]:
+def epoch_starts(subject: Subject) -> list[float]:
     """Seconds to the first batch of epochs after the first one. The epochs are short: a few batches for each worker."""
     loader = subject.loader_to_run()
     batches = max(2, EPOCH_BATCHES * max(1, loader.num_workers))
@@ -151,7 +151,7 @@ def epoch_starts(subject: Subject, epochs: int = STARTS) -> list[float]:
     with warnings.catch_warnings(), untouched(subject.loader):
         warnings.simplefilter("ignore")
         try:
-            for number in range(epochs + 1):
+            for number in range(STARTS + 1):
                 begun = perf_counter()
                 iterator = iter(loader)
                 next(iterator)

@@ -12,15 +12,15 @@ _LIBRARY_FOLDERS = tuple({sysconfig.get_path(key) for key in ("stdlib", "platstd
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
-def is_users(name: Any) -> bool:
-    """Whether the module of this name is the user's own."""
+def is_users(name: Any, file: str | None = None) -> bool:
+    """Whether the module of this name, whose code lies in ``file`` (by default the module's), is the user's own."""
     if name == "__main__":
         return True
     if not isinstance(name, str) or name.partition(".")[0] == "pipefix":
         return False
     if name.partition(".")[0] in _installed_of_users:
         return True
-    file = getattr(sys.modules.get(name), "__file__", None)
+    file = file or getattr(sys.modules.get(name), "__file__", None)
     return isinstance(file, str) and not _is_librarys(file)
 
 

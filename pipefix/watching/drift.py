@@ -163,11 +163,10 @@ class Drift:
         self,
         baseline: Baseline | None = None,
         *,
-        change: float = CHANGE,
         false_alarms: float = FALSE_ALARMS,
         learn: int = LEARN,
     ) -> None:
-        self.baseline, self.change, self.false_alarms, self.learn = baseline, change, false_alarms, learn
+        self.baseline, self.false_alarms, self.learn = baseline, false_alarms, learn
         self.figures: dict[str, Figure] = {}
         self._cpu: list[float] = []
         self._cpu_level: float | None = None
@@ -191,7 +190,7 @@ class Drift:
             self._cpu.append(cpu)
             if len(self._cpu) >= self.learn:
                 self._cpu_level = median(self._cpu)
-        notices = [notice for notice in map(self._died, window.died) if notice]
+        notices = [sentences.with_sentence(Notice(kind="died", stage=None, cause=how)) for how in window.died]
         for start in window.starts:
             notices += self._fed(STARTS, math.log(start), window, cpu) if start > LEAST else []
         self._pace.feed(values)
@@ -226,7 +225,7 @@ class Drift:
         # Each figure has its share of the false alarms; epochs start at most once a window.
         windows = _DAY / max(seconds, 1e-3) / self.false_alarms * (len(WATCHED) + 3)
         return Figure(
-            name, STARTS_CHANGE if starts else self.change, STARTS_LEARN if starts else self.learn, windows,
+            name, STARTS_CHANGE if starts else CHANGE, STARTS_LEARN if starts else self.learn, windows,
             fixed=math.log(level) if level else None,
         )  # fmt: skip
 
@@ -271,21 +270,16 @@ class Drift:
         together = len(others) > 1 and all((neighbour.ratio or 1.0) > 1 + (ratio - 1) / 2 for neighbour in others)
         return "busy-machine" if together and same_work else None
 
-    def _died(self, how: str) -> Notice:
-        return sentences.with_sentence(Notice(kind="died", stage=None, cause=how))
-
 
 _KINDS: dict[str, tuple[str, str | None]] = {
-    Stage.STORAGE.value: ("slower", "storage"),
     Stage.DECODE.value: ("costlier", "decode"),
     Stage.AUGMENT.value: ("costlier", "augment"),
     Stage.COLLATE.value: ("costlier", "collate"),
-    Stage.IPC.value: ("slower", "ipc"),
-    Stage.STEP.value: ("slower", "step"),
     BYTES: ("larger", "storage"),
     STARTS: ("restarts", None),
     MACHINE: (MACHINE, None),
 }
+"""Kind of alarm and stage of a figure; any other is of the stage that bears its name, which is slower."""
 
 
 def figures_of(window: Window) -> dict[str, float]:

@@ -1,12 +1,13 @@
-"""What an exporter is, and the simplest: a file that gets one line of JSON a window."""
+"""What an exporter is, and the simplest: a file that gets one line of JSON a window, and TensorBoard's scalars."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.extras import need
 from pipefix.watching import window as windows
 from pipefix.watching.window import Window
 
@@ -56,6 +57,36 @@ def scalars(window: Window) -> dict[str, float]:
     figures |= {f"machine/{name}": value for name, value in window.machine.items()}
     figures["drifting"] = float(len(window.drifting))
     return {f"pipefix/{name}": value for name, value in figures.items() if value is not None}
+
+
+class Scalars:
+    """Windows as TensorBoard scalars, beside the curves of the training: in a directory, or with a ``SummaryWriter`` that the user
+    has open (and which then stays open)."""
+
+    def __init__(self, target: str | Path | Any) -> None:
+        self._own = isinstance(target, (str, Path))
+        self._batches = 0
+        if self._own:
+            need("tensorboard", extra="tensorboard", why="Writing TensorBoard scalars")
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer: Any = SummaryWriter(str(target))
+        else:
+            self._writer = target
+
+    def write(self, window: Window) -> None:
+        """Over the number of batches, which is what most trainings call the step."""
+        self._batches += window.batches
+        for name, value in scalars(window).items():
+            self._writer.add_scalar(name, value, self._batches)
+        for notice in window.notices:
+            self._writer.add_text("pipefix/notices", notice.sentence, self._batches)
+
+    def close(self) -> None:
+        if self._own:
+            self._writer.close()
+        else:
+            self._writer.flush()
 
 
 def _refuse_other(path: Path) -> None:

@@ -43,13 +43,12 @@ def sentence(notice: Notice) -> str:
     stage = Stage(notice.stage) if notice.stage is not None else None
     if notice.kind == "died":
         return f"A worker process ended by itself: {notice.cause}."
-    if "machine" in (notice.kind, notice.cause):
-        return _of_the_machine(notice)
-    activity = _DOES[stage] if stage is not None else "Starting an epoch"
+    is_machine = "machine" in (notice.kind, notice.cause)
+    activity = "All that computes" if is_machine else _DOES[stage] if stage is not None else "Starting an epoch"
     if notice.kind == "over":
         if notice.cause == "larger-samples":
             return "Samples are again as large as they were before."
-        if stage is None:
+        if stage is None and not is_machine:
             return "Epochs start again as fast as they did before."
         return f"{activity} costs again what it did before."
     if notice.kind == "cheaper":
@@ -58,14 +57,8 @@ def sentence(notice: Notice) -> str:
     if notice.kind == "larger":
         return f"Samples have become larger: {figures}{_since(notice)}."
     cause = f" ({_CAUSES[notice.cause]})" if notice.cause in _CAUSES else ""
-    return f"{activity} takes {_more(notice)} longer: {figures}{_since(notice)}{cause}."
-
-
-def _of_the_machine(notice: Notice) -> str:
-    if notice.kind == "over":
-        return "All that computes costs again what it did before."
-    cause = f" ({_CAUSES[notice.cause]})" if notice.cause in _CAUSES else ""
-    return f"All that computes takes {_more(notice)} longer: {_figures(notice)}{_since(notice)}{cause}."
+    more = quantity.percent((notice.ratio or 1.0) - 1.0)
+    return f"{activity} takes {more} longer: {figures}{_since(notice)}{cause}."
 
 
 def advice(notice: Notice) -> str | None:
@@ -73,10 +66,6 @@ def advice(notice: Notice) -> str | None:
     if notice.kind not in ("slower", "costlier") or notice.cause is not None or notice.stage is None:
         return None
     return _ADVICE.get(Stage(notice.stage))
-
-
-def _more(notice: Notice) -> str:
-    return quantity.percent((notice.ratio or 1.0) - 1.0)
 
 
 def _figures(notice: Notice) -> str:

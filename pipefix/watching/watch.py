@@ -27,7 +27,7 @@ from pipefix.watching import rank as ranks
 from pipefix.watching import sentences
 from pipefix.watching.attach import Attachment
 from pipefix.watching.drift import Baseline, Drift
-from pipefix.watching.exporter import Exporter, JsonLines
+from pipefix.watching.exporter import Exporter, JsonLines, Scalars
 from pipefix.watching.gather import Gatherer
 from pipefix.watching.machine import LOOK_EVERY, MachineFigures
 from pipefix.watching.window import Notice, Window
@@ -61,7 +61,6 @@ class Watch:
         stages: bool = True,
         on_drift: Callable[[Notice], object] | None = None,
         labels: dict[str, str] | None = None,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self.loader = loader
         inner = _iterated(loader)
@@ -72,7 +71,7 @@ class Watch:
         self._attachment = Attachment(inner, self.meter, stages=stages)
         self._exporters = list(exporters)
         self.drift = Drift(baseline)
-        self.every, self._clock, self._on_drift = every, clock, on_drift
+        self.every, self._on_drift = every, on_drift
         self._gatherer = Gatherer(self.meter, labels)
         self._machine = MachineFigures()
         self._stop = threading.Event()
@@ -156,7 +155,7 @@ class Watch:
             processes = self._attachment.processes()
             alive = sum(_exit_code(process) is None for process in processes)
             window = self._gatherer.window(
-                time=self._clock(),
+                time=time.time(),
                 workers=alive,
                 makers=len(processes),
                 died=self._died(processes),
@@ -306,8 +305,6 @@ def _exporters(
         if prometheus is not None:
             wanted.append((Endpoint, ranks.own_port(prometheus)))
     if tensorboard is not None:
-        from pipefix.watching.tensorboard import Scalars
-
         wanted.append((Scalars, ranks.own_folder(tensorboard)))
     exporters: list[Exporter] = []
     try:

@@ -17,7 +17,7 @@ from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.index import DataFile
 from pipefix.caches.verify import verify
 from pipefix.loader.fusing.child_process import in_child_process
-from pipefix.vocabulary.errors import BadUsage, CacheDamaged, TargetError, UnreadableFile
+from pipefix.vocabulary.errors import BadUsage, CacheDamaged, TargetError
 from tests.caches.sources import Files, Numbers, Texts
 
 TRANSFORM = v2.Compose([v2.RandomCrop(20), v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
@@ -129,13 +129,6 @@ def test_options_that_make_no_sense(files, make):
     folder = make(files, "decoded").folder
     with pytest.raises(BadUsage, match="no 'jpeg'"):
         CachedDataset(folder, images="jpeg")
-
-
-def test_what_is_no_cache(tmp_path):
-    with pytest.raises(UnreadableFile, match=r"is not a pipefix cache: it has no manifest.json"):
-        CachedDataset(tmp_path)
-    with pytest.raises(UnreadableFile, match="is not a pipefix cache"):
-        CachedDataset(tmp_path / "absent")
 
 
 def test_a_cache_is_a_target(files, make):

@@ -25,7 +25,7 @@ from pipefix.caches import estimate, pool
 from pipefix.caches import manifest as manifests
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.building import Building, _sync
-from pipefix.caches.convert import convert, recipe_of
+from pipefix.caches.convert import recipe_of
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.estimate import forecast
 from pipefix.caches.verify import verify
@@ -33,6 +33,7 @@ from pipefix.caches.witness import Witness
 from pipefix.vocabulary import files as whole_files
 from pipefix.vocabulary.errors import BadUsage, Interrupted, TargetError, UnreadableFile
 from pipefix.vocabulary.folder_lock import FolderLock
+from tests.caches.killing import contents
 from tests.caches.sources import Endless, Files, Noisy, Numbers, Stream, draw
 
 LISTING = v2.Compose([v2.Resize(24), v2.CenterCrop(20), v2.RandomHorizontalFlip(), v2.PILToTensor()])
@@ -42,17 +43,7 @@ def same(sample, expected) -> bool:
     return np.array_equal(np.asarray(sample), np.asarray(expected))
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
 # -- stores ----------------------------------------------------------------------------------------------------------------
-
-
-def test_source_keeps_the_bytes(files, make):
-    cached = CachedDataset(make(files, "source").folder)
-    for index, path in enumerate(files.paths):
-        assert cached[index] == {Path(path).name: Path(path).read_bytes()}
 
 
 def test_decoded_keeps_the_pixels(files, make):
@@ -119,12 +110,6 @@ def test_of_an_endless_stream_the_first_samples(pictures, make, store):
         assert same(cached[15][0], Image.open(pictures[3]).convert("RGB"))
 
 
-def test_a_limit_is_for_streams(files, make):
-    with pytest.raises(BadUsage, match=r"--limit is for streams, and this dataset has 12 samples") as raised:
-        make(files, "decoded", limit=5)
-    assert "Subset" in raised.value.advice
-
-
 def test_what_a_stream_would_take(pictures, tmp_path, monkeypatch):
     looks = itertools.count(1)  # of a clock that stands still but for a microsecond each: no round counts as long enough
     monkeypatch.setattr(estimate, "time", SimpleNamespace(perf_counter=lambda: next(looks) * 1e-6))
@@ -147,11 +132,6 @@ def test_a_dataset_without_length_is_told(make):
 def test_an_empty_stream(make):
     with pytest.raises(TargetError, match=r"None of the samples"):
         make(Stream(0), "sample")
-
-
-def test_source_of_a_stream_is_refused(make):
-    with pytest.raises(BadUsage, match=r"stream reads ahead"):
-        make(Stream(5), "source")
 
 
 def test_randomness_is_not_frozen(make):
@@ -387,6 +367,7 @@ def test_another_recipe_does_not_overwrite(files, make):
     [
         ({"to": "tar"}, "no 'tar' to choose"),
         ({"store": "rows"}, "rows is not kept in lmdb"),
+        ({"store": "decoded", "to": "parquet"}, "decoded is not kept in parquet"),
         ({"store": "source", "size": 256}, "--size 256 does not fit --store source"),
         ({"quality": 0}, "quality of 0"),
         ({"text": "a"}, "Tokenising takes"),
@@ -399,12 +380,6 @@ def test_recipes_that_make_no_sense(options, message):
 
 
 # -- a source that changes -------------------------------------------------------------------------------------------------
-
-
-def test_nothing_is_done_twice(files, make):
-    make(files, "source")
-    again = make(files, "source")
-    assert (again.made, again.changed) == (0, ())
 
 
 def test_only_what_changed_is_made_anew(files, make, monkeypatch):
@@ -511,10 +486,6 @@ def test_the_manifest_is_written_last(files, make, monkeypatch):
     monkeypatch.setattr("pipefix.caches.building.write_whole", noting)
     folder = make(files, "source").folder
     assert names == ["plan.json", "manifest.json"] and not (folder / "plan.json").exists()
-
-
-def test_convert_without_progress_or_workers(files, tmp_path):
-    assert convert(files, recipe_of("lmdb", "source"), tmp_path / "x").manifest.length == 12
 
 
 def test_a_finished_stream_is_left_alone(make):

@@ -263,17 +263,6 @@ def test_a_dataset_that_moved(folder, make, tmp_path):
     assert equal(cached[3], dataset[3]) and cached.misses == 0
 
 
-def test_seams_are_put_back(folder, make):
-    before = open
-    dataset = ReadBy(folder, "pil")
-    cached = CachedDataset(make(dataset, "source").folder, dataset=dataset)
-    assert open is before
-    cached[0]
-    assert open is not before
-    replay.stop()
-    assert open is before
-
-
 def test_another_dataset_is_refused(folder, make):
     from pipefix.vocabulary.errors import BadUsage
 

@@ -97,12 +97,6 @@ def test_pictures_are_columns_that_other_libraries_open(files, make):
     assert verify(folder).sound
 
 
-def test_other_stores_are_refused_in_parquet(files, make):
-    for store, to in (("decoded", "parquet"), ("rows", "lmdb")):
-        with pytest.raises(BadUsage, match=f"{store} is not kept in {to}"):
-            make(files, store, to)
-
-
 def test_threads_share_a_cache(cache):
     cached, source = CachedDataset(cache), Texts()
     with ThreadPoolExecutor(8) as pool:

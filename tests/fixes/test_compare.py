@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from pipefix.fixes.same_samples import differences, fingerprint
@@ -50,3 +52,41 @@ def test_what_differs_is_told_apart(name: str) -> None:
 
 def test_nothing_of_a_number_is_another() -> None:
     assert not list(differences(np.array([0.0, NAN]), np.array([-0.0, -NAN])))
+
+
+PLAIN = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.binary(max_size=5))
+TREES = st.recursive(
+    PLAIN, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3))
+)
+
+
+@given(TREES)
+def test_a_value_equals_itself(tree):
+    assert not list(differences(tree, tree))
+    assert fingerprint(tree) == fingerprint(tree)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        (torch.zeros(2), torch.zeros(3), "is float32 3 instead of float32 2"),
+        (torch.zeros(2), torch.ones(2), "holds other values"),
+        ([1, 2], [1], "has 1 parts instead of 2"),
+        ({"a": 1}, {"b": 1}, "has other keys"),
+        ({"a": 1}, {"a": 2}, "['a'] is 2 instead of 1"),
+        (1, "1", "is a str instead of a int"),
+        (np.array(["a"]), np.array(["b"]), "holds other values"),
+    ],
+)
+def test_differences_are_named(one, other, said):
+    assert said in next(differences(one, other)).what
+
+
+def test_pictures_are_compared_by_their_pixels():
+    black, grey = (Image.new("L", (4, 4), value) for value in (0, 3))
+    assert next(differences(black, grey)).mean == 3
+    assert not list(differences(black, Image.new("L", (4, 4), 0)))
+
+
+def test_nan_equals_nan():
+    assert not list(differences([float("nan"), torch.tensor([float("nan")])], [float("nan"), torch.tensor([float("nan")])]))

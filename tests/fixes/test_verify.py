@@ -6,13 +6,9 @@ import time
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from PIL import Image
 from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, get_worker_info
 
 from pipefix.fixes import same_samples, speedup
-from pipefix.fixes.same_samples import differences, fingerprint
 from pipefix.measurement.consumer import Consumer
 from pipefix.subject.load import load
 from pipefix.vocabulary.errors import TargetError
@@ -154,39 +150,3 @@ class TestFaster:
         anew = speedup.Pipeline(subject(data, num_workers=1, sampler=often), Consumer())
         rates = {"before": [1000.0] * 5, "after": [1000.0] * 5}
         assert speedup._whole_epochs(anew, anew, rates).before.value == pytest.approx(1000.0, rel=1e-3)
-
-
-PLAIN = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.binary(max_size=5))
-TREES = st.recursive(
-    PLAIN, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3))
-)
-
-
-class TestDifferences:
-    @given(TREES)
-    def test_a_value_equals_itself(self, tree):
-        assert not list(differences(tree, tree))
-        assert fingerprint(tree) == fingerprint(tree)
-
-    @pytest.mark.parametrize(
-        ("one", "other", "said"),
-        [
-            (torch.zeros(2), torch.zeros(3), "is float32 3 instead of float32 2"),
-            (torch.zeros(2), torch.ones(2), "holds other values"),
-            ([1, 2], [1], "has 1 parts instead of 2"),
-            ({"a": 1}, {"b": 1}, "has other keys"),
-            ({"a": 1}, {"a": 2}, "['a'] is 2 instead of 1"),
-            (1, "1", "is a str instead of a int"),
-            (np.array(["a"]), np.array(["b"]), "holds other values"),
-        ],
-    )
-    def test_differences_are_named(self, one, other, said):
-        assert said in next(differences(one, other)).what
-
-    def test_pictures_are_compared_by_their_pixels(self):
-        black, grey = (Image.new("L", (4, 4), value) for value in (0, 3))
-        assert next(differences(black, grey)).mean == 3
-        assert not list(differences(black, Image.new("L", (4, 4), 0)))
-
-    def test_nan_equals_nan(self):
-        assert not list(differences([float("nan"), torch.tensor([float("nan")])], [float("nan"), torch.tensor([float("nan")])]))

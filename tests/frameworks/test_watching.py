@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from pipefix.watching.tensorboard import Scalars
+from pipefix.watching.exporter import Scalars
 from tests.frameworks.package import package
 from tests.watching.pipelines import Files
 from tests.watching.streams import Job

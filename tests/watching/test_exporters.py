@@ -20,8 +20,7 @@ import pytest
 from pipefix.vocabulary.errors import BadUsage, MissingExtra, UnreadableFile
 from pipefix.watching import prometheus, sentences
 from pipefix.watching import window as windows
-from pipefix.watching.exporter import JsonLines
-from pipefix.watching.tensorboard import Scalars
+from pipefix.watching.exporter import JsonLines, Scalars
 from pipefix.watching.watch import watch
 from pipefix.watching.window import Notice, Spread, Window
 from tests.watching.streams import Job

@@ -1,4 +1,4 @@
-"""What an audit rule is, and the facts that rules look at."""
+"""The base of the audit: what a rule is (`rule`, `Message`), and the facts that rules look at (`AuditFacts`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistakes about where the files lie."""
+"""The audit rule about where the files lie: on a network, or in an object store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which stores of objects a dataset names, in its strings; and what a request to one takes, by the probe's clocks."""
+"""The object stores that a dataset names in its strings; and seconds of a request to one, from what the probe timed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the records of samples, one store a class: what a sample read, what it is once decoded, or its fields as a row."""
+"""Makes the record of a sample: of the bytes that it read (`SourceMaker`), or of what it holds (`TreeMaker`, all other stores)."""
 
 from __future__ import annotations
 

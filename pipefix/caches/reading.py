@@ -1,4 +1,4 @@
-"""How the samples of a dataset read, learned from a few of them: what a ``source`` cache is made by."""
+"""Learns from a few samples how a dataset reads its files, for a ``source`` cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unmodified dataset code reads from a ``source`` cache: its hooks for files answer with what the sample read when it was recorded.
+"""Runs unmodified dataset code on a ``source`` cache: its hooks answer reads of files with the recorded bytes.
 
 The cache is asked by sample: its record names the files that it read, and a file is looked for among those. What is not there is
 read from the file system as ever, and counted. One set of hooks serves every cache that a process replays.

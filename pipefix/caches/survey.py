@@ -1,4 +1,4 @@
-"""Looks at a few samples of a source and settles how its parts are made: where the transforms are cut, how large parts are.
+"""Looks at a few samples of a source and decides how its parts are made: where transforms are cut, how large parts are.
 
 Everything here depends on the source alone, never on time or chance: the same source and recipe give the same blueprint.
 """

@@ -1,4 +1,4 @@
-"""Is a cache what was written, and is its source what it was then? Every record is looked at, nothing is written."""
+"""Verifies a cache: every checksum and record, and whether its source is what it was. Writes nothing."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipefix.caches import far, pictures, replay
 from pipefix.caches import manifest as manifests
+from pipefix.caches import pictures, remote, replay
 from pipefix.caches.index import DataFile, Index
 from pipefix.caches.maker import path_of
 from pipefix.caches.manifest import Manifest, Part, beside
@@ -57,12 +57,12 @@ def verify(cache: str | Path, *, progress: Progress | None = None) -> Checked:
     removed again."""
     store = open_store(str(cache)) if is_store(cache) else None
     place = Path(os.path.abspath(cache)) if store is None else Path(store.url)
-    manifest = manifests.read(place) if store is None else far.read_manifest(store)
+    manifest = manifests.read(place) if store is None else remote.read_manifest(store)
     checked = Checked(place, manifest, url=store.url if store is not None else None)
     for number, part in enumerate(manifest.parts):
         if progress is not None:
             progress(number, len(manifest.parts))
-        with nullcontext(place) if store is None else far.brought(store, manifest, number) as folder:
+        with nullcontext(place) if store is None else remote.brought(store, manifest, number) as folder:
             check = PartCheck(folder, manifest, number, part)
             problems = [text.replace(f"{folder}/", f"{checked.url or folder}/") for text in check.problems()]
         checked.records += check.looked_at

@@ -1,4 +1,4 @@
-"""What a sample reads, seen through the hooks while the dataset's own code runs unchanged.
+"""Records the bytes of files that a sample reads, by hooks, while the dataset's own code runs unchanged.
 
 Running a sample whole decodes it, and of that the ``source`` store needs nothing. So the code is stopped at the decode after which
 it opens no further file: which one that is, is learned from samples that ran whole, and holds only if it reproduced every one of

@@ -1,4 +1,4 @@
-"""Makes one part. A pure function of the part's number, the blueprint and the source: run twice, it writes the same bytes.
+"""Makes one part of a cache, from its number, the blueprint and the source alone: run twice, it writes the same bytes.
 
 A part is three files: the data, its index (places and checksums), and its facts (what went in, what was damaged). The facts are
 renamed into place last: a part without them was not finished, and is made anew.

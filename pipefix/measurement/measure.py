@@ -1,4 +1,4 @@
-"""Run the experiments on one subject within a time budget, interleaved, and keep what was seen."""
+"""`measure`: runs the experiments on one subject within a time budget, arms in turn, and keeps what was seen."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import msgspec
 import torch
 
 from pipefix.measurement import experiments, failing, gpu, residency, startup
-from pipefix.measurement.compare import in_turn
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.consumer_alone import ConsumerAlone
 from pipefix.measurement.experiments import Experiment
+from pipefix.measurement.in_turn import in_turn
 from pipefix.measurement.measurement import Block, Measurement, Row, calls_by_stage, cpu_by_stage
 from pipefix.measurement.plan import BudgetClock, MeasurementPlan
 from pipefix.measurement.probe_task import ProbeOptions
-from pipefix.measurement.replay import Pool
+from pipefix.measurement.run_arms import Pool
 from pipefix.measurement.schedule import SHORTEST, TRIED_EVERY, Schedule, ScheduleFacts, schedule
 from pipefix.measurement.time_limit import LIMIT
 from pipefix.measurement.unreplaced import unreplaced_operation

@@ -1,4 +1,4 @@
-"""Writes into a batch's trace what the timer charged for it, and what the process's recording holds by now."""
+"""Writes into a batch's trace what the timer charged for it, and how much the process has recorded by now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``pipefix convert`` and ``pipefix verify`` say: the progress line, the cache that was made, the damage that was found."""
+"""The documents of ``pipefix convert`` and ``pipefix verify``, and the progress line: the cache that was made, the damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store of objects: a folder, or a bucket with a prefix. Every request is counted in its ledger."""
+"""The interface of stores of objects (a folder, or a bucket with a prefix), which counts every request in its ledger."""
 
 from __future__ import annotations
 

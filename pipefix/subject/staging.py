@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from pipefix.vocabulary.stage import Stage
-from pipefix.vocabulary.users import is_users
+from pipefix.vocabulary.user_modules import is_users
 
 _RAW = (bytes, bytearray, memoryview, io.BytesIO)
 _ARRAYS = {"numpy", "torch"}

@@ -1,4 +1,4 @@
-"""URLs of objects in far stores, as names beside those of files."""
+"""Tells URLs of objects in stores from file names, and the store that a URL is in."""
 
 from __future__ import annotations
 

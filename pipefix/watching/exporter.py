@@ -1,4 +1,4 @@
-"""What an exporter is, and the simplest: a file that gets one line of JSON a window."""
+"""The interface of exporters, which write windows where somebody reads them; and the one for a file of JSON lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cache in a store: the manifest and indices are read when it is opened, records by ranges as they are asked for.
+"""Reads a cache in an object store: the manifest and indices when it is opened, records by ranges as they are asked for.
 
 The chain of trust is that of a cache on a disk: manifest -> index -> block. No byte is used before its checksum was found to fit,
 every time that it crossed the network. A part that lies in a local tier is read there instead.

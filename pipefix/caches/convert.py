@@ -32,7 +32,7 @@ from pipefix.system.resources import cores
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, Interrupted, TargetError, UnreadableFile
 from pipefix.vocabulary.folder_lock import unwritable
 from pipefix.vocabulary.quantity import percent
-from pipefix.vocabulary.urls import is_far
+from pipefix.vocabulary.urls import is_remote
 
 _LEAST_BAD = 10
 DEFAULT_SIZE = 256
@@ -342,7 +342,7 @@ def _current(source: Surveyed, of: Source) -> Callable[[Facts], bool]:
 
 def _files_unchanged(facts: Facts, root: str | None) -> bool:
     for name, length, modified in facts.files:
-        if is_far(name):
+        if is_remote(name):
             continue
         try:
             status = os.stat(path_of(name, root))
@@ -350,4 +350,4 @@ def _files_unchanged(facts: Facts, root: str | None) -> bool:
             return False
         if (status.st_size, status.st_mtime_ns) != (length, modified):
             return False
-    return not remote_sources.changed([file for file in facts.files if is_far(file[0])])
+    return not remote_sources.changed([file for file in facts.files if is_remote(file[0])])

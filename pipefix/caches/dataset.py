@@ -58,7 +58,7 @@ class CachedDataset(Dataset[Any]):
             store = open_store(str(path))
             tier_kept = Tier.at(tier) if tier is not None else None
             manifest = remote.read_manifest(store)
-            self._begin(manifest, store.url, images, remote.FarParts(store, manifest, tier_kept))
+            self._begin(manifest, store.url, images, remote.RemoteParts(store, manifest, tier_kept))
         elif tier is None:
             folder = Path(path)
             self._begin(manifests.read(folder), folder, images)
@@ -93,7 +93,7 @@ class CachedDataset(Dataset[Any]):
     @property
     def ledger(self) -> RequestLedger | None:
         """Requests and bytes of a cache in an object store; None for one in a directory."""
-        return self._parts.store.ledger if isinstance(self._parts, remote.FarParts) else None
+        return self._parts.store.ledger if isinstance(self._parts, remote.RemoteParts) else None
 
     def _begin(self, manifest: Manifest, folder: Path | str, images: str, parts: Parts | None = None) -> None:
         if images not in pictures.FORMS:
@@ -189,7 +189,7 @@ class CachedDataset(Dataset[Any]):
         return self._finish(self._decode(self.raw(index)))
 
     def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
-        if isinstance(self._parts, remote.FarParts):
+        if isinstance(self._parts, remote.RemoteParts):
             inside = [self._inside(index.__index__()) for index in indices]
             self._parts.fetch(map(self._place, inside) if self._rows is None else self._rows.missing(inside))
         if self._rows is None:

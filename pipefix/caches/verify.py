@@ -20,7 +20,7 @@ from pipefix.caches.writer import Facts, read_facts
 from pipefix.stores.opening import open_store
 from pipefix.stores.store import is_store
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
-from pipefix.vocabulary.urls import is_far
+from pipefix.vocabulary.urls import is_remote
 
 Progress = Callable[[int, int], None]
 _NAMED = 20
@@ -43,7 +43,7 @@ class Checked:
     missing_count: int = 0
     """Source files that are not there."""
     far_count: int = 0
-    """Objects of far stores: a cache may come from a stranger, so no URL in it is asked."""
+    """Objects of stores: a cache may come from a stranger, so no URL in it is asked."""
     url: str | None = None
     """Of a cache in a store."""
 
@@ -124,7 +124,7 @@ def _against_source(check: PartCheck, checked: Checked) -> None:
     if check.facts is None:
         return
     for name, length, changed in check.facts.files:
-        if is_far(name):
+        if is_remote(name):
             checked.far_count += 1
             continue
         try:

@@ -23,7 +23,7 @@ from pipefix.hooks.result_store import MISSING
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.files import read_regular
 from pipefix.vocabulary.stage import Stage
-from pipefix.vocabulary.urls import is_far
+from pipefix.vocabulary.urls import is_remote
 
 _STORAGE = Stage.STORAGE
 _HEAD = 16
@@ -53,7 +53,7 @@ class FileRead(FileRanges):
         self.after = after
         """How many decodes of the sample were begun when it was opened."""
         self.changed = changed
-        """When it was last changed, in nanoseconds, as of the first read; of an object of a far store its `Answer.mark`."""
+        """When it was last changed, in nanoseconds, as of the first read; of an object of a store its `Answer.mark`."""
         self.read = 0
         """Bytes, those that were read twice counted twice."""
 
@@ -299,5 +299,5 @@ def _complete(reads: Reads, first: Any) -> None:
             reads.files[path] = FileRead(len(data), changed)
             reads.files[path].fill(data)
     for path, file_read in reads.files.items():
-        if not is_far(path) and sum(map(len, file_read.chunks)) < file_read.size:
+        if not is_remote(path) and sum(map(len, file_read.chunks)) < file_read.size:
             file_read.fill(read_regular(Path(path)))

@@ -29,7 +29,7 @@ from pipefix.hooks.objects import HEAD
 from pipefix.vocabulary.errors import CacheDamaged, PipefixError, TargetError
 from pipefix.vocabulary.files import drafted, read_regular, write_whole
 from pipefix.vocabulary.tracebacks import frames, is_raised_by_code, summary
-from pipefix.vocabulary.urls import is_far
+from pipefix.vocabulary.urls import is_remote
 
 _LONGEST = 16
 
@@ -200,7 +200,7 @@ def _as_of_now(files: dict[str, tuple[int, int]], root: str | None) -> list[tupl
     """Names, sizes and times. A file that was changed while the part was made gets a time that no file has: it is made anew."""
     file_states = []
     for path, (size, changed) in files.items():
-        same = is_far(path) or changed == last_changed(path)
+        same = is_remote(path) or changed == last_changed(path)
         file_states.append((makers.name_of(path, root), size, changed if same else 0))
     return sorted(file_states)
 

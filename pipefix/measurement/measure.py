@@ -37,7 +37,7 @@ from pipefix.vocabulary.garbage import existing_objects_skipped
 from pipefix.vocabulary.generators import untouched
 from pipefix.vocabulary.shards import shards_of
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
-from pipefix.vocabulary.urls import is_far
+from pipefix.vocabulary.urls import is_remote
 
 RECORD_SHARE = 0.15
 """Part of the budget that recording may take."""
@@ -329,7 +329,7 @@ class _Session:
         """The real arm again after its files left the page cache, where that can be done and proven."""
         measurement = self.found
         paths = sorted(path for path in self.ranges if not path.startswith(_UNREAL) and os.path.isfile(path))
-        measurement.paths, measurement.stores = paths, sorted(path for path in self.ranges if is_far(path))
+        measurement.paths, measurement.stores = paths, sorted(path for path in self.ranges if is_remote(path))
         if not paths:
             self._not_cold("no file was read through a hook, so there is nothing to evict")
             return

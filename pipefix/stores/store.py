@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from pipefix.vocabulary.urls import is_far
+from pipefix.vocabulary.urls import is_remote
 
 
 class Span(NamedTuple):
@@ -64,4 +64,4 @@ class Store(Protocol):
 
 def is_store(place: object) -> bool:
     """Whether this names a store rather than a folder's path."""
-    return isinstance(place, str) and is_far(place)
+    return isinstance(place, str) and is_remote(place)

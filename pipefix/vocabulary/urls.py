@@ -8,7 +8,7 @@ _FAR = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#]*)")
 _NEAR = ("file", "local", "memory", "data")
 
 
-def is_far(name: str) -> bool:
+def is_remote(name: str) -> bool:
     """Whether this names an object of a store, not a file."""
     return _FAR.match(name) is not None
 

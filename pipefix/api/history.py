@@ -1,4 +1,4 @@
-"""Lists what was done in a folder by its run files, plan and log, in the order of time; runs no code of the user and no torch."""
+"""What was done in a folder, from its run files, plan and log, the oldest first; and which target to use where none is named."""
 
 from __future__ import annotations
 

@@ -109,10 +109,10 @@ def in_program(verb: str, command: Sequence[str], *, progress: Callable[[str, fl
         What the verb returns.
     """
     words = command_line(command)
-    with job() as mine, told(mine, progress):
-        mine.write(verb, _given(options), ends=True)
-        ended = launch(words, mine.folder, job=mine.file)
-        answer = mine.answered(ended, command)
+    with job() as inner_job, told(inner_job, progress):
+        inner_job.write(verb, _given(options), ends=True)
+        ended = launch(words, inner_job.folder, job=inner_job.file)
+        answer = inner_job.answered(ended, command)
     return with_commands(answer, command) if isinstance(answer, Run) else answer
 
 
@@ -188,10 +188,10 @@ def with_commands(run: Run, command: Sequence[str]) -> Run:
     tunes = (written("pipefix", "tune", run.target), written("pipefix", "tune", *program))
     remedies = []
     for remedy in run.remedies:
-        told = remedy.command
-        if told and told.startswith(("pipefix convert ", "pipefix swap ")):
-            told = written("pipefix", "fix", "--only", remedy.id, *program)
-        remedies.append(msgspec.structs.replace(remedy, command=told and told.replace(*tunes)))
+        suggested = remedy.command
+        if suggested and suggested.startswith(("pipefix convert ", "pipefix swap ")):
+            suggested = written("pipefix", "fix", "--only", remedy.id, *program)
+        remedies.append(msgspec.structs.replace(remedy, command=suggested and suggested.replace(*tunes)))
     return msgspec.structs.replace(run, remedies=remedies)
 
 
@@ -205,8 +205,8 @@ def work(loader: Any, place: str, step_seconds: float, job: dict[str, Any]) -> N
     from pipefix.subject.load import load
 
     torch.set_num_threads(1)  # threads that torch had are not in a forked process, and to wait for them is for ever
-    mine = Job(Path(job["folder"]))
-    options = pickle.loads((mine.folder / "options").read_bytes())
+    own_job = Job(Path(job["folder"]))
+    options = pickle.loads((own_job.folder / "options").read_bytes())
     settings = {}
     if job["verb"] in _ON_LOADERS:
         if options.get("step_ms") is None and options.get("target_rate") is None:
@@ -215,10 +215,10 @@ def work(loader: Any, place: str, step_seconds: float, job: dict[str, Any]) -> N
     try:
         subject = dataclasses.replace(load(loader, **settings), target=place)
         verb = getattr(import_module(f"pipefix.api.{_FILES.get(job['verb'], job['verb'])}"), job["verb"])
-        answer = ("returned", verb(subject, progress=_Progress(mine), **options))
+        answer = ("returned", verb(subject, progress=_Progress(own_job), **options))
     except PipefixError as error:
         answer = ("raised", error)
-    files.write_whole(mine.answer, pickle.dumps(answer), durable=False)
+    files.write_whole(own_job.answer, pickle.dumps(answer), durable=False)
 
 
 class _Progress:

@@ -15,7 +15,7 @@ from pipefix.api.inside import Job, job, with_commands
 from pipefix.api.run_files import Run
 from pipefix.plan import planfile
 from pipefix.programs.launch import ENOUGH, Ended, command_line, launch
-from pipefix.programs.together import brought_together, noted_elsewhere, notes_in, verdict
+from pipefix.programs.merge_notes import merged_notes, noted_elsewhere, notes_in, verdict
 from pipefix.report import runfile
 from pipefix.report.shown_run import shown
 from pipefix.vocabulary import files
@@ -58,14 +58,14 @@ def run_program(
     with _folder(out) as folder:
         if out is not None:
             _clear(out)
-        with job() if probe is not None else nullcontext() as mine:
-            if mine is not None:
-                mine.write("probe", {"budget": probe}, ends=False)
-            file = mine.file if mine is not None else None
+        with job() if probe is not None else nullcontext() as probe_job:
+            if probe_job is not None:
+                probe_job.write("probe", {"budget": probe}, ends=False)
+            file = probe_job.file if probe_job is not None else None
             ended = launch(words, folder, seconds=seconds, steps=steps, job=file, plan=plan, stages=stages)
             run = _told(folder, command, ended, plan)
-            if mine is not None:
-                run = shown(_with_probe(run, mine, ended, command))
+            if probe_job is not None:
+                run = shown(_with_probe(run, probe_job, ended, command))
         if out is not None:
             try:
                 runfile.write(run, out / "run.json")
@@ -105,7 +105,7 @@ def from_folder(folder: Path) -> runfile.Run:
         program = run.program
         if program is None or all(path.stat().st_mtime <= file.stat().st_mtime for path in notes_in(folder)):
             return run
-        later = brought_together(folder, program.command, program.exit_code, program.seconds)
+        later = merged_notes(folder, program.command, program.exit_code, program.seconds)
         later = msgspec.structs.replace(later, plan=program.plan)
         return msgspec.structs.replace(run, program=later, verdict=run.verdict if run.stages else verdict(later))
     if not notes_in(folder):
@@ -125,11 +125,11 @@ def _check_plan(path: Path) -> None:
         )
 
 
-def _with_probe(run: runfile.Run, mine: Job, ended: Ended, command: Sequence[str]) -> runfile.Run:
+def _with_probe(run: runfile.Run, probe_job: Job, ended: Ended, command: Sequence[str]) -> runfile.Run:
     """What the experiments found, with the program that they were made in; the clocks' verdict, and why, where there were none."""
     assert run.program is not None
     try:
-        probed = mine.answered(ended, command)
+        probed = probe_job.answered(ended, command)
     except PipefixError as error:
         program = msgspec.structs.replace(run.program, errors=[*run.program.errors, str(error)])
         return msgspec.structs.replace(run, program=program)
@@ -137,7 +137,7 @@ def _with_probe(run: runfile.Run, mine: Job, ended: Ended, command: Sequence[str
 
 
 def _told(folder: Path, command: Sequence[str], ended: Ended, plan: Path | None = None) -> Run:
-    program = brought_together(folder, list(command), ended.exit_code, ended.seconds, ended.began)
+    program = merged_notes(folder, list(command), ended.exit_code, ended.seconds, ended.began)
     program = msgspec.structs.replace(program, plan=str(plan) if plan is not None else None)
     return Run(
         pipefix=VERSION,

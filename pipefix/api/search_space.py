@@ -1,4 +1,4 @@
-"""What a tuning may try on this machine: settings to start from, those that may change, limits, and how samples are dealt out."""
+"""The settings that a tuning may try on this machine, where it starts, and the limits that it keeps to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tries decoding and transforming by one fused call on a few samples, beside the probe: how much faster it is."""
+"""Beside a probe: decodes and transforms a few samples by one fused call, and tells how many times faster that is."""
 
 from __future__ import annotations
 

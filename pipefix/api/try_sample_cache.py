@@ -1,4 +1,4 @@
-"""Tries a cache of finished samples beside the probe: stores a few, reads them back, and times a loader over them."""
+"""Beside a probe: stores a few samples in a cache, tells what `convert` would refuse, and how many times faster loading gets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pipefix.fixes.same_samples import mode_of
 from pipefix.fixes.speedup import Pipeline, faster
 from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.errors import NotFused
-from pipefix.loader.fusing.trial import spread
+from pipefix.loader.fusing.pixel_difference import spread
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.measurement import KeptRecord
 from pipefix.measurement.statistics import bootstrap, interval

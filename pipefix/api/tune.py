@@ -257,12 +257,12 @@ def _tuned(telling: TuneReporter, machine: Machine, older: PlanFile | None, writ
         raise
     if backup is None:
         return tuned
-    told = [f"The plan as it was is kept as {backup.name}; pipefix fix --undo puts it back."]
+    remarks = [f"The plan as it was is kept as {backup.name}; pipefix fix --undo puts it back."]
     if same is None and older is not None:
-        told.insert(0, f"The older plan in {write} was one of {older.target}: nothing of it is taken over.")
+        remarks.insert(0, f"The older plan in {write} was one of {older.target}: nothing of it is taken over.")
     elif gone:
-        told.insert(0, f"{write} no longer says {', '.join(gone)}: what is written now was held against your code without it.")
-    return replace(tuned, report=msgspec.structs.replace(report, notes=[*told, *report.notes]))
+        remarks.insert(0, f"{write} no longer says {', '.join(gone)}: what is written now was held against your code without it.")
+    return replace(tuned, report=msgspec.structs.replace(report, notes=[*remarks, *report.notes]))
 
 
 def _reading_its_cache(subject: Subject, older: PlanFile | None, write: Path | None, notes: list[str]) -> Subject:

@@ -1,4 +1,4 @@
-"""pipefix.watch: monitor a loader while a job trains; follow: the same from outside the job."""
+"""Names pipefix.watch (monitor a loader while a job trains) and follow (from outside the job); both live in `pipefix.watching`."""
 
 from __future__ import annotations
 

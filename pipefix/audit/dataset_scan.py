@@ -1,4 +1,4 @@
-"""How many Python objects a dataset keeps in lists and dicts: estimated from a few hundred of them, running none of its code.
+"""Estimates how many Python objects a dataset keeps in lists and dicts, from a few hundred of them; runs none of its code.
 
 What matters is objects, not bytes of data: reading one writes its reference count, and with it copies the memory page it lies on in
 every forked worker. An array of a million numbers is one object; a list of a million paths is a million. Only Python's own lists,

@@ -1,4 +1,4 @@
-"""What an audit rule is, and the facts that rules look at."""
+"""The base of the audit: what a rule is (`rule`, `Message`), and the facts that rules look at (`AuditFacts`)."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class StepFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Weights of linear layers that computed in float32 without TF32."""
 
 
-class FarStore(msgspec.Struct, frozen=True, kw_only=True):
+class ObjectStoreFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A store of objects that samples are read from. None: not measured."""
 
     name: str
@@ -125,7 +125,7 @@ class AuditFacts(msgspec.Struct, frozen=True, kw_only=True):
     """``torch.multiprocessing.get_sharing_strategy()``."""
     filesystems: dict[str, Filesystem] = {}
     """Mount point -> file system, of the paths that samples were read from."""
-    store: FarStore | None = None
+    store: ObjectStoreFacts | None = None
     """Where samples come from over the network, if they do."""
     cpu_share: float | None = None
     """CPU seconds over wall seconds of making a sample: 1 is CPU-bound, 0 is waiting."""

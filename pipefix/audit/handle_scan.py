@@ -1,4 +1,4 @@
-"""Handles that a dataset holds open before its workers are forked: found by looking at what it holds, running none of its code."""
+"""Finds handles (files, databases) that a dataset holds open before its workers are forked; runs none of its code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from pipefix.audit.facts import OpenHandle
 from pipefix.vocabulary.attributes import attributes, names_in
-from pipefix.vocabulary.users import is_users
+from pipefix.vocabulary.user_modules import is_users
 
 MAX_DEPTH = 5
 MAX_ENTRIES = 64
@@ -68,8 +68,8 @@ def open_handles(dataset: Any, worker_init: Any = None) -> list[OpenHandle]:
     """
     worker_init = getattr(worker_init, "func", worker_init)
     opened_anew = set(names_in(worker_init.__code__)) - _LEADS_ON if isinstance(worker_init, FunctionType) else set()
-    found = (handle for handle in _HandleWalk().visit(dataset, "dataset", 0) if opened_anew.isdisjoint(handle.where.split(".")))
-    return list(found)[:MOST]
+    handles = (handle for handle in _HandleWalk().visit(dataset, "dataset", 0) if opened_anew.isdisjoint(handle.where.split(".")))
+    return list(handles)[:MOST]
 
 
 class _HandleWalk:

@@ -1,4 +1,4 @@
-"""What rules want to know of a running loader: read from the process that is asked, changing nothing.
+"""Facts for the audit from a running loader and one of its worker processes: read there, changing nothing.
 
 `worker_facts` runs inside a worker with a batch it has made; plain numbers travel back. `loader_facts` and `run_facts`
 turn a loader and those numbers into fields of `AuditFacts`.

@@ -1,4 +1,4 @@
-"""Mistakes about how batches cross from the workers: shared memory, open files, tiny tensors, arrays."""
+"""Audit rules about batches on their way from worker to training process: shared memory, open files, tiny tensors, arrays."""
 
 from __future__ import annotations
 

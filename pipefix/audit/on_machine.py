@@ -1,4 +1,4 @@
-"""Mistakes about the machine: cores that cannot really be had, a GPU that is not used, native code that is missing."""
+"""Audit rules about the machine: cores that cannot really be had, a GPU that is not used, native code that is missing."""
 
 from __future__ import annotations
 

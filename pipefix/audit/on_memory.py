@@ -1,4 +1,4 @@
-"""Mistakes about memory: copies of Python objects in every worker, and private memory that grows."""
+"""Audit rules about memory: copies of Python objects in every worker, and private memory that grows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistakes of the training step that make it wait for the device, or have the device do more than it must."""
+"""Audit rules about the training step: waits for the device, and work that the device need not do."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""Mistakes about where the files lie."""
+"""The audit rule about where the files lie: on a network, or in an object store."""
 
 from __future__ import annotations
 
-from pipefix.audit.facts import AuditFacts, FarStore, Message, rule
+from pipefix.audit.facts import AuditFacts, Message, ObjectStoreFacts, rule
 from pipefix.vocabulary.quantity import seconds, size
 
 
 @rule("network-files", "warning", "samples are read over the network: from a file system of that kind, or from a store of objects")
 def network_files(facts: AuditFacts) -> Message | None:
-    far = [under for _, under in sorted(facts.filesystems.items()) if under.network]
-    if far:
-        first = far[0]
-        others = f" and {len(far) - 1} more" if len(far) > 1 else ""
+    on_network = [under for _, under in sorted(facts.filesystems.items()) if under.network]
+    if on_network:
+        first = on_network[0]
+        others = f" and {len(on_network) - 1} more" if len(on_network) > 1 else ""
         return Message(
             f"Samples are read from {first.mount}{others} ({first.kind}{', ' + first.source if first.source else ''}): "
             "every file costs a round trip or more, and what the server keeps in memory is not yours to rely on.",
@@ -25,7 +25,7 @@ def network_files(facts: AuditFacts) -> Message | None:
     )
 
 
-def _cost(store: FarStore) -> str:
+def _cost(store: ObjectStoreFacts) -> str:
     if store.request_s is None or store.requests is None:
         return "each object costs a round trip at least"
     rate = f"; one reader gets {size(store.bytes_per_s)}/s" if store.bytes_per_s is not None else ""

@@ -1,4 +1,4 @@
-"""Mistakes about workers: what they share, what is left for each of them to read, and how they are started."""
+"""Audit rules about workers: what they share, how many shards there are for them, and how they are started."""
 
 from __future__ import annotations
 

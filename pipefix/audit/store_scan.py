@@ -1,4 +1,4 @@
-"""Which stores of objects a dataset names, in its strings; and what a request to one takes, by the probe's clocks."""
+"""The object stores that a dataset names in its strings; and seconds of a request to one, from what the probe timed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Protocol
 
-from pipefix.audit.facts import FarStore
+from pipefix.audit.facts import ObjectStoreFacts
 from pipefix.vocabulary.attributes import attributes
 from pipefix.vocabulary.urls import store_of
 
@@ -28,28 +28,28 @@ class Operation(Protocol):
     def calls(self) -> float: ...
 
 
-def store_in(dataset: Any) -> FarStore | None:
+def store_in(dataset: Any) -> ObjectStoreFacts | None:
     return named(_stores(dataset, 0))
 
 
-def named(stores: Iterable[str]) -> FarStore | None:
+def named(stores: Iterable[str]) -> ObjectStoreFacts | None:
     distinct = list(dict.fromkeys(stores))
     if not distinct:
         return None
     more = f" and {len(distinct) - 1} more" if len(distinct) > 1 else ""
-    return FarStore(name=f"{distinct[0]}{more}")
+    return ObjectStoreFacts(name=f"{distinct[0]}{more}")
 
 
-def timed(stores: Iterable[str], operations: Iterable[Operation], bytes_read: float | None) -> FarStore | None:
+def timed(stores: Iterable[str], operations: Iterable[Operation], bytes_read: float | None) -> ObjectStoreFacts | None:
     """The stores that were seen to be asked, with what the operations of storage took a sample."""
-    far = named(stores)
+    store = named(stores)
     asking = [operation for operation in operations if operation.name.startswith(_CLIENTS)]
     calls = sum(operation.calls for operation in asking)
-    if far is None or not calls:
-        return far
+    if store is None or not calls:
+        return store
     spent = sum(operation.wall_s for operation in asking)
-    return FarStore(
-        name=far.name, requests=calls, request_s=spent / calls, bytes_per_s=bytes_read / spent if bytes_read and spent else None
+    return ObjectStoreFacts(
+        name=store.name, requests=calls, request_s=spent / calls, bytes_per_s=bytes_read / spent if bytes_read and spent else None
     )
 
 

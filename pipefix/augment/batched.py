@@ -1,4 +1,4 @@
-"""The one table: each of torchvision's functions that the swap can move, and what does it to a whole batch.
+"""The table of torchvision functions that a swap can move to the batch, each with the function that does it to whole batches.
 
 A row's function takes the pictures of a batch and the arguments of torchvision's function by their names: those ``per_sample`` as
 tensors with a row for each picture, the others as they are. Where nothing differs between pictures, torchvision's function does the

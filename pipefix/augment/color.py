@@ -1,4 +1,4 @@
-"""Colors of whole batches with a factor for each picture. The arithmetic is Kornia's where it agrees with torchvision's.
+"""Color operations on whole batches, with a factor for each picture. Kornia does the arithmetic where it agrees with torchvision.
 
 Bytes stay bytes from one operation to the next and are rounded or truncated where torchvision does it, so that a threshold later in
 the list (solarize, posterize, equalize) sees the same values.

@@ -1,4 +1,4 @@
-"""How much of a list DALI's graph does, and the numbers that it takes for each picture."""
+"""The first transforms of a list, as many as DALI's graph can do, and the numbers that it takes for each picture."""
 
 from __future__ import annotations
 

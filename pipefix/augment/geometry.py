@@ -1,4 +1,4 @@
-"""Shapes of whole batches with a parameter set for each picture: crops resized by weights, and sampling on a grid.
+"""Geometric operations on whole batches, with parameters for each picture: crops resized by weights, and sampling on a grid.
 
 These are what Kornia does otherwise than torchvision. By how much stands in the rows of `batched`
 (mean and 99th percentile in 1/255).

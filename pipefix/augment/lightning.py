@@ -1,4 +1,4 @@
-"""One line for Lightning: batches are augmented on the device, after they were transferred, in training only.
+"""For Lightning: `attach` has a module or data module augment batches on the device, after their transfer, in training only.
 
 Lightning itself is not imported: the hook's name and arguments are all that is used of it.
 """

@@ -1,4 +1,4 @@
-"""The augmentation as one module for whole batches: runs the calls that were recorded of each sample, like ones together."""
+"""`Augment`, the module that does recorded calls to a whole batch: samples that call the same function are done together."""
 
 from __future__ import annotations
 

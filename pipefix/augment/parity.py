@@ -1,4 +1,4 @@
-"""The swap held against what it replaces: the same seed, the same samples, through the user's own list and through the swap."""
+"""Holds a swap against what it replaces, pixel by pixel: the same samples and seed through the list of transforms and the swap."""
 
 from __future__ import annotations
 
@@ -116,8 +116,8 @@ def as_tensor(picture: Any) -> torch.Tensor:
 
 
 def _stacked(images: Sequence[torch.Tensor], device: str) -> Any:
-    there = [image.to(device) for image in images]
-    return torch.stack(there) if len({(image.shape, image.dtype) for image in there}) == 1 else there
+    moved = [image.to(device) for image in images]
+    return torch.stack(moved) if len({(image.shape, image.dtype) for image in moved}) == 1 else moved
 
 
 def _check_one(result: Parity, name: str, images: list[torch.Tensor], programs: list[list[RecordedCall]]) -> list[torch.Tensor]:

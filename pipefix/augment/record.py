@@ -1,4 +1,4 @@
-"""What the user's own list of transforms does to a sample, recorded: the functions that it calls, with the arguments that it drew.
+"""Records what a list of transforms does to a sample: the functions that it calls, with the arguments that it drew.
 
 torchvision's transforms dispatch on the type of what they are given (`register_kernel`). Given an image that has a shape and no
 pixels, they draw their parameters as ever, from the same generators, and what reaches this file is each call.

@@ -1,4 +1,4 @@
-"""Samples of a dataset as it hands them to its transforms, and whether what these give is all that becomes of a picture."""
+"""Samples as a dataset hands them to its transforms; refuses datasets that use a picture otherwise as well."""
 
 from __future__ import annotations
 

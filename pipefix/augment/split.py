@@ -1,4 +1,4 @@
-"""Where a list is cut: what must stay in the dataset, what moves to the batch as one module, and what crosses to it then.
+"""Finds where a list of transforms is cut for a swap: what stays in the dataset, and what moves to the batch.
 
 Nothing is read off the transforms: each is called with pictures without pixels, and what can be recorded can move.
 """

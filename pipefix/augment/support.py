@@ -1,4 +1,4 @@
-"""What a target can do, and whether it can be had here at all."""
+"""Whether the targets of a swap (Kornia, DALI) can be had here, and what to install where they cannot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A list of transforms swapped: the dataset does what stays and records what moves, the module does that to whole batches."""
+"""A swapped list of transforms: the dataset does what stays and records what moves, the module does that to whole batches."""
 
 from __future__ import annotations
 

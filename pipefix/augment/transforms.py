@@ -1,4 +1,4 @@
-"""A dataset's transforms: where it keeps them, in which order they are called, and old (v1) ones as new ones (v2)."""
+"""Finds a dataset's transforms: their attribute, their order of calls, and for old (v1) ones the new ones (v2)."""
 
 from __future__ import annotations
 

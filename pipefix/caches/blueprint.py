@@ -1,4 +1,4 @@
-"""What a part is made from: a part is a pure function of its number and of this, whichever process or machine makes it.
+"""The blueprint of a cache: all that its parts are made from, whichever process or machine makes them.
 
 It is written before the first part, as ``plan.json``, and read again by the command that goes on after an interruption.
 """

@@ -1,4 +1,4 @@
-"""A cache on its way into being: which of its parts are done, and the sealing.
+"""An unfinished cache: which of its parts are done, and the sealing, which makes it a cache.
 
 Order of writing: a part's data, its index, then its facts, each by a rename. When all parts are there, everything is brought to the
 disk, and only then the manifest appears. So whatever moment the power goes, there is either a whole cache or a directory without a

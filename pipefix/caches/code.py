@@ -1,4 +1,4 @@
-"""What the user's classes and functions do, as a digest: of their source without comments, and of functions of theirs they call.
+"""Digests of the user's classes and functions: of their source without comments, and of functions of theirs that they call.
 
 Libraries that are installed are known by name. So a comment, a blank line or an update of torchvision changes nothing, and another
 ``__getitem__``, another helper that it calls or another constant that it reads does.
@@ -35,16 +35,16 @@ def digest(value: Any) -> str:
 def _words(value: Any) -> Iterator[str]:
     waiting, visited_ids = [value], set[int]()
     while waiting and len(visited_ids) < _MOST:
-        thing = waiting.pop()
-        if isinstance(thing, functools.partial):
-            yield repr([argument for argument in (*thing.args, *sorted(thing.keywords.items())) if _is_plain(argument)])
-            thing = thing.func
-        thing = thing.__func__ if isinstance(thing, (MethodType, staticmethod, classmethod)) else inspect.unwrap(thing)
-        if id(thing) in visited_ids:
+        code = waiting.pop()
+        if isinstance(code, functools.partial):
+            yield repr([argument for argument in (*code.args, *sorted(code.keywords.items())) if _is_plain(argument)])
+            code = code.func
+        code = code.__func__ if isinstance(code, (MethodType, staticmethod, classmethod)) else inspect.unwrap(code)
+        if id(code) in visited_ids:
             continue
-        visited_ids.add(id(thing))
-        if isinstance(thing, type):
-            for base in thing.__mro__:
+        visited_ids.add(id(code))
+        if isinstance(code, type):
+            for base in code.__mro__:
                 if _is_users(base):
                     yield f"class {base.__qualname__}"
                     for name, held in sorted(vars(base).items()):
@@ -54,11 +54,11 @@ def _words(value: Any) -> Iterator[str]:
                             waiting.append(held)
                         elif _is_plain(held) and not name.startswith("__"):
                             yield f"{name} = {held!r}"
-        elif isinstance(thing, FunctionType) and _is_users(thing):
-            source, reassigned = _source(thing.__code__)
-            yield f"def {thing.__qualname__}: {source}"
-            yield repr([defaults for defaults in (thing.__defaults__ or (), thing.__kwdefaults__ or {}) if _is_plain(defaults)])
-            for name, held in _named(thing):
+        elif isinstance(code, FunctionType) and _is_users(code):
+            source, reassigned = _source(code.__code__)
+            yield f"def {code.__qualname__}: {source}"
+            yield repr([defaults for defaults in (code.__defaults__ or (), code.__kwdefaults__ or {}) if _is_plain(defaults)])
+            for name, held in _named(code):
                 if name in reassigned:
                     continue
                 if _is_plain(held):
@@ -138,13 +138,13 @@ def _is_plain(value: Any) -> bool:
     return type(value) in _PLAIN
 
 
-def _is_users(thing: Any) -> bool:
+def _is_users(value: Any) -> bool:
     """Whether it is code that people edit: neither of Python, nor installed, nor of this library."""
-    if isinstance(thing, FunctionType):
-        return is_users(thing.__globals__.get("__name__"), thing.__code__.co_filename)
-    if isinstance(thing, ModuleType):
-        return is_users(thing.__name__, getattr(thing, "__file__", None))
-    if getattr(sys.modules.get(thing.__module__), "__file__", None) is not None:
-        return is_users(thing.__module__)
-    methods = [held.__code__.co_filename for held in vars(thing).values() if isinstance(held, FunctionType)]
-    return is_users(thing.__module__, next((name for name in methods if not name.startswith("<s")), None))
+    if isinstance(value, FunctionType):
+        return is_users(value.__globals__.get("__name__"), value.__code__.co_filename)
+    if isinstance(value, ModuleType):
+        return is_users(value.__name__, getattr(value, "__file__", None))
+    if getattr(sys.modules.get(value.__module__), "__file__", None) is not None:
+        return is_users(value.__module__)
+    methods = [held.__code__.co_filename for held in vars(value).values() if isinstance(held, FunctionType)]
+    return is_users(value.__module__, next((name for name in methods if not name.startswith("<s")), None))

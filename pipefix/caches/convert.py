@@ -1,4 +1,4 @@
-"""`convert`: from a dataset to a sealed cache. Surveys, takes up what was begun, makes the missing parts, seals."""
+"""`convert`: makes a sealed cache of a dataset. Surveys, goes on with what was begun, makes the missing parts, seals."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from pipefix.caches import far_sources, pool
 from pipefix.caches import folder as folders
 from pipefix.caches import manifest as manifests
+from pipefix.caches import pool, remote_sources
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.building import Building
 from pipefix.caches.dataset import CachedDataset
@@ -31,7 +31,7 @@ from pipefix.system.resources import cores
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, Interrupted, TargetError, UnreadableFile
 from pipefix.vocabulary.folder_lock import unwritable
 from pipefix.vocabulary.quantity import percent
-from pipefix.vocabulary.urls import is_far
+from pipefix.vocabulary.urls import is_remote
 
 _LEAST_BAD = 10
 DEFAULT_SIZE = 256
@@ -341,7 +341,7 @@ def _current(source: Surveyed, of: Source) -> Callable[[Facts], bool]:
 
 def _files_unchanged(facts: Facts, root: str | None) -> bool:
     for name, length, modified in facts.files:
-        if is_far(name):
+        if is_remote(name):
             continue
         try:
             status = os.stat(path_of(name, root))
@@ -349,4 +349,4 @@ def _files_unchanged(facts: Facts, root: str | None) -> bool:
             return False
         if (status.st_size, status.st_mtime_ns) != (length, modified):
             return False
-    return not far_sources.changed([file for file in facts.files if is_far(file[0])])
+    return not remote_sources.changed([file for file in facts.files if is_remote(file[0])])

@@ -1,4 +1,4 @@
-"""Where a dataset's transform list is cut: what gives the same every time goes into the cache, the random rest runs live.
+"""Cuts a dataset's transforms for a cache: what gives the same every time is stored, the random rest runs when a sample is read.
 
 The dataset's code is not changed. Its attribute that holds the transforms (``transform``, ``transforms``, ``aug`` …) is replaced,
 in the converter's own processes, by an object that runs only the first operations, and notes what came out of it; in the sample

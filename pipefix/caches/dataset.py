@@ -17,8 +17,8 @@ from typing import Any
 from torch.utils.data import Dataset, IterableDataset
 
 from pipefix.caches import cut as cuts
-from pipefix.caches import far, pictures, replay
 from pipefix.caches import manifest as manifests
+from pipefix.caches import pictures, remote, replay
 from pipefix.caches.fingerprint import Fingerprint, changed
 from pipefix.caches.index import Parts
 from pipefix.caches.maker import getter
@@ -57,8 +57,8 @@ class CachedDataset(Dataset[Any]):
         if is_store(path):
             store = open_store(str(path))
             tier_kept = Tier.at(tier) if tier is not None else None
-            manifest = far.read_manifest(store)
-            self._begin(manifest, store.url, images, far.FarParts(store, manifest, tier_kept))
+            manifest = remote.read_manifest(store)
+            self._begin(manifest, store.url, images, remote.RemoteParts(store, manifest, tier_kept))
         elif tier is None:
             folder = Path(path)
             self._begin(manifests.read(folder), folder, images)
@@ -88,7 +88,7 @@ class CachedDataset(Dataset[Any]):
     @property
     def ledger(self) -> RequestLedger | None:
         """Requests and bytes of a cache in an object store; None for one in a directory."""
-        return self._parts.store.ledger if isinstance(self._parts, far.FarParts) else None
+        return self._parts.store.ledger if isinstance(self._parts, remote.RemoteParts) else None
 
     def _begin(self, manifest: Manifest, folder: Path | str, images: str, parts: Parts | None = None) -> None:
         if images not in pictures.FORMS:
@@ -182,7 +182,7 @@ class CachedDataset(Dataset[Any]):
         return self._finish(self._decode(self.raw(index)))
 
     def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
-        if isinstance(self._parts, far.FarParts):
+        if isinstance(self._parts, remote.RemoteParts):
             inside = [self._inside(index.__index__()) for index in indices]
             self._parts.fetch(map(self._place, inside) if self._rows is None else self._rows.missing(inside))
         if self._rows is None:

@@ -1,4 +1,4 @@
-"""What a cache would take and bring, from a little of it that is really made and read again."""
+"""`forecast`: bytes, seconds and speed of a cache that is not made yet, from a few samples that are converted and read back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a dataset is the one that a cache was made from: digests of its code, and of what it holds.
+"""Digests of a dataset's code and of what it holds, which tell whether it is the one that a cache was made from.
 
 A dataset of a million files holds a million paths. Lists as long as the dataset itself are therefore digested part by part, so
 that files added at the end, or a label mended in the middle, change only the parts that they belong to.

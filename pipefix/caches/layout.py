@@ -1,4 +1,4 @@
-"""What the files of a cache are called, and by what they are known as ours."""
+"""Names of the files in a cache, and the first bytes by which they are known as ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records in LMDB: key, the sample's number as 8 bytes, big-endian, so that keys sort as numbers; value, the record.
+"""Writes records into LMDB: key, the sample's number as 8 bytes, big-endian, so that keys sort as numbers; value, the record.
 
 Any program that uses the ``lmdb`` package can read the file. Our own reader does not go through LMDB: the index knows where each
 value lies in the file, so a record is one `pread`. That is quicker than a walk through the tree, needs no environment a process,

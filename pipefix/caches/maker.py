@@ -1,4 +1,4 @@
-"""Makes the records of samples, one store a class: what a sample read, what it is once decoded, or its fields as a row."""
+"""Makes the record of a sample: of the bytes that it read (`SourceMaker`), or of what it holds (`TreeMaker`, all other stores)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipefix.hooks.snapshot import force
 from pipefix.vocabulary.errors import CacheDamaged
 from pipefix.vocabulary.nested import leaves, map_leaves
 from pipefix.vocabulary.random_state import seeded
-from pipefix.vocabulary.urls import is_far
+from pipefix.vocabulary.urls import is_remote
 
 _PHOTOS = ("RGB", "CMYK", "RGBA")
 
@@ -26,7 +26,7 @@ class Unreadable(ValueError):
 
 
 def name_of(path: str, root: str | None) -> str:
-    """What a file is called in records: relative to the root where it lies below it; an object of a far store, its URL."""
+    """What a file is called in records: relative to the root where it lies below it; an object of a store, its URL."""
     if root is not None and path.startswith(root) and path[len(root) : len(root) + 1] == os.sep:
         path = path[len(root) + 1 :].replace(os.sep, "/")
     try:
@@ -38,7 +38,7 @@ def name_of(path: str, root: str | None) -> str:
 
 def path_of(name: str, root: str | None) -> str:
     """The file that a name in a record means; names that would lead out of the root mean nothing. A URL is no file's."""
-    if is_far(name):
+    if is_remote(name):
         return name
     if name.startswith("\0"):
         try:

@@ -1,4 +1,4 @@
-"""What a cache says of itself: one JSON file, read and checked before anything else in the directory is touched.
+"""The manifest of a cache: recipe, source, cut and parts. One JSON file, checked before anything else there is touched.
 
 A cache is a directory: ``manifest.json``, ``parts/`` and ``index/``. The manifest is written last and appears by a rename, so a
 directory without one is no cache. It holds no file names (parts are named by their number) and nothing that could be executed, and

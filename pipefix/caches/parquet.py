@@ -1,4 +1,4 @@
-"""Rows in Parquet: a column a field and a column ``sample`` with the sample's number, in small row groups that are read at once.
+"""Writes and reads rows in Parquet: a column a field and a column ``sample`` with its number, in small row groups.
 
 Any program that reads Parquet reads the file. A row group is parsed once its checksum was found to fit.
 """

@@ -1,4 +1,4 @@
-"""Images on their way into a cache and out of it: made smaller, encoded, laid out as raw pixels; and which files are torn.
+"""Images on their way into a cache and out of it: made smaller, encoded, or as raw pixels; refuses files that are cut short.
 
 What may be scaled smoothly and what may not: a photo is resampled; a palette image, a bit mask or a losslessly stored grey image
 beside a photo is a map of labels, whose values must stay values, so it is picked from (nearest) and stored without loss.

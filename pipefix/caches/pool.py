@@ -1,4 +1,4 @@
-"""The processes that make parts. They are forked, so that datasets which cannot be pickled work too, and share nothing but numbers.
+"""The forked processes that make the parts of a cache: datasets that cannot be pickled work too, and only numbers are shared.
 
 Memory is bounded by what one part holds back before writing, times the processes. A worker whose parent is gone leaves.
 """

@@ -1,4 +1,4 @@
-"""A finished cache goes to a store: its parts first, the manifest last, and only where there is none. Stopped anywhere, it goes on.
+"""Uploads a finished cache to a store: parts first, the manifest last, nothing overwritten. Stopped anywhere, it goes on.
 
 A part's facts go after its data and index. So where a store holds a part's facts, the same as here, it holds the part.
 """

@@ -1,4 +1,4 @@
-"""How the samples of a dataset read, learned from a few of them: what a ``source`` cache is made by."""
+"""Learns from a few samples how a dataset reads its files, for a ``source`` cache."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pipefix.caches.maker import EndOfStream, getter
 from pipefix.caches.witness import Reads, Witness
 from pipefix.vocabulary.errors import PipefixError, TargetError
 from pipefix.vocabulary.tracebacks import frames, summary
-from pipefix.vocabulary.urls import is_far
+from pipefix.vocabulary.urls import is_remote
 
 _LEARNED_FROM = 6
 
@@ -36,7 +36,7 @@ def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> Reading:
             advice="Store the samples themselves instead: --store sample",
         )
     # A client that the first sample of a process makes may decode on the way (botocore its JSON): stopped there, it never asks.
-    learned = not any(map(is_far, files)) and witness.learn(get, chosen, reads_again)
+    learned = not any(map(is_remote, files)) and witness.learn(get, chosen, reads_again)
     sizes = [_held(reads) for reads in reads_again]
     if learned:
         sizes = [_held(reads) for _, reads in good(lambda index: witness.read_only(get, index), indices)]

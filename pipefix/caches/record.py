@@ -1,4 +1,4 @@
-"""One sample as bytes, and back: plain values, arrays, tensors and pictures. Nothing that is read is executed.
+"""Encodes a sample as bytes and decodes it: plain values, arrays, tensors and pictures. Nothing that is read is executed.
 
     payload 0 | payload 1 | … | description (MessagePack) | its length, 4 bytes | "PFR1"
 

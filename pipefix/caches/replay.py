@@ -1,4 +1,4 @@
-"""Unmodified dataset code reads from a ``source`` cache: its hooks for files answer with what the sample read when it was recorded.
+"""Runs unmodified dataset code on a ``source`` cache: its hooks answer reads of files with the recorded bytes.
 
 The cache is asked by sample: its record names the files that it read, and a file is looked for among those. What is not there is
 read from the file system as ever, and counted. One set of hooks serves every cache that a process replays.
@@ -27,7 +27,7 @@ from pipefix.hooks.result_store import MISSING, ResultStore
 from pipefix.hooks.sample_timer import UntimedTimer
 from pipefix.vocabulary.errors import CacheDamaged
 from pipefix.vocabulary.stage import Stage
-from pipefix.vocabulary.urls import is_far
+from pipefix.vocabulary.urls import is_remote
 
 _STORAGE_ONLY = frozenset({Stage.STORAGE})
 BYTE_READERS = ("files", "os_calls", "mmap", "numpy", "cv2", "torchvision_io", "h5py", "urllib", "urllib3", "fsspec",
@@ -63,7 +63,7 @@ class Shelf(ObjectStore):
         self._record, self._get = taken, get
         known = {}
         for name, size, pieces in entries(taken):
-            if self._base is not None and name[:1] not in ("/", "\0") and ".." not in name and not is_far(name):
+            if self._base is not None and name[:1] not in ("/", "\0") and ".." not in name and not is_remote(name):
                 known[self._base + name] = (size, pieces)
             else:
                 known[path_of(name, self._root)] = (size, pieces)

@@ -1,4 +1,4 @@
-"""Looks at a few samples of a source and settles how its parts are made: where the transforms are cut, how large parts are.
+"""Looks at a few samples of a source and decides how its parts are made: where transforms are cut, how large parts are.
 
 Everything here depends on the source alone, never on time or chance: the same source and recipe give the same blueprint.
 """
@@ -29,7 +29,7 @@ from pipefix.hooks.install import loaded_libraries
 from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError
 from pipefix.vocabulary.random_state import RandomState, seeded
 from pipefix.vocabulary.tracebacks import frames, is_raised_here, summary
-from pipefix.vocabulary.urls import is_far
+from pipefix.vocabulary.urls import is_remote
 
 _LOOKED_AT = 32
 _ROWS_LOOKED_AT = 64
@@ -325,7 +325,7 @@ def _part_samples(samples: int | None, record_bytes: float) -> int:
 
 def _root(dataset: Any, files: list[str]) -> str | None:
     """The directory below which the files lie: the dataset's own root where it has one, or what their paths share."""
-    files = [file for file in files if not is_far(file)]
+    files = [file for file in files if not is_remote(file)]
     if not files:
         return None
     own = getattr(dataset, "root", None)

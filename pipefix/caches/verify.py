@@ -1,4 +1,4 @@
-"""Is a cache what was written, and is its source what it was then? Every record is looked at, nothing is written."""
+"""Verifies a cache: every checksum and record, and whether its source is what it was. Writes nothing."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipefix.caches import far, pictures, replay
 from pipefix.caches import manifest as manifests
+from pipefix.caches import pictures, remote, replay
 from pipefix.caches.index import DataFile, Index
 from pipefix.caches.maker import path_of
 from pipefix.caches.manifest import Manifest, Part, beside
@@ -20,7 +20,7 @@ from pipefix.caches.writer import Facts, read_facts
 from pipefix.stores.opening import open_store
 from pipefix.stores.store import is_store
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
-from pipefix.vocabulary.urls import is_far
+from pipefix.vocabulary.urls import is_remote
 
 Progress = Callable[[int, int], None]
 _NAMED = 20
@@ -43,7 +43,7 @@ class Checked:
     missing_count: int = 0
     """Source files that are not there."""
     far_count: int = 0
-    """Objects of far stores: a cache may come from a stranger, so no URL in it is asked."""
+    """Objects of stores: a cache may come from a stranger, so no URL in it is asked."""
     url: str | None = None
     """Of a cache in a store."""
 
@@ -57,12 +57,12 @@ def verify(cache: str | Path, *, progress: Progress | None = None) -> Checked:
     removed again."""
     store = open_store(str(cache)) if is_store(cache) else None
     place = Path(os.path.abspath(cache)) if store is None else Path(store.url)
-    manifest = manifests.read(place) if store is None else far.read_manifest(store)
+    manifest = manifests.read(place) if store is None else remote.read_manifest(store)
     checked = Checked(place, manifest, url=store.url if store is not None else None)
     for number, part in enumerate(manifest.parts):
         if progress is not None:
             progress(number, len(manifest.parts))
-        with nullcontext(place) if store is None else far.brought(store, manifest, number) as folder:
+        with nullcontext(place) if store is None else remote.brought(store, manifest, number) as folder:
             check = PartCheck(folder, manifest, number, part)
             problems = [text.replace(f"{folder}/", f"{checked.url or folder}/") for text in check.problems()]
         checked.records += check.looked_at
@@ -124,7 +124,7 @@ def _against_source(check: PartCheck, checked: Checked) -> None:
     if check.facts is None:
         return
     for name, length, changed in check.facts.files:
-        if is_far(name):
+        if is_remote(name):
             checked.far_count += 1
             continue
         try:

@@ -1,4 +1,4 @@
-"""What a sample reads, seen through the hooks while the dataset's own code runs unchanged.
+"""Records the bytes of files that a sample reads, by hooks, while the dataset's own code runs unchanged.
 
 Running a sample whole decodes it, and of that the ``source`` store needs nothing. So the code is stopped at the decode after which
 it opens no further file: which one that is, is learned from samples that ran whole, and holds only if it reproduced every one of
@@ -23,7 +23,7 @@ from pipefix.hooks.result_store import ResultStore
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.files import read_regular
 from pipefix.vocabulary.stage import Stage
-from pipefix.vocabulary.urls import is_far
+from pipefix.vocabulary.urls import is_remote
 
 _STORAGE = Stage.STORAGE
 _HEAD = 16
@@ -53,7 +53,7 @@ class FileRead(FileRanges):
         self.after = after
         """How many decodes of the sample were begun when it was opened."""
         self.changed = changed
-        """When it was last changed, in nanoseconds, as of the first read; of an object of a far store its `Answer.mark`."""
+        """When it was last changed, in nanoseconds, as of the first read; of an object of a store its `Answer.mark`."""
         self.read = 0
         """Bytes, those that were read twice counted twice."""
 
@@ -282,5 +282,5 @@ def _complete(reads: Reads, first: Any) -> None:
             reads.files[path] = FileRead(len(data), changed)
             reads.files[path].fill(data)
     for path, file_read in reads.files.items():
-        if not is_far(path) and sum(map(len, file_read.chunks)) < file_read.size:
+        if not is_remote(path) and sum(map(len, file_read.chunks)) < file_read.size:
             file_read.fill(read_regular(Path(path)))

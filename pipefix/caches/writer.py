@@ -1,4 +1,4 @@
-"""Makes one part. A pure function of the part's number, the blueprint and the source: run twice, it writes the same bytes.
+"""Makes one part of a cache, from its number, the blueprint and the source alone: run twice, it writes the same bytes.
 
 A part is three files: the data, its index (places and checksums), and its facts (what went in, what was damaged). The facts are
 renamed into place last: a part without them was not finished, and is made anew.
@@ -28,7 +28,7 @@ from pipefix.hooks.objects import HEAD
 from pipefix.vocabulary.errors import CacheDamaged, PipefixError, TargetError
 from pipefix.vocabulary.files import drafted, read_regular, write_whole
 from pipefix.vocabulary.tracebacks import frames, is_raised_by_code, summary
-from pipefix.vocabulary.urls import is_far
+from pipefix.vocabulary.urls import is_remote
 
 _LONGEST = 16
 
@@ -199,7 +199,7 @@ def _as_of_now(files: dict[str, tuple[int, int]], root: str | None) -> list[tupl
     """Names, sizes and times. A file that was changed while the part was made gets a time that no file has: it is made anew."""
     file_states = []
     for path, (size, changed) in files.items():
-        same = is_far(path) or changed == last_changed(path)
+        same = is_remote(path) or changed == last_changed(path)
         file_states.append((makers.name_of(path, root), size, changed if same else 0))
     return sorted(file_states)
 

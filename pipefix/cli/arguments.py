@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from pipefix.vocabulary import amounts
-from pipefix.vocabulary.urls import is_far
+from pipefix.vocabulary.urls import is_remote
 
 _Amount = TypeVar("_Amount")
 
@@ -82,4 +82,4 @@ def add_quiet(parser: ArgumentParser) -> None:
 
 def place(text: str) -> Path | str:
     """A directory, or the URL of a place in a store."""
-    return text if is_far(text) else Path(text)
+    return text if is_remote(text) else Path(text)

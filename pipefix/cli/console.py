@@ -46,11 +46,11 @@ def _lines(document: Document, stream: TextIO | None) -> list[str]:
     return terminal.lines(document, width=width(), color=color(stream), unicode=unicode)
 
 
-def as_json(noun: object, *, indent: bool = True) -> None:
-    """Print a noun as JSON to stdout."""
+def as_json(value: object, *, indent: bool = True) -> None:
+    """Print a value as JSON to stdout."""
     from pipefix.vocabulary import versioned
 
-    _print([printable_json(versioned.text(noun, indent=indent).rstrip("\n"))])
+    _print([printable_json(versioned.text(value, indent=indent).rstrip("\n"))])
 
 
 def _print(lines: Iterable[str]) -> None:

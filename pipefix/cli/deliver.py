@@ -1,4 +1,4 @@
-"""Runs a verb with its progress on stderr, then tells its result: the files that were asked for, and text or JSON on stdout."""
+"""Runs a verb with progress on stderr; then writes the files that were asked for, and prints its result as text or JSON."""
 
 from __future__ import annotations
 

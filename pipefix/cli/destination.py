@@ -1,4 +1,4 @@
-"""Refuses output paths that cannot be written, or hold a file of somebody else, before the work starts."""
+"""Refuses output paths that cannot be written, or that hold a file of somebody else, before the work starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts a small process that says so if the command's own process is killed, crashes or leaves by ``os._exit``.
+"""A small process beside the command that reports if that is killed, crashes or leaves by ``os._exit``.
 
 It is forked before anything heavy is loaded, and waits at a pipe that the kernel closes with the process it watches. That one keeps
 its process id, its signals and its exit code.

@@ -30,8 +30,8 @@ def run(arguments: Namespace) -> int:
         checked = pipefix.verify(arguments.cache, progress=progress)
     deliver(checked, json=arguments.json)
     if not checked.sound:
-        far = not isinstance(arguments.cache, Path)
+        in_store = not isinstance(arguments.cache, Path)
         anew = "Make it anew elsewhere: pipefix convert TARGET --out s3://BUCKET/OTHER, and the other arguments as before"
-        advice = anew if far else f"Mend it from its source: {checked.manifest.update(arguments.cache)}"
+        advice = anew if in_store else f"Mend it from its source: {checked.manifest.update(arguments.cache)}"
         raise GateFailed(f"{arguments.cache} is damaged.", advice=advice)
     return 0

@@ -1,4 +1,4 @@
-"""Charges of batches turned into seconds a sample by stage, in the worker and in the training process. Pure."""
+"""Turns what the timer charged to batches into seconds a sample by stage, in the worker and in the training process. Pure."""
 
 from __future__ import annotations
 
@@ -192,9 +192,9 @@ def _first_code(blocks: Sequence[Block]) -> str:
     in memory, and all code works on values. Otherwise it belongs to no stage.
     """
     charges = [charge for block in blocks for row in block.rows for charge in row.trace.charges]
-    mine = [charge for charge in charges if charge.op == OWN_NAMES[0]]
-    base, spent = sum(charge.cpu_wall for charge in mine), sum(charge.wall for charge in mine)
-    computed = sum(charge.cpu for charge in mine) / base if base else 1.0
+    own_charges = [charge for charge in charges if charge.op == OWN_NAMES[0]]
+    base, spent = sum(charge.cpu_wall for charge in own_charges), sum(charge.wall for charge in own_charges)
+    computed = sum(charge.cpu for charge in own_charges) / base if base else 1.0
     beside = min(1.0, other_threads(blocks) / spent) if spent else 0.0
     if computed + beside < WAITING and starved_share(blocks) < WAITING:
         return "storage"
@@ -331,7 +331,7 @@ def _give_to_threads(sums: dict[tuple[str, str], list[float]], blocks: Sequence[
         if op not in OWN_NAMES or column not in beside or not base or not wall:
             continue
         total = sum(beside[column].values())
-        theirs = min(wall * max(0.0, 1 - cpu / base), float(total))
-        entry[0], entry[2] = wall - theirs, base * (1 - theirs / wall)
+        of_threads = min(wall * max(0.0, 1 - cpu / base), float(total))
+        entry[0], entry[2] = wall - of_threads, base * (1 - of_threads / wall)
         for thread_op, spent in beside[column].items():
-            sums.setdefault((column, f"{thread_op} (other threads)"), [0.0, 0.0, 0.0, 0.0])[0] += theirs * spent / total
+            sums.setdefault((column, f"{thread_op} (other threads)"), [0.0, 0.0, 0.0, 0.0])[0] += of_threads * spent / total

@@ -1,4 +1,4 @@
-"""What a timed call costs this very pipeline: its arm with clocks beside the one without. Pure."""
+"""Seconds that a timed call adds to this very pipeline, from its arm with clocks beside the one without. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns a measurement into a diagnosis: nothing is run, only what was seen is read. Pure."""
+"""`diagnose`: a measurement in, a diagnosis out; nothing is run. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipefix.diagnosis.clocks import calls_per_sample, delivered_seconds, second
 from pipefix.diagnosis.contradictions import contradictions
 from pipefix.diagnosis.costs import StageCosts
 from pipefix.diagnosis.diagnosis import Diagnosis, StageCost, Stations, Verdict
-from pipefix.diagnosis.support import Claim, Doubt, DoubtKind, doubted
+from pipefix.diagnosis.doubts import Claim, Doubt, DoubtKind, doubted
 from pipefix.diagnosis.throughput import PipelineModel, of_draws
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import LEAVE_ONE_OUT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pipefix.diagnosis.diagnosis import Diagnosis
-from pipefix.diagnosis.support import Doubt, DoubtKind
+from pipefix.diagnosis.doubts import Doubt, DoubtKind
 from pipefix.diagnosis.verdict_rules import Ranking
 from pipefix.hooks.charges import OWN_NAMES
 from pipefix.measurement.measurement import Measurement

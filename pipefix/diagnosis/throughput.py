@@ -200,9 +200,9 @@ class PipelineModel:
             return replace(self.without(Stage.IPC), workers=0)._crowded(self._crowd(self.workers), 0.0)
         after = replace(self, workers=count)
         if not self.workers:
-            size, taken = draws(MAKING_RATE, "making rate"), draws(TAKING_RATE, "taking rate")
-            making_s = (FLOOR_MAKING + batch_bytes / size) / batch
-            taking_s = (FLOOR_TAKING + batch_bytes / taken) / batch
+            making_rate, taking_rate = draws(MAKING_RATE, "making rate"), draws(TAKING_RATE, "taking rate")
+            making_s = (FLOOR_MAKING + batch_bytes / making_rate) / batch
+            taking_s = (FLOOR_TAKING + batch_bytes / taking_rate) / batch
             making = _added(self.making, Stage.IPC.value, StageTime(making_s, making_s))
             after = replace(after, making=making, taking=_added(self.taking, Stage.IPC.value, StageTime(taking_s, taking_s)))
         return after._crowded(self._crowd(self.workers), self._crowd(count))

@@ -1,4 +1,4 @@
-"""A plan applied to a subject: the same target, consumer and samplers, with the plan in place."""
+"""A subject with a plan applied: the same target, consumer and samplers, and a loader that reads the plan."""
 
 from __future__ import annotations
 

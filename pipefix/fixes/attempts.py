@@ -1,4 +1,4 @@
-"""One step on its way: its change, whether samples stay what they were, whether the pipeline is faster, and why it is not kept."""
+"""Tries one step of a plan: makes its change, compares samples, measures the speed, and says why it is not kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Caches: built by the converter, which goes on where it was stopped, and read through the plan. Another takes its place."""
+"""The fixer of cache remedies: builds the cache by the converter, and has the plan read from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fused calls held against the dataset's own code on a few of its own pictures: how long both take, and how far apart they are."""
+"""Times fused calls against the dataset's own code on a few of its pictures, and compares their pixels."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pipefix.kernels.picture import Target
 from pipefix.loader.fusing import stand_in
 from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.fusion import Fusing, Fusion, users_init
+from pipefix.loader.fusing.pixel_difference import difference, spread
 from pipefix.loader.fusing.sample_random import seeded
-from pipefix.loader.fusing.trial import difference, spread
 from pipefix.loader.metering.cost_record import samples_in
 from pipefix.loader.planning import as_planned
 from pipefix.plan.planfile import LoaderChange, PlanFile
@@ -96,13 +96,13 @@ def source_of(loader: DataLoader[Any], mode: str) -> tuple[FusedSource, str]:
     return fusion.source, fusion.why_processes or ""
 
 
-def fused_by(theirs: DataLoader[Any], mode: str) -> DataLoader[Any]:
+def fused_by(original: DataLoader[Any], mode: str) -> DataLoader[Any]:
     """The same loader, with fused calls. Its batches stay in ordinary memory: a process that was forked where CUDA is awake can
     neither pin them nor bring them to a device."""
     change = LoaderChange(fuse=mode)  # type: ignore[arg-type]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        loader = as_planned.loader(theirs, PlanFile(loader=change), Path())
+        loader = as_planned.loader(original, PlanFile(loader=change), Path())
     # What a plan puts around the user's own needs no workers.
     loader.worker_init_fn, loader.pin_memory = users_init(loader), False
     return loader

@@ -1,4 +1,4 @@
-"""What was done to a folder, and the way back: the log of what was tried, caches that no plan names any more, and undo.
+"""The log of a folder that `fix` works in, the caches there that no plan names any more, and `undo`.
 
 ``pipefix.log.jsonl`` is a record for people: appended to, never obeyed. No path of what is removed comes from a file: a cache goes
 where it bears a name that `fix` gives, says itself that it is ours, and no plan in the folder, backups included, names it; what is

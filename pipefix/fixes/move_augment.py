@@ -1,4 +1,4 @@
-"""Augmentation moved to whole batches on the GPU, after it was shown to do the same there."""
+"""The fixers that move augmentation to whole batches on the GPU, after these were shown to be the same there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came of a remedy: it was applied, and what that brought; or it was refused, and why. Pure data."""
+"""What became of each remedy: applied, and what that brought; or refused, and why. Pure data."""
 
 from __future__ import annotations
 

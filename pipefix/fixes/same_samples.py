@@ -1,4 +1,4 @@
-"""Are the samples what they were? Those of the changed pipeline held against those of the one before, with random numbers fixed."""
+"""Compares samples of the changed pipeline with those of the one before, with random numbers fixed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pipefix.hooks.torch_internals import end_workers
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.errors import NotFused
-from pipefix.loader.fusing.trial import PixelDifference, difference, spread
+from pipefix.loader.fusing.pixel_difference import PixelDifference, difference, spread
 from pipefix.measurement.worker_endings import abandon
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject, length_of

@@ -1,4 +1,4 @@
-"""Is the changed pipeline faster? Both are run in turn, as they are, block by block."""
+"""Measures how many times faster the changed pipeline is: both run in turn, as they are, block by block."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from torch.utils.data import Sampler
 from pipefix.fixes.outcome import Measured
 from pipefix.hooks.torch_internals import end_workers, processes_of
 from pipefix.measurement import experiments, failing
-from pipefix.measurement.compare import in_turn
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import Experiment
+from pipefix.measurement.in_turn import in_turn
 from pipefix.measurement.measurement import Block
 from pipefix.measurement.probe_task import ProbeOptions
-from pipefix.measurement.replay import LONGEST_REST, Pool
+from pipefix.measurement.run_arms import LONGEST_REST, Pool
 from pipefix.measurement.statistics import ratio, spread_around
 from pipefix.measurement.time_limit import BatchTimeLimit
 from pipefix.measurement.worker_endings import abandon

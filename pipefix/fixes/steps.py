@@ -1,4 +1,4 @@
-"""What it takes to make a remedy's change: what stands in the way, what it alters, and what is built for it."""
+"""`Fixer`, the base of what makes a remedy's change: what stands in its way, what it alters, what is built for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bytes of files that were read, kept by path, so that storage can be answered from memory.
+"""The bytes of recorded files by path and offset, from which reads are answered in place of storage.
 
 Files, not results, are what storage hooks record: read once in 8 kB pieces and once in 64 kB pieces, a stream is the same stream.
 """

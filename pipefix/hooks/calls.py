@@ -1,4 +1,4 @@
-"""How a call of a library is put under the clock, recorded and answered: the wrappers behind `simple_calls.TABLE`."""
+"""Wrappers that time, record and replay calls of libraries: what a row of `simple_calls.TABLE` is put in place by."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time charged to operations: whichever is on top is charged at every border between two.
+"""The account of a timer: nanoseconds by operation, charged to the innermost one whenever that changes.
 
 One clock reading closes the operation before and opens the next, so the charges of a sample add up to its duration by construction.
 """

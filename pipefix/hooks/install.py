@@ -1,5 +1,6 @@
-"""Puts every hook in place for what this process has imported by now: the rows of `simple_calls`, and a module for each library
-that takes code. Such a module defines
+"""Installs every hook for what this process has imported: the rows of `simple_calls`, and one module for each larger library.
+
+Such a module defines
 
     LIBRARY = "PIL"                      # the import that must have happened; "" for the standard library
     def install(timer, patches): ...       # call patches.replace(owner, "name", wrapper) for every function to cut

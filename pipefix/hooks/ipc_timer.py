@@ -1,4 +1,4 @@
-"""The hand-over of batches between a worker process and the training process, timed on both sides.
+"""Times the hand-over of batches from worker to training process, on both sides.
 
 A DataLoader passes batches through a ``multiprocessing.Queue``: in the worker a feeder thread pickles a batch (which copies its
 tensors into shared memory) and writes it to a pipe; the training process waits until something lies there, reads it and rebuilds

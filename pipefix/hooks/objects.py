@@ -1,4 +1,4 @@
-"""Objects of far stores in a recording: an answer to a GET, whichever library asked, under its URL without what signs it.
+"""Recorded answers of object stores: a GET by whichever library, under the URL without its signature.
 
 A recording that keeps objects (`ObjectStore`) is that of a ``source`` cache. What crossed the network is kept by URL and place, as
 files are by path and place, so that one library's answer serves another's question, and a range of an object is a range of a file.

@@ -1,4 +1,4 @@
-"""Replaced attributes, and the way back, in a process where others replace attributes as well (tracers, profilers, mocks).
+"""Replaces attributes of modules and classes, and puts them back, also where others (tracers, profilers, mocks) replace them too.
 
 An attribute is put back only where it still holds what was put there. Where somebody has wrapped our wrapper, it stays inside
 theirs and passes every call straight through: all wrappers do that while their timer is not live. If they later take their own

@@ -1,4 +1,4 @@
-"""Files while recorded or answered from a recording: what they are called, how reads are kept, and raw files from memory."""
+"""Files while a recording is made or replayed: their keys, how reads are kept, and file objects that answer from memory."""
 
 from __future__ import annotations
 

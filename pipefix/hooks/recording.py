@@ -1,4 +1,4 @@
-"""What crossed each hook while the pipeline ran once: the material that stages are replaced with.
+"""`Recording`: what crossed each hook while the pipeline ran once, in the memory of one process. Stages are replaced with it.
 
 A recording belongs to the process that made it (every worker records its own share), stays within a byte budget and is
 never written to disk.

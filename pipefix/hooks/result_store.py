@@ -1,4 +1,4 @@
-"""What a recording keeps of a sample, and answers when it is asked again."""
+"""The protocols that hooks record to and replay from: `ResultStore` (results of calls) and `ByteStore` (bytes of files)."""
 
 from __future__ import annotations
 

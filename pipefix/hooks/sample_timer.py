@@ -1,4 +1,4 @@
-"""The timer: what every hook reports to.
+"""`SampleTimer`, which every hook calls: it times, records or replays the call, or lets it pass.
 
 A hook is a place where a library's function is replaced by a wrapper that calls `SampleTimer.timed_call`. What happens there
 depends on the timer's mode: nothing (the call goes straight on), timing, recording the result, or answering with a recorded result.

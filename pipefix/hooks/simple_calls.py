@@ -1,4 +1,4 @@
-"""The table of library calls that need a row each and no code: function, stage, and how a recording stands in for it.
+"""The table of library calls that need no code: function, stage, and how a recorded result stands in for the call.
 
 A row is put in place once its module has been imported (`install` is called again and again), so that rows of what the program does
 not use cost nothing. Libraries that take more than a row have a module of their own in this room.

@@ -1,4 +1,4 @@
-"""Copies that the user's code may change without harming the recording, and how many bytes a value holds.
+"""Copies of recorded values that the user's code may change without harming the recording; and the bytes that a value holds.
 
 Common types are copied by hand, fast. Libraries are only looked at where they are loaded: before that, no value is of their types.
 """

@@ -1,4 +1,4 @@
-"""What the package uses of torch that is not torch's public interface: found here, and nowhere else.
+"""Everything that the package uses of torch's private interface: looked up here, and nowhere else.
 
 Each name is looked up when this module is first imported. One that this torch does not have is ``None`` here, or what does the same
 by public means. `why_plain` says whether the iterators of `pipefix.loader`, which are subclasses of torch's, can be used with this

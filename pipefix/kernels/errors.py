@@ -1,4 +1,4 @@
-"""What a kernel says when it cannot make the picture that was asked for."""
+"""The errors of kernels: a picture that cannot be decoded as asked, a request that does not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every kernel does, and which one is used."""
+"""Chooses the kernel: native code, or its twin (torchvision, torch, Pillow) where there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernels in native code: typed calls in, buffers out. Importable where the code was built: see `pipefix.kernels.build`."""
+"""The native kernel: typed calls into the C extension, buffers out. Built by `pipefix.kernels.build`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of a kernel: which part of a picture, how large, which way round, and where the answer goes."""
+"""The request to a kernel: which part of a picture, how large, mirrored or not, and the batch buffer that it is written to."""
 
 from __future__ import annotations
 

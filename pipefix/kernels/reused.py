@@ -1,4 +1,4 @@
-"""Memory for batches that are made in this process: used again once the caller has dropped every view of a batch.
+"""Reusable memory for batches that are made in this process: free again once every view of a batch is dropped.
 
 Pages that were written once stay: a batch in new memory costs a page fault for every 4 kB of it.
 """

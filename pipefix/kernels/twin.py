@@ -1,4 +1,4 @@
-"""The same kernels out of wheels that everybody has: torchvision or Pillow decodes, torch or Pillow resizes. The same answers.
+"""The same kernel without native code: torchvision or Pillow decodes, torch or Pillow resizes, with the same pixels.
 
 Every call lets go of the interpreter's lock for nearly all of its time.
 """

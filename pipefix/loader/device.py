@@ -1,4 +1,4 @@
-"""Batches on their way to a device: copied on a stream of their own, so that the copy runs beside the step before.
+"""Copies batches to a device on a stream of their own, so that the copy runs beside the step before.
 
 A batch is copied as soon as it has arrived; the step's stream waits for it, not the program. What is copied from stays held until
 the device has read it, and each tensor's memory is known to be used on the step's stream (``record_stream``). Memory that was

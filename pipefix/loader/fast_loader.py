@@ -1,4 +1,4 @@
-"""`FastLoader`: torch's `DataLoader`, with quicker ways to bring a batch to the caller.
+"""`FastLoader`: torch's `DataLoader` with faster ways to make batches and to hand them over.
 
     loader = FastLoader(dataset, batch_size=64, shuffle=True, num_workers=4)
 

@@ -1,5 +1,4 @@
-"""What every iterator of the loader does beside torch's own: samples read under rules, epochs gone on with, batches metered and
-brought on their way. And the iterator that needs nothing else: the one without workers.
+"""The base of the loader's iterators, and the one without workers: torch's own, with bad samples, resume, meter and device added.
 
 Who makes which batch, seeds and order are torch's own, in subclasses of its iterators. So batches are those of `DataLoader`,
 bit for bit, and its manners hold.

@@ -1,4 +1,4 @@
-"""An object that is another in all but some attributes: a module with another function, a loader with another sampler."""
+"""A proxy of an object with some attributes replaced: a module with another function, a loader with another sampler."""
 
 from __future__ import annotations
 

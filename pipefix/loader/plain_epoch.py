@@ -1,4 +1,4 @@
-"""An epoch as `DataLoader` itself makes it: for a torch whose insides are not those that the loader's own iterators stand on.
+"""An epoch made by plain `DataLoader`: for a torch whose private interface is not what the own iterators need.
 
 Nothing here goes beyond torch's public interface. Batches are `DataLoader`'s; a plan's dataset is read, an epoch is gone on
 with, and batches are brought to their device and augmented. What only the own iterators can do is said in a warning.

@@ -1,4 +1,4 @@
-"""What is left of an epoch whose samples are dealt to ranks, for any number of ranks and any batch size.
+"""Deals what is left of an epoch to ranks when it is resumed, for any number of ranks and any batch size.
 
 A `DistributedSampler` gives sample ``k`` of the epoch's order to rank ``k % world_size``. After the same number of batches on every
 rank, the samples consumed by the whole job are therefore a prefix of that order. To go on, the samples after the prefix are dealt

@@ -1,4 +1,4 @@
-"""Where an epoch stands, so that it can be gone on with in another process: the position, and the random numbers it began with.
+"""``state_dict`` of a loader: the position in an epoch, and the random numbers that it began with, to go on in another process.
 
 The state counts the samples that the whole job has consumed, and the ranks it had: another number of ranks, or another batch size,
 goes on with the rest of the same order (`ranks`).

@@ -1,4 +1,4 @@
-"""What the instrument itself costs: measured, stated, and subtracted."""
+"""What a timed call itself costs, in seconds, so that it can be subtracted."""
 
 from __future__ import annotations
 

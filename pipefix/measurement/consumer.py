@@ -1,4 +1,4 @@
-"""What takes the batches: the user's step, their model, an emulated step, or nothing."""
+"""The consumer of batches: the user's step, their model, an emulated step, or nothing."""
 
 from __future__ import annotations
 

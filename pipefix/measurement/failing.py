@@ -1,4 +1,4 @@
-"""The user's code raised, or a worker died, while the pipeline ran: which sample, what it said, and what to do about it.
+"""Turns what goes wrong while a pipeline runs (the user's code raises, a worker dies or cannot start) into errors with advice.
 
 Inside a worker the failure is put into words where it happened and travels as plain strings, so that an exception which cannot be
 pickled, or whose constructor wants more than a message, arrives like any other.

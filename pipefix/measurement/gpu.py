@@ -1,4 +1,4 @@
-"""What the device did while the loop ran: busy time by events, and NVML's view as supporting evidence only.
+"""How long the device was busy while the loop ran, by events; NVML's view is supporting evidence only.
 
 No step is waited for. Events are recorded around each step and read after the block, when the device has finished anyway.
 """

@@ -1,4 +1,4 @@
-"""A batch that is handed over again and again, each time as if it had just come: steps may change what they are given."""
+"""A batch that is handed to the step again and again, each time as new: steps may change what they are given."""
 
 from __future__ import annotations
 

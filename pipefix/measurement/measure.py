@@ -1,4 +1,4 @@
-"""Run the experiments on one subject within a time budget, interleaved, and keep what was seen."""
+"""`measure`: runs the experiments on one subject within a time budget, arms in turn, and keeps what was seen."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import msgspec
 import torch
 
 from pipefix.measurement import experiments, failing, gpu, residency, startup
-from pipefix.measurement.compare import in_turn
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.consumer_alone import ConsumerAlone
 from pipefix.measurement.experiments import Experiment
+from pipefix.measurement.in_turn import in_turn
 from pipefix.measurement.measurement import Block, Measurement, Row, calls_by_stage, cpu_by_stage
 from pipefix.measurement.plan import BudgetClock, MeasurementPlan
 from pipefix.measurement.probe_task import ProbeOptions
-from pipefix.measurement.replay import Pool
+from pipefix.measurement.run_arms import Pool
 from pipefix.measurement.schedule import SHORTEST, TRIED_EVERY, Schedule, ScheduleFacts, schedule
 from pipefix.measurement.time_limit import LIMIT
 from pipefix.measurement.unreplaced import unreplaced_operation
@@ -37,7 +37,7 @@ from pipefix.vocabulary.garbage import existing_objects_skipped
 from pipefix.vocabulary.generators import untouched
 from pipefix.vocabulary.shards import shards_of
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
-from pipefix.vocabulary.urls import is_far
+from pipefix.vocabulary.urls import is_remote
 
 RECORD_SHARE = 0.15
 """Part of the budget that recording may take."""
@@ -329,7 +329,7 @@ class _Session:
         """The real arm again after its files left the page cache, where that can be done and proven."""
         measurement = self.found
         paths = sorted(path for path in self.ranges if not path.startswith(_UNREAL) and os.path.isfile(path))
-        measurement.paths, measurement.stores = paths, sorted(path for path in self.ranges if is_far(path))
+        measurement.paths, measurement.stores = paths, sorted(path for path in self.ranges if is_remote(path))
         if not paths:
             self._not_cold("no file was read through a hook, so there is nothing to evict")
             return

@@ -1,4 +1,4 @@
-"""What was measured: every block's and every batch's times are kept. Nothing here decides."""
+"""The result of a measurement: every block's and every batch's times. Nothing here decides."""
 
 from __future__ import annotations
 

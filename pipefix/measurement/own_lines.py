@@ -1,4 +1,4 @@
-"""Which line of the user's own code is running where no hook times it: looked at now and then while samples are recorded.
+"""Samples which line of the user's own code is running where no hook times it, while samples are recorded.
 
 A thread looks at the making thread's frames every millisecond or so. It runs in the recording arm only, whose times nobody reads.
 """
@@ -12,7 +12,7 @@ from collections import Counter
 from types import FrameType
 
 from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.users import is_users
+from pipefix.vocabulary.user_modules import is_users
 
 EVERY = 0.001
 """Seconds between two looks."""

@@ -1,4 +1,4 @@
-"""How much to measure, and what is left of the time for it."""
+"""How much to measure (`MeasurementPlan`), and what is left of the seconds for it (`BudgetClock`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker probe is told before the loader starts, and what it hands over in place of a batch."""
+"""The messages between a probe and its worker processes: the task before the loader starts, and what comes in place of a batch."""
 
 from __future__ import annotations
 

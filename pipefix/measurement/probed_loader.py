@@ -1,4 +1,4 @@
-"""The loader of a pool: another like the user's, with their dataset and settings, an order without end, and a worker probe."""
+"""Makes the loader that is measured: like the user's, with their dataset and settings, an endless order, and a worker probe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes into a batch's trace what the timer charged for it, and what the process's recording holds by now, under which names."""
+"""Writes into a batch's trace what the timer charged for it, and what the process has recorded by now, under which names."""
 
 from __future__ import annotations
 

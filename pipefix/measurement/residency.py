@@ -1,4 +1,4 @@
-"""Cold, and proven so: files put out of the page cache, and the proof read back page by page.
+"""Cold storage, proven: puts files out of the page cache, and checks page by page that they are.
 
 Where either cannot be done, or does not mean what it says, the word "cold" is refused with the reason.
 """

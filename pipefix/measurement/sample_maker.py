@@ -1,4 +1,4 @@
-"""Makes a batch's samples in one process: live, or from what was recorded, as the experiment has it."""
+"""Makes the samples of a batch in one process: live, or from the recording, as the experiment has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which arms are worth their time on this pipeline, and how long their blocks may be. Pure."""
+"""Decides which arms are worth their time on this pipeline, and how many seconds their blocks may take. Pure."""
 
 from __future__ import annotations
 

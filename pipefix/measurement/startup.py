@@ -1,4 +1,4 @@
-"""The user's own loader, untouched: how long to the first batch, and to the first of the next epoch."""
+"""Seconds to the first batch, and to the first of the next epoch, of the user's own loader, untouched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Medians, ratios and how sure they are. Pure; numpy only."""
+"""Medians, ratios and their intervals. Pure; numpy only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one step has the host do for the device, for the audit: waits, copies from ordinary memory, full-precision products."""
+"""What a training step makes the host do for the device, by line of code: waits, copies from pageable memory, float32 products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A limit to how long one batch may take: beyond it the main thread is interrupted where it is, which shows where it hangs.
+"""Limits the seconds of one batch: a thread interrupts the main thread where it is, which shows where it hangs.
 
 A thread that sleeps nearly all the time looks at when the batch was begun. What hangs in native code that holds the interpreter
 cannot be interrupted from inside the process.

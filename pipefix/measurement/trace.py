@@ -1,4 +1,4 @@
-"""What one batch cost in the process that made it: written beside the batch, read by the training process."""
+"""The trace of a batch: what it cost in the process that made it. Written beside the batch, read by the training process."""
 
 from __future__ import annotations
 

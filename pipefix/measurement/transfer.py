@@ -1,4 +1,4 @@
-"""Host to device: what a batch's copy costs, pinned and pageable, by events on a copy stream of its own."""
+"""Seconds of a batch's copy to the device, pinned and pageable, by events on a copy stream of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether an arm's replacement took hold: what cannot be recorded runs all the same, and the arm then says nothing."""
+"""Whether an arm really did without the stage that it replaces: what cannot be recorded runs all the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How worker processes are ended where they cannot be asked to, and undisturbed."""
+"""Ends worker processes in the middle of a batch, without torch taking that for a crash."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Puts the bench in the place of torch's fetcher, in whichever process a loader makes its batches: in its workers by their
-``worker_init_fn``, in the training process where there are none.
+"""The ``worker_init_fn`` of a measured loader: whichever process makes its batches does so by a `MeasuringFetcher`.
 
 The loader, its dataset and the user's own ``worker_init_fn`` are as they would be; one switch decides what a batch is made of: live
 or recorded, timed or not.
@@ -20,19 +19,19 @@ from torch.utils.data import get_worker_info
 
 from pipefix.hooks import torch_internals
 from pipefix.measurement import failing
-from pipefix.measurement.bench import Bench
 from pipefix.measurement.failing import Failure
+from pipefix.measurement.measuring_fetcher import MeasuringFetcher
 from pipefix.measurement.probe_task import ProbeTask
 
 
 def called(make: Callable[[], Any]) -> Any:
-    """The collate function of a probed loader: the bench gives it what makes the batch. A loader that puts batches into memory of
+    """The collate function of a probed loader: the fetcher gives it what makes the batch. A loader that puts batches into memory of
     its own has it called there."""
     return make()
 
 
 class WorkerProbe:
-    """The ``worker_init_fn`` of a probed loader: does what the user's own does, and has the next fetcher be a bench."""
+    """The ``worker_init_fn`` of a probed loader: does what the user's own does, and makes the next fetcher a `MeasuringFetcher`."""
 
     def __init__(self, task: ProbeTask, init: Callable[[int], object] | None = None) -> None:
         self.task, self.init = task, init
@@ -40,7 +39,7 @@ class WorkerProbe:
         """Of the user's function: what to say in place of the first batch."""
 
     def __call__(self, worker: int) -> None:
-        close_benches()  # of the process that this one was forked from
+        close_fetchers()  # of the process that this one was forked from
         multiprocessing.queues.Queue._on_queue_feeder_error = _unsendable  # type: ignore[attr-defined]
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, _hear_once)
@@ -56,17 +55,17 @@ class WorkerProbe:
         """In place of torch's own, made as that would be."""
         if self._failed is not None:
             return SimpleNamespace(fetch=lambda _: self._failed)
-        bench = Bench(self.task, dataset, collate_fn, auto_collation=auto_collation, places=collate_fn is not called)
+        fetcher = MeasuringFetcher(self.task, dataset, collate_fn, auto_collation=auto_collation, places=collate_fn is not called)
         if get_worker_info() is None:
-            _in_this_process.append(bench)
-        return bench
+            _in_this_process.append(fetcher)
+        return fetcher
 
 
-_in_this_process: list[Bench] = []
-"""Benches of loaders without workers."""
+_in_this_process: list[MeasuringFetcher] = []
+"""Those of loaders without workers."""
 
 
-def close_benches() -> None:
+def close_fetchers() -> None:
     """Put back everything that they patched."""
     while _in_this_process:
         _in_this_process.pop().close()

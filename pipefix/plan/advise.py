@@ -1,4 +1,4 @@
-"""Makes the plan: asks every remedy, ranks what is worth making, and says of the rest why not. Pure."""
+"""Makes the plan: asks every remedy, ranks those worth making, and says why not of the rest. Pure."""
 
 from __future__ import annotations
 

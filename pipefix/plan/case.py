@@ -1,4 +1,4 @@
-"""What every remedy looks at: the measurement, the diagnosis, and the figures that several remedies need."""
+"""`Case`: what every remedy is given. Measurement, diagnosis, and the figures that several remedies need."""
 
 from __future__ import annotations
 

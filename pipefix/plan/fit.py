@@ -1,4 +1,4 @@
-"""The model fitted to what was measured: where every prediction starts from."""
+"""Fits the throughput model to what was measured: where every prediction starts from."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def _uncrowded(model: PipelineModel, diagnosis: Diagnosis) -> PipelineModel:
     if lost <= 0 or lacking <= 1e-12:
         return alone
     making_s = float(sum(part.wall[0] for part in alone.making.values()))
-    taken = float(sum(part.wall[0] for part in model.taking.values()))
-    wanted = float(model.seconds()[0]) * model.workers if model.workers else float(model.seconds()[0]) - taken
+    taking_s = float(sum(part.wall[0] for part in model.taking.values()))
+    wanted = float(model.seconds()[0]) * model.workers if model.workers else float(model.seconds()[0]) - taking_s
     back = min(1.0, max(0.0, (wanted - making_s) / lost))
     making = {
         name: StageTime(part.wall + back * (model.making[name].wall - part.wall), part.cpu) for name, part in alone.making.items()

@@ -1,4 +1,4 @@
-"""What the operations of a pipeline are, by their names: which decode pictures, which tokenise, which are random."""
+"""Tells what the operations of a pipeline do, by their names: which decode pictures, which tokenise, which are random."""
 
 from __future__ import annotations
 

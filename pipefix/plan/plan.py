@@ -1,4 +1,4 @@
-"""The plan: proposed steps with what each is worth, and declined ones with the reason."""
+"""The plan: proposed steps with what each is worth, and declined ones with the reason. Pure data."""
 
 from __future__ import annotations
 

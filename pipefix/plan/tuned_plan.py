@@ -1,4 +1,4 @@
-"""What a tuning writes into the plan file: what it found in place of what stood there, and everything that it did not look at."""
+"""Writes what a tuning found into the plan file, in place of what stood there; keeps what it did not look at."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 `launch` starts the program with a folder of ours first on ``PYTHONPATH``. From it Python imports ``startup/sitecustomize.py`` in
 every process of the program, which waits until the program imports torch and then installs `observing`. That notes loops over
-loaders as JSON lines, a file a process. When the program has ended `together` reads the lines.
+loaders as JSON lines, a file a process. When the program has ended `merge_notes` reads the lines.
 
 The hook and `observing` run inside the user's program: they import the standard library and what the program has imported itself,
 and of pipefix only what experiments, a plan and looks at stages take.

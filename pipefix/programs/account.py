@@ -1,10 +1,10 @@
-"""Where the whole time of a program went, by the loops of one of its processes: the one that trains, of the lowest rank."""
+"""Where all the seconds of a program went, by the loops of the one process that trains (of the lowest rank)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pipefix.programs.noted import LoopNotes
+from pipefix.programs.loop_notes import LoopNotes
 from pipefix.report.runfile import ProgramAccount
 
 

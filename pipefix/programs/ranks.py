@@ -1,4 +1,4 @@
-"""What the ranks of a program do to each other, by what each noted: who makes the others wait, and what they differ in.
+"""Finds what the ranks of a program do to each other: who makes the others wait, and what they differ in.
 
 Ranks that exchange gradients take as long for a step as the slowest of them. The slow one waits for its own data, or works; the
 others wait for it wherever they meet, mostly inside backward. So a rank that is slow is told by the part that it has more of, while
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pipefix.programs import shares, upkeep
-from pipefix.programs.noted import LoopNotes, total
+from pipefix.programs.loop_notes import LoopNotes, total
 from pipefix.vocabulary.finding import Finding
 from pipefix.vocabulary.quantity import percent, seconds
 

@@ -1,4 +1,4 @@
-"""Which samples a loop gets, and each rank of it: none, all, the same ones again, or not all of them."""
+"""Finds mistakes in which samples a loop gets, and each rank of it: none, the same ones again, or not all of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pipefix.programs.noted import LoopNotes
+from pipefix.programs.loop_notes import LoopNotes
 from pipefix.vocabulary.finding import Finding
 from pipefix.vocabulary.quantity import percent
 

@@ -1,10 +1,10 @@
-"""What a loop pays beside its batches: workers that start anew or have no work, idle pools, checkpoints, batches in many pieces."""
+"""Finds what a loop pays beside its batches: workers started anew or idle, idle pools, checkpoints, batches in many pieces."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pipefix.programs.noted import LoopNotes
+from pipefix.programs.loop_notes import LoopNotes
 from pipefix.vocabulary.finding import Finding
 from pipefix.vocabulary.quantity import percent, seconds
 

@@ -1,4 +1,4 @@
-"""What a run tells beside its stages: rates, start-up, tails, the wait for each batch, and what measuring cost."""
+"""The sections of a probe's report beside its stages: rates, start-up, tails, the wait for each batch, cost of measuring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``pipefix convert`` and ``pipefix verify`` say: the progress line, the cache that was made, the damage that was found."""
+"""The documents of ``pipefix convert`` and ``pipefix verify``, and the progress line: the cache that was made, the damage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipefix.caches.verify import Checked
 from pipefix.report.document import CommandLine, Document, Paragraph, Section, untitled
 from pipefix.report.shown import Shown
 from pipefix.vocabulary.quantity import counted, percent, rate, seconds, size, times
-from pipefix.vocabulary.urls import is_far
+from pipefix.vocabulary.urls import is_remote
 
 _NAMED = 8
 
@@ -145,7 +145,7 @@ def _verified(check: Checked, folder: str) -> Iterator[Paragraph | CommandLine]:
         yield from (Paragraph(f"- {line}") for line in lines[:_NAMED])
         if len(lines) > _NAMED:
             yield Paragraph(f"- and {len(lines) - _NAMED} more.")
-        if not is_far(folder):
+        if not is_remote(folder):
             yield Paragraph("Mend it from its source with:")
             yield CommandLine(manifest.update(Path(folder)))
     else:

@@ -1,4 +1,4 @@
-"""The first three things a person reads of a run (verdict, why, next), as sentences, for terminal and page alike.
+"""The card of a run, for terminal and page alike: verdict, why, next, as sentences.
 
 Nothing is decided here: the verdict and the ranking are the run's own, and these words only say which figures stand behind them.
 """

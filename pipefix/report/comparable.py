@@ -1,4 +1,4 @@
-"""Whether two runs may be compared: what makes a ratio meaningless, and what only makes it doubtful."""
+"""Whether two runs may be compared: differences that make a ratio meaningless, and those that make it doubtful."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of the difference between two runs the machine made: a slower CPU, or a queue for it.
+"""The machine's part in the difference between two runs: a slower CPU, or a queue for it.
 
 A neighbour on the same machine shows in two ways that no change of one stage does. Samples queue for a CPU, which the scheduler
 counts apart from computing and from waiting; and all that computes takes more CPU time for the same work, by the same factor.

@@ -1,4 +1,4 @@
-"""How results look in Python: printed they are text for a terminal, in a notebook their page; `html` and `save` write files."""
+"""The base class of results: printed they are text, in a notebook their page; `html` and `save` write files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run as Python hands it to its user: a run file's figures that print their card, and draw their page in a notebook."""
+"""`Run` for Python users: a run file's figures, which print their card, and draw their page in a notebook."""
 
 from __future__ import annotations
 

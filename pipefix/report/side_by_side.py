@@ -10,16 +10,15 @@ _LEAD = "Seconds of a delivered sample by stage, drawn to one scale; a stage tha
 
 
 def side_by_side(before: Run | None, after: Run | None) -> list[Block]:
-    runs = [
-        (label, run, taken) for label, run in (("before", before), ("after", after)) if run is not None and (taken := _taken(run))
-    ]
+    given = [(label, run) for label, run in (("before", before), ("after", after)) if run is not None]
+    runs = [(label, run, stages) for label, run in given if (stages := _stage_seconds(run))]
     if not runs:
         return []
     names = list(dict.fromkeys(stage.stage for _, run, _ in runs for stage in run.stages))
     bars = []
-    for label, _, taken in runs:
+    for label, _, stages in runs:
         parts, at = [], 0.0
-        for stage, value in taken:
+        for stage, value in stages:
             parts.append(BarPart(at, at + value, stage, f"{stage}: {quantity.seconds(value)}"))
             at += value
         bars.append(Bar(cells=[label, f"{quantity.seconds(at)} a sample"], parts=parts, title=label))
@@ -29,7 +28,7 @@ def side_by_side(before: Run | None, after: Run | None) -> list[Block]:
     return [Paragraph(_LEAD, "soft"), Bars(table=table, bars=bars)]
 
 
-def _taken(run: Run) -> list[tuple[str, float]]:
+def _stage_seconds(run: Run) -> list[tuple[str, float]]:
     """What each stage takes of a delivered sample's time."""
     whole = quantity.usable(run.sample_s)
     if whole is None:

@@ -1,4 +1,4 @@
-"""What `pipefix swap` says: what stays and why, what moves, the bytes a sample crosses with, and how equal the two sides are."""
+"""The document of ``pipefix swap``: what stays and why, what moves, bytes a sample, and how equal the two sides are."""
 
 from __future__ import annotations
 

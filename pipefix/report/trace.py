@@ -1,4 +1,4 @@
-"""Traced batches as a file for Perfetto or chrome://tracing (trace-event JSON): who made what when, and who waited for it.
+"""Writes traced batches as trace-event JSON for Perfetto or chrome://tracing: who made what when, and who waited for it.
 
 Slices of one thread must nest there: one that begins inside another must end inside it, or viewers draw it wrong without a
 word. Clocks read a moment apart can break that by nanoseconds, so ends are trimmed to the slice around them; slices that

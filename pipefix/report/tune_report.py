@@ -1,4 +1,4 @@
-"""What `pipefix tune` says: the settings, whether the training loop is fed with them, and what became of every trial.
+"""The document and the JSON of ``pipefix tune``: the settings, whether the training loop is fed with them, every trial.
 
 `TuneReport` is its JSON (``pipefix.tune/1``), `TuneReporter` makes it, and `report` makes what is printed.
 """

@@ -1,4 +1,4 @@
-"""The process that speaks to a store, for one that may fork: ``python -m pipefix.stores.fetching URL``.
+"""The process that talks to an object store for one that may fork: ``python -m pipefix.stores.fetching URL``.
 
 obstore's threads do not survive a fork, and a child that uses it after its parent did waits for ever. So it is imported here alone;
 who asks sends frames (length, MessagePack) to standard input and reads answers from standard output.

@@ -1,4 +1,4 @@
-"""A folder as a store (``file://``): for a share that several machines mount, and what the others are tried against."""
+"""A folder as a store (``file://``): for a share that several machines mount, and for tests of the other stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which store a URL means."""
+"""Opens the store that a URL names: a folder, or an object store."""
 
 from __future__ import annotations
 

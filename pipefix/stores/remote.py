@@ -1,4 +1,4 @@
-"""An object store, asked through a process of its own for each process that asks: see `pipefix.stores.fetching`."""
+"""An object store, asked through a helper process (`pipefix.stores.fetching`), one for each process that asks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store of objects: a folder, or a bucket with a prefix. Every request is counted in its ledger."""
+"""The interface of stores of objects (a folder, or a bucket with a prefix), which counts every request in its ledger."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from pipefix.vocabulary.urls import is_far
+from pipefix.vocabulary.urls import is_remote
 
 
 class Span(NamedTuple):
@@ -64,4 +64,4 @@ class Store(Protocol):
 
 def is_store(place: object) -> bool:
     """Whether this names a store rather than a folder's path."""
-    return isinstance(place, str) and is_far(place)
+    return isinstance(place, str) and is_remote(place)

@@ -1,4 +1,4 @@
-"""What in a module can be probed, where the target names nothing in it: datasets and loaders it made, or what makes one.
+"""Finds what a module has to probe, where the target names nothing in it: datasets and loaders, or what makes one.
 
 Of several the most whole is taken: a loader, a function that makes one, a dataset, a function that makes one, a class. Of several
 that are alike the one for training.

@@ -1,4 +1,4 @@
-"""The user's code raised: what it was doing, as an error of ours."""
+"""Turns what the user's code raises into a `TargetError` that says what it was doing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Import the file or module that a target names, as Python itself would: this runs the user's code."""
+"""Imports the file or module that a target names, as Python itself would: this runs the user's code."""
 
 from __future__ import annotations
 

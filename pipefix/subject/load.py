@@ -1,4 +1,4 @@
-"""Resolve TARGET: a file, ``FILE.py:name``, ``package.module:name``, a directory of class folders, a cache, or an object.
+"""Loads a TARGET: a file, ``FILE.py:name``, ``package.module:name``, a directory of class folders, a cache, or an object.
 
 Runs the user's code.
 """
@@ -21,7 +21,7 @@ from pipefix.subject import candidates, failure, importing, naming
 from pipefix.subject.adapters import image_folder
 from pipefix.subject.adapters.frameworks import unwrapped
 from pipefix.subject.subject import Subject, length_of
-from pipefix.vocabulary import users
+from pipefix.vocabulary import user_modules
 from pipefix.vocabulary.errors import BadUsage, TargetError
 
 ASSUMED_BATCH_SIZE = 32
@@ -51,8 +51,8 @@ def load(
     loader, assumed = _loader(value, label, batch_size, workers)
     _check_length(loader, label, loader_given=isinstance(value, DataLoader))
     names = vars(module) if module is not None else {}
-    package = module.__name__.partition(".")[0] if module is not None and not users.is_users(module.__name__) else ""
-    users.count_as_users(package)
+    package = module.__name__.partition(".")[0] if module is not None and not user_modules.is_users(module.__name__) else ""
+    user_modules.count_as_users(package)
     step, model = names.get("train_step"), names.get("model")
     return Subject(
         target=label,

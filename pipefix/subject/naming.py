@@ -1,4 +1,4 @@
-"""What the words of a TARGET name, as far as that is told without running any code: nothing here needs torch."""
+"""Parses the words of a TARGET, as far as that goes without running any code: nothing here needs torch."""
 
 from __future__ import annotations
 

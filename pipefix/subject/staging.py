@@ -16,7 +16,7 @@ from typing import Any
 
 from pipefix.hooks.charges import OWN_DECODED, OWN_RAW
 from pipefix.vocabulary.stage import Stage
-from pipefix.vocabulary.users import is_users
+from pipefix.vocabulary.user_modules import is_users
 
 _RAW = (bytes, bytearray, memoryview, io.BytesIO)
 _ARRAYS = {"numpy", "torch"}

@@ -1,4 +1,4 @@
-"""The pipeline under test, as it was found: never changed, only run."""
+"""`Subject`: the pipeline under test, as it was found: never changed, only run."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.hooks.snapshot import force
 from pipefix.subject.staging import UNKNOWN, StageEvidence, is_lazy, is_users_function
 from pipefix.vocabulary.attributes import attributes, names_in, own
-from pipefix.vocabulary.users import is_users
+from pipefix.vocabulary.user_modules import is_users
 
 _DEPTH = 4
 _LONGEST_LIST = 64

@@ -1,4 +1,4 @@
-"""What other programs take of the machine while a pipeline is measured: a run beside a busy neighbour is no slower pipeline."""
+"""CPU cores that other programs use while a pipeline is measured: beside a busy neighbour it is no slower pipeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pages of files lie in the page cache, and how they are put out of it. Needs no root.
+"""Which pages of files are in the page cache, and how to evict them. Needs no root.
 
 A file is put out with ``posix_fadvise(DONTNEED)``, after ``fdatasync`` where it still had unwritten pages (both work on a
 descriptor opened for reading). What is left is counted with ``mincore``, which looks at the cache and never fills it.

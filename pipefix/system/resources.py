@@ -1,4 +1,4 @@
-"""What this process may use: memory that is left, and CPU seconds a second. Control groups count, where there are any."""
+"""What this process may still use: bytes of memory and shared memory, and cores. Limits of control groups count."""
 
 from __future__ import annotations
 

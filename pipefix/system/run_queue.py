@@ -1,4 +1,4 @@
-"""How long this thread was ready to run and had no CPU: what tells a starved stage from a waiting one.
+"""Seconds that this thread was ready to run and had no CPU: what tells a starved stage from a waiting one.
 
 Both take wall time without CPU time. Only the second gains from more workers.
 """

@@ -1,4 +1,4 @@
-"""A tier from the side of who reads: parts are wished for, and read in the tier once they lie there; until then, in the store.
+"""Reads parts of a remote cache through a tier, a local folder of bounded size: from there once they have arrived, else remotely.
 
 One process a tier fetches (`pipefix.tier.fetcher`). It is started by whoever wishes for something while none runs, and leaves once
 nobody holds the tier any more: readers hold a shared lock, which the system takes from them however they end.
@@ -49,16 +49,16 @@ class Tier:
         self.folder, self.budget = folder, budget
 
     @classmethod
-    def at(cls, told: str) -> Tier:
+    def at(cls, text: str) -> Tier:
         """Of ``DIR:SIZE``, such as ``/nvme/tier:200GB``."""
-        place, _, budget = told.rpartition(":")
+        place, _, budget = text.rpartition(":")
         try:
             most = amounts.size(budget)
         except ValueError:
             most = 0
         if not place or not most:
             raise BadUsage(
-                f"A tier of {told!r} has no budget.", advice="Name a directory and the bytes that it may take: /nvme/tier:200GB"
+                f"A tier of {text!r} has no budget.", advice="Name a directory and the bytes that it may take: /nvme/tier:200GB"
             )
         return cls(Path(os.path.abspath(place)), most)
 

@@ -1,4 +1,4 @@
-"""What other batch sizes would deliver: doubled until memory ends. Told, never chosen."""
+"""What other batch sizes would deliver, in samples a second: doubled until memory ends. Reported, never chosen."""
 
 from __future__ import annotations
 

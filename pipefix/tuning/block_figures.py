@@ -1,4 +1,4 @@
-"""What a trial tells of one uninterrupted run of batches, and what is read off it. Pure."""
+"""The figures of one block of a trial (an uninterrupted run of batches), and what is computed from them. Pure."""
 
 from __future__ import annotations
 

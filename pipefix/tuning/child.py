@@ -1,4 +1,4 @@
-"""What runs inside a trial's process: the subject's loader with other settings, a block of batches at a time, as it is asked.
+"""The process of a trial: runs the subject's loader with other settings, a block of batches at a time, as it is asked.
 
 The process leads a session of its own, and the kernel ends it with the process that started it; its workers end with it likewise.
 """
@@ -27,7 +27,7 @@ from pipefix.measurement.experiments import PLAIN
 from pipefix.measurement.gpu import NvmlWatch
 from pipefix.measurement.measurement import Block, Row
 from pipefix.measurement.probe_task import ProbeOptions
-from pipefix.measurement.replay import Pool
+from pipefix.measurement.run_arms import Pool
 from pipefix.measurement.worker_probe import WorkerProbe
 from pipefix.tuning.block_figures import TrialBlock
 from pipefix.tuning.limits import BatchCost

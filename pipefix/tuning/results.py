@@ -1,4 +1,4 @@
-"""What a tuning is asked, what its trials told, and what came of it, as the report and the result file hold it."""
+"""What a tuning was asked for, what its trials measured, and what came of it, as report and result file hold it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A machine that several ranks of a training job share: what of it is one rank's. Workers are each rank's own."""
+"""One rank's part of a machine that several ranks of a training job share: cores, memory, and CPUs to run on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be set on a loader, and which values a search may try. Pure."""
+"""The settings of a loader that a search may change, and the values that it may try. Pure."""
 
 from __future__ import annotations
 

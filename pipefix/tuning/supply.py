@@ -1,4 +1,4 @@
-"""What workers could supply, read off when each of their batches was begun and made. Pure.
+"""How long a consumer would wait for workers in the long run, from when each of their batches was begun and made. Pure.
 
 Batches that were made before anybody asked for them hide a shortage for as long as they last: a consumer that takes a little more
 than is made finds its queue full, and waits only when that is drained, perhaps long after a measurement is over. So what it waits

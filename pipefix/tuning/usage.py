@@ -1,4 +1,4 @@
-"""What a process and all that it started take just now, read from /proc: memory by PSS, shared memory, open files, CPU seconds.
+"""What a process and all that it started use now, read from /proc: memory by PSS, shared memory, open files, CPU seconds.
 
 Summed resident sizes count every shared page once a process; the proportional size counts it once. Shared memory that was unlinked
 while it is in use (as torch's batches are) is in no directory, so it is counted by what is mapped.

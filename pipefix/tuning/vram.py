@@ -1,4 +1,4 @@
-"""Memory of the device that trials take, as the driver tells (NVML). Nothing is begun on the device."""
+"""Bytes of device memory that trials take, as the driver tells (NVML). Does not wake CUDA."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class Vram:
         if self._handle is None:
             return 0.0
         try:
-            mine = set(processes)
+            trial_pids = set(processes)
             running = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
-            held = [process.usedGpuMemory for process in running if process.pid in mine]
+            held = [process.usedGpuMemory for process in running if process.pid in trial_pids]
             if held and None not in held:
                 return float(sum(held))
             return max(0.0, float(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used) - self._before) if running else 0.0

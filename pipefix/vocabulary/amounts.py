@@ -1,4 +1,4 @@
-"""Amounts as people write them, on the command line and in Python: ``90s``, ``500MB``, ``5%``. A refusal says what would do."""
+"""Reads amounts as people write them, on the command line and in Python: ``90s``, ``500MB``, ``5%``; or says what would do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an object holds, without asking it for its dictionary.
+"""Reads what an object holds without touching its ``__dict__``, which would make its attributes slower for ever.
 
 In CPython 3.11 and 3.12 an instance keeps its attributes in an array until somebody asks for its ``__dict__``. From then on it has
 a dictionary, and the interpreter reads every attribute of it more slowly, for ever: code that looks up ``self.something`` in a loop

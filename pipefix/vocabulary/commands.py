@@ -1,4 +1,4 @@
-"""Commands that messages suggest: what is pasted into a shell does what it says, whatever a file is called."""
+"""Builds commands that messages suggest, quoted so that a shell does what they say, whatever a file is called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optional packages: asked for in one place, refused with the name of the extra that brings them."""
+"""Imports optional packages, or raises with the name of the extra that brings them."""
 
 from __future__ import annotations
 

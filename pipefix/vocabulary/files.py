@@ -1,4 +1,4 @@
-"""Reading and writing files in directories that others may write to as well.
+"""Reads and writes whole files, in directories that others may write to as well.
 
 Only regular files are read: opening a pipe would wait for ever, and a device may never end. Files are written whole or not at all.
 """

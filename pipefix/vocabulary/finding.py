@@ -1,4 +1,4 @@
-"""A finding is one mistake of the environment, with what was seen and what to type."""
+"""`Finding`: one mistake that the audit found, with what was seen and what to type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One process at a time works in a directory."""
+"""A lock on a directory: one process at a time works there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Garbage collections that pass over what exists already."""
+"""Keeps the garbage collector from looking at objects that exist already."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random generators that a thing holds: found without asking it anything.
+"""Finds the random generators that an object holds, without running its code.
 
 Libraries are only looked at where they are loaded: before that, no generator is of theirs.
 """

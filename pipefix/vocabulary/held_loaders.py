@@ -1,4 +1,4 @@
-"""The DataLoader inside of what is no DataLoader: wrappers that frameworks put around one, found without running their code.
+"""Finds the DataLoader inside a wrapper that a framework put around it, without running the wrapper's code.
 
 Classes are told by name, so that nothing is imported that the user did not import.
 """

@@ -1,4 +1,4 @@
-"""Where a dataset, and those that it wraps, keep their transforms: told by the names of attributes, without running any code."""
+"""Finds where a dataset, and those that it wraps, keep their transforms: by names of attributes, without running any code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this process is doing, kept where it outlives the process: whoever watches can say what was its last act."""
+"""Notes what this process is doing in shared memory, so that whoever watches can say what it did when it ended."""
 
 from __future__ import annotations
 

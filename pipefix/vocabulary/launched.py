@@ -1,4 +1,4 @@
-"""What ``torchrun`` and other launchers tell each process of a job in its environment."""
+"""Reads a number that ``torchrun`` or another launcher told this process in its environment, such as its rank."""
 
 from __future__ import annotations
 

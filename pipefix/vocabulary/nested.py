@@ -1,4 +1,4 @@
-"""The walk over a nested batch or sample: mappings, sequences, named tuples, dataclasses; anything else is a leaf.
+"""Walks and copies nested batches and samples: mappings, sequences, named tuples, dataclasses; anything else is a leaf.
 
 ``torch.utils._pytree`` knows exact types only: a subclass of dict or list, a user's Mapping and a dataclass are leaves to it.
 """

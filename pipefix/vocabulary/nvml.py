@@ -1,4 +1,4 @@
-"""What NVML is asked of the job's device, and which device that is: NVML counts all of the machine, CUDA those that it may see.
+"""Asks NVML about the job's device, and finds which one that is: NVML counts all of the machine, CUDA the visible ones.
 
 ``CUDA_VISIBLE_DEVICES`` names them by number, by the beginning of a UUID, or by the UUID of an instance (MIG). Where a device is
 cut into instances and none is named, CUDA takes the first.

@@ -1,4 +1,4 @@
-"""Text from outside, made safe to print: file names, labels, endpoints and messages may hold what a terminal would obey."""
+"""Makes text from outside safe to print: names and messages may hold control characters that a terminal would obey."""
 
 from __future__ import annotations
 

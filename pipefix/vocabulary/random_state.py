@@ -1,4 +1,4 @@
-"""The state of random generators: noted, compared, put back.
+"""Saves, compares and restores the state of random generators.
 
 "The process's own" are the generators behind ``random.random()``, ``numpy.random.rand()`` and ``torch.rand()``. Libraries are only
 looked at where they are loaded: before that, nothing was drawn from theirs.

@@ -1,4 +1,4 @@
-"""How a loader is set up, as plain values that travel into reports and plans."""
+"""`LoaderSettings`: the arguments of a DataLoader that change its speed, as plain values for reports and plans."""
 
 from __future__ import annotations
 

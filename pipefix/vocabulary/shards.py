@@ -1,4 +1,4 @@
-"""How many parts a stream can be read in at once: no more workers than that ever get a sample."""
+"""In how many parts a stream can be read at once: no more workers than that ever get a sample."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from pipefix.vocabulary.attributes import attributes
-from pipefix.vocabulary.users import is_users
+from pipefix.vocabulary.user_modules import is_users
 
 _DEPTH = 5
 _COUNTS = ("num_shards", "n_shards")

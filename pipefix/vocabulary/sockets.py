@@ -1,4 +1,4 @@
-"""A place for the sockets through which workers hand over what they share, where that of temporary files cannot be one."""
+"""Moves the sockets that workers hand tensors over by to a short path, where TMPDIR is too long for them."""
 
 from __future__ import annotations
 

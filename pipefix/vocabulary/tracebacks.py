@@ -1,4 +1,4 @@
-"""What an error of the user's code says: the first line of its message, and their own frames without ours."""
+"""Formats errors of the user's code: the first line of the message, and their own frames without ours."""
 
 from __future__ import annotations
 

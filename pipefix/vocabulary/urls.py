@@ -1,4 +1,4 @@
-"""URLs of objects in far stores, as names beside those of files."""
+"""Tells URLs of objects in stores from file names, and the store that a URL is in."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _FAR = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#]*)")
 _NEAR = ("file", "local", "memory", "data")
 
 
-def is_far(name: str) -> bool:
+def is_remote(name: str) -> bool:
     """Whether this names an object of a store, not a file."""
     return _FAR.match(name) is not None
 

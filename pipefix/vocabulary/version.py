@@ -1,3 +1,3 @@
-"""The one place that holds the version; builds and reports read it here."""
+"""The version of the package, in the one place that builds and reports read it from."""
 
 VERSION = "0.1.0"

@@ -1,4 +1,4 @@
-"""JSON files with a format and a version: read whatever version is known, refuse the rest in a sentence, and written whole."""
+"""Reads and writes JSON files with a format and a version: older versions are read, newer major ones refused."""
 
 from __future__ import annotations
 

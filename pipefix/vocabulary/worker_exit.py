@@ -1,4 +1,4 @@
-"""How a worker process died, and what that usually means."""
+"""Says in words how a worker process died, from its exit code, and what that usually means."""
 
 from __future__ import annotations
 

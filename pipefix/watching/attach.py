@@ -1,4 +1,4 @@
-"""A meter on a loader that the user made: hung on while it is watched, and taken off without a trace.
+"""Puts a meter on a loader that the user made, and takes it off without a trace.
 
 A DataLoader becomes an object of a subclass of its class, whose only difference is what it does on ``iter()``. Copies and pickles
 of it are of the user's own class. Iterators stay what they are; the step's two moments are taken where torch's own ``__next__``

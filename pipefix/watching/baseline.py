@@ -1,4 +1,4 @@
-"""What a job's figures are held against: a run file of the probe, or the windows of an earlier job."""
+"""The figures that a job is compared with: from a run file of the probe, or from the windows of an earlier job."""
 
 from __future__ import annotations
 

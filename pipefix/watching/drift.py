@@ -1,4 +1,4 @@
-"""Drift: windows in, notices out. Pure: it knows no clock, no file and no loader.
+"""Finds lasting changes in the figures of a job: windows in, notices out. Pure: it knows no clock, no file and no loader.
 
 Each figure (seconds a sample of a stage, bytes a sample, seconds to start an epoch) is watched on a logarithmic scale by a test of
 its own for a lasting rise (`cusum`). Its level is a baseline's, or what the first windows showed; the level follows slow waves,

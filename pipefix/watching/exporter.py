@@ -1,4 +1,4 @@
-"""What an exporter is, and the simplest: a file that gets one line of JSON a window, and TensorBoard's scalars."""
+"""Exporters, which write windows where somebody reads them: their interface, a file of JSON lines, and TensorBoard's scalars."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job's windows as they come, from the file that it writes or the endpoint that it serves; and what drifts in them."""
+"""Reads a job's windows as they come, from the file that it writes or the endpoint that it serves; and what drifts in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a meter shows, made into windows."""
+"""Makes windows of what a meter has counted since the last one."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ def _stages(steps: Sequence[MeteredStep], looks: Sequence[TimedBatch], *, worker
 
 def _handed(steps: Sequence[MeteredStep], looks: Sequence[TimedBatch]) -> StageSeconds | None:
     """Packing in the worker and taking over in the training process, by the processor time of both: waiting is not among it."""
-    taken = [step.took / step.samples for step in steps if step.samples and not step.first]
+    unpacked = [step.took / step.samples for step in steps if step.samples and not step.first]
     packed = [look.handed / look.sent / look.samples for look in looks if look.sent]
-    if not taken or not packed:
+    if not unpacked or not packed:
         return None
-    return StageSeconds(s=(median(taken) + median(packed)) / 1e9, batches=min(len(taken), len(packed)))
+    return StageSeconds(s=(median(unpacked) + median(packed)) / 1e9, batches=min(len(unpacked), len(packed)))
 
 
 def _spread(values: Sequence[float]) -> Spread | None:

@@ -1,4 +1,4 @@
-"""For Lightning: ``Trainer(callbacks=[LightningWatch(jsonl="watch.jsonl")])``. The training loader is watched from start to end.
+"""The callback for Lightning, ``LightningWatch(jsonl="watch.jsonl")``: watches the training loader from start to end.
 
 Each window's figures also go to the trainer's own loggers, beside the curves of the training.
 """

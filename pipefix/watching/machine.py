@@ -1,4 +1,4 @@
-"""What the machine does while a job runs: its processors, its memory, and the job's GPU as NVML tells. Supporting figures."""
+"""What the machine does while a job runs, as means over a window: CPUs, memory, and the job's GPU by NVML."""
 
 from __future__ import annotations
 

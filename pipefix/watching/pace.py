@@ -1,4 +1,4 @@
-"""What all stages that compute have in common: a machine that is busier, or slower, stretches them alike. Pure.
+"""The slow-down that all computing stages share, as on a busier or slower machine. Pure.
 
 A stage's figure is held against its level without that part, so that a neighbour's load is no drift of the stage, and hides none.
 The part itself is a figure of its own.

@@ -1,4 +1,4 @@
-"""Windows as Prometheus metrics: served on a port, or written to a file for the node exporter."""
+"""The exporter for Prometheus: windows as metrics, served on a port, or written to a file for the node exporter."""
 
 from __future__ import annotations
 

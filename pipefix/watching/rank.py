@@ -1,4 +1,4 @@
-"""Which process of a distributed job this is, and what of its outputs is its own."""
+"""This process's rank in a distributed job, and the file names and port that its outputs get by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changed and how a loader is doing, in words."""
+"""Words for the watch: what changed, and how a loader is doing."""
 
 from __future__ import annotations
 

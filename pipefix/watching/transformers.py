@@ -1,4 +1,4 @@
-"""For the Trainer of Hugging Face: ``Trainer(..., callbacks=[TransformersWatch(jsonl="watch.jsonl")])``."""
+"""The callback for the Trainer of Hugging Face, ``TransformersWatch(jsonl="watch.jsonl")``: watches its training loader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A watch: a meter on a loader, a window of figures every half minute, and word of what changes.
+"""`watch`: a meter on a loader while a job trains, a window of figures every half minute, and word of what changes.
 
 It costs the training thread some microseconds a step. Windows are made and written by a thread of its own; whatever fails there is
 told once and never reaches the training.

@@ -1,4 +1,4 @@
-"""A window: what a loader did in half a minute, as one line of JSON (``pipefix.watch/1``). Pure data."""
+"""A window: the figures of a loader in half a minute, as one line of JSON (``pipefix.watch/1``). Pure data."""
 
 from __future__ import annotations
 

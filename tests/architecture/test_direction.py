@@ -36,17 +36,17 @@ ALLOWED: dict[str, set[str]] = {
     "programs": {"loader.fast_loader", "loader.metering", "report.runfile", "vocabulary", "hooks.torch_internals"},
     # The report reads the noun files of the rooms that it tells.
     "report": {
-        "vocabulary", "subject.subject", "hooks.recording", "measurement.measurement", "measurement.experiments",
-        "diagnosis.diagnosis", "plan.plan", "plan.planfile", "fixes.outcome", "caches.manifest", "caches.convert",
-        "caches.estimate", "caches.verify", "augment.swap", "augment.split", "augment.parity", "augment.distribution",
-        "tuning.tuner", "tuning.block_figures", "tuning.space", "tuning.limits", "tuning.results",
+        "vocabulary", "subject.subject", "measurement.measurement",
+        "diagnosis.diagnosis", "plan.plan", "fixes.outcome", "caches.manifest", "caches.convert",
+        "caches.estimate", "caches.verify", "augment.swap", "augment.split", "augment.parity",
+        "tuning.block_figures", "tuning.space", "tuning.limits", "tuning.results",
     },
     "api": {*FIXES, "fixes", "programs", "report", "watching"},
     "cli": {"api", "report", "watching.follow", "subject.naming", "caches.manifest", "vocabulary"},
 }  # fmt: skip
 """What a room may import besides itself: a whole room, or one module of it."""
 
-CLASSES = {"pipefix.caches.dataset", "pipefix.caches.table", "pipefix.loader.fast_loader", "pipefix.loader.slots.portable"}
+CLASSES = {"pipefix.caches.dataset", "pipefix.loader.fast_loader", "pipefix.loader.slots.portable"}
 """Where the classes live that the top package names for users, beside the verbs."""
 
 STANDARD_ONLY = {"vocabulary": {"msgspec"}}

@@ -20,7 +20,7 @@ import msgspec
 from torch.utils.data import DataLoader
 
 from pipefix.audit.dataset_scan import scan_dataset
-from pipefix.audit.facts import AuditFacts, BatchFacts, FarStore, MemoryGrowth, StepFacts
+from pipefix.audit.facts import AuditFacts, BatchFacts, MemoryGrowth, ObjectStoreFacts, StepFacts
 from pipefix.audit.observe import loader_facts
 from pipefix.audit.store_scan import store_in
 from pipefix.system.cgroups import throttle, throttled_share
@@ -238,7 +238,7 @@ MISTAKES = [
     Case("object store through FUSE", lambda: network("fuse.gcsfuse"), "network-files"),
     Case(
         "objects over HTTP",
-        described(settings=loader(), store=FarStore(name="https://host", request_s=0.02, requests=1)),
+        described(settings=loader(), store=ObjectStoreFacts(name="https://host", request_s=0.02, requests=1)),
         "network-files",
     ),
     Case("URLs in a list", lambda: AuditFacts(machine=machine(), store=store_in(Urls())), "network-files"),

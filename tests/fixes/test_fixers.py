@@ -25,7 +25,7 @@ from pipefix.loader.planning import planned
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import PLAIN
 from pipefix.measurement.probe_task import ProbeOptions
-from pipefix.measurement.replay import Pool
+from pipefix.measurement.run_arms import Pool
 from pipefix.plan import planfile
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile
 from pipefix.plan.remedy import all_remedies

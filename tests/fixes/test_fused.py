@@ -32,8 +32,8 @@ from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.fusing import in_part
 from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.errors import NotFused
+from pipefix.loader.fusing.pixel_difference import PixelDifference
 from pipefix.loader.fusing.sample_random import seeded
-from pipefix.loader.fusing.trial import PixelDifference
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import PLAIN
 from pipefix.plan import planfile

@@ -15,7 +15,7 @@ from pipefix.loader.device import Carrier
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement import experiments
 from pipefix.measurement.consumer import Consumer
-from pipefix.measurement.worker_probe import close_benches
+from pipefix.measurement.worker_probe import close_fetchers
 from tests.measurement import planted
 
 STEP_S = 0.004
@@ -103,5 +103,5 @@ def kept_batch(workers: int) -> list[bool]:
             running.block(arm, 0.02)
     finally:
         running.close()
-        close_benches()
+        close_fetchers()
     return keeps

@@ -15,7 +15,7 @@ from pipefix.measurement.consumer import UserStep
 from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.measurement.measurement import Block, Row
 from pipefix.measurement.trace import BatchTrace
-from pipefix.measurement.worker_probe import close_benches
+from pipefix.measurement.worker_probe import close_fetchers
 from pipefix.tuning.child import trial_block
 from tests.measurement import planted
 
@@ -106,5 +106,5 @@ def demand() -> dict[str, float]:
         block = running.block(experiments.PLAIN, 0.2)
     finally:
         running.close()
-        close_benches()
+        close_fetchers()
     return {"alone": alone.rate, "rows": len(block.rows), "seconds": block.seconds}

@@ -13,7 +13,7 @@ from torch import nn
 
 from pipefix.measurement import experiments, gpu, transfer
 from pipefix.measurement.consumer import Consumer, ModelStep, UserStep
-from pipefix.measurement.worker_probe import close_benches
+from pipefix.measurement.worker_probe import close_fetchers
 from pipefix.vocabulary import quantity
 from tests.gpu.conftest import Note
 from tests.measurement import planted
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.gpu
 def paths(tmp_path: Path) -> Iterator[list[str]]:
     planted.forget_calls()
     yield planted.files(tmp_path)
-    close_benches()
+    close_fetchers()
     planted.forget_calls()
 
 

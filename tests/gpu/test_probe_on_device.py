@@ -18,7 +18,7 @@ import pipefix
 from pipefix.diagnosis.attribution import exposed_share
 from pipefix.measurement import experiments
 from pipefix.measurement.consumer import UserStep
-from pipefix.measurement.worker_probe import close_benches
+from pipefix.measurement.worker_probe import close_fetchers
 from pipefix.report.runfile import Run
 from pipefix.vocabulary import quantity
 from tests.gpu.conftest import Note
@@ -135,7 +135,7 @@ class TestExposedWait:
                 block = running.block(experiments.PLAIN, 2.0)
         finally:
             running.close()
-            close_benches()
+            close_fetchers()
         idle = self.idle(seen, tmp_path / "kineto.json", len(block.rows))
         found = exposed_share([block], 2)
         note(f"supply {supply:g} ms, demand {demand:g} ms", f"exposed wait {found:.2%}, by the profiler {idle:.2%}")

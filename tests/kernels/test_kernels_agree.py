@@ -168,7 +168,7 @@ def test_native_loops_and_twin_give_one_answer(native_kernel: Any, encoded: Call
 
 def test_scaling_while_decoding_stays_close(native_kernel: Any) -> None:
     """Only where every output is made of several scaled pixels, and within the bars of `close`."""
-    from pipefix.loader.fusing.trial import _drawn
+    from pipefix.loader.fusing.pixel_difference import _drawn
 
     jpeg = _drawn(900, 800, 1)
     box = Box(8, 5, 880, 790)

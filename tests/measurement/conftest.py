@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipefix.measurement.worker_probe import close_benches
+from pipefix.measurement.worker_probe import close_fetchers
 from tests.measurement import planted
 
 
@@ -16,5 +16,5 @@ def paths(tmp_path: Path) -> Iterator[list[str]]:
     """Two dozen tiny files, with the counters at zero."""
     planted.forget_calls()
     yield planted.files(tmp_path)
-    close_benches()
+    close_fetchers()
     planted.forget_calls()

@@ -15,7 +15,7 @@ from pipefix.measurement import trace as traces
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import POOL, RECORD, Experiment
 from pipefix.measurement.probe_task import Delivered, ProbeOptions, ProbeTask
-from pipefix.measurement.replay import Pool
+from pipefix.measurement.run_arms import Pool
 from pipefix.measurement.trace import BatchTrace
 from pipefix.measurement.worker_probe import WorkerProbe, called
 from pipefix.subject.subject import Subject
@@ -184,7 +184,7 @@ class Alone:
         self.kind = kind
         self.batch = batch
         probe = WorkerProbe(ProbeTask(by, self.switch, probe_options, kind))
-        self.bench = probe.fetcher(0, dataset, kind != "single" and batch is not None, called, False)
+        self.fetcher = probe.fetcher(0, dataset, kind != "single" and batch is not None, called, False)
 
     def turn_to(self, experiment: Experiment) -> None:
         self.switch[0] = POOL.index(experiment)
@@ -197,7 +197,7 @@ class Alone:
 
     def ask(self, order: Any = 0) -> Any:
         """A batch and its trace, or the failure in its place."""
-        delivered = self.bench.fetch([None] * (self.batch or 1) if self.kind == "stream" else order)
+        delivered = self.fetcher.fetch([None] * (self.batch or 1) if self.kind == "stream" else order)
         if isinstance(delivered, Delivered):
             return delivered.batch, traces.decode(delivered.trace)
         return delivered

@@ -16,10 +16,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from pipefix.measurement import failing, replay
+from pipefix.measurement import failing, run_arms
 from pipefix.measurement.experiments import PLAIN
 from pipefix.measurement.sockets import Sockets
-from pipefix.measurement.worker_probe import close_benches
+from pipefix.measurement.worker_probe import close_fetchers
 from pipefix.subject import failure
 from pipefix.vocabulary.errors import TargetError
 from tests.measurement.planted import pool
@@ -70,7 +70,7 @@ def ended(act: Callable[[], object], workers: int, **options: Any) -> TargetErro
 @pytest.fixture(autouse=True)
 def _closed() -> Iterator[None]:
     yield
-    close_benches()
+    close_fetchers()
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -84,7 +84,7 @@ def test_what_is_no_error_is_told_as_one(act: Callable[[], object], raised: str,
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_sample_that_hangs_is_interrupted_where_it_is(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "OUTLIVES", 50.0)  # half a second after the worker's limit, a busy one has not answered yet
+    monkeypatch.setattr(run_arms, "OUTLIVES", 50.0)  # half a second after the worker's limit, a busy one has not answered yet
     error = ended(hang, workers, limit=1.0)
     assert f"dataset[{BAD}] raised TimeoutError: interrupted by pipefix after 1 s without an answer" in str(error)
     assert "in hang" in (error.user_traceback or "")

@@ -26,8 +26,8 @@ from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import POOL, RECORD, Experiment
 from pipefix.measurement.failing import Failure
 from pipefix.measurement.probed_loader import SampleOrders
-from pipefix.measurement.replay import Pool
-from pipefix.measurement.worker_probe import _hear_once, _unless_left, close_benches
+from pipefix.measurement.run_arms import Pool
+from pipefix.measurement.worker_probe import _hear_once, _unless_left, close_fetchers
 from pipefix.vocabulary.stage import Stage
 from tests.doubles.ticks import MEASUREMENT, Ticks
 from tests.measurement import planted
@@ -423,7 +423,7 @@ def test_batches_of_the_users_own_batch_sampler_are_replayed_whole(paths: list[s
 @pytest.fixture(autouse=True)
 def _closed() -> Iterator[None]:
     yield
-    close_benches()
+    close_fetchers()
 
 
 @pytest.mark.parametrize(

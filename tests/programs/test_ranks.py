@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipefix.programs.noted import LoopNotes
+from pipefix.programs.loop_notes import LoopNotes
 from pipefix.programs.ranks import findings
 
 SHARE: dict[str, Any] = {"shared": True, "dataset_length": 100, "sampler_length": 50, "dataset": 7}

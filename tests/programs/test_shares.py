@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipefix.programs.noted import LoopNotes
+from pipefix.programs.loop_notes import LoopNotes
 from pipefix.programs.ranks import findings
 from tests.programs.test_ranks import SHARE, WHOLE, rank, told
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipefix.programs.noted import LoopNotes
+from pipefix.programs.loop_notes import LoopNotes
 from tests.programs.test_ranks import rank, told
 
 

@@ -25,7 +25,7 @@ from torch.utils.data import (
 
 from pipefix.subject.load import load
 from pipefix.subject.naming import with_arguments
-from pipefix.vocabulary import users
+from pipefix.vocabulary import user_modules
 from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError
 from tests.subject.conftest import Write
 
@@ -99,12 +99,12 @@ def test_an_installed_package_that_the_target_names_is_the_users_own(
         write(f"site-packages/{package}/__init__.py", "", bare=True)
         write(f"site-packages/{package}/stock.py", "data = Numbers(6)")
     monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
-    monkeypatch.setattr(users, "_installed_of_users", set())
+    monkeypatch.setattr(user_modules, "_installed_of_users", set())
     importlib.import_module("other.stock")
     assert load("lab.stock:data").package == "lab"
-    assert (users.is_users("lab.stock"), users.is_users("other.stock")) == (True, False)
+    assert (user_modules.is_users("lab.stock"), user_modules.is_users("other.stock")) == (True, False)
     assert load("torchvision.datasets:FakeData").package == "torchvision"
-    assert not users.is_users("torchvision.datasets"), "its calls are known by themselves"
+    assert not user_modules.is_users("torchvision.datasets"), "its calls are known by themselves"
 
 
 def test_a_module_whose_only_candidate_is_not_named(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

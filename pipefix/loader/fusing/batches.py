@@ -1,4 +1,4 @@
-"""A batch of fused pictures: by threads of this process, or by a worker process.
+"""Makes a batch by fused calls, in threads of this process or in a worker process.
 
 A fused call writes a picture straight into the batch, in reusable memory. What it leaves over is made by the dataset's
 own code, under the loader's rules, where the batch is put together: under its own random numbers, which are set for the process.

@@ -1,4 +1,4 @@
-"""Something tried in a process of its own: what the user's code remembers of it, or breaks by it, goes with that process."""
+"""Runs something in a forked child: what the user's code remembers of it, or breaks by it, goes with the child."""
 
 from __future__ import annotations
 

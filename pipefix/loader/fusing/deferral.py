@@ -1,5 +1,4 @@
-"""While a sample is made, what its code opens by `Image.open` is put off: see `deferred_picture`. And some of torchvision's
-operations are native code's: see `native_operations`."""
+"""Puts off decoding while a sample is made: patches `Image.open`, and slow functions of torchvision, for its thread alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of Pillow's that are decoded when their pixels are looked at, and then only what was cropped and resized of them.
+"""Pillow images decoded only when their pixels are looked at, and then only what was cropped and resized of them.
 
 What `Image.open` gives has no pixels either until they are looked at. Here crops, one resize and flips are noted as well, and made
 together with decoding in one native call. To the user's code these are pictures of Pillow's, to be asked for whatever those can be.

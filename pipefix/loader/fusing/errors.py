@@ -1,4 +1,4 @@
-"""Why something is not made by fused calls."""
+"""The errors that say why something is not made by fused calls."""
 
 from __future__ import annotations
 

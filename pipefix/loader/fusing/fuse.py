@@ -1,4 +1,4 @@
-"""A transform list fused with decoding: one call a sample, without the interpreter's lock, into the batch buffer.
+"""Compiles a list of transforms with decoding into one native call a sample, which writes into the batch without the GIL.
 
 Random choices are those that the list itself makes when torch's generator is seeded with the same key. What the kernel does not
 decode (CMYK, other formats, damage) is decoded by the library whose pictures enter the list, with its own errors; what it cannot
@@ -21,10 +21,10 @@ from pipefix.kernels.kernel import Kernel, best
 from pipefix.kernels.picture import Data, Target
 from pipefix.loader.fusing.errors import CannotFollow, NotFused
 from pipefix.loader.fusing.picture_loading import by_pillow, by_torchvision
+from pipefix.loader.fusing.pixel_difference import PixelDifference, pictures, tried
 from pipefix.loader.fusing.recipe import FusedRecipe
 from pipefix.loader.fusing.recognise import recognise
 from pipefix.loader.fusing.sample_random import seeded
-from pipefix.loader.fusing.trial import PixelDifference, pictures, tried
 
 
 def fuse(transform: Any, *, source: str = "pil", mode: str = "close", kernel: str = "auto", upright: bool = False) -> Fused:

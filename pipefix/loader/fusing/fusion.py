@@ -1,4 +1,4 @@
-"""Whether a loader's batches are made by fused calls: what has to be so, and what is told where it is not."""
+"""Decides whether a loader's batches are made by fused calls, and says why not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dataset whose transforms cannot be one call: what of them can, and the user's own code for the rest.
+"""Fuses part of a dataset's transforms, where they cannot be one call; the user's own code does the rest.
 
 The user's transforms run as they are, on pictures of Pillow's whose decoding is put off (`deferred_picture`): crops, a resize and
 flips in front of the first operation that looks at pixels are done with decoding, by one native call. Where the list goes on from
@@ -29,6 +29,7 @@ from pipefix.loader.fusing.deferral import Deferral
 from pipefix.loader.fusing.deferred_picture import DeferredPicture
 from pipefix.loader.fusing.deferred_reads import DeferredBatchReads, DeferredReads
 from pipefix.loader.fusing.errors import CannotFollow, NotFused, found_once
+from pipefix.loader.fusing.pixel_difference import PixelDifference, spread
 from pipefix.loader.fusing.recipe import Layout
 from pipefix.loader.fusing.recognise import (
     finish_of,
@@ -40,7 +41,6 @@ from pipefix.loader.fusing.recognise import (
 )
 from pipefix.loader.fusing.sample_random import seeded
 from pipefix.loader.fusing.source import FusedSource, alike, refuse_other_samples, settings_of
-from pipefix.loader.fusing.trial import PixelDifference, spread
 from pipefix.loader.policy.read_policy import drawing
 from pipefix.vocabulary.held_transforms import held_transforms
 

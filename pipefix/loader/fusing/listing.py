@@ -1,4 +1,4 @@
-"""Datasets of pictures whose samples can be made by the fused call: files, and caches of files, of JPEGs or of pixels.
+"""Lists what a fused call decodes for each index of a dataset: picture files, or records of a cache of JPEGs or pixels.
 
 `listed` gives a `Listing`, which tells of an index what is to be decoded and what the rest of the sample is; for a dataset that is
 none it raises `NotFused`. It goes by what the dataset's code does with a few samples, not by its class.

@@ -1,4 +1,4 @@
-"""torchvision's slowest operations on pictures in native code, while a sample is made: hue, and Gaussian blur.
+"""Native code in place of torchvision's slowest operations on pictures (hue, Gaussian blur) while a sample is made.
 
 The user's transforms call torchvision's functions, in whose place others stand meanwhile. These hand on whatever they do not
 know, and give what torchvision gives, to the bit: held against it once a process, a blur at the first picture of every size.

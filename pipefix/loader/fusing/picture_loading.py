@@ -1,4 +1,4 @@
-"""How pictures enter a dataset's transforms: by a loader, or opened by its `__getitem__`.
+"""Finds how a dataset turns a file into the picture that its transforms get: by a loader, or opened in its `__getitem__`.
 
 What a loader makes of a file is found by giving it small pictures of every kind, not by its name. A `__getitem__` that opens
 pictures itself is run with stand-ins under the names that it opens them by.

@@ -1,4 +1,4 @@
-"""A transform list as one call a sample: its geometry in steps, the rest as a table from bytes to values.
+"""The compiled form of a list of transforms: geometry in steps, everything else as a table from bytes to values.
 
 Crops, a resize and flips are followed from the whole picture to what is wanted of it (`Layout`), with nothing computed. Each step
 draws the numbers that torchvision's transform draws, in its order.

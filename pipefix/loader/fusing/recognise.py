@@ -1,4 +1,4 @@
-"""Which lists of transforms can be fused: torchvision's, v1 and v2, of geometry and of values, in any usual order."""
+"""Recognises lists of transforms that can be fused: torchvision's, v1 and v2, of geometry and of values, in any usual order."""
 
 from __future__ import annotations
 

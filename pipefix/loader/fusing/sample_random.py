@@ -1,4 +1,4 @@
-"""Random numbers that belong to a sample: the same for (seed, epoch, index) whatever the worker, the order or the engine.
+"""Random numbers keyed by (seed, epoch, index): the same whatever the worker, the order or the engine.
 
 The key seeds a generator as ``torch.manual_seed`` would, so that transforms that draw from torch's own generator, seeded with the
 same key, draw the same numbers.

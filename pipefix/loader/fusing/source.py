@@ -1,4 +1,4 @@
-"""A dataset and its transforms, compiled: samples by index, written where the batch wants them."""
+"""`FusedSource`: a dataset compiled with its transforms, which makes samples by index where the batch wants them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pipefix.loader.fusing import stand_in
 from pipefix.loader.fusing.errors import CannotFollow, NotFused, found_once
 from pipefix.loader.fusing.fuse import Fused, fuse
 from pipefix.loader.fusing.listing import Coloured, Listing, listed, refuse_what_remembers
+from pipefix.loader.fusing.pixel_difference import MEAN_BAR, spread
 from pipefix.loader.fusing.recipe import FlipStep, RandomCropStep, RandomResizedCropStep
 from pipefix.loader.fusing.sample_random import seeded
-from pipefix.loader.fusing.trial import MEAN_BAR, spread
 
 TRIED, COMPARED, LEAST_COMPARED = 16, 4, 2
 """Before anything is fused, samples of the user's are made both ways: of so many from all over the dataset, until so many were

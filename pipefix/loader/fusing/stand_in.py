@@ -1,4 +1,4 @@
-"""The user's own `__getitem__`, run with a stand-in in the picture's place: what it does beside decoding and transforming.
+"""Runs the user's own `__getitem__` with a stand-in for the picture, to see what it does beside decoding and transforming.
 
 A copy of the dataset gets a loader that reads nothing and transforms that do nothing. What its code returns then says which file it
 wanted, where in the sample the picture lies, and all the rest of the sample (labels, names), made by the user's own code. Code that

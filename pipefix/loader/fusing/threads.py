@@ -1,4 +1,4 @@
-"""The iterator whose batches threads of this process make by fused calls: nothing has to start, and nothing travels.
+"""The iterator whose batches threads of this process make by fused calls: no worker starts, and no batch is sent.
 
 Order, seeds, samplers, rules over bad samples, and where an epoch stands are those of every iterator here.
 """

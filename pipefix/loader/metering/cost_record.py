@@ -1,4 +1,4 @@
-"""Shared memory in which the processes that make batches write what that cost, and the training process reads it.
+"""Shared memory through which the processes that make batches tell the training process what that cost.
 
 Each maker has a page of its own: running totals, and a ring of the batches that were looked at closely. It alone writes there, so
 nothing is locked: a slot is void while it is written, and the reader passes over it.

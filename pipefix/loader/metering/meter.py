@@ -1,4 +1,4 @@
-"""The meter: what a loader's consumer waits and works, and what making its batches costs. Any loader can carry one.
+"""The meter of a loader: seconds that its consumer waits and works, and the costs of making its batches.
 
 Every step is written into a ring of fixed length by the thread that trains, without a lock; whoever wants figures reads them from
 another thread. What happens in workers comes by shared memory (`record`) from the batches that a `StageClock` looked at.

@@ -1,4 +1,4 @@
-"""Where batches are made: what each stage of some of them costs, without being felt by the rest.
+"""Times the stages of a few batches where they are made, in workers or this process, at a bounded cost.
 
 A look costs some microseconds a call that crosses a hook, so few batches are looked at: as many as `SHARE` of the maker's time and
 `A_SAMPLE` allow, by what looks have cost so far. Between looks the hooks are out of the libraries again.

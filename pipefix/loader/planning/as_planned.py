@@ -1,4 +1,4 @@
-"""A loader like another, with a plan or other settings in place: what `fix` and `tune` measure these by."""
+"""Makes a loader like another with a plan or other settings: what `fix` and `tune` measure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole batches made by DALI, as a plan has it: from the dataset's files, in the order of the loader's own samplers."""
+"""Whole batches made by DALI where a plan says so: from the dataset's files, in the order of the loader's own samplers."""
 
 from __future__ import annotations
 

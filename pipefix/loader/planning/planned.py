@@ -1,4 +1,4 @@
-"""A plan put in place: the dataset that reads from its cache, what is done to whole batches, and a loader's arguments.
+"""Puts a plan in place: the dataset that reads its cache, the module for whole batches, and the loader's arguments.
 
 The plan has the last word over the arguments in the code; what it does not name stays as the code has it. It names files relative
 to itself, so everything here is told the folder that it lies in.

@@ -1,4 +1,4 @@
-"""Samples that could not be read are set aside: a line each in ``quarantine.jsonl``, and an end to it where they are too many."""
+"""Lists samples that could not be read, a line each in ``quarantine.jsonl``; raises where they are too many."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A map-style dataset as it is read under a policy: what happens to a sample that cannot be read, how long one may take, and whose
-random numbers it draws.
+"""Reads a map-style dataset by ``on_bad``, ``sample_timeout`` and the seed of each sample: `PolicedDataset`.
 
 `PolicedDataset` stands between torch's fetcher and the user's dataset, in the process that reads. What went wrong travels with the
 batch as `FlawedBatch`.

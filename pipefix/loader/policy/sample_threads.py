@@ -1,4 +1,4 @@
-"""``threads_per_worker``: threads that read the samples of a batch in the process that makes it, where samples wait for a network.
+"""``threads_per_worker``: threads in the process that makes a batch, which read its samples where these wait for a network.
 
 Generators are the process's own, so that threads whose samples draw would share them, and differ from run to run. The first batch
 is read sample after sample; where it draws, all others are, too.

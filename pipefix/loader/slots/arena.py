@@ -1,4 +1,4 @@
-"""Memory that workers write batches into and the caller reads them from: slots of one anonymous file, used again and again.
+"""Shared memory that workers write batches into and the caller reads from: slots of one anonymous file, used again and again.
 
 A slot belongs to one worker. The worker marks it as lent when it has put a batch there; the receiving process marks it as free
 when the caller has dropped every view of that batch, and not before: each view keeps a `Lease` alive. One byte a slot is all that

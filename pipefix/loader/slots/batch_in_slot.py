@@ -1,4 +1,4 @@
-"""A batch made in a slot: in a worker, samples are collated straight into it, and what is left is copied; a few bytes travel.
+"""Puts a batch into a slot: a worker collates tensors straight into it and copies the rest there; a few bytes are sent.
 
 `Assembler` takes the place of the collate function in a worker. `default_collate` stacks tensors into the slot; other tensors and
 arrays of the batch are copied there once; the rest (numbers, strings, the user's own types) is pickled. What does not fit, or what
@@ -97,15 +97,15 @@ class Packer(ForkingPickler):
         super().__init__(file)
         self.page = page
 
-    def reducer_override(self, thing: Any) -> Any:
-        if type(thing) is torch.Tensor and _plain(thing):
-            begin = self.page.offset(thing)
+    def reducer_override(self, value: Any) -> Any:
+        if type(value) is torch.Tensor and _plain(value):
+            begin = self.page.offset(value)
             if begin is not None:
-                return tensor_in_slot, (begin, thing.dtype, tuple(thing.size()), thing.stride())
-        elif isinstance(thing, np.ndarray):
-            begin = self.page.copy(thing)
+                return tensor_in_slot, (begin, value.dtype, tuple(value.size()), value.stride())
+        elif isinstance(value, np.ndarray):
+            begin = self.page.copy(value)
             if begin is not None:
-                return array_in_slot, (begin, thing.dtype, thing.shape, thing.strides)
+                return array_in_slot, (begin, value.dtype, value.shape, value.strides)
         return NotImplemented
 
 

@@ -1,4 +1,4 @@
-"""The hand-over through reused memory for any `DataLoader`: as its collate function.
+"""`prepare`: the hand-over through reused memory for any `DataLoader`, as its collate function.
 
     loader = pipefix.prepare(loader)                        # then accelerator.prepare(loader)
     trainer = Trainer(..., data_collator=pipefix.prepare(collator))

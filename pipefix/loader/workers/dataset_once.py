@@ -1,4 +1,4 @@
-"""A dataset on its way to workers that are not forked: pickled once, into memory that all of them read.
+"""Pickles a dataset once for all workers that are not forked, into memory that each of them reads.
 
 Torch pickles it once a worker and writes it through a pipe each time. What must not be pickled by itself (tensors, which are
 shared, and locks, queues and connections, which belong to one worker's start) is left to torch, with the whole dataset.
@@ -27,9 +27,9 @@ class _NotAlone(Exception):
 
 
 class _Pickler(pickle.Pickler):
-    def reducer_override(self, thing: Any) -> Any:
-        reducer = reduction.ForkingPickler._extra_reducers.get(type(thing))  # type: ignore[attr-defined]
-        if (reducer is not None and reducer.__name__ not in _BY_VALUE) or isinstance(thing, torch.Tensor):
+    def reducer_override(self, value: Any) -> Any:
+        reducer = reduction.ForkingPickler._extra_reducers.get(type(value))  # type: ignore[attr-defined]
+        if (reducer is not None and reducer.__name__ not in _BY_VALUE) or isinstance(value, torch.Tensor):
             raise _NotAlone
         return NotImplemented
 

@@ -1,4 +1,4 @@
-"""A worker died: which one, how, what likely killed it, and what to do about it."""
+"""Explains the death of a worker: which one, how, what likely killed it, and what to do about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The iterator with worker processes: batches handed over through slots.
+"""The iterator with worker processes, whose batches are handed over through slots.
 
 Who makes which batch, seeds, order, watchdogs and the way processes end are torch's own, in a subclass of its iterator.
 """

@@ -1,6 +1,4 @@
-"""What a worker process does first: its errors can all be sent, it ends with the training process, and its libraries use as many
-threads as a plan allows.
-"""
+"""What a worker process does first: caps threads of libraries, has every error sent, and ends when the training process does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Remedies that move augmentation to the GPU, alone or with the decoding before it."""
+"""Remedies for augmentation: on the GPU, alone or with the decoding before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Remedies that store work done once: source bytes, smaller images, decoded arrays, samples up to the first random step."""
+"""Remedies that store work done once: source bytes, smaller images, decoded arrays, samples up to the first random operation."""
 
 from __future__ import annotations
 
@@ -167,8 +167,10 @@ class CacheResized(Cache):
     arm = experiments.NO_DECODE
 
     def risk(self, case: Case) -> str | None:
-        seen = f"Crops see at most {RESIZED} pixels on the shorter side"
-        return f"{seen}: check the accuracy if training crops are larger than 224 pixels."
+        return (
+            f"Crops see at most {RESIZED} pixels on the shorter side: "
+            "check the accuracy if training crops are larger than 224 pixels."
+        )
 
     def useless(self, case: Case) -> str | None:
         if not case.operations.pictures:
@@ -299,5 +301,5 @@ class CacheSample(Cache):
         return super().making_seconds(case) + self._kept(case)
 
     def risk(self, case: Case) -> str | None:
-        told = "A random step that is taken too seldom to show in a few samples would be stored as it came out."
-        return told if case.measurement.same_every_time else None
+        warning = "A random step that is taken too seldom to show in a few samples would be stored as it came out."
+        return warning if case.measurement.same_every_time else None

@@ -1,4 +1,4 @@
-"""The remedy for epochs that take long to begin: workers kept between them."""
+"""The remedy for epochs that take long to begin: ``persistent_workers``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Remedies for whole batches at once: fetched together, tokenised together."""
+"""Remedies that work on whole batches in the dataset: fetched together (``__getitems__``), tokenised together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Remedies for moving batches from worker to training process and on to the device."""
+"""Remedies for moving batches to the training process and the device: slots, one copy a sample, pinning, early copies."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class HandoverSlots(Remedy):
     def _changed(self, case: Case) -> PipelineModel:
         wall = (SLOT_MAKING + case.batch_bytes / draws(SLOT_RATE, "slot")) / case.batch
         making = case.model.making[Stage.IPC.value]
-        taken = case.model.taking[Stage.IPC.value]
+        taking = case.model.taking[Stage.IPC.value]
         quick = StageTime(wall.clip(max=making.wall), wall.clip(max=making.cpu))
-        passed = stage_time(min(SLOT_TAKING / case.batch, float(taken.wall[0])))
+        passed = stage_time(min(SLOT_TAKING / case.batch, float(taking.wall[0])))
         return replace(
             case.model,
             making={**case.model.making, Stage.IPC.value: quick},
@@ -169,8 +169,8 @@ class EarlyCopy(Remedy):
         step = float(taking[Stage.STEP.value].wall[0]) if Stage.STEP.value in taking else 0.0
         left = max(0.0, copies["pinned"] / case.batch - step) * case.batch
         if left >= copies["exposed"]:
-            taken = f"{seconds(copies['pinned'])} and the step {seconds(step * case.batch)}"
-            return self.declined(f"a copy from pinned memory takes {taken}: too little to hide it behind")
+            times = f"{seconds(copies['pinned'])} and the step {seconds(step * case.batch)}"
+            return self.declined(f"a copy from pinned memory takes {times}: too little to hide it behind")
         shorter = taking[Stage.TRANSFER.value].scaled(left / copies["exposed"])
         after = replace(case.model, taking={**taking, Stage.TRANSFER.value: shorter})
         waits, pinned = seconds(copies["exposed"]), seconds(copies["pinned"])

@@ -1,4 +1,4 @@
-"""Remedies for waiting on one another: batches out of order past a slow sample, threads that compete for cores."""
+"""Remedies for processes that wait on one another: batches out of order past a slow one, threads that compete for cores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The remedy of another number of workers: the best count that was tried, or that the model predicts."""
+"""The remedy of another ``num_workers``: the best count that was tried, or that the model predicts."""
 
 from __future__ import annotations
 

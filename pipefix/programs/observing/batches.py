@@ -1,4 +1,4 @@
-"""What is read of a batch: how many samples it holds, and of an epoch's first batches what tells them apart."""
+"""Samples in a batch, and for the first batches of an epoch a checksum that tells them apart."""
 
 from __future__ import annotations
 

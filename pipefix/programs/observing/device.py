@@ -1,4 +1,4 @@
-"""How long a CUDA device had nothing to do while its loop waited for a batch: told by events, and nothing waits for them.
+"""Seconds that a CUDA device was idle while its loop waited for a batch: by events, and nothing waits for them.
 
 A loop asks for a batch when it has queued its step, not when the device is done with it. What the device idled is what passes on it
 between the end of that step and the beginning of the next. Of one step a note the parts are told as well, by events between them.

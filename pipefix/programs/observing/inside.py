@@ -1,4 +1,4 @@
-"""Work that was asked for inside the program: done once, on the loader of its training loop, when that loop is warm.
+"""Does work inside the program that the command asked for: once, on the loader of its training loop, when that is warm.
 
 It runs in a process forked from the program's, which waits meanwhile. Random numbers, samplers, iterators and memory of the program
 stay as they were, whatever is done.

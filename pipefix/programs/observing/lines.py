@@ -1,4 +1,4 @@
-"""Which line of the program's own code is being run; and tracebacks without lines of ours."""
+"""The line of the program's own code that is running; and tracebacks without our frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What making batches takes, stage by stage: a few are looked at where they are made, in forked workers or in this process.
+"""Times making batches by stage: of a few batches, where they are made, in forked workers or in this process.
 
 That is done by the pipefix that the program's own Python finds; where it finds none, stages stay unknown. So they do in workers
 that are not forked, and in a loader that somebody looks into already. To begin costs some tenths of a second once, most of it

@@ -1,4 +1,4 @@
-"""What is known of a loop since it was noted last, and of the iterator that it goes through."""
+"""The state of a loop since its last note, and of the iterator that it goes through."""
 
 from __future__ import annotations
 

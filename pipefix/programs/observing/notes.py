@@ -1,4 +1,4 @@
-"""The JSON lines in which a process of the program notes what it does, in a file of its own.
+"""Writes what a process of the program does as JSON lines, into a file of its own.
 
 Lines are written every half second, at first more often, by the loop itself: a program that is killed has told what it did by then.
 """

@@ -1,4 +1,4 @@
-"""What a process of the program does, as `patches` tells it: its loops, their steps, and whose batch it works on.
+"""`Observer`: what one process of the program does (its loops, their steps, whose batch it works on), told by `patches`.
 
 No thread is started, of a batch only its length is read, and nothing synchronises with a device.
 """

@@ -1,4 +1,4 @@
-"""Installed when the program imports torch: loaders, their iterators and optimizers tell the `Observer` what the program does.
+"""Patches loaders, iterators and optimizers when the program imports torch, so that they tell the `Observer` what it does.
 
 What goes wrong here is noted, and the program goes on; in an error of its own no frame of this file is left.
 """

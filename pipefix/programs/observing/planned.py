@@ -1,4 +1,4 @@
-"""A plan applied without an edit: the loader that it was made for comes up as a `FastLoader` that reads it."""
+"""Applies a plan without an edit: the loader that it was made for becomes a `FastLoader` that reads it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Which samples an epoch asks for, and what making them takes: enough to tell ranks that read the same, epochs that repeat their
-order, and a rank whose samples are slow to make."""
+"""Which samples an epoch asks for, and CPU seconds of making them, by which ranks and epochs are told apart."""
 
 from __future__ import annotations
 

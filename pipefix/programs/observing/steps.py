@@ -1,4 +1,4 @@
-"""A few steps of a program that trains without a DataLoader, looked into: what passes outside its models' work.
+"""Times a few steps of a program that trains without a DataLoader: seconds outside of its models' work.
 
 Nothing tells the making of a batch from logging there. But both lie outside of the models' calls, the backward passes and the
 optimizers' steps, and where that is little, making batches takes no more.

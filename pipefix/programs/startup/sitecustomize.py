@@ -1,5 +1,7 @@
-"""Imported by Python when a process of the user's program starts. Until torch comes it costs what an import of this file costs: it
-imports nothing that Python has not loaded by then."""
+"""Imported by Python when a process of the user's program starts: has `observing` installed once the program imports torch.
+
+Until then it costs what an import of this file costs: it imports nothing that Python has not loaded already.
+"""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Loaders as frameworks hand them over: wrapped, several at once, in a LightningDataModule, or as a graph of torchdata's nodes."""
+"""Unwraps loaders of frameworks: wrapped, several at once, in a LightningDataModule, or a graph of torchdata's nodes."""
 
 from __future__ import annotations
 

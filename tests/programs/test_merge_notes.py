@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pipefix.programs.together import brought_together, notes_in, verdict
+from pipefix.programs.merge_notes import merged_notes, notes_in, verdict
 from pipefix.report.runfile import ProgramFigures
 from pipefix.vocabulary.quantity import percent
 
@@ -29,7 +29,7 @@ ENDED = {"event": "ended", "overhead_s": 0.01, "cuda": False}
 def program(folder: Path, *processes: list[dict[str, Any]], seconds: float = 10.0) -> ProgramFigures:
     for number, events in enumerate(processes):
         (folder / f"events-here-{number}.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    return brought_together(folder, ["train.py"], 0, seconds)
+    return merged_notes(folder, ["train.py"], 0, seconds)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_what_a_killed_process_noted_counts(tmp_path: Path) -> None:
     found = program(tmp_path, [PROCESS, LOOP, *[steps(0.3, 0.2)] * 8])
     with (tmp_path / "events-here-0.jsonl").open("a") as file:
         file.write('{"event": "steps", "loop": 0, "st')
-    assert brought_together(tmp_path, [], None, 0.0) == ProgramFigures(
+    assert merged_notes(tmp_path, [], None, 0.0) == ProgramFigures(
         command=["train.py"], exit_code=None, loops=found.loops, killed=1, seconds=0.0
     )
 

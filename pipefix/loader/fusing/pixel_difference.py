@@ -1,4 +1,4 @@
-"""How far the fused call is from the list's own pixels, measured on drawn pictures before it is used."""
+"""How far a fused call's pixels are from the list's own, in levels of 255: measured on drawn pictures before it is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the processes of a program noted, brought together: a line for each loop and rank, and a verdict on the one that trains."""
+"""Merges the notes of all processes of a program: figures for each loop and rank, and a verdict on the loop that trains."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipefix.programs.account import account
-from pipefix.programs.noted import LoopNotes, total
+from pipefix.programs.loop_notes import LoopNotes, total
 from pipefix.programs.ranks import findings
 from pipefix.programs.shares import global_batch
 from pipefix.report.runfile import LoopFigures, LoopSpan, ProgramFigures, Verdict
@@ -45,7 +45,7 @@ _SPANS = 300
 _MARK = b'{"event": "process", "at": '
 
 
-def brought_together(
+def merged_notes(
     folder: Path, command: list[str], exit_code: int | None, seconds: float, began: float | None = None
 ) -> ProgramFigures:
     """The notes in ``folder``, as far as they were written. ``began``: by the clock of the notes; that of the first one if None."""

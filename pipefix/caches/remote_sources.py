@@ -1,4 +1,4 @@
-"""Whether objects of far stores are what they were when a cache was made of them: asked for by HEAD, many at a time."""
+"""Whether objects that a cache was made of have changed in their stores since: asked for by HEAD, many at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one process noted of one loop."""
+"""`LoopNotes`: what one process noted of one loop, as read from its file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cache in a store: the manifest and indices are read when it is opened, records by ranges as they are asked for.
+"""Reads a cache in an object store: the manifest and indices when it is opened, records by ranges as they are asked for.
 
 The chain of trust is that of a cache on a disk: manifest -> index -> block. No byte is used before its checksum was found to fit,
 every time that it crossed the network. A part that lies in a local tier is read there instead.
@@ -51,7 +51,7 @@ def read_index(store: Store, part: Part, data: Path) -> Index:
     return Index.parse(text, Path(f"{store.url}/{name}"))
 
 
-class FarFile:
+class RemoteFile:
     """A data file in a store: what `DataFile` is on a disk."""
 
     def __init__(self, store: Store, name: str, part: Part, index: Index) -> None:
@@ -95,11 +95,11 @@ class FarFile:
             raise CacheDamaged(f"{self.path} is missing.") from None
 
 
-class FarParts(Parts):
+class RemoteParts(Parts):
     """The data files of a cache in a store, each read in the tier once it lies there."""
 
     def __init__(self, store: Store, manifest: Manifest, tier: Tier | None) -> None:
-        self._ahead: list[FarFile] = []
+        self._ahead: list[RemoteFile] = []
         super().__init__(Path(store.url), manifest.parts, manifest.recipe.container)
         self.store = store
         self.tier = tier.of_cache(store.url, manifest.digest) if tier is not None else None
@@ -111,11 +111,11 @@ class FarParts(Parts):
         local = self.tier.part(Wanted(name, part.bytes, blocks)) if self.tier is not None else None
         if local is not None:
             return self._keeping(number, DataFile(local, part, index, scattered=self.scattered), index)
-        return self._keeping(number, FarFile(self.store, name, part, index), index)
+        return self._keeping(number, RemoteFile(self.store, name, part, index), index)
 
     def __getitem__(self, number: int) -> Any:
         file = self.files[number]
-        if isinstance(file, FarFile) and self.tier is not None and self.tier.arrived(self._name(number)):
+        if isinstance(file, RemoteFile) and self.tier is not None and self.tier.arrived(self._name(number)):
             file = None
         return self._opened(number) if file is None else file
 
@@ -126,10 +126,10 @@ class FarParts(Parts):
         """Blocks, by part and number, all at the same time; those that lie in the tier are not."""
         for file in self._ahead:
             file.forget_ahead()
-        wanted: list[tuple[FarFile, int]] = []
+        wanted: list[tuple[RemoteFile, int]] = []
         for number, block in dict.fromkeys(blocks):
             file = self[number]
-            if isinstance(file, FarFile):
+            if isinstance(file, RemoteFile):
                 wanted.append((file, block))
         try:
             contents = self.store.ranges([file.span(block) for file, block in wanted]) if wanted else []

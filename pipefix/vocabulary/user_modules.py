@@ -1,4 +1,4 @@
-"""Whether a module is the user's own: neither a library's, nor ours, nor built in."""
+"""Whether a module is the user's own code: neither a library's, nor ours, nor built in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two ways to run something, held against each other in turn: what drifts meanwhile evens out."""
+"""Runs two things in turn, pair after pair, so that what drifts meanwhile evens out."""
 
 from __future__ import annotations
 

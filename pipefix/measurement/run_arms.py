@@ -1,4 +1,4 @@
-"""Run the subject's loader, one arm after the other, and note when each batch came. The only hot loop."""
+"""Runs the subject's loader, one arm after the other, and notes when each batch came (`Pool`). The only hot loop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pipefix.measurement.probed_loader import probe_of, probed_loader
 from pipefix.measurement.sockets import Sockets
 from pipefix.measurement.time_limit import BatchTimeLimit
 from pipefix.measurement.worker_endings import abandon
-from pipefix.measurement.worker_probe import close_benches
+from pipefix.measurement.worker_probe import close_fetchers
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.nested import map_leaves
@@ -178,7 +178,7 @@ class Pool:
     def _advance(self) -> Delivered:
         self.start()
         try:
-            # Without workers the bench watches its own batches.
+            # Without workers the fetcher watches its own batches.
             delivered = failing.next_of(self._iterator, self._subject, self._time_limit if self.workers else None)
         except TargetError:
             self.failed = True
@@ -239,7 +239,7 @@ class Pool:
             self._hand.detach()
             self._hand = None
         if not self.workers:
-            close_benches()
+            close_fetchers()
 
     # -- blocks --------------------------------------------------------------------------------------------------------
 

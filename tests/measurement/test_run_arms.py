@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, RandomSampler, SequentialSampler, get_worker_info
 
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.measurement import experiments, replay
+from pipefix.measurement import experiments, run_arms
 from pipefix.measurement.consumer import Consumer, Emulated
 from pipefix.measurement.experiments import POOL
 from pipefix.measurement.measurement import Row
@@ -118,13 +118,13 @@ class TestBlock:
         """Reading the trace of a batch, noting when it came: neither the step's nor the loader's time, and told."""
         planted.WORK[0] = 0.001
         running = pool(loader("map", paths), Emulated(0.002, name="2 ms"))
-        decode = replay.traces.decode
+        decode = run_arms.traces.decode
 
         def slow(written: bytes) -> BatchTrace:
             ticks.passes(0.010)
             return decode(written)
 
-        monkeypatch.setattr(replay.traces, "decode", slow)
+        monkeypatch.setattr(run_arms.traces, "decode", slow)
         monkeypatch.setattr(running, "_sampler_ns", lambda: (ticks.passes(0.001), 0)[1])
         block = running.block(experiments.PLAIN, 0.2)  # fake clock
         running.close()

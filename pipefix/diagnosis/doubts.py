@@ -1,4 +1,4 @@
-"""Whether a stage may be named: do the arms that ran gain about what the clocks claim? Pure.
+"""Why a stage must not be named although the clocks name it: the arms that ran gain less than the clocks claim. Pure.
 
 Without such evidence a stage is not named: what clocks charge to a stage may be spent by code that no hook times.
 """

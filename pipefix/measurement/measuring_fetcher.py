@@ -1,4 +1,4 @@
-"""What one process uses in place of torch's fetcher: makes a batch as the experiment has it, and tells what it cost.
+"""Stands in for torch's fetcher in a process that makes batches: makes each as the experiment has it, and times it.
 
 In a worker, or in the training process where there are no workers. It puts back what it patched when it is closed.
 """
@@ -34,7 +34,7 @@ from pipefix.subject import failure
 from pipefix.subject.subject import length_of
 from pipefix.subject.user_code import UserCodeHooks
 from pipefix.system.run_queue import RunQueue
-from pipefix.vocabulary import last_act, users
+from pipefix.vocabulary import last_act, user_modules
 from pipefix.vocabulary.stage import Stage
 
 PLAIN_COLLATE_EVERY = 5
@@ -44,7 +44,7 @@ TRACED_BATCHES = 60
 """Batches a process traces: enough to look at, few enough to open quickly."""
 
 
-class Bench:
+class MeasuringFetcher:
     """One process's share of the experiment: its timer, its recording, and the making of batches."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Bench:
         self._time_limit = BatchTimeLimit(task.options.limit)
         self._in_view = info is None and last_act.kept()
         """Whether somebody watches what this process dies of; of workers the training process tells."""
-        users.count_as_users(task.options.package)
+        user_modules.count_as_users(task.options.package)
         self.timer = SampleTimer()
         self.lines = OwnLines(self.timer)
         self.patches = Patches()

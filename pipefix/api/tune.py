@@ -163,7 +163,7 @@ def tune(
         _set(_ASLEEP, previous)
         vram.close()
     telling = TuneReporter(
-        subject.target, subject.settings, plan.start, space, limits, result, consumer, share, sizes, dealt=work.lots > 1,
+        subject.target, subject.settings, plan, result, consumer, sizes, dealt=work.lots > 1,
         vram=_unwatched(vram.why, device, gpus=bool(machine.gpus)), ranks=ranks,
     )  # fmt: skip
     return _tuned(telling, machine, older, write, notes)
@@ -236,7 +236,7 @@ def _tuned(telling: TuneReporter, machine: Machine, older: PlanFile | None, writ
     loader = LoaderChange(**changes, evidence=evidence)  # type: ignore[arg-type]
     same = older if older is not None and older.target in ("", telling.target) else None
     plan = tuned_plan.new_plan(
-        same, changes, evidence, telling.space.declined or {}, target=telling.target, machine=tuned_on(machine),
+        same, changes, evidence, telling.plan.space.declined or {}, target=telling.target, machine=tuned_on(machine),
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
     )  # fmt: skip
     gone = tuned_plan.given_up(older, plan)

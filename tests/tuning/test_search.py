@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from pipefix.tuning.results import Goal, Trial
-from pipefix.tuning.search import Finished, NextTrial, Search
+from pipefix.tuning.search import Finished, NextTrial, Search, beaten
 from pipefix.tuning.space import Settings, Space, most_workers, said
-from pipefix.tuning.verdict import beaten
 from tests.tuning import grids
 from tests.tuning.grids import looked, tried
 from tests.tuning.replaying import play

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pipefix.plan import commands
 from pipefix.plan.case import Case
 from pipefix.plan.plan import Proposed, Step
 from pipefix.plan.planfile import LoaderChange
@@ -49,7 +48,7 @@ class PersistentWorkers(Remedy):
         return self.proposed(
             f"Every epoch waits {seconds(restart)} for its first batch, {percent(restart / whole)} of its {seconds(whole)}",
             gain,
-            commands.loader(persistent_workers=True),
+            "DataLoader(..., persistent_workers=True)",
             risk="Workers keep their copy of the dataset: changes made to it between epochs in the training process do not reach "
             "them.",
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pipefix.measurement.measurement import Measurement
-from pipefix.plan import commands
 from pipefix.plan.case import STARVED, Case
 from pipefix.plan.plan import Step
 from pipefix.plan.planfile import LoaderChange
@@ -57,7 +56,7 @@ class TailScheduling(Remedy):
             f"The slowest sample in a hundred takes {times(ratio)} the median ({seconds(tail['p50'])}), and finished batches "
             f"waited {seconds(blocked)} a sample behind it, {percent(blocked / sample)} of the time",
             Interval(best, 1 + 0.5 * (best - 1), 1 + 1.25 * (best - 1)),
-            commands.loader(in_order=False),
+            "DataLoader(..., in_order=False)",
             risk="Batches come in another order from run to run, and a run cannot be resumed at exactly the same batch.",
         )
 

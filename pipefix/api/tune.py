@@ -27,7 +27,6 @@ from pipefix.system.machine import Machine, look
 from pipefix.tuning.batch_sizes import sweep
 from pipefix.tuning.child import TrialWork
 from pipefix.tuning.results import BatchSize, Goal, Trial, TuneResult, TuningPlan
-from pipefix.tuning.share import own_cpus, ranks_here
 from pipefix.tuning.trial import TrialProcesses, can_fork
 from pipefix.tuning.tuner import Tuner
 from pipefix.tuning.vram import Vram
@@ -143,13 +142,13 @@ def tune(
         subject = loaded(target, say, batch_size=batch_size, workers=workers, step=step)
         subject = _reading_its_cache(subject, older, write, notes)
         _check_forks(subject, emulated=any(emulated.values()))
-        machine, ranks = look(), ranks_here()
+        machine, ranks = look(), search_space.ranks_here()
         space = search_space.space(subject, machine, max_workers, keep_order, ranks=ranks)
         limits = search_space.limits(machine, memory, shm, max_files, max_cores, search_space.least(device, vram.free), ranks=ranks)
         consumer = _consumer(subject, emulated)
         work = TrialWork(
             subject, lambda loaded: consumer_for(loaded, **emulated, loader=subject.loader),
-            search_space.lots(subject), seed, threads, own_cpus(machine.effective_cores, ranks),
+            search_space.lots(subject), seed, threads, search_space.own_cpus(machine.effective_cores, ranks),
         )  # fmt: skip
         bench = TrialProcesses(work, vram)
         plan = TuningPlan(space, Goal(share, consumer.present), search_space.start(subject), limits, seconds, trials)

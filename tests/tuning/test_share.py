@@ -8,6 +8,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from pipefix.api.search_space import limits as limits_of
+from pipefix.api.search_space import own_cpus, ranks_here
 from pipefix.api.search_space import space as space_of
 from pipefix.measurement.consumer import consumer_for
 from pipefix.report.tune_report import ConsumerName, TuneReporter
@@ -15,7 +16,6 @@ from pipefix.subject.load import load
 from pipefix.system.machine import Machine
 from pipefix.tuning.child import TrialWork
 from pipefix.tuning.results import Goal, TuningPlan
-from pipefix.tuning.share import own_cpus, ranks_here
 from pipefix.tuning.space import Settings
 from pipefix.tuning.trial import TrialProcesses
 from pipefix.tuning.tuner import Tuner

@@ -109,6 +109,8 @@ CACHES: list[tuple[World, str, str, dict[str, Any]]] = [
                fields={"record": KeptRecord(exactly(25e-6), 2048.0, gain=exactly(7.0), pairs=3)}),
      "cache-decoded", "would be slower: 0.1...", {}),
     (JPEGS.but(decode=0.0), "cache-decoded", "nothing is decoded", {}),
+    (STEP_BOUND, "cache-resized-256",
+     "the training step limits (640 ms a batch), so faster data would wait for it", {}),
     (PACKED.with_arms(), "cache-decoded",
      "cache-sample gains 26.2x (24.1-28.6) for 102 MB of disk, this 1.94x (1.87-2.02) for 102 MB", {}),
     (unrecorded(FINISHED, "it is nested more than 32 deep"), "cache-sample",
@@ -159,6 +161,8 @@ BATCHES: list[tuple[World, str, str, dict[str, Any]]] = [
      ("spectra takes 3.20 s a batch, where a copy of its 19.3 MB takes 3.21 ms: it computes, and what of that can go only its "
       "author knows"), {}),
     (JPEGS.but(collate=0.0), "collate-faster", "collating takes no time", {}),
+    (STEP_BOUND.but(arms={"collate-recorded": exactly(1.5)}, collate=0.005), "collate-faster",
+     "the training step limits (640 ms a batch), so faster data would wait for it; this would gain 1.41x...", {}),
     (SLOW_COLLATE.but(fields={"looks": {}}), "collate-faster",
      "how large a batch is could not be looked at, so how fast it could be collated is not known", {}),
     (ALONE, "persistent-workers", "no workers: there is none to start anew for each epoch", {}),

@@ -15,28 +15,15 @@ from pipefix.fixes.history import LOG, Entry, read_entries
 from pipefix.fixes.outcome import Measured
 from pipefix.plan import planfile
 from pipefix.report import runfile
+from pipefix.report.history_report import Done
 from pipefix.report.runfile import Run
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.errors import BadUsage, PipefixError
 from pipefix.vocabulary.files import open_regular, read_regular
-from pipefix.vocabulary.quantity import Interval
 
 MOST_FILES, LARGEST = 500, 64_000_000
 """JSON files of a folder that are looked into, and bytes of one."""
 _FILE = re.compile(r"(?P<file>[^:\0]+\.py)(:[^\W\d]\w*)?")
-
-
-class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was done."""
-
-    at: str
-    """ISO 8601; empty where the file does not say."""
-    what: str
-    """probe, run, fix or plan."""
-    target: str
-    said: str
-    where: str = ""
-    """The file that tells it."""
 
 
 def history(folder: Path) -> list[Done]:
@@ -97,11 +84,7 @@ def _of_log(path: Path) -> list[Done]:
 
 def saved_of_an_epoch(folder: Path) -> float | None:
     """Seconds that the steps which fix kept here save of each epoch; None where the files do not tell."""
-    ended = [entry.measured for entry in _entries(folder / LOG) if entry.event == "ended" and entry.measured]
-    try:
-        totals = [msgspec.convert(measured, Measured) for measured in ended]
-    except msgspec.ValidationError:
-        return None
+    totals = [total for entry in _entries(folder / LOG) if entry.event == "ended" and (total := _measured(entry))]
     lengths = [run.settings.drawn or run.settings.length for _, run in runs(folder)]
     length = next((length for length in reversed(lengths) if length), None)
     if not totals or length is None:
@@ -111,8 +94,8 @@ def saved_of_an_epoch(folder: Path) -> float | None:
 
 def _said(entry: Entry) -> str:
     name = entry.id or f"step {entry.step}"
-    gain = _gain(entry.measured)
-    worth = f", {quantity.times_between(gain)} measured" if gain is not None else ""
+    measured = _measured(entry)
+    worth = f", {quantity.times_between(measured.gain)} measured" if measured is not None else ""
     why = f": {entry.why}" if entry.why else ""
     return {
         "kept": f"kept {name}{worth}",
@@ -122,10 +105,9 @@ def _said(entry: Entry) -> str:
     }.get(entry.event, "")
 
 
-def _gain(measured: object) -> Interval | None:
-    gain = measured.get("gain") if isinstance(measured, dict) else None
+def _measured(entry: Entry) -> Measured | None:
     try:
-        return msgspec.convert(gain, Interval)
+        return msgspec.convert(entry.measured, Measured)
     except msgspec.ValidationError:
         return None
 

@@ -262,7 +262,7 @@ def _audit(subject: Subject, machine: Machine, measurement: Measurement, diagnos
     facts = AuditFacts(
         machine=machine,
         settings=measurement.settings,
-        growth=_growth(measurement),
+        growth=max(filter(None, map(observe.growth, measurement.looks.values())), key=lambda grown: grown.bytes, default=None),
         cpu_share=sum(cost.cpu.value for cost in sample if cost.cpu is not None) / wall if wall else None,
         throttled_share=measurement.throttled,
         first_batch_s=measurement.first_batch,
@@ -273,14 +273,3 @@ def _audit(subject: Subject, machine: Machine, measurement: Measurement, diagnos
     if reading is not None and measurement.stores:
         facts = msgspec.structs.replace(facts, store=store_scan.timed(measurement.stores, reading.ops, reading.bytes))
     return audit(facts)
-
-
-def _growth(measurement: Measurement) -> Any:
-    """Of the process whose private memory grew most between two looks."""
-    grown = []
-    for looks in measurement.looks.values():
-        (earlier, first), (later, last) = looks[0], looks[-1]
-        growth = observe.growth(observe.worker_of(first), observe.worker_of(last), later - earlier) if later > earlier else None
-        if growth is not None:
-            grown.append(growth)
-    return max(grown, key=lambda growth: growth.bytes, default=None)

@@ -1,4 +1,7 @@
-"""The settings that a tuning may try on this machine, where it starts, and the limits that it keeps to."""
+"""What a tuning may try on this machine: settings to start from, those that may change, limits, and how samples are dealt out.
+
+Of a machine that several ranks of a training job share, each has its part; workers are each rank's own.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from pipefix.system.machine import Machine
 from pipefix.tuning.limits import ResourceLimits
 from pipefix.tuning.space import Settings, Space, most_workers
 from pipefix.tuning.usage import read
+from pipefix.vocabulary import launched
 
 LOTS = 16
 """Trials that batches are dealt out to."""
@@ -95,3 +99,21 @@ def lots(subject: Subject) -> int:
     if subject.iterable or not now.epoch:
         return 1
     return LOTS if now.epoch // now.samples_a_batch >= LOTS * FEW_BATCHES else 1
+
+
+def ranks_here() -> int:
+    """How many ranks run on this machine, as ``torchrun`` and other launchers say; 1 where nobody does."""
+    return launched.number("LOCAL_WORLD_SIZE") or 1
+
+
+def own_cpus(cores: float, ranks: int) -> tuple[int, ...]:
+    """The CPUs that this rank's trials run on, while other ranks would keep the rest busy; empty where there are no others.
+
+    ``cores``: CPU seconds a second that all ranks together may use.
+    """
+    if ranks == 1 or not hasattr(os, "sched_getaffinity"):
+        return ()
+    allowed = sorted(os.sched_getaffinity(0))
+    each = max(1, min(int(cores), len(allowed)) // ranks)
+    first = (launched.number("LOCAL_RANK") or 0) * each % len(allowed)
+    return tuple((allowed + allowed)[first : first + each])

@@ -27,7 +27,6 @@ from pipefix.system.machine import Machine, look
 from pipefix.tuning.batch_sizes import sweep
 from pipefix.tuning.child import TrialWork
 from pipefix.tuning.results import BatchSize, Goal, Trial, TuneResult, TuningPlan
-from pipefix.tuning.share import own_cpus, ranks_here
 from pipefix.tuning.trial import TrialProcesses, can_fork
 from pipefix.tuning.tuner import Tuner
 from pipefix.tuning.vram import Vram
@@ -143,13 +142,13 @@ def tune(
         subject = loaded(target, say, batch_size=batch_size, workers=workers, step=step)
         subject = _reading_its_cache(subject, older, write, notes)
         _check_forks(subject, emulated=any(emulated.values()))
-        machine, ranks = look(), ranks_here()
+        machine, ranks = look(), search_space.ranks_here()
         space = search_space.space(subject, machine, max_workers, keep_order, ranks=ranks)
         limits = search_space.limits(machine, memory, shm, max_files, max_cores, search_space.least(device, vram.free), ranks=ranks)
         consumer = _consumer(subject, emulated)
         work = TrialWork(
             subject, lambda loaded: consumer_for(loaded, **emulated, loader=subject.loader),
-            search_space.lots(subject), seed, threads, own_cpus(machine.effective_cores, ranks),
+            search_space.lots(subject), seed, threads, search_space.own_cpus(machine.effective_cores, ranks),
         )  # fmt: skip
         bench = TrialProcesses(work, vram)
         plan = TuningPlan(space, Goal(share, consumer.present), search_space.start(subject), limits, seconds, trials)
@@ -163,7 +162,7 @@ def tune(
         _set(_ASLEEP, previous)
         vram.close()
     telling = TuneReporter(
-        subject.target, subject.settings, plan.start, space, limits, result, consumer, share, sizes, dealt=work.lots > 1,
+        subject.target, subject.settings, plan, result, consumer, sizes, dealt=work.lots > 1,
         vram=_unwatched(vram.why, device, gpus=bool(machine.gpus)), ranks=ranks,
     )  # fmt: skip
     return _tuned(telling, machine, older, write, notes)
@@ -236,7 +235,7 @@ def _tuned(telling: TuneReporter, machine: Machine, older: PlanFile | None, writ
     loader = LoaderChange(**changes, evidence=evidence)  # type: ignore[arg-type]
     same = older if older is not None and older.target in ("", telling.target) else None
     plan = tuned_plan.new_plan(
-        same, changes, evidence, telling.space.declined or {}, target=telling.target, machine=tuned_on(machine),
+        same, changes, evidence, telling.plan.space.declined or {}, target=telling.target, machine=tuned_on(machine),
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
     )  # fmt: skip
     gone = tuned_plan.given_up(older, plan)

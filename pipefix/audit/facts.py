@@ -27,17 +27,6 @@ class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes in arrays and byte strings, which cross through a pipe rather than through shared memory."""
 
 
-class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen inside one process that makes batches. None: not known."""
-
-    busy_threads: int | None = None
-    """Threads of native pools (neither the main thread nor one of Python's) that really used CPU time."""
-    cv2_threads: int | None = None
-    """``cv2.getNumThreads()``; None where cv2 is not loaded."""
-    uss_bytes: int | None = None
-    """Private pages only. Grows when shared pages are copied because somebody wrote to them."""
-
-
 class MemoryGrowth(msgspec.Struct, frozen=True, kw_only=True):
     """How a worker's private memory (USS) grew between two looks."""
 

@@ -14,15 +14,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from pipefix.audit.dataset_scan import scan_dataset
-from pipefix.audit.facts import BatchFacts, MemoryGrowth, WorkerFacts
+from pipefix.audit.facts import BatchFacts, MemoryGrowth
 from pipefix.audit.handle_scan import open_handles
 from pipefix.audit.on_handover import SMALL_BYTES
 from pipefix.audit.store_scan import store_in
 from pipefix.system.machine import filesystems
+from pipefix.system.resources import rollup
 from pipefix.vocabulary.attributes import attributes
 from pipefix.vocabulary.shards import shards_of
 
+BUSY_THREADS = "worker.busy_threads"
+"""Threads of native pools (neither the main thread nor one of Python's) that really used CPU time."""
+CV2_THREADS = "worker.cv2_threads"
+"""``cv2.getNumThreads()``, where cv2 is loaded."""
+USS = "worker.uss_bytes"
+"""Private pages only. Grows when shared pages are copied because somebody wrote to them."""
+PRIVATE = {"Private_Clean", "Private_Dirty"}
+BATCH = "batch."
 POOL_CPU_S = 0.005
 POOL_SHARE = 0.1
 """A pool counts as used when its threads took this part of the main thread's CPU time (and `POOL_CPU_S` together)."""
@@ -33,19 +44,15 @@ MAX_NODES = 20_000
 
 
 def worker_facts(batch: Any) -> dict[str, float]:
-    """Everything about this process and one batch it has made, as numbers. Asked inside the worker."""
-    return {**_numbers("worker", observe_worker()), **_numbers("batch", batch_facts(batch))}
-
-
-def observe_worker() -> WorkerFacts:
-    """Look at the process that calls this."""
-    cv2 = sys.modules.get("cv2")
-    memory = _smaps()
-    return WorkerFacts(
-        busy_threads=_busy_threads(),
-        cv2_threads=int(cv2.getNumThreads()) if cv2 is not None and hasattr(cv2, "getNumThreads") else None,
-        uss_bytes=memory["Private_Clean"] + memory["Private_Dirty"] if {"Private_Clean", "Private_Dirty"} <= set(memory) else None,
-    )
+    """All that is known of this process and one batch it has made, as numbers. Asked inside the worker."""
+    cv2, memory, made = sys.modules.get("cv2"), rollup(), batch_facts(batch)
+    seen = {
+        BUSY_THREADS: _busy_threads(),
+        CV2_THREADS: int(cv2.getNumThreads()) if cv2 is not None and hasattr(cv2, "getNumThreads") else None,
+        USS: memory["Private_Clean"] + memory["Private_Dirty"] if memory.keys() >= PRIVATE else None,
+        **{BATCH + name: getattr(made, name) for name in made.__struct_fields__},
+    }
+    return {name: float(value) for name, value in seen.items() if value is not None}
 
 
 def batch_facts(batch: Any) -> BatchFacts:
@@ -63,11 +70,12 @@ def batch_facts(batch: Any) -> BatchFacts:
     )
 
 
-def growth(before: WorkerFacts, after: WorkerFacts, samples: int) -> MemoryGrowth | None:
-    """How private memory grew between two looks into the same process, which made ``samples`` in between."""
-    if before.uss_bytes is None or after.uss_bytes is None:
+def growth(looks: Sequence[tuple[int, Mapping[str, float]]]) -> MemoryGrowth | None:
+    """How private memory grew between the first and the last look into a process, each with the samples it had made by then."""
+    (earlier, first), (later, last) = looks[0], looks[-1]
+    if later <= earlier or USS not in first or USS not in last:
         return None
-    return MemoryGrowth(before_bytes=before.uss_bytes, after_bytes=after.uss_bytes, samples=samples)
+    return MemoryGrowth(before_bytes=int(first[USS]), after_bytes=int(last[USS]), samples=later - earlier)
 
 
 def loader_facts(loader: Any) -> dict[str, Any]:
@@ -91,26 +99,10 @@ def run_facts(loader: Any, numbers: Mapping[str, float], paths: Sequence[str] = 
     """`loader_facts`, what `worker_facts` sent back, and the file systems under the ``paths`` that samples were read from."""
     facts = loader_facts(loader)
     facts["filesystems"] = filesystems(paths)
-    batch = {name: int(value) for name, value in _under("batch", numbers).items() if name in BatchFacts.__struct_fields__}
+    batch = {name: int(numbers[BATCH + name]) for name in BatchFacts.__struct_fields__ if BATCH + name in numbers}
     if batch:
-        is_float = bool(batch.pop("largest_is_float", 0))
-        facts["batch"] = BatchFacts(**batch, largest_is_float=is_float)
+        facts["batch"] = msgspec.convert(batch, BatchFacts, strict=False)
     return facts
-
-
-def worker_of(numbers: Mapping[str, float]) -> WorkerFacts:
-    """The process that `worker_facts` looked at, from the numbers that travelled."""
-    known = WorkerFacts.__struct_fields__
-    return WorkerFacts(**{name: int(value) for name, value in _under("worker", numbers).items() if name in known})
-
-
-def _numbers(prefix: str, facts: WorkerFacts | BatchFacts) -> dict[str, float]:
-    values = ((name, getattr(facts, name)) for name in facts.__struct_fields__)
-    return {f"{prefix}.{name}": float(value) for name, value in values if value is not None}
-
-
-def _under(prefix: str, numbers: Mapping[str, float]) -> dict[str, float]:
-    return {name.removeprefix(f"{prefix}."): value for name, value in numbers.items() if name.startswith(f"{prefix}.")}
 
 
 class _Parts:
@@ -173,20 +165,6 @@ def _preload() -> list[str] | None:
         return None
     names = getattr(getattr(forkserver, "_forkserver", None), "_preload_modules", None)
     return list(names) if names is not None else None
-
-
-def _smaps() -> dict[str, int]:
-    try:
-        text = Path("/proc/self/smaps_rollup").read_text()
-    except OSError:
-        return {}
-    sizes = {}
-    for line in text.splitlines()[1:]:
-        name, _, rest = line.partition(":")
-        words = rest.split()
-        if words and words[0].isdigit():
-            sizes[name] = int(words[0]) * 1024
-    return sizes
 
 
 def _thread_cpu() -> dict[int, float]:

@@ -28,6 +28,5 @@ def run(arguments: Namespace) -> int:
     if arguments.json:
         console.as_json({"done": done, "saved_of_an_epoch_s": saved})
     else:
-        rows = [(deed.at, deed.what, deed.target, deed.said) for deed in done]
-        console.show(history_report.report(rows, saved, epochs=arguments.epochs, price=arguments.price))
+        console.show(history_report.report(done, saved, epochs=arguments.epochs, price=arguments.price))
     return 0

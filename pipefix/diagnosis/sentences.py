@@ -226,76 +226,40 @@ def _beside(diagnosis: Diagnosis, stage: Stage, share_of: ShareOf) -> str:
 
 def caveats(measurement: Measurement, diagnosis: Diagnosis) -> list[tuple[str, str]]:
     """Every doubt that applies, as (id, sentence)."""
-    sentences: list[tuple[str, str]] = []
-
-    def tell(name: str, sentence: str, *, when: bool = True) -> None:
-        if when:
-            sentences.append((name, sentence))
-
-    rest = diagnosis.unattributed / diagnosis.sample.value
-    tell("interrupted", "The probe was interrupted; the figures are what was known by then.", when=measurement.partial)
-    tell(
-        "idle-workers",
-        f"{measurement.idle_workers} of {measurement.idle_workers + measurement.workers} workers gave no sample: "
-        "their part of the stream is empty. "
-        "The figures are for those that did; a stream needs at least as many shards as workers.",
-        when=measurement.idle_workers > 0,
-    )
-    tell(
-        "own-cache",
-        f"The dataset keeps what it has read: {' and '.join(measurement.kept_by_dataset)} ran only when a sample was first "
-        "asked for. "
-        "Every figure is of later epochs; the first one takes longer.",
-        when=bool(measurement.kept_by_dataset),
-    )
-    tell(
-        "inconclusive",
-        f"A longer run would narrow the intervals: --budget {longer_budget(measurement)}.",
-        when=diagnosis.verdict.kind == "inconclusive" and "--budget" in diagnosis.verdict.sentence,
-    )
-    tell(
-        "closure",
-        f"The stages and the rest add up to {percent(1 + diagnosis.closure)} of the measured time a sample; "
-        "the machine was noisy or stages overlap.",
-        when=abs(diagnosis.closure) > CLOSURE_LIMIT,
-    )
-    tell(
-        "unattributed",
-        f"{percent(rest)} of the time belongs to no stage: code that no hook times, or workers waiting for each other.",
-        when=rest > UNATTRIBUTED_LIMIT,
-    )
-    tell(
-        "starved",
-        f"For {percent(diagnosis.starved)} of the time the pipeline was ready to run and had no CPU: too many workers for "
-        f"{measurement.cores:g} cores, or other programs on the machine.",
-        when=diagnosis.starved > STARVED,
-    )
-    tell(
-        "no-consumer",
-        "Without a training step this is the loader alone; --step-ms MS or --target-rate N adds a consumer.",
-        when=not measurement.has_consumer and not measurement.why_none,
-    )
-    tell(
-        "model-left-out",
-        f"The file's model is not the consumer, because a training step made around it failed: {measurement.why_none}. This is the "
-        "loader alone; train_step(batch) in the file, --step-ms MS or --target-rate N adds a consumer.",
-        when=bool(measurement.why_none),
-    )
-    tell(
-        "slowdown",
-        f"Clocks at the hooks slowed the timed arm by {percent(diagnosis.slowdown - 1)}; "
-        "shares of cheap operations are upper bounds.",
-        when=diagnosis.slowdown > NOTICEABLE,
-    )
-    for op, why in sorted(measurement.refused.items()):
-        tell("not-recorded", f"Results of {op} could not be recorded, so it was not replaced in any arm: {why}.")
-    tell(
-        "mixed",
-        f"{', '.join(measurement.mixed)} do the work of several stages; the library calls inside are told apart, "
-        "the rest is theirs.",
-        when=bool(measurement.mixed),
-    )
-    return sentences
+    rest, workers = diagnosis.unattributed / diagnosis.sample.value, measurement.idle_workers + measurement.workers
+    longer = diagnosis.verdict.kind == "inconclusive" and "--budget" in diagnosis.verdict.sentence
+    doubts = [
+        ("interrupted", measurement.partial, "The probe was interrupted; the figures are what was known by then."),
+        ("idle-workers", measurement.idle_workers,
+         (f"{measurement.idle_workers} of {workers} workers gave no sample: their part of the stream is empty. The figures are for "
+          "those that did; a stream needs at least as many shards as workers.")),
+        ("own-cache", measurement.kept_by_dataset,
+         (f"The dataset keeps what it has read: {' and '.join(measurement.kept_by_dataset)} ran only when a sample was first asked "
+          "for. Every figure is of later epochs; the first one takes longer.")),
+        ("inconclusive", longer, f"A longer run would narrow the intervals: --budget {longer_budget(measurement)}."),
+        ("closure", abs(diagnosis.closure) > CLOSURE_LIMIT,
+         (f"The stages and the rest add up to {percent(1 + diagnosis.closure)} of the measured time a sample; the machine was "
+          "noisy or stages overlap.")),
+        ("unattributed", rest > UNATTRIBUTED_LIMIT,
+         f"{percent(rest)} of the time belongs to no stage: code that no hook times, or workers waiting for each other."),
+        ("starved", diagnosis.starved > STARVED,
+         (f"For {percent(diagnosis.starved)} of the time the pipeline was ready to run and had no CPU: too many workers for "
+          f"{measurement.cores:g} cores, or other programs on the machine.")),
+        ("no-consumer", not measurement.has_consumer and not measurement.why_none,
+         "Without a training step this is the loader alone; --step-ms MS or --target-rate N adds a consumer."),
+        ("model-left-out", measurement.why_none,
+         (f"The file's model is not the consumer, because a training step made around it failed: {measurement.why_none}. This is "
+          "the loader alone; train_step(batch) in the file, --step-ms MS or --target-rate N adds a consumer.")),
+        ("slowdown", diagnosis.slowdown > NOTICEABLE,
+         (f"Clocks at the hooks slowed the timed arm by {percent(diagnosis.slowdown - 1)}; shares of cheap operations are upper "
+          "bounds.")),
+        *(("not-recorded", True, f"Results of {op} could not be recorded, so it was not replaced in any arm: {why}.")
+          for op, why in sorted(measurement.refused.items())),
+        ("mixed", measurement.mixed,
+         (f"{', '.join(measurement.mixed)} do the work of several stages; the library calls inside are told apart, the rest is "
+          "theirs.")),
+    ]  # fmt: skip
+    return [(name, sentence) for name, applies, sentence in doubts if applies]
 
 
 def _span(share: Interval, diagnosis: Diagnosis) -> str:

@@ -22,7 +22,7 @@ from pipefix.measurement.consumer import Consumer
 from pipefix.plan import backups, planfile
 from pipefix.plan.plan import Plan, Proposed
 from pipefix.plan.planfile import BeforeAfter, CacheChange, PlanFile
-from pipefix.plan.remedies.epoch_start import PersistentWorkers
+from pipefix.plan.remedies.scheduling import PersistentWorkers
 from pipefix.subject.subject import Subject
 from pipefix.system.machine import Machine
 from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile

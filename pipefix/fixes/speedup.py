@@ -30,7 +30,7 @@ from pipefix.measurement.statistics import ratio, spread_around
 from pipefix.measurement.time_limit import BatchTimeLimit
 from pipefix.measurement.worker_endings import abandon
 from pipefix.plan.plan import Proposed
-from pipefix.plan.remedies.epoch_start import PersistentWorkers
+from pipefix.plan.remedies.scheduling import PersistentWorkers
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary import worker_exit
 from pipefix.vocabulary.generators import untouched

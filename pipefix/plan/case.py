@@ -199,18 +199,13 @@ class Case:
             return f"{waited}: it keeps the {cores:g} cores busy itself"
         return f"{waited}, though it uses only {used:.1f} of {cores:g} cores: other programs have them"
 
-    @cached_property
-    def slow_disk(self) -> Interval | None:
-        """How many times faster the pipeline runs with its files in memory than with them evicted; None where not measured."""
-        cold = self.gain(experiments.COLD)
-        return cold.inverted() if cold is not None else None
-
     @property
     def disk_seconds(self) -> float | None:
         """Seconds a byte that reading from the disk itself adds, all readers together; None where no cold arm ran."""
-        if self.slow_disk is None or not self.source_bytes:
+        cold = self.gain(experiments.COLD)
+        if cold is None or not self.source_bytes:
             return None
-        return max(0.0, self.slow_disk.value - 1) * self.diagnosis.sample.value / self.source_bytes
+        return max(0.0, cold.inverted().value - 1) * self.diagnosis.sample.value / self.source_bytes
 
 
 def _charged(blocks: Sequence[Block], stage: Stage) -> float:

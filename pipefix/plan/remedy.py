@@ -17,6 +17,8 @@ from pipefix.vocabulary.stage import Stage
 WORTH_TRYING = 0.1
 """Share of a sample's making that a remedy must replace, or what it would bring is not tried beside the pipeline."""
 
+NAMED = ("id", "stage", "title", "relieves")
+
 
 class Remedy:
     """One kind of change. Subclasses lie in `pipefix.plan.remedies`, where `all_remedies` finds them."""
@@ -40,36 +42,16 @@ class Remedy:
         """Proposed with what it would be worth, or declined with the reason."""
         raise NotImplementedError(f"{type(self).__name__} gives no answer")
 
-    def proposed(
-        self,
-        why: str,
-        gain: Told | Interval,
-        command: str,
-        *,
-        disk_bytes: float | None = None,
-        seconds: float | None = None,
-        risk: str | None = None,
-    ) -> Proposed:
-        """``gain``: an interval alone is the model's."""
-        return Proposed(
-            id=self.id,
-            stage=self.stage,
-            title=self.title,
-            why=why,
-            gain=Modelled(gain) if isinstance(gain, Interval) else gain,
-            command=command,
-            disk_bytes=disk_bytes,
-            seconds=seconds,
-            risk=risk,
-            every_epoch=self.every_epoch,
-            relieves=self.relieves,
-            change=self.change,
-            by_hand=self.by_hand,
-        )
+    def proposed(self, why: str, gain: Told | Interval, command: str, **more: Any) -> Proposed:
+        """``gain``: an interval alone is the model's. ``more``: what else `Proposed` says, also in place of what the remedy is."""
+        own = {name: getattr(self, name) for name in (*NAMED, "every_epoch", "change", "by_hand")}
+        told = Modelled(gain) if isinstance(gain, Interval) else gain
+        return Proposed(**{**own, **more}, why=why, gain=told, command=command)
 
-    def declined(self, why: str, gain: Gain | Interval = UNKNOWN) -> Declined:
+    def declined(self, why: str, gain: Gain | Interval = UNKNOWN, **more: Any) -> Declined:
         known = Modelled(gain) if isinstance(gain, Interval) else gain
-        return Declined(id=self.id, stage=self.stage, title=self.title, why=why, gain=known, relieves=self.relieves)
+        own = {name: getattr(self, name) for name in NAMED}
+        return Declined(**{**own, **more}, why=why, gain=known)
 
 
 def all_remedies() -> list[type[Remedy]]:

@@ -15,6 +15,7 @@ from pipefix.report.runfile import RemedyFigures, Run, StageFigures
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.commands import command, made_in_program
 from pipefix.vocabulary.gain import FEWEST_RESAMPLED, pedigree
+from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import INPUT
 
 FREE = {
@@ -122,13 +123,13 @@ def _why_not_the_named(run: Run, best: RemedyFigures) -> str | None:
             return f"It leaves {named} as it is; remedy {rank} acts on that: {sentence(remedy.title)[:-1]}{gain}."
     if not acting:
         return f"It leaves {named} as it is; pipefix knows no remedy that acts on that."
-    refused = max(acting, key=_gain_of)
+    refused = max(acting, key=lambda remedy: _worth(remedy.speedup))
     return f"It leaves {named} as it is; what acts on that does not apply here: {sentence(refused.title)[:-1]}: {refused.why}."
 
 
-def _gain_of(remedy: RemedyFigures) -> float:
-    worth = quantity.usable(remedy.speedup)
-    return worth.value if worth is not None else 0.0
+def _worth(gain: Interval | None) -> float:
+    known = quantity.usable(gain)
+    return known.value if known is not None else 0.0
 
 
 def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
@@ -242,17 +243,12 @@ def _arms(run: Run) -> str:
         loader = [stage for stage in gains if stage.stage in {str(name) for name in INPUT}]
         if not loader:
             return ""
-        best = max(loader, key=_gain)
+        best = max(loader, key=lambda stage: _worth(stage.marginal_gain))
         rest = "other part of the loader" if len(loader) == len(INPUT) else "other part of the loader that was tried"
         return f"{_free(best)}; no {rest} would win more."
     suspects = _suspects(run)
     gains_told = [_free(stage) for stage in suspects if stage in gains]
     return sentence("; ".join(gains_told)) if gains_told else ""
-
-
-def _gain(stage: StageFigures) -> float:
-    gain = quantity.usable(stage.marginal_gain)
-    return gain.value if gain is not None else 0.0
 
 
 def _free(stage: StageFigures) -> str:

@@ -5,20 +5,33 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+import msgspec
+
 from pipefix.report.document import Document, Paragraph, Section, fields, untitled
 from pipefix.vocabulary import quantity
 
 
-def report(
-    done: Sequence[tuple[str, str, str, str]], saved_s: float | None, *, epochs: int | None = None, price: float | None = None
-) -> Document:
-    """``done``: when, what, on which target, and what came of it. ``saved_s``: seconds of each epoch."""
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was done."""
+
+    at: str
+    """ISO 8601; empty where the file does not say."""
+    what: str
+    """probe, run, fix or plan."""
+    target: str
+    said: str
+    where: str = ""
+    """The file that tells it."""
+
+
+def report(done: Sequence[Done], saved_s: float | None, *, epochs: int | None = None, price: float | None = None) -> Document:
+    """``saved_s``: seconds of each epoch."""
     if not done:
         nothing = "Nothing was done here: there is no run file, no plan and no log of pipefix fix."
         return Document(sections=[untitled(Paragraph(nothing))])
     sections = []
-    for target, lines in itertools.groupby(done, key=lambda line: line[2]):
-        rows = [(f"{at[:16].replace('T', ' '):<16}  {kind:<5}", text) for at, kind, _, text in lines]
+    for target, deeds in itertools.groupby(done, key=lambda deed: deed.target):
+        rows = [(f"{deed.at[:16].replace('T', ' '):<16}  {deed.what:<5}", deed.said) for deed in deeds]
         sections.append(Section(title=target or "an unnamed target", blocks=fields(rows)))
     if saved_s is not None and saved_s > 0:
         sections.append(untitled(Paragraph(worth(saved_s, epochs, price))))

@@ -7,9 +7,9 @@ really overlap go to a track of their own beside the thread's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -24,30 +24,38 @@ SAMPLE, BATCH, WAIT = "sample", "batch", "wait"
 READY = "batches ready"
 
 
-class Slice(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that took time in one process. Times are of one clock, shared by all processes."""
+class Slice(NamedTuple):
+    """Something that took time in one process, for a sample or a batch. Times are of one clock, shared by all processes."""
 
     pid: int
     name: str
-    stage: str
-    """The category."""
+    category: str
+    """The stage."""
     begin_ns: int
     end_ns: int
-    sample: str | int | None = None
-    """Which sample or batch it was done for."""
+    sample: str | int
 
 
 def write(rows: Sequence[Row], path: Path, *, main: int, target: str) -> None:
     """The trace of ``rows``, an uninterrupted run of batches; ``main`` is the training process's id."""
-    trace = chrome_trace(slices(rows, main), ready(rows, main), processes(rows, main), target=target)
-    versioned.write(msgspec.json.encode(trace) + b"\n", path, what="trace")
+    versioned.write(msgspec.json.encode(chrome_trace(rows, main, target)) + b"\n", path, what="trace")
 
 
-# -- what the batches tell -------------------------------------------------------------------------------------------
-
-
-def slices(rows: Sequence[Row], main: int) -> list[Slice]:
-    return [piece for number, row in enumerate(rows) for piece in (*_taken(row, f"batch {number}", main), *_made(row, number))]
+def chrome_trace(rows: Sequence[Row], main: int, target: str) -> dict[str, Any]:
+    """The trace as plain data, in microseconds from the first event on: the training process first, then its workers."""
+    slices = [piece for number, row in enumerate(rows) for piece in (*_taken(row, f"batch {number}", main), *_made(row, number))]
+    start = min((piece.begin_ns for piece in slices), default=0)
+    workers = sorted({(row.trace.worker, row.trace.pid) for row in rows if row.trace.pid != main})
+    names = {main: ("main", "training loop")} | {pid: (f"worker {number}", "making batches") for number, pid in workers}
+    drawn = nested(slices)
+    tracks = {pid: {track for piece, track in drawn if piece.pid == pid} | {0} for pid in names}
+    timed = [(piece.begin_ns, piece.begin_ns - piece.end_ns, _event(piece, track, start)) for piece, track in drawn]
+    for at, count in ready(rows, main):
+        counter = {"ph": "C", "pid": main, "tid": 0, "name": READY, "ts": (at - start) / 1000, "args": {READY: count}}
+        timed.append((at, 0, counter))
+    events = [event for order, pid in enumerate(names) for event in _names(pid, order, names[pid], tracks[pid])]
+    events += [event for _, _, event in sorted(timed, key=lambda entry: entry[:2])]
+    return {"otherData": {"writer": "pipefix", "target": target}, "displayTimeUnit": "ms", "traceEvents": events}
 
 
 def ready(rows: Sequence[Row], main: int) -> list[tuple[int, int]]:
@@ -62,63 +70,30 @@ def ready(rows: Sequence[Row], main: int) -> list[tuple[int, int]]:
     return levels
 
 
-def processes(rows: Sequence[Row], main: int) -> dict[int, tuple[str, str]]:
-    """The names of a process and of what it does: the training process first, then its workers by their number."""
-    workers = sorted({(row.trace.worker, row.trace.pid) for row in rows if row.trace.pid != main})
-    return {main: ("main", "training loop")} | {pid: (f"worker {number}", "making batches") for number, pid in workers}
-
-
 def _taken(row: Row, batch: str, main: int) -> Iterator[Slice]:
     """What the training process did for a batch: wait for it, take it over, use it."""
-    yield Slice(pid=main, name="next batch", stage=WAIT, begin_ns=row.asked, end_ns=row.got, sample=batch)
+    yield Slice(main, "next batch", WAIT, row.asked, row.got, batch)
     if row.received:
-        begun = max(row.asked, row.got - row.received)
-        yield Slice(pid=main, name="take over", stage=Stage.IPC.value, begin_ns=begun, end_ns=row.got, sample=batch)
-    yield Slice(pid=main, name="step", stage=Stage.STEP.value, begin_ns=row.got, end_ns=row.done, sample=batch)
+        yield Slice(main, "take over", Stage.IPC.value, max(row.asked, row.got - row.received), row.got, batch)
+    yield Slice(main, "step", Stage.STEP.value, row.got, row.done, batch)
 
 
 def _made(row: Row, number: int) -> Iterator[Slice]:
     """What its maker did for a batch: every sample, and every operation with the sample that it was done for."""
     batch, pid = f"batch {number}", row.trace.pid
-    yield Slice(pid=pid, name=batch, stage=BATCH, begin_ns=row.trace.begun, end_ns=row.trace.ended, sample=batch)
+    yield Slice(pid, batch, BATCH, row.trace.begun, row.trace.ended, batch)
     samples = [(begun, ended, name) for stage, name, begun, ended in row.trace.events if stage == SAMPLE]
     for stage, op, begun, ended in row.trace.events:
         sample = op if stage == SAMPLE else next((name for first, last, name in samples if first <= begun < last), batch)
-        name = f"sample {op}" if stage == SAMPLE else op
-        yield Slice(pid=pid, name=name, stage=stage, begin_ns=begun, end_ns=ended, sample=sample)
-
-
-# -- the format ------------------------------------------------------------------------------------------------------
-
-
-def chrome_trace(
-    slices: Sequence[Slice],
-    ready: Sequence[tuple[int, int]] = (),
-    processes: Mapping[int, tuple[str, str]] | None = None,
-    *,
-    target: str = "",
-) -> dict[str, Any]:
-    """The trace as plain data, in microseconds from the first event on. ``ready`` is of the first of ``processes``."""
-    start = min([piece.begin_ns for piece in slices] + [at for at, _ in ready], default=0)
-    names = dict(processes or {})
-    for pid in sorted({piece.pid for piece in slices} - set(names)):
-        names[pid] = (f"process {pid}", "thread")
-    drawn = _nested(slices)
-    tracks = {pid: {track for piece, track in drawn if piece.pid == pid} | {0} for pid in names}
-    events = [event for order, pid in enumerate(names) for event in _names(pid, order, names[pid], tracks[pid])]
-    timed = [(piece.begin_ns, piece.begin_ns - piece.end_ns, _event(piece, track, start)) for piece, track in drawn]
-    main = next(iter(names), 0)
-    for at, count in ready:
-        counter = {"ph": "C", "pid": main, "tid": 0, "name": READY, "ts": (at - start) / 1000, "args": {READY: count}}
-        timed.append((at, 0, counter))
-    events += [event for _, _, event in sorted(timed, key=lambda entry: entry[:2])]
-    return {"otherData": {"writer": "pipefix", "target": target}, "displayTimeUnit": "ms", "traceEvents": events}
+        yield Slice(pid, f"sample {op}" if stage == SAMPLE else op, stage, begun, ended, sample)
 
 
 def _event(piece: Slice, track: int, start: int) -> dict[str, Any]:
     begin, length = (piece.begin_ns - start) / 1000, (piece.end_ns - piece.begin_ns) / 1000
-    event: dict[str, Any] = {"ph": "X", "pid": piece.pid, "tid": track, "name": piece.name, "cat": piece.stage, "ts": begin}
-    return event | {"dur": length} | ({"args": {"sample": piece.sample}} if piece.sample is not None else {})
+    return {
+        "ph": "X", "pid": piece.pid, "tid": track, "name": piece.name, "cat": piece.category, "ts": begin, "dur": length,
+        "args": {"sample": piece.sample},
+    }  # fmt: skip
 
 
 def _names(pid: int, order: int, names: tuple[str, str], tracks: set[int]) -> list[dict[str, Any]]:
@@ -129,14 +104,14 @@ def _names(pid: int, order: int, names: tuple[str, str], tracks: set[int]) -> li
     return [{"ph": "M", "pid": pid, "tid": track, "name": name, "args": args} for name, track, args in named]
 
 
-def _nested(slices: Sequence[Slice]) -> list[tuple[Slice, int]]:
+def nested(slices: Sequence[Slice]) -> list[tuple[Slice, int]]:
     """Each slice with the track of its process that it is drawn on: the first one where it nests."""
     open_ends: dict[int, list[list[int]]] = {}
     """For each process its tracks, each a stack of the ends that are open."""
     drawn = []
     for piece in sorted(slices, key=lambda piece: (piece.begin_ns, -piece.end_ns)):
         track, end = _place(open_ends.setdefault(piece.pid, []), piece.begin_ns, max(piece.end_ns, piece.begin_ns))
-        drawn.append((msgspec.structs.replace(piece, end_ns=end), track))
+        drawn.append((piece._replace(end_ns=end), track))
     return drawn
 
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import msgspec
 
 from pipefix.report.document import Block, CommandLine, Document, Field, Paragraph, Section, Table, field
 from pipefix.tuning import block_figures as figures
-from pipefix.tuning.limits import ResourceLimits
-from pipefix.tuning.results import BatchSize, Trial, TuneResult
-from pipefix.tuning.space import Settings, Space, said
+from pipefix.tuning.results import BatchSize, Trial, TuneResult, TuningPlan
+from pipefix.tuning.space import Settings, said
 from pipefix.vocabulary.commands import with_plan
 from pipefix.vocabulary.nvml import in_words
 from pipefix.vocabulary.quantity import Interval, percent, rate, seconds, size
@@ -32,7 +31,7 @@ RESTART = 0.005
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the consumer is fed with the settings that are kept, and the figures that show it."""
 
-    fed: bool | None
+    fed: bool | None = None
     """None where there is no consumer, or the interval settles neither."""
     emulated: bool
     """The consumer sleeps as long as a step would take: what a real one's CPU use would disturb is not in the figures."""
@@ -100,13 +99,9 @@ class TuneReporter:
     target: str
     settings: LoaderSettings
     """As result."""
-    start: Settings
-    space: Space
-    limits: ResourceLimits
+    plan: TuningPlan
     result: TuneResult
     consumer: ConsumerName
-    stall: float
-    """Share of the time that the consumer may wait."""
     sizes: Sequence[BatchSize] = ()
     dealt: bool = True
     """Every trial read samples of its own."""
@@ -119,7 +114,7 @@ class TuneReporter:
         changes, result = self.changes(), self.result
         return TuneReport(
             target=self.target,
-            before=self.start,
+            before=self.plan.start,
             after=self._chosen(),
             sentence=self._sentence(changes),
             certificate=self.certificate(),
@@ -131,10 +126,10 @@ class TuneReporter:
             rate_after=result.after,
             kept=result.kept,
             enough=result.enough,
-            declined=dict(self.space.declined or {}),
+            declined=dict(self.plan.space.declined or {}),
             notes=list(self._notes(changes)),
             batch_sizes=list(self.sizes),
-            limits={name: value for name, value in vars(self.limits).items() if value is not None},
+            limits={name: value for name, value in vars(self.plan.limits).items() if value is not None},
             partial=result.partial,
             seconds=result.seconds,
             written=written,
@@ -142,7 +137,7 @@ class TuneReporter:
 
     def changes(self) -> dict[str, object]:
         """Arguments of the loader that are to be others."""
-        changes = {name: value for name, value in self.start.changes(self._chosen()).items() if value is not None}
+        changes = {name: value for name, value in self.plan.start.changes(self._chosen()).items() if value is not None}
         if not self.result.chosen.workers:
             changes.pop("prefetch_factor", None)
         return changes
@@ -174,12 +169,12 @@ class TuneReporter:
         gain = result.after.value / result.before.value
         rates = f"{rate(result.after.value)} instead of {rate(result.before.value)}"
         if math.isclose(gain, 1.0, abs_tol=0.02):
-            fewer = ", with fewer workers" if result.chosen.workers < self.start.workers else ""
+            fewer = ", with fewer workers" if result.chosen.workers < self.plan.start.workers else ""
             return f"Use {words}: as fast as before ({rate(result.after.value)}){fewer}."
         return f"Use {words}: {rates}."
 
     def _notes(self, changes: dict[str, object]) -> Iterator[str]:
-        if self.start.in_order and not self.result.chosen.in_order:
+        if self.plan.start.in_order and not self.result.chosen.in_order:
             yield (
                 "With in_order=False batches come as they are made, not in the sampler's order: a run cannot be repeated batch by "
                 "batch. --keep-order leaves that out."
@@ -210,10 +205,10 @@ class TuneReporter:
 
     def certificate(self) -> Certificate:
         blocks = self.result.blocks
-        emulated = self.consumer.emulated
-        base = Certificate(fed=None, emulated=emulated, consumer=self.consumer.name, allowed=self.stall)
+        emulated, allowed = self.consumer.emulated, self.plan.goal.stall
+        certificate = partial(Certificate, emulated=emulated, consumer=self.consumer.name, allowed=allowed)
         if not blocks:
-            return _with(base, sentence="Nothing ran long enough to tell.")
+            return certificate(sentence="Nothing ran long enough to tell.")
         logs = [math.log(block.rate) for block in blocks]
         delivered = figures.around(math.exp(sum(logs) / len(logs)), figures.doubt(logs))
         batches, spent = sum(len(block.waits) for block in blocks), sum(block.seconds for block in blocks)
@@ -221,19 +216,19 @@ class TuneReporter:
             failed = self.consumer.why_none
             why = f", because a training step made around the file's model failed ({failed})" if failed else ""
             sentence = f"There is no consumer to feed{why}: the loader delivers {rate(delivered.value)}. --step-ms MS emulates one."
-            return _with(base, delivered=delivered, batches=batches, seconds=spent, sentence=sentence)
+            return certificate(delivered=delivered, batches=batches, seconds=spent, sentence=sentence)
         waited = figures.stall(blocks)
         demand = blocks[-1].demand
-        fed = True if waited.high <= self.stall else False if waited.low > self.stall else None
+        fed = True if waited.high <= allowed else False if waited.low > allowed else None
         who = f"The emulated consumer ({self.consumer.name.removeprefix('emulated: ')})" if emulated else "The consumer"
         verdict = {True: "is fed", False: "is not fed", None: "may or may not be fed"}[fed]
         sentence = (
             f"{who} {verdict}: it waited {percent(waited.value)} ({percent(waited.low)} to {percent(waited.high)}) of {batches} "
-            f"batches' time, and may wait {percent(self.stall)}. It takes {rate(demand or 0.0)}, and {rate(delivered.value)} are "
+            f"batches' time, and may wait {percent(allowed)}. It takes {rate(demand or 0.0)}, and {rate(delivered.value)} are "
             "delivered."
         )
-        return _with(
-            base, fed=fed, stall=waited, delivered=delivered, demand=demand, batches=batches, seconds=spent,
+        return certificate(
+            fed=fed, stall=waited, delivered=delivered, demand=demand, batches=batches, seconds=spent,
             nvml=figures.nvml(blocks), sentence=sentence + _device(figures.nvml(blocks)),
         )  # fmt: skip
 
@@ -242,10 +237,6 @@ def _device(nvml: dict[str, float]) -> str:
     """What supports it: the driver's view, which counts a device as busy that does little."""
     phrases = in_words(nvml, "nvml_")
     return f" The driver says of the device: {phrases}." if phrases else ""
-
-
-def _with(base: Certificate, **values: Any) -> Certificate:
-    return msgspec.structs.replace(base, **values)
 
 
 def _sweet_spot(sizes: Sequence[BatchSize], own: int | None) -> str | None:

@@ -37,6 +37,15 @@ def cores() -> float:
     return min(allowed, cgroups.limits().quota_cores or allowed)
 
 
+def rollup(pid: int | str = "self") -> dict[str, int]:
+    """Bytes that a process takes, by their kind (``Pss``, ``Private_Dirty``, …); empty where the system does not tell."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(errors="replace").splitlines()
+    except OSError:
+        return {}
+    return {words[0].rstrip(":"): 1024 * int(words[1]) for line in lines if len(words := line.split()) == 3 and words[2] == "kB"}
+
+
 def out_of_memory_kills() -> int | None:
     """How often the kernel killed a process here because memory was short; None where it does not say."""
     for path in (Path("/sys/fs/cgroup/memory.events"), Path("/proc/vmstat")):

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pipefix.tuning import block_figures as figures
 from pipefix.tuning.limits import Footprint, ResourceLimits, Usage, ending, refusal
 from pipefix.tuning.results import BatchSize, TuneResult
-from pipefix.tuning.trial import TrialBench, TrialEnded
+from pipefix.tuning.trial import TrialEnded, TrialProcesses
 
 DOUBLINGS = 6
 BLOCKS = 2
 
 
-def sweep(bench: TrialBench, tuned: TuneResult, own: int, limits: ResourceLimits, *, seconds: float) -> Iterator[BatchSize]:
+def sweep(bench: TrialProcesses, tuned: TuneResult, own: int, limits: ResourceLimits, *, seconds: float) -> Iterator[BatchSize]:
     """From half the present size upwards, with the settings that were chosen."""
     assert tuned.batch is not None
     footprint = Footprint(tuned.batch).with_trial(tuned.chosen.but(batch_size=own), tuned.used)

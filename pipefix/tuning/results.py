@@ -23,6 +23,10 @@ class Goal:
     """Share of the time that the consumer may wait for batches."""
     has_consumer: bool = False
 
+    def fed(self, trial: Trial) -> bool:
+        """Whether the consumer waited for no more than that."""
+        return trial.stall is not None and trial.stall <= self.stall
+
 
 class Trial(msgspec.Struct, frozen=True):
     """Settings, and how their trial went."""

@@ -18,6 +18,7 @@ import msgspec
 from pipefix.tuning.limits import BatchCost
 from pipefix.tuning.results import MOST_TRIALS, Goal, Trial
 from pipefix.tuning.space import Knob, Settings, Space
+from pipefix.vocabulary.quantity import percent
 
 TIE = 0.02
 """Throughputs closer than this are the same: the fewer workers win."""
@@ -49,6 +50,8 @@ SAVED = 0.5
 """Part of what handing over takes that memory which is used again is thought to save."""
 LATE = 4.0
 """The slowest batches take so many times as long as most: whoever keeps the order waits for them."""
+SURE = 1.64
+"""Standard deviations by which a gain must exceed nothing: one in twenty who gain nothing is believed to."""
 
 
 @dataclass(frozen=True)
@@ -109,14 +112,11 @@ class Search:
     def best(self, trials: Sequence[Trial]) -> Trial | None:
         """The settings to keep, before they are held against the start once more."""
         ran = [trial for trial in trials if trial.ran]
-        good = [trial for trial in ran if self.fed(trial)]
+        good = [trial for trial in ran if self.goal.fed(trial)]
         if not good and ran:
             most = max(map(self._value, ran))
             good = [trial for trial in ran if self._value(trial) >= most - TIE]
         return min(good, key=lambda trial: _cost(trial.settings), default=None)
-
-    def fed(self, trial: Trial) -> bool:
-        return trial.stall is not None and trial.stall <= self.goal.stall
 
     def _value(self, trial: Trial) -> float:
         """Logarithm of its throughput, less what its settings cost the user."""
@@ -125,7 +125,7 @@ class Search:
         return math.log(trial.level) - price
 
     def _enough(self, best: Trial) -> str:
-        if self.fed(best):
+        if self.goal.fed(best):
             return "the consumer is fed, and no smaller setting is likely to feed it"
         return "neither more nor fewer workers, nor anything else that something hints at, is left to try"
 
@@ -163,7 +163,7 @@ class Search:
         demand = statistics.median(demands) if demands else None
         if demand is not None:
             yield from self._to_feed(same, demand, look)
-            if self.fed(best):
+            if self.goal.fed(best):
                 return
         if look is not None and demand is None and look.rate > ALONE * best.level:
             yield 0, -1, 1, f"without workers {look.rate:,.0f} samples/s were made beforehand"
@@ -185,8 +185,8 @@ class Search:
 
     def _to_feed(self, same: dict[int, Trial], demand: float, look: BatchCost | None) -> Iterator[Step]:
         """Towards the fewest workers that feed the consumer, by what a worker supplies."""
-        feeds = min((n for n, trial in same.items() if self.fed(trial)), default=None)
-        fails = max((n for n, trial in same.items() if not self.fed(trial) and (feeds is None or n < feeds)), default=0)
+        feeds = min((n for n, trial in same.items() if self.goal.fed(trial)), default=None)
+        fails = max((n for n, trial in same.items() if not self.goal.fed(trial) and (feeds is None or n < feeds)), default=0)
         if feeds is not None and look is not None and demand / (demand + look.rate) <= self.goal.stall:
             yield 0, -1, 1, "making a batch takes so little that the consumer may be fed without workers"
         needs = [n * demand * (1 + MARGIN) / supply for n in (fails, feeds) if n and (supply := self._supply(same[n], demand))]
@@ -205,14 +205,14 @@ class Search:
 
     def _supply(self, trial: Trial, demand: float) -> float:
         """Samples a second that its workers could make."""
-        return trial.level if not self.fed(trial) else max(trial.potential or 1.3 * demand, demand)
+        return trial.level if not self.goal.fed(trial) else max(trial.potential or 1.3 * demand, demand)
 
     # -- everything else -----------------------------------------------------------------------------------------------
 
     def _knobs(self, trial: Trial, best: Trial, look: BatchCost | None) -> Iterator[Knob]:
         """Settings beside the workers that something hints at, the likeliest first; to be turned on ``trial``."""
         space, settings = self.space, trial.settings
-        if self.fed(best) or not settings.workers:
+        if self.goal.fed(best) or not settings.workers:
             return
         threads = trial.threads or 0.0
         if threads > BUSY and settings.worker_threads != 1:
@@ -309,3 +309,29 @@ def _knobs_of(settings: Settings) -> Settings:
 def _at_least(settings: Settings, reference: Settings) -> bool:
     """Whether it takes at least as much as another in every way."""
     return settings.workers >= reference.workers and settings.in_flight >= reference.in_flight
+
+
+# -- whether the winner beats the start --------------------------------------------------------------------------------------
+
+
+def beaten(start: Trial, winner: Trial, goal: Goal) -> str | None:
+    """Why the start is kept, both having been measured once more side by side; None where it is beaten."""
+    if not start.ran:
+        return None
+    if not winner.ran:
+        return f"the settings found did not run again: {winner.reason}"
+    if goal.fed(winner):
+        less = not goal.fed(start) or _takes_less(winner.settings, start.settings)
+        return None if less else "the consumer is fed as it is, with no more than is needed"
+    gain = math.log(winner.level / start.level)
+    if gain > SURE * math.hypot(winner.doubt, start.doubt):
+        return None
+    if gain > -0.01 and _takes_less(winner.settings, start.settings) and not goal.fed(start):
+        return None
+    comparison = "more, which is within the noise" if gain > 0 else "less"
+    return f"measured side by side, the settings found deliver {percent(abs(math.expm1(gain)))} {comparison}"
+
+
+def _takes_less(settings: Settings, reference: Settings) -> bool:
+    """Fewer workers, or as many with less in flight."""
+    return (settings.workers, settings.in_flight) < (reference.workers, reference.in_flight)

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from pipefix.vocabulary.quantity import counted
+
 FEW_PREFETCHED = 2
 """Torch's own default: batches in flight a worker."""
 
@@ -54,22 +56,20 @@ class Settings(msgspec.Struct, frozen=True, rename={"workers": "num_workers", "p
         return {name: other_arguments[name] for name in own_arguments if own_arguments[name] != other_arguments[name]}
 
 
-def said(settings: Settings, *, than: Settings | None = None) -> str:
-    """``8 workers, prefetch 4``; what stays as it is in ``than`` is left out."""
-    parts = ["no workers" if not settings.workers else f"{settings.workers} worker{'s' if settings.workers > 1 else ''}"]
-    base = Settings(workers=settings.workers) if than is None else than
-    if settings.workers and settings.prefetch != (FEW_PREFETCHED if than is None else than.prefetch):
+def said(settings: Settings) -> str:
+    """``8 workers, prefetch 4``; what is as torch has it is left out."""
+    parts = [counted(settings.workers, "worker") if settings.workers else "no workers"]
+    if settings.workers and settings.prefetch != FEW_PREFETCHED:
         parts.append(f"prefetch {settings.prefetch}")
-    if settings.in_order != base.in_order:
-        parts.append("in order" if settings.in_order else "batches as they come")
-    if settings.pin_memory != base.pin_memory:
-        parts.append("pinned" if settings.pin_memory else "not pinned")
-    if settings.worker_threads != base.worker_threads:
-        count = settings.worker_threads
-        parts.append("threads as they are" if count is None else f"{count} thread{'s' if count != 1 else ''} a worker")
-    if settings.engine != base.engine:
-        parts.append("reused memory" if settings.engine == "processes" else "handed over as torch does")
-    if settings.batch_size != base.batch_size and settings.batch_size is not None:
+    if not settings.in_order:
+        parts.append("batches as they come")
+    if settings.pin_memory:
+        parts.append("pinned")
+    if settings.worker_threads is not None:
+        parts.append(f"{counted(settings.worker_threads, 'thread')} a worker")
+    if settings.engine is not None:
+        parts.append("reused memory")
+    if settings.batch_size is not None:
         parts.append(f"batch {settings.batch_size}")
     return ", ".join(parts)
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -50,33 +50,6 @@ class TrialEnded(Exception):
         self.error = error
 
 
-class Running(Protocol):
-    """Settings that run."""
-
-    settings: Settings
-    used: Usage
-    now: Usage
-
-    def block(self, seconds: float) -> TrialBlock:
-        """The next batches; `TrialEnded` where it came near a limit or failed."""
-
-    def close(self, *, at_once: bool = False) -> None:
-        """Leave nothing behind."""
-
-
-class TrialBench(Protocol):
-    """What trials run on: this machine, or one that a test made up."""
-
-    def own(self) -> Usage:
-        """What a process takes that holds the target and makes nothing."""
-
-    def look(self, settings: Settings, watch: Watch) -> BatchCost:
-        """A few batches without workers."""
-
-    def start(self, settings: Settings, watch: Watch) -> Running:
-        """Run settings, on samples that no other trial reads."""
-
-
 class TrialProcess:
     """Settings that run. ``close`` leaves no process behind, and removes no shared memory by its name: that of a killed process
     goes with the descriptors and maps that held it, or is removed by torch's own manager, which was told of it."""
@@ -100,6 +73,7 @@ class TrialProcess:
     # -- asking --------------------------------------------------------------------------------------------------------
 
     def block(self, seconds: float) -> TrialBlock:
+        """The next batches; `TrialEnded` where it came near a limit or failed."""
         block = self._ask(seconds, LONGEST_BLOCK + seconds + PATIENCE)
         assert isinstance(block, TrialBlock)
         return block
@@ -193,7 +167,7 @@ def _cleans_up(pid: int) -> bool:
 
 
 class TrialProcesses:
-    """Runs trials for real."""
+    """What trials run on: this machine."""
 
     def __init__(self, work: TrialWork, vram: Vram | None = None) -> None:
         self.work = work
@@ -213,6 +187,7 @@ class TrialProcesses:
             trial.close()
 
     def start(self, settings: Settings, watch: Watch) -> TrialProcess:
+        """Run settings, on samples that no other trial reads."""
         self._lot += 1
         return TrialProcess(self.work, settings, self._lot - 1, watch, self.vram)
 

@@ -15,10 +15,9 @@ from pipefix.tuning import block_figures as figures
 from pipefix.tuning.block_figures import TrialBlock
 from pipefix.tuning.limits import Footprint, Usage, ending, refusal
 from pipefix.tuning.results import Trial, TuneResult, TuningPlan, trial_of
-from pipefix.tuning.search import Finished, Search
+from pipefix.tuning.search import Finished, Search, beaten
 from pipefix.tuning.space import Settings, most_workers, said
-from pipefix.tuning.trial import Running, TrialBench, TrialEnded, Watch
-from pipefix.tuning.verdict import beaten
+from pipefix.tuning.trial import TrialEnded, TrialProcess, TrialProcesses, Watch
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from pipefix.vocabulary.quantity import Interval
 
@@ -40,7 +39,7 @@ Progress = Callable[[str, float], None]
 class _Contender:
     """Settings with a process that runs them, and how their trial went."""
 
-    running: Running
+    running: TrialProcess
     trial: Trial
 
 
@@ -52,7 +51,7 @@ class Tuner:
 
     def __init__(
         self,
-        bench: TrialBench,
+        bench: TrialProcesses,
         plan: TuningPlan,
         *,
         progress: Progress = lambda *_: None,
@@ -69,7 +68,7 @@ class Tuner:
         self.trials: list[Trial] = []
         self.refused: dict[Settings, str] = {}
         self.footprint: Footprint | None = None
-        self.live: list[Running] = []
+        self.live: list[TrialProcess] = []
         self.best: _Contender | None = None
         """The best so far, whose process lives on as the measure of the next trial."""
         self.last: dict[Settings, Blocks] = {}
@@ -78,7 +77,7 @@ class Tuner:
     def clock(self) -> float:
         return self._clock() - self.late
 
-    def _block(self, running: Running) -> TrialBlock:
+    def _block(self, running: TrialProcess) -> TrialBlock:
         block = running.block(max(SHORTEST, self.each / (2 * PAIRS + 2)))
         self.late += block.late_s
         return block
@@ -162,7 +161,7 @@ class Tuner:
         assert self.footprint is not None
         return refusal(self.plan.limits, self.footprint.predict(settings).beside([used])) is None
 
-    def _watch_of(self, mine: list[Running]) -> Watch:
+    def _watch_of(self, mine: list[TrialProcess]) -> Watch:
         """Watches one trial, and with it all others that run."""
         before: list[Usage] = []
 
@@ -174,17 +173,17 @@ class Tuner:
 
         return watch
 
-    def _start(self, settings: Settings) -> Running:
+    def _start(self, settings: Settings) -> TrialProcess:
         """Start settings; where they do not fit beside the best so far, that one makes room."""
         if self.best is not None and not self._fit_together(settings, self.best.running.used):
             self._dismiss()
-        mine: list[Running] = []
+        mine: list[TrialProcess] = []
         running = self.bench.start(settings, self._watch_of(mine))
         mine.append(running)
         self.live.append(running)
         return running
 
-    def _close(self, running: Running) -> None:
+    def _close(self, running: TrialProcess) -> None:
         running.close()
         if running in self.live:
             self.live.remove(running)
@@ -211,7 +210,7 @@ class Tuner:
     def _trial(self, settings: Settings, why: str) -> None:
         assert self.footprint is not None
         begun = self.clock()
-        running: Running | None = None
+        running: TrialProcess | None = None
         try:
             running = self._start(settings)
             blocks, level, doubt = self._beside_the_best(running, begun)
@@ -230,7 +229,7 @@ class Tuner:
         else:
             self._close(running)
 
-    def _ended(self, settings: Settings, why: str, end: TrialEnded, running: Running | None, begun: float) -> None:
+    def _ended(self, settings: Settings, why: str, end: TrialEnded, running: TrialProcess | None, begun: float) -> None:
         assert self.footprint is not None
         used = running.used if running is not None else Usage()
         if running is not None:
@@ -244,7 +243,7 @@ class Tuner:
         seconds = self.clock() - begun
         self.trials.append(Trial(settings.normal(), status=status, why=why, reason=str(end), used=used, seconds=seconds))
 
-    def _beside_the_best(self, running: Running, begun: float) -> tuple[Blocks, float, float]:
+    def _beside_the_best(self, running: TrialProcess, begun: float) -> tuple[Blocks, float, float]:
         """Blocks of settings in turn with those of the best so far: the blocks, the level they put the settings at, its doubt."""
         blocks: Blocks = []
         logs: list[float] = []

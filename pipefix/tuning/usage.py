@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from pipefix.system.resources import rollup
 from pipefix.tuning.limits import Usage
 
 PROC = Path("/proc")
@@ -35,9 +36,9 @@ def read(processes: Iterable[int]) -> Usage:
     memory = shm = 0.0
     files = 0
     for pid in processes:
-        rollup = _rollup(pid)
-        memory += rollup.get("Pss", 0)
-        shm += rollup.get("Pss_Shmem", 0)
+        sizes = rollup(pid)
+        memory += sizes.get("Pss", 0)
+        shm += sizes.get("Pss_Shmem", 0)
         files = max(files, len(_listed(PROC / str(pid) / "fd")))
     return Usage(memory, shm, files)
 
@@ -62,16 +63,3 @@ def _stat(pid: int) -> list[str] | None:
     except OSError:
         return None
     return text.rpartition(")")[2].split()
-
-
-def _rollup(pid: int) -> dict[str, float]:
-    try:
-        text = (PROC / str(pid) / "smaps_rollup").read_text(errors="replace")
-    except OSError:
-        return {}
-    sizes = {}
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) == 3 and words[2] == "kB":
-            sizes[words[0].rstrip(":")] = 1024.0 * float(words[1])
-    return sizes

@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 from pipefix.audit.facts import AuditFacts
-from pipefix.audit.observe import growth, run_facts, worker_facts, worker_of
+from pipefix.audit.observe import growth, run_facts, worker_facts
 from pipefix.vocabulary.settings import LoaderSettings
 
 
@@ -76,20 +76,13 @@ def observed(loader: DataLoader[Any], **more: Any) -> AuditFacts:
         multiprocessing_context=loader.multiprocessing_context,
         worker_init_fn=loader.worker_init_fn,
     )
-    first: dict[int, dict[str, float]] = {}
-    last: dict[int, dict[str, float]] = {}
-    samples: dict[int, int] = {}
+    looks: dict[int, list[tuple[int, dict[str, float]]]] = {}
     for pid, count, numbers in beside:
-        if pid not in first:
-            first[pid], samples[pid] = numbers, 0
-        else:
-            samples[pid] += count
-        last[pid] = numbers
-    pid = max(last, key=lambda process: samples[process])
-    fields: dict[str, Any] = {**run_facts(loader, last[pid]), "settings": settings_of(loader)}
-    if samples[pid]:
-        fields["growth"] = growth(worker_of(first[pid]), worker_of(last[pid]), samples[pid])
-    return AuditFacts(**{**fields, **more})
+        seen = looks.setdefault(pid, [])
+        seen.append((seen[-1][0] + count if seen else count, numbers))
+    longest = max(looks.values(), key=lambda seen: seen[-1][0])
+    facts = {**run_facts(loader, longest[-1][1]), "settings": settings_of(loader), "growth": growth(longest)}
+    return AuditFacts(**{**facts, **more})
 
 
 def first_batch(loader: DataLoader[Any]) -> float:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from pipefix.audit.facts import AuditFacts, BatchFacts, DatasetFacts, MemoryGrowth
+from pipefix.audit.facts import AuditFacts, BatchFacts, DatasetFacts
 from pipefix.audit.rules import audit, every_rule
-from pipefix.system.machine import Filesystem, Gpu, Machine
 from pipefix.vocabulary.finding import SEVERITIES, Finding
 from pipefix.vocabulary.settings import LoaderSettings
 from tests.audit.case import Case, machine
@@ -117,81 +116,46 @@ class TestWords:
         assert "each of 4 workers is sent a pickled copy when it starts: 800 MB more" in self.only(spawned).found
 
 
-def _structs(of: type[Any], **known: Any) -> some.SearchStrategy[Any]:
-    """Instances of a struct with any of its fields left at its default."""
-    return some.fixed_dictionaries({}, optional=known).map(lambda fields: of(**fields))
-
-
 COUNT = some.integers(0, 10**13)
-FEW = some.integers(0, 300)
-SHARE = some.floats(0, 1)
-TIME = some.floats(0, 1e5)
+CORES = some.floats(0.01, 512)
 WORDS = some.sampled_from(["", "fork", "forkserver", "spawn", "file_system", "3", "3.14", "weird", "-1"])
+PLAIN = {int: COUNT, float: some.floats(0, 1e5), bool: some.booleans(), str: WORDS, type(None): some.none()}
+KNOWN: dict[str, some.SearchStrategy[Any]] = {
+    "cpu_share": some.none() | some.floats(0, 1),
+    "throttled_share": some.none() | some.floats(0, 1),
+    "system": some.sampled_from(["Linux", "Darwin", "Windows"]),
+    "logical_cores": some.integers(1, 512),
+    "affinity_cores": some.none() | some.integers(1, 512),
+    "quota_cores": some.none() | CORES,
+    "effective_cores": CORES,
+    "versions": some.dictionaries(some.just("torch"), some.sampled_from(["2.9.0", "2.9.0+cpu", ""])),
+    "environment": some.dictionaries(some.just("OMP_NUM_THREADS"), some.sampled_from(["", "4", "4,2", "x", "9999"])),
+    "num_workers": some.integers(0, 300),
+    "prefetch_factor": some.none() | some.integers(1, 100),
+    "kind": some.sampled_from(["nfs", "ext4", "fuse.x", "map", "iterable", ""]),
+}
 
 
-def maybe(strategy: some.SearchStrategy[Any]) -> some.SearchStrategy[Any]:
-    return some.none() | strategy
+def made(of: Any) -> some.SearchStrategy[Any]:
+    """Values of a type; of a struct with any of its fields left at its default."""
+    kind, parts = get_origin(of), [made(part) for part in get_args(of)]
+    if kind is list:
+        return some.lists(*parts, max_size=2)
+    if kind is dict:
+        return some.dictionaries(*parts, max_size=3)
+    if kind is tuple:
+        return some.tuples(*parts)
+    if parts:
+        return some.one_of(parts)
+    if of in PLAIN:
+        return PLAIN[of]
+    needed, free = {}, {}
+    for field in msgspec.structs.fields(of):
+        (needed if field.required else free)[field.name] = KNOWN[field.name] if field.name in KNOWN else made(field.type)
+    return some.fixed_dictionaries(needed, optional=free).map(lambda fields: of(**fields))
 
 
-MACHINES = some.builds(
-    Machine,
-    system=some.sampled_from(["Linux", "Darwin", "Windows"]),
-    kernel=WORDS,
-    python=WORDS,
-    logical_cores=some.integers(1, 512),
-    affinity_cores=maybe(some.integers(1, 512)),
-    quota_cores=maybe(some.floats(0.01, 512)),
-    effective_cores=some.floats(0.01, 512),
-    memory_bytes=maybe(COUNT),
-    memory_available_bytes=maybe(COUNT),
-    memory_limit_bytes=maybe(COUNT),
-    memory_limit_used_bytes=maybe(COUNT),
-    shm_bytes=maybe(COUNT),
-    shm_free_bytes=maybe(COUNT),
-    fd_soft=maybe(COUNT),
-    fd_hard=maybe(COUNT),
-    fd_open=maybe(FEW),
-    load_1m=maybe(TIME),
-    gpus=some.just([]) | some.just([Gpu("G", 1)]),
-    gpu_declined=maybe(WORDS),
-    versions=some.dictionaries(some.just("torch"), some.sampled_from(["2.9.0", "2.9.0+cpu", ""])),
-    environment=some.dictionaries(some.just("OMP_NUM_THREADS"), some.sampled_from(["", "4", "4,2", "x", "9999"])),
-)
-SETTINGS = _structs(
-    LoaderSettings,
-    batch_size=maybe(FEW),
-    num_workers=FEW,
-    prefetch_factor=maybe(some.integers(1, 100)),
-    persistent_workers=some.booleans(),
-    start_method=maybe(WORDS),
-    length=maybe(COUNT),
-)
-BATCHES = _structs(
-    BatchFacts,
-    bytes=COUNT,
-    tensors=COUNT,
-    small_tensors=COUNT,
-    largest_bytes=COUNT,
-    largest_is_float=some.booleans(),
-    piped_bytes=COUNT,
-)
-FACTS = _structs(
-    AuditFacts,
-    machine=maybe(MACHINES),
-    settings=maybe(SETTINGS),
-    batch=maybe(BATCHES),
-    growth=maybe(some.builds(MemoryGrowth, before_bytes=COUNT, after_bytes=COUNT, samples=FEW)),
-    dataset=maybe(_structs(DatasetFacts, objects=COUNT, bytes=COUNT, where=WORDS, entries=COUNT)),
-    start_method=maybe(WORDS),
-    preload=maybe(some.lists(WORDS, max_size=2)),
-    sharing_strategy=maybe(WORDS),
-    filesystems=some.dictionaries(
-        WORDS, some.builds(Filesystem, some.sampled_from(["nfs", "ext4", "fuse.x", ""]), WORDS, WORDS), max_size=3
-    ),
-    cpu_share=maybe(SHARE),
-    throttled_share=maybe(SHARE),
-    first_batch_s=maybe(TIME),
-)
+FACTS = made(AuditFacts)
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])

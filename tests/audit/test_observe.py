@@ -18,9 +18,9 @@ import torch
 from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 from pipefix.audit.dataset_scan import scan_dataset
-from pipefix.audit.facts import BatchFacts, DatasetFacts, WorkerFacts
+from pipefix.audit.facts import BatchFacts, DatasetFacts
 from pipefix.audit.handle_scan import open_handles
-from pipefix.audit.observe import batch_facts, growth, loader_facts, run_facts, worker_facts, worker_of
+from pipefix.audit.observe import batch_facts, growth, loader_facts, run_facts, worker_facts
 from pipefix.audit.store_scan import store_in
 from tests.audit import pipelines
 
@@ -139,10 +139,11 @@ class TestProcess:
         assert set(loader_facts(loader)) <= set(facts)
 
     def test_growth_needs_two_figures(self) -> None:
-        seen = growth(WorkerFacts(uss_bytes=100), worker_of({"worker.uss_bytes": 150.0, "batch.bytes": 3.0}), 10)
+        seen = growth([(4, {"worker.uss_bytes": 100.0}), (9, {}), (14, {"worker.uss_bytes": 150.0, "batch.bytes": 3.0})])
         assert seen is not None
         assert (seen.bytes, seen.fraction, seen.per_sample) == (50, 0.5, 5.0)
-        assert growth(WorkerFacts(), WorkerFacts(uss_bytes=150), 10) is None
+        assert growth([(4, {}), (14, {"worker.uss_bytes": 150.0})]) is None
+        assert growth([(4, {"worker.uss_bytes": 100.0})]) is None
 
     def test_asking_for_the_start_method_does_not_fix_it(self, preloaded: str) -> None:
         code = (

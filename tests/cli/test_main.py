@@ -63,15 +63,24 @@ def test_our_errors_print_what_and_advice_and_give_their_code(
     assert told.err == f"pipefix: The value 7 was found.\n  {kind.default_advice}\n"
 
 
-def test_the_users_own_frames_come_first(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    error = errors.TargetError("data.py raised ValueError.", user_traceback="  data.py, line 3\nValueError: no\n")
-    assert command(raising(error)) == 3
-    assert capsys.readouterr().err.startswith("  data.py, line 3\nValueError: no\npipefix: data.py raised ValueError.\n")
+OTHERS = [
+    (errors.TargetError("data.py raised ValueError.", user_traceback="  data.py, line 3\nValueError: no\n"), 3,
+     "  data.py, line 3\nValueError: no\npipefix: data.py raised ValueError.\n"),
+    (KeyboardInterrupt(), 130, "pipefix: Interrupted before there was anything to report.\n"),
+    (MemoryError(), 1, "pipefix ran out of memory.\n  A smaller --recording-budget needs less, such as 100MB.\n"),
+    (ModuleNotFoundError("No module named 'torch'", name="torch"), 5,
+     ("pipefix: The package 'torch', which pipefix stands on, cannot be imported: No module named 'torch'.\n"
+      "  Install what is missing with: pip install --upgrade pipefix\n")),
+]  # fmt: skip
+"""The user's own frames come first."""
 
 
-def test_interrupted(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(raising(KeyboardInterrupt())) == 130
-    assert capsys.readouterr().err.startswith("pipefix: Interrupted before there was anything to report.\n")
+@pytest.mark.parametrize(("error", "code", "told"), OTHERS, ids=["frames", "interrupted", "memory", "library"])
+def test_what_is_no_error_of_ours(
+    error: BaseException, code: int, told: str, command: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(raising(error)) == code
+    assert capsys.readouterr().err.startswith(told)
 
 
 @pytest.mark.parametrize("code", [0, None, 3, "enough"])
@@ -105,19 +114,6 @@ def test_no_word_of_a_command_line_commands_the_terminal(
     assert entry.main(arguments) not in (0, entry.BUG)
     told = capsys.readouterr()
     assert (told.out + told.err).replace("\n", "").isprintable()
-
-
-def test_out_of_memory(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(raising(MemoryError())) == 1
-    assert capsys.readouterr().err == "pipefix ran out of memory.\n  A smaller --recording-budget needs less, such as 100MB.\n"
-
-
-def test_a_library_that_is_not_installed(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(raising(ModuleNotFoundError("No module named 'torch'", name="torch"))) == 5
-    assert capsys.readouterr().err == (
-        "pipefix: The package 'torch', which pipefix stands on, cannot be imported: No module named 'torch'.\n"
-        "  Install what is missing with: pip install --upgrade pipefix\n"
-    )
 
 
 class TestUnforeseen:

@@ -94,6 +94,55 @@ VERDICTS: dict[str, tuple[Measurement, str, Stage | None]] = {
 }  # fmt: skip
 
 
+ALONE = "Nothing took the batches, so nobody knows yet whether training waits for them."
+TWO_LEAD = {"storage-from-memory": 1.05, "decode-recorded": 1.02, "collate-recorded": 1.0, "handover-skipped": 1.5}
+SENTENCES: dict[str, tuple[Measurement, str]] = {
+    "an input-bound pipeline": (
+        measured({"storage": 1.0, "decode": 4.0}, workers=2, step=0.5, arms={"decode-recorded": 4.0}),
+        ("Input-bound: decode (decode-op) takes 80 % of the time to deliver a sample; if it were free, throughput would be 4.00x"
+        " (3.96-4.04). The step waits 80 % of the time.")
+    ),
+    # It may deliver many times what training takes.
+    "without a consumer the input side alone": (
+        measured({"storage": 1.0, "decode": 4.0}, workers=2, arms={"decode-recorded": 4.0}),
+        ("Input-bound, of the input side alone: decode (decode-op) takes 80 % of the time to deliver a sample; if it were free, "
+        f"the input side would deliver 4.00x (3.96-4.04). {ALONE}")
+    ),
+    "a step-bound pipeline": (
+        measured({"decode": 1.0}, workers=2, step=2.0, arms={"samples-recorded": 1.0}),
+        ("Step-bound: the step takes 100 % of the time, 8.00 ms a batch, and the loader could deliver 4.00x what it uses. Work "
+        "on the model, not the data: free input would gain at most 1.01x.")
+    ),
+    "arms that contradict the clocks": (
+        measured({"storage": 2.0, "decode": 1.0}, arms={"storage-from-memory": 1.1, "decode-recorded": 2.5}),
+        ("Inconclusive: the clocks point to storage, but the replayed arms to decode (removing it gains 2.50x (2.48-2.53)). What"
+        " runs meanwhile is seen in a trace: --trace FILE.")
+    ),
+    "nothing gains where a step limits that workers run beside": (
+        measured({"decode": 1.0}, workers=2, step=2.0, arms={"handover-skipped": 1.5, "decode-recorded": 1.0}),
+        ("Inconclusive: the clocks point to step, but the replayed arms to ipc (removing it gains 1.50x (1.49-1.52)). What runs "
+        "meanwhile is seen in a trace: --trace FILE.")
+    ),
+    "code that no seam bounds": (
+        uncut(measured({"storage": 1.0, "decode": 2.0}), 3.0, cpu=1.0),
+        ("Inconclusive: 50 % of the time is the dataset's own code before anything is read, which no hook times; of what could "
+        "be cut, decode takes most (33 %). Moved into a method or a function of the dataset's file it would have a name, and an"
+        " arm of its own.")
+    ),
+    # Stages beside each other slow each other down: the clocks may see it in the wrong one, the replayed arms do not.
+    "with workers an arm that gains more than every other decides": (
+        measured({"storage": 2.0, "decode": 1.0, "collate": 0.2}, workers=2, arms=TWO_LEAD),
+        ("Input-bound, of the input side alone: ipc (handing batches over to the training process) limits, though it runs beside"
+        f" other stages; if it were free, the input side would deliver 1.50x (1.49-1.52). {ALONE}")
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("measurement", "sentence"), SENTENCES.values(), ids=SENTENCES)
+def test_the_sentence(measurement: Measurement, sentence: str) -> None:
+    assert diagnose(measurement).verdict.sentence == sentence
+
+
 @pytest.mark.parametrize(("measurement", "kind", "stage"), VERDICTS.values(), ids=VERDICTS)
 def test_the_verdict(measurement: Measurement, kind: str, stage: Stage | None) -> None:
     verdict = diagnose(measurement).verdict
@@ -110,42 +159,6 @@ def test_too_few_and_too_uneven_batches_are_inconclusive() -> None:
     assert verdict.kind == "inconclusive"
     assert verdict.stage is None
     assert verdict.sentence.startswith("Inconclusive: ")
-
-
-def test_arms_that_contradict_the_clocks_leave_it_open_and_say_so() -> None:
-    measurement = measured({"storage": 2.0, "decode": 1.0}, arms={"storage-from-memory": 1.1, "decode-recorded": 2.5})
-    diagnosis = diagnose(measurement)
-    assert diagnosis.verdict.kind == "inconclusive"
-    assert diagnosis.verdict.sentence == (
-        "Inconclusive: the clocks point to storage, but the replayed arms to decode (removing it gains 2.50x (2.48-2.53)). "
-        "What runs meanwhile is seen in a trace: --trace FILE."
-    )
-
-
-def test_the_sentence_of_an_input_bound_pipeline() -> None:
-    measurement = measured({"storage": 1.0, "decode": 4.0}, workers=2, step=0.5, arms={"decode-recorded": 4.0})
-    assert diagnose(measurement).verdict.sentence == (
-        "Input-bound: decode (decode-op) takes 80 % of the time to deliver a sample; "
-        "if it were free, throughput would be 4.00x (3.96-4.04). The step waits 80 % of the time."
-    )
-
-
-def test_without_a_consumer_the_sentence_is_of_the_input_side_alone() -> None:
-    """It may deliver many times what training takes."""
-    measurement = measured({"storage": 1.0, "decode": 4.0}, workers=2, arms={"decode-recorded": 4.0})
-    assert diagnose(measurement).verdict.sentence == (
-        "Input-bound, of the input side alone: decode (decode-op) takes 80 % of the time to deliver a sample; "
-        "if it were free, the input side would deliver 4.00x (3.96-4.04). Nothing took the batches, so nobody knows yet whether "
-        "training waits for them."
-    )
-
-
-def test_the_sentence_of_a_step_bound_pipeline() -> None:
-    measurement = measured({"decode": 1.0}, workers=2, step=2.0, arms={"samples-recorded": 1.0})
-    assert diagnose(measurement).verdict.sentence == (
-        "Step-bound: the step takes 100 % of the time, 8.00 ms a batch, and the loader could deliver "
-        "4.00x what it uses. Work on the model, not the data: free input would gain at most 1.01x."
-    )
 
 
 def test_waiting_is_told_from_computing() -> None:
@@ -210,29 +223,6 @@ def test_hidden_stages_have_no_share_but_keep_their_cost() -> None:
     assert diagnosis.stages[Stage.STEP].share == pytest.approx(1.0, rel=1e-3)
 
 
-def test_code_that_no_seam_bounds_leaves_the_verdict_open_and_says_so() -> None:
-    diagnosis = diagnose(uncut(measured({"storage": 1.0, "decode": 2.0}), 3.0, cpu=1.0))
-    assert diagnosis.verdict.kind == "inconclusive"
-    assert diagnosis.verdict.sentence == (
-        "Inconclusive: 50 % of the time is the dataset's own code before anything is read, which no hook times; "
-        "of what could be cut, decode takes most (33 %). "
-        "Moved into a method or a function of the dataset's file it would have a name, and an arm of its own."
-    )
-
-
-def test_with_workers_an_arm_that_gains_more_than_every_other_decides() -> None:
-    """Stages beside each other slow each other down: the clocks may see it in the wrong one, the replayed arms do not."""
-    arms = {"storage-from-memory": 1.05, "decode-recorded": 1.02, "collate-recorded": 1.0, "handover-skipped": 1.5}
-    measurement = measured({"storage": 2.0, "decode": 1.0, "collate": 0.2}, workers=2, arms=arms)
-    verdict = diagnose(measurement).verdict
-    assert (verdict.kind, verdict.stage) == ("input-bound", Stage.IPC)
-    assert verdict.sentence == (
-        "Input-bound, of the input side alone: ipc (handing batches over to the training process) limits, though it runs beside "
-        "other stages; if it were free, the input side would deliver 1.50x (1.49-1.52). Nothing took the batches, so nobody knows "
-        "yet whether training waits for them."
-    )
-
-
 def test_what_the_clocks_cost_is_no_gain_of_the_arm_that_has_fewer_of_them() -> None:
     """The timed arm runs a tenth slower than the untimed one; an arm without timed calls that is as fast gains nothing."""
     measurement = measured({"decode": 1.0}, arms={"augment-recorded": 1.1})
@@ -266,13 +256,6 @@ def test_a_stage_whose_arm_did_not_run_is_never_the_rival() -> None:
     verdict = diagnose(measurement).verdict
     assert verdict.kind == "inconclusive"
     assert "arms to storage" not in verdict.sentence
-
-
-def test_nothing_gains_where_a_step_limits_that_workers_run_beside() -> None:
-    arms = {"handover-skipped": 1.5, "decode-recorded": 1.0}
-    verdict = diagnose(measured({"decode": 1.0}, workers=2, step=2.0, arms=arms)).verdict
-    assert verdict.kind == "inconclusive"
-    assert verdict.sentence.startswith("Inconclusive: the clocks point to step, but the replayed arms to ipc")
 
 
 def test_what_the_loader_takes_whatever_the_data_is_no_waiting_for_data() -> None:

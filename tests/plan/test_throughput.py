@@ -192,37 +192,28 @@ def test_the_schedulers_record_tells_queueing_from_waiting() -> None:
 
 
 def test_a_step_on_the_cpu_shares_the_cores_with_the_workers() -> None:
-    world = World(decode=0.002, step=0.001, step_computing=1.0, workers=2, cores=1.0)
-    world = world.but(fields={})
-    now = line(world)
+    now = line(World(decode=0.002, step=0.001, step_computing=1.0, workers=2, cores=1.0))
     assert float(now.seconds()[0]) == pytest.approx(0.003)
     assert now.speedup(now.without(Stage.DECODE)).value == pytest.approx(3.0)
 
 
 class TestDoubt:
     def test_the_interval_of_a_stage_carries_through(self) -> None:
-        now = PipelineModel(
-            {"decode": stage_time(Interval(0.004, 0.003, 0.005), name="decode"), "augment": stage_time(0.004)}, {}, 0, 8.0
-        )
-        gain = now.speedup(now.without(Stage.DECODE))
-        assert gain.value == pytest.approx(2.0)
-        assert gain.low == pytest.approx(1.75, abs=0.05)
-        assert gain.high == pytest.approx(2.25, abs=0.05)
+        def gain(decode: Interval) -> Interval:
+            now = PipelineModel({"decode": stage_time(decode, name="decode"), "augment": stage_time(0.004)}, {}, 0, 8.0)
+            return now.speedup(now.without(Stage.DECODE))
 
-    def test_an_exact_stage_gives_an_exact_answer(self) -> None:
-        now = PipelineModel({"decode": stage_time(0.004), "augment": stage_time(0.004)}, {}, 0, 8.0)
-        assert now.speedup(now.without(Stage.DECODE)) == exactly(2.0)
+        doubted_gain = gain(Interval(0.004, 0.003, 0.005))
+        assert doubted_gain.value == pytest.approx(2.0)
+        assert (doubted_gain.low, doubted_gain.high) == (pytest.approx(1.75, abs=0.05), pytest.approx(2.25, abs=0.05))
+        assert gain(exactly(0.004)) == exactly(2.0)
 
-    def test_the_same_doubt_is_drawn_alike(self) -> None:
-        first, second = draws(Interval(1.0, 0.8, 1.5), "a"), draws(Interval(1.0, 0.8, 1.5), "a")
-        assert np.array_equal(first, second)
-        assert not np.array_equal(first, draws(Interval(1.0, 0.8, 1.5), "b"))
-
-    def test_spreads_as_its_interval_says(self) -> None:
-        values = draws(Interval(1.0, 0.8, 1.5), "a")[1:]
-        low, high = np.percentile(values, (2.5, 97.5))
-        assert low == pytest.approx(0.8, abs=0.05)
-        assert high == pytest.approx(1.5, abs=0.1)
+    def test_draws_are_alike_for_the_same_doubt_and_spread_as_its_interval_says(self) -> None:
+        drawn = draws(Interval(1.0, 0.8, 1.5), "a")
+        assert np.array_equal(drawn, draws(Interval(1.0, 0.8, 1.5), "a"))
+        assert not np.array_equal(drawn, draws(Interval(1.0, 0.8, 1.5), "b"))
+        low, high = np.percentile(drawn[1:], (2.5, 97.5))
+        assert (low, high) == (pytest.approx(0.8, abs=0.05), pytest.approx(1.5, abs=0.1))
 
     def test_anchoring_keeps_a_measured_gain_and_adds_only_what_is_new(self) -> None:
         """An arm that gained 1.8 where the model says 2: what a cache read adds is the model's, the rest the measurement's."""
@@ -247,23 +238,18 @@ def test_shortening_goes_no_further_than_nothing() -> None:
 
 
 class TestTwoEvidences:
-    def test_that_agree_are_surer_together(self) -> None:
-        arm, model = Interval(2.0, 1.7, 2.35), Interval(2.0, 1.7, 2.35)
-        both = pooled(arm, model)
-        assert both.value == pytest.approx(2.0)
-        assert arm.low < both.low < both.high < arm.high
+    def test_that_agree_are_surer_together_and_others_are_told_with_more_doubt(self) -> None:
+        arm = Interval(2.0, 1.7, 2.35)
+        both = pooled(arm, arm)
+        assert both.value == pytest.approx(2.0) and arm.low < both.low < both.high < arm.high
+        sure = Interval(2.0, 1.95, 2.05)
+        apart, near = pooled(sure, exactly(1.2)), pooled(sure, exactly(1.9))
+        assert np.log(apart.high / apart.low) > 2 * np.log(near.high / near.low)
 
     def test_the_surer_one_weighs_more(self) -> None:
         assert pooled(Interval(2.0, 1.95, 2.05), Interval(1.5, 1.2, 1.9)).value > 1.9
         assert pooled(Interval(2.0, 1.0, 4.0), exactly(1.5)).value < 1.6
-
-    def test_that_disagree_are_told_with_more_doubt(self) -> None:
-        apart = pooled(Interval(2.0, 1.95, 2.05), exactly(1.2))
-        near = pooled(Interval(2.0, 1.95, 2.05), exactly(1.9))
-        assert np.log(apart.high / apart.low) > 2 * np.log(near.high / near.low)
-
-    def test_a_model_that_sees_no_gain_does_not_silence_an_arm(self) -> None:
-        assert pooled(Interval(1.5, 1.45, 1.55), exactly(1.0)).value > 1.35
+        assert pooled(Interval(1.5, 1.45, 1.55), exactly(1.0)).value > 1.35, "a model that sees no gain does not silence an arm"
 
     @given(st.floats(0.2, 20), st.floats(0.2, 20), st.floats(1.0, 1.5), st.floats(1.0, 1.5))
     def test_lies_between_them(self, a: float, b: float, wide: float, far: float) -> None:

@@ -15,8 +15,7 @@ from pipefix.plan.planfile import CacheChange, LoaderChange, PlanFile
 from pipefix.report.tune_report import ConsumerName, TuneReporter
 from pipefix.subject.load import load
 from pipefix.system.machine import Machine
-from pipefix.tuning.limits import ResourceLimits
-from pipefix.tuning.results import Trial, TuneResult
+from pipefix.tuning.results import Goal, Trial, TuneResult, TuningPlan
 from pipefix.tuning.space import Settings, Space
 from pipefix.vocabulary.errors import UnreadableFile
 from pipefix.vocabulary.quantity import Interval
@@ -40,10 +39,8 @@ def tuned(folder: Path, chosen: Settings, older: PlanFile | None, *, ran: bool =
     rows = (Trial(chosen, rate),) if ran else ()
     result = TuneResult(rows, chosen, kept, rate, rate if kept else rate.scaled(1.4), (), None, "", partial=partial)
     space = Space(4, 4, declined={"pin_memory": "no CUDA device is present", "in_order": "--keep-order was given"})
-    telling = TuneReporter(
-        "data.py", LoaderSettings(batch_size=4, num_workers=2), Settings(2), space, ResourceLimits(), result,
-        ConsumerName("none", present=False), 0.01,
-    )  # fmt: skip
+    plan, settings = TuningPlan(space, Goal(), Settings(2)), LoaderSettings(batch_size=4, num_workers=2)
+    telling = TuneReporter("data.py", settings, plan, result, ConsumerName("none", present=False))
     return _tuned(telling, MACHINE, older, path, [])
 
 

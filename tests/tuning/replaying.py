@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pipefix.tuning.results import Goal, Trial
-from pipefix.tuning.search import Finished, NextTrial, Search
+from pipefix.tuning.search import Finished, NextTrial, Search, beaten
 from pipefix.tuning.space import Settings
 from tests.tuning.grids import Grid
 
@@ -58,8 +58,6 @@ def play(grid: Grid, start: Settings, *, seed: int, most: int = 8) -> Played:
 
 def confirmed(grid: Grid, chosen: Settings, start: Settings, goal: Goal, draw: Any) -> bool:
     """Whether the choice beats the start when both are measured once more, as the tuner does at its end."""
-    from pipefix.tuning.verdict import beaten
-
     if chosen.normal() == start.normal():
         return True
     chosen_again, start_again = (grid.measured(settings, draw, noise=grid.noise / 2) for settings in (chosen, start))

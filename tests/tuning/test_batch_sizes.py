@@ -45,10 +45,8 @@ def test_a_size_that_does_not_fit_is_told_and_ends_it() -> None:
     assert len(sizes) < DOUBLINGS + 1
     assert "the limit is 6.00 GB of memory" in sizes[-1].reason and sizes[-1].rate is None
     assert not any(size.reason for size in sizes[:-1])
-    telling = TuneReporter(
-        "data.py", LoaderSettings(batch_size=32), Settings(4), EIGHT.space, limits, result,
-        ConsumerName("none", present=False), 0.01, sizes,
-    )  # fmt: skip
+    plan = TuningPlan(EIGHT.space, Goal(), Settings(4), limits)
+    telling = TuneReporter("data.py", LoaderSettings(batch_size=32), plan, result, ConsumerName("none", present=False), sizes)
     report = telling.report(created="", written=None)
     assert report.batch_sizes == sizes and "batch_size" not in report.changes
     assert any("The batch size stays 32." in note for note in report.notes)

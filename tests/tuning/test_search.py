@@ -1,13 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from pipefix.tuning.results import Goal, Trial
-from pipefix.tuning.search import Finished, NextTrial, Search
+from pipefix.tuning.search import Finished, NextTrial, Search, beaten
 from pipefix.tuning.space import Settings, Space, most_workers, said
-from pipefix.tuning.verdict import beaten
 from tests.tuning import grids
 from tests.tuning.grids import looked, tried
 from tests.tuning.replaying import play
@@ -115,16 +116,25 @@ def test_late_batches_suggest_another_order_and_threads_a_cap() -> None:
     assert not isinstance(proposal, NextTrial) or proposal.settings.in_order
 
 
+def searched(search: Search, trial: Callable[[Settings], Trial], **how: Any) -> tuple[Settings, list[Trial]]:
+    """The best settings of a whole search, and all its trials."""
+    trials: list[Trial] = []
+    while isinstance(proposal := search.next(trials, **how), NextTrial):
+        trials.append(trial(proposal.settings))
+    best = search.best(trials)
+    assert best is not None
+    return best.settings, trials
+
+
 @pytest.mark.parametrize(("handing", "turned"), [(0.3, True), (0.01, False)])
 def test_batches_that_are_large_are_handed_over_another_way(handing: float, turned: bool) -> None:
     search = Search(Space(most_workers=4, cores=2, slots=True, reorder=False), Goal(), Settings(2))
-    trials: list[Trial] = []
-    while isinstance(proposal := search.next(trials, look=looked(100.0, handing=handing)), NextTrial):
-        better = 1.3 if proposal.settings.engine else 1.0
-        trials.append(tried(proposal.settings, 100.0 * better * min(2, proposal.settings.workers or 1), doubt=0.01))
-    best = search.best(trials)
-    assert best is not None
-    assert (best.settings.engine == "processes") == turned == any(trial.settings.engine is not None for trial in trials)
+
+    def trial(of: Settings) -> Trial:
+        return tried(of, 100.0 * (1.3 if of.engine else 1.0) * min(2, of.workers or 1), doubt=0.01)
+
+    best, trials = searched(search, trial, look=looked(100.0, handing=handing))
+    assert (best.engine == "processes") == turned == any(trial.settings.engine is not None for trial in trials)
 
 
 @pytest.mark.parametrize(
@@ -136,15 +146,13 @@ def test_workers_that_idle_though_batches_are_waited_for_hand_over_another_way(
 ) -> None:
     goal = Goal(has_consumer=stall is not None)
     search = Search(Space(most_workers=4, cores=2, slots=True, reorder=False), goal, Settings(2))
-    trials: list[Trial] = []
-    while isinstance(proposal := search.next(trials, look=looked(100.0)), NextTrial):
-        of = proposal.settings
+
+    def trial(of: Settings) -> Trial:
         rate = 100.0 * (1.4 if of.engine else 1.0) * min(2, of.workers or 1)
         more = potential * min(2, of.workers) if potential is not None and of.workers else None
-        trials.append(tried(of, rate, doubt=0.01, stall=stall, demand=1000.0 if stall is not None else None, potential=more))
-    best = search.best(trials)
-    assert best is not None
-    assert (best.settings.engine == "processes") == turned
+        return tried(of, rate, doubt=0.01, stall=stall, demand=1000.0 if stall is not None else None, potential=more)
+
+    assert (searched(search, trial, look=looked(100.0))[0].engine == "processes") == turned
 
 
 @pytest.mark.parametrize(("handing", "turned"), [(0.3, True), (0.06, False)])
@@ -162,13 +170,9 @@ def test_what_does_not_fit_is_not_asked_for() -> None:
     def fits(settings: Settings) -> str | None:
         return "too much" if settings.workers > 5 or settings.prefetch > 2 else None
 
-    trials: list[Trial] = []
-    while isinstance(proposal := search.next(trials, fits=fits, look=looked(100.0)), NextTrial):
-        assert fits(proposal.settings) is None
-        trials.append(tried(proposal.settings, 100.0 * max(1, proposal.settings.workers)))
-    best = search.best(trials)
-    assert best is not None
-    assert best.settings.workers == 5
+    best, trials = searched(search, lambda of: tried(of, 100.0 * max(1, of.workers)), fits=fits, look=looked(100.0))
+    assert best.workers == 5
+    assert all(fits(trial.settings) is None for trial in trials)
 
 
 def test_a_start_that_does_not_fit_gives_way_to_a_smaller_one() -> None:

@@ -8,6 +8,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from pipefix.api.search_space import limits as limits_of
+from pipefix.api.search_space import own_cpus, ranks_here
 from pipefix.api.search_space import space as space_of
 from pipefix.measurement.consumer import consumer_for
 from pipefix.report.tune_report import ConsumerName, TuneReporter
@@ -15,7 +16,6 @@ from pipefix.subject.load import load
 from pipefix.system.machine import Machine
 from pipefix.tuning.child import TrialWork
 from pipefix.tuning.results import Goal, TuningPlan
-from pipefix.tuning.share import own_cpus, ranks_here
 from pipefix.tuning.space import Settings
 from pipefix.tuning.trial import TrialProcesses
 from pipefix.tuning.tuner import Tuner
@@ -93,10 +93,6 @@ def test_the_report_says_whose_workers_they_are() -> None:
     machine = made_up.Machine(grid)
     plan = TuningPlan(grid.space, Goal(), Settings(1), budget=60.0, most_trials=2)
     result = Tuner(machine, plan, clock=machine.clock).run()
-    telling = TuneReporter(
-        "data.py", LoaderSettings(), plan.start, grid.space, plan.limits, result, ConsumerName("none", present=False), 0.01, ranks=4
-    )
-    workers = result.chosen.workers
-    assert any(
-        f"{workers} workers a rank are {4 * workers} in all" in note for note in telling.report(created="", written=None).notes
-    )
+    telling = TuneReporter("data.py", LoaderSettings(), plan, result, ConsumerName("none", present=False), ranks=4)
+    workers, notes = result.chosen.workers, telling.report(created="", written=None).notes
+    assert any(f"{workers} workers a rank are {4 * workers} in all" in note for note in notes)

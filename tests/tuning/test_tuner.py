@@ -66,17 +66,8 @@ def test_where_the_model_cannot_be_fed_the_loader_alone_is_tuned() -> None:
     machine = Unfed(grid)
     plan = TuningPlan(grid.space, Goal(has_consumer=True), ONE, budget=60.0, most_trials=2)
     result = Tuner(machine, plan, clock=machine.clock).run()
-    telling = TuneReporter(
-        "data.py",
-        LoaderSettings(),
-        ONE,
-        grid.space,
-        NONE,
-        result,
-        ConsumerName("none", present=False, why_none="TypeError: no"),
-        0.01,
-    )
-    certificate = telling.certificate()
+    consumer = ConsumerName("none", present=False, why_none="TypeError: no")
+    certificate = TuneReporter("data.py", LoaderSettings(), plan, result, consumer).certificate()
     assert (certificate.fed, certificate.stall, certificate.demand) == (None, None, None)
     assert (
         "no consumer to feed, because a training step made around the file's model failed (TypeError: no)" in certificate.sentence

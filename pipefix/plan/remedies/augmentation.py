@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pipefix.measurement import experiments
-from pipefix.plan import commands
 from pipefix.plan.case import NO_CUDA, Case
 from pipefix.plan.plan import Step
 from pipefix.plan.planfile import AugmentationChange
 from pipefix.plan.remedy import Remedy
+from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.quantity import Interval, percent, seconds, times_between
 from pipefix.vocabulary.stage import Stage
 
@@ -44,7 +44,7 @@ class AugmentGpu(Remedy):
         return self.proposed(
             f"Augmentation takes {seconds(spent)} a sample{costly}{part}; the GPU's own share of it is not in the figure",
             gain,
-            commands.augmentation(case.target),
+            command("pipefix", "swap", case.target, "--to", "kornia"),
             risk="Random numbers differ from those on the CPU: check that their distribution is the one you want.",
         )
 
@@ -84,7 +84,7 @@ class DecodeGpu(Remedy):
             f"Decoding and augmenting take {seconds(spent)} a sample, which DALI would do from the files; what that takes the "
             "GPU is not in the figure, which is the most that it can bring",
             gain,
-            commands.augmentation(case.target, to="dali"),
+            command("pipefix", "swap", case.target, "--to", "dali"),
             risk="Pictures are decoded by another library, which rounds in another way, and random numbers are drawn anew.",
         )
 

@@ -11,11 +11,11 @@ from pipefix.diagnosis.throughput import PipelineModel, StageTime, at_most, draw
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import KeptRecord
-from pipefix.plan import commands
 from pipefix.plan.case import Case
 from pipefix.plan.plan import Step
 from pipefix.plan.planfile import CACHES, CacheChange
 from pipefix.plan.remedy import Remedy
+from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.gain import MeasuredGain, Modelled
 from pipefix.vocabulary.quantity import Interval, exactly, percent, seconds, size
 from pipefix.vocabulary.stage import Stage
@@ -66,12 +66,13 @@ class Cache(Remedy):
             # Nothing is left to be done to a finished sample: no cache makes the loader faster than those of them did.
             gain = tried if measured else at_most(gain, tried)
         known = MeasuredGain(gain, record.pairs) if measured and record is not None else Modelled(gain)
-        once = self.making_seconds(case)
+        once, store = self.making_seconds(case), self.change.store
+        sized = ["--size", str(RESIZED)] if store == "resized" else []
         return self.proposed(
             f"{self.saves(case)}; reading a record of {size(record_bytes.value)} back takes about {seconds(float(read.wall[0]))}"
             + (", and the loader was run over a few of them" if measured else ""),
             known,
-            commands.cache(self.change.store, case.target),
+            command("pipefix", "convert", case.target, "--to", "lmdb", "--store", store, *sized, "--out", f"cache-{store}"),
             disk_bytes=disk,
             seconds=case.length * once + (disk or 0.0) / WRITE_RATE if case.length is not None else None,
             risk=self.risk(case),

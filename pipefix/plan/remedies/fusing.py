@@ -48,17 +48,14 @@ class FuseCalls(Remedy):
             return self.declined(f"one call cannot make these samples: {next(iter(calls.values())).why_not}")
         mode = max(gains, key=lambda mode: gains[mode].value * (AS_MUCH if mode == EXACT else 1.0))
         call, changes_pixels = calls[mode], mode != EXACT
+        equal = "close to the dataset's own" if changes_pixels else "equal to the bit"
         spent = case.wall(Stage.DECODE) + case.wall(Stage.AUGMENT)
-        step = self.proposed(
+        return self.proposed(
             f"Decoding and transforming take {seconds(spent)} a sample; on {call.pictures} of its pictures one call took "
             f"{percent(call.left.value)} of their code's time, and {call.apart}",
             gains[mode],
             f"Put pipefix.FastLoader(..., fuse={mode!r}) in DataLoader's place: it takes the same arguments.",
             risk="; ".join([*([call.apart] if changes_pixels else []), *([DRAWN] if call.draws else [])]) or None,
-        )
-        equal = "close to the dataset's own" if changes_pixels else "equal to the bit"
-        return replace(
-            step,
             id=f"{self.id}-{mode}",
             title=f"{self.title}, {equal}",
             change=LoaderChange(fuse="close" if changes_pixels else "exact"),

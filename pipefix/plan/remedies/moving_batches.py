@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from pipefix.diagnosis.throughput import PipelineModel, StageTime, draws, stage_time
 from pipefix.measurement import experiments
-from pipefix.plan import commands
 from pipefix.plan.case import NO_CUDA, Case
 from pipefix.plan.plan import Step
 from pipefix.plan.planfile import LoaderChange
@@ -144,7 +143,7 @@ class Pinning(Remedy):
             f"Copying a batch of {size(copies.get('bytes', case.batch_bytes))} takes {seconds(pageable)} from ordinary memory and "
             f"{seconds(pinned)} from pinned",
             case.predicted(after, before),
-            commands.loader(pin_memory=True) + " and batch.to('cuda', non_blocking=True) in the step",
+            "DataLoader(..., pin_memory=True) and batch.to('cuda', non_blocking=True) in the step",
             risk="Pinned memory cannot be swapped; it is taken for the batches in flight.",
         )
 

@@ -1,11 +1,10 @@
-"""Remedies for processes that wait on one another: batches out of order past a slow one, threads that compete for cores."""
+"""Remedies for waiting: batches past a slow sample, threads that compete for cores, workers kept from epoch to epoch."""
 
 from __future__ import annotations
 
 from pipefix.measurement.measurement import Measurement
-from pipefix.plan import commands
 from pipefix.plan.case import STARVED, Case
-from pipefix.plan.plan import Step
+from pipefix.plan.plan import Proposed, Step
 from pipefix.plan.planfile import LoaderChange
 from pipefix.plan.remedy import Remedy
 from pipefix.vocabulary.quantity import Interval, percent, seconds, times
@@ -19,6 +18,8 @@ BUSY = 0.85
 """Cores used more than this make more threads a burden."""
 OTHER_THREADS = 1.25
 """A worker that uses so many times its main thread's CPU time runs library threads beside it."""
+RESTART_SPREAD = 0.3
+"""Two restarts of the same loader differ by about so much."""
 
 
 class TailScheduling(Remedy):
@@ -57,7 +58,7 @@ class TailScheduling(Remedy):
             f"The slowest sample in a hundred takes {times(ratio)} the median ({seconds(tail['p50'])}), and finished batches "
             f"waited {seconds(blocked)} a sample behind it, {percent(blocked / sample)} of the time",
             Interval(best, 1 + 0.5 * (best - 1), 1 + 1.25 * (best - 1)),
-            commands.loader(in_order=False),
+            "DataLoader(..., in_order=False)",
             risk="Batches come in another order from run to run, and a run cannot be resumed at exactly the same batch.",
         )
 
@@ -105,6 +106,47 @@ class ThreadCaps(Remedy):
             "worker_init_fn=lambda worker: cv2.setNumThreads(0), and OMP_NUM_THREADS=1 in the environment"
             if case.measurement.facts.get("worker.cv2_threads", 0.0) > 1
             else "OMP_NUM_THREADS=1 (and the library's own setting) in the environment before the workers start",
+        )
+
+
+class PersistentWorkers(Remedy):
+    """Workers that stay up between epochs."""
+
+    id = "persistent-workers"
+    stage = Stage.IPC
+    title = "Keep workers between epochs"
+    every_epoch = True
+    change = LoaderChange(persistent_workers=True)
+
+    def answer(self, case: Case) -> Step:
+        restart = case.measurement.epoch_restart
+        if not case.measurement.workers:
+            return self.declined("no workers: there is none to start anew for each epoch")
+        if case.measurement.settings.persistent_workers:
+            return self.declined("persistent_workers=True is set already")
+        if restart is None:
+            return self.declined("how long an epoch takes to begin was not measured: the time budget was spent")
+        if case.epoch is None:
+            return self.declined(f"an epoch takes {seconds(restart)} to begin, but the dataset tells no length to compare it with")
+        steady = case.epoch * case.diagnosis.sample.value
+        first = case.batch * sum(float(part.wall[0]) for part in case.model.making.values())
+
+        def gain(before: float, after: float) -> float:
+            """Of whole epochs, where ``after`` seconds without a batch replace ``before``."""
+            return (before + steady) / (min(before, after) + steady)
+
+        low = gain(restart * (1 - RESTART_SPREAD), 1.5 * first)
+        high = gain(restart * (1 + RESTART_SPREAD), 0.5 * first)
+        return self.kept_up(restart, restart + steady, Interval(gain(restart, first), low, high))
+
+    def kept_up(self, restart: float, whole: float, gain: Interval) -> Proposed:
+        """``restart``: seconds of ``whole``, an epoch, that pass before its first batch."""
+        return self.proposed(
+            f"Every epoch waits {seconds(restart)} for its first batch, {percent(restart / whole)} of its {seconds(whole)}",
+            gain,
+            "DataLoader(..., persistent_workers=True)",
+            risk="Workers keep their copy of the dataset: changes made to it between epochs in the training process do not reach "
+            "them.",
         )
 
 

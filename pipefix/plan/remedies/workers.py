@@ -7,13 +7,13 @@ from collections.abc import Iterable
 
 from pipefix.diagnosis.throughput import at_most
 from pipefix.measurement.statistics import ratio
-from pipefix.plan import commands
 from pipefix.plan.case import Case
 from pipefix.plan.fit import SATURATED
-from pipefix.plan.plan import Declined, Proposed, Step
+from pipefix.plan.plan import Proposed, Step
 from pipefix.plan.planfile import LoaderChange
 from pipefix.plan.remedy import Remedy
 from pipefix.system.resources import WORKER_BYTES
+from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.gain import MeasuredGain, Modelled, Told, figure
 from pipefix.vocabulary.quantity import exactly, percent, size
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
@@ -49,7 +49,7 @@ class WorkerCount(Remedy):
     def _from_model(self, case: Case, best: int | None, known: dict[int, Told]) -> Step:
         now = case.measurement.workers
         if best is not None:
-            return _proposed(case, best, known[best])
+            return self._changed(case, best, known[best])
         most = max(known, key=lambda count: known[count].interval.value, default=None)
         if most is not None and known[most].interval.value >= WORTH and (why := _in_vain(case, most)) is not None:
             return self.declined(why, known[most])
@@ -61,56 +61,42 @@ class WorkerCount(Remedy):
     def _other(self, case: Case, count: int, known: dict[int, Told]) -> Step:
         gain = known.get(count) or _modelled(case, count)
         would = f"{processes(count)} would give {figure(gain)} of today's throughput (predicted, no other number was tried)"
-        return _declined(case, count, _in_vain(case, count) or would, gain)
+        return self.declined(_in_vain(case, count) or would, gain, **_named(case, count))
 
     def _one(self, case: Case, count: int, gain: Told, best: int | None, tried: dict[int, Told]) -> Step:
         if count == best:
-            return _proposed(case, count, gain)
+            return self._changed(case, count, gain)
         why = _in_vain(case, count, tried=True)
         if why is None:
             why = f"{processes(count)} gave {figure(gain)} of today's throughput"
             if best is not None:
                 why += f", {processes(best)} {figure(tried[best])}"
-        return _declined(case, count, why, gain)
+        return self.declined(why, gain, **_named(case, count))
 
-
-def _declined(case: Case, count: int, why: str, gain: Told) -> Declined:
-    step = f"workers-{count}"
-    return Declined(id=step, stage=Stage.IPC, title=_title(case, count), why=why, gain=gain, relieves=WorkerCount.relieves)
-
-
-def _proposed(case: Case, count: int, gain: Told) -> Proposed:
-    now = case.measurement.workers
-    frees = None
-    if count < now and gain.interval.value < WORTH:
-        spare = processes(now - count)
-        frees = f"{spare} and their memory" if now - count > 1 else f"{spare} and its memory"
-    known = "predicted from wall and CPU times"
-    if isinstance(gain, MeasuredGain):
-        known = f"{processes(count)} were really tried beside today's setting"
-    why = f"{processes(now)} now, {case.measurement.cores:g} cores; {known}"
-    if frees is not None:
-        why += f". As fast as today, and it frees {frees}"
-    return Proposed(
-        id=f"workers-{count}",
-        stage=Stage.IPC,
-        title=_title(case, count),
-        why=why,
-        gain=gain,
-        command=commands.settings(case.target, num_workers=count),
-        frees=frees,
-        risk=_risk(case, count),
-        relieves=WorkerCount.relieves,
-        change=LoaderChange(num_workers=count),
-    )
+    def _changed(self, case: Case, count: int, gain: Told) -> Proposed:
+        now, frees = case.measurement.workers, None
+        if count < now and gain.interval.value < WORTH:
+            frees = f"{processes(now - count)} and {'their' if now - count > 1 else 'its'} memory"
+        tried = isinstance(gain, MeasuredGain)
+        known = f"{processes(count)} were really tried beside today's setting" if tried else "predicted from wall and CPU times"
+        why = f"{processes(now)} now, {case.measurement.cores:g} cores; {known}"
+        return self.proposed(
+            f"{why}. As fast as today, and it frees {frees}" if frees is not None else why,
+            gain,
+            f"DataLoader(..., num_workers={count})  # or all settings at once: {command('pipefix', 'tune', case.target)}",
+            **_named(case, count),
+            frees=frees,
+            risk=_risk(case, count),
+            change=LoaderChange(num_workers=count),
+        )
 
 
 def processes(count: int) -> str:
     return "no workers" if count == 0 else "1 worker" if count == 1 else f"{count} workers"
 
 
-def _title(case: Case, count: int) -> str:
-    return f"Use {processes(count)} instead of {case.measurement.workers or 'none'}"
+def _named(case: Case, count: int) -> dict[str, str]:
+    return {"id": f"workers-{count}", "title": f"Use {processes(count)} instead of {case.measurement.workers or 'none'}"}
 
 
 def _risk(case: Case, count: int) -> str | None:

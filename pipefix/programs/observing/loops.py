@@ -20,22 +20,6 @@ LONGER = 1.5
 """Times longer that each note is than the one before."""
 RECORDS = 8
 """Iterators of a loop whose batches are looked at."""
-_NOT_NOTED = frozenset(
-    (
-        "number",
-        "loader",
-        "begun",
-        "since",
-        "trains",
-        "inside",
-        "ended",
-        "records",
-        "durations",
-        "trained_s",
-        "noted_after",
-        "saved_since",
-    )
-)
 
 
 class Loop:
@@ -49,9 +33,9 @@ class Loop:
         self.inside = False
         """Whether one of its iterators is being asked: one that asks another counts once."""
         self.ended: tuple[float, float] | None = None
-        self.saved_since = 0.0
-        """Seconds of checkpoints since its latest epoch ended."""
         """When its latest epoch ended, and the seconds of all epochs by then."""
+        self.saved_since = 0.0
+        """Seconds of checkpoints since then."""
         self.records: deque[Any] = deque(maxlen=RECORDS)
         """Where the makers of its batches write what these take by stage."""
         self.durations: list[float] = []
@@ -60,6 +44,8 @@ class Loop:
         """Seconds of those steps and of the waits after them."""
         self.noted_after = FIRST_NOTE
         """Seconds of the present note."""
+        self._own = {*vars(self), "_own", "since"}
+        """What is not noted: all but the sums since the last note, which `clear` begins anew."""
         self.clear()
 
     def noted(self) -> None:
@@ -79,7 +65,7 @@ class Loop:
 
     def figures(self) -> dict[str, Any]:
         """As they are noted."""
-        known = {name: value for name, value in vars(self).items() if name not in _NOT_NOTED}
+        known = {name: value for name, value in vars(self).items() if name not in self._own}
         looked = summed(self.records)
         if looked:
             known["looked"] = looked

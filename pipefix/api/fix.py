@@ -15,6 +15,7 @@ from pipefix.api.target import Progress, consumed, load_target, silent
 from pipefix.fixes import history as undoing
 from pipefix.fixes import outcome
 from pipefix.fixes.choice import Wishes
+from pipefix.fixes.choice import check_only as check_only
 from pipefix.fixes.fix import RUN_FILE, Session
 from pipefix.fixes.outcome import Fixed
 from pipefix.fixes.steps import ProbeResult
@@ -100,6 +101,7 @@ def fix(
         What was kept and what was left, with reasons and measured gains, and the probes before and after.
     """
     round_seconds, least = amounts.taken("budget", budget, amounts.seconds), amounts.taken_share("min_gain", min_gain)
+    check_only(only)
     say = progress or silent
     say("loading the target", 0.0)
     subject = load_target(target, batch_size=batch_size, workers=workers, step=step)

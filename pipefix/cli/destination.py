@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from pathlib import Path
 
 from pipefix.vocabulary.commands import command
@@ -42,6 +41,8 @@ def check(**places: Path | None) -> None:
 
 
 def _check_folder(path: Path, flag: str, name: str) -> None:
+    import tempfile
+
     folder = path.parent
     if path.is_dir():
         raise BadUsage(f"{flag} {path} is a directory, not a file.", advice=f"Name a file in it: {command(flag, path / name)}")

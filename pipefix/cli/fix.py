@@ -57,6 +57,10 @@ def run(arguments: Namespace) -> int:
     if arguments.target is None:
         raise BadUsage("pipefix fix: there is no TARGET to fix.", advice="Name it, or take a step back with: pipefix fix --undo")
 
+    from pipefix.api.fix import check_only
+
+    check_only(arguments.only)  # a program would run until its loop is warm before it is told
+
     def fix() -> Any:
         with working(quiet=arguments.quiet) as progress:
             return used("fix", arguments)(**options(arguments, "undo"), ask=_asking(progress), progress=progress)

@@ -6,8 +6,6 @@ import errno
 import os
 import signal
 import sys
-import tempfile
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -116,6 +114,8 @@ def _unforeseen(error: Exception) -> int:
                 advice="Install what is missing with: pip install --upgrade pipefix",
             )
         )
+    import traceback
+
     name = type(error).__name__
     place = traceback.extract_tb(error.__traceback__)[-1]
     note(
@@ -133,6 +133,9 @@ def _absent_package(error: BaseException) -> str | None:
 
 
 def _save_traceback(error: Exception) -> str:
+    import tempfile
+    import traceback
+
     text = f"pipefix {VERSION}, Python {sys.version}\n{sys.argv}\n" + "".join(traceback.format_exception(error))
     place = os.environ.get("PIPEFIX_TRACEBACK")
     try:

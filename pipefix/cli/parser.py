@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from argparse import Action, ArgumentError, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import REMAINDER, Action, ArgumentError, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -18,6 +18,9 @@ EPILOG = "Start with: pipefix run train.py, or pipefix probe TARGET. Each comman
 
 FIRST = ("run", "probe", "fix")
 """What a newcomer needs is listed first, in this order."""
+
+
+_NEGATIVE = re.compile(r"-[.\d]")
 
 
 class Wrapped(RawDescriptionHelpFormatter):
@@ -43,18 +46,28 @@ class Parser(ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Namespace, list[str]]:
-        return super().parse_known_args(self._with_defaults_written(list(args or ())), namespace)
+        return super().parse_known_args(self._with_values_joined(list(args or ())), namespace)
 
-    def _with_defaults_written(self, words: list[str]) -> list[str]:
-        """A flag whose value may be left out takes one after ``=`` only: what follows it is the first word of a program."""
-        known = self._option_string_actions
+    def _with_values_joined(self, words: list[str]) -> list[str]:
+        """Flags with their values where argparse would read something else.
+
+        A flag whose value may be left out takes one after ``=`` only: what follows it is the first word of a program. A value
+        such as ``-5%``, which no flag takes, is refused for what it is, and not as a flag that is not known.
+        """
+        known, joined = self._option_string_actions, list[str]()
+        takes_program = any(action.nargs == REMAINDER for action in self._actions)
         for place, word in enumerate(words):
-            before = known.get(words[place - 1]) if place else None
-            if not word.startswith("-") and (before is None or before.nargs == 0):
-                break
-            if word in known and known[word].nargs == "?":
-                words[place] = f"{word}={known[word].const}"
-        return words
+            flag = known.get(joined[-1]) if joined else None
+            waits = flag is not None and flag.nargs is None
+            if takes_program and not waits and not word.startswith("-"):
+                return joined + words[place:]
+            if waits and _NEGATIVE.match(word):
+                joined[-1] += f"={word}"
+            elif word in known and known[word].nargs == "?":
+                joined.append(f"{word}={known[word].const}")
+            else:
+                joined.append(word)
+        return joined
 
     def _check_value(self, action: Action, value: Any) -> None:
         try:

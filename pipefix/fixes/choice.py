@@ -12,6 +12,7 @@ from pipefix.fixes.outcome import Refused
 from pipefix.fixes.steps import ByHand, Fixer
 from pipefix.plan.plan import Declined, Plan, Proposed
 from pipefix.plan.planfile import AugmentationChange, CacheChange
+from pipefix.plan.remedy import all_remedies
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.quantity import percent, seconds, size, times_between
 
@@ -73,6 +74,13 @@ def condition(step: Proposed, fixer: Fixer) -> str | None:
 def is_called(id: str, name: str) -> bool:
     """``workers-8`` is called ``workers`` too."""
     return name in (id, id.rpartition("-")[0])
+
+
+def check_only(only: str | None) -> None:
+    """Refuse a name that no remedy has, before anything is measured."""
+    known = sorted(remedy.id for remedy in all_remedies())
+    if only is not None and not any(is_called(id, only) or is_called(only, id) for id in known):
+        raise BadUsage(f"There is no remedy {only!r}.", advice=f"Its name is one of: {', '.join(known)}.")
 
 
 def refused(step: Proposed | Declined, why: str, **facts: Any) -> Refused:

@@ -17,7 +17,7 @@ from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.version import VERSION
 
-HEADS = ["stage", "after/before", "before", "after", "share"]
+HEADS = ["stage", "after/before", "a sample", "share"]
 
 
 class StageChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,7 +176,9 @@ def _told_beside(run: Run) -> list[tuple[str, str]]:
         ("consumer fed", quantity.percent(run.waits.fed if run.waits is not None else None)),
         ("GPU busy", quantity.percent(meanwhile.get("nvml_utilisation"))),
         ("first batch", quantity.seconds(start.first_batch_s if start is not None else None)),
-        ("slowest 1 % of samples", quantity.seconds(tail.p99_s if tail is not None else None)),
+        ("first batch of a later epoch", quantity.seconds(start.epoch_restart_s if start is not None else None)),
+        ("a sample, median", quantity.seconds(tail.p50_s if tail is not None else None)),
+        ("a sample, 99th percentile", quantity.seconds(tail.p99_s if tail is not None else None)),
         ("peak memory", quantity.size(tool.peak_rss_bytes if tool is not None else None)),
     ]
 
@@ -294,7 +296,7 @@ def _by_stage(comparison: Comparison) -> list[Block]:
     if not bars:
         return []
     noise = any(change.ratio is not None and not change.settled for change in comparison.stages)
-    table = Table(HEADS, [bar.cells for bar in bars], "lrrrr", ["share"], "Stages")
+    table = Table(HEADS, [bar.cells for bar in bars], "lrrr", ["share"], "Stages")
     return [Bars(table=table, bars=bars, start=1.0), *([Paragraph("~ within noise", "soft")] if noise else [])]
 
 
@@ -306,12 +308,12 @@ def _word(change: StageChange) -> str:
 
 
 def row(change: StageChange) -> list[str]:
-    """Stage, the ratio of its seconds a sample, these seconds before and after, and its shares of the delivered time."""
+    """Stage, the ratio of its seconds a sample, and before and after: these seconds, and its shares of the delivered time."""
     ratio = quantity.times_between(change.ratio) if change.ratio is not None else "-"
     noise = "" if change.settled or change.ratio is None else " ~"
     shares = [quantity.percent(share) if quantity.known(share) else "-" for share in (change.before_share, change.after_share)]
     clocks = [quantity.seconds(clock.value) if clock is not None else "-" for clock in (change.before_s, change.after_s)]
-    return [change.stage, ratio + noise, *clocks, " -> ".join(shares)]
+    return [change.stage, ratio + noise, " -> ".join(clocks), " -> ".join(shares)]
 
 
 def _table_beside(comparison: Comparison) -> list[Block]:

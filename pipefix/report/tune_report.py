@@ -293,19 +293,20 @@ def _trials(trials: list[Trial]) -> list[Block]:
         ]
         for trial in trials
     ]
-    return [Table(["TRIAL", "SAMPLES/S", "WAITED", "MEMORY", "WHY"], rows, "lrrrl", caption="Trials")]
+    return [Table(["trial", "samples/s", "waited", "memory", "why"], rows, "lrrrl", caption="Trials")]
 
 
 def _sizes(sizes: list[BatchSize]) -> list[Block]:
     rows = [
-        [str(tried.batch_size), "-", "-", tried.reason]
+        [str(tried.batch_size), "-", "-", "-", tried.reason]
         if tried.rate is None
         else [
             str(tried.batch_size),
             rate(tried.rate.value, "").strip(),
             seconds(tried.batch_s or 0.0),
             percent(tried.stall) if tried.stall is not None else "-",
+            "",
         ]
         for tried in sizes
     ]
-    return [Table(["BATCH", "SAMPLES/S", "A BATCH", "WAITED"], rows, "rrrl", caption="Batch sizes")]
+    return [Table(["batch size", "samples/s", "a batch", "waited", "why"], rows, "lrrrl", caption="Batch sizes")]

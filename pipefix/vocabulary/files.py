@@ -9,7 +9,6 @@ import contextlib
 import errno
 import os
 import re
-import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,7 @@ DRAFT = re.compile(r"\.pipefix-[0-9a-f]{12}\Z")
 
 def draft_beside(path: Path) -> Path:
     """A new name for a file that is to be renamed to ``path``."""
-    return path.with_name(f".pipefix-{secrets.token_hex(6)}")
+    return path.with_name(f".pipefix-{os.urandom(6).hex()}")
 
 
 def open_regular(path: Path) -> BinaryIO:

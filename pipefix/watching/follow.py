@@ -12,7 +12,8 @@ from typing import BinaryIO
 
 import msgspec
 
-from pipefix.vocabulary.errors import UnreadableFile
+from pipefix.vocabulary.errors import BadUsage, UnreadableFile
+from pipefix.vocabulary.urls import is_far
 from pipefix.watching import baseline as baselines
 from pipefix.watching import sentences as sentences
 from pipefix.watching import window as windows
@@ -46,8 +47,7 @@ def follow(
 
     Drift is what the job itself found; with a baseline it is found here.
     """
-    if source.isdigit() and not Path(source).exists():
-        source = f"http://127.0.0.1:{source}/metrics"  # a port, as the job names it
+    source = _address(source)
     remote = source.startswith(("http://", "https://"))
     held = baselines.read(baseline) if baseline is not None else None
     drift = Drift(held) if held is not None else None
@@ -63,6 +63,23 @@ def follow(
             last = window.number
             judged.append(window)
         yield judged
+
+
+def _address(source: str) -> str:
+    """A port of this machine as the address that a job serves there; a file and an address as they are."""
+    if source.isdecimal() and not Path(source).exists():
+        if not 0 < int(source) < 2**16:
+            raise BadUsage(
+                f"{source} is neither a file nor a port of this machine (1 to 65535); a job is not found by its process id.",
+                advice="Name what the job names in pipefix.watch(loader, prometheus=9400): pipefix watch 9400",
+            )
+        return f"http://127.0.0.1:{source}/metrics"
+    if is_far(source) and not source.startswith(("http://", "https://")):
+        raise BadUsage(
+            f"{source} cannot be followed: a job's windows are read from a file, or from an address that begins with http:// or https://.",
+            advice="A job serves one with pipefix.watch(loader, prometheus=9400): pipefix watch http://HOST:9400/metrics",
+        )
+    return source
 
 
 def _read(path: Path, once: bool, every: float, sleep: Callable[[float], object]) -> Iterator[list[Window]]:

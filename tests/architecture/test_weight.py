@@ -12,7 +12,7 @@ import pytest
 from tests.architecture.house import ROOT
 
 HEAVY = {"torch", "torchvision", "numpy", "pyarrow", "kornia", "pandas", "cv2"}
-MORE = {"rich", "psutil"}
+MORE = {"rich", "psutil", "inspect", "msgspec", "secrets", "tempfile", "traceback"}
 JOB = str(ROOT / "fixtures" / "runs" / "watch.jsonl")
 RUN = str(ROOT / "fixtures" / "runs" / "decode-bound-workers.json")
 PAGE = "PAGE"

@@ -61,7 +61,7 @@ class TestFormats:
         assert lines[0] == "### pipefix compare"
         assert lines[2].startswith("**Delivered 0.80x (0.79-0.81): 1,000 -\\> 800 samples/s")
         assert lines[4].startswith("Regression: ")
-        assert lines[6:8] == ["| stage | after/before | before | after | share |", "| --- | ---: | ---: | ---: | ---: |"]
+        assert lines[6:8] == ["| stage | after/before | a sample | share |", "| --- | ---: | ---: | ---: |"]
 
     @pytest.mark.parametrize(("limit", "level"), [("5%", "error"), ("30%", "notice")])
     def test_github_is_told_how_bad_it_is(

@@ -85,9 +85,13 @@ STUMBLES = [
     ("convert data.py --to hdf5", 2, "invalid choice: 'hdf5'"),
     ("swap data.py", 2, "the following arguments are required: --to"),
     ("fix", 2, "there is no TARGET to fix"),
+    ("fix data.py --only magic", 2, "There is no remedy 'magic'."),
     ("fix data.py --undo", 2, "--undo takes a step back in a folder, and needs no target ('data.py' was given)"),
     ("compare other.json", 2, "the following arguments are required: AFTER"),
     (f"compare {RUN} {RUN} --max-regression 0.05", 2, "'0.05' could mean 0.05% or 5%; write 5% or 0.05%"),
+    (f"compare {RUN} {RUN} --max-regression -5%", 2, "'-5%' is not between 0% and 100%; write 5%"),
+    ("probe data.py --budget -90s", 2, "'-90s' is not above zero"),
+    ("run --seconds -90s data.py", 2, "'-90s' is not above zero"),
     ("completion tcsh", 2, "invalid choice: 'tcsh'"),
     ("PROBE data.py", 2, "Did you mean: pipefix probe?"),
     ("--color=blue doctor", 2, "invalid choice: 'blue'"),
@@ -135,6 +139,8 @@ STUMBLES = [
     ("show notes.txt", 4, "notes.txt"),
     (f"compare {RUN} absent.json", 4, "absent.json"),
     ("watch absent.jsonl --once", 4, "absent.jsonl"),
+    ("watch 99999 --once", 2, "99999 is neither a file nor a port of this machine (1 to 65535)"),
+    ("watch ftp://host/watch.jsonl --once", 2, "ftp://host/watch.jsonl cannot be followed"),
     ("probe data.py --html absent/report.html", 2, "mkdir -p"),
     ("probe data.py --out .", 2, "is a directory, not a file"),
     ("probe data.py --out data.py", 2, "it will not be replaced"),
@@ -232,7 +238,7 @@ def test_a_folder_that_may_not_be_written_to(monkeypatch: pytest.MonkeyPatch, ca
     def refuse(**_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(destination.tempfile, "TemporaryFile", refuse)
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
     assert pipefix(["show", RUN, "--html", "report.html"]) == 4
     told = capsys.readouterr().err
     assert "nothing can be written in" in told

@@ -58,9 +58,9 @@ def test_a_comparison_in_full() -> None:
         "─" * 80,
         "",
         "Seconds a sample, after over before",
-        "  stage           after/before   before    after         share",
-        "  storage  1.00x (0.87-1.15) ~  1.00 ms  1.00 ms  20 % -> 20 %",
-        "  decode     0.39x (0.37-0.41)  3.10 ms  1.20 ms  70 % -> 40 %",
+        "  stage           after/before            a sample         share",
+        "  storage  1.00x (0.87-1.15) ~  1.00 ms -> 1.00 ms  20 % -> 20 %",
+        "  decode     0.39x (0.37-0.41)  3.10 ms -> 1.20 ms  70 % -> 40 %",
         "  ~ within noise",
         "",
         "Changed settings",
@@ -212,7 +212,23 @@ def test_a_stage_that_only_one_run_measured_is_shown_with_a_dash() -> None:
     before = replace(a_run(100), stages=[*a_run(100).stages, StageFigures(stage="ipc", declined="no workers")])
     after = replace(a_run(100), stages=[*a_run(100).stages, StageFigures(stage="ipc", wall_s=exactly(1e-4))])
     row = next(line for line in terminal.lines(compare(before, after).document()) if "ipc" in line)
-    assert row.split() == ["ipc", "-", "-", "100", "µs", "-", "->", "-"]
+    assert row.split() == ["ipc", "-", "-", "->", "100", "µs", "-", "->", "-"]
+
+
+def test_what_lies_beside_the_rate_is_what_the_runs_hold() -> None:
+    slow = read(RUNS / "decode-bound-workers.json")
+    busy = replace(slow, machine={**slow.machine, "while_measured": {"nvml_utilisation": 0.4}}, startup=None)
+    assert [(change.what, change.before, change.after) for change in compare(slow, busy).beside] == [
+        ("consumer fed", "40 %", "40 %"),
+        ("GPU busy", "unknown", "40 %"),
+        ("first batch", "430 ms", "unknown"),
+        ("first batch of a later epoch", "310 ms", "unknown"),
+        ("a sample, median", "2.91 ms", "2.91 ms"),
+        ("a sample, 99th percentile", "6.71 ms", "6.71 ms"),
+        ("peak memory", "2.31 GB", "2.31 GB"),
+    ]
+    page = compare(slow, busy).html()
+    assert all(figure in page for figure in ("GPU busy", "a sample, 99th percentile", "2.31 GB"))
 
 
 @pytest.mark.parametrize("unicode", [True, False])

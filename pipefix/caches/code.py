@@ -17,7 +17,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, Modul
 from typing import Any
 
 from pipefix.vocabulary.attributes import names_in
-from pipefix.vocabulary.users import is_users
+from pipefix.vocabulary.user_modules import is_users
 
 _MOST = 256
 """Functions and classes that are looked at."""

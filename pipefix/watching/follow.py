@@ -13,7 +13,7 @@ from typing import BinaryIO
 import msgspec
 
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
-from pipefix.vocabulary.urls import is_far
+from pipefix.vocabulary.urls import is_remote
 from pipefix.watching import baseline as baselines
 from pipefix.watching import sentences as sentences
 from pipefix.watching import window as windows
@@ -74,7 +74,7 @@ def _address(source: str) -> str:
                 advice="Name what the job names in pipefix.watch(loader, prometheus=9400): pipefix watch 9400",
             )
         return f"http://127.0.0.1:{source}/metrics"
-    if is_far(source) and not source.startswith(("http://", "https://")):
+    if is_remote(source) and not source.startswith(("http://", "https://")):
         raise BadUsage(
             f"{source} cannot be followed: a job's windows are read from a file, or from an address that begins with http:// or https://.",
             advice="A job serves one with pipefix.watch(loader, prometheus=9400): pipefix watch http://HOST:9400/metrics",

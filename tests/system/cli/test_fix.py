@@ -34,7 +34,7 @@ def test_a_pipeline_that_waits_is_given_workers_and_they_are_taken_back(tmp_path
     finally:
         sys.modules.pop("waits_for_workers", None)
     said = capsys.readouterr().out
-    assert "KEPT" in said and "workers-" in said
+    assert "Kept" in said and "workers-" in said
     assert "num_workers" in Path("pipefix.plan.toml").read_text()
     events = [json.loads(line)["event"] for line in Path("pipefix.log.jsonl").read_text().splitlines()]
     assert events == ["started", "begun", "kept", "ended"]

@@ -150,11 +150,11 @@ def test_nowhere_to_put_temporary_files(target: Callable[[str], Path], shell: Sh
 
 
 @mounts
-def test_temporary_files_too_deep_for_a_socket(target: Callable[[str], Path], shell: Shell, tmp_path: Path) -> None:
+def test_temporary_files_too_deep_for_a_socket_do_not_matter(target: Callable[[str], Path], shell: Shell, tmp_path: Path) -> None:
     path = target("loader = DataLoader(Good(), batch_size=16, num_workers=2)")
     deep = tmp_path / ("d" * 100)
     deep.mkdir()
-    shell(f"TMPDIR={deep} $PIPEFIX probe {path} -q --budget 2").check(3, "AF_UNIX path too long", "try TMPDIR=/tmp")
+    shell(f"TMPDIR={deep} $PIPEFIX probe {path} -q --budget 2").check(0, "VERDICT")
 
 
 # -- Ctrl-C --------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,14 @@ import sys
 import pytest
 
 from tests.programs import without_loader
-from tests.programs.conftest import Place
+from tests.programs.conftest import ROOT, Place
+
+
+@pytest.fixture
+def place(place: Place) -> Place:
+    """With torch's compiler, which the gate's programs do without."""
+    place.environment["PYTHONPATH"] = str(ROOT)
+    return place
 
 
 def test_models_that_are_compiled_are_left_alone(place: Place) -> None:
@@ -47,7 +54,7 @@ def test_spawned_workers(place: Place) -> None:
     assert (ran.code, ran.out) == (alone.code, alone.out)
     assert ran.out == "module __main__\nmodule __mp_main__\n"
     (loop,) = ran.program.loops
-    assert (loop.loader, loop.role, loop.steps, loop.workers) == ("train.py:7", "train", 4, 1)
+    assert (loop.loader, loop.role, loop.steps, loop.workers) == ("train.py:7", "training", 4, 1)
     assert loop.first_batch_s[0] > 0.2, "what it takes to start the worker"
     assert not ran.program.killed
 
@@ -109,13 +116,13 @@ def test_batches_without_a_loader(place: Place) -> None:
     )
     ran = place.run()
     (loop,) = ran.program.loops
-    assert (loop.loader, loop.role, loop.steps, loop.wait_share) == ("", "train", 30, None)
+    assert (loop.loader, loop.role, loop.steps, loop.wait_share) == ("", "training", 30, None)
     assert "trains without a DataLoader" in ran.err
     text = (place.folder / "train.py").read_text()
     by_hand = "for one in model.parameters(): one.data.add_(one.grad, alpha=-0.1)"
     place.write(text.replace("optimizer.zero_grad()", "model.zero_grad()").replace("optimizer.step()", by_hand))
     (loop,) = place.run().program.loops
-    assert (loop.role, loop.steps) == ("train", 30), "by its backward passes"
+    assert (loop.role, loop.steps) == ("training", 30), "by its backward passes"
 
 
 @pytest.mark.parametrize("kind", ["inside", "outside", "torn"])

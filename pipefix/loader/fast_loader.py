@@ -220,7 +220,7 @@ class FastLoader(_Base[T]):
             threads=self._planned.settings.worker_threads,
             carrier=self._carrier_to_device(),
             steps=tuple(step for step in (self._planned.module, self.augment) if step is not None),
-            recorded=self._planned.module,
+            recorded=self._planned.module is not None,
             fused=fused,
             shared_queue=keyed and self.num_workers > 1 and self._engine != "torch" and self._auto_collation,
         )

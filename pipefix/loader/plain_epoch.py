@@ -17,6 +17,7 @@ from pipefix.hooks.torch_internals import why_plain
 from pipefix.loader import resume
 from pipefix.loader.device import Carrier
 from pipefix.loader.metering.stats import Course
+from pipefix.loader.planning import planned
 from pipefix.loader.ranks import RemainingOrder
 from pipefix.loader.resume import EpochPosition, EpochStart
 
@@ -40,7 +41,7 @@ class PlainEpoch:
         twin.__class__ = DataLoader
         vars(twin)["dataset"] = loader._reads
         if module is not None:
-            vars(twin)["collate_fn"] = module.collate(loader.collate_fn)
+            vars(twin)["collate_fn"] = planned.collated(loader.collate_fn, loader._planned.plan)
         if begin.dealt_from:
             vars(twin)["sampler" if twin.batch_sampler is None else "batch_sampler"] = RemainingOrder(loader, begin.dealt_from)
         if begin.redealt:

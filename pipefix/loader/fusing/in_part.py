@@ -149,7 +149,7 @@ class IntoBatch:
         return stand_in.PicturePlace(None)
 
 
-Look = tuple[Any, int, int]
+Look = tuple[stand_in.Path, int, int]
 
 
 class SourceInPart(FusedSource):
@@ -170,22 +170,22 @@ class SourceInPart(FusedSource):
         self._copy = chain[0]
         self.kind = torch.uint8 if self.fused.finish.table is None else torch.float32
         self.look = look or self._look()
-        self.like, self.width, self.height = self.look
+        self.path, self.width, self.height = self.look
         self.gain = ""
         """What it was measured to be worth."""
 
     def __reduce__(self) -> Any:
-        # Where a picture lies in a sample is looked at again: what stands for pictures does not travel.
-        return SourceInPart, (self.dataset, self.mode, self.why_not_whole, self.deferral)
+        return SourceInPart, (self.dataset, self.mode, self.why_not_whole, self.deferral, self.look)
 
     def _look(self) -> Look:
-        """A sample, with the place of its picture, and the picture's width and height."""
+        """Where a sample has its picture, and the picture's width and height."""
         self._into.aim(None)
         with seeded(0), self.deferral:
-            like = self._copy[spread(len(self.dataset), 1)[0]]
-        if self._into.calls != 1 or len(stand_in.parts(like)) != 1:
+            sample = self._copy[spread(len(self.dataset), 1)[0]]
+        paths = stand_in.paths(sample)
+        if self._into.calls != 1 or len(paths) != 1:
             raise CannotFollow("the dataset transforms or gives another number of pictures a sample than one")
-        return stand_in.places(like), *self._into.size
+        return paths[0], *self._into.size
 
     @property
     def draws(self) -> bool:
@@ -200,7 +200,7 @@ class SourceInPart(FusedSource):
             self._into.target = None
         if self.deferral.failed:
             raise CannotFollow("a file that could not be decoded")
-        if self._into.calls != 1 or len(stand_in.parts(sample)) != 1:
+        if self._into.calls != 1 or len(stand_in.paths(sample)) != 1:
             raise CannotFollow("a sample with another number of pictures")
         return sample
 

@@ -14,7 +14,7 @@ from pipefix.kernels.picture import Target
 from pipefix.loader.fusing import stand_in
 from pipefix.loader.fusing.errors import CannotFollow, NotFused, found_once
 from pipefix.loader.fusing.fuse import Fused, fuse
-from pipefix.loader.fusing.listing import Coloured, Listing, listed, refuse_what_remembers
+from pipefix.loader.fusing.listing import Listing, listed, refuse_what_remembers
 from pipefix.loader.fusing.recipe import FlipStep, RandomCropStep, RandomResizedCropStep
 from pipefix.loader.fusing.sample_random import seeded
 from pipefix.loader.fusing.trial import MEAN_BAR, spread
@@ -29,7 +29,7 @@ class FusedSource:
 
     def __init__(self, dataset: Any, listing: Listing, fused: Fused, size: tuple[int, int]) -> None:
         self.dataset, self.listing, self.fused = dataset, listing, fused
-        self.like = listing.like
+        self.path = listing.path
         self.width, self.height = size
         self.mode = "exact" if fused.exact else "close"
         self.kind = torch.uint8 if fused.recipe.finish.table is None else torch.float32
@@ -42,20 +42,15 @@ class FusedSource:
         """The picture of a sample is written; the rest of the sample is returned. Raises where `finish` has to make it."""
         sample, picture_place = self.listing.sample(index)
         data = self.listing.data(index, picture_place)
-        fused = self.fused
-        if isinstance(data, np.ndarray):
-            fused.pixels_into(data, target, place, key)
-        elif isinstance(data, Coloured):
-            fused.jpeg_into(data.data, target, place, key, every_kind=False, coloured=True)
-        else:
-            fused.jpeg_into(data, target, place, key, every_kind=self.listing.loading.every_kind)
+        write = self.fused.pixels_into if isinstance(data, np.ndarray) else self.fused.jpeg_into
+        write(data, target, place, key)
         return sample
 
     def finish(self, index: Any, key: int, target: Target, place: int, why: Exception) -> Any:
         """As the dataset itself makes it, with its own errors; the key's random numbers are the process's meanwhile."""
         with seeded(key):
             sample = self.dataset[index]
-        picture = stand_in.picture_of(sample, self.like)
+        picture = stand_in.at(sample, self.path)
         wanted = (3, self.height, self.width)
         if not isinstance(picture, torch.Tensor) or tuple(picture.shape) != wanted:
             actual = list(picture.shape) if isinstance(picture, torch.Tensor) else type(picture).__name__
@@ -64,7 +59,7 @@ class FusedSource:
             )
         target.tensor[place].copy_(picture)
         self.fused.elsewhere[str(why) or type(why).__name__] += 1
-        return stand_in.placed(sample, self.like, stand_in.PicturePlace(None))
+        return stand_in.placed(sample, self.path, stand_in.PicturePlace(None))
 
     @property
     def draws(self) -> bool:
@@ -106,8 +101,7 @@ def _again(dataset: Any, mode: str) -> FusedSource:
 
 
 def _sized(listing: Listing, mode: str) -> tuple[Fused, tuple[int, int]]:
-    loading = listing.loading
-    fused = fuse(listing.transform, source=loading.source, mode=mode, upright=loading.upright)
+    fused = fuse(listing.transform, listing.loading, mode=mode)
     size = fused.size()
     if size is None:
         raise NotFused("samples are of different sizes, as their pictures are")

@@ -213,6 +213,8 @@ class TestAnyFile:
             "without its own Huffman tables": without(optimised, DHT),
             "without quantisation tables": without(plain, DQT),
             "without any tables": without(plain, DQT, DHT),
+            "progressive, without Huffman tables": without(progressive, DHT),
+            "its tables alone": plain[:300] + b"\xff\xd9",
             "cut off": plain[:1500],
             "its end is missing": plain[:-2],
             "damaged": plain[:1300] + bytes(60) + plain[1360:],

@@ -23,6 +23,7 @@ from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.errors import CannotFollow, NotFused
 from pipefix.loader.fusing.picture_loading import PictureLoading, loading_of, with_stand_ins
 from pipefix.loader.fusing.stand_in import PicturePlace, PictureStandIn, Touched
+from pipefix.loader.fusing.trial import spread
 from pipefix.vocabulary.random_state import RandomState, seeded
 
 TRIED = 8
@@ -84,7 +85,7 @@ def _try(listing: Listing, length: int) -> stand_in.Path:
     sample: Any = None
     with seeded(0):
         before = RandomState()
-        for index in sorted({place * (length - 1) // max(1, TRIED - 1) for place in range(TRIED)}):
+        for index in spread(length, TRIED):
             try:
                 sample, _ = listing.sample(index)
             except Touched as error:

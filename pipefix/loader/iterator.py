@@ -20,8 +20,7 @@ from pipefix.hooks.torch_internals import AnyIterator, DatasetKind, SingleIterat
 from pipefix.loader.device import Carrier
 from pipefix.loader.fusing.batches import FusedCollate, FusedOrders
 from pipefix.loader.fusing.fusion import Fusion
-from pipefix.loader.metering.meter import Meter
-from pipefix.loader.metering.stats import Course
+from pipefix.loader.metering.meter import Course, Meter
 from pipefix.loader.overlaid import Overlaid
 from pipefix.loader.policy.quarantine import Quarantine
 from pipefix.loader.policy.read_policy import Asked, FlawedBatch, PolicedCollate, PolicedDataset, ReadPolicy

@@ -112,7 +112,7 @@ def swap_of(original: Any, change: AugmentationChange) -> Swap:
 
     support.check(change.backend)
     place = find(original)
-    cut = split(place.transform if place is not None else None, change.backend)
+    cut = split(place.value if place is not None else None, change.backend)
     moving = cut.names
     if place is None or not moving or moving != (change.operations or moving):
         raise BadUsage(

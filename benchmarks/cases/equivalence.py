@@ -100,7 +100,7 @@ def train(seed: int, target: str | None, data: Shapes, held: Shapes, epochs: int
     if target is not None:
         place = find(data)
         assert place is not None
-        made = Swap(split(place.transform, target), place)
+        made = Swap(split(place.value, target), place)
         dataset, augment = made.dataset(data), made.module()
     loader = DataLoader(dataset, 64, shuffle=True, drop_last=True)
     last = 0.0

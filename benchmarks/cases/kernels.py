@@ -32,6 +32,7 @@ from pipefix.kernels.kernel import Absent, native
 from pipefix.kernels.picture import Box, Target
 from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.fuse import Fused, fuse
+from pipefix.loader.fusing.picture_loading import PictureLoading
 from pipefix.loader.fusing.sample_random import sample_key
 
 TITLE = "Fused samples against decoding alone"
@@ -102,7 +103,7 @@ def decoding(pictures: Pictures, kind: str) -> dict[str, Job]:
 
 def compiled(source: str, mode: str, kernel: str) -> Fused:
     try:
-        return fuse(PIL_LIST if source == "pil" else TENSOR_LIST, source=source, mode=mode, kernel=kernel)
+        return fuse(PIL_LIST if source == "pil" else TENSOR_LIST, PictureLoading(source), mode=mode, kernel=kernel)
     except NotFused as error:
         raise SystemExit(f"The list was not fused: {error}") from error
 

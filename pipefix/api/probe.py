@@ -247,7 +247,7 @@ def _moving(subject: Subject, to: str) -> Moving | None:
         files = files_of(subject.dataset) if to == "dali" else ""
         if files and isinstance(files, str):
             return Moving(frozenset(), files)
-        cut = split(at.transform, to)
+        cut = split(at.value, to)
     except MissingExtra as error:
         return Moving(frozenset(), f"{str(error).rstrip('.')} ({error.advice})")
     except Exception:  # noqa: BLE001 - the user's own classes may raise anything

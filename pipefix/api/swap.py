@@ -114,7 +114,7 @@ def swap(
         pictures = sampled.pictures(subject.dataset, place, samples if check else 8)
     sizes = {sampled.size_of(picture) for picture in pictures}
     cut = split(
-        place.transform, to, size=sampled.size_of(pictures[0]), same_size=len(sizes) == 1 and len(pictures) > 1,
+        place.value, to, size=sampled.size_of(pictures[0]), same_size=len(sizes) == 1 and len(pictures) > 1,
         kind=sampled.kind_of(pictures[0]),
     )  # fmt: skip
     if cut.on_batch:

@@ -13,8 +13,7 @@ import torch
 from kornia import enhance, filters
 from torchvision.transforms.v2 import functional as tv
 
-from pipefix.augment.constants import constant
-from pipefix.augment.geometry import as_float, to_input_dtype
+from pipefix.augment.geometry import as_float, constant, to_input_dtype
 
 GREY = (0.2989, 0.587, 0.114)
 """torchvision's weights; Kornia's have a digit less."""

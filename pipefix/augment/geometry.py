@@ -6,13 +6,21 @@ These are what Kornia does otherwise than torchvision. By how much stands in the
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch.nn import functional as nnf
 from torchvision.transforms import InterpolationMode
 
-from pipefix.augment.constants import constant
+
+@lru_cache(maxsize=256)
+def constant(values: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """A tensor of a number or of a tuple of some, made once for each device: nobody writes to it, and no step waits for its copy
+    again."""
+    with torch.inference_mode(False):  # it may be used in training later
+        return torch.tensor(values, dtype=dtype, device=device)
+
 
 _PILLOW_MODES = {0: "nearest", 2: "bilinear", 3: "bicubic"}
 

@@ -12,8 +12,9 @@ from torch.utils.data import IterableDataset
 from torchvision import tv_tensors
 from torchvision.datasets.folder import default_loader
 
-from pipefix.augment.transforms import FoundTransforms, replaced
+from pipefix.augment.transforms import replaced
 from pipefix.vocabulary.errors import TargetError
+from pipefix.vocabulary.held_transforms import HeldTransforms
 from pipefix.vocabulary.nested import members
 from pipefix.vocabulary.random_state import seeded
 
@@ -36,7 +37,7 @@ class _Catch:
         raise _Caught(named.get("image") if named else sample[0])
 
 
-def pictures(dataset: Any, place: FoundTransforms, count: int) -> list[Any]:
+def pictures(dataset: Any, place: HeldTransforms, count: int) -> list[Any]:
     """Up to ``count`` of them, from all over the dataset."""
     catching = replaced(dataset, place.path, _Catch())
     checked: list[Any] = []
@@ -78,14 +79,14 @@ class _Recorder:
         return getattr(self.transform, name)
 
 
-def refuse_more_than_pictures(dataset: Any, place: FoundTransforms, count: int = 4) -> None:
+def refuse_more_than_pictures(dataset: Any, place: HeldTransforms, count: int = 4) -> None:
     """Raise `TargetError` where a sample is more than its picture, transformed once and handed on as the transforms give it.
 
     What moves to the batch moves pictures only, and after everything that ``__getitem__`` does. A mask that the same transforms
     turn would stay unturned beside its picture, a second view would stay as it was read, and an operation after the transforms
     would be done before them.
     """
-    recorder = _Recorder(place.transform)
+    recorder = _Recorder(place.value)
     recording = replaced(dataset, place.path, recorder)
     for item in places(dataset, count):
         recorder.calls.clear()
@@ -141,7 +142,7 @@ def _holds(value: Any, picture: Any, depth: int = 0) -> int:
     return sum(_holds(member, picture, depth + 1) for _, member in inner)
 
 
-def refuse_other_files(dataset: Any, place: FoundTransforms, files: Sequence[Any], labels: Sequence[int], count: int = 8) -> None:
+def refuse_other_files(dataset: Any, place: HeldTransforms, files: Sequence[Any], labels: Sequence[int], count: int = 8) -> None:
     """Raise `TargetError` where samples are not pictures of the files that the dataset lists, in this order, and the numbers beside
     them: DALI reads those, and runs none of the dataset's code."""
     for item, picture in zip(places(dataset, count), pictures(dataset, place, count), strict=True):

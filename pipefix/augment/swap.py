@@ -18,8 +18,9 @@ from pipefix.augment.dali_front import front_of
 from pipefix.augment.module import Augment
 from pipefix.augment.record import Program, RecordedImage, packed
 from pipefix.augment.split import TO_TENSOR, Split
-from pipefix.augment.transforms import FoundTransforms, files_of, parts_of, replaced
+from pipefix.augment.transforms import files_of, parts_of, replaced
 from pipefix.vocabulary.errors import BadUsage, TargetError
+from pipefix.vocabulary.held_transforms import HeldTransforms
 from pipefix.vocabulary.nested import leaves, map_leaves, members
 
 _CALLS = "_pipefix_calls"
@@ -175,7 +176,7 @@ class Swap:
     """The swap of one list. ``dataset`` and ``module`` are its two halves."""
 
     split: Split
-    place: FoundTransforms | None
+    place: HeldTransforms | None
     seed: int = 0
 
     @property

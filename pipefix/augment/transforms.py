@@ -20,7 +20,7 @@ from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as tv
 
 from pipefix.augment.record import RecordedImage
-from pipefix.vocabulary.held_transforms import held_transforms
+from pipefix.vocabulary.held_transforms import HeldTransforms, held_transforms
 
 _USUAL = ("transform", "transforms", "augmentation", "augmentations", "augment", "aug", "tfm", "tfms", "preprocess")
 """Of several attributes that hold transforms, the first of these names is meant."""
@@ -34,16 +34,7 @@ FILES_LOOKED_AT = 100
 # -- where they are ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class FoundTransforms:
-    """Where a dataset keeps its transforms."""
-
-    path: tuple[str, ...]
-    """Attributes from the dataset to the transform, such as ("dataset", "transform") within a Subset."""
-    transform: Any
-
-
-def find(dataset: Any, named: str | None = None) -> FoundTransforms | None:
+def find(dataset: Any, named: str | None = None) -> HeldTransforms | None:
     """The transforms of a dataset, or else of the one that it wraps; the attribute that is ``named``.
 
     None where there are none, or several of which none has a usual name.
@@ -53,15 +44,14 @@ def find(dataset: Any, named: str | None = None) -> FoundTransforms | None:
     held = [each for each in held_transforms(dataset) if set(each.path[:-1]) <= {"dataset"}]
     beside = {each.name: each for each in held if len(each.path) == len(held[0].path)}
     usual = next((name for name in _USUAL if name in beside), None)
-    chosen = beside[usual] if usual is not None else held[0] if len(beside) == 1 else None
-    return FoundTransforms(chosen.path, chosen.value) if chosen is not None else None
+    return beside[usual] if usual is not None else held[0] if len(beside) == 1 else None
 
 
-def _named(dataset: Any, path: tuple[str, ...]) -> FoundTransforms | None:
-    value = dataset
+def _named(dataset: Any, path: tuple[str, ...]) -> HeldTransforms | None:
+    owner, value = None, dataset
     for name in path:
-        value = getattr(value, name, None)
-    return FoundTransforms(path, value) if callable(value) and not isinstance(value, type) else None
+        owner, value = value, getattr(value, name, None)
+    return HeldTransforms(path, owner, value) if callable(value) and not isinstance(value, type) else None
 
 
 def replaced(dataset: Any, path: tuple[str, ...], value: Any) -> Any:

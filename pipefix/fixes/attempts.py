@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from pipefix.fixes import same_samples, speedup
 from pipefix.fixes.builder import Say
 from pipefix.fixes.outcome import Measured, Sameness
-from pipefix.loader.planning.planned import OnBatch
 from pipefix.plan.plan import Proposed
 from pipefix.plan.planfile import PlanFile
 from pipefix.subject.subject import Subject
@@ -33,7 +34,7 @@ class Attempt:
         before: PlanFile,
         now: speedup.Pipeline,
         then: speedup.Pipeline,
-        on_batch: OnBatch | None,
+        on_batch: Callable[[Any], Any] | None,
         *,
         alters: str | None,
         seconds: float,
@@ -67,7 +68,7 @@ class Attempt:
         return f"no gain that can be told from noise: {gains}"
 
 
-def same_moved(before: Subject, after: Subject, on_batch: OnBatch | None, *, alters: str | None) -> Sameness:
+def same_moved(before: Subject, after: Subject, on_batch: Callable[[Any], Any] | None, *, alters: str | None) -> Sameness:
     """Compare a batch where transforms moved to whole batches. DALI draws otherwise, and makes no batches to compare: its pictures
     were compared before the plan was changed."""
     changed = alters or "augmentation moved"

@@ -149,22 +149,22 @@ def both(source: FusedSource, dataset: Any, index: int) -> Both:
         fused()
         rest, fused_s = _timed(fused)
         sample, own_s = _timed(own, index)
-        picture = stand_in.picture_of(sample, source.like)
+        picture = stand_in.at(sample, source.path)
     except Exception as error:
         raise NotFused(f"sample {index} could not be made both ways ({type(error).__name__}: {error})") from error
-    if stand_in.parts(sample):
+    if stand_in.paths(sample):
         raise NotFused("the dataset remembers its samples")
     if not isinstance(picture, torch.Tensor) or tuple(picture.shape) != tuple(target.tensor[0].shape):
         raise NotFused(f"sample {index} is of another size than the others")
     made = target.tensor[0].clone()
-    return Both(sample, stand_in.placed(rest, rest, made), picture, made, own_s, fused_s)
+    return Both(sample, stand_in.placed(rest, stand_in.paths(rest)[0], made), picture, made, own_s, fused_s)
 
 
 def other_own(dataset: Any, source: FusedSource, index: int) -> tuple[Any, Any]:
     """The same sample as another dataset's own code makes it, and its picture."""
     with seeded(index):
         sample = dataset[index]
-    return sample, stand_in.picture_of(sample, source.like)
+    return sample, stand_in.at(sample, source.path)
 
 
 def _timed(make: Callable[[], Any], key: int | None = None) -> tuple[Any, float]:

@@ -74,7 +74,7 @@ class MoveAugment(Fixer):
         at = find(dataset)
         if at is None:
             raise TargetError("Behind the cache no transform runs live: there is nothing to move.")
-        return split(at.transform, self.backend)
+        return split(at.value, self.backend)
 
 
 class DecodeByDali(MoveAugment):

@@ -77,19 +77,15 @@ def where_jpeg_is() -> tuple[list[str], list[str]]:
 
 
 def check(compiler: list[str], includes: list[str]) -> None:
-    """Whether both sets of headers are there, and libjpeg is libjpeg-turbo (which can decode a region)."""
-    jpeg = "#include <stdio.h>\n#include <jpeglib.h>\nvoid *pipefix = (void *)jpeg_crop_scanline;"
-    tests = (
-        ("#include <Python.h>\nint pipefix;", f"Python.h of Python {platform.python_version()}", PYTHON),
-        (jpeg, "jpeglib.h of libjpeg-turbo", HEADERS),
+    """Whether both sets of headers are there, and libjpeg is libjpeg-turbo (which declares what decodes a region)."""
+    looked_at = (
+        ("module.c", f"Python.h of Python {platform.python_version()}", PYTHON),
+        ("jpeg.c", "jpeglib.h of libjpeg-turbo", HEADERS),
     )
-    with tempfile.TemporaryDirectory() as place:
-        for text, name, advice in tests:
-            source = Path(place) / "look.c"
-            source.write_text(text + "\n", encoding="ascii")
-            done = run([*compiler, *includes, "-c", str(source), "-o", str(source.with_suffix(".o"))])
-            if done.returncode:
-                raise CannotBuild(f"{name} cannot be compiled with.", f"To have the native kernel, {advice}, {AGAIN}")
+    for source, name, advice in looked_at:
+        only = ["-std=c11", "-fsyntax-only", "-Werror=implicit-function-declaration"]
+        if run([*compiler, *includes, *only, str(SOURCES / source)]).returncode:
+            raise CannotBuild(f"{name} cannot be compiled with.", f"To have the native kernel, {advice}, {AGAIN}")
 
 
 def why_not_loaded() -> tuple[str, str] | None:

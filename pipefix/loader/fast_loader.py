@@ -23,8 +23,7 @@ from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.fusion import MODES, Fusing, Fusion
 from pipefix.loader.fusing.threads import ThreadsLoaderIterator
 from pipefix.loader.iterator import EpochWork, InProcessLoaderIterator
-from pipefix.loader.metering.meter import Meter
-from pipefix.loader.metering.stats import Course, Stats
+from pipefix.loader.metering.meter import Course, Meter, Stats
 from pipefix.loader.plain_epoch import PlainEpoch
 from pipefix.loader.planning import by_dali, planned
 from pipefix.loader.planning.by_dali import DaliBatches, DaliEpoch
@@ -143,9 +142,6 @@ class FastLoader(_Base[T]):
             self._epoch += 1
             return self._begun(super().__iter__())
         self._epoch = going_on.epoch + 1
-        if not going_on.generators:
-            self._beginning = EpochStart(going_on.epoch, 0, self._seed(), resume.rng_states(self))
-            return self._begun(super().__iter__())
         if going_on.redealt:
             # Other ranks than before: the workers' random numbers are this process's own, the order is the epoch's.
             resume.set_sampler_epoch(self, going_on.generators)
@@ -220,7 +216,7 @@ class FastLoader(_Base[T]):
             threads=self._planned.settings.worker_threads,
             carrier=self._carrier_to_device(),
             steps=tuple(step for step in (self._planned.module, self.augment) if step is not None),
-            recorded=self._planned.module,
+            recorded=self._planned.module is not None,
             fused=fused,
             shared_queue=keyed and self.num_workers > 1 and self._engine != "torch" and self._auto_collation,
         )
@@ -276,13 +272,14 @@ class FastLoader(_Base[T]):
 
     def state_dict(self) -> dict[str, Any]:
         """Where the latest epoch stands, for `load_state_dict` of a loader over the same dataset, in this process or another."""
-        if self._pending is not None and self._pending.generators:
-            return resume.state_of(self, EpochPosition(self._pending, self._pending.passed), self._epoch)
-        return resume.state_of(self, self._standing, self._epoch if self._pending is None else self._pending.epoch)
+        place = self._standing if self._pending is None else EpochPosition(self._pending, self._pending.passed)
+        return resume.state_of(self, place, self._epoch)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next epoch goes on where ``state`` was taken. No sample is read for the batches that lie behind."""
-        self._pending = resume.beginning_of(self, state)
+        begin = resume.beginning_of(self, state)
+        self._epoch = begin.epoch
+        self._pending = begin if begin.generators else None
         self._standing = None
         self._iterator = None
 

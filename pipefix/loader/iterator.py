@@ -19,10 +19,8 @@ from pipefix.hooks.torch_internals import AnyIterator, DatasetKind, SingleIterat
 from pipefix.loader.device import Carrier
 from pipefix.loader.fusing.batches import FusedCollate, FusedOrders
 from pipefix.loader.fusing.fusion import Fusion
-from pipefix.loader.metering.meter import Meter
-from pipefix.loader.metering.stats import Course
+from pipefix.loader.metering.meter import Course, Meter
 from pipefix.loader.overlaid import Overlaid
-from pipefix.loader.planning import planned
 from pipefix.loader.policy.quarantine import Quarantine
 from pipefix.loader.policy.read_policy import Asked, FlawedBatch, PolicedCollate, PolicedDataset, ReadPolicy
 from pipefix.loader.ranks import RemainingOrder
@@ -52,7 +50,7 @@ class EpochWork:
     steps: tuple[Callable[[Any], Any], ...] = ()
     """Done to each batch in this process, on its way to the caller."""
     handed: Counter[str] = field(default_factory=Counter)
-    recorded: planned.OnBatch | None = None
+    recorded: bool = False
     """Samples come with what is to be done to them on the batch."""
     fused: Fusion | None = None
     """Batches are made by fused calls."""
@@ -111,8 +109,10 @@ class LoaderIterator(AnyIterator):
 
     def _made_by(self, collate_fn: Any) -> Any:
         """What makes a batch of what was read: the user's collate function, under the loader's rules."""
-        if self._work.recorded is not None:
-            collate_fn = self._work.recorded.collate(collate_fn)
+        if self._work.recorded:
+            from pipefix.augment.swap import with_calls_apart
+
+            collate_fn = with_calls_apart(collate_fn)
         if self._work.fused is not None:
             return FusedCollate(collate_fn.collate_fn if isinstance(collate_fn, Portable) else collate_fn)
         return PolicedCollate(collate_fn) if self.guarded else collate_fn

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 from torch.utils.data import DataLoader
@@ -16,7 +17,8 @@ from torch.utils.data import DataLoader
 from pipefix.hooks.torch_internals import why_plain
 from pipefix.loader import resume
 from pipefix.loader.device import Carrier
-from pipefix.loader.metering.stats import Course
+from pipefix.loader.metering.meter import Course
+from pipefix.loader.planning import planned
 from pipefix.loader.ranks import RemainingOrder
 from pipefix.loader.resume import EpochPosition, EpochStart
 
@@ -40,17 +42,13 @@ class PlainEpoch:
         twin.__class__ = DataLoader
         vars(twin)["dataset"] = loader._reads
         if module is not None:
-            vars(twin)["collate_fn"] = module.collate(loader.collate_fn)
+            vars(twin)["collate_fn"] = planned.collated(loader.collate_fn, loader._planned.plan)
         if begin.dealt_from:
             vars(twin)["sampler" if twin.batch_sampler is None else "batch_sampler"] = RemainingOrder(loader, begin.dealt_from)
         if begin.redealt:
             resume.set_sampler_epoch(loader, begin.generators)
-            self._batches = self._begun(twin, 0)
-            return
-        if not begin.again or not begin.generators:
-            self._batches = self._begun(twin, 0)
-            return
-        with resume.generators_restored(loader, begin.generators):
+        same_order = begin.again and not begin.redealt
+        with resume.generators_restored(loader, begin.generators) if same_order else nullcontext():
             self._batches = self._begun(twin, begin.passed)
 
     def _begun(self, twin: Any, passed: int) -> Iterator[Any]:

@@ -107,7 +107,7 @@ def test_masks_that_say_what_they_are_are_moved_with_their_pictures() -> None:
     assert refused(dataset) is None
     place = find(dataset)
     assert place is not None
-    swap = Swap(split(place.transform), place)
+    swap = Swap(split(place.value), place)
     torch.manual_seed(1)
     expected, target = next(iter(DataLoader(dataset, 4)))
     torch.manual_seed(1)
@@ -139,7 +139,7 @@ def test_a_part_of_a_dataset_brings_the_calls_of_its_own_samples() -> None:
     data = Subset(Pictures(), [4, 2, 0, 1])
     place = find(data)
     assert place is not None
-    swap = Swap(split(place.transform), place)
+    swap = Swap(split(place.value), place)
     torch.manual_seed(3)
     expected, numbers = next(iter(DataLoader(data, 4)))
     torch.manual_seed(3)
@@ -155,7 +155,7 @@ def test_at_run_time_too(kind: type) -> None:
     place = find(dataset)
     assert place is not None
     with pytest.raises(TargetError, match="one can move to the batch"):
-        Swap(split(place.transform), place).dataset(dataset)[0]
+        Swap(split(place.value), place).dataset(dataset)[0]
 
 
 def test_two_pictures_in_one_call_are_refused() -> None:
@@ -163,7 +163,7 @@ def test_two_pictures_in_one_call_are_refused() -> None:
         dataset = Masks()
         place = find(dataset)
         assert place is not None
-        Swap(split(place.transform), place).dataset(dataset)[0]
+        Swap(split(place.value), place).dataset(dataset)[0]
 
 
 # -- ranks -------------------------------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ class Own(Dataset[Any]):
 def swapped(dataset: Any, target: str = "kornia", **settings: Any) -> Swap:
     place = find(dataset)
     assert place is not None
-    return Swap(split(place.transform, target, **settings), place)
+    return Swap(split(place.value, target, **settings), place)
 
 
 def batches(loader: Any) -> list[Any]:
@@ -72,7 +72,7 @@ def test_transforms_are_found_where_people_keep_them(photos: Path) -> None:
     ):
         place = find(dataset)
         assert place is not None
-        assert (place.path, place.transform) == (path, LIST)
+        assert (place.path, place.value) == (path, LIST)
     assert find([1, 2]) is None
 
 

@@ -81,11 +81,6 @@ def test_a_product_that_cannot_be_loaded_is_told_apart(monkeypatch: pytest.Monke
     assert advice == "Build it again: python -m pipefix.kernels.build"
 
 
-def test_a_name_that_is_none() -> None:
-    with pytest.raises(ValueError, match="A kernel is auto, native or twin, not 'fast'"):
-        best("fast")
-
-
 def test_only_the_stable_abi_is_asked_for() -> None:
     """One file serves every Python from 3.10 on."""
     if isinstance(native(), Absent):

@@ -65,13 +65,6 @@ def test_both_readers_say_the_same_of_anything(native_kernel: Kernel, encoded: E
     assert said(native_kernel.header, changed) == said(read_header, changed)
 
 
-@patient
-@given(junk=st.binary(max_size=80))
-def test_junk(kernel: Kernel, junk: bytes) -> None:
-    told = said(kernel.header, b"\xff\xd8" + junk)
-    assert told == said(read_header, b"\xff\xd8" + junk)
-
-
 STRAY = st.sampled_from(
     [b"\xff", b"\xff\xff\xff", b"\x00", b"\xff\x00", b"\xff\x01", b"\xff\xd3", b"\xff\xd8", b"\xff\xf7", b"\x00\x13"]
 )

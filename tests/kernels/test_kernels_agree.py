@@ -15,10 +15,10 @@ from PIL import Image
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms.v2 import functional as tv
 
+from pipefix.kernels import twin
 from pipefix.kernels.errors import BadRequest
 from pipefix.kernels.kernel import Kernel
 from pipefix.kernels.picture import UINT8, Arithmetic, Box, Filter, Finish, PictureCut, Ramp, Target, normalised
-from pipefix.kernels.twin import TwinKernel
 from pipefix.loader.fusing.recognise import resizes_bytes
 from tests.kernels.conftest import Draw
 
@@ -154,7 +154,7 @@ def test_native_loops_and_twin_give_one_answer(native_kernel: Any, encoded: Call
 
     jpeg = encoded(200, 150)
     cut = data.draw(cuts(200, 150))
-    answers = [made(TwinKernel(), jpeg, cut, IMAGENET)]
+    answers = [made(twin.TwinKernel(), jpeg, cut, IMAGENET)]
     before = native_kernel.loops
     try:
         for loops in ("baseline", "avx2"):
@@ -191,20 +191,21 @@ class TestRefused:
         with pytest.raises(BadRequest, match=r"the box at \(40, 0\) of 60 x 70 does not lie in the picture of 90 x 70"):
             made(kernel, encoded(), PictureCut(Box(40, 0, 60, 70), (20, 20), Box(0, 0, 20, 20)))
 
-    def test_a_window_of_another_size(self, kernel: Kernel, drawn: Draw) -> None:
-        target = Target(torch.zeros((1, 3, 8, 8), dtype=torch.uint8))
-        with pytest.raises(BadRequest, match="The window is 9 x 8, the samples of the batch buffer are 8 x 8"):
-            kernel.pixels_into(drawn(20, 20), PictureCut(Box(0, 0, 20, 20), (10, 10), Box(0, 0, 9, 8)), UINT8, target, 0)
-
-    def test_a_sample_that_is_not_there(self, kernel: Kernel, drawn: Draw) -> None:
-        target = Target(torch.zeros((2, 3, 8, 8), dtype=torch.uint8))
-        with pytest.raises(BadRequest, match="has 2 samples; there is no number 2"):
-            kernel.pixels_into(drawn(20, 20), PictureCut(Box(0, 0, 20, 20), (8, 8), Box(0, 0, 8, 8)), UINT8, target, 2)
-
-    def test_floats_without_a_table(self, kernel: Kernel, drawn: Draw) -> None:
-        target = Target(torch.zeros((1, 3, 8, 8)))
-        with pytest.raises(BadRequest, match="needs a table from bytes to floats"):
-            kernel.pixels_into(drawn(20, 20), PictureCut(Box(0, 0, 20, 20), (8, 8), Box(0, 0, 8, 8)), UINT8, target, 0)
+    @pytest.mark.parametrize(
+        ("window", "index", "dtype", "words"),
+        [
+            (Box(0, 0, 9, 8), 0, torch.uint8, "The window is 9 x 8, the samples of the batch buffer are 8 x 8"),
+            (Box(0, 0, 8, 8), 2, torch.uint8, "has 2 samples; there is no number 2"),
+            (Box(0, 0, 8, 8), 0, torch.float32, "needs a table from bytes to floats"),
+            (Box(3, 0, 8, 8), 0, torch.uint8, "does not lie in the picture of 10 x 8|of which 8 from 3 on are wanted"),
+        ],
+    )
+    def test_what_does_not_fit_the_batch(
+        self, kernel: Kernel, drawn: Draw, window: Box, index: int, dtype: torch.dtype, words: str
+    ) -> None:
+        target = Target(torch.zeros((2, 3, 8, 8), dtype=dtype))
+        with pytest.raises(BadRequest, match=words):
+            kernel.pixels_into(drawn(20, 20), PictureCut(Box(0, 0, 20, 20), (10, 8), window), UINT8, target, index)
 
     @pytest.mark.parametrize("batch", [torch.zeros(3, 8, 8), torch.zeros(1, 1, 8, 8), torch.zeros(1, 3, 8, 8, dtype=torch.float64)])
     def test_a_buffer_of_another_kind(self, batch: torch.Tensor) -> None:
@@ -215,11 +216,6 @@ class TestRefused:
         target = Target(torch.zeros((1, 3, 8, 8), dtype=torch.uint8))
         with pytest.raises(BadRequest, match="Pixels are height x width x 3 of uint8"):
             kernel.pixels_into(np.zeros((9, 9), np.uint8), PictureCut(Box(0, 0, 8, 8), (8, 8), Box(0, 0, 8, 8)), UINT8, target, 0)
-
-    def test_a_window_beyond_the_resized_picture(self, kernel: Kernel, drawn: Draw) -> None:
-        target = Target(torch.zeros((1, 3, 8, 8), dtype=torch.uint8))
-        with pytest.raises(BadRequest):
-            kernel.pixels_into(drawn(20, 20), PictureCut(Box(0, 0, 20, 20), (8, 8), Box(1, 0, 8, 8)), UINT8, target, 0)
 
 
 def region_equals(kernel: Kernel, jpeg: bytes) -> None:
@@ -240,3 +236,9 @@ def test_every_usual_sampling_of_chroma(kernel: Kernel, drawn: Draw, sampling: i
     fine, jpeg = cv2.imencode(".jpg", drawn(90, 70), [cv2.IMWRITE_JPEG_SAMPLING_FACTOR, sampling])
     assert fine
     region_equals(kernel, jpeg.tobytes())
+
+
+def test_the_twin_decodes_to_the_same_pixels_where_torchvision_decodes_no_more(encoded: Callable[..., bytes]) -> None:
+    for mode in ("RGB", "L"):
+        jpeg = np.frombuffer(encoded(61, 47, mode), dtype=np.uint8)
+        assert torch.equal(twin._by_pillow_alone(jpeg), twin._decoder()(jpeg))

@@ -1,8 +1,7 @@
-"""Many threads, forked processes and memory: what one call leaves behind for the next."""
+"""Many threads: each writes its own sample, and the interpreter runs on during a call."""
 
 from __future__ import annotations
 
-import multiprocessing
 import sys
 import threading
 import time
@@ -68,22 +67,3 @@ def test_the_interpreter_runs_on_during_a_call(native_kernel: Any, encoded: Enco
     finally:
         sys.setswitchinterval(before)
     assert seen
-
-
-def in_child(kernel: Any, jpeg: bytes, expected: torch.Tensor, answers: Any) -> None:
-    target = Target(torch.zeros((1, 3, 64, 64), dtype=torch.uint8))
-    kernel.jpeg_into(jpeg, CUT, UINT8, target, 0)
-    answers.put(bool(torch.equal(target.tensor[0], expected)))
-
-
-def test_a_forked_child_decodes(native_kernel: Any, encoded: Encode) -> None:
-    jpeg = encoded(200, 150)
-    target = Target(torch.zeros((1, 3, 64, 64), dtype=torch.uint8))
-    native_kernel.jpeg_into(jpeg, CUT, UINT8, target, 0)
-    context = multiprocessing.get_context("fork")
-    answers = context.SimpleQueue()
-    child = context.Process(target=in_child, args=(native_kernel, jpeg, target.tensor[0], answers))
-    child.start()
-    child.join()
-    assert child.exitcode == 0
-    assert answers.get() is True

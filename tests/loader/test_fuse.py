@@ -19,6 +19,7 @@ from pipefix.kernels.kernel import Absent, native
 from pipefix.kernels.picture import Filter, Target
 from pipefix.loader.fusing.errors import CannotFollow, NotFused
 from pipefix.loader.fusing.fuse import Fused, fuse
+from pipefix.loader.fusing.picture_loading import PictureLoading
 from pipefix.loader.fusing.recognise import resizes_bytes
 from pipefix.loader.fusing.sample_random import SampleNumbers, sample_key, seeded
 from tests.kernels.jpegs import DHT, DQT, first_scans, scans_in, with_filling, without
@@ -67,7 +68,7 @@ def called(transform: Any) -> Any:
 
 
 def compiled(transform: Any, source: str = "pil", **options: Any) -> Fused:
-    return fuse(called(transform), source=source, **options)
+    return fuse(called(transform), PictureLoading(source, options.pop("upright", False)), **options)
 
 
 @pytest.fixture(params=["native", "twin"])
@@ -112,7 +113,7 @@ def test_close_is_within_its_bars(name: str, kernel: str) -> None:
 def test_what_cannot_be_exact_says_why(name: str) -> None:
     source, transform = CLOSE[name]
     with pytest.raises(NotFused, match=r"so that pixels would not be equal to the bit$"):
-        fuse(transform, source=source, mode="exact")
+        fuse(transform, PictureLoading(source), mode="exact")
 
 
 def test_pixels_and_their_file_make_one_picture(kernel: str, photo: Photo) -> None:
@@ -212,6 +213,8 @@ class TestAnyFile:
             "without its own Huffman tables": without(optimised, DHT),
             "without quantisation tables": without(plain, DQT),
             "without any tables": without(plain, DQT, DHT),
+            "progressive, without Huffman tables": without(progressive, DHT),
+            "its tables alone": plain[:300] + b"\xff\xd9",
             "cut off": plain[:1500],
             "its end is missing": plain[:-2],
             "damaged": plain[:1300] + bytes(60) + plain[1360:],
@@ -282,7 +285,7 @@ class TestDeclined:
     )  # fmt: skip
     def test_with_a_reason(self, transform: Any, source: str, why: str) -> None:
         with pytest.raises(NotFused, match=re.escape(why)):
-            fuse(transform, source=source)
+            fuse(transform, PictureLoading(source))
 
     def test_a_subclass_may_do_anything(self) -> None:
         class Mine(v1.RandomHorizontalFlip):
@@ -297,9 +300,9 @@ class TestDeclined:
         with pytest.raises(NotFused, match=r"^tried on drawn pictures, pixels differ from the list's own by"):
             fuse(EXACT["v1 train"][1], mode="close")
 
-    @pytest.mark.parametrize("options", [{"source": "numpy"}, {"kernel": "fast"}])
-    def test_words_that_are_none(self, options: dict[str, str]) -> None:
-        with pytest.raises(ValueError, match=repr(next(iter(options.values())))):
+    @pytest.mark.parametrize("options", [{"loading": PictureLoading("numpy")}, {"kernel": "fast"}])
+    def test_words_that_are_none(self, options: dict[str, Any]) -> None:
+        with pytest.raises(ValueError, match=r"not '(numpy|fast)'"):
             fuse(EXACT["v1 train"][1], **options)
 
 

@@ -564,17 +564,6 @@ class TestResume:
         unfused.load_state_dict(state)
         assert_same(list(unfused), rest)
 
-    def test_nothing_that_lies_behind_is_read(self, folder: Path) -> None:
-        whole = FastLoader(ImageFolder(str(folder), TRAIN), batch_size=4, fuse="exact", num_workers=1)
-        iterator = iter(whole)
-        next(iterator), next(iterator)
-        dataset = ImageFolder(str(folder), TRAIN)
-        resumed = FastLoader(dataset, batch_size=4, fuse="exact", num_workers=1)
-        resumed.load_state_dict(whole.state_dict())
-        gone = [dataset.samples[index] for index in range(3, 8)]
-        dataset.samples = [(str(folder / "gone.jpg"), 0) if entry in gone else entry for entry in dataset.samples]
-        assert len(list(resumed)) == 3
-
 
 class TestManners:
     def test_a_batch_belongs_to_the_caller(self, folder: Path) -> None:

@@ -92,18 +92,6 @@ def test_a_sparse_tensor_is_the_tensors_that_hold_its_memory(layout: str) -> Non
     assert torch.equal(doubled([values])[0].to_dense(), torch.eye(3) * 2)
 
 
-def test_bytes_cross_the_wire_and_are_cast_afterwards() -> None:
-    dtypes = []
-
-    def normalise(batch: torch.Tensor) -> torch.Tensor:
-        dtypes.append(batch.dtype)
-        return batch.float() / 255
-
-    loader = FastLoader([torch.full((3, 4, 4), 51, dtype=torch.uint8)] * 8, batch_size=4, augment=normalise)
-    assert all(torch.allclose(batch, torch.tensor(0.2)) for batch in loader)
-    assert dtypes == [torch.uint8] * 2
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_without_the_device_batches_stay_and_it_is_told() -> None:
     loader = FastLoader(pipelines.Tensors(8), batch_size=4, device="cuda")

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.loader.metering.meter import Meter
-from pipefix.loader.metering.stats import FEW, Course, Stats
+from pipefix.loader.metering.meter import FEW, Course, Meter, Stats
 from tests.loader import pipelines
 
 

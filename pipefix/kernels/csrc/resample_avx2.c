@@ -115,11 +115,6 @@ AVX2 static void down(const pf_axis *axis, int index, const uint8_t *const *rows
         down_planes(axis, index, rows, out, bytes, 1);
 }
 
-/* A gathering load is no quicker than eight plain ones. */
-static void look_up(const float *table, const uint8_t *in, float *out, int count) {
-    for (int x = 0; x < count; x++) out[x] = table[in[x]];
-}
-
 AVX2 static void climb(const float *ramp, int divides, const uint8_t *in, float *out, int count) {
     const __m256 factor = _mm256_set1_ps(ramp[0]), mean = _mm256_set1_ps(ramp[1]), deviation = _mm256_set1_ps(ramp[2]);
     int x = 0;
@@ -131,7 +126,7 @@ AVX2 static void climb(const float *ramp, int divides, const uint8_t *in, float 
     if (x < count) pf_loops_baseline.climb(ramp, divides, in + x, out + x, count - x);
 }
 
-static const pf_loops loops = {"avx2", across, down, look_up, climb};
+static const pf_loops loops = {"avx2", across, down, climb};
 
 const pf_loops *pf_loops_avx2(void) { return __builtin_cpu_supports("avx2") ? &loops : NULL; }
 

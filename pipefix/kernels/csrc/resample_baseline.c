@@ -45,10 +45,6 @@ static void down(const pf_axis *axis, int index, const uint8_t *const *rows, uin
     }
 }
 
-static void look_up(const float *table, const uint8_t *in, float *out, int count) {
-    for (int x = 0; x < count; x++) out[x] = table[in[x]];
-}
-
 static void climb(const float *ramp, int divides, const uint8_t *in, float *out, int count) {
     float factor = ramp[0], mean = ramp[1], deviation = ramp[2];
     if (divides)
@@ -57,4 +53,4 @@ static void climb(const float *ramp, int divides, const uint8_t *in, float *out,
         for (int x = 0; x < count; x++) out[x] = ((float)in[x] * factor - mean) / deviation;
 }
 
-const pf_loops pf_loops_baseline = {"baseline", across, down, look_up, climb};
+const pf_loops pf_loops_baseline = {"baseline", across, down, climb};

@@ -10,9 +10,7 @@ struct pf_loops {
     void (*across)(const pf_axis *axis, const uint8_t *one, const uint8_t *two, uint8_t *one_out, uint8_t *two_out, int plane);
     /* `bytes` columns of axis->taps rows to one, for output `index`. */
     void (*down)(const pf_axis *axis, int index, const uint8_t *const *rows, uint8_t *out, int bytes);
-    /* One row of a channel through its table. */
-    void (*look_up)(const float *table, const uint8_t *in, float *out, int count);
-    /* The same by arithmetic. */
+    /* One row of a channel from bytes to floats, by arithmetic. */
     void (*climb)(const float *ramp, int divides, const uint8_t *in, float *out, int count);
 };
 

@@ -15,7 +15,7 @@ from torch.utils.data import default_collate
 from pipefix.hooks.torch_internals import stacks_as_ever
 from pipefix.kernels.picture import Target
 from pipefix.kernels.reused import Memory
-from pipefix.loader.fusing.stand_in import collated, placed
+from pipefix.loader.fusing.stand_in import collated, paths, placed
 from pipefix.loader.policy.read_policy import (
     Asked,
     FlawedBatch,
@@ -86,7 +86,7 @@ class UnfinishedBatch:
             batch = collated(rests, pictures)
         else:
             with drawing(self.key):
-                batch = collate([placed(rest, rest, picture) for rest, picture in zip(rests, pictures, strict=True)])
+                batch = collate([placed(rest, paths(rest)[0], picture) for rest, picture in zip(rests, pictures, strict=True)])
         return FlawedBatch(batch, bad_samples, empty=False) if flaws else batch
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from PIL import Image
@@ -11,6 +12,8 @@ from PIL.JpegImagePlugin import JpegImageFile
 from pipefix.kernels.kernel import Kernel
 from pipefix.loader.fusing.deferred_picture import DeferredFile, DeferredPicture, PutOff
 from pipefix.loader.fusing.native_operations import Place, native_operations
+from pipefix.loader.policy.read_policy import StandsForDataset
+from pipefix.vocabulary.random_state import RandomState
 
 
 class Deferral(PutOff):
@@ -87,3 +90,37 @@ class _Others:
 
 
 _others = _Others()
+
+
+class DeferredReads(StandsForDataset):
+    """A dataset that is read by its own code, while the decoding of the pictures that this opens is put off."""
+
+    def __init__(self, dataset: Any, deferral: Deferral) -> None:
+        self.dataset, self.deferral = dataset, deferral
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._made(self.dataset.__getitem__, index)
+
+    def _made(self, read: Callable[[Any], Any], indices: Any) -> Any:
+        """Once more without us where a file could not be decoded, so that the error is met where it belongs."""
+        before = RandomState()
+        try:
+            with self.deferral:
+                sample = read(indices)
+            if not self.deferral.failed:
+                return sample
+        except Exception:
+            if not self.deferral.failed:
+                raise
+        before.restore()
+        return read(indices)
+
+
+class DeferredBatchReads(DeferredReads):
+    """The same where the dataset reads whole batches itself."""
+
+    def __getitems__(self, indices: Any) -> Any:
+        return self._made(self.dataset.__getitems__, indices)

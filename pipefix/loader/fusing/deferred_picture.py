@@ -189,6 +189,18 @@ class DeferredPicture(Image.Image):
         return DeferredPicture.of(self._encoded, layout, self)
 
 
+def _of_the_whole(name: str) -> Any:
+    """A file's method that is the whole picture's, as long as that is in RGB; else Pillow's."""
+
+    def method(self: DeferredFile, *args: Any, **named: Any) -> Any:
+        if self.mode != "RGB":
+            self.as_pillows()
+        whole = self._whole() if type(self) is DeferredFile else None
+        return getattr(self if whole is None else whole, name)(*args, **named)
+
+    return method
+
+
 class DeferredFile(JpegImageFile):
     """What `Image.open` gave, with all that is known of the file; its pixels are put off further than Pillow would."""
 
@@ -236,34 +248,13 @@ class DeferredFile(JpegImageFile):
         self.as_pillows()
         return self.__reduce_ex__(protocol)
 
-    def _in_colour(self) -> DeferredPicture | None:
-        """As it is, where that is RGB."""
-        if self.mode != "RGB":
-            self.as_pillows()
-            return None
-        return self._whole()
-
     def convert(self, mode: Any = None, *more: Any, **named: Any) -> Image.Image:
         if mode != "RGB" or more or named:
             return super().convert(mode, *more, **named)
         whole = self._whole()
         return self.convert(mode) if whole is None else whole
 
-    def copy(self) -> Image.Image:
-        whole = self._in_colour()
-        return self.copy() if whole is None else whole
-
-    def crop(self, box: Any = None) -> Image.Image:
-        whole = self._in_colour()
-        return self.crop(box) if whole is None else whole.crop(box)
-
-    def resize(self, size: Any, resample: Any = None, box: Any = None, reducing_gap: Any = None) -> Image.Image:
-        whole = self._in_colour()
-        return (self if whole is None else whole).resize(size, resample, box, reducing_gap)
-
-    def transpose(self, method: Any) -> Image.Image:
-        whole = self._in_colour()
-        return (self if whole is None else whole).transpose(method)
+    copy, crop, resize, transpose = map(_of_the_whole, ("copy", "crop", "resize", "transpose"))
 
 
 class PixelsLater:

@@ -20,25 +20,25 @@ from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.kernel import Kernel, best
 from pipefix.kernels.picture import Data, Target
 from pipefix.loader.fusing.errors import CannotFollow, NotFused
-from pipefix.loader.fusing.picture_loading import by_pillow, by_torchvision
+from pipefix.loader.fusing.picture_loading import BY_PILLOW, PictureLoading, by_pillow, by_torchvision
 from pipefix.loader.fusing.pixel_difference import PixelDifference, pictures, tried
 from pipefix.loader.fusing.recipe import FusedRecipe
 from pipefix.loader.fusing.recognise import recognise
 from pipefix.loader.fusing.sample_random import seeded
 
 
-def fuse(transform: Any, *, source: str = "pil", mode: str = "close", kernel: str = "auto", upright: bool = False) -> Fused:
+def fuse(transform: Any, loading: PictureLoading = BY_PILLOW, *, mode: str = "close", kernel: str = "auto") -> Fused:
     """Compile a transform list, or raise `NotFused`. The outcome has been tried, and carries its measured ``difference``.
 
-    ``source``: what enters the list, ``pil`` (``Image.open(...).convert("RGB")``) or ``tensor`` (``decode_image``, RGB).
+    ``loading``: how pictures enter the list.
     ``mode``: ``exact`` gives the list's own pixels to the bit or declines; ``close`` may differ a little where that is quicker.
-    ``kernel``: ``auto``, ``native`` or ``twin``. ``upright``: pictures are turned as their EXIF says before they enter the list.
+    ``kernel``: ``auto``, ``native`` or ``twin``.
     """
-    recipe = recognise(transform, source=source)
+    recipe = recognise(transform, source=loading.source)
     exact = mode == "exact"
     if exact and recipe.inexact:
         raise NotFused(f"{recipe.inexact}, so that pixels would not be equal to the bit")
-    fused = Fused(transform, recipe, source=source, exact=exact, kernel=best(kernel), upright=upright)
+    fused = Fused(transform, recipe, loading, exact=exact, kernel=best(kernel))
     fits = [picture for picture in pictures() if fused.follows(picture)]
     if not fits:
         raise NotFused("no drawn picture is large enough to try it on")
@@ -52,45 +52,38 @@ def fuse(transform: Any, *, source: str = "pil", mode: str = "close", kernel: st
 class Fused:
     """A compiled list. Calls may come from any number of threads."""
 
-    def __init__(self, transform: Any, recipe: FusedRecipe, *, source: str, exact: bool, kernel: Kernel, upright: bool) -> None:
+    def __init__(self, transform: Any, recipe: FusedRecipe, loading: PictureLoading, *, exact: bool, kernel: Kernel) -> None:
         self.transform = v2.Compose(list(transform)) if isinstance(transform, (list, tuple)) else transform
-        self.recipe = recipe
-        self.source = source
-        self.exact = exact
-        self.kernel = kernel
-        self.upright = upright
+        self.recipe, self.loading = recipe, loading
+        self.exact, self.kernel = exact, kernel
         self.difference: PixelDifference | None = None
         """From the list's own pixels, as measured when it was compiled."""
         self.elsewhere: Counter[str] = Counter()
         """Samples that the kernel did not decode, or not make at all, by why."""
 
-    def jpeg_into(
-        self, data: Data, target: Target, index: int, key: int, *, every_kind: bool = True, coloured: bool = False
-    ) -> None:
+    def jpeg_into(self, data: Data, target: Target, index: int, key: int) -> None:
         """Make sample ``index`` of the batch from an encoded picture. Raises `CannotFollow` where the list itself has to make it.
 
         Nothing here touches the process's random numbers.
-
-        ``every_kind``: what the kernel does not decode may be decoded by the library whose pictures enter the list. ``coloured``:
-        a grey picture is left to the list.
         """
+        loading = self.loading
         try:
             header = self.kernel.header(data)
             if not header.plain:
                 raise BadPicture("unsupported", f"{header.components} components of {header.precision} bits")
-            if self.upright and header.orientation != 1:
+            if loading.upright and header.orientation != 1:
                 raise BadPicture("unsupported", "it is to be turned upright")
-            if self.source == "pil" and header.width * header.height > (Image.MAX_IMAGE_PIXELS or math.inf):
+            if loading.source == "pil" and header.width * header.height > (Image.MAX_IMAGE_PIXELS or math.inf):
                 raise BadPicture("too-large", "Pillow warns of as many pixels, or refuses them")
-            if coloured and header.components != 3:
+            if not loading.grey and header.components != 3:
                 raise CannotFollow("a grey picture")
             cut = self.recipe.cut(header.width, header.height, key, exact=self.exact)
             self.kernel.jpeg_into(data, cut, self.recipe.finish, target, index)
         except BadPicture as reason:
-            if not every_kind:
+            if not loading.every_kind:
                 raise CannotFollow(str(reason)) from reason
             picture = self._decoded(data)
-            pixels = np.asarray(picture) if self.source == "pil" else picture.permute(1, 2, 0).numpy()
+            pixels = np.asarray(picture) if loading.source == "pil" else picture.permute(1, 2, 0).numpy()
             if pixels.dtype != np.uint8:
                 raise CannotFollow("a picture of more than 8 bits") from reason
             self.pixels_into(pixels, target, index, key)
@@ -136,11 +129,12 @@ class Fused:
 
     def _decoded(self, data: Data) -> Any:
         """What enters the list, decoded as its users do. Raises what their decoder raises."""
-        if self.source == "pil":
-            return by_pillow(data, self.upright)
+        upright = self.loading.upright
+        if self.loading.source == "pil":
+            return by_pillow(data, upright)
         if hasattr(torch.ops.image, "decode_image"):
-            return by_torchvision(data, self.upright)
-        return torch.from_numpy(np.array(by_pillow(data, self.upright))).permute(2, 0, 1)
+            return by_torchvision(data, upright)
+        return torch.from_numpy(np.array(by_pillow(data, upright))).permute(2, 0, 1)
 
     def _transformed(self, picture: Any, key: int) -> torch.Tensor:
         with seeded(key):

@@ -25,9 +25,8 @@ from pipefix.kernels.kernel import Absent, native
 from pipefix.kernels.picture import Target
 from pipefix.loader.fusing import stand_in
 from pipefix.loader.fusing.child_process import in_child_process
-from pipefix.loader.fusing.deferral import Deferral
+from pipefix.loader.fusing.deferral import Deferral, DeferredBatchReads, DeferredReads
 from pipefix.loader.fusing.deferred_picture import DeferredPicture
-from pipefix.loader.fusing.deferred_reads import DeferredBatchReads, DeferredReads
 from pipefix.loader.fusing.errors import CannotFollow, NotFused, found_once
 from pipefix.loader.fusing.pixel_difference import PixelDifference, spread
 from pipefix.loader.fusing.recipe import Layout
@@ -40,17 +39,18 @@ from pipefix.loader.fusing.recognise import (
     value_of_level,
 )
 from pipefix.loader.fusing.sample_random import seeded
-from pipefix.loader.fusing.source import FusedSource, alike, refuse_other_samples, settings_of
+from pipefix.loader.fusing.source import FusedSource, refuse_other_samples, refuse_unlike, settings_of
 from pipefix.loader.policy.read_policy import drawing
 from pipefix.vocabulary.held_transforms import held_transforms
 
 LEAST_GAIN = 1.05
 """Of CPU time, below which the dataset's own code is left to itself."""
-TRIED, COMPARED, LEAST_COMPARED = 16, 4, 2
+TIMED = 4
+"""Samples by which both ways are timed."""
 LONG_S = 3.0
 """Seconds after which no more samples are tried than have to be."""
 TIMES = 2
-"""Each sample that is compared is made so often in each way, and the quickest counts."""
+"""Each sample that is timed is made so often in each way, and the quickest counts."""
 
 
 class ListInPart:
@@ -149,7 +149,7 @@ class IntoBatch:
         return stand_in.PicturePlace(None)
 
 
-Look = tuple[Any, int, int]
+Look = tuple[stand_in.Path, int, int]
 
 
 class SourceInPart(FusedSource):
@@ -170,22 +170,22 @@ class SourceInPart(FusedSource):
         self._copy = chain[0]
         self.kind = torch.uint8 if self.fused.finish.table is None else torch.float32
         self.look = look or self._look()
-        self.like, self.width, self.height = self.look
+        self.path, self.width, self.height = self.look
         self.gain = ""
         """What it was measured to be worth."""
 
     def __reduce__(self) -> Any:
-        # Where a picture lies in a sample is looked at again: what stands for pictures does not travel.
-        return SourceInPart, (self.dataset, self.mode, self.why_not_whole, self.deferral)
+        return SourceInPart, (self.dataset, self.mode, self.why_not_whole, self.deferral, self.look)
 
     def _look(self) -> Look:
-        """A sample, with the place of its picture, and the picture's width and height."""
+        """Where a sample has its picture, and the picture's width and height."""
         self._into.aim(None)
         with seeded(0), self.deferral:
-            like = self._copy[spread(len(self.dataset), 1)[0]]
-        if self._into.calls != 1 or len(stand_in.parts(like)) != 1:
+            sample = self._copy[spread(len(self.dataset), 1)[0]]
+        paths = stand_in.paths(sample)
+        if self._into.calls != 1 or len(paths) != 1:
             raise CannotFollow("the dataset transforms or gives another number of pictures a sample than one")
-        return stand_in.places(like), *self._into.size
+        return paths[0], *self._into.size
 
     @property
     def draws(self) -> bool:
@@ -200,7 +200,7 @@ class SourceInPart(FusedSource):
             self._into.target = None
         if self.deferral.failed:
             raise CannotFollow("a file that could not be decoded")
-        if self._into.calls != 1 or len(stand_in.parts(sample)) != 1:
+        if self._into.calls != 1 or len(stand_in.paths(sample)) != 1:
             raise CannotFollow("a sample with another number of pictures")
         return sample
 
@@ -272,39 +272,19 @@ def _tried(dataset: Any, mode: str, deferral: Deferral, why: str) -> tuple[Any, 
     reads = DeferredReads(dataset, deferral)
     batched = getattr(dataset, "__getitems__", None)
     own = dataset.__getitem__ if batched is None else lambda index: batched([index])
-    odd = _unlike(own, lambda index: reads._made(own, index), length)
-    if odd is not None:
-        raise NotFused(f"{why}; in part neither, as {odd}")
-    return None, _worth(own, lambda index: reads._made(own, index), length, why)
-
-
-def _unlike(own: Callable[[int], Any], read: Callable[[int], Any], length: int) -> str | None:
-    """What is wrong with samples whose pictures' decoding is put off; None: nothing."""
-    compared, error, begun = 0, "", time.perf_counter()
-    for index in spread(length, TRIED):
-        if compared >= LEAST_COMPARED and time.perf_counter() - begun > LONG_S:
-            return None
-        try:
-            with seeded(index):
-                sample = read(index)
-            with seeded(index):
-                own_sample = own(index)
-        except Exception as raised:  # noqa: BLE001 - the user's code; it raises it where the sample is asked for
-            error = error or f" (sample {index}: {type(raised).__name__}: {raised})"
-            continue
-        if not alike(sample, own_sample):
-            return f"sample {index} is not the same under the same random numbers"
-        compared += 1
-        if compared == COMPARED:
-            return None
-    return None if compared >= min(LEAST_COMPARED, length) else f"{compared} samples could be compared{error}"
+    read = partial(reads._made, own)
+    try:
+        refuse_unlike(read, own, length, seconds=LONG_S)
+    except NotFused as error:
+        raise NotFused(f"{why}; in part neither, as {error}") from None
+    return None, _worth(own, read, length, why)
 
 
 def _worth(own: Callable[[int], Any], read: Callable[[int], Any], length: int, why: str) -> str:
     """CPU time of both ways, in words. Raises `NotFused` where it is as good as the same."""
     pairs: list[list[float]] = []
     begun = time.perf_counter()
-    for index in spread(length, COMPARED):
+    for index in spread(length, TIMED):
         if pairs and time.perf_counter() - begun > LONG_S:
             break
         with suppress(Exception):  # a sample that cannot be read says nothing of either way

@@ -22,6 +22,7 @@ from pipefix.loader.fusing import stand_in
 from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.errors import CannotFollow, NotFused
 from pipefix.loader.fusing.picture_loading import PictureLoading, loading_of, with_stand_ins
+from pipefix.loader.fusing.pixel_difference import spread
 from pipefix.loader.fusing.stand_in import PicturePlace, PictureStandIn, Touched
 from pipefix.vocabulary.random_state import RandomState, seeded
 
@@ -38,17 +39,17 @@ class Listing:
         self.dataset, self.transform, self.loading = dataset, transform, loading
         self._read = read
         self._turn = threading.Lock()
-        self.like: Any = None
-        """A sample as the dataset's code makes it: where its picture lies."""
+        self.path: stand_in.Path = ()
+        """Where in a sample its picture lies."""
 
     def sample(self, index: Any) -> tuple[Any, PicturePlace]:
         """A sample but for its picture, and the picture's place in it. Raises what the user's code raises, or `Touched`."""
         with self._turn:
             sample = self.dataset[index]
-        places = stand_in.parts(sample)
-        if len(places) != 1:
-            raise Touched(f"gives {len(places) or 'no'} pictures a sample")
-        return sample, places[0]
+        paths = stand_in.paths(sample)
+        if len(paths) != 1:
+            raise Touched(f"gives {len(paths) or 'no'} pictures a sample")
+        return sample, stand_in.at(sample, paths[0])
 
     def data(self, index: Any, place: PicturePlace) -> Any:
         """What is to be decoded (bytes), or already is (an array of height x width x 3)."""
@@ -57,7 +58,7 @@ class Listing:
 
 def listed(dataset: Any) -> Listing:
     listing = _of_cache(dataset) if _is_cache(dataset) else _of_files(dataset)
-    listing.like = _try(listing, len(dataset))
+    listing.path = _try(listing, len(dataset))
     return listing
 
 
@@ -77,14 +78,14 @@ def _is_cache(dataset: Any) -> bool:
     return isinstance(stand_in.chain_of(dataset)[-1], CachedDataset) or isinstance(dataset, CachedDataset)
 
 
-def _try(listing: Listing, length: int) -> Any:
-    """A sample, after a few of them went well. What the user's code draws is given back."""
+def _try(listing: Listing, length: int) -> stand_in.Path:
+    """Where the picture lies in a sample, after a few of them went well. What the user's code draws is given back."""
     if not length:
         raise NotFused("the dataset is empty")
     sample: Any = None
     with seeded(0):
         before = RandomState()
-        for index in sorted({place * (length - 1) // max(1, TRIED - 1) for place in range(TRIED)}):
+        for index in spread(length, TRIED):
             try:
                 sample, _ = listing.sample(index)
             except Touched as error:
@@ -93,7 +94,7 @@ def _try(listing: Listing, length: int) -> Any:
                 raise NotFused(f"the dataset's code does not go without its picture ({type(error).__name__}: {error})") from error
         if before.changed():
             raise NotFused("the dataset's code draws random numbers beside its transforms")
-    return sample
+    return stand_in.paths(sample)[0]
 
 
 # -- files -----------------------------------------------------------------------------------------------------------------
@@ -207,8 +208,10 @@ class _Numbered:
 
     def __getitem__(self, index: Any) -> Any:
         sample = self.dataset[self.cache.sample_number(index.__index__())]
-        places = stand_in.parts(sample)
-        return stand_in.placed(sample, sample, PicturePlace((places[0].what, index.__index__()))) if len(places) == 1 else sample
+        for path in stand_in.paths(sample):
+            place = PicturePlace((stand_in.at(sample, path).what, index.__index__()))
+            sample = stand_in.placed(sample, path, place)
+        return sample
 
 
 def _of_pictures(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
@@ -233,14 +236,14 @@ def _of_pictures(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
         vars(outer[place - 1])["dataset"] = numbered
     else:
         outer[0] = numbered
-    places = stand_in.parts(first)
+    places = [stand_in.at(first, path) for path in stand_in.paths(first)]
     if len(places) != 1 or not places[0].kind.startswith(("pixels", "jpeg")):
         kinds = f"pictures as {places[0].kind}" if places else "no picture that is transformed"
         raise NotFused(f"the cache holds {kinds}")
     form = cache.images if cache.images != "as-was" else next(iter(likes))
     if form not in ("image", "tensor"):
         raise NotFused(f"the cache gives its pictures as {form}")
-    return Listing(outer[0], transform, PictureLoading("pil" if form == "image" else "tensor", every_kind=False), _held)
+    return Listing(outer[0], transform, PictureLoading("pil" if form == "image" else "tensor", every_kind=False, grey=False), _held)
 
 
 def _held(_: int, place: PicturePlace) -> Any:
@@ -252,13 +255,4 @@ def _held(_: int, place: PicturePlace) -> Any:
         return array
     if not place.kind.startswith("jpeg"):
         raise CannotFollow(f"a picture stored as {place.kind}")
-    return Coloured(place.what)
-
-
-class Coloured:
-    """A JPEG that is fused only if it is in colour."""
-
-    __slots__ = ("data",)
-
-    def __init__(self, data: Any) -> None:
-        self.data = data
+    return place.what

@@ -38,12 +38,17 @@ class PictureLoading:
     """Turned as their EXIF says."""
     every_kind: bool = True
     """Whatever it is, Pillow's ``convert("RGB")`` or ``decode_image`` gives the same; else only of plain JPEGs."""
+    grey: bool = True
+    """Grey pictures enter in RGB as well; else as they are."""
+
+
+BY_PILLOW, BY_TORCHVISION = PictureLoading("pil"), PictureLoading("tensor")
 
 
 def loading_of(loader: Callable[[str], Any]) -> PictureLoading:
     """Raises `NotFused`."""
     if loader is folder.pil_loader or (loader is folder.default_loader and folder_backend() == "PIL"):
-        return PictureLoading("pil")
+        return BY_PILLOW
     name = getattr(loader, "__qualname__", type(loader).__qualname__)
     with tempfile.TemporaryDirectory(prefix="pipefix-") as place:
         loaded_by_kind: dict[str, Any] = {}
@@ -166,21 +171,20 @@ def _read(path: Any, mode: Any = tvio.ImageReadMode.UNCHANGED, *more: Any) -> Pi
 
 def _known(value: Any) -> tuple[Any, PictureLoading] | None:
     """What stands in the place of a name's value."""
-    pillow, tensors = PictureLoading("pil"), PictureLoading("tensor")
     if value is Image.open:
-        return _open, pillow
+        return _open, BY_PILLOW
     if value is Image:
-        return Overlaid(Image, open=_open), pillow
+        return Overlaid(Image, open=_open), BY_PILLOW
     if value is PIL:
-        return Overlaid(PIL, Image=Overlaid(Image, open=_open)), pillow
+        return Overlaid(PIL, Image=Overlaid(Image, open=_open)), BY_PILLOW
     if value is folder.pil_loader or (value is folder.default_loader and folder_backend() == "PIL"):
-        return loaded, pillow
+        return loaded, BY_PILLOW
     if value is tvio.read_image or value is tvio.decode_image:
-        return _read, tensors
+        return _read, BY_TORCHVISION
     if value is tvio:
-        return Overlaid(tvio, read_image=_read, decode_image=_read), tensors
+        return Overlaid(tvio, read_image=_read, decode_image=_read), BY_TORCHVISION
     if value is torchvision:
-        return Overlaid(torchvision, io=Overlaid(tvio, read_image=_read, decode_image=_read)), tensors
+        return Overlaid(torchvision, io=Overlaid(tvio, read_image=_read, decode_image=_read)), BY_TORCHVISION
     return None
 
 

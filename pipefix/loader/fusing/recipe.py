@@ -9,8 +9,8 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from PIL import Image
@@ -110,11 +110,11 @@ class Layout:
 # -- steps -------------------------------------------------------------------------------------------------------------------
 
 
-class GeometryStep(Protocol):
-    @property
-    def resizes(self) -> bool: ...
+class GeometryStep:
+    resizes: ClassVar[bool] = False
 
-    def take(self, layout: Layout, numbers: SampleNumbers) -> None: ...
+    def take(self, layout: Layout, numbers: SampleNumbers) -> None:
+        raise NotImplementedError
 
 
 DOUBT = 1e-6
@@ -127,13 +127,13 @@ def _doubtful(side: float) -> bool:
 
 
 @dataclass(frozen=True)
-class RandomResizedCropStep:
+class RandomResizedCropStep(GeometryStep):
     height: int
     width: int
     scale: tuple[float, float]
     ratio: tuple[float, float]
     filter: Filter
-    resizes: bool = field(default=True, init=False)
+    resizes = True
 
     def take(self, layout: Layout, numbers: SampleNumbers) -> None:
         top, left, height, width = self._crop(*layout.size, numbers)
@@ -177,11 +177,11 @@ class RandomResizedCropStep:
 
 
 @dataclass(frozen=True)
-class ResizeStep:
+class ResizeStep(GeometryStep):
     size: tuple[int, ...]
     """(height, width), or the shorter side alone."""
     filter: Filter
-    resizes: bool = field(default=True, init=False)
+    resizes = True
 
     def take(self, layout: Layout, numbers: SampleNumbers) -> None:
         width, height = layout.size
@@ -195,10 +195,9 @@ class ResizeStep:
 
 
 @dataclass(frozen=True)
-class CenterCropStep:
+class CenterCropStep(GeometryStep):
     height: int
     width: int
-    resizes: bool = field(default=False, init=False)
 
     def take(self, layout: Layout, numbers: SampleNumbers) -> None:
         width, height = layout.size
@@ -207,12 +206,11 @@ class CenterCropStep:
 
 
 @dataclass(frozen=True)
-class RandomCropStep:
+class RandomCropStep(GeometryStep):
     height: int
     width: int
     both: bool
     """v1 draws for both axes as soon as one has room, v2 only for those that have."""
-    resizes: bool = field(default=False, init=False)
 
     def take(self, layout: Layout, numbers: SampleNumbers) -> None:
         width, height = layout.size
@@ -224,11 +222,10 @@ class RandomCropStep:
 
 
 @dataclass(frozen=True)
-class FlipStep:
+class FlipStep(GeometryStep):
     probability: float
     across: bool
     """Left and right change places; else top and bottom."""
-    resizes: bool = field(default=False, init=False)
 
     def take(self, layout: Layout, numbers: SampleNumbers) -> None:
         if numbers.unit() < self.probability:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import pickle
+import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,11 +17,13 @@ from pipefix.kernels.picture import Target
 from pipefix.loader.fusing import stand_in
 from pipefix.loader.fusing.errors import CannotFollow, NotFused, found_once
 from pipefix.loader.fusing.fuse import Fused, fuse
-from pipefix.loader.fusing.listing import Coloured, Listing, listed, refuse_what_remembers
+from pipefix.loader.fusing.listing import Listing, listed, refuse_what_remembers
 from pipefix.loader.fusing.pixel_difference import MEAN_BAR, spread
 from pipefix.loader.fusing.recipe import FlipStep, RandomCropStep, RandomResizedCropStep
 from pipefix.loader.fusing.sample_random import seeded
 
+Make = Callable[[int], Any]
+Unlike = Callable[[Any, Any], str | None]
 TRIED, COMPARED, LEAST_COMPARED = 16, 4, 2
 """Before anything is fused, samples of the user's are made both ways: of so many from all over the dataset, until so many were
 compared; with fewer than the last, nothing is known of the dataset."""
@@ -29,7 +34,7 @@ class FusedSource:
 
     def __init__(self, dataset: Any, listing: Listing, fused: Fused, size: tuple[int, int]) -> None:
         self.dataset, self.listing, self.fused = dataset, listing, fused
-        self.like = listing.like
+        self.path = listing.path
         self.width, self.height = size
         self.mode = "exact" if fused.exact else "close"
         self.kind = torch.uint8 if fused.recipe.finish.table is None else torch.float32
@@ -42,20 +47,15 @@ class FusedSource:
         """The picture of a sample is written; the rest of the sample is returned. Raises where `finish` has to make it."""
         sample, picture_place = self.listing.sample(index)
         data = self.listing.data(index, picture_place)
-        fused = self.fused
-        if isinstance(data, np.ndarray):
-            fused.pixels_into(data, target, place, key)
-        elif isinstance(data, Coloured):
-            fused.jpeg_into(data.data, target, place, key, every_kind=False, coloured=True)
-        else:
-            fused.jpeg_into(data, target, place, key, every_kind=self.listing.loading.every_kind)
+        write = self.fused.pixels_into if isinstance(data, np.ndarray) else self.fused.jpeg_into
+        write(data, target, place, key)
         return sample
 
     def finish(self, index: Any, key: int, target: Target, place: int, why: Exception) -> Any:
         """As the dataset itself makes it, with its own errors; the key's random numbers are the process's meanwhile."""
         with seeded(key):
             sample = self.dataset[index]
-        picture = stand_in.picture_of(sample, self.like)
+        picture = stand_in.at(sample, self.path)
         wanted = (3, self.height, self.width)
         if not isinstance(picture, torch.Tensor) or tuple(picture.shape) != wanted:
             actual = list(picture.shape) if isinstance(picture, torch.Tensor) else type(picture).__name__
@@ -64,7 +64,7 @@ class FusedSource:
             )
         target.tensor[place].copy_(picture)
         self.fused.elsewhere[str(why) or type(why).__name__] += 1
-        return stand_in.placed(sample, self.like, stand_in.PicturePlace(None))
+        return stand_in.placed(sample, self.path, stand_in.PicturePlace(None))
 
     @property
     def draws(self) -> bool:
@@ -106,8 +106,7 @@ def _again(dataset: Any, mode: str) -> FusedSource:
 
 
 def _sized(listing: Listing, mode: str) -> tuple[Fused, tuple[int, int]]:
-    loading = listing.loading
-    fused = fuse(listing.transform, source=loading.source, mode=mode, upright=loading.upright)
+    fused = fuse(listing.transform, listing.loading, mode=mode)
     size = fused.size()
     if size is None:
         raise NotFused("samples are of different sizes, as their pictures are")
@@ -115,44 +114,67 @@ def _sized(listing: Listing, mode: str) -> tuple[Fused, tuple[int, int]]:
 
 
 def refuse_other_samples(source: FusedSource, length: int) -> None:
-    """Raise `NotFused` where samples from all over the dataset made in this way are not its own, or too few could be compared.
-
-    A sample that neither the fused call nor the dataset's own code can make says nothing of either, and is not counted.
-    """
+    """Raise `NotFused` where samples that are written into a batch are not the dataset's own."""
     both = Target(torch.empty((2, 3, source.height, source.width), dtype=source.kind))
-    bar = (0.0 if source.fused.exact else MEAN_BAR) * source.fused.level()
-    indices, compared, not_made = spread(length, TRIED), 0, ""
+    level = source.fused.level()
+    bar = (0.0 if source.fused.exact else MEAN_BAR) * level
+
+    def unlike(rest: Any, own: Any) -> str | None:
+        distance = (both.tensor[0].double() - both.tensor[1].double()).abs().mean(dim=(1, 2))
+        if bool((distance > bar).any()):
+            return f"differs from the dataset's own by {float((distance / level).max()):.2f} levels of 255 on average"
+        return unlike_values(rest, own)
+
+    compared = CannotFollow("it was compared")
+    refuse_unlike(
+        lambda index: source.begin(index, index, both, 0),
+        lambda index: source.finish(index, index, both, 1, compared),
+        length,
+        unlike,
+    )
+    source.fused.elsewhere.clear()
+
+
+def unlike_values(sample: Any, own: Any) -> str | None:
+    """What is wrong with a sample, given the dataset's own; None: nothing."""
+    return None if alike(sample, own) else "is not the same under the same random numbers"
+
+
+def refuse_unlike(make: Make, own: Make, length: int, unlike: Unlike = unlike_values, *, seconds: float = math.inf) -> None:
+    """Raise `NotFused` where samples from all over the dataset that ``make`` makes are not its own, or too few could be compared.
+    After so many ``seconds`` no more are compared than have to be.
+
+    A sample that ``make`` cannot make is left to the dataset's own code; it says nothing of either, and is not counted.
+    """
+    indices, compared, not_made, begun = spread(length, TRIED), 0, "", time.perf_counter()
     for index in (index for first in (0, 2, 1, 3) for index in indices[first::4]):  # the first few come from everywhere already
-        rest, own, error, own_error = None, None, None, None
-        try:
-            rest = source.begin(index, index, both, 0)
-        except Exception as raised:  # noqa: BLE001 - left to the dataset's code, which is asked next
-            error = raised
-        try:
-            own = source.finish(index, index, both, 1, CannotFollow("it was compared"))
-        except Exception as raised:  # noqa: BLE001 - whatever is wrong with this sample, it is raised where it is asked for
-            own_error = raised
+        if compared == COMPARED or (compared >= LEAST_COMPARED and time.perf_counter() - begun > seconds):
+            return
+        sample, error = _attempted(make, index)
+        own_sample, own_error = _attempted(own, index)
         if error is not None:
             not_made = not_made or f" (sample {index}: {type(error).__name__}: {error})"
             continue
         if own_error is not None:
             error_text = f"{type(own_error).__name__} ({own_error})"
             raise NotFused(f"the dataset's own code raises {error_text} for sample {index}, which the call makes")
-        distance = (both.tensor[0].double() - both.tensor[1].double()).abs().mean(dim=(1, 2))
-        if bool((distance > bar).any()):
-            worst = float((distance / source.fused.level()).max())
-            raise NotFused(f"sample {index} differs from the dataset's own by {worst:.2f} levels of 255 on average")
-        if not alike(rest, own):
-            raise NotFused(f"beside its picture, sample {index} is not what the dataset's code makes")
+        why = unlike(sample, own_sample)
+        if why is not None:
+            raise NotFused(f"sample {index} {why}")
         compared += 1
-        if compared == COMPARED:
-            break
-    source.fused.elsewhere.clear()
     if compared < min(LEAST_COMPARED, length):
         raise NotFused(
             f"of {len(indices)} samples that were tried, {compared} could be compared with what the dataset's own code makes of "
             f"them{not_made}"
         )
+
+
+def _attempted(make: Make, index: int) -> tuple[Any, Exception | None]:
+    try:
+        with seeded(index):
+            return make(index), None
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with this sample, it is raised where it is asked for
+        return None, error
 
 
 def alike(sample: Any, expected: Any) -> bool:

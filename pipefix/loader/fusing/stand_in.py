@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from pipefix.hooks.torch_internals import collate_by, collate_table
 from pipefix.vocabulary.held_transforms import HeldTransforms, held_transforms
 
+Path = tuple[Any, ...]
 _made: list[weakref.ref[Any]] | None = None
 """Stand-ins, while they are counted."""
 
@@ -71,9 +72,6 @@ class PicturePlace(PictureStandIn):
 
     __slots__ = ()
 
-    def __reduce__(self) -> Any:
-        return PicturePlace, (self.what, self.kind)
-
 
 def is_stand_in(value: Any) -> bool:
     return type(value) is PictureStandIn
@@ -122,26 +120,29 @@ def transforms_of(chain: list[Any]) -> list[HeldTransforms]:
     return [held for held in held_transforms(chain[0]) if any(held.owner is dataset for dataset in chain)]
 
 
-def parts(sample: Any) -> list[PicturePlace]:
-    """The pictures in a sample."""
+def paths(sample: Any) -> list[Path]:
+    """Where the pictures of a sample lie: the keys that lead to each."""
     if type(sample) is PicturePlace:
-        return [sample]
-    if isinstance(sample, dict):
-        return [place for value in sample.values() for place in parts(value)]
-    if isinstance(sample, (tuple, list)):
-        return [place for value in sample for place in parts(value)]
-    return []
+        return [()]
+    inner = sample.items() if isinstance(sample, dict) else enumerate(sample) if isinstance(sample, (tuple, list)) else ()
+    return [(key, *path) for key, value in inner for path in paths(value)]
 
 
-def places(sample: Any) -> Any:
-    """Where the pictures of a sample lie, and nothing else of it: what `placed` and `picture_of` go by."""
-    if type(sample) is PicturePlace:
-        return PicturePlace(None)
+def at(sample: Any, path: Path) -> Any:
+    for key in path:
+        sample = sample[key]
+    return sample
+
+
+def placed(sample: Any, path: Path, picture: Any) -> Any:
+    """A copy of ``sample`` with ``picture`` at that place."""
+    if not path:
+        return picture
+    changed = copy.copy(sample) if isinstance(sample, dict) else list(sample)
+    changed[path[0]] = placed(sample[path[0]], path[1:], picture)
     if isinstance(sample, dict):
-        return {key: places_in_value for key, value in sample.items() if (places_in_value := places(value)) is not None}
-    if isinstance(sample, (tuple, list)):
-        return tuple(map(places, sample))
-    return None
+        return changed
+    return type(sample)(*changed) if hasattr(sample, "_fields") else type(sample)(changed)
 
 
 def collated(samples: list[Any], pictures: Any) -> Any:
@@ -153,31 +154,3 @@ def collated(samples: list[Any], pictures: Any) -> Any:
     assert collate_by is not None
     assert collate_table is not None
     return collate_by(samples, collate_fn_map={PicturePlace: put, **collate_table})
-
-
-def placed(sample: Any, like: Any, picture: Any) -> Any:
-    """``sample`` with ``picture`` where ``like`` has a `PicturePlace`."""
-    if type(like) is PicturePlace:
-        return picture
-    if isinstance(like, dict):
-        changed = copy.copy(sample)
-        for key, value in like.items():
-            if parts(value):
-                changed[key] = placed(sample[key], value, picture)
-        return changed
-    if isinstance(like, (tuple, list)) and isinstance(sample, (tuple, list)):
-        pairs = zip(sample, like, strict=True)
-        values = [placed(value, like_value, picture) if parts(like_value) else value for value, like_value in pairs]
-        return type(sample)(*values) if hasattr(sample, "_fields") else type(sample)(values)
-    return sample
-
-
-def picture_of(sample: Any, like: Any) -> Any:
-    """The value of a real sample that stands where ``like`` has a `PicturePlace`."""
-    if type(like) is PicturePlace:
-        return sample
-    pairs = like.items() if isinstance(like, dict) else enumerate(like) if isinstance(like, (tuple, list)) else ()
-    for key, value in pairs:
-        if parts(value):
-            return picture_of(sample[key], value)
-    return None

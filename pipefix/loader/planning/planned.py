@@ -26,6 +26,7 @@ from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import BadUsage
 
 if TYPE_CHECKING:
+    from pipefix.augment.module import Augment
     from pipefix.augment.swap import Swap
 
 OF_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout")
@@ -48,12 +49,12 @@ def by_dali(plan: PlanFile) -> bool:
     return plan.augmentation is not None and plan.augmentation.backend == "dali"
 
 
-def module(original: Any, plan: PlanFile, folder: Path) -> OnBatch | None:
+def module(original: Any, plan: PlanFile, folder: Path) -> Augment | None:
     """What is done to whole batches on their device: ``batch = module(batch)``; None where nothing moves, or DALI does it."""
     return None if plan.augmentation is None or by_dali(plan) else moved(original, plan, folder)[1]
 
 
-def moved(original: Any, plan: PlanFile, folder: Path) -> tuple[Any, OnBatch]:
+def moved(original: Any, plan: PlanFile, folder: Path) -> tuple[Any, Augment]:
     """The dataset without the operations that move, and the module that does them. A cache of sources lies below all of them."""
     assert plan.augmentation is not None
     whole = before_moving(original, plan, folder)
@@ -61,7 +62,7 @@ def moved(original: Any, plan: PlanFile, folder: Path) -> tuple[Any, OnBatch]:
     reads = swap.dataset(whole)
     if plan.cache is not None and plan.cache.store == "source":
         reads = cached(reads, plan.cache, folder)
-    return reads, OnBatch(swap)
+    return reads, swap.module()
 
 
 def collated(collate_fn: Any, plan: PlanFile) -> Any:
@@ -71,19 +72,6 @@ def collated(collate_fn: Any, plan: PlanFile) -> Any:
     from pipefix.augment.swap import with_calls_apart
 
     return with_calls_apart(collate_fn)
-
-
-class OnBatch:
-    """What is done to batches that come with the calls recorded of their samples, and how such batches are collated."""
-
-    def __init__(self, swap: Swap) -> None:
-        self.swap, self.module, self.names = swap, swap.module(), swap.split.names
-
-    def __call__(self, batch: Any) -> Any:
-        return self.module(batch)
-
-    def collate(self, collate_fn: Any) -> Any:
-        return self.swap.collate(collate_fn)
 
 
 def before_moving(original: Any, plan: PlanFile, folder: Path) -> Any:
@@ -124,7 +112,7 @@ def swap_of(original: Any, change: AugmentationChange) -> Swap:
 
     support.check(change.backend)
     place = find(original)
-    cut = split(place.transform if place is not None else None, change.backend)
+    cut = split(place.value if place is not None else None, change.backend)
     moving = cut.names
     if place is None or not moving or moving != (change.operations or moving):
         raise BadUsage(
@@ -201,7 +189,7 @@ class Planned:
         if self.plan.cache is not None:
             changes.append(f"samples are read from {self.path.parent / self.plan.cache.path}")
         if self.module is not None:
-            changes.append(f"{', '.join(self.module.names)} are done to whole batches: {self._where(carrier)}")
+            changes.append(f"{', '.join(self.module.operations)} are done to whole batches: {self._where(carrier)}")
         if self.whole is not None:
             changes.append(self.whole.explain())
         return f"By the plan {self.path}" + (f": {'; '.join(changes)}." if changes else ".")

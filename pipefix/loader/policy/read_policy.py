@@ -102,7 +102,13 @@ class FlawedBatch:
         return FlawedBatch(pin_memory(self.batch), self.bad, empty=self.empty)
 
 
-class PolicedDataset:
+class StandsForDataset:
+    """What samples are read from in the place of the user's own ``dataset``."""
+
+    dataset: Any
+
+
+class PolicedDataset(StandsForDataset):
     def __init__(self, dataset: Any, rules: ReadPolicy) -> None:
         self.dataset, self.rules = dataset, rules
         self._threads: SampleThreads | None = None

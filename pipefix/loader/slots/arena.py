@@ -63,45 +63,12 @@ class Fork:
         return self.child_ended
 
 
-class AnonymousMemory:
-    """Memory that processes share, in a file without a name.
+class Arena:
+    """``workers`` x ``slots`` slots of ``capacity`` bytes. Raises OSError or AttributeError where this system has no such memory.
 
-    It counts towards memory and not towards ``/dev/shm``, and the kernel takes it back with the last process. Its size is room that
-    may be used: pages come when they are first written. ``fields`` of a subclass are what a process that is started with it has to
-    be told.
+    It counts towards memory and not towards ``/dev/shm``, and the kernel takes it back with the last process. Pages come when they
+    are first written.
     """
-
-    fields: tuple[str, ...] = ()
-
-    def _make(self, name: str, size: int) -> None:
-        """Raises OSError or AttributeError where this system has no such memory."""
-        fd = os.memfd_create(name, os.MFD_CLOEXEC)
-        try:
-            os.ftruncate(fd, size)
-            self._open(fd)
-        except (OSError, ValueError):
-            os.close(fd)
-            raise
-
-    def _open(self, fd: int) -> None:
-        self._fd = fd
-        self._map = mmap.mmap(fd, os.fstat(fd).st_size)
-        self._end = weakref.finalize(self, os.close, fd)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """For a worker that is spawned: the file travels as a descriptor."""
-        return {**{name: getattr(self, name) for name in self.fields}, "fd": reduction.DupFd(self._fd)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        fd = state.pop("fd").detach()
-        self.__dict__.update(state)
-        self._open(fd)
-
-
-class Arena(AnonymousMemory):
-    """``workers`` x ``slots`` slots of ``capacity`` bytes."""
-
-    fields = ("workers", "slots", "capacity", "key")
 
     def __init__(self, workers: int, slots: int, capacity: int) -> None:
         self.workers, self.slots, self.capacity = workers, slots + SPARE, capacity
@@ -109,19 +76,37 @@ class Arena(AnonymousMemory):
         self.receiver: int | None = os.getpid()
         if not REMOVE:
             raise OSError("memory of a file cannot be given back")
-        self._make(f"pipefix-{self.key}", self._start(self.workers * self.slots))
+        fd = os.memfd_create(f"pipefix-{self.key}", os.MFD_CLOEXEC)
+        try:
+            os.ftruncate(fd, self._start(self.workers * self.slots))
+            self._open(fd)
+        except (OSError, ValueError):
+            os.close(fd)
+            raise
+        _arenas[self.key] = self
+
+    def _open(self, fd: int) -> None:
+        self._fd = fd
+        self._map = mmap.mmap(fd, os.fstat(fd).st_size)
+        self._end = weakref.finalize(self, os.close, fd)
         self._closed = False
         self._lent: dict[int, weakref.ref[Lease]] = {}
         self._retired: dict[int, list[Fork]] = {}
         """Slots that the caller has dropped, and the children that may look at them."""
-        _arenas[self.key] = self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For a worker that is spawned: the file travels as a descriptor."""
+        known = {name: getattr(self, name) for name in ("workers", "slots", "capacity", "key")}
+        return {**known, "receiver": None, "fd": reduction.DupFd(self._fd)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        fd = state.pop("fd").detach()
+        self.__dict__.update(state)
+        self._open(fd)
 
     def _start(self, slot: int) -> int:
         header = -(-(self.workers * self.slots + 2) // mmap.PAGESIZE) * mmap.PAGESIZE
         return header + slot * self.capacity
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({**state, "receiver": None, "_closed": False, "_lent": {}, "_retired": {}})
 
     @property
     def arrived(self) -> bool:

@@ -16,8 +16,7 @@ from torch.utils.data import get_worker_info
 
 from pipefix.hooks import torch_internals
 from pipefix.hooks.torch_internals import ErrorInWorker
-from pipefix.loader.fusing.deferred_reads import DeferredReads
-from pipefix.loader.policy.read_policy import PolicedDataset
+from pipefix.loader.policy.read_policy import StandsForDataset
 
 BEFORE_QUEUES = -4
 """Among what a process does at its exit: after all else, but for waiting until its queues are sent."""
@@ -44,7 +43,7 @@ class WorkerStart(CappedThreads):
     def __call__(self, worker: int) -> None:
         info = get_worker_info()
         if info is not None:
-            while isinstance(info.dataset, (PolicedDataset, DeferredReads)):
+            while isinstance(info.dataset, StandsForDataset):
                 object.__setattr__(info, "dataset", info.dataset.dataset)  # it is frozen
         end_with_parent()
         send_any_error()

@@ -68,6 +68,14 @@ def test_unwritten_pages_are_synced_first(on_disk: Path) -> None:
     assert max(resident(path) for path in paths) <= COLD
 
 
+def test_content_survives_eviction_of_unwritten_pages(on_disk: Path) -> None:
+    path = on_disk / "dirty.bin"
+    content = os.urandom(300_001)
+    path.write_bytes(content)
+    assert cold([path]).cold
+    assert path.read_bytes() == content
+
+
 def test_a_mapped_file_stays_and_the_word_is_refused(on_disk: Path) -> None:
     path, *others = files(on_disk, count=5)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
@@ -79,6 +87,26 @@ def test_a_mapped_file_stays_and_the_word_is_refused(on_disk: Path) -> None:
         assert f"{path} is in use: something maps it into memory" in proof.why
         assert "the limit is 1.0 %" in proof.why
     assert cold([path]).cold
+
+
+def test_one_warm_page_in_a_thousand_is_still_cold_and_two_in_a_hundred_are_not(on_disk: Path) -> None:
+    path = on_disk / "large.bin"
+    path.write_bytes(bytes(1000 * mmap.PAGESIZE))
+    assert cold([path]).cold
+    with path.open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            mapped.madvise(mmap.MADV_RANDOM)
+            assert mapped[0] == 0
+            assert cold([path]).cold
+            assert sum(mapped[: 20 * mmap.PAGESIZE : mmap.PAGESIZE]) == 0
+            assert not cold([path]).cold
+
+
+def test_looking_brings_nothing_in(on_disk: Path) -> None:
+    (path,) = files(on_disk, count=1, size=5_000_000)
+    assert cold([path]).cold
+    assert [resident(path) for _ in range(5)] == [0.0] * 5
 
 
 STRANGER = """

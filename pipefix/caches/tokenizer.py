@@ -19,6 +19,8 @@ class Tokenizer:
     def __init__(self, name: str, field: str) -> None:
         library: Any = need("tokenizers", extra="text", why="Tokenising text")
         self._field = field
+        if name.endswith(".json") and not Path(name).is_file():  # looked for among models it would be asked of the network
+            raise BadUsage(f"There is no file {name!r}.", advice="Give a tokenizer.json: --tokenizer FILE")
         try:
             kind = library.Tokenizer
             self._tokenizer = kind.from_file(name) if Path(name).is_file() else kind.from_pretrained(name)

@@ -205,6 +205,8 @@ def tokenizer_of(recipe: Recipe) -> Any:
     if recipe.tokenizer is None:
         return None
     kind = need("tokenizers", extra="text", why="Tokenising text").Tokenizer
+    if recipe.tokenizer.endswith(".json") and not Path(recipe.tokenizer).is_file():  # as a model's name the network would be asked
+        raise BadUsage(f"There is no file {recipe.tokenizer!r}.", advice="Give a tokenizer.json: --tokenizer FILE")
     try:
         return kind.from_file(recipe.tokenizer) if Path(recipe.tokenizer).is_file() else kind.from_pretrained(recipe.tokenizer)
     except Exception as error:

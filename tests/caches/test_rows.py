@@ -62,6 +62,8 @@ def test_texts_are_tokenised_on_the_way(make, tmp_path):
     assert sample["input_ids"].tolist() == [1, 2, 3, 4, 0] and "text" not in sample and sample["label"] == 5
     with pytest.raises(BadUsage, match="no field 'txt' to tokenise; a sample has text, label"):
         make(Texts(), "rows", "parquet", tokenizer=str(tmp_path / "tokenizer.json"), text="txt", name="other")
+    with pytest.raises(BadUsage, match=r"There is no file 'absent/tokenizer.json'\."):
+        make(Texts(), "rows", "parquet", tokenizer="absent/tokenizer.json", text="text", name="third")
 
 
 def test_a_row_that_does_not_fit_is_named(make):

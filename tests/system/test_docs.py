@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from pipefix.plan.planfile import LoaderChange, PlanFile, write
 
@@ -45,7 +47,7 @@ def train_step(batch):
 
 class Stream(IterableDataset):
     def __iter__(self):
-        return iter(dataset)
+        return ((v2.functional.pil_to_tensor(dataset.loader(path)), label) for path, label in dataset.samples)
 
 stream = Stream()
 """
@@ -56,7 +58,7 @@ from train_data import train_loader, train_step
 parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", "--max_epochs", type=int, default=1)
 parser.add_argument("--lr", type=float)
-for epoch in range(10 * parser.parse_args().epochs):
+for epoch in range(100 * parser.parse_args().epochs):
     for batch in train_loader:
         train_step(batch)
 """
@@ -82,9 +84,16 @@ class Texts(Dataset):
 
 dataset = Texts()
 """
+BEFORE_A_CHANGE = """
+import pipefix
+from train_data import train_loader, train_step
+
+pipefix.probe(train_loader, step=train_step, budget="1s").save("before.json")
+"""
 SAME = "from train_data import *\n"
 FILES = {
     "train_data.py": DATA, "train.py": PROGRAM, "my_data.py": CLASSES, "speech.py": SAME, "clips.py": SAME, "coco.py": SAME,
+    "before.py": BEFORE_A_CHANGE,
     "my_package/__init__.py": "", "my_package/data.py": SAME, "package/__init__.py": "", "package/train.py": PROGRAM,
 }  # fmt: skip
 BEGINNING = """
@@ -120,8 +129,8 @@ BEFORE = {
             ("resized", "cache"),
         )
     ],
-    "doctor.md": ["pipefix probe train_data.py --out run.json", "pipefix run train.py"],
-    "probing.md": ["pipefix probe train_data.py --out before.json"],
+    "doctor.md": ["pipefix probe train_data.py --out run.json", "pipefix run train.py", "mkdir fixed"],
+    "probing.md": ["python before.py"],
     "swap.md": ["pipefix probe train_data.py --out run.json"],
 }
 """What an earlier page has made."""
@@ -156,9 +165,10 @@ def project(tmp_path: Path, preloaded: str) -> Path:
         Image.effect_noise((80, 64), 60).convert("RGB").save(place)
     (tmp_path / "data" / "photos").symlink_to(tmp_path / "data" / "imagenet" / "train")
     write(PlanFile(loader=LoaderChange(num_workers=1)), tmp_path / "spare.toml")
+    Tokenizer(WordLevel({"?": 0, "picture": 1}, unk_token="?")).save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "bin").mkdir()
     for name in ("pipefix", "python"):
-        (tmp_path / "bin" / name).write_text(f'#!/bin/sh\nexec {preloaded} "$@"\n')
+        (tmp_path / "bin" / name).write_text(f'#!/bin/sh\nexec ${{ALONE:-{preloaded}}} "$@"\n')
         (tmp_path / "bin" / name).chmod(0o755)
     return tmp_path
 
@@ -189,12 +199,14 @@ def test_it_works_as_printed(page: Path, project: Path) -> None:
 
 def typed(line: str, project: Path) -> None:
     """One line in a shell, briefly: with a budget of a second, and places outside in the project."""
-    brief = re.sub(r"(?<![\w./])/(data|shared)/", f"{project}/\\1/", re.sub(r"--probe(?![\w=-])", "--probe=1", line))
+    brief = re.sub(r"(?<![\w./])/(data|shared)\b", f"{project}/\\1", re.sub(r"--probe(?![\w=-])", "--probe=1", line))
     places = [str(project / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
     environment = {
         **os.environ, "PATH": os.pathsep.join(places), "PYTHONPATH": f"{project}{os.pathsep}{ROOT}", "PIPEFIX_BUDGET": "1s",
         "GITHUB_STEP_SUMMARY": str(project / "summary.md"),
     }  # fmt: skip
+    if "|" in line:  # what is preloaded runs one command after the other
+        environment["ALONE"] = f"{sys.executable} -m pipefix"
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", brief],
         cwd=project,

@@ -77,8 +77,8 @@ def test_one_queue_is_everybodys_and_a_killed_worker_holds_up_no_end() -> None:
     next(iterator)
     assert len({id(index_queue) for index_queue in iterator._index_queues}) == 1
     workers = list(iterator._workers)
-    workers[0].kill()
-    with suppress(RuntimeError):  # told by torch, unless the others have made all batches by then
+    with suppress(RuntimeError):  # told by torch as soon as it hears of it, unless the others have made all batches by then
+        workers[0].kill()
         list(iterator)
     del iterator
     gc.collect()

@@ -12,13 +12,13 @@ from functools import partial
 
 import msgspec
 
-from pipefix.report.document import Block, CommandLine, Document, Field, Paragraph, Section, Table, field
+from pipefix.report.document import Bar, Bars, Block, CommandLine, Document, Field, Paragraph, Section, Table, field
 from pipefix.tuning import block_figures as figures
 from pipefix.tuning.results import BatchSize, Trial, TuneResult, TuningPlan
 from pipefix.tuning.space import Settings, said
 from pipefix.vocabulary.commands import with_plan
 from pipefix.vocabulary.nvml import in_words
-from pipefix.vocabulary.quantity import Interval, percent, rate, seconds, size
+from pipefix.vocabulary.quantity import Interval, percent, rate, rate_between, seconds, size
 from pipefix.vocabulary.settings import LoaderSettings
 from pipefix.vocabulary.version import VERSION
 
@@ -286,7 +286,7 @@ def _trials(trials: list[Trial]) -> list[Block]:
     rows = [
         [
             said(trial.settings),
-            "-" if trial.rate is None else rate(trial.rate.value, "").strip(),
+            "-" if trial.rate is None else rate(trial.rate.value, ""),
             percent(trial.stall) if trial.stall is not None else "-",
             size(trial.used.memory_bytes) if trial.used.memory_bytes else "-",
             trial.why if trial.status == "run" else f"{trial.status}: {trial.reason}",
@@ -297,16 +297,25 @@ def _trials(trials: list[Trial]) -> list[Block]:
 
 
 def _sizes(sizes: list[BatchSize]) -> list[Block]:
-    rows = [
-        [str(tried.batch_size), "-", "-", "-", tried.reason]
-        if tried.rate is None
-        else [
-            str(tried.batch_size),
-            rate(tried.rate.value, "").strip(),
-            seconds(tried.batch_s or 0.0),
-            percent(tried.stall) if tried.stall is not None else "-",
-            "",
-        ]
-        for tried in sizes
+    on_device = any(tried.used.vram_bytes for tried in sizes)
+    columns = ["batch size", "samples/s", "from batch to batch", "waited", "memory", *(["of the device"] if on_device else [])]
+    bars = [_size(tried, columns) for tried in sizes]
+    table = Table(columns, [bar.cells for bar in bars], "r" * len(columns), optional=["waited"], caption="Batch sizes")
+    lead = "Samples a second by batch size, with the interval of a few short blocks; nothing else was changed."
+    return [
+        Bars(table=table, bars=bars),
+        Paragraph(lead, "soft"),
+        *(Paragraph(f"{tried.batch_size}: {tried.reason}.", "soft") for tried in sizes if tried.reason),
     ]
-    return [Table(["batch size", "samples/s", "a batch", "waited", "why"], rows, "lrrrl", caption="Batch sizes")]
+
+
+def _size(tried: BatchSize, columns: list[str]) -> Bar:
+    name = str(tried.batch_size)
+    if tried.rate is None:
+        return Bar(cells=[name, *["-"] * (len(columns) - 1)], note=tried.reason)
+    used = [tried.used.memory_bytes, tried.used.vram_bytes][: len(columns) - 4]
+    cells = [
+        name, rate_between(tried.rate, ""), seconds(tried.batch_s),
+        percent(tried.stall) if tried.stall is not None else "-", *(size(each) if each else "-" for each in used),
+    ]  # fmt: skip
+    return Bar(cells=cells, value=tried.rate, points=tried.rates)

@@ -1,4 +1,4 @@
-"""What other batch sizes would deliver, in samples a second: doubled until memory ends. Reported, never chosen."""
+"""What other batch sizes would deliver, in samples a second, and take in memory: doubled until that ends. Never chosen."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def sweep(bench: TrialProcesses, tuned: TuneResult, own: int, limits: ResourceLi
                 running = bench.start(settings, watch)
                 try:
                     blocks = [running.block(seconds / BLOCKS) for _ in range(BLOCKS)]
-                    footprint = footprint.with_trial(settings, running.used)
+                    used = running.used
+                    footprint = footprint.with_trial(settings, used)
                 finally:
                     running.close()
             except TrialEnded as end:
@@ -41,6 +42,8 @@ def sweep(bench: TrialProcesses, tuned: TuneResult, own: int, limits: ResourceLi
         if why is not None:
             yield BatchSize(count, reason=why)
             return
-        logs = [math.log(block.rate) for block in blocks]
+        rates = [block.rate for block in blocks]
+        logs = [math.log(each) for each in rates]
         rate = figures.around(math.exp(sum(logs) / len(logs)), figures.doubt(logs))
-        yield BatchSize(count, rate, count / rate.value, figures.stall(blocks).value if blocks[-1].demand is not None else None)
+        stall = figures.stall(blocks).value if blocks[-1].demand is not None else None
+        yield BatchSize(count, rate, rates, count / rate.value, stall, used)

@@ -96,7 +96,7 @@ def size(value: float | None) -> str:
 
 
 def rate(value: float | None, unit: str = "samples/s") -> str:
-    return f"{three_digits(value)} {unit}" if known(value) else UNKNOWN
+    return f"{three_digits(value)} {unit}".rstrip() if known(value) else UNKNOWN
 
 
 def percent(share: float | None) -> str:

@@ -43,7 +43,8 @@ REPORT = TuneReport(
     declined={"pin_memory": "no CUDA device is present"},
     notes=["Starting the workers took 200 ms."],
     batch_sizes=[
-        BatchSize(batch_size=16, rate=Interval(90, 88, 92), batch_s=0.18, stall=0.1), BatchSize(batch_size=32, reason="no room"),
+        BatchSize(batch_size=16, rate=Interval(90, 88, 92), rates=[89.0, 91.0], batch_s=0.18, stall=0.1, used=USED),
+        BatchSize(batch_size=32, reason="no room"),
     ],
     written="pipefix.plan.toml",
 )  # fmt: skip
@@ -64,7 +65,7 @@ def test_the_whole_report() -> None:
     assert "3 more, for the same kind of reason." in said
     assert "ENOUGH   No more was tried: 8 trials were made." in said
     assert "LEFT     pin_memory: no CUDA device is present." in said
-    assert ["16", "90.0", "180", "ms", "10", "%"] in [line.split() for line in said.splitlines()]
+    assert ["16", "90.0", "(88.0-92.0)", "180", "ms", "10", "%", "410", "MB"] in [line.split() for line in said.splitlines()]
     assert "no room" in said
     assert 'FastLoader(dataset, plan="pipefix.plan.toml") reads it.' in said
 

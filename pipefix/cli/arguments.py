@@ -76,6 +76,10 @@ def add_consumer(parser: ArgumentParser) -> None:
     consumer.add_argument("--target-rate", type=rate, metavar="RATE", help="emulate one that takes RATE samples a second")
 
 
+def add_html(parser: ArgumentParser) -> None:
+    parser.add_argument("--html", type=Path, metavar="PATH", help="write a report to open in a browser; it needs no network")
+
+
 def add_quiet(parser: ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
 

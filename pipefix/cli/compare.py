@@ -27,7 +27,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--format", choices=FORMATS, default="text", metavar="FORMAT", help=f"one of {', '.join(FORMATS)}")
     how.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
-    parser.add_argument("--html", type=Path, metavar="PATH", help="write a report to open in a browser; it needs no network")
+    arguments.add_html(parser)
     parser.add_argument("--force", action="store_true", help="compare runs of different machines or targets all the same")
 
 

@@ -57,7 +57,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
     parser.add_argument("--full", action="store_true", help="print every figure, the verdict last")
     parser.add_argument("--json", action="store_true", help="print the run file instead of text")
     parser.add_argument("--out", type=Path, metavar="PATH", help="write the run file, for: pipefix show, pipefix compare")
-    parser.add_argument("--html", type=Path, metavar="PATH", help="write a report to open in a browser; it needs no network")
+    arguments.add_html(parser)
     parser.add_argument("--trace", type=Path, metavar="PATH", help="write a trace of some samples for Perfetto")
     parser.add_argument(
         "--fail-on", choices=GATES, action="append", default=[], metavar="WHAT",

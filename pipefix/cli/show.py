@@ -9,7 +9,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from pipefix.cli import destination
+from pipefix.cli import arguments, destination
 from pipefix.cli.deliver import deliver
 
 
@@ -18,7 +18,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run file (JSON), or a folder of pipefix run")
     parser.add_argument("--full", action="store_true", help="print every figure, the verdict last")
     parser.add_argument("--json", action="store_true", help="print the run file as this version of pipefix reads it")
-    parser.add_argument("--html", type=Path, metavar="PATH", help="write a report to open in a browser; it needs no network")
+    arguments.add_html(parser)
 
 
 def run(arguments: Namespace) -> int:

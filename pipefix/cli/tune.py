@@ -50,19 +50,20 @@ def prepare_parser(parser: ArgumentParser) -> None:
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--write", type=Path, default=PLAN, metavar="PATH", help=f"the plan file (default: {PLAN})")
     place.add_argument("--no-write", action="store_const", const=None, dest="write", help="write no plan file")
+    arguments.add_html(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON instead of text")
     parser.add_argument("--seed", type=arguments.seed, default=0, metavar="N", help="seed of the sampler's order (default: 0)")
     arguments.add_quiet(parser)
 
 
 def run(arguments: Namespace) -> int:
-    destination.check(plan=arguments.write)
+    destination.check(plan=arguments.write, html=arguments.html)
 
     def tune() -> Any:
         with working(quiet=arguments.quiet) as progress:
             return used("tune", arguments)(**options(arguments), progress=progress)
 
-    report = delivered(tune, json=arguments.json).report
+    report = delivered(tune, json=arguments.json, html=arguments.html).report
     if report.written is not None:
         console.note(f"plan: {report.written}")
     if report.partial:

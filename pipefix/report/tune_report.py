@@ -318,4 +318,4 @@ def _size(tried: BatchSize, columns: list[str]) -> Bar:
         name, rate_between(tried.rate, ""), seconds(tried.batch_s),
         percent(tried.stall) if tried.stall is not None else "-", *(size(each) if each else "-" for each in used),
     ]  # fmt: skip
-    return Bar(cells=cells, value=tried.rate, points=tried.rates)
+    return Bar(cells=cells, value=tried.rate, stage="step")

@@ -42,8 +42,7 @@ def sweep(bench: TrialProcesses, tuned: TuneResult, own: int, limits: ResourceLi
         if why is not None:
             yield BatchSize(count, reason=why)
             return
-        rates = [block.rate for block in blocks]
-        logs = [math.log(each) for each in rates]
+        logs = [math.log(block.rate) for block in blocks]
         rate = figures.around(math.exp(sum(logs) / len(logs)), figures.doubt(logs))
         stall = figures.stall(blocks).value if blocks[-1].demand is not None else None
-        yield BatchSize(count, rate, rates, count / rate.value, stall, used)
+        yield BatchSize(count, rate, count / rate.value, stall, used)

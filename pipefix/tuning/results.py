@@ -87,8 +87,6 @@ class BatchSize(msgspec.Struct, frozen=True):
     batch_size: int
     rate: Interval | None = None
     """Delivered samples a second."""
-    rates: list[float] = []
-    """The same, block by block."""
     batch_s: float | None = None
     """Seconds from one batch to the next."""
     stall: float | None = None

@@ -43,7 +43,7 @@ REPORT = TuneReport(
     declined={"pin_memory": "no CUDA device is present"},
     notes=["Starting the workers took 200 ms."],
     batch_sizes=[
-        BatchSize(batch_size=16, rate=Interval(90, 88, 92), rates=[89.0, 91.0], batch_s=0.18, stall=0.1, used=USED),
+        BatchSize(batch_size=16, rate=Interval(90, 88, 92), batch_s=0.18, stall=0.1, used=USED),
         BatchSize(batch_size=32, reason="no room"),
     ],
     written="pipefix.plan.toml",

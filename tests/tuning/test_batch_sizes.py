@@ -33,7 +33,7 @@ def test_sizes_are_doubled_from_half_the_present_one(grid: grids.Grid, waits: bo
     assert [size.batch_size for size in sizes] == [16 * 2**power for power in range(DOUBLINGS + 1)]
     assert all(size.rate is not None and size.batch_s == size.batch_size / size.rate.value for size in sizes)
     assert all((size.stall is not None) == waits for size in sizes)
-    assert all(min(size.rates) <= size.rate.value <= max(size.rates) and size.used.memory_bytes for size in sizes if size.rate)
+    assert all(size.rate.low < size.rate.high and size.used.memory_bytes for size in sizes if size.rate)
     assert {settings.but(batch_size=None) for settings in machine.started[before:]} == {result.chosen}
     assert not machine.running
 

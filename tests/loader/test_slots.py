@@ -197,13 +197,15 @@ class TestArena:
 
 
 EPOCHS = """
-import gc, os
+import gc, os, threading
 from pipefix.loader.fast_loader import FastLoader
 from tests.loader.pipelines import Tensors
 loader = FastLoader(Tensors(64), batch_size=4, num_workers=2)
 for _ in range(6):
     list(loader)
     gc.collect()
+    for thread in set(threading.enumerate()) - {threading.main_thread()}:
+        thread.join()  # a closed queue's thread closes the queue's pipe
     print(len(os.listdir("/proc/self/fd")))
 """
 

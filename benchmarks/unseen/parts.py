@@ -253,9 +253,11 @@ FAMILIES: Sequence[Family] = (
              "ROWS = datasets.Dataset.from_dict({'path': PATHS}).with_transform(pixels)"),
     ), "datasets", _pictures),
     Family("tensorstore", (
-        Part("decode", f"x = VOLUME[{N}].read().result()",
-             "import tensorstore\n"
-             "VOLUME = tensorstore.open({'driver': 'zarr3', 'kvstore': {'driver': 'file', 'path': f'{D}/z'}}).result()"),
+        Part("decode", f"x = volume(os.getpid())[{N}].read().result()",  # tensorstore ends a process that was forked after it was used
+             "import functools, os, tensorstore\n"
+             "@functools.cache\n"
+             "def volume(process):\n"
+             "    return tensorstore.open({'driver': 'zarr3', 'kvstore': {'driver': 'file', 'path': f'{D}/z'}}).result()"),
     ), "tensorstore zarr", _zarr),
     Family("pydicom", (
         Part("decode", f"x = pydicom.dcmread(f'{{D}}/d{{{N}}}.dcm').pixel_array.astype('f4')", "import pydicom"),

@@ -58,8 +58,8 @@ def verdict(measurement: Measurement, diagnosis: Diagnosis, ranking: Ranking, do
 def _input_bound(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, share: Interval) -> str:
     cost = diagnosis.stages[stage]
     top = next((op.name for op in cost.ops if op.wall_s > 0.5 * cost.wall.value), None)
-    if top in OWN_NAMES:
-        top = _line(measurement) or top
+    if top is not None:
+        top = _line(measurement, "" if top in OWN_NAMES else top) or top
     operation = top or (HANDING_OVER if stage is Stage.IPC else None)
     named = f"{stage} ({operation})" if operation else str(stage)
     waiting = cost.waiting is not None and cost.waiting > WAITING * cost.wall.value
@@ -162,11 +162,17 @@ def _mostly(measurement: Measurement) -> str:
     return f", {percent(part)} of it in {line}" if line is not None else ""
 
 
-def _line(measurement: Measurement) -> str | None:
-    """The line that was seen running most often, where it stands out."""
-    looks = sum(measurement.own_lines.values())
-    line = max(measurement.own_lines, key=measurement.own_lines.__getitem__, default=None)
-    return line if line is not None and looks >= FEWEST_LOOKS and measurement.own_lines[line] >= STANDS_OUT * looks else None
+def _line(measurement: Measurement, function: str = "") -> str | None:
+    """The line of a function of the user's, or of any, that was seen running most often, where it stands out."""
+    looks = {line: count for line, count in measurement.own_lines.items() if not function or _is_in(line, function)}
+    line = max(looks, key=looks.__getitem__, default=None)
+    every = sum(looks.values())
+    return line if line is not None and every >= FEWEST_LOOKS and looks[line] >= STANDS_OUT * every else None
+
+
+def _is_in(line: str, function: str) -> bool:
+    name = line.partition(" at ")[0]
+    return name == function or function.endswith(f".{name}")  # before Python 3.11 a frame does not know its class
 
 
 def _settles(measurement: Measurement, gain: MeasuredGain | None) -> str:

@@ -25,7 +25,7 @@ class OwnLines:
     def __init__(self, timer: SampleTimer) -> None:
         self.timer = timer
         self.seen: Counter[str] = Counter()
-        """``function (file.py:line)`` -> looks."""
+        """``function at file.py:line`` -> looks."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._switching = 0.0
@@ -58,6 +58,6 @@ def users_line(frame: FrameType | None) -> str | None:
         if is_users(frame.f_globals.get("__name__")):
             code = frame.f_code
             name = getattr(code, "co_qualname", code.co_name)  # since Python 3.11
-            return f"{name} ({os.path.basename(code.co_filename)}:{frame.f_lineno})"
+            return f"{name.replace('<locals>.', '')} at {os.path.basename(code.co_filename)}:{frame.f_lineno}"
         frame = frame.f_back
     return None

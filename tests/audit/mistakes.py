@@ -253,10 +253,10 @@ MISTAKES = [
         described(machine=machine(gpus=[Gpu("H100", 80 * GB)], versions={"torch": "2.9.0+cpu"})),
         "gpu",
     ),
-    Case("loss.item() in each step", described(step=StepFacts(waits={"train_step (train.py:9)": 1})), "step-waits"),
-    Case("a copy that is waited for", described(step=StepFacts(blocking={"train_step (train.py:4)": 2})), "blocking-copies"),
+    Case("loss.item() in each step", described(step=StepFacts(waits={"train_step at train.py:9": 1})), "step-waits"),
+    Case("a copy that is waited for", described(step=StepFacts(blocking={"train_step at train.py:4": 2})), "blocking-copies"),
     Case(
-        "non_blocking from ordinary memory", described(step=StepFacts(pageable={"train_step (train.py:4)": 2})), "blocking-copies"
+        "non_blocking from ordinary memory", described(step=StepFacts(pageable={"train_step at train.py:4": 2})), "blocking-copies"
     ),
     Case("batches of a few numbers", described(step=StepFacts(), batch=BatchFacts(bytes=2048, tensors=2)), "tiny-batches"),
     Case("float32 without TF32", described(step=StepFacts(full_precision=12_000_000)), "full-precision"),

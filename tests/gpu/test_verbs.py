@@ -23,7 +23,7 @@ def test_the_audit_hears_what_a_step_waits_for(
     ours = {"blocking-copies", "step-waits", "full-precision"}
     assert ours & found.keys() == minded.keys()
     for rule, line in minded.items():
-        assert f"train_step (job.py:{line})" in found[rule]
+        assert f"train_step at job.py:{line}" in found[rule]
 
 
 def test_products_in_full_precision_are_counted(fake_device: FakeDevice) -> None:

@@ -7,6 +7,8 @@ import sys
 import threading
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from pipefix.diagnosis.diagnose import diagnose
 from pipefix.hooks.charges import OWN_NAMES
 from pipefix.hooks.sample_timer import SampleTimer
@@ -20,7 +22,7 @@ NAME = Path(__file__).name
 def test_the_innermost_line_of_the_user_is_told() -> None:
     frame = inspect.currentframe()
     assert frame is not None
-    assert users_line(frame) == f"test_the_innermost_line_of_the_user_is_told ({NAME}:{frame.f_lineno})"
+    assert users_line(frame) == f"test_the_innermost_line_of_the_user_is_told at {NAME}:{frame.f_lineno}"
     assert users_line(None) is None
 
 
@@ -33,7 +35,7 @@ def test_lines_are_counted_while_a_sample_runs_and_the_thread_is_gone_after() ->
     pause = threading.Event()
     timer.begin(0)
     line = sys._getframe().f_lineno + 2
-    while lines.seen[f"{here} ({NAME}:{line})"] < 5:
+    while lines.seen[f"{here} at {NAME}:{line}"] < 5:
         pause.wait(0.002)
     timer.end()
     lines.turn(on=False)
@@ -54,14 +56,27 @@ def test_a_line_that_stands_out_is_named_in_the_verdict() -> None:
     measurement = measured({"storage": 0.5, "decode": 0.4, "augment": 0.3}, arms=arms)
     for row in measurement.rows("real"):
         row.trace.charges = [*row.trace.charges, Charge(None, OWN_NAMES[1], 36_000_000, 36_000_000, 36_000_000, 0)]
-    measurement.own_lines = {"Clips.__getitem__ (frames.py:41)": 90, "Clips.__getitem__ (frames.py:42)": 10}
+    measurement.own_lines = {"Clips.__getitem__ at frames.py:41": 90, "Clips.__getitem__ at frames.py:42": 10}
     sentence = diagnose(measurement).verdict.sentence
-    assert "own code between calls that pipefix knows, 90 % of it in Clips.__getitem__ (frames.py:41). Moved" in sentence
+    assert "own code between calls that pipefix knows, 90 % of it in Clips.__getitem__ at frames.py:41. Moved" in sentence
     for row in measurement.rows("real"):
         row.trace.charges = [charge for charge in row.trace.charges if charge.op == OWN_NAMES[1]]
     measurement.blocks = [block for block in measurement.blocks if block.arm in ("real", "plain")]
     measurement.declined |= dict.fromkeys(arms, "what it gives cannot be recorded")
     sentence = diagnose(measurement).verdict.sentence
-    assert "decode (Clips.__getitem__ (frames.py:41)) takes" in sentence or "in Clips.__getitem__ (frames.py:41)" in sentence
-    measurement.own_lines = {"Clips.__getitem__ (frames.py:41)": 9}
+    assert "decode (Clips.__getitem__ at frames.py:41) takes" in sentence or "in Clips.__getitem__ at frames.py:41" in sentence
+    measurement.own_lines = {"Clips.__getitem__ at frames.py:41": 9}
     assert "frames.py" not in diagnose(measurement).verdict.sentence
+
+
+def test_the_line_of_a_function_that_takes_most_is_named() -> None:
+    measurement = measured({"storage": 0.2, "decode": 2.0}, arms={"decode-recorded": 4.0, "storage-from-memory": 1.05})
+    for row in measurement.rows("real"):
+        row.trace.charges = [
+            replace(charge, op="Clips.load") if charge.stage == "decode" else charge for charge in row.trace.charges
+        ]
+    assert "decode (Clips.load) takes" in diagnose(measurement).verdict.sentence
+    measurement.own_lines = {"Clips.load at frames.py:7": 40, "Clips.load at frames.py:8": 20, "Clips.other at frames.py:12": 400}
+    assert "decode (Clips.load at frames.py:7) takes" in diagnose(measurement).verdict.sentence
+    measurement.own_lines = {"load at frames.py:7": 40}
+    assert "decode (load at frames.py:7) takes" in diagnose(measurement).verdict.sentence

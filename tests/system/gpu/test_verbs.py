@@ -59,7 +59,7 @@ def test_the_audit_hears_what_a_step_waits_for(
     ours = {"blocking-copies", "step-waits", "full-precision"}
     assert ours & found.keys() == minded.keys()
     for rule, line in minded.items():
-        assert f"train_step (job.py:{line})" in found[rule]
+        assert f"train_step at job.py:{line}" in found[rule]
 
 
 def test_dali_without_a_driver_that_it_can_use_is_no_bug_of_pipefix(colours: Path, fake_device: FakeDevice) -> None:

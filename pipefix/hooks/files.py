@@ -1,4 +1,4 @@
-"""Files opened by path: real reads are timed and counted, and can be recorded and answered from memory.
+"""Files opened by path: opening, real reads and closing are timed, and what is read can be recorded and answered from memory.
 
 `open` gives the very types it always gives (a BufferedReader, a TextIOWrapper over one); only the raw file at the bottom is ours.
 So a read that the buffer can answer costs nothing extra, a read that reaches the operating system is timed, and `fileno()` is real.
@@ -31,7 +31,7 @@ LIBRARY = ""
 _STORAGE = Stage.STORAGE
 _READING = frozenset({"r", "rb", "br", "rt", "tr"})
 _INTO, _READ, _ALL, _TELL, _SEEK = io.FileIO.readinto, io.FileIO.read, io.FileIO.readall, io.FileIO.tell, io.FileIO.seek
-_FILENO = io.FileIO.fileno
+_FILENO, _CLOSE = io.FileIO.fileno, io.FileIO.close
 ORIGINAL_OPEN = io.open
 _OS_PREAD = os.pread
 _LARGEST_BUFFER = 8 * 1024 * 1024
@@ -87,6 +87,12 @@ class TimedFileIO(io.FileIO):
         data = timer.timed_call(_STORAGE, "read", _ALL, (self,))
         timer.bytes_read += len(data or b"")
         return data
+
+    def close(self) -> None:
+        if self.timer.live and not self.closed:
+            self.timer.aside(_STORAGE, "open", _CLOSE, self)  # one operation: every file that is opened is closed
+        else:
+            _CLOSE(self)
 
     def _taped(self, count: int, view: memoryview) -> int:
         """One read into ``view`` while recording or replaying."""
@@ -187,12 +193,25 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         if not plain or (binary and not encoding is errors is newline is None) or (not binary and buffering == 0):
             return original(file, mode, buffering, encoding, errors, newline, closefd, opener)
         path = file if type(file) is str else os.fspath(file)
+        how = (binary, mode, buffering, encoding, errors, newline)
         if not timer.live:
-            raw = kind(path)
-        elif timer.recording is None and not timer.replaced:
-            raw = timer.timed_call(_STORAGE, "open", kind, (path,))
-        else:
-            raw = find_raw(path)
+            return layered(kind, path, *how)
+        if timer.recording is None and not timer.replaced:
+            return timer.timed_call(_STORAGE, "open", layered, (kind, path, *how))
+        return layered(find_raw, path, *how)
+
+    def layered(
+        raw_of: Any,
+        path: Any,
+        binary: bool,
+        mode: str,
+        buffering: int,
+        encoding: str | None,
+        errors: str | None,
+        newline: str | None,
+    ) -> Any:
+        """The file object that ``open`` gives, over the raw file that ``raw_of`` opens."""
+        raw = raw_of(path)
         try:
             if buffering == 0:
                 raw.alone = True

@@ -140,14 +140,8 @@ TABLE = (
     # Medical images.
     Calls("pydicom", "", "dcmread read_file", DECODE, "pydicom."),
     Calls("pydicom", "Dataset", "pixel_array", DECODE, "pydicom.Dataset.", How.PROPERTY),
-    *(
-        row
-        for module in ("pydicom.pixels", "pydicom.pixel_data_handlers.util")
-        for row in (
-            Calls(module, "", "pixel_array", DECODE, f"{module}."),
-            Calls(module, "", "apply_modality_lut apply_voi_lut apply_windowing", AUGMENT, "pydicom."),
-        )
-    ),
+    Calls("pydicom.pixels", "", "pixel_array", DECODE, "pydicom.pixels."),
+    Calls("pydicom.pixels", "", "apply_modality_lut apply_voi_lut apply_windowing", AUGMENT, "pydicom."),
     Calls("SimpleITK", "", "ReadImage", DECODE, "SimpleITK.", How.FILE),
     Calls("SimpleITK", "", "GetArrayFromImage", DECODE, "SimpleITK."),
     Calls("SimpleITK", "ImageFileReader", "Execute", DECODE, "SimpleITK.ImageFileReader."),

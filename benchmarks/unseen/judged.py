@@ -22,6 +22,7 @@ from benchmarks.unseen.parts import known
 from benchmarks.unseen.pipeline import LEADS, Unseen, text, tuned
 from measured.planted.children import in_child
 from measured.planted.truth import Truth, truth_of
+from pipefix.report import runfile
 from tests.doubles.invariants import broken
 
 LEAD = 1.3
@@ -52,14 +53,29 @@ def judge(drawn: Unseen, *, budget: float) -> dict[str, Any]:
         return _told(pipeline, run, before, after, file.read_text()) | {"probe_s": spent}
 
 
-def _probed(pipeline: Unseen, file: Path, budget: float) -> Any:
-    from pipefix import probe
+def _probed(pipeline: Unseen, file: Path, budget: float) -> runfile.Run:
+    """In a process of its own: of some libraries no process may be forked once they were used (polars waits for ever, tensorstore
+    aborts), and what is true is told by forked processes."""
+    out = file.with_name("run.json")
 
-    emulated = {"step_ms": 0.2 * pipeline.batch_size * pipeline.seconds * 1e3} if pipeline.consumer == "emulated" else {}
-    return probe(f"{file}:loader", budget=budget, **emulated)
+    def work() -> dict[str, Any]:
+        from pipefix import probe
+
+        emulated = {"step_ms": 0.2 * pipeline.batch_size * pipeline.seconds * 1e3} if pipeline.consumer == "emulated" else {}
+        probe(f"{file}:loader", budget=budget, **emulated).save(out)
+        return {}
+
+    _told_by(in_child(work, timeout=APART_S + 4 * budget))
+    return runfile.read(out)
 
 
-def _told(pipeline: Unseen, run: Any, before: Truth, after: Truth, code: str) -> dict[str, Any]:
+def _told_by(answer: dict[str, Any]) -> dict[str, Any]:
+    if "error" in answer:
+        raise RuntimeError(f"{answer['error']}\n{answer.get('log', '')}")
+    return answer
+
+
+def _told(pipeline: Unseen, run: runfile.Run, before: Truth, after: Truth, code: str) -> dict[str, Any]:
     verdict = run.verdict
     sampler = "sampler takes" in verdict.sentence
     said = verdict.kind if verdict.kind in ("inconclusive", "balanced") else "sampler" if sampler else verdict.stage or verdict.kind
@@ -130,9 +146,7 @@ def _apart(pipeline: Unseen, folder: Path, seconds: float, *, crossing: bool) ->
             spent["ipc"] = _handover(module, pipeline)
         return {str(name): each for name, each in spent.items()}
 
-    found = in_child(work, timeout=APART_S)
-    if "error" in found:
-        raise RuntimeError(f"{found['error']}\n{found.get('log', '')}")
+    found = _told_by(in_child(work, timeout=APART_S))
     inside = {int(name): spent for name, spent in found.items() if name.isdigit()}
     return inside, {name: spent for name, spent in found.items() if not name.isdigit()}
 

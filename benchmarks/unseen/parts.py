@@ -253,7 +253,7 @@ FAMILIES: Sequence[Family] = (
              "ROWS = datasets.Dataset.from_dict({'path': PATHS}).with_transform(pixels)"),
     ), "datasets", _pictures),
     Family("tensorstore", (
-        Part("decode", f"x = volume(os.getpid())[{N}].read().result()",  # tensorstore ends a process that was forked after it was used
+        Part("decode", f"x = volume(os.getpid())[{N}].read().result()",  # it ends whoever was forked after it was used
              "import functools, os, tensorstore\n"
              "@functools.cache\n"
              "def volume(process):\n"

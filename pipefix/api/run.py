@@ -42,7 +42,7 @@ def run_program(
     Args:
         command: ``["train.py", "--epochs", "3"]``, ``["-m", "package.train"]``, or any program that starts Python.
         out: an existing folder that gets ``run.json`` and, while the program runs, the notes of each process; None keeps nothing.
-        seconds: end the program after so long.
+        seconds: end the program after so long, as Ctrl-C would.
         steps: end it after so many optimizer steps.
         probe: seconds to probe the training loop's loader for, inside the program, which goes on afterwards.
         plan: a plan that `fix` or `tune` made for a loader of this program, which comes up with it.
@@ -106,7 +106,7 @@ def from_folder(folder: Path) -> runfile.Run:
         if program is None or all(path.stat().st_mtime <= file.stat().st_mtime for path in notes_in(folder)):
             return run
         later = merged_notes(folder, program.command, program.exit_code, program.seconds)
-        later = msgspec.structs.replace(later, plan=program.plan)
+        later = msgspec.structs.replace(later, plan=program.plan, at_limit=program.at_limit)
         return msgspec.structs.replace(run, program=later, verdict=run.verdict if run.stages else verdict(later))
     if not notes_in(folder):
         raise UnreadableFile(
@@ -138,7 +138,7 @@ def _with_probe(run: runfile.Run, probe_job: Job, ended: Ended, command: Sequenc
 
 def _told(folder: Path, command: Sequence[str], ended: Ended, plan: Path | None = None) -> Run:
     program = merged_notes(folder, list(command), ended.exit_code, ended.seconds, ended.began)
-    program = msgspec.structs.replace(program, plan=str(plan) if plan is not None else None)
+    program = msgspec.structs.replace(program, plan=str(plan) if plan is not None else None, at_limit=ended.at_limit)
     return Run(
         pipefix=VERSION,
         created=datetime.now().astimezone().isoformat(timespec="seconds"),

@@ -38,7 +38,9 @@ def prepare_parser(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, default=OUT, metavar="DIR", help=f"the folder for run.json and report.html (default: {OUT})"
     )
-    parser.add_argument("--seconds", type=arguments.seconds, metavar="TIME", help="end the program after so long, as Ctrl-C would")
+    parser.add_argument(
+        "--seconds", type=arguments.seconds, metavar="TIME", help="end the program after so long, as Ctrl-C would, and exit with 0"
+    )
     parser.add_argument("--steps", type=arguments.batch_size, metavar="N", help="end it so after N optimizer steps")
     parser.add_argument("--no-stages", action="store_true", help="do not look into the making of batches")
     arguments.add_quiet(parser)
@@ -70,7 +72,7 @@ def run(arguments: Namespace) -> int:
             console.aside(document)
         console.note(where)
         console.note(paged)
-    return _as_the_program_ended(result.program.exit_code or 0)
+    return 0 if result.program.at_limit else _as_the_program_ended(result.program.exit_code or 0)
 
 
 def _check_folder(folder: Path) -> None:

@@ -36,6 +36,8 @@ class Ended:
     seconds: float
     began: float | None = None
     """As `time.time` gives it."""
+    at_limit: bool = False
+    """It was asked to end, because its ``seconds`` or ``steps`` were over."""
 
 
 def command_line(words: Sequence[str]) -> list[str]:
@@ -87,13 +89,14 @@ def launch(
         if value is not None:
             environment[f"PIPEFIX_RUN_{name}"] = str(value.resolve() if isinstance(value, Path) else value)
     began, begun = time.time(), time.monotonic()
+    over = threading.Event()
     with _signals_passed_on() as started:
         child = subprocess.Popen(command, env=environment)
         started(child)
         if seconds is not None or steps is not None or job is not None:
-            threading.Thread(target=_end, args=(child, begun + (seconds or float("inf")), folder), daemon=True).start()
+            threading.Thread(target=_end, args=(child, begun + (seconds or float("inf")), folder, over), daemon=True).start()
         code = child.wait()
-    return Ended(code, time.monotonic() - begun, began)
+    return Ended(code, time.monotonic() - begun, began, at_limit=over.is_set())
 
 
 @contextlib.contextmanager
@@ -128,13 +131,14 @@ def _in_foreground() -> bool:
         return False
 
 
-def _end(child: subprocess.Popen[bytes], until: float, folder: Path) -> None:
+def _end(child: subprocess.Popen[bytes], until: float, folder: Path, over: threading.Event) -> None:
     """When its time is over, or one of its processes has said that it took its steps."""
     enough = folder / ENOUGH
     while time.monotonic() < until and not enough.exists():
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(min(_LOOK, max(0.0, until - time.monotonic())))
             return
+    over.set()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         child.send_signal(number)
         with contextlib.suppress(subprocess.TimeoutExpired):

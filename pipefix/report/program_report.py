@@ -113,4 +113,5 @@ def notes(program: ProgramFigures) -> Iterator[str]:
         return
     ended = f"exit code {program.exit_code}" if program.exit_code >= 0 else f"signal {-program.exit_code}"
     own = f"; noting this took {program.overhead_share * 100:.2f} % of that" if program.loops else ""
-    yield f"The program ran for {quantity.seconds(program.seconds)} and ended with {ended}{own}."
+    how = f"was ended then, as --seconds or --steps asked ({ended})" if program.at_limit else f"ended with {ended}"
+    yield f"The program ran for {quantity.seconds(program.seconds)} and {how}{own}."

@@ -251,6 +251,8 @@ class ProgramFigures(msgspec.Struct, frozen=True, kw_only=True):
     command: list[str] = []
     exit_code: int | None = None
     """A signal that ended it is negative. None where pipefix did not see it end."""
+    at_limit: bool = False
+    """It was asked to end, because --seconds or --steps were over."""
     seconds: float = 0.0
     ranks: int = 1
     overhead_share: float = 0.0

@@ -36,6 +36,13 @@ def test_the_exit_code_is_the_programs(program: Path, capfd: pytest.CaptureFixtu
     assert json.loads((program.parent / "other" / "run.json").read_text())["program"]["command"] == ["train.py"]
 
 
+def test_a_program_that_was_ended_as_asked_is_no_failure(program: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    enough = "os.path.join(os.environ['PIPEFIX_RUN'], '.pipefix-enough')"
+    program.write_text(f"import os, signal\nopen({enough}, 'w').close()\nsignal.pause()\n")
+    assert main(["run", "--steps", "3", "train.py"]) == 0
+    assert "was ended then, as --seconds or --steps asked (signal 2)" in " ".join(capfd.readouterr().err.split())
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -9,6 +9,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -137,7 +138,9 @@ def test_it_is_ended_after_a_time_or_so_many_steps_however_it_takes_that(steps: 
     child = Child(takes)
     if steps:
         (tmp_path / launch.ENOUGH).touch()
-    launch._end(child, math.inf if steps else 0.0, tmp_path)  # type: ignore[arg-type]
+    over = threading.Event()
+    launch._end(child, math.inf if steps else 0.0, tmp_path, over)  # type: ignore[arg-type]
+    assert over.is_set()
     assert child.sent == [signal.SIGINT, signal.SIGTERM, signal.SIGKILL][:takes]
 
 

@@ -155,7 +155,7 @@ def unknown_flags(text: str) -> Iterator[str]:
         if script.is_file():
             known.update(re.findall(r"\"(--[a-z][a-z-]*)\"", script.read_text(encoding="utf-8", errors="replace")))
     for found in CODE.finditer(FENCED.sub("", text)):
-        if not found["code"].startswith(("pip ", "pytest", "scripts/", "python ")):
+        if not found["code"].startswith(("pip ", "pipx ", "uvx ", "pytest", "scripts/", "python ")):
             yield from (f"no command has the flag {flag}" for flag in FLAG.findall(found["code"]) if flag not in known)
 
 

@@ -245,9 +245,10 @@ def _remove(folder: Path) -> str | None:
 
 
 def _is_left_over(folder: Path) -> bool:
-    """Whether all that it holds is what making or removing a cache may leave where it is killed."""
+    """Whether all that it holds is the lock of a removal that was killed at its very end. An empty file may be anybody's."""
     entries = layout.entries(folder) if is_folder(folder) else []
-    return bool(entries) and all(map(_is_left_behind, entries))
+    lock = folder / folder_lock.NAME
+    return entries == [lock] and folder_lock.is_lock(lock) and layout.head(lock) != b""
 
 
 def _is_left_behind(path: Path) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+DESCRIPTORS = "/proc/self/fd"
 DRAFT = re.compile(r"\.pipefix-[0-9a-f]{12}\Z")
 """Names of files that were begun and not renamed into place: what a process that was killed leaves."""
 
@@ -72,7 +73,11 @@ def write_new(path: Path, data: bytes) -> bool:
 
 def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
     """``path`` holds all of ``data``, or what it held before; its rights stay. With ``durable`` also after a power failure."""
-    draft, file = _new_draft(path)
+    draft = draft_beside(path)
+    file = _nameless(path.parent)
+    named = file is None
+    if file is None:
+        draft, file = _new_draft(path)
     try:
         with file:
             if hasattr(os, "fchmod") and path.exists():
@@ -81,6 +86,8 @@ def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
             file.flush()
             if durable:
                 os.fsync(file.fileno())
+            if not named:
+                os.link(f"{DESCRIPTORS}/{file.fileno()}", draft, src_dir_fd=file.fileno())  # so that the link is followed
             if os.name != "nt":
                 os.replace(draft, path)
         if os.name == "nt":  # an open file has no other name there
@@ -91,6 +98,19 @@ def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
         raise
     if durable:
         sync_folder(path.parent)
+
+
+def _nameless(folder: Path) -> BinaryIO | None:
+    """A locked file without a name, of which nothing is left where its process is killed; None where there is no such."""
+    if not hasattr(os, "O_TMPFILE") or not os.path.isdir(DESCRIPTORS):
+        return None
+    try:
+        descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666)
+    except OSError:  # not on every file system
+        return None
+    file = open(descriptor, "r+b")  # noqa: SIM115 - for who asked
+    _lock(file, wait=True)
+    return file
 
 
 def _new_draft(path: Path) -> tuple[Path, BinaryIO]:

@@ -13,7 +13,7 @@ from pipefix.caches import manifest as manifests
 from pipefix.caches.building import Building
 from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.verify import verify
-from pipefix.vocabulary.errors import UnreadableFile
+from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from tests.caches.sources import Files
 
 pytestmark = pytest.mark.usefixtures("fence")
@@ -92,6 +92,15 @@ def test_what_a_removal_leaves_that_is_killed_at_its_very_end_holds_no_conversio
     (tmp_path / "gone" / "parts").mkdir(parents=True)
     (tmp_path / "gone" / ".lock").write_text("4711 on host")
     assert convert(files, recipe_of("lmdb", "source"), tmp_path / "gone", workers=0).made
+
+
+@pytest.mark.parametrize(("name", "content"), [(".lock", ""), (".pipefix-0123456789ab", '{\n "format": "pipefix.cache/2"')])
+def test_a_file_that_may_be_anybodys_keeps_a_conversion_away(tmp_path, files, name, content):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).write_text(content)
+    with pytest.raises(BadUsage, match="holds other things"):
+        convert(files, recipe_of("lmdb", "source"), tmp_path / "out", workers=0)
+    assert (tmp_path / "out" / name).read_text() == content
 
 
 @pytest.mark.system

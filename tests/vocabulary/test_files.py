@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pipefix.vocabulary import files
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.files import DRAFT, draft_beside, open_regular, read_regular, remove_drafts, write_whole
 from pipefix.vocabulary.folder_lock import FolderLock, is_lock
@@ -23,6 +24,25 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
             open_regular(tmp_path / name)
 
 
+@pytest.fixture(params=[True, False], ids=["nameless", "named"])
+def files_may_be_nameless(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Not every file system knows files without a name."""
+    may: bool = request.param
+    if not may:
+        monkeypatch.setattr(files, "_nameless", lambda _: None)
+    return may
+
+
+def test_what_is_not_whole_yet_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files_may_be_nameless: bool) -> None:
+    """A process that is killed meanwhile leaves nothing, where the file system allows that."""
+    seen: list[list[str]] = []
+    monkeypatch.setattr(os, "fsync", lambda _: seen.append(os.listdir(tmp_path)))
+    write_whole(tmp_path / "file", b"whole")
+    assert (tmp_path / "file").read_bytes() == b"whole" and os.listdir(tmp_path) == ["file"]
+    assert len(seen[0]) == (0 if files_may_be_nameless else 1)
+
+
+@pytest.mark.usefixtures("files_may_be_nameless")
 def test_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "other").write_bytes(b"theirs")
     (tmp_path / "file").symlink_to(tmp_path / "other")
@@ -52,6 +72,7 @@ def test_drafts_of_killed_processes_go_and_no_others(tmp_path: Path) -> None:
         assert sorted(os.listdir(tmp_path)) == sorted([mine.name, linked.name, living.name, ".pipefix-mine"])
 
 
+@pytest.mark.usefixtures("files_may_be_nameless")
 def test_a_draft_is_locked_while_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever removes what killed processes left meanwhile takes nothing from this one."""
     monkeypatch.setattr(os, "fsync", lambda _: remove_drafts(tmp_path))

@@ -39,6 +39,7 @@ _KINDS: dict[tuple[str, str], tuple[str, Callable[[Any], bool]]] = {
     ("h5py", "Group"): ("h5py.Group", bool),
     ("h5py", "Dataset"): ("h5py.Dataset", bool),
     ("zarr", "ZipStore"): ("zarr.ZipStore", _always),
+    ("tensorstore", "TensorStore"): ("tensorstore.TensorStore", _always),
     ("av", "InputContainer"): ("av.container.InputContainer", _always),
     ("decord", "VideoReader"): ("decord.VideoReader", _always),
     ("torchcodec", "VideoDecoder"): ("torchcodec.VideoDecoder", _always),

@@ -34,14 +34,14 @@ class ConsumerAlone:
         """On one batch of ``size`` samples, again and again."""
         measurement = self.found
         self.consumer.try_on(kept_batch())
-        if not transfer.would_wake_cuda():
-            self.copies(kept_batch)
+        self._copies_where_awake(kept_batch)
         measurement.consumer, measurement.has_consumer = self.consumer.name, self.consumer.present
         measurement.why_none = self.consumer.why_none
         if not self.consumer.present:
             measurement.declined[experiments.ALONE] = "there is no consumer"
             return
         self.first_step(kept_batch)
+        self._copies_where_awake(kept_batch)  # the user's step may have been the first to use the device
         if type(self.consumer) is UserStep:  # not one of our own making
             measurement.step_facts = self.consumer.scan(kept_batch())
         seconds = min(0.6, max(0.1, 0.01 * self.plan.budget))
@@ -55,6 +55,10 @@ class ConsumerAlone:
             measurement.transfer["exposed"] = transfer.exposed(on_host, on_device, size)
         if isinstance(self.consumer, UserStep) and self.plan.budget >= 10:
             measurement.step_split = self.consumer.split(kept_batch)
+
+    def _copies_where_awake(self, kept_batch: KeptBatch) -> None:
+        if not transfer.would_wake_cuda():
+            self.copies(kept_batch)
 
     def first_step(self, kept_batch: KeptBatch) -> None:
         """What a first call takes beside a step (compiling, above all) is not taken off the budget."""

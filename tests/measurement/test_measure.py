@@ -225,6 +225,17 @@ class TestBudget:
         measured(loader("map", paths))
         assert done == ["rounds", "copies"]
 
+    def test_a_steps_own_copy_is_told_apart_where_the_step_is_the_first_to_use_cuda(
+        self, paths: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        steps: list[None] = []
+        monkeypatch.setattr(transfer, "would_wake_cuda", lambda: not steps)
+        monkeypatch.setattr(transfer, "measure", lambda batch: {"pinned": 1e-3, "pageable": 2e-3, "pinning": 1e-3, "bytes": 1.0})
+        monkeypatch.setattr(transfer, "resident", lambda batch: batch)
+        consumer = UserStep(lambda batch: steps.append(None))
+        measurement = measured(loader("map", paths), consumer=consumer, budget=1.0)  # fake clock
+        assert "exposed" in measurement.transfer and measurement.of(experiments.RESIDENT)
+
     def test_batches_of_arms_that_nobody_looks_at_one_by_one_keep_their_sums(self, paths: list[str]) -> None:
         measurement = measured(loader("map", paths))
         assert all(row.trace.charges and row.trace.unit_walls for row in measurement.rows("real"))

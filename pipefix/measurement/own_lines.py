@@ -58,6 +58,7 @@ def users_line(frame: FrameType | None) -> str | None:
         if is_users(frame.f_globals.get("__name__")):
             code = frame.f_code
             name = getattr(code, "co_qualname", code.co_name)  # since Python 3.11
-            return f"{name.replace('<locals>.', '')} at {os.path.basename(code.co_filename)}:{frame.f_lineno}"
+            function = name.partition(".<locals>.<")[0].replace("<locals>.", "")  # that of a comprehension is the one around it
+            return f"{function} at {os.path.basename(code.co_filename)}:{frame.f_lineno}"
         frame = frame.f_back
     return None

@@ -7,6 +7,7 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from pipefix.diagnosis.diagnose import diagnose
@@ -24,6 +25,13 @@ def test_the_innermost_line_of_the_user_is_told() -> None:
     assert frame is not None
     assert users_line(frame) == f"test_the_innermost_line_of_the_user_is_told at {NAME}:{frame.f_lineno}"
     assert users_line(None) is None
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="frames do not know their function's whole name")
+def test_a_line_in_a_comprehension_is_that_of_the_function_around_it() -> None:
+    (line,) = [users_line(inspect.currentframe()) for _ in range(1)]
+    assert line is not None
+    assert line.startswith("test_a_line_in_a_comprehension_is_that_of_the_function_around_it at ")
 
 
 def test_lines_are_counted_while_a_sample_runs_and_the_thread_is_gone_after() -> None:

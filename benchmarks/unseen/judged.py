@@ -61,7 +61,7 @@ def _probed(pipeline: Unseen, file: Path, budget: float) -> runfile.Run:
     def work() -> dict[str, Any]:
         from pipefix import probe
 
-        emulated = {"step_ms": 0.2 * pipeline.batch_size * pipeline.seconds * 1e3} if pipeline.consumer == "emulated" else {}
+        emulated = {"step_ms": 0.2 * pipeline.batch_size * pipeline.made_s * 1e3} if pipeline.consumer == "emulated" else {}
         probe(f"{file}:loader", budget=budget, **emulated).save(out)
         return {}
 

@@ -283,7 +283,7 @@ FAMILIES: Sequence[Family] = (
         Part("augment", "x = np.stack(x)[:, ::3, ::3]", own=True),
     ), "", _pictures),
     Family("foreign-wait", (
-        Part("storage", "LIBC.usleep(1000)", "import ctypes\nLIBC = ctypes.CDLL(None)", own=True),
+        Part("storage", "x = LIBC.usleep(1000)", "import ctypes\nLIBC = ctypes.CDLL(None)", own=True),
         Part("augment", f"x = HELD[{N}] * 2", f"HELD = torch.arange({COUNT} * 32.0).reshape({COUNT}, 32)", own=True),
     )),
     Family("memory", (

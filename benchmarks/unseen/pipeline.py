@@ -116,6 +116,8 @@ class Unseen:
     """Chosen by what a sample really takes."""
     repeats: tuple[int, ...] = ()
     """How often each part is done."""
+    made_s: float = 0.0
+    """Seconds that making a sample really takes."""
     extra: int = 0
     """Rounds of work in the sampler, the collating or the step, where one of those limits."""
 
@@ -171,7 +173,7 @@ def tuned(drawn: Unseen, base: Mapping[int, float]) -> Unseen:
         repeats[first] = max(1, math.ceil(wanted / max(base[first], 1e-9) - 0.1))
     seconds = sum(base[place] * count for place, count in enumerate(repeats))
     size = next((size for size in (64, 16, 8, 4) if size * seconds < BATCH_S), 2)
-    return replace(drawn, repeats=tuple(repeats), batch_size=size)
+    return replace(drawn, repeats=tuple(repeats), batch_size=size, made_s=seconds)
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------

@@ -9,6 +9,10 @@ import os
 import sys
 import threading
 from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from itertools import accumulate, chain, repeat, starmap
+from operator import methodcaller
 from types import FrameType
 
 from pipefix.hooks.sample_timer import SampleTimer
@@ -47,18 +51,38 @@ class OwnLines:
     def _run(self) -> None:
         while not self._stop.wait(EVERY):
             if self.timer.live and self.timer.stage is None:
-                line = users_line(sys._current_frames().get(self.timer.owner))
+                line = line_of(stack(self.timer.owner))
                 if line is not None and (line in self.seen or len(self.seen) < MOST_LINES):
                     self.seen[line] += 1
 
 
+def stack(thread: int) -> list[FrameType]:
+    """The frames of another thread, innermost first.
+
+    In one call, during which that thread does not run: where a generator gave its value meanwhile, Python 3.11 follows the way back
+    from its frame into memory that is somebody else's by then.
+    """
+    frames: list[FrameType] = []
+    innermost = map(methodcaller("get", thread), starmap(sys._current_frames, repeat((), 1)))
+    with suppress(AttributeError):  # behind the outermost
+        frames.extend(accumulate(chain(innermost, repeat("f_back")), getattr))
+    return frames[:-1]  # but for what is behind it: None
+
+
 def users_line(frame: FrameType | None) -> str | None:
-    """The innermost line of the user's own code, and the function that it is in."""
+    """The innermost line of the user's own code in this thread, and the function that it is in."""
+    frames = []
     while frame is not None:
+        frames.append(frame)
+        frame = frame.f_back
+    return line_of(frames)
+
+
+def line_of(frames: Iterable[FrameType]) -> str | None:
+    for frame in frames:
         if is_users(frame.f_globals.get("__name__")):
             code = frame.f_code
             name = getattr(code, "co_qualname", code.co_name)  # since Python 3.11
             function = name.partition(".<locals>.<")[0].replace("<locals>.", "")  # that of a comprehension is the one around it
             return f"{function} at {os.path.basename(code.co_filename)}:{frame.f_lineno}"
-        frame = frame.f_back
     return None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from msgspec.structs import replace
@@ -13,7 +15,7 @@ from msgspec.structs import replace
 from pipefix.diagnosis.diagnose import diagnose
 from pipefix.hooks.charges import OWN_NAMES
 from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.measurement.own_lines import EVERY, OwnLines, users_line
+from pipefix.measurement.own_lines import EVERY, OwnLines, stack, users_line
 from pipefix.measurement.trace import Charge
 from tests.doubles.measured import measured
 
@@ -88,3 +90,32 @@ def test_the_line_of_a_function_that_takes_most_is_named() -> None:
     assert "decode (Clips.load at frames.py:7) takes" in diagnose(measurement).verdict.sentence
     measurement.own_lines = {"load at frames.py:7": 40}
     assert "decode (load at frames.py:7) takes" in diagnose(measurement).verdict.sentence
+
+
+def test_a_stack_is_whole_though_its_thread_runs_on() -> None:
+    """Frame by frame, while generators give values in that thread, Python 3.11 finds the way cut short, or what is no frame."""
+    over = threading.Event()
+
+    def numbers() -> Iterator[int]:
+        yield from range(50)
+
+    def work() -> None:
+        while not over.is_set():
+            list(zip(numbers(), numbers(), strict=True))
+
+    thread = threading.Thread(target=work, name="gives values")
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    thread.start()
+    try:
+        for _ in range(20_000):
+            frames = stack(thread.ident or 0)
+            assert all(type(frame) is FrameType for frame in frames)
+            assert frames[-1].f_code.co_name == "_bootstrap"
+    finally:
+        over.set()
+        thread.join()
+        sys.setswitchinterval(before)
+    assert stack(thread.ident or 0) == []
+    names = [frame.f_code.co_name for frame in stack(threading.get_ident())]
+    assert names[:2] == ["stack", "test_a_stack_is_whole_though_its_thread_runs_on"]

@@ -195,36 +195,10 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         path = file if type(file) is str else os.fspath(file)
         how = (binary, mode, buffering, encoding, errors, newline)
         if not timer.live:
-            return layered(kind, path, *how)
+            return _layered(kind, path, *how)
         if timer.recording is None and not timer.replaced:
-            return timer.timed_call(_STORAGE, "open", layered, (kind, path, *how))
-        return layered(find_raw, path, *how)
-
-    def layered(
-        raw_of: Any,
-        path: Any,
-        binary: bool,
-        mode: str,
-        buffering: int,
-        encoding: str | None,
-        errors: str | None,
-        newline: str | None,
-    ) -> Any:
-        """The file object that ``open`` gives, over the raw file that ``raw_of`` opens."""
-        raw = raw_of(path)
-        try:
-            if buffering == 0:
-                raw.alone = True
-                return raw
-            buffer = io.BufferedReader(raw, buffering if buffering > 1 else _buffer_size(raw._blksize))  # type: ignore[attr-defined]
-            if binary:
-                return buffer
-            text = io.TextIOWrapper(buffer, encoding, errors, newline, buffering < 0 and raw.isatty())
-            text.mode = mode  # type: ignore[misc]
-            return text
-        except BaseException:
-            raw.close()
-            raise
+            return timer.timed_call(_STORAGE, "open", _layered, (kind, path, *how))
+        return _layered(find_raw, path, *how)
 
     def in_place_of(user_open: Any) -> Any:
         """What somebody put in the place of ``open`` is part of the pipeline: it is called, and what it gives is timed."""
@@ -256,6 +230,33 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         patches.replace(accessor, "open", staticmethod(in_place_of(accessor.open)))
     opener = functools.partial(original, buffering=0) if current_open is original else current_open
     timer.reread = functools.partial(_reread, timer, opener)
+
+
+def _layered(
+    raw_of: Any,
+    path: Any,
+    binary: bool,
+    mode: str,
+    buffering: int,
+    encoding: str | None,
+    errors: str | None,
+    newline: str | None,
+) -> Any:
+    """The file object that ``open`` gives, over the raw file that ``raw_of`` opens."""
+    raw = raw_of(path)
+    try:
+        if buffering == 0:
+            raw.alone = True
+            return raw
+        buffer = io.BufferedReader(raw, buffering if buffering > 1 else _buffer_size(raw._blksize))
+        if binary:
+            return buffer
+        text = io.TextIOWrapper(buffer, encoding, errors, newline, buffering < 0 and raw.isatty())
+        text.mode = mode  # type: ignore[misc]
+        return text
+    except BaseException:
+        raw.close()
+        raise
 
 
 def _adopted(opened: Any, kind: type[TimedFileIO], key: str, newline: str | None) -> Any:

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-DESCRIPTORS = "/proc/self/fd"
 DRAFT = re.compile(r"\.pipefix-[0-9a-f]{12}\Z")
 """Names of files that were begun and not renamed into place: what a process that was killed leaves."""
 
@@ -73,21 +72,9 @@ def write_new(path: Path, data: bytes) -> bool:
 
 def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
     """``path`` holds all of ``data``, or what it held before; its rights stay. With ``durable`` also after a power failure."""
-    draft = draft_beside(path)
-    file = _nameless(path.parent)
-    named = file is None
-    if file is None:
-        draft, file = _new_draft(path)
+    draft, file = _draft(path, data, durable=durable)
     try:
         with file:
-            if hasattr(os, "fchmod") and path.exists():
-                os.fchmod(file.fileno(), path.stat().st_mode & 0o7777)
-            file.write(data)
-            file.flush()
-            if durable:
-                os.fsync(file.fileno())
-            if not named:
-                os.link(f"{DESCRIPTORS}/{file.fileno()}", draft, src_dir_fd=file.fileno())  # so that the link is followed
             if os.name != "nt":
                 os.replace(draft, path)
         if os.name == "nt":  # an open file has no other name there
@@ -100,21 +87,47 @@ def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
         sync_folder(path.parent)
 
 
-def _nameless(folder: Path) -> BinaryIO | None:
-    """A locked file without a name, of which nothing is left where its process is killed; None where there is no such."""
-    if not hasattr(os, "O_TMPFILE") or not os.path.isdir(DESCRIPTORS):
-        return None
+def _draft(path: Path, data: bytes, *, durable: bool) -> tuple[Path, BinaryIO]:
+    """A file of ``data`` beside ``path``, locked while it is open: that tells it from what a killed process left.
+
+    Where the file system allows that, it has no name before it is whole, so that a process that is killed leaves nothing.
+    """
+    file: BinaryIO
+    if hasattr(os, "O_TMPFILE"):
+        draft = draft_beside(path)
+        with contextlib.suppress(OSError):
+            file = open(os.open(path.parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666), "r+b")  # noqa: SIM115 - for who asked
+            try:
+                _lock(file, wait=True)
+                _fill(file, path, data, durable=durable)
+                # Where a folder is named besides, it follows the link to the file.
+                os.link(f"/proc/self/fd/{file.fileno()}", draft, src_dir_fd=file.fileno())
+            except BaseException:
+                file.close()
+                raise
+            return draft, file
+    draft, file = _new_draft(path)
     try:
-        descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666)
-    except OSError:  # not on every file system
-        return None
-    file = open(descriptor, "r+b")  # noqa: SIM115 - for who asked
-    _lock(file, wait=True)
-    return file
+        _fill(file, path, data, durable=durable)
+    except BaseException:
+        file.close()
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise
+    return draft, file
+
+
+def _fill(file: BinaryIO, path: Path, data: bytes, *, durable: bool) -> None:
+    if hasattr(os, "fchmod") and path.exists():
+        os.fchmod(file.fileno(), path.stat().st_mode & 0o7777)
+    file.write(data)
+    file.flush()
+    if durable:
+        os.fsync(file.fileno())
 
 
 def _new_draft(path: Path) -> tuple[Path, BinaryIO]:
-    """A file that is locked while it is open: those of living processes can be told from what a killed one left."""
+    """An empty one, with its name."""
     while True:
         draft = draft_beside(path)
         file = open(draft, "xb")  # noqa: SIM115 - for who asked

@@ -15,19 +15,24 @@ from pipefix.measurement.statistics import Floats, bootstrap, interval
 from pipefix.plan.remedy import WORTH_TRYING
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.quantity import Interval
-from pipefix.vocabulary.stage import Stage
+from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 MODES = ("exact", "close")
 LOOKING = 0.35
 """Part of the time in which pictures are made both ways, and as much for the whole loader; the rest goes to starting a process, and
 to finding out how to fuse."""
+SAMPLES_MADE, LONGEST = 18, 4.0
+"""Samples that a trial makes at least, counted by their own code's time; and how many times the time that it has it may take."""
 FEW = 4
 """Batches that do not show a loader's pace."""
 
 
 def calls(subject: Subject, diagnosis: Diagnosis, seconds: float) -> dict[str, FusedCall]:
-    """By mode, in about so long; empty where there is too little to be gained by any."""
+    """By mode, in about so long; empty where there is too little to be gained by any, or samples take too long to make."""
     if subject.iterable or diagnosis.part_of_making(Stage.DECODE, Stage.AUGMENT) <= WORTH_TRYING:
+        return {}
+    making_s = sum(diagnosis.stages[stage].wall.value for stage in IN_SAMPLE if stage in diagnosis.stages)
+    if SAMPLES_MADE * making_s * len(MODES) > LONGEST * seconds:
         return {}
     import pipefix.loader.fusing.source  # noqa: F401 - once here, rather than in each of the processes that try it
 

@@ -34,7 +34,7 @@ def contradictions(measurement: Measurement, diagnosis: Diagnosis) -> list[str]:
 
 def _of_verdict(measurement: Measurement, diagnosis: Diagnosis) -> Iterator[str]:
     """A stage is named whose own arm gains, and no other's gains more."""
-    kind = diagnosis.verdict.kind
+    kind, sampler = diagnosis.verdict.kind, diagnosis.sampler_gain
     if diagnosis.verdict.stage is None:
         return
     stage = Stage(diagnosis.verdict.stage)
@@ -57,6 +57,8 @@ def _of_verdict(measurement: Measurement, diagnosis: Diagnosis) -> Iterator[str]
     for rival_stage, rival in diagnosis.stages.items():
         if rival_stage is not stage and surely_above(rival.gain, RIVAL * own.high):
             yield f"{stage} is named, and {without}, but without {rival_stage} {figure(rival.gain)}"
+    if sampler is not None and surely_above(sampler, RIVAL * own.high):
+        yield f"{stage} is named, and {without}, but without the sampler {figure(sampler)}"
 
 
 def _of_stage(measurement: Measurement, cost: StageCost) -> Iterator[str]:

@@ -37,7 +37,7 @@ def diagnose(measurement: Measurement) -> Diagnosis:
     each = clocked.each()
     if measurement.workers:
         each[INDEX["border"]], draws[:, INDEX["border"]] = _paced(
-            [_without_sampler(block, measurement.workers) for block in measurement.of(experiments.PREBUILT.name)]
+            [_without_sampler(block, measurement) for block in measurement.of(experiments.PREBUILT.name)]
         )
         each[INDEX["supply"]], draws[:, INDEX["supply"]] = _paced(_undisturbed(measurement))
     model = of_draws(draws, measurement.workers)
@@ -49,12 +49,16 @@ def diagnose(measurement: Measurement) -> Diagnosis:
         stage: Interval(1.0, 1.0, gain.at_most) if isinstance(gain, Bounded) else arms[LEAVE_ONE_OUT[stage].name]
         for stage, gain in gains.items()
     }
+    sampler = _measured(measurement, arms, experiments.NO_SAMPLER.name)
     rival = verdict_rules.contradicted(ranking, worth, tried, measurement.workers)
-    if ranking.kind == "inconclusive" or (measurement.workers and (rival is not None or ranking.kind == "balanced")):
+    by_sampler = verdict_rules.outgained_by_sampler(ranking, worth, sampler, measurement.workers)
+    contradicting = rival is not None or by_sampler
+    if ranking.kind == "inconclusive" or (measurement.workers and (contradicting or ranking.kind == "balanced")):
         # Side by side, stages slow each other down, which clocks charge to the wrong one; in a row they cannot.
-        once = any(gain.blocks < FEWEST_FOR_INTERVAL for gain in tried.values())
-        by_arms = None if once else verdict_rules.decided_by_arms(ranking, worth, has_consumer=measurement.has_consumer)
-        ranking, rival = (by_arms, None) if by_arms is not None else (ranking, rival)
+        once = any(gain.blocks < FEWEST_FOR_INTERVAL for gain in (*tried.values(), *([sampler] if sampler is not None else [])))
+        by_arms = None if once else verdict_rules.decided_by_arms(ranking, worth, sampler, has_consumer=measurement.has_consumer)
+        if by_arms is not None:
+            ranking, rival, by_sampler = by_arms, None, False
     sample = _sample_seconds(measurement)
     plain = measurement.of(experiments.PLAIN.name)
     own = own_wait(measurement.of(experiments.FLOOR.name), measurement.workers) if measurement.has_consumer else 0.0
@@ -63,6 +67,8 @@ def diagnose(measurement: Measurement) -> Diagnosis:
     stages = {stage: costs.stage(stage, gains.get(stage) or NotTried()) for stage in costs.measured()}
     if rival is not None:
         doubt: Doubt | None = Doubt(DoubtKind.RIVAL, rival, tried[rival])
+    elif by_sampler:
+        doubt = Doubt(DoubtKind.NO_ROOM, ranking.stage, sampler, experiments.NO_SAMPLER.name)
     else:
         doubt = doubted(Claim(measurement, ranking, model, costs.own_code(ranking.stage)), gains, arms)
     diagnosis = Diagnosis(
@@ -78,6 +84,7 @@ def diagnose(measurement: Measurement) -> Diagnosis:
         loader_wait=own / 1e9 if own else None,
         starved=starved_share(real),
         sampler=costs.sampler(),
+        sampler_gain=sampler,
         slowdown=seconds_each(real) / sample.value,
         calls_per_sample=calls_per_sample(real),
         tail=_tail(real),
@@ -98,7 +105,8 @@ def diagnose(measurement: Measurement) -> Diagnosis:
         diagnosis.verdict, diagnosis.lead = replace(diagnosis.verdict, kind=kind, stage=None, sentence=sentence), None
     diagnosis.caveats = sentences.caveats(measurement, diagnosis)
     if kind == "inconclusive":
-        diagnosis.wanting = _wanting(measurement, {ranking.stage, ranking.second, doubt.stage if doubt is not None else None})
+        stages_open = {ranking.stage, ranking.second, doubt.stage if doubt is not None else None}
+        diagnosis.wanting = _wanting(measurement, stages_open, sampler=ranking.sampler)
     return diagnosis
 
 
@@ -107,9 +115,10 @@ def wanting(measurement: Measurement) -> tuple[str, ...]:
     return diagnose(measurement).wanting if measurement.of(experiments.REAL.name) else ()
 
 
-def _wanting(measurement: Measurement, stages: set[Stage | None]) -> tuple[str, ...]:
-    """Of the arms that decide between ``stages``, those with too few blocks for an interval."""
+def _wanting(measurement: Measurement, stages: set[Stage | None], *, sampler: bool) -> tuple[str, ...]:
+    """Of the arms that decide between ``stages``, and the sampler, those with too few blocks for an interval."""
     arms = [experiments.REAL, *(arm for stage, arm in LEAVE_ONE_OUT.items() if stage in stages)]
+    arms += [experiments.NO_SAMPLER] if sampler else []
     return tuple(arm.name for arm in arms if len(measurement.of(arm.name)) < FEWEST_FOR_INTERVAL)
 
 
@@ -150,10 +159,15 @@ def _paced(each: list[float]) -> tuple[float, Floats]:
     return (float(np.median(each)), spread_around(each)) if each else (0.0, np.zeros(RESAMPLES))
 
 
-def _without_sampler(block: Block, workers: int) -> float:
-    """Seconds a sample without the user's sampler, as far as that does not run while workers are busy anyway."""
-    seconds = block.seconds / block.samples
-    busy = sum(row.trace.ended - row.trace.begun for row in block.rows) / 1e9 / block.samples / max(1, workers)
+def _without_sampler(block: Block, measurement: Measurement) -> float:
+    """Seconds a sample without the user's sampler, as far as that does not run while workers are busy anyway.
+
+    That workers waited for a core which the sampler had is no work of theirs; what they computed needs its cores all the same.
+    """
+    seconds, traces = block.seconds / block.samples, [row.trace for row in block.rows]
+    working = sum(max(0, trace.ended - trace.begun - trace.starved) for trace in traces) / max(1, measurement.workers)
+    computed = sum(trace.cpu for trace in traces) / max(1.0, measurement.cores)
+    busy = max(working, computed) / 1e9 / block.samples
     sampled = sum(row.sampled for row in block.rows) / 1e9 / block.samples
     return min(seconds, max(busy, seconds - sampled, HARDLY * seconds))
 
@@ -164,7 +178,7 @@ def _undisturbed(measurement: Measurement) -> list[float]:
     What disturbs a machine only ever slows it down, and it slows workers that always compute by more than a step that they are
     held against, which may wait for a device.
     """
-    each = sorted(_without_sampler(block, measurement.workers) for block in measurement.of(experiments.SUPPLY.name))
+    each = sorted(_without_sampler(block, measurement) for block in measurement.of(experiments.SUPPLY.name))
     return each[: (len(each) + 1) // 2]
 
 
@@ -182,15 +196,24 @@ def _gains(measurement: Measurement, arms: dict[str, Interval], draws: Floats) -
     """What each stage's disappearance would gain; where no arm says so, what it can gain at most."""
     gains: dict[Stage, MeasuredGain | Bounded] = {}
     for stage, arm in LEAVE_ONE_OUT.items():
-        if arm.name in arms:
-            blocks = min(len(measurement.of(arm.name)), len(measurement.of(experiments.REAL.name)))
-            gains[stage] = MeasuredGain(arms[arm.name], blocks)
+        gain = _measured(measurement, arms, arm.name)
+        if gain is not None:
+            gains[stage] = gain
         elif stage in IN_SAMPLE:
             # It can gain no more than its part of the time of those who do it: of a worker, or of the one process.
             doers = columns(draws, (*WORKER, "own", "between")) if measurement.workers else draws[:, : INDEX["border"]]
             share = float(np.median(draws[:, INDEX[stage.value]] / doers.sum(axis=1)))
-            gains[stage] = Bounded(1 / (1 - min(MOST_CREDITED, share)))
+            # Nor more than an arm without it and others, whatever limits beside the workers.
+            more = [arm.name for arm in experiments.POOL if stage in arm.replaces and measurement.workers]
+            bounds = [arms[arm].high for arm in more if len(measurement.of(arm)) >= FEWEST_FOR_INTERVAL]
+            gains[stage] = Bounded(max(1.0, min([1 / (1 - min(MOST_CREDITED, share)), *bounds])))
     return gains
+
+
+def _measured(measurement: Measurement, arms: dict[str, Interval], arm: str) -> MeasuredGain | None:
+    """An arm's gain and the blocks that it rests on; None where it did not run."""
+    blocks = min(len(measurement.of(arm)), len(measurement.of(experiments.REAL.name)))
+    return MeasuredGain(arms[arm], blocks) if arm in arms else None
 
 
 def _stations(measurement: Measurement, model: PipelineModel) -> Stations:

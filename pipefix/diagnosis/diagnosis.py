@@ -98,6 +98,8 @@ class Diagnosis:
     """Part of the making of batches in which the maker was ready to run and had no CPU."""
     sampler: Interval | None = None
     """Seconds a sample that the user's sampler takes in the training process."""
+    sampler_gain: MeasuredGain | None = None
+    """Of the pipeline without it; None where it takes too little for an arm of its own, or there was no time."""
     slowdown: float = 1.0
     """Timed over untimed seconds a sample."""
     calls_per_sample: float = 0.0

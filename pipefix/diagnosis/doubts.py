@@ -132,15 +132,24 @@ def doubted(claim: Claim, gains: Mapping[Stage, MeasuredGain | Bounded], arms: d
 
 
 def _sampler_doubted(claim: Claim, arms: dict[str, Interval]) -> Doubt | None:
-    """The sampler runs in every arm: none gains more than the part of the time that it leaves."""
+    """What speaks against the sampler: the arm without it gains much less than the clocks claim, or another gains more."""
     measurement, model = claim.measurement, claim.model
-    if len(measurement.of(experiments.REAL.name)) < FEWEST_FOR_INTERVAL:
+    own = experiments.NO_SAMPLER.name
+    if own not in arms:
+        return Doubt(DoubtKind.NOT_TRIED, None)
+    gain = arms[own]
+    blocks = min(len(measurement.of(own)), len(measurement.of(experiments.REAL.name)))
+    if blocks < FEWEST_FOR_INTERVAL:
         return Doubt(DoubtKind.ONE_BLOCK, None)
-    whole = model.main if measurement.workers else model.seconds()
-    alone = _middle(model.taking["sampler"].wall / np.maximum(whole, 1e-12))
-    for name, gain in arms.items():
-        if name not in BEYOND and gain.low * alone > verdict_rules.DOMINATES:
-            return Doubt(DoubtKind.NO_ROOM, None, MeasuredGain(gain, len(measurement.of(name))), name)
+    if claim.ranking.by_arms:
+        return None
+    whole, without = _middle(model.seconds()), _middle(model.without_sampler().seconds())
+    if not supports(gain, max(0.0, 1 - without / whole) if whole else 0.0):
+        return Doubt(DoubtKind.LITTLE_GAIN, None, MeasuredGain(gain, blocks), own)
+    for name, rival in arms.items():
+        # Without workers' work the sampler has a core to itself: an arm may gain by that alone, and as much as its own.
+        if name not in (*BEYOND, own) and rival.low > verdict_rules.CONTRADICTION * gain.high:
+            return Doubt(DoubtKind.NO_ROOM, None, MeasuredGain(rival, len(measurement.of(name))), name)
     return None
 
 

@@ -83,18 +83,20 @@ def _sampler(measurement: Measurement, diagnosis: Diagnosis, doubt: Doubt | None
     """It runs in the training process, and is no stage."""
     assert diagnosis.sampler is not None
     part = percent(min(1.0, diagnosis.sampler.value / diagnosis.sample.value))
+    clocks = f"Inconclusive: by the clocks the sampler takes {part} of the time"
     if doubt is not None and doubt.gain is not None:
-        return (
-            f"Inconclusive: by the clocks the sampler takes {part} of the time, but {doubt.arm}, which leaves it as it is, "
-            f"delivers {figure(doubt.gain)}. {_settles(measurement, doubt.gain)}"
-        )
+        does = "does without it" if doubt.kind is DoubtKind.LITTLE_GAIN else "leaves it as it is"
+        return f"{clocks}, but {doubt.arm}, which {does}, delivers {figure(doubt.gain)}. {_settles(measurement, doubt.gain)}"
     if doubt is not None:
-        clocks = f"by the clocks the sampler takes {part} of the time"
-        return f"Inconclusive: {clocks}, but only one block was measured. {_longer(measurement)}"
+        too_little = "no arm ran without it" if doubt.kind is DoubtKind.NOT_TRIED else "only one block was measured"
+        return f"{clocks}, but {too_little}: the time was too short. {_longer(measurement)}"
     kind = "Input-bound" if measurement.has_consumer else f"Input-bound{ALONE}"
+    text = f"{kind}: the sampler takes {part} of the time, {seconds(diagnosis.sampler.value)} a sample"
+    if diagnosis.sampler_gain is not None and surely_above(diagnosis.sampler_gain, NOTICEABLE_GAIN):
+        gained = "throughput would be" if measurement.has_consumer else "the input side would deliver"
+        text += f"; if it were free, {gained} {figure(diagnosis.sampler_gain)}"
     return (
-        f"{kind}: the sampler takes {part} of the time, {seconds(diagnosis.sampler.value)} a sample. It runs in the training "
-        "process, where no worker helps: have it compute an epoch's order in one call, or ahead."
+        f"{text}. It runs in the training process, where no worker helps: have it compute an epoch's order in one call, or ahead."
     )
 
 

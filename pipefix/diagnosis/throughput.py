@@ -172,6 +172,10 @@ class PipelineModel:
             model = model.scaled(stage, 0.0)
         return model
 
+    def without_sampler(self) -> PipelineModel:
+        """It runs in the training process, and is no stage."""
+        return replace(self, taking={name: part for name, part in self.taking.items() if name != "sampler"})
+
     def scaled(self, stage: Stage, factor: float | Floats) -> PipelineModel:
         making, taking = _scaled(self.making, stage, factor), _scaled(self.taking, stage, factor)
         if stage is Stage.IPC:

@@ -10,6 +10,7 @@ import numpy as np
 from pipefix.diagnosis.attribution import INDEX, MAIN, WORKER, columns
 from pipefix.diagnosis.throughput import draws, of_draws
 from pipefix.measurement.statistics import Floats, interval
+from pipefix.vocabulary.gain import MeasuredGain, surely_above
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import Stage
 
@@ -135,24 +136,41 @@ def contradicted(ranking: Ranking, gains: dict[Stage, Interval], tried: Collecti
     """
     if ranking.stage is None or ranking.kind not in ("input-bound", "step-bound"):
         return None
-    own = gains.get(ranking.stage)
-    least = own.high * CONTRADICTION if own is not None else float("inf")
-    if ranking.kind == "step-bound" and workers:
-        # Whatever leaving the step out would gain: where it limits, and batches are made beside it, nothing else gains.
-        least = min(least, DOMINATES)
+    least = _most_of_others(ranking, gains, workers)
     rivals = [(gains[stage].low, stage) for stage in tried if stage is not ranking.stage and gains[stage].low > least]
     return max(rivals)[1] if rivals else None
 
 
-def decided_by_arms(ranking: Ranking, gains: dict[Stage, Interval], *, has_consumer: bool) -> Ranking | None:
-    """The verdict that the arms alone give, where one stage's removal clearly gains more than every other's."""
-    if ranking.uncut or (has_consumer and Stage.STEP not in gains) or len(gains) < 2:
+def outgained_by_sampler(ranking: Ranking, gains: dict[Stage, Interval], sampler: MeasuredGain | None, workers: int) -> bool:
+    """Whether the pipeline without its sampler contradicts a verdict that names a stage."""
+    if sampler is None or ranking.stage is None or ranking.kind not in ("input-bound", "step-bound"):
+        return False
+    return surely_above(sampler, _most_of_others(ranking, gains, workers))
+
+
+def _most_of_others(ranking: Ranking, gains: dict[Stage, Interval], workers: int) -> float:
+    """Above which the gain of anything but the named stage contradicts the verdict."""
+    own = gains.get(ranking.stage) if ranking.stage is not None else None
+    most = own.high * CONTRADICTION if own is not None else float("inf")
+    # Whatever leaving the step out would gain: where it limits, and batches are made beside it, nothing else gains.
+    return min(most, DOMINATES) if ranking.kind == "step-bound" and workers else most
+
+
+def decided_by_arms(
+    ranking: Ranking, gains: dict[Stage, Interval], sampler: MeasuredGain | None, *, has_consumer: bool
+) -> Ranking | None:
+    """The verdict that the arms alone give, where one stage's removal, or the sampler's, clearly gains more than every other's."""
+    known: dict[Stage | None, Interval] = dict(gains.items())
+    if sampler is not None:
+        known[None] = sampler.interval
+    if ranking.uncut or (has_consumer and Stage.STEP not in gains) or len(known) < 2:
         return None
-    order = sorted(gains, key=lambda stage: -gains[stage].low)
-    first, second = order[0], max(order[1:], key=lambda stage: gains[stage].high)
-    if gains[first].low < DOMINATES or gains[first].low < DECISIVE * gains[second].high:
+    order = sorted(known, key=lambda stage: -known[stage].low)
+    first, second = order[0], max(order[1:], key=lambda stage: known[stage].high)
+    if known[first].low < DOMINATES or known[first].low < DECISIVE * known[second].high:
         return None
     kind = "step-bound" if first is Stage.STEP else "input-bound"
     # `draws` of one name are drawn alike: of different ones, apart.
-    ahead = draws(gains[first], first) > np.max([draws(gain, stage) for stage, gain in gains.items() if stage is not first], axis=0)
-    return Ranking(kind, first, second, float(np.mean(ahead)), None, by_arms=True)
+    drawn = {stage: draws(gain, stage or "sampler") for stage, gain in known.items()}
+    ahead = drawn.pop(first) > np.max(list(drawn.values()), axis=0)
+    return Ranking(kind, first, second, float(np.mean(ahead)), None, sampler=first is None, by_arms=True)

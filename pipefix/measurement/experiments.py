@@ -45,11 +45,12 @@ SAMPLES = _arm("samples-recorded", S, D, A, every=2, answers="what if samples we
 PREBUILT = _arm("batch-prebuilt", S, D, A, C, consumer=False, answers="what does the hand-over alone carry?")
 FLOOR = _arm("loader-floor", S, D, A, C, H, every=2, answers="what does the loader itself take, whatever the data?")
 TRACED = _arm("traced", answers="the pipeline as it is, with every operation's begin and end noted")
+NO_SAMPLER = _arm("sampler-recorded", answers="what if the sampler were free?")
 SUPPLY = _arm("no-consumer", consumer=False, answers="what if the step were free?")
 
 POOL: tuple[Experiment, ...] = (
     RECORD, REAL, PLAIN, NO_STORAGE, NO_DECODE, NO_AUGMENT, NO_COLLATE, NO_HANDOVER,
-    DECODED, SAMPLES, PREBUILT, FLOOR, SUPPLY, COLD, TRACED,
+    DECODED, SAMPLES, PREBUILT, FLOOR, SUPPLY, NO_SAMPLER, COLD, TRACED,
 )  # fmt: skip
 """Arms that run in the loader's own processes, by the number that tells those processes which one is on."""
 

@@ -183,53 +183,53 @@ class _Session:
         self.round_seconds = first.seconds * max(1, self.found.workers) / max(1, len(first.rows))
         reserve = RESERVE_SHARE * self.plan.budget
         chosen = self._scheduled(first, self.clock.left - reserve)
+        if chosen.short:
+            self._keep(experiments.REAL, first)
         self._start_trials(chosen.trials)
-        length = chosen.length
         if self.plan.events:
             self.say("tracing")
             traced = self.pool.block(experiments.TRACED, TRACED_SECONDS, most=max(2.0, self.clock.left))
             self.found.traced = [row for row in traced.rows if row.trace.events]
-        self._laps(chosen, reserve, length)
-        self._closing(chosen, length)
+        self._laps(chosen, reserve)
+        self._closing(chosen)
         for arm in chosen.arms:
             if not self.found.of(arm.name) and arm.name not in self.found.declined:
                 self.found.declined[arm.name] = "no time was left in the budget for it; a longer --budget runs it"
                 self.found.untried.add(arm.name)
 
-    def _laps(self, chosen: Schedule, reserve: float, length: float) -> None:
+    def _laps(self, chosen: Schedule, reserve: float) -> None:
         """Round after round of all arms, every second one backwards, until the time or the doubt is used up."""
         done = 0
         while True:
             lap = time.perf_counter()
-            for arm in chosen.arms if done % 2 == 0 else chosen.arms[::-1]:
-                if self.clock.left < reserve and all(
-                    self.found.of(always.name) for always in (experiments.REAL, experiments.PLAIN)
-                ):
-                    break  # what everything is compared with runs once, however late it is
+            for arm in chosen.lap(done):
+                known = {*self.found.declined, *(block.arm for block in self.found.blocks)}
+                if self.clock.left < reserve and all(needed.name in known for needed in chosen.needed):
+                    break
                 if done % arm.every or arm.name in self.found.declined:
                     continue
                 self.say(f"round {done + 1}: {arm.name}")
-                self._spared(lambda arm=arm: self._run(arm, length * arm.length), arm.name)  # type: ignore[misc]
+                self._spared(lambda arm=arm: self._run(arm, chosen), arm.name)  # type: ignore[misc]
             # Not in the first round: memory that is touched for the first time makes it slow, and only one of the two sides.
             for name, pool in list(self.trials.items()) if done % TRIED_EVERY == 1 else ():
                 if self.clock.left >= reserve or not self.found.trials.get(name):
-                    self._spared(lambda name=name, pool=pool: self._trial(name, pool, length))  # type: ignore[misc]
+                    self._spared(lambda name=name, pool=pool: self._trial(name, pool, chosen.length))  # type: ignore[misc]
             done += 1
             if self.clock.left < reserve + 0.5 * (time.perf_counter() - lap):
                 return
             if done >= 3 and self.plan.enough is not None and self.plan.enough(self.found):
                 return
 
-    def _closing(self, chosen: Schedule, length: float) -> None:
+    def _closing(self, chosen: Schedule) -> None:
         """Blocks of the few arms that the verdict needs, where no whole round fits: they come before cold reads and start-up."""
         for _ in range(MOST_CLOSING if self.plan.wanting is not None else 0):
             names = self.plan.wanting(self.found)  # type: ignore[misc]
             wanting = [arm for arm in chosen.arms if arm.name in names and arm.name not in self.found.declined]
             for arm in wanting:
-                if self.clock.left < 0:
+                if self.clock.left < (-RESERVE_SHARE * self.plan.budget if chosen.short else 0.0):
                     return
                 self.say(f"once more: {arm.name}")
-                self._spared(lambda arm=arm: self._run(arm, length * arm.length), arm.name)  # type: ignore[misc]
+                self._spared(lambda arm=arm: self._run(arm, chosen), arm.name)  # type: ignore[misc]
             if not wanting:
                 return
 
@@ -251,19 +251,21 @@ class _Session:
                 self.found.declined[name] = f"it failed when tried: {error}"
                 self.trials.pop(name).close(at_once=True)
 
-    def _run(self, arm: Experiment, seconds: float) -> Block:
+    def _run(self, arm: Experiment, chosen: Schedule) -> None:
         most = max(2.0, self.clock.left)
-        block = self.pool.block(arm, seconds, most=most)
+        block = self.pool.block(arm, chosen.length * arm.length, most=most, brief=chosen.short)
         left = unreplaced_operation(arm, block, self.found.of(experiments.REAL.name))
         if left is not None:
             raise failing.UnsuitableArm(f"{left} runs all the same, because what it gives cannot be recorded")
+        self._keep(arm, block)
+
+    def _keep(self, arm: Experiment, block: Block) -> None:
         if arm is not experiments.REAL:
             block.keep_sums()
         self.found.blocks.append(block)
         for row in self.pool.rows_with_facts:
             self.found.looks.setdefault(row.trace.pid, []).append((row.trace.samples_made, row.trace.facts))
         self.pool.rows_with_facts.clear()
-        return block
 
     def _scheduled(self, first: Block, seconds: float) -> Schedule:
         """What to run, by the first look at where the time goes."""
@@ -278,6 +280,7 @@ class _Session:
             self.consumer.present,
             {stage: value / total for stage, value in spent.items()},
             self.found.refused.get("batch"),
+            sum(row.sampled for row in first.rows) / 1e9 / first.seconds,
         )
         chosen = schedule(situation, self.plan.trial_workers, seconds=seconds, lap=self.round_seconds)
         self.found.declined.update(chosen.declined)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Iterator
 from time import perf_counter_ns
 from typing import Any
@@ -14,6 +15,8 @@ from pipefix.hooks import torch_internals
 from pipefix.measurement.probe_task import ProbeOptions, ProbeTask
 from pipefix.measurement.worker_probe import WorkerProbe, called
 from pipefix.subject.subject import Subject
+
+ORDERS_KEPT = 64
 
 
 def probed_loader(subject: Subject, probe: WorkerProbe, known: list[Any] | None = None) -> DataLoader[Any]:
@@ -57,10 +60,17 @@ class SampleOrders(Sampler[Any]):
         self._known = known or []
         self.spent_ns = 0
         """Nanoseconds that the user's sampler took so far. It runs where the batches are taken, in the training process."""
+        self.recorded = False
+        """Latest orders are given again, and the sampler is not asked."""
+        self._latest: deque[Any] = deque(maxlen=ORDERS_KEPT)
 
     def __iter__(self) -> Iterator[Any]:
         orders = iter(self._orders())
         while True:
+            if self.recorded and self._latest:
+                self._latest.rotate(-1)
+                yield self._latest[-1]
+                continue
             begun = perf_counter_ns()
             try:
                 order = next(orders)
@@ -68,6 +78,7 @@ class SampleOrders(Sampler[Any]):
                 return
             finally:
                 self.spent_ns += perf_counter_ns() - begun
+            self._latest.append(order)
             yield order
 
     def _orders(self) -> Iterator[Any]:

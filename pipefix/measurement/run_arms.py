@@ -19,12 +19,12 @@ from pipefix.hooks import ipc_timer, torch_internals
 from pipefix.measurement import failing
 from pipefix.measurement import trace as traces
 from pipefix.measurement.consumer import Consumer
-from pipefix.measurement.experiments import POOL, RECORD, Experiment
+from pipefix.measurement.experiments import NO_SAMPLER, POOL, RECORD, Experiment
 from pipefix.measurement.failing import Failure, UnsuitableArm, cannot_start
 from pipefix.measurement.kept_batch import KeptBatch, copy_of
 from pipefix.measurement.measurement import Block, Row
 from pipefix.measurement.probe_task import SWITCH_WORDS, Delivered, ProbeOptions
-from pipefix.measurement.probed_loader import probe_of, probed_loader
+from pipefix.measurement.probed_loader import SampleOrders, probe_of, probed_loader
 from pipefix.measurement.sockets import Sockets
 from pipefix.measurement.time_limit import BatchTimeLimit
 from pipefix.measurement.worker_endings import abandon
@@ -119,6 +119,8 @@ class Pool:
         self.epoch += 1
         self.switch[0] = _NUMBER[experiment]
         self.switch[1] = self.epoch
+        if isinstance(self._orders, SampleOrders):
+            self._orders.recorded = experiment is NO_SAMPLER
 
     def next(self, *, consume: bool) -> Row:
         """Ask for a batch, note what that took, hand it to the consumer."""
@@ -243,21 +245,28 @@ class Pool:
 
     # -- blocks --------------------------------------------------------------------------------------------------------
 
-    def block(self, experiment: Experiment, seconds: float, *, most: float = 30.0, least_rounds: int = 2) -> Block:
-        """Run one arm for about ``seconds`` of steady state; whole rounds of all workers, so that their turns even out."""
+    def block(
+        self, experiment: Experiment, seconds: float, *, most: float = 30.0, least_rounds: int = 2, brief: bool = False
+    ) -> Block:
+        """Run one arm for about ``seconds`` of steady state; whole rounds of all workers, so that their turns even out.
+
+        ``brief``: one round is enough, and a process that makes batches when they are asked for is not warmed up.
+        """
         self.turn_to(experiment)
         consume = experiment.consumer and self.consumer.present
         limit = time.perf_counter() + most
         warm: set[int] = set()
-        while len(warm) < self.serving:  # workers whose part of a stream is empty are only now seen to leave
+        while len(warm) < self.serving and not (
+            brief and not self.workers
+        ):  # workers whose part of a stream is empty are only now seen to leave
             # A worker's batches come in the order it made them: after its first of this arm, all are.
             row = self.next(consume=consume)
             if row.trace.epoch == self.epoch:
                 _check_fit(row)
                 warm.add(row.trace.worker)
-        round_size = self.serving
+        round_size, least = self.serving, 1 if brief else least_rounds
         self.consumer.settle()
-        mark = self._left = perf_counter_ns() if consume else row.done
+        mark = self._left = perf_counter_ns() if consume or not warm else row.done
         rows: list[Row] = []
         until = mark + int(seconds * 1e9)
         cpu = time.process_time()
@@ -266,7 +275,7 @@ class Pool:
             _check_fit(row)
             rows.append(row)
             whole = len(rows) % round_size == 0
-            if whole and (row.done >= until or time.perf_counter() > limit) and len(rows) >= least_rounds * round_size:
+            if whole and (row.done >= until or time.perf_counter() > limit) and len(rows) >= least * round_size:
                 break
             if row.trace.wrapped and experiment.source == "cold" and whole:
                 break

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pipefix.measurement import experiments
-from pipefix.measurement.experiments import Experiment
+from pipefix.measurement.experiments import LEAVE_ONE_OUT, Experiment
+from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL
 from pipefix.vocabulary.quantity import percent
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
@@ -25,7 +26,9 @@ THROWN_AWAY = 1.6
 TRIED_EVERY, TRIAL_BLOCKS = 3, 4
 """Rounds from one trial of other settings to the next, which only remedies read, and its blocks: with them, without, and back."""
 GIVEN_UP_FIRST = (experiments.SAMPLES, experiments.DECODED, experiments.FLOOR)
-"""Arms that only refine a remedy, in the order in which a tight budget gives them up. All others, the verdict rests on."""
+"""Arms that only refine a remedy, in the order in which a tight budget gives them up. On all others the verdict rests."""
+GIVEN_UP_LAST = (experiments.NO_HANDOVER, experiments.PREBUILT, experiments.NO_COLLATE, experiments.NO_SAMPLER)
+"""Arms that are given up next, where not even two blocks of each would fit; after them those of the stages that take least."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class ScheduleFacts:
     """Part of a batch's making by stage."""
     no_batches: str | None = None
     """Why batches could not be recorded."""
+    sampler: float = 0.0
+    """Part of the time from batch to batch in which the user's sampler runs."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,22 @@ class Schedule:
     declined: Mapping[str, str]
     length: float
     """Seconds of steady state in a block."""
+    lead: Experiment | None = None
+    """The arm without what takes most, a stage or the sampler; where time is short it comes before everything that only refines."""
+    short: bool = False
+    """A batch takes so long that not even two blocks of each arm fit: blocks are one round, and the first look counts as one."""
+
+    @property
+    def needed(self) -> tuple[Experiment, ...]:
+        """Arms that run once, however late it is: what everything is held against, and what the verdict most depends on."""
+        return (experiments.REAL, experiments.PLAIN, *([self.lead] if self.short and self.lead is not None else []))
+
+    def lap(self, number: int) -> tuple[Experiment, ...]:
+        """Arms in the order of a round, every second one backwards. Where time is short the two sides of the verdict come first."""
+        if self.short and self.lead is not None and number == 0:
+            rest = (arm for arm in self.arms if arm not in (experiments.REAL, self.lead))
+            return self.lead, experiments.REAL, self.lead, *rest
+        return self.arms if number % 2 == 0 else self.arms[::-1]
 
 
 def schedule(situation: ScheduleFacts, trials: Sequence[int], *, seconds: float, lap: float) -> Schedule:
@@ -55,16 +76,26 @@ def schedule(situation: ScheduleFacts, trials: Sequence[int], *, seconds: float,
     arms, declined = _useful(situation)
     counts = [count for count in trials if count != situation.workers]
     shortest = SHORTEST + (2 + THROWN_AWAY) * lap
-    affordable = seconds / shortest / FEWEST_ROUNDS
+    rounds = seconds / shortest / FEWEST_ROUNDS
     for arm in GIVEN_UP_FIRST:
-        if arm in arms and _blocks(arms, counts) > affordable:
+        if arm in arms and _blocks(arms, counts) > rounds:
             arms.remove(arm)
             declined[arm.name] = "the time budget is too short for it; a longer --budget runs it"
-    while counts and _blocks(arms, counts) > affordable:
+    while counts and _blocks(arms, counts) > rounds:
         count = counts.pop()
         declined[f"workers-{count}"] = "the time budget is too short to try it; a longer --budget does"
+    by_share = [LEAVE_ONE_OUT[stage] for stage in sorted(IN_SAMPLE, key=lambda stage: situation.share[stage])]
+    lead = next((arm for arm in reversed(by_share) if arm in arms), None)
+    if situation.sampler > max(situation.share.values()):
+        lead = experiments.NO_SAMPLER
+    two_blocks = seconds / shortest / FEWEST_FOR_INTERVAL
+    short = _blocks(arms, counts) > two_blocks
+    for arm in (*GIVEN_UP_LAST, *by_share):
+        if arm in arms and arm is not lead and _blocks(arms, counts) > two_blocks:
+            arms.remove(arm)
+            declined[arm.name] = "batches take too long for it in this time budget; a longer --budget runs it"
     each = FIRST_ROUNDS * seconds / (ROUNDS * _blocks(arms, counts)) - THROWN_AWAY * lap
-    return Schedule(tuple(arms), tuple(counts), declined, min(LONGEST, max(SHORTEST, each)))
+    return Schedule(tuple(arms), tuple(counts), declined, min(LONGEST, max(SHORTEST, each)), lead, short)
 
 
 def _blocks(arms: Sequence[Experiment], trials: Sequence[int]) -> float:
@@ -90,6 +121,8 @@ def _useful(situation: ScheduleFacts) -> tuple[list[Experiment], dict[str, str]]
 def _useless(arm: Experiment, situation: ScheduleFacts) -> str | None:
     if arm is experiments.SUPPLY and not situation.has_consumer:
         return "there is no consumer to leave out"
+    if arm is experiments.NO_SAMPLER and situation.sampler < SMALL_STAGE:
+        return f"the sampler took under {percent(SMALL_STAGE)} of the time, so replacing it can gain no more"
     if not situation.workers and arm in (experiments.PREBUILT, experiments.NO_HANDOVER):
         return "there are no workers, so nothing crosses a process border"
     if situation.no_batches is not None and Stage.COLLATE in arm.replaces:

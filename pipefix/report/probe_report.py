@@ -49,6 +49,7 @@ ARMS = {
     "augment-recorded": "augment free",
     "collate-recorded": "collate free",
     "handover-skipped": "hand-over free",
+    "sampler-recorded": "sampler free",
     "decoded-recorded": "samples stored decoded",
     "samples-recorded": "samples stored finished",
     "batch-prebuilt": "batches ready",

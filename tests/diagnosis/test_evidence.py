@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import msgspec
@@ -145,8 +146,8 @@ def test_code_between_two_known_calls_is_no_stage(own: str) -> None:
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_sampler_that_computes_is_named_and_not_the_hand_over(workers: int) -> None:
     """It runs in the training process: by the clocks there it looked like taking batches over, 99 % of the time."""
-    arms = {"handover-skipped": 1.13} if workers else {}
-    measurement = sampled(measured({"decode": 0.2, "ipc": 0.05}, workers=workers, arms={**arms, "decode-recorded": 1.01}), 2.0)
+    arms = {"decode-recorded": 1.01, **({"handover-skipped": 1.13} if workers else {})}
+    measurement = sampled(measured({"decode": 0.2, "ipc": 0.05}, workers=workers, arms=arms), 2.0)
     for number, block in enumerate(measurement.blocks):
         measurement.blocks[number] = dataclasses.replace(block, seconds=block.seconds + 2e-3 * block.samples)
     if workers:
@@ -154,19 +155,54 @@ def test_a_sampler_that_computes_is_named_and_not_the_hand_over(workers: int) ->
         measurement.blocks += [
             dataclasses.replace(block, arm="batch-prebuilt", seconds=2.1e-3 * block.samples) for block in measurement.of("real")
         ]
+    without = dataclasses.replace(measurement, declined={**measurement.declined, "sampler-recorded": LACKED})
+    assert told(without).verdict.sentence.startswith("Inconclusive: by the clocks the sampler takes")  # type: ignore[union-attr]
+    measurement.blocks += [
+        Block("sampler-recorded", (), block.seconds - 2e-3 * block.samples, block.samples) for block in measurement.of("real")
+    ]
     run = told(measurement)
     assert run.verdict is not None
     assert (run.verdict.kind, run.verdict.stage) == ("input-bound", None)
-    assert (
-        "the sampler takes" in run.verdict.sentence and "2.00 ms a sample. It runs in the training process" in run.verdict.sentence
-    )
+    assert re.search(
+        r"the sampler takes \d+ % of the time, 2.00 ms a sample; if it were free, the input side would deliver (11|9)\.\d*x.*\. "
+        "It runs in the training process", run.verdict.sentence
+    ), run.verdict.sentence  # fmt: skip
     assert run.sampler_s is not None and run.sampler_s.value == pytest.approx(2e-3)
     assert broken(run) == []
 
 
-def test_a_sampler_that_an_arm_leaves_no_room_for_is_left_open() -> None:
-    measurement = sampled(measured({"decode": 0.2}, arms={"decode-recorded": 4.0}), 2.0)
-    assert diagnose(measurement).verdict.sentence.startswith("Inconclusive: by the clocks the sampler takes")
+@pytest.mark.parametrize(
+    ("arms", "why"),
+    [
+        ({"sampler-recorded": 8.0, "decode-recorded": 10.0}, "decode-recorded, which leaves it as it is, delivers 10"),
+        ({"sampler-recorded": 1.02}, "sampler-recorded, which does without it, delivers 1.02x"),
+        ({}, "no arm ran without it"),
+    ],
+)
+def test_a_sampler_that_the_arms_speak_against_is_left_open(arms: dict[str, float | None], why: str) -> None:
+    measurement = sampled(measured({"decode": 0.2}, arms={"decode-recorded": 1.1, **arms}), 2.0)
+    sentence = diagnose(measurement).verdict.sentence
+    assert sentence.startswith("Inconclusive: by the clocks the sampler takes") and why in sentence, sentence
+
+
+def test_where_clocks_leave_it_open_the_arm_without_the_sampler_decides() -> None:
+    """Workers beside it on the same cores look as slow as the training process is, by the clocks."""
+    measurement = sampled(measured({"decode": 1.0}, workers=1, arms={"decode-recorded": 1.02, "sampler-recorded": 1.8}), 1.0)
+    sentence = diagnose(measurement).verdict.sentence
+    assert "the sampler takes" in sentence and "the input side would deliver 1.80x" in sentence, sentence
+
+
+def test_a_stage_is_not_named_where_the_arm_without_the_sampler_gains_more() -> None:
+    measurement = sampled(measured({"decode": 1.0}, arms={"decode-recorded": 2.0, "sampler-recorded": 2.2}), 0.2)
+    sentence = diagnose(measurement).verdict.sentence
+    assert sentence.startswith("Inconclusive: by the clocks decode takes") and "sampler-recorded" in sentence, sentence
+
+
+def test_a_stage_without_an_arm_gains_at_most_what_an_arm_without_more_does() -> None:
+    arms = {"decode-recorded": None, "samples-recorded": 1.2}
+    measurement = measured({"decode": 2.0, "augment": 1.0}, workers=1, arms=arms)
+    gain = diagnose(measurement).stages[Stage.DECODE].gain
+    assert isinstance(gain, Bounded) and gain.at_most == pytest.approx(1.2, rel=0.05)
 
 
 @pytest.mark.parametrize(("alone", "kind"), [(1.04, "step-bound"), (2.0, "inconclusive")])

@@ -62,6 +62,8 @@ def _measured(run: Run, ran: dict[str, int]) -> Iterator[str]:
 def _named(run: Run, ran: dict[str, int], declined: dict[str, str]) -> Iterator[str]:
     """A stage is named only where its arm ran and gained, or where it can have none."""
     verdict = run.verdict
+    if verdict is not None and verdict.kind == "input-bound" and verdict.stage is None and ran.get("sampler-recorded", 0) < 2:
+        yield "the sampler is named, and the arm without it did not run twice"
     if verdict is None or verdict.stage is None:
         return
     arm = OWN_ARM.get(verdict.stage, "")

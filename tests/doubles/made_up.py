@@ -79,7 +79,7 @@ def sampled(measurement: Measurement, ms: float) -> Measurement:
 
 COSTS = st.fixed_dictionaries({name: st.floats(0.01, 10.0) for name in ("storage", "decode", "augment", "collate", "ipc")})
 ARMS = st.dictionaries(
-    st.sampled_from([*OWN_ARM.values(), "samples-recorded", "loader-floor", "batch-prebuilt"]),
+    st.sampled_from([*OWN_ARM.values(), "samples-recorded", "loader-floor", "batch-prebuilt", "sampler-recorded"]),
     st.one_of(st.floats(0.5, 8.0), st.sampled_from([CANNOT, LACKED])),
 )
 MADE_UP = st.builds(

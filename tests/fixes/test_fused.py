@@ -22,6 +22,7 @@ from torchvision import transforms as v1
 from torchvision.datasets import ImageFolder
 
 from pipefix.api import try_fused_calls as tried
+from pipefix.diagnosis.diagnose import diagnose
 from pipefix.fixes import apply_plan, fused_trial, same_samples, speedup
 from pipefix.fixes.choice import candidates, fixer_for
 from pipefix.fixes.outcome import Applied, Refused
@@ -39,6 +40,7 @@ from pipefix.measurement.experiments import PLAIN
 from pipefix.plan import planfile
 from pipefix.plan.planfile import AugmentationChange, LoaderChange, PlanFile
 from pipefix.subject.load import load
+from tests.doubles.measured import measured
 from tests.fixes.benchtop import MACHINE, Bench, step
 
 TRAIN = v1.Compose([v1.RandomResizedCrop(32), v1.RandomHorizontalFlip(), v1.ToTensor()])
@@ -158,6 +160,16 @@ def test_a_loader_that_starts_slowly_shows_its_pace_all_the_same(folder: Path, m
     found = fused_trial.try_on_dataset(loader(folder), "exact", seconds)
     assert late_by, "it was late"
     assert tried.fused_call(found).pace is not None
+
+
+def test_samples_that_take_long_to_make_are_not_tried(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is made some twenty times."""
+    monkeypatch.setattr(tried, "_tried", lambda subject, mode, seconds: mode)
+    target = load(loader(folder))
+    diagnosis = {each: diagnose(measured({"decode": each, "augment": 1.0})) for each in (1.0, 400.0)}
+    assert tried.calls(target, diagnosis[1.0], 0.75) == {"exact": "exact", "close": "close"}
+    assert tried.calls(target, diagnosis[400.0], 0.75) == {}
+    assert tried.calls(target, diagnosis[400.0], 20.0) != {}
 
 
 def test_a_dataset_that_remembers_is_declined_and_remembers_nothing_of_it(folder: Path) -> None:

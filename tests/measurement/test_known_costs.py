@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch.utils.data import SequentialSampler
 
 import pipefix
 from pipefix.measurement import calibrate
@@ -27,12 +28,12 @@ def ticks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ticks]:
     planted.forget_calls()
 
 
-def probed(folder: Path, decode: float, augment: float, collate: float, step: float) -> Any:
+def probed(folder: Path, decode: float, augment: float, collate: float, step: float, budget: float = 4.0, **options: Any) -> Any:
     """Milliseconds a sample; of `collate` and `step`, a batch."""
     planted.forget_calls()
     for place, cost in enumerate((decode, augment, collate)):
         planted.WORK[place] = cost * MS
-    return pipefix.probe(planted.loader("map", planted.files(folder)), step_ms=step, budget=4.0)  # fake clock
+    return pipefix.probe(planted.loader("map", planted.files(folder), **options), step_ms=step, budget=budget)  # fake clock
 
 
 @pytest.mark.parametrize(
@@ -56,6 +57,33 @@ def test_the_verdict_is_that_of_the_costs(
     assert run.throughput.delivered.value == pytest.approx(1e3 / whole, rel=0.02)
     gains = {stage.stage: stage.marginal_gain.value for stage in run.stages if stage.marginal_gain is not None}
     assert gains[stage] == pytest.approx(whole / (whole - costs[stage]), rel=0.05)
+
+
+@pytest.mark.parametrize(("decode", "augment", "stage"), [(400.0, 30.0, "decode"), (30.0, 400.0, "augment")])
+def test_batches_of_seconds_get_a_verdict_in_a_budget_of_a_few_of_them(
+    decode: float, augment: float, stage: str, tmp_path: Path, ticks: Ticks
+) -> None:
+    """A batch takes 1.7 s, and four of them are read before the first arm."""
+    run = probed(tmp_path, decode, augment, 10.0, 5.0, budget=12.0)  # fake clock
+    assert (run.verdict.kind, run.verdict.stage) == ("input-bound", stage), run.verdict.sentence
+    gain = next(figures.marginal_gain for figures in run.stages if figures.stage == stage)
+    assert gain is not None and gain.how == "measured" and gain.value == pytest.approx(1735 / 135, rel=0.2)
+    assert next(arm for arm in run.arms if arm.name == "storage-from-memory").declined
+
+
+def test_a_sampler_that_takes_longest_is_told_with_what_it_is_worth(tmp_path: Path, ticks: Ticks) -> None:
+    class Computing(SequentialSampler):  # type: ignore[type-arg]
+        def __iter__(self) -> Iterator[int]:
+            for index in super().__iter__():
+                planted.burn(5.0 * MS)
+                yield index
+
+    files = planted.files(tmp_path)
+    run = probed(tmp_path, 1.0, 0.5, 2.0, 2.0, sampler=Computing(files))
+    assert (run.verdict.kind, run.verdict.stage) == ("input-bound", None), run.verdict.sentence
+    assert (
+        "the sampler takes 67 % of the time, 5.00 ms a sample; if it were free, throughput would be 3.00x" in run.verdict.sentence
+    )
 
 
 def test_what_is_advised_is_worth_what_the_costs_say(tmp_path: Path, ticks: Ticks) -> None:

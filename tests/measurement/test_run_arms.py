@@ -254,6 +254,27 @@ class TestOrders:
             next(orders)
         assert len(asked) >= 2
 
+    @pytest.mark.parametrize("workers", [0, 2])
+    def test_where_the_sampler_is_to_cost_nothing_it_is_not_asked(self, workers: int, paths: list[str]) -> None:
+        """Neither while that arm runs nor for what it has in flight; the samples are of the order that it gave before."""
+        asked: list[int] = []
+
+        class Counted(SequentialSampler):  # type: ignore[type-arg]
+            def __iter__(self) -> Iterator[int]:
+                for index in super().__iter__():
+                    asked.append(index)
+                    yield index
+
+        running = pool(loader("map", paths, workers=workers, sampler=Counted(paths)))
+        running.record(4, 1.0)
+        running.block(experiments.REAL, 0.0)
+        count = len(asked)
+        block = running.block(experiments.NO_SAMPLER, 0.0, least_rounds=4)
+        assert len(asked) == count and len(block.rows) == 4 * max(1, workers)
+        running.block(experiments.REAL, 0.0)
+        running.close()
+        assert len(asked) > count
+
 
 class TestSettings:
     def test_prefetching_is_the_users(self, paths: list[str]) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipefix.measurement import experiments
-from pipefix.measurement.experiments import POOL
+from pipefix.measurement.experiments import POOL, Experiment
 from pipefix.measurement.schedule import (
     FEWEST_ROUNDS,
     LONGEST,
@@ -36,7 +36,7 @@ def planned(*, seconds: float = 60.0, lap: float = 0.01, trials: tuple[int, ...]
 
 
 def test_with_time_enough_everything_runs() -> None:
-    plan = planned(trials=(1, 4))
+    plan = planned(trials=(1, 4), sampler=0.1)
     assert set(plan.arms) == set(POOL) - NEVER
     assert plan.trials == (1, 4)
     assert plan.declined == {}
@@ -65,6 +65,16 @@ def test_a_tight_budget_keeps_the_arms_that_leave_one_stage_out() -> None:
     assert "--budget" in plan.declined["loader-floor"]
 
 
+@pytest.mark.parametrize(("sampler", "lead"), [(0.0, experiments.NO_DECODE), (0.9, experiments.NO_SAMPLER)])
+def test_where_batches_take_long_the_arm_without_what_takes_most_is_kept(sampler: float, lead: Experiment) -> None:
+    share = {Stage.STORAGE: 0.2, Stage.DECODE: 0.5, Stage.AUGMENT: 0.3}
+    plan = planned(seconds=10.0, lap=2.0, trials=(1, 4), has_consumer=False, share=share, sampler=sampler)
+    assert plan.short and plan.lead is lead
+    assert plan.arms == (experiments.REAL, experiments.PLAIN, lead)
+    assert plan.declined["storage-from-memory"].startswith("batches take too long for it in this time budget")
+    assert planned(seconds=60.0, lap=0.01).short is False
+
+
 def test_the_blocks_fit_into_the_time() -> None:
     plan = planned(seconds=30.0, lap=0.01, trials=(1, 4))
     blocks = sum(arm.length / arm.every for arm in plan.arms) + len(plan.trials) * TRIAL_BLOCKS / TRIED_EVERY
@@ -75,6 +85,7 @@ def test_the_blocks_fit_into_the_time() -> None:
     ("changed", "arm", "why"),
     [
         ({"has_consumer": False}, "no-consumer", "there is no consumer to leave out"),
+        ({"sampler": 0.01}, "sampler-recorded", "the sampler took under 2.0 % of the time, so replacing it can gain no more"),
         ({"workers": 0}, "handover-skipped", "there are no workers, so nothing crosses a process border"),
         ({"no_batches": "a socket is a handle"}, "collate-recorded", "batches cannot be recorded: a socket is a handle"),
         (

@@ -40,8 +40,8 @@ class FuseCalls(Remedy):
         calls = case.measurement.fused
         if not calls:
             return self.declined(
-                f"whether one call can make a sample was not tried: that takes a budget of {LEAST_BUDGET:g} s, and decoding and "
-                f"transforming that are {percent(WORTH_TRYING)} of a sample's making"
+                f"whether one call can make a sample was not tried: that takes a budget of {LEAST_BUDGET:g} s, or more where "
+                f"samples take long to make, and decoding and transforming that are {percent(WORTH_TRYING)} of a sample's making"
             )
         gains = {mode: case.predicted(with_calls(case, call)) for mode, call in calls.items() if not call.why_not}
         if not gains:

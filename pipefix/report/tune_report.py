@@ -298,14 +298,14 @@ def _trials(trials: list[Trial]) -> list[Block]:
 
 def _sizes(sizes: list[BatchSize]) -> list[Block]:
     on_device = any(tried.used.vram_bytes for tried in sizes)
-    columns = ["batch size", "samples/s", "from batch to batch", "waited", "memory", *(["of the device"] if on_device else [])]
+    columns = ["batch size", "samples/s", "from batch to batch", "waited", "memory", *(["GPU memory"] if on_device else [])]
     bars = [_size(tried, columns) for tried in sizes]
     table = Table(columns, [bar.cells for bar in bars], "r" * len(columns), optional=["waited"], caption="Batch sizes")
     lead = "Samples a second by batch size, with the interval of a few short blocks; nothing else was changed."
     return [
         Bars(table=table, bars=bars),
         Paragraph(lead, "soft"),
-        *(Paragraph(f"{tried.batch_size}: {tried.reason}.", "soft") for tried in sizes if tried.reason),
+        *(Paragraph(f"{tried.batch_size}: {tried.reason}.", "soft") for tried in sizes if tried.reason and tried.rate is not None),
     ]
 
 

@@ -21,7 +21,7 @@ from .loops import Epoch, Loop, clock
 from .notes import Notes
 from .planned import PlanInProgram
 from .samples import Orders, cpu_seconds, pids_of, share_of
-from .steps import StepLook, look_into_step
+from .training import TrainingSteps
 
 EACH_MADE = 4
 """Batches a worker, after which it is asked whether all of them are still at work."""
@@ -46,23 +46,15 @@ class Observer:
         """Whose batch the program works on."""
         self.latest: Epoch | None = None
         """What was exhausted last: an optimizer's step on its last batch may come after that."""
-        self.program: Loop | None = None
-        """Steps outside any loop over a loader."""
+        self.training = TrainingSteps(self)
         self.calls = 0
-        self.training_steps = 0
-        self.stop_after = int(os.environ.get("PIPEFIX_RUN_STEPS") or 0)
         job = os.environ.get("PIPEFIX_RUN_JOB")
         self.inside = Inside(job) if job else None
         plan = os.environ.get("PIPEFIX_RUN_PLAN")
         self.planned = PlanInProgram(plan) if plan else None
         self._failed: set[str] = set()
-        self._optimizer_since = 0.0
         self._in_epochs = 0.0
         """Seconds of all epochs that ended, those inside others apart."""
-        self._latest_step = 0.0
-        self._step_look: StepLook | None = None
-        """Into the present step outside any loop over a loader."""
-        self._sees_steps = True
 
     # -- notes -------------------------------------------------------------------------------------------------------------
 
@@ -111,7 +103,7 @@ class Observer:
         self.loops.clear()
         self.loop_over.clear()
         self.device = None
-        self.current = self.latest = self.program = None
+        self.current = self.latest = self.training.program = None
         self.notes.forget()
         self.calls = 0
 
@@ -248,7 +240,7 @@ class Observer:
 
     def saved(self, begun: float, now: float) -> None:
         """The main thread called ``torch.save``: of the training loop, also after an evaluation."""
-        loop = self._worked_on() or next((loop for loop in reversed(self.loops.values()) if loop.trains), None)
+        loop = self.worked_on() or next((loop for loop in reversed(self.loops.values()) if loop.trains), None)
         if loop is not None and threading.current_thread() is threading.main_thread():
             loop.saves += 1
             loop.saved_s += now - begun
@@ -321,84 +313,11 @@ class Observer:
             self.notes.write("epoch ended", loop=loop.number, **held, **self.orders.of(iterator))
         epoch.batches = epoch.samples = 0
 
-    def optimizer_begins(self, *_: Any) -> None:
-        self._reached("other")
-        self._optimizer_since = clock()
-
-    def _reached(self, part: str) -> None:
-        """The end of a part of the present step."""
-        if self.device is not None and self.device.step is not None:
-            self.device.step.reached(part)
-
-    def optimizer_stepped(self, *_: Any) -> None:
-        self._reached("optimizer")
-        now = clock()
-        took = now - self._optimizer_since if self._optimizer_since else 0.0
-        if self._step_look is not None:
-            self._step_look.worked(now - took, now)
-        self.calls += 1
-        loop = self._worked_on() or self._own_batches()
-        loop.trains = True
-        loop.optimizer_steps += 1
-        loop.optimizer_s += took
-        if self.current is not None:
-            self.current.marked, self.current.inner_by_mark = now, self.current.inner_s
-        if loop is self.program:
-            if not self.training_steps:
-                loop.steps = 0  # that its backward passes were counted as
-            self._own_step(loop, now)
-        self.training_steps += 1
-        if self.training_steps == self.stop_after:
-            end_program(self.notes.folder)
-
-    def _own_step(self, loop: Loop, now: float) -> None:
-        loop.steps += 1
-        if self._latest_step:
-            loop.step_s += now - self._latest_step
-        self._latest_step = now
-        look, self._step_look = self._step_look, None
-        if look is not None:
-            seconds, outside = look.end(now)
-            loop.looked_into_s += seconds
-            loop.outside_s += outside
-        if now - loop.since > loop.noted_after:
-            self.flush(loop)
-            self._look_into_step()
-
-    def _look_into_step(self) -> None:
-        """One step a note."""
-        if self._sees_steps:
-            try:
-                self._step_look = look_into_step()
-            except Exception as error:  # noqa: BLE001 - what passes outside the models stays unknown
-                self._sees_steps = False
-                self.failed(error, "pipefix could not look into the steps")
-
-    def _worked_on(self) -> Loop | None:
+    def worked_on(self) -> Loop | None:
+        """The loop whose batch the program works on, or whose last one it may still work on."""
         if self.current is not None:
             return self.current.loop
         return self.latest.loop if self.latest is not None and self.latest.loop.trains else None
-
-    def _own_batches(self) -> Loop:
-        if self.program is None:
-            self.program = self.loop_of("", kind="no loader", workers=0, batch_size=None)
-        return self.program
-
-    def goes_back(self) -> None:
-        self._reached("forward")
-
-    def went_back(self, begun: float, now: float) -> None:
-        self._reached("backward")
-        loop = self._worked_on() or self._own_batches()
-        loop.trains = True
-        loop.backward_s += now - begun
-        if self._step_look is not None:
-            self._step_look.worked(begun, now)
-        if self.current is not None:
-            loop.forward_s += begun - self.current.marked
-            self.current.marked, self.current.inner_by_mark = now, self.current.inner_s
-        if loop is self.program and not self.training_steps:
-            self._own_step(loop, now)  # a program that changes its parameters without torch's optimizers
 
 
 def _cost_of_a_call() -> float:

@@ -46,11 +46,11 @@ def install_nodes(module: Any, folder: str) -> None:
 def install_training(module: Any, folder: str) -> None:
     """Note optimizer steps and backward passes, by which training is told from evaluation."""
     observer = _observer_of(folder)
-    module.register_optimizer_step_pre_hook(observer.optimizer_begins)
-    module.register_optimizer_step_post_hook(observer.optimizer_stepped)
+    module.register_optimizer_step_pre_hook(observer.training.optimizer_begins)
+    module.register_optimizer_step_post_hook(observer.training.optimizer_stepped)
     import torch
 
-    torch.autograd.backward = _timed(torch.autograd.backward, observer.goes_back, observer.went_back)
+    torch.autograd.backward = _timed(torch.autograd.backward, observer.training.goes_back, observer.training.went_back)
     if hasattr(torch, "save"):
         # Both, so that it can be pickled by its name.
         torch.save = torch.serialization.save = _timed(torch.save, lambda: None, observer.saved)

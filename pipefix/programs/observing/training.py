@@ -1,0 +1,100 @@
+"""`TrainingSteps`: what makes a loop one that trains (backward passes, optimizer steps), and how its steps' time splits."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from .inside import end_program
+from .loops import Loop, clock
+from .steps import StepLook, look_into_step
+
+
+class TrainingSteps:
+    """Told by torch's own hooks; which loop they belong to, the observer knows."""
+
+    def __init__(self, observer: Any) -> None:
+        self._observer = observer  # the `Observer`, which has one of these
+        self.program: Loop | None = None
+        """Steps outside any loop over a loader."""
+        self.count = 0
+        self._stop_after = int(os.environ.get("PIPEFIX_RUN_STEPS") or 0)
+        self._optimizer_since = 0.0
+        self._latest = 0.0
+        self._look: StepLook | None = None
+        """Into the present step outside any loop over a loader."""
+        self._possible = True
+
+    def optimizer_begins(self, *_: Any) -> None:
+        self._reached("other")
+        self._optimizer_since = clock()
+
+    def _reached(self, part: str) -> None:
+        """The end of a part of the present step."""
+        if self._observer.device is not None and self._observer.device.step is not None:
+            self._observer.device.step.reached(part)
+
+    def optimizer_stepped(self, *_: Any) -> None:
+        self._reached("optimizer")
+        now = clock()
+        took = now - self._optimizer_since if self._optimizer_since else 0.0
+        if self._look is not None:
+            self._look.worked(now - took, now)
+        self._observer.calls += 1
+        loop = self._observer.worked_on() or self._own_batches()
+        loop.trains = True
+        loop.optimizer_steps += 1
+        loop.optimizer_s += took
+        if self._observer.current is not None:
+            self._observer.current.marked, self._observer.current.inner_by_mark = now, self._observer.current.inner_s
+        if loop is self.program:
+            if not self.count:
+                loop.steps = 0  # that its backward passes were counted as
+            self._own_step(loop, now)
+        self.count += 1
+        if self.count == self._stop_after:
+            end_program(self._observer.notes.folder)
+
+    def _own_step(self, loop: Loop, now: float) -> None:
+        loop.steps += 1
+        if self._latest:
+            loop.step_s += now - self._latest
+        self._latest = now
+        look, self._look = self._look, None
+        if look is not None:
+            seconds, outside = look.end(now)
+            loop.looked_into_s += seconds
+            loop.outside_s += outside
+        if now - loop.since > loop.noted_after:
+            self._observer.flush(loop)
+            self._look_into_step()
+
+    def _look_into_step(self) -> None:
+        """One step a note."""
+        if self._possible:
+            try:
+                self._look = look_into_step()
+            except Exception as error:  # noqa: BLE001 - what passes outside the models stays unknown
+                self._possible = False
+                self._observer.failed(error, "pipefix could not look into the steps")
+
+    def _own_batches(self) -> Loop:
+        if self.program is None:
+            self.program = self._observer.loop_of("", kind="no loader", workers=0, batch_size=None)
+        return self.program
+
+    def goes_back(self) -> None:
+        self._reached("forward")
+
+    def went_back(self, begun: float, now: float) -> None:
+        self._reached("backward")
+        loop = self._observer.worked_on() or self._own_batches()
+        loop.trains = True
+        loop.backward_s += now - begun
+        if self._look is not None:
+            self._look.worked(begun, now)
+        if self._observer.current is not None:
+            loop.forward_s += begun - self._observer.current.marked
+            self._observer.current.marked, self._observer.current.inner_by_mark = now, self._observer.current.inner_s
+        if loop is self.program and not self.count:
+            self._own_step(loop, now)  # a program that changes its parameters without torch's optimizers

@@ -234,7 +234,9 @@ def _beside(diagnosis: Diagnosis, stage: Stage, share_of: ShareOf) -> str:
 
 def caveats(measurement: Measurement, diagnosis: Diagnosis) -> list[tuple[str, str]]:
     """Every doubt that applies, as (id, sentence)."""
-    rest, workers = diagnosis.unattributed / diagnosis.sample.value, measurement.idle_workers + measurement.workers
+    sampling = diagnosis.sampler.value if diagnosis.sampler is not None else 0.0
+    rest = max(0.0, diagnosis.unattributed - sampling) / diagnosis.sample.value
+    workers = measurement.idle_workers + measurement.workers
     longer = diagnosis.verdict.kind == "inconclusive" and "--budget" in diagnosis.verdict.sentence
     doubts = [
         ("interrupted", measurement.partial, "The probe was interrupted; the figures are what was known by then."),

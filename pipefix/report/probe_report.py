@@ -31,6 +31,8 @@ from pipefix.vocabulary.quantity import Interval, exactly
 
 OPERATIONS = 12
 """A terminal shows so many, the slowest."""
+SHOWN = 0.02
+"""Part of the time from which on the sampler has a row of its own."""
 REMEDIES = 3
 """Told with the card."""
 TOLD_AT_ONCE = ("problem", "warning")
@@ -169,12 +171,17 @@ def _stages(run: Run) -> list[Block]:
     if not run.stages:
         return []
     bars = [_stage(stage, run) for stage in run.stages]
-    left = unattributed_share(run)
-    cells = ["unattributed", _dash(quantity.percent(left)), _dash(quantity.seconds(run.unattributed_s)), "-", "-", "-"]
+    left, sampling = unattributed_share(run), _sampler_share(run)
+    if sampling:
+        assert run.sampler_s is not None
+        cells = ["sampler", quantity.percent(sampling), quantity.seconds_between(run.sampler_s), "-", "-", "-"]
+        bars.append(Bar(cells=cells, value=exactly(sampling), stage="none", title="The sampler, in the training process"))
+        left = (left or 0.0) - sampling
+    cells = ["unattributed", _dash(quantity.percent(left)), _dash(quantity.seconds(_rest_s(run, sampling))), "-", "-", "-"]
     bars.append(Bar(cells=cells, value=exactly(left or 0.0), stage="none", title="What belongs to no stage"))
     total = quantity.usable(run.sample_s)
     if total is not None:
-        parts = list(_together(run, left))
+        parts = list(_together(run, sampling, left))
         cells = ["delivered", "-", f"{quantity.seconds_between(total)}", "-", "-", "-"]
         bars.append(Bar(cells=cells, value=None if parts else exactly(0.0), parts=parts, title="All stages together"))
     columns = ["stage", "share", "wall/sample", "CPU", "bytes", "if it were free"]
@@ -209,14 +216,14 @@ def _stage(stage: StageFigures, run: Run) -> Bar:
     return Bar(cells=cells, value=share or exactly(0.0), stage=stage.stage, marked=marked, title=title)
 
 
-def _together(run: Run, left: float | None) -> Iterator[BarPart]:
+def _together(run: Run, sampling: float, left: float | None) -> Iterator[BarPart]:
     """The whole of a sample's delivered time in its parts, one behind the other."""
     at = 0.0
     shares = [(stage.stage, share.value) for stage in run.stages if (share := share_interval(stage)) is not None]
-    for stage, part in [*shares, ("none", left or 0.0)]:
+    for name, part in [*shares, ("sampler", sampling), ("unattributed", left or 0.0)]:
         if 0 < part < 2:
-            name = "unattributed" if stage == "none" else stage
-            yield BarPart(at, at + part, stage, f"{name}: {quantity.percent(part)}")
+            kind = "none" if name in ("sampler", "unattributed") else name
+            yield BarPart(at, at + part, kind, f"{name}: {quantity.percent(part)}")
             at += part
 
 
@@ -242,6 +249,22 @@ def unattributed_share(run: Run) -> float | None:
     if run.unattributed_s is None or not quantity.known(run.unattributed_s) or total is None or total.value <= 0:
         return None
     return run.unattributed_s / total.value
+
+
+def _sampler_share(run: Run) -> float:
+    """The part of it that the sampler takes; 0 where that is next to nothing, or runs beside something slower."""
+    left, total, sampler = unattributed_share(run), quantity.usable(run.sample_s), quantity.usable(run.sampler_s)
+    if left is None or total is None or sampler is None:
+        return 0.0
+    share = min(left, sampler.value / total.value)
+    return share if share >= SHOWN and sampler.value <= (1 + SHOWN) * left * total.value else 0.0
+
+
+def _rest_s(run: Run, sampling: float) -> float | None:
+    total = quantity.usable(run.sample_s)
+    if not sampling or total is None or run.unattributed_s is None:
+        return run.unattributed_s
+    return max(0.0, run.unattributed_s - sampling * total.value)
 
 
 def _dash(text: str) -> str:

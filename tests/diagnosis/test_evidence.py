@@ -18,7 +18,9 @@ from pipefix.measurement.trace import Charge
 from pipefix.plan.advise import advise
 from pipefix.plan.fit import SATURATED, fitted
 from pipefix.report import run_figures
+from pipefix.report.probe_report import full
 from pipefix.report.runfile import Run, decode, encode
+from pipefix.report.terminal import lines
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.gain import Bounded
 from pipefix.vocabulary.stage import Stage
@@ -168,6 +170,9 @@ def test_a_sampler_that_computes_is_named_and_not_the_hand_over(workers: int) ->
         "It runs in the training process", run.verdict.sentence
     ), run.verdict.sentence  # fmt: skip
     assert run.sampler_s is not None and run.sampler_s.value == pytest.approx(2e-3)
+    text = "\n".join(lines(full(run), width=140))
+    assert re.search(r"^  sampler .* \d+ %  +2\.00 ms", text, re.MULTILINE), text
+    assert workers or "belongs to no stage" not in text
     assert broken(run) == []
 
 

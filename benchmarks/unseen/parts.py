@@ -45,6 +45,8 @@ class Family:
     parts: tuple[Part, ...]
     library: str = ""
     lay_out: Callable[[Path, np.random.Generator], None] | None = None
+    reads_and_decodes: bool = False
+    """In one call, about as long: either stage may be named, or both."""
 
     @property
     def installed(self) -> bool:
@@ -215,18 +217,20 @@ FAMILIES: Sequence[Family] = (
         Part("augment", "for _ in range(3):\n    x = np.clip(np.sqrt(x.astype('f4') + 1) * 14, 0, 255)", own=True),
     ), "", _pictures),
     Family("gzip", (
-        Part("decode", f"x = gzip.decompress(open(f'{{D}}/g{{{N}}}.bin', 'rb').read())", "import gzip"),
+        Part("storage", f"x = open(f'{{D}}/g{{{N}}}.bin', 'rb').read()"),
+        Part("decode", "x = gzip.decompress(x)", "import gzip"),
         Part("augment", "x = ndimage.gaussian_filter(np.frombuffer(x, 'f4').reshape(64, 64), 2.0)", "from scipy import ndimage"),
     ), "scipy", _arrays),
     Family("pickle", (
-        Part("decode", f"x = pickle.loads(open(f'{{D}}/k{{{N}}}.pkl', 'rb').read())['x']", "import pickle"),
+        Part("storage", f"x = open(f'{{D}}/k{{{N}}}.pkl', 'rb').read()"),
+        Part("decode", "x = pickle.loads(x)['x']", "import pickle"),
     ), "", _arrays),
     Family("sqlite", (
         Part("storage", f"x = sqlite3.connect(f'{{D}}/s.db').execute('select value from rows where id = ?', ({N},)).fetchone()[0]",
              "import sqlite3", own=True),
         Part("decode", "x = np.frombuffer(x, 'f4').reshape(64, 64)", own=True),
     ), "", _arrays),
-    Family("zarr", (Part("decode", f"x = zarr.open(f'{{D}}/z', mode='r')[{N}]", "import zarr"),), "zarr", _zarr),
+    Family("zarr", (Part("decode", f"x = zarr.open(f'{{D}}/z', mode='r')[{N}]", "import zarr"),), "zarr", _zarr, reads_and_decodes=True),
     Family("simpleitk", (
         Part("decode", f"x = SimpleITK.ReadImage(f'{{D}}/i{{{N}}}.nii.gz')", "import SimpleITK"),
         Part("augment", "x = SimpleITK.DiscreteGaussian(x)"),
@@ -243,7 +247,7 @@ FAMILIES: Sequence[Family] = (
         Part("decode", f"x = ROWS[{N}]['x']",
              "import datasets\n"
              f"ROWS = datasets.Dataset.from_dict({{'x': np.random.default_rng(0).normal(size=({COUNT}, 256)).tolist()}})"),
-    ), "datasets"),
+    ), "datasets", reads_and_decodes=True),
     Family("transformed-rows", (
         Part("decode", f"x = ROWS[{N}]['x']",
              "import cv2, datasets\n"
@@ -258,7 +262,7 @@ FAMILIES: Sequence[Family] = (
              "@functools.cache\n"
              "def volume(process):\n"
              "    return tensorstore.open({'driver': 'zarr3', 'kvstore': {'driver': 'file', 'path': f'{D}/z'}}).result()"),
-    ), "tensorstore zarr", _zarr),
+    ), "tensorstore zarr", _zarr, reads_and_decodes=True),
     Family("pydicom", (
         Part("decode", f"x = pydicom.dcmread(f'{{D}}/d{{{N}}}.dcm').pixel_array.astype('f4')", "import pydicom"),
     ), "pydicom", _dicoms),

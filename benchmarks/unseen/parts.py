@@ -230,7 +230,9 @@ FAMILIES: Sequence[Family] = (
              "import sqlite3", own=True),
         Part("decode", "x = np.frombuffer(x, 'f4').reshape(64, 64)", own=True),
     ), "", _arrays),
-    Family("zarr", (Part("decode", f"x = zarr.open(f'{{D}}/z', mode='r')[{N}]", "import zarr"),), "zarr", _zarr, reads_and_decodes=True),
+    Family("zarr", (
+        Part("decode", f"x = zarr.open(f'{{D}}/z', mode='r')[{N}]", "import zarr"),
+    ), "zarr", _zarr, reads_and_decodes=True),
     Family("simpleitk", (
         Part("decode", f"x = SimpleITK.ReadImage(f'{{D}}/i{{{N}}}.nii.gz')", "import SimpleITK"),
         Part("augment", "x = SimpleITK.DiscreteGaussian(x)"),

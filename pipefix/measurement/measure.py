@@ -275,15 +275,23 @@ class _Session:
                 if charge.stage is not None:
                     spent[Stage(charge.stage)] += charge.wall
         total = sum(row.trace.ended - row.trace.begun for row in first.rows) or 1
+        made = {stage: value / max(1, self.found.workers) for stage, value in spent.items()}
+        made[Stage.COLLATE] = sum(row.trace.collate_wall for row in first.rows) / max(1, self.found.workers)
+        parts = {experiments.LEAVE_ONE_OUT[stage].name: value for stage, value in made.items()} | {
+            experiments.NO_HANDOVER.name: sum(row.received for row in first.rows),
+            experiments.SUPPLY.name: sum(row.done - row.got for row in first.rows),
+            experiments.NO_SAMPLER.name: sum(row.sampled for row in first.rows),
+        }
         situation = ScheduleFacts(
             self.found.workers,
             self.consumer.present,
             {stage: value / total for stage, value in spent.items()},
             self.found.refused.get("batch"),
-            sum(row.sampled for row in first.rows) / 1e9 / first.seconds,
+            {arm: value / 1e9 / first.seconds for arm, value in parts.items()},
         )
         chosen = schedule(situation, self.plan.trial_workers, seconds=seconds, lap=self.round_seconds)
         self.found.declined.update(chosen.declined)
+        self.found.untried |= chosen.untried
         return chosen
 
     # -- other settings, really tried -----------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import LEAVE_ONE_OUT, Experiment
@@ -27,8 +27,8 @@ TRIED_EVERY, TRIAL_BLOCKS = 3, 4
 """Rounds from one trial of other settings to the next, which only remedies read, and its blocks: with them, without, and back."""
 GIVEN_UP_FIRST = (experiments.SAMPLES, experiments.DECODED, experiments.FLOOR)
 """Arms that only refine a remedy, in the order in which a tight budget gives them up. On all others the verdict rests."""
-GIVEN_UP_LAST = (experiments.NO_HANDOVER, experiments.PREBUILT, experiments.NO_COLLATE, experiments.NO_SAMPLER)
-"""Arms that are given up next, where not even two blocks of each would fit; after them those of the stages that take least."""
+WITHOUT_ONE = (*LEAVE_ONE_OUT.values(), experiments.NO_SAMPLER)
+"""Arms that are given up next, where not even two blocks of each fit: those first that leave out what takes least."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,11 @@ class ScheduleFacts:
     """Part of a batch's making by stage."""
     no_batches: str | None = None
     """Why batches could not be recorded."""
-    sampler: float = 0.0
-    """Part of the time from batch to batch in which the user's sampler runs."""
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """By arm: part of the time from batch to batch that what it leaves out takes, where that is done."""
+
+    def part(self, arm: Experiment) -> float:
+        return self.parts.get(arm.name, 0.0)
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,8 @@ class Schedule:
     """Seconds of steady state in a block."""
     lead: Experiment | None = None
     """The arm without what takes most, a stage or the sampler; where time is short it comes before everything that only refines."""
+    untried: frozenset[str] = frozenset()
+    """Of the arms that were declined, those that only the time is lacking for."""
     short: bool = False
     """A batch takes so long that not even two blocks of each arm fit: blocks are one round, and the first look counts as one."""
 
@@ -84,18 +89,17 @@ def schedule(situation: ScheduleFacts, trials: Sequence[int], *, seconds: float,
     while counts and _blocks(arms, counts) > rounds:
         count = counts.pop()
         declined[f"workers-{count}"] = "the time budget is too short to try it; a longer --budget does"
-    by_share = [LEAVE_ONE_OUT[stage] for stage in sorted(IN_SAMPLE, key=lambda stage: situation.share[stage])]
-    lead = next((arm for arm in reversed(by_share) if arm in arms), None)
-    if situation.sampler > max(situation.share.values()):
-        lead = experiments.NO_SAMPLER
-    two_blocks = seconds / shortest / FEWEST_FOR_INTERVAL
+    by_part = sorted((arm for arm in WITHOUT_ONE if arm in arms), key=situation.part)
+    lead = by_part.pop() if by_part else None
+    two_blocks, untried = seconds / shortest / FEWEST_FOR_INTERVAL, []
     short = _blocks(arms, counts) > two_blocks
-    for arm in (*GIVEN_UP_LAST, *by_share):
-        if arm in arms and arm is not lead and _blocks(arms, counts) > two_blocks:
+    for arm in (experiments.PREBUILT, *by_part):
+        if arm in arms and _blocks(arms, counts) > two_blocks:
             arms.remove(arm)
+            untried.append(arm.name)
             declined[arm.name] = "batches take too long for it in this time budget; a longer --budget runs it"
     each = FIRST_ROUNDS * seconds / (ROUNDS * _blocks(arms, counts)) - THROWN_AWAY * lap
-    return Schedule(tuple(arms), tuple(counts), declined, min(LONGEST, max(SHORTEST, each)), lead, short)
+    return Schedule(tuple(arms), tuple(counts), declined, min(LONGEST, max(SHORTEST, each)), lead, frozenset(untried), short)
 
 
 def _blocks(arms: Sequence[Experiment], trials: Sequence[int]) -> float:
@@ -121,7 +125,7 @@ def _useful(situation: ScheduleFacts) -> tuple[list[Experiment], dict[str, str]]
 def _useless(arm: Experiment, situation: ScheduleFacts) -> str | None:
     if arm is experiments.SUPPLY and not situation.has_consumer:
         return "there is no consumer to leave out"
-    if arm is experiments.NO_SAMPLER and situation.sampler < SMALL_STAGE:
+    if arm is experiments.NO_SAMPLER and situation.part(arm) < SMALL_STAGE:
         return f"the sampler took under {percent(SMALL_STAGE)} of the time, so replacing it can gain no more"
     if not situation.workers and arm in (experiments.PREBUILT, experiments.NO_HANDOVER):
         return "there are no workers, so nothing crosses a process border"

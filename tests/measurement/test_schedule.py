@@ -36,7 +36,7 @@ def planned(*, seconds: float = 60.0, lap: float = 0.01, trials: tuple[int, ...]
 
 
 def test_with_time_enough_everything_runs() -> None:
-    plan = planned(trials=(1, 4), sampler=0.1)
+    plan = planned(trials=(1, 4), parts={"sampler-recorded": 0.1})
     assert set(plan.arms) == set(POOL) - NEVER
     assert plan.trials == (1, 4)
     assert plan.declined == {}
@@ -65,13 +65,17 @@ def test_a_tight_budget_keeps_the_arms_that_leave_one_stage_out() -> None:
     assert "--budget" in plan.declined["loader-floor"]
 
 
-@pytest.mark.parametrize(("sampler", "lead"), [(0.0, experiments.NO_DECODE), (0.9, experiments.NO_SAMPLER)])
-def test_where_batches_take_long_the_arm_without_what_takes_most_is_kept(sampler: float, lead: Experiment) -> None:
-    share = {Stage.STORAGE: 0.2, Stage.DECODE: 0.5, Stage.AUGMENT: 0.3}
-    plan = planned(seconds=10.0, lap=2.0, trials=(1, 4), has_consumer=False, share=share, sampler=sampler)
+@pytest.mark.parametrize(
+    "lead", [experiments.NO_DECODE, experiments.NO_SAMPLER, experiments.NO_HANDOVER, experiments.NO_COLLATE, experiments.SUPPLY]
+)
+def test_where_batches_take_long_the_arm_without_what_takes_most_is_kept(lead: Experiment) -> None:
+    parts = {arm.name: 0.1 for arm in (experiments.NO_STORAGE, experiments.NO_SAMPLER)} | {lead.name: 0.6}
+    plan = planned(seconds=10.0, lap=2.0, trials=(1, 4), parts=parts)
     assert plan.short and plan.lead is lead
     assert plan.arms == (experiments.REAL, experiments.PLAIN, lead)
+    assert plan.lap(0) == (lead, experiments.REAL, lead, experiments.PLAIN)
     assert plan.declined["storage-from-memory"].startswith("batches take too long for it in this time budget")
+    assert "storage-from-memory" in plan.untried, "no verdict may rest on an arm that only the time was lacking for"
     assert planned(seconds=60.0, lap=0.01).short is False
 
 
@@ -85,7 +89,11 @@ def test_the_blocks_fit_into_the_time() -> None:
     ("changed", "arm", "why"),
     [
         ({"has_consumer": False}, "no-consumer", "there is no consumer to leave out"),
-        ({"sampler": 0.01}, "sampler-recorded", "the sampler took under 2.0 % of the time, so replacing it can gain no more"),
+        (
+            {"parts": {"sampler-recorded": 0.01}},
+            "sampler-recorded",
+            "the sampler took under 2.0 % of the time, so replacing it can gain no more",
+        ),
         ({"workers": 0}, "handover-skipped", "there are no workers, so nothing crosses a process border"),
         ({"no_batches": "a socket is a handle"}, "collate-recorded", "batches cannot be recorded: a socket is a handle"),
         (

@@ -41,7 +41,7 @@ class TrainingSteps:
         if self._look is not None:
             self._look.worked(now - took, now)
         self._observer.calls += 1
-        loop = self._observer.worked_on() or self._own_batches()
+        loop: Loop = self._observer.worked_on() or self._own_batches()
         loop.trains = True
         loop.optimizer_steps += 1
         loop.optimizer_s += took
@@ -88,7 +88,7 @@ class TrainingSteps:
 
     def went_back(self, begun: float, now: float) -> None:
         self._reached("backward")
-        loop = self._observer.worked_on() or self._own_batches()
+        loop: Loop = self._observer.worked_on() or self._own_batches()
         loop.trains = True
         loop.backward_s += now - begun
         if self._look is not None:

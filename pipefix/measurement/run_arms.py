@@ -256,9 +256,8 @@ class Pool:
         consume = experiment.consumer and self.consumer.present
         limit = time.perf_counter() + most
         warm: set[int] = set()
-        while len(warm) < self.serving and not (
-            brief and not self.workers
-        ):  # workers whose part of a stream is empty are only now seen to leave
+        warms_up = self.workers or not brief
+        while warms_up and len(warm) < self.serving:  # workers whose part of a stream is empty are only now seen to leave
             # A worker's batches come in the order it made them: after its first of this arm, all are.
             row = self.next(consume=consume)
             if row.trace.epoch == self.epoch:

@@ -328,8 +328,9 @@ class _Session:
         kept_batch = self.pool.kept
         if kept_batch is None:
             return
-        for pool in (*self.trials.values(), self.pool):
-            pool.rest()
+        if self.consumer.present or torch.cuda.is_initialized():  # else nothing is timed
+            for pool in (*self.trials.values(), self.pool):
+                pool.rest()
         self.apart.measure(kept_batch, self.pool.last_samples)
 
     def _not_cold(self, why: str) -> None:

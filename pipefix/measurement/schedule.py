@@ -19,6 +19,8 @@ FIRST_ROUNDS = 0.5
 """Part of the time that so many rounds may take: a clear verdict needs no more, and an unclear one gets the rest."""
 FEWEST_ROUNDS = 3
 """Rounds below which arms are given up, so that those that stay are known well enough."""
+LEAST_LED = 0.1
+"""Part of the time below which what an arm leaves out cannot be what the verdict is about."""
 SHORTEST, LONGEST = 0.04, 1.5
 """Seconds of steady state in a block."""
 THROWN_AWAY = 1.6
@@ -57,7 +59,7 @@ class Schedule:
     length: float
     """Seconds of steady state in a block."""
     lead: Experiment | None = None
-    """The arm without what takes most, a stage or the sampler; where time is short it comes before everything that only refines."""
+    """The arm without what takes most, a stage or the sampler, first where time is short; None where all take little."""
     untried: frozenset[str] = frozenset()
     """Of the arms that were declined, those that only the time is lacking for."""
     short: bool = False
@@ -90,7 +92,7 @@ def schedule(situation: ScheduleFacts, trials: Sequence[int], *, seconds: float,
         count = counts.pop()
         declined[f"workers-{count}"] = "the time budget is too short to try it; a longer --budget does"
     by_part = sorted((arm for arm in WITHOUT_ONE if arm in arms), key=situation.part)
-    lead = by_part.pop() if by_part else None
+    lead = by_part.pop() if by_part and situation.part(by_part[-1]) >= LEAST_LED else None
     two_blocks, untried = seconds / shortest / FEWEST_FOR_INTERVAL, []
     short = _blocks(arms, counts) > two_blocks
     for arm in (experiments.PREBUILT, *by_part):

@@ -79,6 +79,12 @@ def test_where_batches_take_long_the_arm_without_what_takes_most_is_kept(lead: E
     assert planned(seconds=60.0, lap=0.01).short is False
 
 
+def test_where_nothing_that_an_arm_leaves_out_takes_long_none_comes_first() -> None:
+    plan = planned(seconds=10.0, lap=2.0, parts={"handover-skipped": 0.01})
+    assert plan.short and plan.lead is None
+    assert plan.lap(0)[:2] == (experiments.REAL, experiments.PLAIN)
+
+
 def test_the_blocks_fit_into_the_time() -> None:
     plan = planned(seconds=30.0, lap=0.01, trials=(1, 4))
     blocks = sum(arm.length / arm.every for arm in plan.arms) + len(plan.trials) * TRIAL_BLOCKS / TRIED_EVERY

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import LEAVE_ONE_OUT, Experiment
-from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL
 from pipefix.vocabulary.quantity import percent
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
@@ -30,7 +29,7 @@ TRIED_EVERY, TRIAL_BLOCKS = 3, 4
 GIVEN_UP_FIRST = (experiments.SAMPLES, experiments.DECODED, experiments.FLOOR)
 """Arms that only refine a remedy, in the order in which a tight budget gives them up. On all others the verdict rests."""
 WITHOUT_ONE = (*LEAVE_ONE_OUT.values(), experiments.NO_SAMPLER)
-"""Arms that are given up next, where not even two blocks of each fit: those first that leave out what takes least."""
+"""Arms that are given up next, where not even a block of each fits: those first that leave out what takes least."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class Schedule:
     untried: frozenset[str] = frozenset()
     """Of the arms that were declined, those that only the time is lacking for."""
     short: bool = False
-    """A batch takes so long that not even two blocks of each arm fit: blocks are one round, and the first look counts as one."""
+    """A batch takes so long that not even a block of each arm fits: blocks are one round, and the first look counts as one."""
 
     @property
     def needed(self) -> tuple[Experiment, ...]:
@@ -93,10 +92,10 @@ def schedule(situation: ScheduleFacts, trials: Sequence[int], *, seconds: float,
         declined[f"workers-{count}"] = "the time budget is too short to try it; a longer --budget does"
     by_part = sorted((arm for arm in WITHOUT_ONE if arm in arms), key=situation.part)
     lead = by_part.pop() if by_part and situation.part(by_part[-1]) >= LEAST_LED else None
-    two_blocks, untried = seconds / shortest / FEWEST_FOR_INTERVAL, []
-    short = _blocks(arms, counts) > two_blocks
+    blocks, untried = seconds / shortest, []
+    short = _blocks(arms, counts) > blocks
     for arm in (experiments.PREBUILT, *by_part):
-        if arm in arms and _blocks(arms, counts) > two_blocks:
+        if arm in arms and _blocks(arms, counts) > blocks:
             arms.remove(arm)
             untried.append(arm.name)
             declined[arm.name] = "batches take too long for it in this time budget; a longer --budget runs it"

@@ -23,7 +23,7 @@ from pipefix.measurement.measurement import Block, Measurement, Row, calls_by_st
 from pipefix.measurement.plan import BudgetClock, MeasurementPlan
 from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.run_arms import Pool
-from pipefix.measurement.schedule import SHORTEST, TRIED_EVERY, Schedule, ScheduleFacts, schedule
+from pipefix.measurement.schedule import SHORTEST, TRIED_EVERY, Schedule, facts, schedule
 from pipefix.measurement.time_limit import LIMIT
 from pipefix.measurement.unreplaced import unreplaced_operation
 from pipefix.measurement.worker_endings import deaf_to_interrupts
@@ -36,7 +36,6 @@ from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.garbage import existing_objects_skipped
 from pipefix.vocabulary.generators import untouched
 from pipefix.vocabulary.shards import shards_of
-from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 from pipefix.vocabulary.urls import is_remote
 
 RECORD_SHARE = 0.15
@@ -269,26 +268,7 @@ class _Session:
 
     def _scheduled(self, first: Block, seconds: float) -> Schedule:
         """What to run, by the first look at where the time goes."""
-        spent = dict.fromkeys(IN_SAMPLE, 0)
-        for row in first.rows:
-            for charge in row.trace.charges:
-                if charge.stage is not None:
-                    spent[Stage(charge.stage)] += charge.wall
-        total = sum(row.trace.ended - row.trace.begun for row in first.rows) or 1
-        made = {stage: value / max(1, self.found.workers) for stage, value in spent.items()}
-        made[Stage.COLLATE] = sum(row.trace.collate_wall for row in first.rows) / max(1, self.found.workers)
-        parts = {experiments.LEAVE_ONE_OUT[stage].name: value for stage, value in made.items()} | {
-            experiments.NO_HANDOVER.name: sum(row.received for row in first.rows),
-            experiments.SUPPLY.name: sum(row.done - row.got for row in first.rows),
-            experiments.NO_SAMPLER.name: sum(row.sampled for row in first.rows),
-        }
-        situation = ScheduleFacts(
-            self.found.workers,
-            self.consumer.present,
-            {stage: value / total for stage, value in spent.items()},
-            self.found.refused.get("batch"),
-            {arm: value / 1e9 / first.seconds for arm, value in parts.items()},
-        )
+        situation = facts(first, self.found.workers, has_consumer=self.consumer.present, no_batches=self.found.refused.get("batch"))
         chosen = schedule(situation, self.plan.trial_workers, seconds=seconds, lap=self.round_seconds)
         self.found.declined.update(chosen.declined)
         self.found.untried |= chosen.untried

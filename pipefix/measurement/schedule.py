@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import LEAVE_ONE_OUT, Experiment
+from pipefix.measurement.measurement import Block
 from pipefix.vocabulary.quantity import percent
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
@@ -47,6 +48,25 @@ class ScheduleFacts:
 
     def part(self, arm: Experiment) -> float:
         return self.parts.get(arm.name, 0.0)
+
+
+def facts(first: Block, workers: int, *, has_consumer: bool, no_batches: str | None) -> ScheduleFacts:
+    """What a block of the pipeline as it is tells."""
+    spent = dict.fromkeys(IN_SAMPLE, 0)
+    for charge in (charge for row in first.rows for charge in row.trace.charges if charge.stage is not None):
+        spent[Stage(charge.stage)] += charge.wall
+    making = sum(row.trace.ended - row.trace.begun for row in first.rows) or 1
+    beside = max(1, workers)
+    parts = {LEAVE_ONE_OUT[stage].name: value / beside for stage, value in spent.items()} | {
+        experiments.NO_COLLATE.name: sum(row.trace.collate_wall for row in first.rows) / beside,
+        experiments.NO_HANDOVER.name: sum(row.received for row in first.rows),
+        experiments.SUPPLY.name: sum(row.done - row.got for row in first.rows),
+        experiments.NO_SAMPLER.name: sum(row.sampled for row in first.rows),
+    }
+    shares = {stage: value / making for stage, value in spent.items()}
+    return ScheduleFacts(
+        workers, has_consumer, shares, no_batches, {arm: value / 1e9 / first.seconds for arm, value in parts.items()}
+    )
 
 
 @dataclass(frozen=True)

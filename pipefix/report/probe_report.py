@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pipefix.report import beside_stages, descriptions, doctor_report, program_report
+from pipefix.report import beside_stages, descriptions, doctor_report, program_report, stage_table
 from pipefix.report.card import Card, best_is_told, card, remedy_cost
 from pipefix.report.document import (
     COLOURS,
     Bar,
-    BarPart,
     Bars,
     Block,
     Document,
@@ -24,15 +23,14 @@ from pipefix.report.document import (
     points,
     to_do,
 )
-from pipefix.report.runfile import Arm, RemedyFigures, Run, StageFigures, encode
+from pipefix.report.runfile import Arm, RemedyFigures, Run, encode
+from pipefix.report.stage_table import dash, row_cells
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.gain import pedigree
-from pipefix.vocabulary.quantity import Interval, exactly
+from pipefix.vocabulary.quantity import exactly
 
 OPERATIONS = 12
 """A terminal shows so many, the slowest."""
-SHOWN = 0.02
-"""Part of the time from which on the sampler has a row of its own."""
 REMEDIES = 3
 """Told with the card."""
 TOLD_AT_ONCE = ("problem", "warning")
@@ -63,7 +61,7 @@ ARMS = {
 def full(run: Run) -> Document:
     """The whole report; a terminal shows the card last."""
     sections = filled(
-        ("Where the time of a sample goes", _stages(run), ""),
+        ("Where the time of a sample goes", stage_table.stages(run), ""),
         ("What a free stage or a remedy would win", _what_if(run), "page"),
         ("Slowest operations (own time a sample)", _operations(run), ""),
         ("Remedies", _remedies(run), ""),
@@ -164,113 +162,6 @@ def _tiles(run: Run) -> list[tuple[str, str]]:
     return [*rates, *([("first batch", quantity.seconds(start))] if quantity.known(start) else [])]
 
 
-# -- where the time goes ---------------------------------------------------------------------------------------------
-
-
-def _stages(run: Run) -> list[Block]:
-    if not run.stages:
-        return []
-    bars = [_stage(stage, run) for stage in run.stages]
-    left, sampling = unattributed_share(run), _sampler_share(run)
-    if sampling:
-        assert run.sampler_s is not None
-        cells = ["sampler", quantity.percent(sampling), quantity.seconds_between(run.sampler_s), "-", "-", "-"]
-        bars.append(Bar(cells=cells, value=exactly(sampling), stage="none", title="The sampler, in the training process"))
-        left = (left or 0.0) - sampling
-    cells = ["unattributed", _dash(quantity.percent(left)), _dash(quantity.seconds(_rest_s(run, sampling))), "-", "-", "-"]
-    bars.append(Bar(cells=cells, value=exactly(left or 0.0), stage="none", title="What belongs to no stage"))
-    total = quantity.usable(run.sample_s)
-    if total is not None:
-        parts = list(_together(run, sampling, left))
-        cells = ["delivered", "-", f"{quantity.seconds_between(total)}", "-", "-", "-"]
-        bars.append(Bar(cells=cells, value=None if parts else exactly(0.0), parts=parts, title="All stages together"))
-    columns = ["stage", "share", "wall/sample", "CPU", "bytes", "if it were free"]
-    rows = [_declined(bar, len(columns)) for bar in bars]
-    table = Table(columns, rows, "lrrrrr", optional=["bytes", "CPU", "if it were free"], caption="Stages")
-    every = f"One sample is delivered every {quantity.seconds_between(total)}. " if total is not None else ""
-    hidden = (
-        "A hidden stage runs beside something slower and costs nothing now." if any(stage.hidden for stage in run.stages) else ""
-    )
-    lead = (every + hidden).strip()
-    return [Bars(table=table, bars=bars, inline=True), *([Paragraph(lead, "soft")] if lead else [])]
-
-
-def _declined(bar: Bar, columns: int) -> list[str]:
-    return [bar.cells[0], bar.note, *[""] * (columns - 2)] if bar.note else bar.cells
-
-
-def _stage(stage: StageFigures, run: Run) -> Bar:
-    if stage.declined is not None:
-        return Bar(cells=[stage.stage], note=f"declined: {stage.declined}")
-    share = share_interval(stage)
-    cells = [
-        stage.stage,
-        "hidden" if stage.hidden else _dash(quantity.percent(stage.share)),
-        _dash(quantity.seconds_between(stage.wall_s)),
-        _dash(quantity.seconds(stage.cpu_s.value if stage.cpu_s else None)),
-        _dash(quantity.size(stage.bytes)),
-        _dash(if_free(stage)),
-    ]
-    marked = run.verdict is not None and stage.stage == run.verdict.stage
-    title = f"{stage.stage}: {quantity.percent_between(share) if share is not None else cells[1]}"
-    return Bar(cells=cells, value=share or exactly(0.0), stage=stage.stage, marked=marked, title=title)
-
-
-def _together(run: Run, sampling: float, left: float | None) -> Iterator[BarPart]:
-    """The whole of a sample's delivered time in its parts, one behind the other."""
-    at = 0.0
-    shares = [(stage.stage, share.value) for stage in run.stages if (share := share_interval(stage)) is not None]
-    for name, part in [*shares, ("sampler", sampling), ("unattributed", left or 0.0)]:
-        if 0 < part < 2:
-            kind = "none" if name in ("sampler", "unattributed") else name
-            yield BarPart(at, at + part, kind, f"{name}: {quantity.percent(part)}")
-            at += part
-
-
-def share_interval(stage: StageFigures) -> Interval | None:
-    """The share with the wall clock's relative interval around it; None where it costs nothing now, or is not known."""
-    if stage.hidden or stage.share is None or not quantity.known(stage.share):
-        return None
-    wall = quantity.usable(stage.wall_s)
-    if wall is None or wall.value <= 0:
-        return exactly(stage.share)
-    return Interval(stage.share, stage.share * wall.low / wall.value, stage.share * wall.high / wall.value)
-
-
-def if_free(stage: StageFigures) -> str:
-    """What a free stage would win: measured, or at most what its part of the time leaves where no arm ran."""
-    gain = stage.marginal_gain
-    return f"at most {quantity.times(gain.at_most)}" if gain is not None and gain.at_most else quantity.times_between(gain)
-
-
-def unattributed_share(run: Run) -> float | None:
-    """The part of the delivered time that belongs to no stage."""
-    total = quantity.usable(run.sample_s)
-    if run.unattributed_s is None or not quantity.known(run.unattributed_s) or total is None or total.value <= 0:
-        return None
-    return run.unattributed_s / total.value
-
-
-def _sampler_share(run: Run) -> float:
-    """The part of it that the sampler takes; 0 where that is next to nothing, or runs beside something slower."""
-    left, total, sampler = unattributed_share(run), quantity.usable(run.sample_s), quantity.usable(run.sampler_s)
-    if left is None or total is None or sampler is None:
-        return 0.0
-    share = min(left, sampler.value / total.value)
-    return share if share >= SHOWN and sampler.value <= (1 + SHOWN) * left * total.value else 0.0
-
-
-def _rest_s(run: Run, sampling: float) -> float | None:
-    total = quantity.usable(run.sample_s)
-    if not sampling or total is None or run.unattributed_s is None:
-        return run.unattributed_s
-    return max(0.0, run.unattributed_s - sampling * total.value)
-
-
-def _dash(text: str) -> str:
-    return "-" if text == quantity.UNKNOWN else text
-
-
 # -- what if, remedies -----------------------------------------------------------------------------------------------
 
 
@@ -330,7 +221,7 @@ def _operations(run: Run) -> list[Block]:
             op.name,
             quantity.seconds(op.wall_s),
             f"{quantity.percent(op.wall_s / totals[stage])} of {stage}",
-            _dash(quantity.seconds(op.cpu_s)),
+            dash(quantity.seconds(op.cpu_s)),
             quantity.calls(op.calls) or "1 call",
         ]
         bars.append(Bar(cells=cells, value=exactly(op.wall_s), stage=stage, title=f"{op.name}: {cells[1]}, {cells[2]}"))
@@ -355,7 +246,7 @@ def _arms(run: Run) -> list[Block]:
     bars = [_arm(arm, untimed) for arm in ranked]
     unit = run.throughput.unit if run.throughput is not None else "samples/s"
     columns = ["arm", unit, "times", "from-to", "blocks", "tried"]
-    table = Table(columns, [_declined(bar, 6) for bar in bars], "lrrrrl", optional=["times", "tried"], caption="Arms")
+    table = Table(columns, [row_cells(bar, 6) for bar in bars], "lrrrrl", optional=["times", "tried"], caption="Arms")
     lead = (
         "Each block is the same loader with the named stages replaced by recordings; the blocks of all arms took turns. Multiples "
         "are of the pipeline as it is, without clocks."
@@ -370,7 +261,7 @@ def _arm(arm: Arm, untimed: float | None) -> Bar:
     middle = quantity.median(blocks)
     cells = [
         arm.name,
-        _dash(quantity.number(middle)),
+        dash(quantity.number(middle)),
         quantity.times(middle / untimed) if middle is not None and untimed else "-",
         quantity.between(quantity.number(min(blocks)), quantity.number(max(blocks))) if blocks else "-",
         str(len(blocks)),

@@ -18,9 +18,12 @@ from pipefix.measurement.schedule import (
     TRIED_EVERY,
     Schedule,
     ScheduleFacts,
+    facts,
     schedule,
 )
 from pipefix.vocabulary.stage import Stage
+from tests.doubles.made_up import sampled
+from tests.doubles.measured import measured
 
 NEVER = {experiments.RECORD, experiments.COLD, experiments.TRACED}
 """Arms with a time of their own."""
@@ -77,6 +80,19 @@ def test_where_batches_take_long_the_arm_without_what_takes_most_is_kept(lead: E
     assert plan.declined["storage-from-memory"].startswith("batches take too long for it in this time budget")
     assert "storage-from-memory" in plan.untried, "no verdict may rest on an arm that only the time was lacking for"
     assert planned(seconds=60.0, lap=0.01).short is False
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_a_first_look_tells(workers: int) -> None:
+    first = sampled(measured({"decode": 3.0, "augment": 1.0, "collate": 1.0}, workers=workers, step=2.0), 0.5).of("real")[0]
+    told = facts(first, workers, has_consumer=True, no_batches=None)
+    assert told.share == pytest.approx({Stage.STORAGE: 0.0, Stage.DECODE: 0.6, Stage.AUGMENT: 0.2})
+    each = 2.5 if workers else 7.0
+    wanted = {"decode-recorded": 3.0, "collate-recorded": 1.0, "no-consumer": 2.0, "sampler-recorded": 0.5}
+    beside = {"decode-recorded": max(1, workers), "collate-recorded": max(1, workers)}
+    assert {arm: told.parts[arm] for arm in wanted} == pytest.approx(
+        {arm: ms / beside.get(arm, 1) / each for arm, ms in wanted.items()}
+    )
 
 
 def test_where_nothing_that_an_arm_leaves_out_takes_long_none_comes_first() -> None:

@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from signal import SIGKILL
@@ -221,6 +221,19 @@ class TestRecord:
         assert len(rows) in (25, 26), "4 ms each"
 
 
+class Counted(SequentialSampler):  # type: ignore[type-arg]
+    """Tells which samples it was asked for, as copies of it do."""
+
+    def __init__(self, data: Any, tell: Callable[[int], None]) -> None:
+        super().__init__(data)
+        self.tell = tell
+
+    def __iter__(self) -> Iterator[int]:
+        for index in super().__iter__():
+            self.tell(index)
+            yield index
+
+
 class TestOrders:
     def test_the_users_own_order_epoch_after_epoch(self, paths: list[str]) -> None:
         generator = torch.Generator().manual_seed(7)
@@ -241,14 +254,7 @@ class TestOrders:
     def test_the_users_sampler_is_asked_for_samples_that_were_read_before_too(self, kind: str, paths: list[str]) -> None:
         """What it takes is part of the settings that are tried."""
         asked: list[int] = []
-
-        class Counted(SequentialSampler):  # type: ignore[type-arg]
-            def __iter__(self) -> Iterator[int]:
-                for index in super().__iter__():
-                    asked.append(index)
-                    yield index
-
-        built = loader(kind, paths, sampler=Counted(paths))
+        built = loader(kind, paths, sampler=Counted(paths, asked.append))
         orders = iter(SampleOrders(subject(built), [(0, 1, 2, 3)] if kind == "batched" else [3, 1, 4]))
         for _ in range(2):
             next(orders)
@@ -258,14 +264,7 @@ class TestOrders:
     def test_where_the_sampler_is_to_cost_nothing_it_is_not_asked(self, workers: int, paths: list[str]) -> None:
         """Neither while that arm runs nor for what it has in flight; the samples are of the order that it gave before."""
         asked: list[int] = []
-
-        class Counted(SequentialSampler):  # type: ignore[type-arg]
-            def __iter__(self) -> Iterator[int]:
-                for index in super().__iter__():
-                    asked.append(index)
-                    yield index
-
-        running = pool(loader("map", paths, workers=workers, sampler=Counted(paths)))
+        running = pool(loader("map", paths, workers=workers, sampler=Counted(paths, asked.append)))
         running.record(4, 1.0)
         running.block(experiments.REAL, 0.0)
         count = len(asked)

@@ -31,8 +31,10 @@ def test_models_that_are_compiled_are_left_alone(place: Place) -> None:
         from torch._dynamo.utils import counters
         print(counters["frames"]["total"], counters["stats"]["unique_graphs"])
     """)  # fmt: skip
-    ran, alone = place.run(), place.alone()
-    assert (ran.code, ran.out) == (alone.code, alone.out)
+    ran = (
+        place.run()
+    )  # once, by both counts, as without us; torch's compiler was seen to abort by itself, so that is not run beside it
+    assert (ran.code, ran.out) == (0, "1 1\n"), ran.err
     assert ran.program.loops[0].outside_share is None
 
 

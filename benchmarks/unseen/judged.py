@@ -81,7 +81,7 @@ def _told(pipeline: Unseen, run: runfile.Run, before: Truth, after: Truth, code:
     said = verdict.kind if verdict.kind in ("inconclusive", "balanced") else "sampler" if sampler else verdict.stage or verdict.kind
     line = _line_named(pipeline, verdict.sentence, code)
     true = before.label == after.label == pipeline.truth and min(before.dominance, after.dominance) >= LEAD
-    right = said == pipeline.truth or line or (pipeline.truth == "decode" and _as_one_call(pipeline, said, verdict.sentence))
+    right = said == pipeline.truth or line or _as_one_call(pipeline, said, verdict.sentence)
     outcome = "drifted" if not true else "right" if right else "inconclusive" if said in ("inconclusive", "balanced") else "wrong"
     return {
         "name": pipeline.name, "outcome": outcome, "truth": pipeline.truth, "said": said, "line": line,
@@ -94,7 +94,8 @@ def _told(pipeline: Unseen, run: runfile.Run, before: Truth, after: Truth, code:
 def _as_one_call(pipeline: Unseen, said: str, sentence: str) -> bool:
     """Whether both stages of a call that reads and decodes are named, or the other one."""
     both = said == "balanced" and "storage" in sentence and "decode" in sentence
-    return known(pipeline.family).reads_and_decodes and (said == "storage" or both)
+    reads = pipeline.truth in ("storage", "decode") and known(pipeline.family).reads_and_decodes
+    return reads and (said in ("storage", "decode") or both)
 
 
 def _line_named(pipeline: Unseen, sentence: str, code: str) -> bool:

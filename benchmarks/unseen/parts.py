@@ -272,7 +272,7 @@ FAMILIES: Sequence[Family] = (
         Part("storage", f"x = np.load(f'{{D}}/r.npy', mmap_mode='r')[{N}][None, None]"),
         Part("augment", "x = augment_spatial(x, None, (48, 48), (24, 24), do_elastic_deform=False, random_crop=False)[0]",
              "from batchgenerators.augmentations.spatial_transformations import augment_spatial"),
-    ), "batchgenerators skimage", _arrays),
+    ), "batchgenerators skimage", _arrays, reads_and_decodes=True),
     Family("polars-frame", (
         Part("storage", f"x = open(FRAME.row({N})[0], 'rb').read()",
              f"import polars\nFRAME = polars.DataFrame({{'path': [f'{{D}}/p{{k}}.jpg' for k in range({COUNT})]}})"),

@@ -44,8 +44,7 @@ def _loader(timer: SampleTimer, original: Callable[..., Any]) -> Callable[..., A
         if not timer.live:
             return original(file, mmap_mode, *args, **kwargs)
         whole = mmap_mode is None and isinstance(file, (str, os.PathLike)) and os.fspath(file).endswith(".npy")
-        stage = _DECODE if mmap_mode is None else _STORAGE  # nothing of a map is unpacked
-        return timer.timed_call(stage, "numpy.load", original, (file, mmap_mode, *args), kwargs, replayable=whole)
+        return timer.timed_call(_DECODE, "numpy.load", original, (file, mmap_mode, *args), kwargs, replayable=whole)
 
     return load
 

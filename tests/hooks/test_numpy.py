@@ -74,13 +74,6 @@ def test_npz_members_are_read_when_asked_for(hooks, npz):
     assert hooks.charged() == {"numpy.load": "decode"}
 
 
-def test_a_map_is_opened_and_nothing_is_decoded(hooks, tmp_path):
-    np.save(tmp_path / "a.npy", ARRAY)
-    hooks.install("files", "numpy")
-    hooks.run(lambda: np.load(tmp_path / "a.npy", mmap_mode="r")[0])
-    assert set(hooks.charged().values()) == {"storage"}
-
-
 def test_npz_members_are_lazy(hooks, npz):
     hooks.install("files", "numpy")
     hooks.run(lambda: np.load(npz)["y"])

@@ -70,7 +70,7 @@ def diagnose(measurement: Measurement) -> Diagnosis:
     elif by_sampler:
         doubt = Doubt(DoubtKind.NO_ROOM, ranking.stage, sampler, experiments.NO_SAMPLER.name)
     else:
-        doubt = doubted(Claim(measurement, ranking, model, costs.own_code(ranking.stage)), gains, arms)
+        doubt = doubted(Claim(measurement, ranking, model, costs.own_code(ranking.stage), sampler), gains, arms)
     diagnosis = Diagnosis(
         verdict=Verdict(kind="inconclusive", stage=None, sentence="", confidence=0.0),
         sample=sample,

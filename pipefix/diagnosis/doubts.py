@@ -75,6 +75,8 @@ class Claim:
     model: PipelineModel
     own: float
     """Seconds a sample of the named stage that are the user's own code, put there by their place only."""
+    sampler: MeasuredGain | None = None
+    """Of the pipeline without the user's sampler."""
 
     @property
     def cost(self) -> float:
@@ -134,21 +136,19 @@ def doubted(claim: Claim, gains: Mapping[Stage, MeasuredGain | Bounded], arms: d
 def _sampler_doubted(claim: Claim, arms: dict[str, Interval]) -> Doubt | None:
     """What speaks against the sampler: the arm without it gains much less than the clocks claim, or another gains more."""
     measurement, model = claim.measurement, claim.model
-    own = experiments.NO_SAMPLER.name
-    if own not in arms:
+    gain, own = claim.sampler, experiments.NO_SAMPLER.name
+    if gain is None:
         return Doubt(DoubtKind.NOT_TRIED, None)
-    gain = arms[own]
-    blocks = min(len(measurement.of(own)), len(measurement.of(experiments.REAL.name)))
-    if blocks < FEWEST_FOR_INTERVAL:
+    if gain.blocks < FEWEST_FOR_INTERVAL:
         return Doubt(DoubtKind.ONE_BLOCK, None)
     if claim.ranking.by_arms:
         return None
     whole, without = _middle(model.seconds()), _middle(model.without_sampler().seconds())
-    if not supports(gain, max(0.0, 1 - without / whole) if whole else 0.0):
-        return Doubt(DoubtKind.LITTLE_GAIN, None, MeasuredGain(gain, blocks), own)
+    if not supports(gain.interval, max(0.0, 1 - without / whole) if whole else 0.0):
+        return Doubt(DoubtKind.LITTLE_GAIN, None, gain, own)
     for name, rival in arms.items():
         # Without workers' work the sampler has a core to itself: an arm may gain by that alone, and as much as its own.
-        if name not in (*BEYOND, own) and rival.low > verdict_rules.CONTRADICTION * gain.high:
+        if name not in (*BEYOND, own) and rival.low > verdict_rules.CONTRADICTION * gain.interval.high:
             return Doubt(DoubtKind.NO_ROOM, None, MeasuredGain(rival, len(measurement.of(name))), name)
     return None
 

@@ -9,7 +9,7 @@ from pipefix.diagnosis.doubts import Doubt, DoubtKind
 from pipefix.diagnosis.verdict_rules import Ranking
 from pipefix.hooks.charges import OWN_NAMES
 from pipefix.measurement.measurement import Measurement
-from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, MeasuredGain, figure, surely_above
+from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, Gain, MeasuredGain, NotTried, figure, surely_above
 from pipefix.vocabulary.quantity import Interval, percent, percent_between, seconds, times, times_between
 from pipefix.vocabulary.stage import Stage
 
@@ -69,9 +69,7 @@ def _input_bound(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, s
         text = f"{kind}: {named} limits, though it runs beside other stages{manner}"
     else:
         text = f"{kind}: {named} takes {_span(share, diagnosis)} of the time to deliver a sample{manner}"
-    if surely_above(cost.gain, NOTICEABLE_GAIN):
-        gained = "throughput would be" if measurement.has_consumer else "the input side would deliver"
-        text += f"; if it were free, {gained} {figure(cost.gain)}"
+    text += _if_free(measurement, cost.gain)
     if not measurement.has_consumer:
         text += ". Nothing took the batches, so nobody knows yet whether training waits for them"
     if diagnosis.fed is not None and measurement.workers and stage is not Stage.TRANSFER:
@@ -92,12 +90,18 @@ def _sampler(measurement: Measurement, diagnosis: Diagnosis, doubt: Doubt | None
         return f"{clocks}, but {too_little}: the time was too short. {_longer(measurement)}"
     kind = "Input-bound" if measurement.has_consumer else f"Input-bound{ALONE}"
     text = f"{kind}: the sampler takes {part} of the time, {seconds(diagnosis.sampler.value)} a sample"
-    if diagnosis.sampler_gain is not None and surely_above(diagnosis.sampler_gain, NOTICEABLE_GAIN):
-        gained = "throughput would be" if measurement.has_consumer else "the input side would deliver"
-        text += f"; if it were free, {gained} {figure(diagnosis.sampler_gain)}"
+    text += _if_free(measurement, diagnosis.sampler_gain or NotTried())
     return (
         f"{text}. It runs in the training process, where no worker helps: have it compute an epoch's order in one call, or ahead."
     )
+
+
+def _if_free(measurement: Measurement, gain: Gain) -> str:
+    """What doing without the named stage, or the sampler, brings; nothing where that is not sure."""
+    if not surely_above(gain, NOTICEABLE_GAIN):
+        return ""
+    gained = "throughput would be" if measurement.has_consumer else "the input side would deliver"
+    return f"; if it were free, {gained} {figure(gain)}"
 
 
 def _step_bound(measurement: Measurement, diagnosis: Diagnosis, share: Interval) -> str:

@@ -102,20 +102,19 @@ def schedule(situation: ScheduleFacts, trials: Sequence[int], *, seconds: float,
     arms, declined = _useful(situation)
     counts = [count for count in trials if count != situation.workers]
     shortest = SHORTEST + (2 + THROWN_AWAY) * lap
-    rounds = seconds / shortest / FEWEST_ROUNDS
+    affordable = seconds / shortest
     for arm in GIVEN_UP_FIRST:
-        if arm in arms and _blocks(arms, counts) > rounds:
+        if arm in arms and FEWEST_ROUNDS * _blocks(arms, counts) > affordable:
             arms.remove(arm)
             declined[arm.name] = "the time budget is too short for it; a longer --budget runs it"
-    while counts and _blocks(arms, counts) > rounds:
+    while counts and FEWEST_ROUNDS * _blocks(arms, counts) > affordable:
         count = counts.pop()
         declined[f"workers-{count}"] = "the time budget is too short to try it; a longer --budget does"
     by_part = sorted((arm for arm in WITHOUT_ONE if arm in arms), key=situation.part)
     lead = by_part.pop() if by_part and situation.part(by_part[-1]) >= LEAST_LED else None
-    blocks, untried = seconds / shortest, []
-    short = _blocks(arms, counts) > blocks
+    short, untried = _blocks(arms, counts) > affordable, []
     for arm in (experiments.PREBUILT, *by_part):
-        if arm in arms and _blocks(arms, counts) > blocks:
+        if arm in arms and _blocks(arms, counts) > affordable:
             arms.remove(arm)
             untried.append(arm.name)
             declined[arm.name] = "batches take too long for it in this time budget; a longer --budget runs it"

@@ -187,7 +187,10 @@ FAMILIES: Sequence[Family] = (
         Part("augment", "x = resample_poly(x, 160, 441)", "from scipy.signal import resample_poly"),
     ), "soundfile scipy", _sounds),
     Family("librosa", (
-        Part("decode", f"x, rate = librosa.load(f'{{D}}/a{{{N}}}.flac', sr=None)", "import librosa, librosa.core.audio"),
+        Part("decode", f"x, rate = librosa.load(f'{{D}}/a{{{N}}}.flac', sr=None)",
+             "import librosa, librosa.core.audio\n"
+             "from threadpoolctl import threadpool_limits\n"
+             "threadpool_limits(1)"),  # else two workers' BLAS threads fight for the cores, and what one process says is not true
         Part("augment", "x = librosa.feature.melspectrogram(y=x, sr=rate, n_mels=32)", "import librosa.feature"),
     ), "soundfile librosa", _sounds),
     Family("tiktoken", (

@@ -11,7 +11,7 @@ import msgspec
 
 from pipefix.report import descriptions
 from pipefix.report.document import sentence
-from pipefix.report.runfile import RemedyFigures, Run, StageFigures
+from pipefix.report.runfile import GainFigures, RemedyFigures, Run, StageFigures
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.commands import command, made_in_program
 from pipefix.vocabulary.gain import FEWEST_RESAMPLED, pedigree
@@ -26,6 +26,7 @@ FREE = {
     "ipc": "with no hand-over between processes",
     "transfer": "with batches already on the device",
     "step": "with a consumer that takes no time",
+    "sampler": "with the sampler's orders given again from memory",
 }
 """What an arm puts in a stage's place."""
 
@@ -111,7 +112,7 @@ def _remedy(remedy: RemedyFigures, *, alone: bool) -> tuple[list[str], str | Non
 def _why_not_the_named(run: Run, best: RemedyFigures) -> str | None:
     """Where the best remedy leaves the named stage as it is: which one would not, or why none does."""
     named = run.verdict.stage if run.verdict is not None and run.verdict.kind == "input-bound" else None
-    if named is None and run.verdict is not None and run.verdict.kind == "input-bound":
+    if _is_sampler_named(run):
         return "It leaves the sampler as it is, as every remedy does that pipefix knows; the verdict says what would help."
     if named is None or named in (best.stage, *best.relieves):
         return None
@@ -180,14 +181,15 @@ def _clocks(run: Run) -> str:
         return " ".join(part for part in (_fed(run), _step(run)) if part)
     stages = _suspects(run)
     clocks = [_clock(stage) for stage in stages]
-    if (
-        kind == "input-bound"
-        and run.verdict is not None
-        and run.verdict.stage is None
-        and quantity.usable(run.sampler_s) is not None
-    ):
+    if _is_sampler_named(run):
         clocks = [f"the sampler takes {quantity.seconds_between(run.sampler_s)} a sample in the training process", *clocks[:1]]
     return sentence("; ".join(clocks)) if clocks else _fed(run)
+
+
+def _is_sampler_named(run: Run) -> bool:
+    verdict = run.verdict
+    named = verdict is not None and verdict.kind == "input-bound" and verdict.stage is None
+    return named and quantity.usable(run.sampler_s) is not None
 
 
 def _suspects(run: Run) -> list[StageFigures]:
@@ -239,22 +241,23 @@ def _step(run: Run) -> str:
 
 def _arms(run: Run) -> str:
     gains = [stage for stage in run.stages if quantity.usable(stage.marginal_gain) is not None]
+    if _is_sampler_named(run) and quantity.usable(run.sampler_gain) is not None:
+        return sentence(_free("sampler", run.sampler_gain))
     if run.verdict is not None and run.verdict.kind == "step-bound":
         loader = [stage for stage in gains if stage.stage in {str(name) for name in INPUT}]
         if not loader:
             return ""
         best = max(loader, key=lambda stage: _worth(stage.marginal_gain))
         rest = "other part of the loader" if len(loader) == len(INPUT) else "other part of the loader that was tried"
-        return f"{_free(best)}; no {rest} would win more."
+        return f"{_free(best.stage, best.marginal_gain)}; no {rest} would win more."
     suspects = _suspects(run)
-    gains_told = [_free(stage) for stage in suspects if stage in gains]
+    gains_told = [_free(stage.stage, stage.marginal_gain) for stage in suspects if stage in gains]
     return sentence("; ".join(gains_told)) if gains_told else ""
 
 
-def _free(stage: StageFigures) -> str:
-    instead = FREE.get(stage.stage, f"with {stage.stage} taking no time")
-    text = f"{instead} the pipeline delivers {quantity.times_between(stage.marginal_gain)}"
-    gain = stage.marginal_gain
+def _free(name: str, gain: GainFigures | None) -> str:
+    instead = FREE.get(name, f"with {name} taking no time")
+    text = f"{instead} the pipeline delivers {quantity.times_between(gain)}"
     if gain is not None and quantity.known(gain.low) and gain.low <= 1.0 <= gain.high:
         text += ", which may be no gain at all"
     return text

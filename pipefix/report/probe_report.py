@@ -168,13 +168,13 @@ def _tiles(run: Run) -> list[tuple[str, str]]:
 def _what_if(run: Run) -> list[Block]:
     """What each free stage would win (measured by an arm), and what each remedy would (measured or predicted)."""
     bars = []
-    for stage in run.stages:
-        gain = quantity.usable(stage.marginal_gain)
+    for name, figures in [*((stage.stage, stage.marginal_gain) for stage in run.stages), ("sampler", run.sampler_gain)]:
+        gain = quantity.usable(figures)
         if gain is not None:
             words = quantity.times_between(gain)
-            title = f"{stage.stage}: with the stage free, {words}, measured"
-            cells = [f"{stage.stage} free", words, "measured on an arm"]
-            bars.append(Bar(cells=cells, value=gain, stage=stage.stage, title=title))
+            cells = [f"{name} free", words, "measured on an arm"]
+            colour = name if name != "sampler" else "none"
+            bars.append(Bar(cells=cells, value=gain, stage=colour, title=f"{name}: were it free, {words}, measured"))
     for remedy in run.proposed:
         worth = quantity.usable(remedy.speedup)
         if worth is not None:

@@ -60,6 +60,7 @@ def run(
         stages=_stages(diagnosis),
         unattributed_s=diagnosis.unattributed,
         sampler_s=diagnosis.sampler if diagnosis.sampler is not None and diagnosis.sampler.value else None,
+        sampler_gain=_gain(diagnosis.sampler_gain) if diagnosis.sampler_gain is not None else None,
         arms=_arms(measurement, replaces),
         remedies=[_remedy(step) for step in steps],
         audit=list(findings),

@@ -294,6 +294,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds a sample that belong to no stage."""
     sampler_s: Interval | None = None
     """Of these: what the sampler takes in the training process."""
+    sampler_gain: GainFigures | None = None
+    """Throughput over throughput now, were the sampler free; None where no arm ran without it."""
     cold: dict[str, Any] = {}
     """Residency before and after eviction, and the cold arm's ratio; ``declined`` says why there is none."""
     arms: list[Arm] = []

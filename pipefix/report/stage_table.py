@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pipefix.report.document import Bar, BarPart, Bars, Block, Paragraph, Table
-from pipefix.report.runfile import Run, StageFigures
+from pipefix.report.runfile import GainFigures, Run, StageFigures
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.quantity import Interval, exactly
 
@@ -21,7 +21,14 @@ def stages(run: Run) -> list[Block]:
     left, sampling = unattributed_share(run), _sampler_share(run)
     if sampling:
         assert run.sampler_s is not None
-        cells = ["sampler", quantity.percent(sampling), quantity.seconds_between(run.sampler_s), "-", "-", "-"]
+        cells = [
+            "sampler",
+            quantity.percent(sampling),
+            quantity.seconds_between(run.sampler_s),
+            "-",
+            "-",
+            dash(if_free(run.sampler_gain)),
+        ]
         bars.append(Bar(cells=cells, value=exactly(sampling), stage="none", title="The sampler, in the training process"))
         left = (left or 0.0) - sampling
     cells = ["unattributed", dash(quantity.percent(left)), dash(quantity.seconds(_rest_s(run, sampling))), "-", "-", "-"]
@@ -57,7 +64,7 @@ def _stage(stage: StageFigures, run: Run) -> Bar:
         dash(quantity.seconds_between(stage.wall_s)),
         dash(quantity.seconds(stage.cpu_s.value if stage.cpu_s else None)),
         dash(quantity.size(stage.bytes)),
-        dash(if_free(stage)),
+        dash(if_free(stage.marginal_gain)),
     ]
     marked = run.verdict is not None and stage.stage == run.verdict.stage
     title = f"{stage.stage}: {quantity.percent_between(share) if share is not None else cells[1]}"
@@ -85,9 +92,8 @@ def share_interval(stage: StageFigures) -> Interval | None:
     return Interval(stage.share, stage.share * wall.low / wall.value, stage.share * wall.high / wall.value)
 
 
-def if_free(stage: StageFigures) -> str:
+def if_free(gain: GainFigures | None) -> str:
     """What a free stage would win: measured, or at most what its part of the time leaves where no arm ran."""
-    gain = stage.marginal_gain
     return f"at most {quantity.times(gain.at_most)}" if gain is not None and gain.at_most else quantity.times_between(gain)
 
 

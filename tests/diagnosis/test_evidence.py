@@ -171,7 +171,8 @@ def test_a_sampler_that_computes_is_named_and_not_the_hand_over(workers: int) ->
     ), run.verdict.sentence  # fmt: skip
     assert run.sampler_s is not None and run.sampler_s.value == pytest.approx(2e-3)
     text = "\n".join(lines(full(run), width=140))
-    assert re.search(r"^  sampler .* \d+ %  +2\.00 ms", text, re.MULTILINE), text
+    assert re.search(r"^  sampler .* \d+ %  +2\.00 ms .* \d[\d.]*x", text, re.MULTILINE), text
+    assert re.search(r"arms: with the sampler's orders given again from memory the pipeline\s+delivers \d", text), text
     assert workers or "belongs to no stage" not in text
     assert broken(run) == []
 

@@ -20,11 +20,11 @@ from pipefix.audit.rules import audit
 from pipefix.diagnosis.diagnose import diagnose, settled, wanting
 from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.measurement import calibrate
+from pipefix.measurement.budget import MeasurementPlan
 from pipefix.measurement.consumer import Consumer, consumer_for
 from pipefix.measurement.experiments import POOL, REAL
 from pipefix.measurement.measure import measure
 from pipefix.measurement.measurement import Measurement
-from pipefix.measurement.plan import MeasurementPlan
 from pipefix.plan.advise import advise
 from pipefix.plan.case import Moving
 from pipefix.plan.plan import Plan as Advice

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from pipefix.api.inside import Job, job, with_commands
+from pipefix.api.in_program import Job, job, with_commands
 from pipefix.api.run_files import Run
 from pipefix.plan import planfile
 from pipefix.programs.launch import ENOUGH, Ended, command_line, launch

@@ -11,7 +11,7 @@ from torch import nn
 
 from pipefix.caches import layout
 from pipefix.caches.dataset import CachedDataset
-from pipefix.measurement.plan import silent as silent
+from pipefix.measurement.budget import silent as silent
 from pipefix.subject.load import load
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary import amounts

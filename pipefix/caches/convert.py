@@ -19,10 +19,11 @@ from pipefix.caches import manifest as manifests
 from pipefix.caches import pool, remote_sources
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.building import Building
+from pipefix.caches.containers import CONTAINERS, STORES, keeps
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.fingerprint import Fingerprint, changed
 from pipefix.caches.maker import is_stream, path_of
-from pipefix.caches.manifest import CONTAINERS, STORES, Manifest, Recipe, Source
+from pipefix.caches.manifest import Manifest, Recipe, Source
 from pipefix.caches.survey import Surveyed, survey
 from pipefix.caches.verify import PartCheck
 from pipefix.caches.witness import Witness
@@ -84,12 +85,13 @@ def recipe_of(
     max_bad: float = 0.01, tokenizer: str | None = None, text: str | None = None, limit: int | None = None,
 ) -> Recipe:  # fmt: skip
     """Check what was asked for."""
-    store = store or ("rows" if to == "parquet" else "source")
+    if store is None and to in CONTAINERS:
+        store = CONTAINERS[to].stores[0]
     if to not in CONTAINERS or store not in STORES or on_bad not in ON_BAD:
         options = ((to, CONTAINERS), (store, STORES), (on_bad, ON_BAD))
         wrong, choices = next((choice, known) for choice, known in options if choice not in known)
         raise BadUsage(f"There is no {wrong!r} to choose.", advice=f"Choose one of {', '.join(choices)}.")
-    if (store == "rows") != (to == "parquet"):
+    if not keeps(to, store):
         raise BadUsage(
             f"{store} is not kept in {to}: Parquet is for rows, with their fields as columns, and LMDB for all else.",
             advice="Store rows as --to parquet --store rows"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from pipefix.caches.code import holds_generator
+from pipefix.caches.code_digest import holds_generator
 from pipefix.caches.fingerprint import digest_of
 from pipefix.caches.manifest import Call, Cut
 from pipefix.vocabulary.errors import BadUsage

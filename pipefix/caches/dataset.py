@@ -24,7 +24,7 @@ from pipefix.caches.index import Parts
 from pipefix.caches.maker import getter
 from pipefix.caches.manifest import Manifest
 from pipefix.caches.record import Decoder, Picture, Pixels
-from pipefix.hooks.objects import HEAD
+from pipefix.hooks.object_answers import HEAD
 from pipefix.stores.opening import open_store
 from pipefix.stores.store import RequestLedger, is_store
 from pipefix.tier.client import Tier

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from pipefix.caches import code
+from pipefix.caches import code_digest
 from pipefix.vocabulary.held_transforms import names_transforms
 
 _DEEPEST = 6
@@ -79,7 +79,7 @@ class Fingerprint:
             digest.update(repr(named).encode("utf-8", "surrogateescape"))
             return
         if isinstance(value, (FunctionType, MethodType, BuiltinFunctionType, type)):
-            digest.update(f"{value.__qualname__}{code.digest(value)}".encode())
+            digest.update(f"{value.__qualname__}{code_digest.digest(value)}".encode())
         elif self._is_list(value):
             self._lists.append((name, value))
         elif isinstance(value, dict):
@@ -101,7 +101,7 @@ class Fingerprint:
         if described is not None:
             digest.update(described.encode("utf-8", "surrogateescape"))
             return
-        users = code.digest(type(value))
+        users = code_digest.digest(type(value))
         digest.update(users.encode())
         for key, held in sorted(getattr(value, "__dict__", {}).items()):
             # What libraries keep under private names is their own business, but for what torch's modules compute with.

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from pipefix.caches.containers import CONTAINERS
 from pipefix.caches.manifest import Part, beside
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
@@ -206,7 +207,7 @@ class Parts:
         return self._keeping(number, file, index)
 
     def _keeping(self, number: int, file: Any, index: Index) -> Any:
-        file.index = index if self.container == "parquet" else None
+        file.index = index if CONTAINERS[self.container].has_row_groups else None
         self.files[number] = file
         return file
 

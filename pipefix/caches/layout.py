@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 import stat
-import sys
 from pathlib import Path
 
+from pipefix.caches.containers import CONTAINERS
 from pipefix.vocabulary.files import read_regular
 
 MANIFEST, PLAN, QUARANTINE = "manifest.json", "plan.json", "quarantine.jsonl"
@@ -15,15 +15,16 @@ GONE = Path("index", "manifest.gone")
 """The manifest of a cache whose removal was begun."""
 FOLDERS = ("parts", "index")
 PART = {
-    "parts": re.compile(r"(\d{5,})(?:-\d+)?\.(?:mdb|parquet)\Z"),
+    "parts": re.compile(rf"(\d{{5,}})(?:-\d+)?(?:{'|'.join(re.escape(each.suffix) for each in CONTAINERS.values())})\Z"),
     "index": re.compile(r"(\d{5,})(?:-\d+)?\.(?:idx|facts)\Z"),
 }
 MARK = b'{\n "format": "pipefix.cache'
 _QUARANTINED = b'{"index": '
 _BEGINNINGS = {
-    ".mdb": (16, (0xBEEFC0DE).to_bytes(4, sys.byteorder)), ".parquet": (0, b"PAR1"), ".idx": (0, b"PFIXIDX"),
+    ".idx": (0, b"PFIXIDX"),
     ".facts": (1, b"\xa5start"),
-}  # fmt: skip
+    **{container.suffix: container.mark for container in CONTAINERS.values()},
+}
 """At which byte of a part's file what stands."""
 
 

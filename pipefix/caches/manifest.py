@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from pipefix.caches.containers import CONTAINERS, keeps
 from pipefix.caches.layout import MANIFEST, PLAN, building_of, marked
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
@@ -25,10 +26,6 @@ from pipefix.vocabulary.version import VERSION
 
 FORMAT = "pipefix.cache"
 MAJOR = 1
-STORES = ("source", "resized", "decoded", "sample", "rows")
-CONTAINERS = ("lmdb", "parquet")
-"""Parquet for ``rows``, LMDB for all others."""
-SUFFIXES = {"lmdb": ".mdb", "parquet": ".parquet"}
 STAGES = {"source": "storage", "resized": "decode", "decoded": "decode", "sample": "augment", "rows": "decode"}
 LARGEST = 256 * 1024 * 1024
 _DIGEST = re.compile(rb'"digest": "([0-9a-f]{64})"\n}\n\Z')
@@ -195,7 +192,7 @@ def part_name(number: int, generation: int = 0) -> str:
 
 def data_of(name: str, container: str) -> Path:
     """The data file of a part of this name, below the cache's directory."""
-    return Path("parts", f"{name}{SUFFIXES[container]}")
+    return Path("parts", f"{name}{CONTAINERS[container].suffix}")
 
 
 def beside(data: Path, suffix: str) -> Path:
@@ -284,14 +281,14 @@ def _check_version(text: bytes, path: Any) -> None:
 def _check(manifest: Manifest, path: Any) -> None:
     """Figures that the rest of the room relies on."""
     parts = manifest.parts
-    if manifest.recipe.container == "parquet" and manifest.recipe.store in STORES[:-1]:
+    recipe = manifest.recipe
+    if recipe.container == "parquet" and keeps("lmdb", recipe.store):
         raise UnreadableFile(
-            f"{path} is of a cache that keeps {manifest.recipe.store} in Parquet, which this version of pipefix does not read.",
-            advice="Make it anew: " + command("pipefix", "convert", "TARGET", "--to", "lmdb", "--store", manifest.recipe.store),
+            f"{path} is of a cache that keeps {recipe.store} in Parquet, which this version of pipefix does not read.",
+            advice="Make it anew: " + command("pipefix", "convert", "TARGET", "--to", "lmdb", "--store", recipe.store),
         )
     sound = (
-        manifest.recipe.store in STORES
-        and manifest.recipe.container == ("parquet" if manifest.recipe.store == "rows" else "lmdb")
+        keeps(recipe.container, recipe.store)
         and manifest.checksum == "crc32"
         and manifest.length == sum(part.records for part in parts)
         and manifest.samples == (parts[-1].stop if parts else 0)

@@ -7,7 +7,7 @@ import urllib.request
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from pipefix.hooks.objects import Answer, mark_of
+from pipefix.hooks.object_answers import Answer, mark_of
 
 _AT_ONCE = 16
 _TIMEOUT_S = 20.0

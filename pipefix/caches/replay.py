@@ -21,7 +21,7 @@ from pipefix.caches import record
 from pipefix.caches.maker import path_of
 from pipefix.caches.witness import NOT_DATA
 from pipefix.hooks.install import install_all
-from pipefix.hooks.objects import CLIENTS, HEAD, Answer, ObjectStore
+from pipefix.hooks.object_answers import CLIENTS, HEAD, Answer, ObjectStore
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.result_store import MISSING, ResultStore
 from pipefix.hooks.sample_timer import UntimedTimer

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from pipefix.caches import cut as cuts
-from pipefix.caches import pictures, pool, reading, record, rows
+from pipefix.caches import learn_reads, pictures, pool, record, rows
 from pipefix.caches.blueprint import Blueprint, boot
 from pipefix.caches.cut import Holder, Hook
 from pipefix.caches.fingerprint import Fingerprint
@@ -184,7 +184,7 @@ class _Look:
             return self._tree(msgspec.structs.replace(plan, cut=cut), hook)
 
     def _source(self, plan: Blueprint) -> Blueprint:
-        learned = reading.learn(self.dataset, self.indices, self.witness)
+        learned = learn_reads.learn(self.dataset, self.indices, self.witness)
         self.unseen_bytes = learned.unseen_bytes
         return msgspec.structs.replace(
             plan, stop_at=self.witness.stop_at, by_path=self.witness.by_path, maps=self.witness.maps,
@@ -225,14 +225,14 @@ class _Look:
         inputs = []
         spy = _Spy(holder.value)
         with cuts.replaced(self.holders, spy):
-            for _ in reading.good(getter(self.dataset, None), self.indices, 3):
+            for _ in learn_reads.good(getter(self.dataset, None), self.indices, 3):
                 inputs += spy.calls
                 spy.calls = []
         return cuts.fixed_operations(holder, inputs, _same) if inputs else 0
 
     def _call(self, hook: Hook) -> Any:
         with cuts.replaced(self.holders, hook):
-            calls = [cuts.call_of(hook, sample) for _, sample in reading.good(getter(self.dataset, hook), self.indices, 3)]
+            calls = [cuts.call_of(hook, sample) for _, sample in learn_reads.good(getter(self.dataset, hook), self.indices, 3)]
         return calls[0] if calls and all(call == calls[0] for call in calls) else None
 
     def _tree(self, plan: Blueprint, hook: Hook | None) -> Blueprint:
@@ -248,7 +248,7 @@ class _Look:
             except Unstorable as error:
                 raise not_stored(error, index, self.recipe) from error
 
-        for _, value in reading.good(make, self.indices):
+        for _, value in learn_reads.good(make, self.indices):
             stored.append(value)
             files.update(dict.fromkeys(maker.reads.files))
             if self.recipe.store == "resized" and not maker.images:

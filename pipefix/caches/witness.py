@@ -17,7 +17,7 @@ from typing import Any
 
 from pipefix.hooks.byte_ranges import Bytes, FileRanges
 from pipefix.hooks.install import install_all
-from pipefix.hooks.objects import HEAD, Answer, ObjectStore
+from pipefix.hooks.object_answers import HEAD, Answer, ObjectStore
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.result_store import ResultStore
 from pipefix.hooks.sample_timer import SampleTimer

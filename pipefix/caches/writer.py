@@ -24,7 +24,7 @@ from pipefix.caches.index import Index
 from pipefix.caches.manifest import Part, PartSizes, Recipe, beside
 from pipefix.caches.record import Unstorable
 from pipefix.caches.witness import Witness, last_changed
-from pipefix.hooks.objects import HEAD
+from pipefix.hooks.object_answers import HEAD
 from pipefix.vocabulary.errors import CacheDamaged, PipefixError, TargetError
 from pipefix.vocabulary.files import drafted, read_regular, write_whole
 from pipefix.vocabulary.tracebacks import frames, is_raised_by_code, summary
@@ -100,7 +100,7 @@ def make_part(number: int, opened: OpenedSource, data: Path, tell: Tell) -> Fact
     blueprint = opened.blueprint
     start, stop = blueprint.range(number)
     with drafted(data) as draft:
-        writer = _writer(draft, blueprint)
+        writer = open_writer(draft, blueprint)
         try:
             figures = _fill(writer, opened, start, stop, tell)
             blocks = writer.close()
@@ -185,8 +185,9 @@ def _fill(writer: Any, opened: OpenedSource, start: int, stop: int, tell: Tell) 
     return figures
 
 
-def _writer(path: Path, blueprint: Blueprint) -> Any:
-    if blueprint.recipe.store == "rows":
+def open_writer(path: Path, blueprint: Blueprint) -> Any:
+    """What takes records and their numbers (``add``) and says at the end where they lie (``close``)."""
+    if blueprint.recipe.container == "parquet":
         from pipefix.caches.parquet import RowsWriter
 
         return RowsWriter(path, blueprint)

@@ -55,7 +55,7 @@ def options(arguments: Namespace, *own: str) -> dict[str, Any]:
 
 def used(verb: str, arguments: Namespace) -> Callable[..., Any]:
     """The verb on the target; or inside the program, where one was given or the target is one."""
-    from pipefix.api.inside import imported_or_run, in_program
+    from pipefix.api.in_program import imported_or_run, in_program
 
     if arguments.program is None:
         return partial(imported_or_run, getattr(pipefix, verb), arguments.target)

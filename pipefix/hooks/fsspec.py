@@ -10,8 +10,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from pipefix.hooks import objects
-from pipefix.hooks.objects import Answer
+from pipefix.hooks import object_answers
+from pipefix.hooks.object_answers import Answer
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.stage import Stage
@@ -97,12 +97,12 @@ def _on_tape(
     timer: SampleTimer, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], ask: Callable[[], Any], of: Any = None
 ) -> Any:
     """``ask()``, or what the recording knows of the objects that it asks for."""
-    playing, keeping = objects.player(timer), objects.keeper(timer)
+    playing, keeping = object_answers.player(timer), object_answers.keeper(timer)
     held = of if of is not None else getattr(func, "__self__", None)
     if playing is None and (keeping is None or timer.stage is _STORAGE):
         if timer.recording is not None:
             for url, _, _ in (_questions(held, name, args, kwargs) or ())[:1]:
-                objects.noted(timer, url)
+                object_answers.noted(timer, url)
         return ask()
     questions = _questions(held, name, args, kwargs)
     if questions is None:
@@ -113,19 +113,19 @@ def _on_tape(
         if len(answers) == len(questions):
             return _value(held, name, args, answers)
         return ask()  # it counts as a miss there
-    with objects.one_question():  # what answers it may ask by another client, whose answer is this one once more
+    with object_answers.one_question():  # what answers it may ask by another client, whose answer is this one once more
         value = ask()
     if name == "_info" and isinstance(value, dict) and isinstance(value.get("size"), int) and value.get("type") == "file":
         info = {key: fact for key, fact in value.items() if isinstance(fact, _PLAIN)}
-        objects.keep(timer, Answer(questions[0][0], value["size"], 0, None, {"info": info}), LIBRARY)
+        object_answers.keep(timer, Answer(questions[0][0], value["size"], 0, None, {"info": info}), LIBRARY)
     elif name == "_size" and isinstance(value, int):
-        objects.keep(timer, Answer(questions[0][0], value, 0, None, {}), LIBRARY)
+        object_answers.keep(timer, Answer(questions[0][0], value, 0, None, {}), LIBRARY)
     elif name != "_info":
         for (url, begin, end), data in zip(questions, _parts(held, name, value), strict=False):
             size = getattr(held, "size", None)  # of a file that is open; a file system has a method of that name
             unknown = end is not None and not isinstance(size, int)
             whole = size if isinstance(size, int) else begin + len(data)
-            objects.keep(timer, Answer(url, whole, begin, data, _UNKNOWN if unknown else {}), LIBRARY)
+            object_answers.keep(timer, Answer(url, whole, begin, data, _UNKNOWN if unknown else {}), LIBRARY)
     return value
 
 
@@ -166,7 +166,7 @@ def _filled(file: Any, data: bytes) -> None:
 
 
 def _url(system: Any, path: str) -> str:
-    return objects.key_of(system.unstrip_protocol(path))
+    return object_answers.key_of(system.unstrip_protocol(path))
 
 
 def _is_span(begin: Any, end: Any) -> bool:

@@ -7,8 +7,8 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pipefix.hooks import objects
-from pipefix.hooks.objects import Answer
+from pipefix.hooks import object_answers
+from pipefix.hooks.object_answers import Answer
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.stage import Stage
@@ -63,7 +63,7 @@ def _cut(timer: SampleTimer, patches: Patches, owner: Any, name: str, ask: Calla
             value = timer.timed_call(_STORAGE, op, original, (held, path, *args), kwargs, replayable=name != "get")
             timer.bytes_read += sum(map(len, value if name == "get_ranges" else [value] if name == "get_range" else []))
             return value
-        answered = functools.partial(objects.asked_of, LIBRARY, timer, op, url)
+        answered = functools.partial(object_answers.asked_of, LIBRARY, timer, op, url)
         return ask(answered, functools.partial(original, held, path, *args, **kwargs), url, kwargs)
 
     patches.replace(owner, name, wrapper, everywhere=owner.__name__ == "obstore")
@@ -75,7 +75,7 @@ def _url(held: Any, path: str) -> str | None:
     within = f"{prefix}/{path}" if prefix else path
     kind = type(held).__name__
     if kind == "HTTPStore":
-        return objects.key_of(f"{str(held.url).rstrip('/')}/{path}")
+        return object_answers.key_of(f"{str(held.url).rstrip('/')}/{path}")
     config = getattr(held, "config", None) or {}
     place = {"S3Store": ("s3", "bucket"), "GCSStore": ("gs", "bucket"), "AzureStore": ("az", "container_name")}.get(kind)
     if place is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from pipefix.hooks import objects
-from pipefix.hooks.objects import Answer
+from pipefix.hooks import object_answers
+from pipefix.hooks.object_answers import Answer
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
 
@@ -54,7 +54,7 @@ def install(timer: SampleTimer, patches: Patches) -> None:
             data = b"".join(stream(self, bucket, key, start, end))
             return Answer(url, begin + len(data), begin, data, {} if end is None else {"size_unknown": True})
 
-        answer = objects.asked_of(LIBRARY, timer, "s3torchconnector.get_object", url, (begin, end), ask)
+        answer = object_answers.asked_of(LIBRARY, timer, "s3torchconnector.get_object", url, (begin, end), ask)
         return StreamInMemory(answer.data or b"", begin)
 
     @functools.wraps(head)
@@ -70,7 +70,7 @@ def install(timer: SampleTimer, patches: Patches) -> None:
             info = {"etag": value.etag, "size": value.size, "last_modified": value.last_modified}
             return Answer(url, value.size, 0, None, {"info": info})
 
-        head_info = objects.asked_of(LIBRARY, timer, "s3torchconnector.head_object", url, (0, 0), ask, "info").told["info"]
+        head_info = object_answers.asked_of(LIBRARY, timer, "s3torchconnector.head_object", url, (0, 0), ask, "info").told["info"]
         return answered[0] if answered else _result_of(head_info["etag"], head_info["size"], head_info["last_modified"])
 
     patches.replace(client, "_get_object_stream", get_object_stream)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.response import addinfourl
 
-from pipefix.hooks import objects
+from pipefix.hooks import object_answers
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.stage import Stage
@@ -20,7 +20,7 @@ LIBRARY = "urllib.request"
 class RecordedResponse(addinfourl):
     """What ``urlopen`` answered, from memory."""
 
-    def __init__(self, received: objects.Received) -> None:
+    def __init__(self, received: object_answers.Received) -> None:
         headers = email.message.Message()
         for name, value in received.headers:
             headers[name] = value
@@ -47,10 +47,10 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 def _seen(timer: SampleTimer, original: Callable[..., Any], op: str, at: int) -> Callable[..., Any]:
     """``original`` timed, recorded and replayed; the URL or request is its argument number ``at``."""
 
-    def read_whole(args: tuple[Any, ...], kwargs: dict[str, Any]) -> objects.Received:
+    def read_whole(args: tuple[Any, ...], kwargs: dict[str, Any]) -> object_answers.Received:
         with original(*args, **kwargs) as answer:
             status, reason = getattr(answer, "status", None) or 200, getattr(answer, "reason", None)
-            return objects.Received(answer.read(), status, reason, list(answer.headers.items()), answer.url)
+            return object_answers.Received(answer.read(), status, reason, list(answer.headers.items()), answer.url)
 
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -59,9 +59,9 @@ def _seen(timer: SampleTimer, original: Callable[..., Any], op: str, at: int) ->
         if timer.recording is None and Stage.STORAGE not in timer.replaced:
             return timer.timed_call(Stage.STORAGE, op, original, args, kwargs)
         question = _question(args, kwargs, at)
-        if question is None and objects.player(timer) is not None:
+        if question is None and object_answers.player(timer) is not None:
             return timer.timed_call(Stage.STORAGE, op, original, args, kwargs, replayable=False)
-        return RecordedResponse(objects.received(LIBRARY, timer, op, question, functools.partial(read_whole, args, kwargs)))
+        return RecordedResponse(object_answers.received(LIBRARY, timer, op, question, functools.partial(read_whole, args, kwargs)))
 
     return wrapper
 
@@ -71,8 +71,8 @@ def _question(args: tuple[Any, ...], kwargs: dict[str, Any], at: int) -> tuple[s
     request: Any = args[at] if len(args) > at else kwargs.get("url", kwargs.get("fullurl"))
     data = args[at + 1] if len(args) > at + 1 else kwargs.get("data")
     if isinstance(request, str):
-        return (request, None) if objects.is_question("GET", request, data) else None
+        return (request, None) if object_answers.is_question("GET", request, data) else None
     url: str = getattr(request, "full_url", "")
-    if not objects.is_question(request.get_method(), url, data if data is not None else request.data):
+    if not object_answers.is_question(request.get_method(), url, data if data is not None else request.data):
         return None
     return url, request.get_header("Range")

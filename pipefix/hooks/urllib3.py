@@ -9,7 +9,7 @@ import functools
 import io
 from typing import Any
 
-from pipefix.hooks import objects
+from pipefix.hooks import object_answers
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.stage import Stage
@@ -29,23 +29,23 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         arguments = (self, method, url, body, headers, *args)
         if not timer.live or timer.stage is Stage.STORAGE:
             return original(*arguments, **kwargs)
-        with objects.one_question() as outermost:
+        with object_answers.one_question() as outermost:
             recorded_or_replaced = timer.recording is not None or Stage.STORAGE in timer.replaced
             whole, question = _url_of(self, url), None
-            if recorded_or_replaced and objects.is_question(method, whole, body):
-                question = whole, objects.header(headers if headers is not None else self.headers, "range")
-            far = objects.keeper(timer) is not None or objects.player(timer) is not None
+            if recorded_or_replaced and object_answers.is_question(method, whole, body):
+                question = whole, object_answers.header(headers if headers is not None else self.headers, "range")
+            far = object_answers.keeper(timer) is not None or object_answers.player(timer) is not None
             if not recorded_or_replaced or not outermost or args or (far and question is None):
-                objects.noted(timer, whole)
+                object_answers.noted(timer, whole)
                 return timer.timed_call(Stage.STORAGE, _OP, original, arguments, kwargs, replayable=False)
 
-            def read_whole() -> objects.Received:
+            def read_whole() -> object_answers.Received:
                 response = original(*arguments, **{**kwargs, "preload_content": False, "decode_content": False})
                 data = response.read(decode_content=False)
                 response.release_conn()
-                return objects.Received(data, response.status, response.reason, list(response.headers.items()), whole)
+                return object_answers.Received(data, response.status, response.reason, list(response.headers.items()), whole)
 
-            return _response(objects.received(LIBRARY, timer, _OP, question, read_whole), whole, method, kwargs)
+            return _response(object_answers.received(LIBRARY, timer, _OP, question, read_whole), whole, method, kwargs)
 
     patches.replace(HTTPConnectionPool, "urlopen", urlopen)
 
@@ -58,7 +58,7 @@ def _url_of(pool: Any, url: str) -> str:
     return f"{pool.scheme}://{host}{f':{pool.port}' if pool.port not in (None, usual) else ''}{url}"
 
 
-def _response(received: objects.Received, url: str, method: str, kwargs: dict[str, Any]) -> Any:
+def _response(received: object_answers.Received, url: str, method: str, kwargs: dict[str, Any]) -> Any:
     from urllib3._collections import HTTPHeaderDict
     from urllib3.response import HTTPResponse
 

@@ -7,10 +7,10 @@ import time
 import torch
 
 from pipefix.measurement import experiments, failing, gpu, transfer
+from pipefix.measurement.budget import BudgetClock, MeasurementPlan
 from pipefix.measurement.consumer import Consumer, UserStep
 from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.measurement.measurement import Block, Measurement
-from pipefix.measurement.plan import BudgetClock, MeasurementPlan
 from pipefix.subject import failure
 from pipefix.vocabulary.stage import Stage
 

@@ -15,12 +15,12 @@ import msgspec
 import torch
 
 from pipefix.measurement import experiments, failing, gpu, residency, startup
+from pipefix.measurement.budget import BudgetClock, MeasurementPlan
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.consumer_alone import ConsumerAlone
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.in_turn import in_turn
 from pipefix.measurement.measurement import Block, Measurement, Row, calls_by_stage, cpu_by_stage
-from pipefix.measurement.plan import BudgetClock, MeasurementPlan
 from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.run_arms import Pool
 from pipefix.measurement.schedule import SHORTEST, TRIED_EVERY, Schedule, facts, schedule

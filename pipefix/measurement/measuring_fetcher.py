@@ -23,10 +23,10 @@ from pipefix.hooks.snapshot import snapshot
 from pipefix.measurement import failing
 from pipefix.measurement.experiments import PLAIN, POOL, RECORD, TRACED, Experiment
 from pipefix.measurement.failing import EmptyStream, Failure
+from pipefix.measurement.fill_trace import RecordingReport, write_charges, write_events
 from pipefix.measurement.kept_batch import shared_anew
 from pipefix.measurement.own_lines import OwnLines
 from pipefix.measurement.probe_task import SWITCH_WORDS, Delivered, ProbeTask
-from pipefix.measurement.recording_report import RecordingReport, write_charges, write_events
 from pipefix.measurement.sample_maker import DISCOVERY_UNITS, MadeSamples, SampleMaker
 from pipefix.measurement.time_limit import BatchTimeLimit
 from pipefix.measurement.trace import BatchTrace, encode

@@ -12,8 +12,8 @@ from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.hooks.snapshot import snapshot
 from pipefix.measurement.experiments import RECORD, Experiment
 from pipefix.measurement.failing import EmptyStream
+from pipefix.measurement.fill_trace import SampleKeys
 from pipefix.measurement.probe_task import ProbeTask
-from pipefix.measurement.recording_report import SampleKeys
 from pipefix.measurement.trace import BatchTrace
 from pipefix.vocabulary.stage import IN_SAMPLE
 

@@ -14,7 +14,7 @@ from typing import Any
 from pipefix.programs.account import account
 from pipefix.programs.loop_notes import LoopNotes, total
 from pipefix.programs.ranks import findings
-from pipefix.programs.shares import global_batch
+from pipefix.programs.sample_findings import global_batch
 from pipefix.report.runfile import LoopFigures, LoopSpan, ProgramFigures, Verdict
 from pipefix.vocabulary.quantity import Interval, percent, percent_between
 

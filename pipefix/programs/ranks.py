@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from pipefix.programs import shares, upkeep
+from pipefix.programs import cost_findings, sample_findings
 from pipefix.programs.loop_notes import LoopNotes, total
 from pipefix.vocabulary.finding import Finding
 from pipefix.vocabulary.quantity import percent, seconds
@@ -36,11 +36,11 @@ def findings(loops: Sequence[LoopNotes]) -> list[Finding]:
     findings: list[Finding] = []
     for both in dict.fromkeys(notes.place for notes in loops if notes.loader):
         there, place = [notes for notes in loops if notes.place == both], both[0]
-        findings += shares.no_batches(place, there)
+        findings += sample_findings.no_batches(place, there)
         here = [notes for notes in there if notes.role in ("training", "evaluation") and notes.blocks]
         ranks = {notes.rank: notes for notes in here if notes.rank is not None}
-        findings += shares.findings(place, here, ranks)
-        findings += upkeep.findings(place, here)
+        findings += sample_findings.findings(place, here, ranks)
+        findings += cost_findings.findings(place, here)
         if len(ranks) > 1:
             findings += [finding for finding in _unlike(ranks) if finding not in findings]
             for look in (_straggler, _late_start):

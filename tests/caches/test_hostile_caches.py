@@ -15,6 +15,7 @@ import pytest
 
 from pipefix.caches import manifest as manifests
 from pipefix.caches import parquet, record
+from pipefix.caches.containers import CONTAINERS
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.index import Index
 from pipefix.caches.record import Decoder
@@ -28,7 +29,7 @@ def sealed_again(folder: Path, blocks: list[tuple[int, int, int, int]] | None = 
     """Checksums, lengths and counts of the only part are made to fit its data."""
     manifest = manifests.read(folder)
     (part,) = manifest.parts
-    data = folder / "parts" / f"00000{manifests.SUFFIXES[manifest.recipe.container]}"
+    data = folder / "parts" / f"00000{CONTAINERS[manifest.recipe.container].suffix}"
     if blocks is None:
         held = Index.read(manifests.beside(data, ".idx"), part).blocks.tolist()
         text = data.read_bytes()

@@ -13,7 +13,7 @@ import pytest
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.verify import verify
 from pipefix.caches.writer import read_facts
-from pipefix.hooks.objects import Answer, key_of, mark_of, span
+from pipefix.hooks.object_answers import Answer, key_of, mark_of, span
 from tests.caches.far import WAYS, Far, Store, by_urlopen
 
 

@@ -18,7 +18,7 @@ from pipefix.system.run_queue import RunQueue
 READING = ("perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "thread_time_ns", "process_time", "process_time_ns")
 MEASUREMENT = (
     "pipefix.measurement.measuring_fetcher", "pipefix.measurement.consumer", "pipefix.measurement.consumer_alone",
-    "pipefix.measurement.measure", "pipefix.measurement.plan", "pipefix.measurement.run_arms",
+    "pipefix.measurement.measure", "pipefix.measurement.budget", "pipefix.measurement.run_arms",
     "pipefix.measurement.probed_loader", "pipefix.measurement.sample_maker", "pipefix.measurement.startup",
     "pipefix.hooks.charges", "pipefix.hooks.sample_timer",
 )  # fmt: skip

@@ -17,13 +17,13 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, get_worker
 
 from pipefix.diagnosis.diagnose import diagnose
 from pipefix.measurement import experiments, residency, schedule, startup, transfer
+from pipefix.measurement.budget import BudgetClock, MeasurementPlan
 from pipefix.measurement.consumer import Consumer, Emulated, ModelStep, UserStep
 from pipefix.measurement.consumer_alone import ConsumerAlone
 from pipefix.measurement.experiments import POOL
 from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.measurement.measure import _Session, measure
 from pipefix.measurement.measurement import Measurement
-from pipefix.measurement.plan import BudgetClock, MeasurementPlan
 from pipefix.measurement.trace import Charge
 from pipefix.vocabulary.stage import Stage
 from tests.doubles.measured import MS

@@ -16,11 +16,11 @@ from .batches import FIRST, tensors_in
 from .device import DeviceWaits, in_use
 from .inside import Inside, end_program, without_words
 from .lines import way_to_users_line
-from .looks import Looks
 from .loops import Epoch, Loop, clock
 from .notes import Notes
-from .planned import PlanInProgram
+from .plan_in_program import PlanInProgram
 from .samples import Orders, cpu_seconds, pids_of, share_of
+from .timed_batches import Looks
 from .training import TrainingSteps
 
 EACH_MADE = 4

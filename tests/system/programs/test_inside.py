@@ -11,7 +11,7 @@ import pytest
 from pipefix.caches.dataset import CachedDataset
 from pipefix.plan.planfile import CacheChange
 from tests.programs.conftest import Place
-from tests.programs.test_inside import MADE_AT, TRAINS, planned
+from tests.programs.test_in_program import MADE_AT, TRAINS, planned
 
 
 @pytest.mark.parametrize("workers", ["0", "1"])

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from pipefix.api import inside
+from pipefix.api import in_program
 from pipefix.plan import planfile
 from pipefix.plan.planfile import LoaderChange, PlanFile
 from pipefix.programs.launch import Ended
@@ -83,7 +83,7 @@ class TestPlans:
 class TestWhenItIsDone:
     @pytest.fixture
     def waiting(self, tmp_path: Path) -> Inside:
-        job = inside.Job(tmp_path)
+        job = in_program.Job(tmp_path)
         job.write("probe", {}, ends=True)
         return Inside(str(job.file))
 
@@ -93,9 +93,9 @@ class TestWhenItIsDone:
         assert waiting.due(STEPS, SECONDS), "whether it stepped or waited"
 
     def test_other_ranks_leave_it_to_the_first(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        inside.Job(tmp_path).write("probe", {}, ends=True)
+        in_program.Job(tmp_path).write("probe", {}, ends=True)
         monkeypatch.setenv("RANK", "1")
-        assert not Inside(str(inside.Job(tmp_path).file)).due(100, 100.0)
+        assert not Inside(str(in_program.Job(tmp_path).file)).due(100, 100.0)
 
 
 class Kept(DataLoader[Any]):
@@ -135,7 +135,7 @@ def test_an_iterator_that_a_loader_keeps_is_left_to_the_program(kind: Any) -> No
 
 
 def test_what_could_not_be_done_in_the_program_is_told(tmp_path: Path) -> None:
-    job = inside.Job(tmp_path)
+    job = in_program.Job(tmp_path)
     with pytest.raises(TargetError, match="before a training loop"):
         job.answered(Ended(0, 1.0), ["train.py"])
     (tmp_path / "job.json.taken").touch()
@@ -148,10 +148,10 @@ def test_what_could_not_be_done_in_the_program_is_told(tmp_path: Path) -> None:
 class TestWork:
     def done(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: Any, **options: Any) -> Any:
         monkeypatch.setattr("pipefix.api.probe.probe", verb)
-        job = inside.Job(tmp_path)
+        job = in_program.Job(tmp_path)
         job.write("probe", options, ends=True)
         threads = torch.get_num_threads()
-        inside.work(
+        in_program.work(
             DataLoader(TensorDataset(torch.ones(8)), batch_size=2), "train.py:3", 0.0123456, json.loads(job.file.read_text())
         )
         torch.set_num_threads(threads)
@@ -164,7 +164,7 @@ class TestWork:
 
         assert self.done(tmp_path, monkeypatch, probe, budget=3.0) == ("train.py:3", 2, {"budget": 3.0, "step_ms": 12.346})
         assert self.done(tmp_path, monkeypatch, probe, batch_size=4, step_ms=5.0) == ("train.py:3", 4, {"step_ms": 5.0})
-        assert inside.Job(tmp_path).progress.read_text() == "measuring\t0.5"
+        assert in_program.Job(tmp_path).progress.read_text() == "measuring\t0.5"
 
     def test_its_error_is_raised_where_it_was_asked_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def probe(subject: Subject, **options: Any) -> Any:
@@ -175,6 +175,6 @@ class TestWork:
         assert (told.value.advice, told.value.user_traceback) == ("Mend it.", "frames")
 
     def test_options_reach_it_whole(self, tmp_path: Path) -> None:
-        given = inside._given({"write": Path("plan.toml"), "seed": 0, "trace": None})
+        given = in_program._given({"write": Path("plan.toml"), "seed": 0, "trace": None})
         assert given == {"write": Path("plan.toml").absolute(), "seed": 0}
         assert pickle.loads(pickle.dumps(given)) == given

@@ -26,7 +26,7 @@ from pipefix.vocabulary import amounts, files
 from pipefix.vocabulary.commands import command as written
 from pipefix.vocabulary.errors import NothingToProbe, PipefixError, TargetError
 
-_MODULE = "pipefix.api.inside"
+_MODULE = "pipefix.api.in_program"
 _FILES = {"forecast": "convert"}
 """Verbs that do not lie in a module of their own name."""
 _ON_LOADERS = ("fix", "probe", "tune")

@@ -5,7 +5,8 @@ One clock reading closes the operation before and opens the next, so the charges
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from threading import get_ident
 from time import perf_counter_ns, thread_time_ns
 from typing import Any, TypeVar
@@ -93,6 +94,22 @@ class Charges:
     def stage(self) -> Stage | None:
         """The stage of the operation on top; None in the sample's own code."""
         return self._stage
+
+    def own_ns(self) -> int:
+        """Charged so far to the code that runs now: that of the sample, or the user's function that is an operation itself."""
+        self._charge()
+        return sum(self.wall[: OWN_DECODED + 1]) if self._top <= OWN_DECODED else self.wall[self._top]
+
+    @contextmanager
+    def crossings(self) -> Iterator[Callable[[], int]]:
+        """The stages of the hooks that are met inside, a bit each."""
+        before, self._crossed = self._crossed, 0
+        inside = 0
+        try:
+            yield lambda: inside
+        finally:
+            inside = self._crossed
+            self._crossed |= before
 
     def pause(self) -> None:
         """What follows, up to `resume`, is the instrument's own: it stands in for something replaced."""

@@ -14,7 +14,7 @@ import sysconfig
 import weakref
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from types import ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from pipefix.vocabulary.attributes import own
@@ -61,6 +61,28 @@ class ReplacedAttribute:
         return held(self.owner, self.name) if self.names is None else self.names.get(self.name, _ABSENT)
 
 
+@dataclass(slots=True)
+class SwappedCode:
+    """A function of the user's that runs other code."""
+
+    function: FunctionType
+    original: CodeType
+    replacement: CodeType
+    out: bool = False
+
+    def put_back(self) -> bool:
+        if self.function.__code__ is not self.replacement:
+            return False
+        self.function.__code__ = self.original
+        return True
+
+    def put_in(self) -> bool:
+        if self.function.__code__ is not self.original:
+            return False
+        self.function.__code__ = self.replacement
+        return True
+
+
 _LIBRARIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _MOST_SOUGHT = 1000
 _sought: dict[int, Any] = {}
@@ -78,7 +100,7 @@ class Patches:
 
     def __init__(self) -> None:
         put_away_uncovered()
-        self.replaced: list[ReplacedAttribute] = []
+        self.replaced: list[ReplacedAttribute | SwappedCode] = []
         self._renamed: dict[int, tuple[Any, Any]] = {}
         self._followed: list[tuple[Any, Any]] = []
         self._callbacks: list[Callable[[], object]] = []
@@ -93,6 +115,18 @@ class Patches:
         if everywhere and original is not _ABSENT:
             self._renamed[id(original)] = (original, replacement)
             self._enter_beside(original, replacement)
+
+    def swap_code(self, function: FunctionType, code: CodeType) -> SwappedCode:
+        """Have a function run other code; it stays the same function for whoever holds it."""
+        swapped = SwappedCode(function, function.__code__, code)
+        swapped.put_in()
+        self.replaced.append(swapped)
+        return swapped
+
+    def withdraw(self, swapped: SwappedCode) -> None:
+        """Put one back before all others."""
+        swapped.put_back()
+        self.replaced.remove(swapped)
 
     def _enter_beside(self, original: Any, replacement: Any) -> None:
         """Where functions are looked up by which they are: ``os.stat in os.supports_fd``, torchvision's kernels by function."""
@@ -137,7 +171,7 @@ class Patches:
             callback()
         self._callbacks.clear()
         for attribute in reversed(self.replaced):
-            if not attribute.put_back() and attribute.is_covered():
+            if not attribute.put_back() and isinstance(attribute, ReplacedAttribute) and attribute.is_covered():
                 _covered.append(attribute)
         # Also in modules that were imported, and so took our wrapper by name, while it was in place.
         _rebind({id(replacement): (replacement, _behind(original)) for original, replacement in self._followed}, self._followed)
@@ -186,7 +220,8 @@ def _rebind(swaps: dict[int, tuple[Any, Any]], replaced: Collection[tuple[Any, A
     sought = _sought.keys() | _in_place | swaps.keys()
     for module in list(sys.modules.values()):
         names = getattr(module, "__dict__", None)
-        if not isinstance(module, ModuleType) or names is None or module.__name__.partition(".")[0] == "pipefix":
+        # By its type: libraries of cffi stand among modules, and call themselves one.
+        if not issubclass(type(module), ModuleType) or names is None or module.__name__.partition(".")[0] == "pipefix":
             continue
         if _without.get(module) == len(names):
             continue

@@ -31,6 +31,7 @@ from pipefix.measurement.sample_maker import DISCOVERY_UNITS, MadeSamples, Sampl
 from pipefix.measurement.time_limit import BatchTimeLimit
 from pipefix.measurement.trace import BatchTrace, encode
 from pipefix.subject import failure
+from pipefix.subject.call_sites import CallSites
 from pipefix.subject.subject import length_of
 from pipefix.subject.user_code import UserCodeHooks
 from pipefix.system.run_queue import RunQueue
@@ -66,11 +67,13 @@ class MeasuringFetcher:
         self.patches = Patches()
         self.recording = Recording(task.options.recording_bytes)
         self.user_code = UserCodeHooks(self.timer, self.patches)
+        self.sites = CallSites(self.timer, self.patches, self.user_code.evidence)
         self.hand = ipc_timer.attach() if info is not None and task.options.cut else None
         if task.options.cut:
             install_all(self.timer, self.patches)
             self.user_code.dataset(dataset)
-        self.samples = SampleMaker(dataset, task, self.timer, self.recording)
+            self.sites.observe(self.user_code.functions)
+        self.samples = SampleMaker(dataset, task, self.timer, self.recording, self.sites)
         self.epoch = -1
         self.counter = 0
         self.batches = self.plain_batches = self.samples_made = 0
@@ -211,6 +214,8 @@ class MeasuringFetcher:
         if timer.active is self._hooks_out:  # the plain arm is plain: nothing of ours stands in any function's place
             (self.patches.resume if timer.active else self.patches.pause)()
             self._hooks_out = not timer.active
+        if self.sites.looks and experiment is not RECORD:
+            self.sites.choose()
         self.lines.turn(on=timer.active and experiment is RECORD)
         if timer.active:
             self._late_imports()

@@ -15,6 +15,7 @@ from pipefix.measurement.failing import EmptyStream
 from pipefix.measurement.fill_trace import SampleKeys
 from pipefix.measurement.probe_task import ProbeTask
 from pipefix.measurement.trace import BatchTrace
+from pipefix.subject.call_sites import CallSites
 from pipefix.vocabulary.stage import IN_SAMPLE
 
 CPU_EVERY = 8
@@ -47,9 +48,9 @@ class MadeSamples:
 class SampleMaker:
     """One process's samples. A unit is what the dataset is asked for at once: a sample, or a batch where it has `__getitems__`."""
 
-    def __init__(self, dataset: Any, task: ProbeTask, timer: SampleTimer, recording: Recording) -> None:
+    def __init__(self, dataset: Any, task: ProbeTask, timer: SampleTimer, recording: Recording, sites: CallSites) -> None:
         self.dataset, self.kind = dataset, task.kind
-        self.timer, self.recording = timer, recording
+        self.timer, self.recording, self.sites = timer, recording, sites
         self.keys = SampleKeys()
         self.stream: Iterator[Any] | None = None
         self.position = 0
@@ -121,9 +122,11 @@ class SampleMaker:
             timer.recording = self._recorder()
         if timer.active:
             timer.begin(key, cpu=self._cpu_turn())
+        self.sites.begin()
         try:
             sample = self.dataset.__getitems__(list(unit)) if self.kind == "batched" else self.dataset[unit]
         finally:
+            self.sites.end()
             if timer.active:
                 timer.end()
         made_samples.add(unit, sample, begun, mark=timer.events is not None)
@@ -160,6 +163,7 @@ class SampleMaker:
                 timer.recording = self._recorder()
             if timer.active:
                 timer.begin(self.position, cpu=self._cpu_turn())
+            self.sites.begin()
             try:
                 sample = next(self.stream)
             except StopIteration:
@@ -169,6 +173,7 @@ class SampleMaker:
                 self.fills = self.fills and self.position > 1  # else its first sample is all that it gives this time
                 continue
             finally:
+                self.sites.end()
                 if timer.active:
                     timer.end()
             made_samples.add(self.position, sample, begun, mark=timer.events is not None)
@@ -219,5 +224,6 @@ class SampleMaker:
             self.recording.complete(unit, sample)
         elif self.discovered < DISCOVERY_UNITS:
             self.discovered = DISCOVERY_UNITS if self.kind == "batched" else self.discovered + 1
-            if self.discovered == DISCOVERY_UNITS and self.kind == "stream":
-                self.stream = None
+            if self.discovered == DISCOVERY_UNITS:
+                self.sites.choose()
+                self.stream = self.stream if self.kind != "stream" else None

@@ -34,6 +34,7 @@ _LONGEST_LIST = 64
 """A longer list holds samples, not operations."""
 _DEEPER = 3
 """A wrapper adds frames: so many times more recursion is let through while functions are wrapped."""
+_MAKES_SAMPLES = ("__getitem__", "__getitems__", "__iter__", "__next__")
 _FUNCTIONS = (FunctionType, MethodType, functools.partial)
 _PLUMBING = ("enum", "random", "builtins", "functools", "logging", "weakref", "typing", "_thread", "threading", "types")
 """Callable, but no operations on samples."""
@@ -49,6 +50,8 @@ class UserCodeHooks:
         self._seen: set[int] = set()
         self._types: set[type] = set()
         self._codes: set[int] = set()
+        self.functions: dict[FunctionType, str] = {}
+        """Of the user's own: what they are as operations; nothing for those that are none, such as ``__getitem__``."""
         self._wrappers: dict[int, tuple[Any, Any]] = {}
         """By the function's id: the function (so that its id stays its own) and its wrapper."""
 
@@ -135,6 +138,8 @@ class UserCodeHooks:
             return
         # What a Lambda holds differs from one to the next; every other operation bears its type's name.
         holds = not composed and "lambd" in attributes(operation)
+        if is_users(original.__module__):
+            self.functions[original] = kind.__name__
         self._replace(kind, "__call__", self._call(original, composed=composed, label=_label if holds else None))
 
     def _inside(self, operation: Any, depth: int) -> bool:
@@ -194,6 +199,8 @@ class UserCodeHooks:
                     continue
                 self._called_by(function, 0)
                 if name.startswith("__") or is_lazy(function) or not (static or function is member):
+                    if name in _MAKES_SAMPLES or not name.startswith("__"):
+                        self.functions[function] = ""
                     continue  # properties and class methods stay what they are; what they call is cut
                 wrapped = self._wrapped(function, f"{owner.__name__}.{name}", skip=0 if static else 1)
                 self._replace(owner, name, staticmethod(wrapped) if static else wrapped)
@@ -280,6 +287,8 @@ class UserCodeHooks:
                 inside = False
 
         if isinstance(function, FunctionType):
+            if is_users(function.__module__):
+                self.functions[function] = label
             functools.update_wrapper(wrapper, function)
             self.patches.on_undo(lambda: _give_back(wrapper, function))
         return wrapper

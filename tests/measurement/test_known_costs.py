@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from torch.utils.data import SequentialSampler
+from torch.utils.data import DataLoader, SequentialSampler
 
 import pipefix
 from pipefix.measurement import calibrate
@@ -84,6 +85,36 @@ def test_a_sampler_that_takes_longest_is_told_with_what_it_is_worth(tmp_path: Pa
     assert (
         "the sampler takes 67 % of the time, 5.00 ms a sample; if it were free, throughput would be 3.00x" in run.verdict.sentence
     )
+
+
+class Unknown:
+    """A library that no hook knows."""
+
+    @staticmethod
+    def unpack(path: str) -> np.ndarray:
+        planted.burn(6.0 * MS)
+        return np.zeros((8, 8, 3), np.uint8)
+
+
+class Inline(planted.Mapped):
+    """Calls it in the midst of ``__getitem__``, between calls of its own functions."""
+
+    def __getitem__(self, index: int) -> Any:
+        picture = Unknown.unpack(self.paths[index])[:, ::2]
+        return planted.augment(picture), str(index)
+
+
+def test_a_call_of_a_library_that_no_hook_knows_is_named_with_what_it_is_worth(tmp_path: Path, ticks: Ticks) -> None:
+    planted.forget_calls()
+    planted.WORK[1] = 1.0 * MS
+    dataset = Inline(planted.files(tmp_path))
+    loader = DataLoader(dataset, batch_size=BATCH, collate_fn=planted.collate)
+    run = pipefix.probe(loader, step_ms=0.1, budget=4.0)  # fake clock
+    assert (run.verdict.kind, run.verdict.stage) == ("input-bound", "decode"), run.verdict.sentence
+    line = Inline.__getitem__.__code__.co_firstlineno + 1
+    assert f"decode (Unknown.unpack at test_known_costs.py:{line}) takes" in run.verdict.sentence
+    gain = next(figures.marginal_gain for figures in run.stages if figures.stage == "decode")
+    assert gain is not None and gain.how == "measured" and gain.value == pytest.approx(7.0, rel=0.2)
 
 
 def test_what_is_advised_is_worth_what_the_costs_say(tmp_path: Path, ticks: Ticks) -> None:

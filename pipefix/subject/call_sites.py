@@ -1,0 +1,184 @@
+"""Cuts expressions in the user's own code that no hook knows: a call of a library without a row, a subscript, a comprehension.
+
+The first samples, before any is recorded, tell which expressions take a part of a sample that is worth a name; then those alone are
+timed, recorded and replaced, as operations named by their text and line ("orjson.loads at train.py:14"). Where nothing takes that
+much, the code runs as it was compiled.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from time import perf_counter_ns
+from types import FunctionType, ModuleType
+from typing import Any
+
+from pipefix.hooks.charges import BITS
+from pipefix.hooks.patches import Patches, SwappedCode
+from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.hooks.snapshot import force
+from pipefix.subject import recompile
+from pipefix.subject.recompile import Expression, Place
+from pipefix.subject.staging import UNKNOWN, StageEvidence
+from pipefix.vocabulary.stage import Stage
+from pipefix.vocabulary.user_modules import is_users
+
+SHARE = 0.04
+"""Part of a sample's time from which on an expression is an operation of its own."""
+SHORTEST_NS = 5_000
+"""What one evaluation takes at least, on average: below, the clocks would take as long."""
+FEW = 9
+_SIMPLE = BITS[Stage.STORAGE]
+
+
+class Site:
+    """One expression, called in its place."""
+
+    def __init__(self, sites: CallSites, expression: Expression, file: str, within: str) -> None:
+        self.sites, self.expression, self.within = sites, expression, within
+        self.label = f"{expression.text} at {file}:{expression.line}"
+        self.spent_ns = self.evaluated = self.crossed = 0
+        """Own time and number of evaluations in the last sample, and the stages of hooks that were met inside."""
+        self.library = ""
+        self.gives = False
+        """Whether it ever gave a value: what gives none works on its arguments, and no recording could stand in for that."""
+
+    def __call__(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        timer = self.sites.timer
+        if not timer.live or not timer.owns or timer.stage is not None:
+            return function(*args, **kwargs)
+        return self.sites.take(self, function, args, kwargs)
+
+
+class CallSites:
+    """The expressions of one process's functions. ``take`` is what is done at each of them."""
+
+    def __init__(self, timer: SampleTimer, patches: Patches, evidence: StageEvidence) -> None:
+        self.timer = timer
+        self._patches, self._evidence = patches, evidence
+        self.take: Callable[[Site, Callable[..., Any], Sequence[Any], Mapping[str, Any]], Any] = self._observed
+        self._sites: dict[tuple[FunctionType, Place], Site] = {}
+        self._within: dict[FunctionType, str] = {}
+        self._swapped: list[SwappedCode] = []
+        self.looks = False
+        """Whether every expression is looked at, and none cut."""
+        self._inner_ns = 0
+        """Time of the expressions inside the one that is evaluated."""
+        self._begun = 0
+        self._sample_ns = 0
+        self._looking_ns: int | None = None
+
+    def observe(self, functions: Mapping[FunctionType, str]) -> None:
+        """Look at every expression of these. With the name of the operation that a function is as a whole, or none."""
+        self._within, self.looks = dict(functions), True
+        self._recompile(functions, lambda *_: True)
+
+    def begin(self) -> None:
+        """A sample begins."""
+        if not self.looks:
+            return
+        if self._looking_ns is None:
+            self._looking_ns = self._time_looking()
+        for site in self._sites.values():
+            site.spent_ns = site.evaluated = 0
+        self._begun = perf_counter_ns()
+
+    def end(self) -> None:
+        if self.looks:
+            self._sample_ns = perf_counter_ns() - self._begun
+
+    def choose(self) -> None:
+        """From now on cut what took long in the last sample; all else is as it was. Of functions that are operations themselves,
+        only those that hold the work of several stages."""
+        for swapped in self._swapped:
+            self._patches.withdraw(swapped)
+        self._swapped.clear()
+        self.take, self.looks = self._cut, False
+        chosen = {key for key, site in self._sites.items() if self._takes_long(site)}
+        self._recompile({function for function, _ in chosen}, lambda function, place: (function, place) in chosen)
+
+    def _takes_long(self, site: Site) -> bool:
+        if not site.evaluated or (site.within and site.within not in self.timer.mixed):
+            return False
+        spent_ns = site.spent_ns - site.evaluated * (self._looking_ns or 0)
+        return spent_ns >= max(SHARE * self._sample_ns, SHORTEST_NS * site.evaluated)
+
+    def _time_looking(self) -> int:
+        """What is charged to an expression that does nothing."""
+        site = Site(self, Expression((0, 0, 0, 0, ""), ""), "", "")
+        each = []
+        for _ in range(FEW):
+            before = site.spent_ns
+            self._observed(site, _nothing, (), {})
+            each.append(site.spent_ns - before)
+        return min(each)
+
+    def _recompile(self, functions: Iterable[FunctionType], wanted: Callable[[FunctionType, Place], bool]) -> None:
+        for function, code in recompile.with_sites(functions, self._site, wanted).items():
+            self._swapped.append(self._patches.swap_code(function, code))
+
+    def _site(self, function: FunctionType, expression: Expression) -> Site:
+        """The same one each time."""
+        key = (function, expression.place)
+        if key not in self._sites:
+            file = os.path.basename(function.__code__.co_filename)
+            self._sites[key] = Site(self, expression, file, self._within[function])
+        return self._sites[key]
+
+    # -- what is done at a site ------------------------------------------------------------------------------------------
+
+    def _observed(self, site: Site, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        timer = self.timer
+        begun, around = timer.own_ns(), self._inner_ns
+        self._inner_ns = 0
+        with timer.crossings() as crossed:
+            try:
+                value = function(*args, **kwargs)
+            finally:
+                spent = timer.own_ns() - begun
+                site.spent_ns += spent - self._inner_ns
+                site.evaluated += 1
+                self._inner_ns = around + spent
+        site.crossed |= crossed()
+        site.gives |= value is not None
+        if not site.library:
+            site.library = _library_of(function, args)
+            if site.library and site.library not in site.expression.text:
+                site.label = f"{site.expression.text} of {site.library} at {site.label.rpartition(' at ')[2]}"
+        return value
+
+    def _cut(self, site: Site, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        handed = _handed(function, args)
+        stage = self._evidence.of(site.label, handed, kwargs)
+        if stage is UNKNOWN:
+            phase = self.timer.phase
+            value = function(*args, **kwargs)
+            self._evidence.learn(site.label, handed, kwargs, phase, value)
+            return value
+        if not isinstance(stage, Stage):
+            return function(*args, **kwargs)
+        if site.crossed & ~(_SIMPLE | BITS[stage]):  # it holds the work of other stages, as functions of the user's may
+            return self.timer.timed_call(stage, site.label, function, args, kwargs, force=force, leaf=False)
+        one_piece = hasattr(function, "__name__")  # no object such as a list of transforms, whose parts are better told apart
+        return self.timer.timed_call(stage, site.label, function, args, kwargs, replayable=site.gives, leaf=one_piece)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _handed(function: Callable[..., Any], args: Sequence[Any]) -> Sequence[Any]:
+    """What a call works on: its arguments, and before them the object whose method it is."""
+    owner = getattr(function, "__self__", None)
+    return args if owner is None or isinstance(owner, (type, ModuleType)) else (owner, *args)
+
+
+def _library_of(function: Callable[..., Any], args: Sequence[Any]) -> str:
+    """The package that does the work; empty where that is the user's own, or Python."""
+    stands_for_syntax = any(function is known for known in recompile.FOR_SYNTAX)
+    for value in args[:1] if stands_for_syntax else (function, getattr(function, "__self__", None)):
+        module = getattr(value, "__module__", None) or getattr(type(value), "__module__", None)
+        root = str(module).partition(".")[0]
+        if isinstance(module, str) and root not in ("builtins", "_operator", "pipefix") and not is_users(module):
+            return root
+    return ""

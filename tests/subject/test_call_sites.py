@@ -1,0 +1,170 @@
+"""Calls of libraries that no hook knows are cut where they stand in the user's code, once a look shows that they take long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipefix.hooks.patches import Patches
+from pipefix.hooks.recording import Recording
+from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.subject.call_sites import CallSites
+from pipefix.subject.user_code import UserCodeHooks
+from pipefix.vocabulary.stage import Stage
+from tests.doubles.ticks import MEASUREMENT, Ticks
+
+MS = 1e-3
+
+
+class Library:
+    """Stands for a package that no hook knows."""
+
+    def __init__(self) -> None:
+        self.passes: Any = None
+
+    def read(self, path: str) -> bytes:
+        self.passes(MS)
+        return path.encode()
+
+    def unpack(self, data: bytes) -> np.ndarray:
+        self.passes(5 * MS)
+        return np.frombuffer(data, np.uint8).reshape(2, 2)
+
+    def blur(self, picture: np.ndarray) -> np.ndarray:
+        self.passes(3 * MS)
+        return picture + 1
+
+    def scale(self, pictures: list[np.ndarray]) -> None:
+        self.passes(2 * MS)
+        pictures[0] *= 2
+
+
+library = Library()
+
+
+def helper(data: bytes) -> np.ndarray:
+    return library.blur(library.unpack(data))
+
+
+class Inline:
+    def __getitem__(self, index: int) -> Any:
+        raw = library.read("abcd")
+        values = library.unpack(raw).astype("f4")[:, ::-1]
+        held = [values, index]
+        library.scale([values])
+        return library.blur(values), [library.blur(part) for part in held[:1]]
+
+
+class Helped:
+    def __getitem__(self, index: int) -> Any:
+        return helper(library.read("abcd"))
+
+
+class Cut:
+    """A dataset's code with its hooks, samples of which can be made."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.timer, self.patches, self.dataset = SampleTimer(), Patches(), dataset
+        self.timer.active = True
+        code = UserCodeHooks(self.timer, self.patches)
+        code.dataset(dataset)
+        self.sites = CallSites(self.timer, self.patches, code.evidence)
+        self.sites.observe(code.functions)
+
+    def sample(self) -> Any:
+        self.timer.clear()
+        self.timer.begin(0)
+        self.sites.begin()
+        try:
+            return self.dataset[0]
+        finally:
+            self.sites.end()
+            self.timer.end()
+
+    def look(self, *, mixed: str = "") -> None:
+        self.sample()
+        self.timer.mixed.add(mixed)
+        self.sample()
+        self.sites.choose()
+        self.sample()  # what their results tell of them
+
+    def costs_ms(self) -> dict[tuple[str, str], float]:
+        spent = zip(self.timer.names, self.timer.wall, strict=True)
+        return {(str(stage), op.partition(" at ")[0]): round(wall / 1e6, 1) for (stage, op), wall in spent if stage and wall > 1e5}
+
+
+@pytest.fixture
+def ticks(monkeypatch: pytest.MonkeyPatch) -> Ticks:
+    clock = Ticks(1e-7).given_to(MEASUREMENT, monkeypatch)
+    monkeypatch.setattr(library, "passes", clock.passes)
+    return clock
+
+
+@pytest.fixture
+def inline(ticks: Ticks) -> Iterator[Cut]:
+    cut = Cut(Inline())
+    yield cut
+    cut.patches.undo()
+
+
+def test_calls_that_take_long_are_operations_of_the_stage_that_their_data_tells(inline: Cut) -> None:
+    inline.look()
+    inline.sample()
+    assert inline.costs_ms() == {
+        ("storage", "library.read"): 1.0,
+        ("decode", "library.unpack"): 5.0,
+        ("augment", "library.scale"): 2.0,
+        ("augment", "library.blur"): 3.0,
+        ("augment", "[library.blur(part) for part in held[:1…"): 3.0,
+    }
+    first = Inline.__getitem__.__code__.co_firstlineno
+    places = {op.partition(" at ")[::2] for stage, op in inline.timer.names if stage is not None}
+    assert ("library.unpack", f"test_call_sites.py:{first + 2}") in places
+
+
+def test_afterwards_and_while_the_hooks_are_out_the_code_is_the_users_own(ticks: Ticks) -> None:
+    original = Inline.__getitem__.__code__
+    cut = Cut(Inline())
+    assert Inline.__getitem__.__code__ is not original
+    cut.look()
+    assert Inline.__getitem__.__code__ is not original
+    cut.patches.pause()
+    assert Inline.__getitem__.__code__ is original
+    cut.patches.resume()
+    assert Inline.__getitem__.__code__ is not original
+    cut.patches.undo()
+    assert Inline.__getitem__.__code__ is original
+
+
+def test_where_nothing_takes_long_the_code_stays_as_it_was_compiled(monkeypatch: pytest.MonkeyPatch, ticks: Ticks) -> None:
+    monkeypatch.setattr(library, "passes", lambda seconds: ticks.passes(seconds / 1e4))
+    original = Inline.__getitem__.__code__
+    cut = Cut(Inline())
+    cut.look()
+    assert Inline.__getitem__.__code__ is original
+    cut.patches.undo()
+
+
+@pytest.mark.parametrize(("mixed", "cut_apart"), [("", False), ("helper", True)])
+def test_a_function_is_cut_apart_where_it_does_the_work_of_several_stages(mixed: str, cut_apart: bool, ticks: Ticks) -> None:
+    cut = Cut(Helped())
+    cut.look(mixed=mixed)
+    cut.sample()
+    assert ({("decode", "library.unpack"), ("augment", "library.blur")} <= cut.costs_ms().keys()) is cut_apart
+    cut.patches.undo()
+
+
+def test_what_gives_nothing_works_on_its_arguments_and_is_called_all_the_same(inline: Cut) -> None:
+    inline.look()
+    inline.timer.recording = recording = Recording(1 << 20)
+    recorded = inline.sample()
+    inline.timer.recording, inline.timer.playing = None, recording
+    inline.timer.replaced = frozenset({Stage.AUGMENT})
+    again = inline.sample()
+    assert again[0].tolist() == recorded[0].tolist()
+    assert inline.costs_ms() == {
+        ("storage", "library.read"): 1.0, ("decode", "library.unpack"): 5.0, ("augment", "library.scale"): 2.0,
+    }  # fmt: skip

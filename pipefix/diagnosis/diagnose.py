@@ -53,12 +53,13 @@ def diagnose(measurement: Measurement) -> Diagnosis:
     rival = verdict_rules.contradicted(ranking, worth, tried, measurement.workers)
     by_sampler = verdict_rules.outgained_by_sampler(ranking, worth, sampler, measurement.workers)
     contradicting = rival is not None or by_sampler
-    if ranking.kind == "inconclusive" or (measurement.workers and (contradicting or ranking.kind == "balanced")):
+    once = any(gain.blocks < FEWEST_FOR_INTERVAL for gain in (*tried.values(), *([sampler] if sampler is not None else [])))
+    by_arms = None if once else verdict_rules.decided_by_arms(ranking, worth, sampler, has_consumer=measurement.has_consumer)
+    if by_arms is not None and (
+        ranking.kind == "inconclusive" or (measurement.workers and (contradicting or ranking.kind == "balanced"))
+    ):
         # Side by side, stages slow each other down, which clocks charge to the wrong one; in a row they cannot.
-        once = any(gain.blocks < FEWEST_FOR_INTERVAL for gain in (*tried.values(), *([sampler] if sampler is not None else [])))
-        by_arms = None if once else verdict_rules.decided_by_arms(ranking, worth, sampler, has_consumer=measurement.has_consumer)
-        if by_arms is not None:
-            ranking, rival, by_sampler = by_arms, None, False
+        ranking, rival, by_sampler = by_arms, None, False
     sample = _sample_seconds(measurement)
     plain = measurement.of(experiments.PLAIN.name)
     own = own_wait(measurement.of(experiments.FLOOR.name), measurement.workers) if measurement.has_consumer else 0.0
@@ -71,6 +72,10 @@ def diagnose(measurement: Measurement) -> Diagnosis:
         doubt = Doubt(DoubtKind.NO_ROOM, ranking.stage, sampler, experiments.NO_SAMPLER.name)
     else:
         doubt = doubted(Claim(measurement, ranking, model, costs.own_code(ranking.stage), sampler), gains, arms)
+        agreed = by_arms is not None and (by_arms.stage, by_arms.sampler) == (ranking.stage, ranking.sampler)
+        if by_arms is not None and agreed and measurement.workers and doubt is not None and doubt.kind is DoubtKind.LITTLE_GAIN:
+            # How much it gains is then the arm's to say: what runs beside it changes with it.
+            ranking, doubt = by_arms, None
     diagnosis = Diagnosis(
         verdict=Verdict(kind="inconclusive", stage=None, sentence="", confidence=0.0),
         sample=sample,

@@ -100,6 +100,8 @@ class CallSites:
     def _takes_long(self, site: Site) -> bool:
         if not site.evaluated or (site.within and site.within not in self.timer.mixed):
             return False
+        if self._evidence.learned.get(site.label, UNKNOWN) is None:
+            return False  # nothing tells its stage
         spent_ns = site.spent_ns - site.evaluated * (self._looking_ns or 0)
         return spent_ns >= max(SHARE * self._sample_ns, SHORTEST_NS * site.evaluated)
 
@@ -128,7 +130,7 @@ class CallSites:
     # -- what is done at a site ------------------------------------------------------------------------------------------
 
     def _observed(self, site: Site, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        timer = self.timer
+        timer, phase = self.timer, self.timer.phase
         begun, around = timer.own_ns(), self._inner_ns
         self._inner_ns = 0
         with timer.crossings() as crossed:
@@ -145,16 +147,13 @@ class CallSites:
             site.library = _library_of(function, args)
             if site.library and site.library not in site.expression.text:
                 site.label = f"{site.expression.text} of {site.library} at {site.label.rpartition(' at ')[2]}"
+        handed = _handed(function, args)
+        if self._evidence.of(site.label, handed, kwargs) is UNKNOWN:
+            self._evidence.learn(site.label, handed, kwargs, phase, value)
         return value
 
     def _cut(self, site: Site, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        handed = _handed(function, args)
-        stage = self._evidence.of(site.label, handed, kwargs)
-        if stage is UNKNOWN:
-            phase = self.timer.phase
-            value = function(*args, **kwargs)
-            self._evidence.learn(site.label, handed, kwargs, phase, value)
-            return value
+        stage = self._evidence.of(site.label, _handed(function, args), kwargs)
         if not isinstance(stage, Stage):
             return function(*args, **kwargs)
         if site.crossed & ~(_SIMPLE | BITS[stage]):  # it holds the work of other stages, as functions of the user's may

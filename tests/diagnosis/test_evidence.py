@@ -198,6 +198,15 @@ def test_where_clocks_leave_it_open_the_arm_without_the_sampler_decides() -> Non
     assert "the sampler takes" in sentence and "the input side would deliver 1.80x" in sentence, sentence
 
 
+@pytest.mark.parametrize(("workers", "said"), [(1, "the sampler takes"), (0, "Inconclusive: by the clocks the sampler takes")])
+def test_where_both_evidences_name_the_same_the_arm_says_how_much_it_gains(workers: int, said: str) -> None:
+    """Workers that have the cores to themselves then are slower than the clocks saw them. In a row nothing else can change."""
+    measurement = sampled(measured({"decode": 0.4}, workers=workers, arms={"decode-recorded": 1.0, "sampler-recorded": 1.3}), 2.0)
+    sentence = diagnose(measurement).verdict.sentence
+    assert said in sentence and "1.3" in sentence, sentence
+    assert broken(told(measurement)) == []
+
+
 def test_a_stage_is_not_named_where_the_arm_without_the_sampler_gains_more() -> None:
     measurement = sampled(measured({"decode": 1.0}, arms={"decode-recorded": 2.0, "sampler-recorded": 2.2}), 0.2)
     sentence = diagnose(measurement).verdict.sentence

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,20 @@ class Inline:
         return library.blur(values), [library.blur(part) for part in held[:1]]
 
 
+def noted(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any) -> Any:
+        return function(*args)
+
+    return wrapper
+
+
+class Decorated:
+    @noted
+    def __getitem__(self, index: int) -> Any:
+        return library.unpack(b"abcd")
+
+
 class Helped:
     def __getitem__(self, index: int) -> Any:
         return helper(library.read("abcd"))
@@ -89,7 +104,6 @@ class Cut:
         self.timer.mixed.add(mixed)
         self.sample()
         self.sites.choose()
-        self.sample()  # what their results tell of them
 
     def costs_ms(self) -> dict[tuple[str, str], float]:
         spent = zip(self.timer.names, self.timer.wall, strict=True)
@@ -145,6 +159,14 @@ def test_where_nothing_takes_long_the_code_stays_as_it_was_compiled(monkeypatch:
     cut = Cut(Inline())
     cut.look()
     assert Inline.__getitem__.__code__ is original
+    cut.patches.undo()
+
+
+def test_what_a_decorator_stands_before_is_cut_inside(ticks: Ticks) -> None:
+    cut = Cut(Decorated())
+    cut.look()
+    cut.sample()
+    assert cut.costs_ms() == {("decode", "library.unpack"): 5.0}
     cut.patches.undo()
 
 

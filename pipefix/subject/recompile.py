@@ -62,10 +62,20 @@ class ParsedFile:
 
     tree: ast.Module
     file: str
-    compiled: CodeType = field(init=False)
+    definitions: dict[tuple[str, int], ast.FunctionDef] = field(init=False)
+    """By name and first line, decorators included."""
+    codes: dict[tuple[str, int], CodeType] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.compiled = _compiled(self.tree, self.file)
+        nodes = [node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef)]
+        self.definitions = {(node.name, _first_line(node)): node for node in nodes}
+        self.codes = self.compiled()
+
+    def compiled(self) -> dict[tuple[str, int], CodeType]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a text is called, it says
+            whole: CodeType = compile(self.tree, self.file, "exec", dont_inherit=True)
+        return {_key(code): code for code in _codes(whole)}
 
 
 _sources: dict[str, ParsedFile | None] = {}
@@ -88,30 +98,29 @@ def with_sites(functions: Iterable[FunctionType], site: MakeSite, wanted: IsWant
 def _rewritten(
     source: ParsedFile, functions: Iterable[FunctionType], site: MakeSite, wanted: IsWanted
 ) -> dict[FunctionType, CodeType]:
-    known = list(_codes(source.compiled))
     constants: dict[str, Any] = {}
     bodies: dict[FunctionType, tuple[ast.FunctionDef, list[ast.stmt]]] = {}
     for function in functions:
         code = function.__code__
-        node = _definition(source.tree, code)
-        if node is None or code not in known or any(isinstance(inner, (ast.Match, ast.Await)) for inner in ast.walk(node)):
+        node = source.definitions.get(_key(code))
+        if node is None or source.codes.get(_key(code)) != code or any(isinstance(inner, ast.Match) for inner in ast.walk(node)):
             continue
         left_alone = _LEFT_ALONE - function.__globals__.keys()
         rewriter = _Rewriter(partial(site, function), partial(wanted, function), left_alone, constants)
         body = [rewriter.visit(copy.deepcopy(statement)) for statement in node.body]
         if rewriter.handed:
             bodies[function] = node, node.body
-            node.body = body
+            node.body = [ast.fix_missing_locations(statement) for statement in body]
     if not bodies:
         return {}
     try:
-        rewritten = list(_codes(_compiled(ast.fix_missing_locations(source.tree), source.file)))
+        rewritten = source.compiled()
     finally:
         for node, body in bodies.values():
             node.body = body
     codes = {}
     for function in bodies:
-        again = next((code for code in rewritten if _is_same(code, function.__code__)), None)
+        again = rewritten.get(_key(function.__code__))
         if again is not None and again.co_freevars == function.__code__.co_freevars:
             codes[function] = _filled(again, constants)
     return codes
@@ -127,13 +136,6 @@ def _source_of(file: str) -> ParsedFile | None:
     return _sources[file]
 
 
-def _compiled(tree: ast.Module, file: str) -> CodeType:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a text is called, it says
-        code: CodeType = compile(tree, file, "exec", dont_inherit=True)
-    return code
-
-
 def _codes(code: CodeType) -> Iterator[CodeType]:
     yield code
     for constant in code.co_consts:
@@ -141,18 +143,12 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(constant)
 
 
-def _is_same(code: CodeType, other: CodeType) -> bool:
-    """Whether both are of the same definition."""
-    return (code.co_name, code.co_firstlineno) == (other.co_name, other.co_firstlineno)
+def _key(code: CodeType) -> tuple[str, int]:
+    return code.co_name, code.co_firstlineno
 
 
-def _definition(tree: ast.Module, code: CodeType) -> ast.FunctionDef | None:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            if first == code.co_firstlineno:
-                return node
-    return None
+def _first_line(node: ast.FunctionDef) -> int:
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
 
 class _Rewriter(ast.NodeTransformer):

@@ -16,7 +16,6 @@ from typing import Any
 from pipefix.hooks.charges import BITS
 from pipefix.hooks.patches import Patches, SwappedCode
 from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.hooks.snapshot import force
 from pipefix.subject import recompile
 from pipefix.subject.recompile import Expression, Place
 from pipefix.subject.staging import UNKNOWN, StageEvidence
@@ -28,7 +27,6 @@ SHARE = 0.04
 SHORTEST_NS = 5_000
 """What one evaluation takes at least, on average: below, the clocks would take as long."""
 FEW = 9
-_SIMPLE = BITS[Stage.STORAGE]
 
 
 class Site:
@@ -39,6 +37,9 @@ class Site:
         self.label = f"{expression.text} at {file}:{expression.line}"
         self.spent_ns = self.evaluated = self.crossed = 0
         """Own time and number of evaluations in the last sample, and the stages of hooks that were met inside."""
+        self.stage: Stage | None = None
+        self.around = False
+        """Whether code of the user's ran inside, whose own expressions are looked at."""
         self.library = ""
         self.gives = False
         """Whether it ever gave a value: what gives none works on its arguments, and no recording could stand in for that."""
@@ -62,6 +63,7 @@ class CallSites:
         self._swapped: list[SwappedCode] = []
         self.looks = False
         """Whether every expression is looked at, and none cut."""
+        self._evaluations = 0
         self._inner_ns = 0
         """Time of the expressions inside the one that is evaluated."""
         self._begun = 0
@@ -94,16 +96,19 @@ class CallSites:
             self._patches.withdraw(swapped)
         self._swapped.clear()
         self.take, self.looks = self._cut, False
-        chosen = {key for key, site in self._sites.items() if self._takes_long(site)}
+        chosen = {key for key, site in self._sites.items() if self._takes_long(site) and self._is_one_operation(site)}
         self._recompile({function for function, _ in chosen}, lambda function, place: (function, place) in chosen)
 
     def _takes_long(self, site: Site) -> bool:
-        if not site.evaluated or (site.within and site.within not in self.timer.mixed):
-            return False
-        if self._evidence.learned.get(site.label, UNKNOWN) is None:
-            return False  # nothing tells its stage
         spent_ns = site.spent_ns - site.evaluated * (self._looking_ns or 0)
-        return spent_ns >= max(SHARE * self._sample_ns, SHORTEST_NS * site.evaluated)
+        return site.evaluated > 0 and spent_ns >= max(SHARE * self._sample_ns, SHORTEST_NS * site.evaluated)
+
+    def _is_one_operation(self, site: Site) -> bool:
+        """Of one stage as a whole. What decodes may read its files by itself."""
+        if site.stage is None or site.around or (site.within and site.within not in self.timer.mixed):
+            return False
+        known = BITS[site.stage] | (BITS[Stage.STORAGE] if site.stage is Stage.DECODE else 0)
+        return not site.crossed & ~known
 
     def _time_looking(self) -> int:
         """What is charged to an expression that does nothing."""
@@ -130,7 +135,7 @@ class CallSites:
     # -- what is done at a site ------------------------------------------------------------------------------------------
 
     def _observed(self, site: Site, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        timer, phase = self.timer, self.timer.phase
+        timer, phase, evaluations = self.timer, self.timer.phase, self._evaluations
         begun, around = timer.own_ns(), self._inner_ns
         self._inner_ns = 0
         with timer.crossings() as crossed:
@@ -141,6 +146,8 @@ class CallSites:
                 site.spent_ns += spent - self._inner_ns
                 site.evaluated += 1
                 self._inner_ns = around + spent
+        site.around |= self._evaluations > evaluations
+        self._evaluations += 1
         site.crossed |= crossed()
         site.gives |= value is not None
         if not site.library:
@@ -150,16 +157,14 @@ class CallSites:
         handed = _handed(function, args)
         if self._evidence.of(site.label, handed, kwargs) is UNKNOWN:
             self._evidence.learn(site.label, handed, kwargs, phase, value)
+        stage = self._evidence.of(site.label, handed, kwargs)
+        site.stage = stage if isinstance(stage, Stage) else None
         return value
 
     def _cut(self, site: Site, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        stage = self._evidence.of(site.label, _handed(function, args), kwargs)
-        if not isinstance(stage, Stage):
-            return function(*args, **kwargs)
-        if site.crossed & ~(_SIMPLE | BITS[stage]):  # it holds the work of other stages, as functions of the user's may
-            return self.timer.timed_call(stage, site.label, function, args, kwargs, force=force, leaf=False)
+        assert site.stage is not None  # others are not chosen
         one_piece = hasattr(function, "__name__")  # no object such as a list of transforms, whose parts are better told apart
-        return self.timer.timed_call(stage, site.label, function, args, kwargs, replayable=site.gives, leaf=one_piece)
+        return self.timer.timed_call(site.stage, site.label, function, args, kwargs, replayable=site.gives, leaf=one_piece)
 
 
 def _nothing() -> None:

@@ -12,7 +12,8 @@ import copy
 import linecache
 import operator
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import CodeType, FunctionType
@@ -34,6 +35,8 @@ _LEFT_ALONE = {
     "input", "breakpoint", "reversed", "slice", "object",
 }  # fmt: skip
 """Built-in functions that look at who calls them, or do no work by themselves."""
+_NOT_COMPILED = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""Of code that is nested too deep, say: it stays as it is."""
 _NOT_IN_A_LAMBDA = (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp)
 
@@ -60,13 +63,15 @@ IsWanted = Callable[[FunctionType, Place], bool]
 class ParsedFile:
     """The file of a function, parsed."""
 
-    tree: ast.Module
     file: str
+    lines: Sequence[str]
+    tree: ast.Module = field(init=False)
     definitions: dict[tuple[str, int], ast.FunctionDef] = field(init=False)
     """By name and first line, decorators included."""
     codes: dict[tuple[str, int], CodeType] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.tree = ast.parse("".join(self.lines))
         nodes = [node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef)]
         self.definitions = {(node.name, _first_line(node)): node for node in nodes}
         self.codes = self.compiled()
@@ -91,7 +96,8 @@ def with_sites(functions: Iterable[FunctionType], site: MakeSite, wanted: IsWant
     for file, held in by_file.items():
         source = _source_of(file)
         if source is not None:
-            codes |= _rewritten(source, held, site, wanted)
+            with suppress(*_NOT_COMPILED):
+                codes |= _rewritten(source, held, site, wanted)
     return codes
 
 
@@ -106,7 +112,7 @@ def _rewritten(
         if node is None or source.codes.get(_key(code)) != code or any(isinstance(inner, ast.Match) for inner in ast.walk(node)):
             continue
         left_alone = _LEFT_ALONE - function.__globals__.keys()
-        rewriter = _Rewriter(partial(site, function), partial(wanted, function), left_alone, constants)
+        rewriter = _Rewriter(partial(site, function), partial(wanted, function), left_alone, source.lines, constants)
         body = [rewriter.visit(copy.deepcopy(statement)) for statement in node.body]
         if rewriter.handed:
             bodies[function] = node, node.body
@@ -130,8 +136,8 @@ def _source_of(file: str) -> ParsedFile | None:
     if file not in _sources:
         lines = linecache.getlines(file)
         try:
-            _sources[file] = ParsedFile(ast.parse("".join(lines)), file) if 0 < len(lines) < LONGEST_SOURCE else None
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            _sources[file] = ParsedFile(file, lines) if 0 < len(lines) < LONGEST_SOURCE else None
+        except _NOT_COMPILED:
             _sources[file] = None
     return _sources[file]
 
@@ -159,11 +165,13 @@ class _Rewriter(ast.NodeTransformer):
         site: Callable[[Expression], Any],
         wanted: Callable[[Place], bool],
         left_alone: Collection[str],
+        lines: Sequence[str],
         constants: dict[str, Any],
     ) -> None:
         self.handed = 0
         """Expressions."""
-        self._site, self._wanted, self._left_alone, self._constants = site, wanted, left_alone, constants
+        self._site, self._wanted, self._left_alone = site, wanted, left_alone
+        self._lines, self._constants = lines, constants
 
     def _as_it_is(self, node: ast.AST) -> ast.AST:
         return node
@@ -173,7 +181,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         called = node.func
-        text = ast.unparse(called)
+        text = self._text(called)
         if isinstance(called, ast.Name) and called.id in self._left_alone:
             self.generic_visit(node)
             return node
@@ -187,21 +195,21 @@ class _Rewriter(ast.NodeTransformer):
         return self._handed(node, text, called, node.args, node.keywords) or node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        text = ast.unparse(node)
+        text = self._text(node)
         self.generic_visit(node)
         if not isinstance(node.ctx, ast.Load) or any(isinstance(part, ast.Starred) for part in ast.walk(node.slice)):
             return node
         return self._handed(node, text, self._constant(operator.getitem), [node.value, self._index(node.slice)]) or node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        text = ast.unparse(node)
+        text = self._text(node)
         self.generic_visit(node)
         if not isinstance(node.ctx, ast.Load) or node.attr.startswith("__"):
             return node
         return self._handed(node, text, self._constant(getattr), [node.value, ast.Constant(node.attr)]) or node
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        text = ast.unparse(node)
+        text = self._text(node)
         self.generic_visit(node)
         function = _OPERATORS.get(type(node.op))
         if function is None or (isinstance(node.left, ast.Constant) and isinstance(node.right, ast.Constant)):
@@ -210,7 +218,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def _comprehension(self, node: Any) -> ast.expr:
         """Its first iterable is evaluated where it stands, and all else inside a function, as ever."""
-        text = ast.unparse(node)
+        text = self._text(node)
         first = node.generators[0]
         first.iter = self.visit(first.iter)
         if any(isinstance(inner, _NOT_IN_A_LAMBDA) or getattr(inner, "is_async", 0) for inner in ast.walk(node)):
@@ -232,9 +240,15 @@ class _Rewriter(ast.NodeTransformer):
         if not self._wanted(place):
             return None
         self.handed += 1
-        short = text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
-        site = self._constant(self._site(Expression(place, short)))
+        site = self._constant(self._site(Expression(place, text)))
         return ast.copy_location(ast.Call(site, [called, *args], keywords or []), node)
+
+    def _text(self, node: ast.expr) -> str:
+        """As the file has it, of the first line."""
+        ends_there = node.end_lineno == node.lineno
+        line = self._lines[node.lineno - 1].encode()[node.col_offset : node.end_col_offset if ends_there else None]
+        text = line.decode().strip()
+        return text if ends_there and len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
 
     def _index(self, node: ast.expr) -> ast.expr:
         if isinstance(node, ast.Slice):

@@ -73,6 +73,20 @@ class Decorated:
         return library.unpack(b"abcd")
 
 
+class Batched:
+    def __getitem__(self, index: int) -> Any:
+        return [self.made[at] for at in range(2)]
+
+    def __init__(self) -> None:
+        self.made = Part()
+
+
+class Part:
+    def __getitem__(self, index: int) -> Any:
+        library.passes(4 * MS)
+        return library.unpack(b"abcd")
+
+
 class Helped:
     def __getitem__(self, index: int) -> Any:
         return helper(library.read("abcd"))
@@ -167,6 +181,14 @@ def test_what_a_decorator_stands_before_is_cut_inside(ticks: Ticks) -> None:
     cut.look()
     cut.sample()
     assert cut.costs_ms() == {("decode", "library.unpack"): 5.0}
+    cut.patches.undo()
+
+
+def test_what_runs_code_of_the_users_is_no_operation_itself(ticks: Ticks) -> None:
+    cut = Cut(Batched())
+    cut.look()
+    cut.sample()
+    assert cut.costs_ms() == {("decode", "library.unpack"): 10.0}
     cut.patches.undo()
 
 

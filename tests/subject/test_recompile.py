@@ -186,6 +186,15 @@ def test_what_is_built_in_and_looks_at_its_caller_is_left_alone() -> None:
     assert "locals" not in seen and "range" not in seen and "max" in seen
 
 
+def test_what_is_nested_too_deep_stays_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "deep.py"
+    file.write_text(f"def deep(x):\n    return x{' + x' * 800}\n\ndef flat(x):\n    return abs(x)\n", encoding="utf-8")
+    scope: dict[str, Any] = {}
+    exec(compile(file.read_text(), str(file), "exec"), scope)
+    assert recompile.with_sites([scope["deep"]], lambda _, expression: handed(expression), lambda *_: True) == {}
+    assert scope["deep"](1) == 801
+
+
 def test_a_file_that_was_changed_since_is_not_believed(tmp_path: Path) -> None:
     file = tmp_path / "changing.py"
     file.write_text("def given(x):\n    return abs(x)\n", encoding="utf-8")

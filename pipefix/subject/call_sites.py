@@ -129,7 +129,9 @@ class CallSites:
         key = (function, expression.place)
         if key not in self._sites:
             file = os.path.basename(function.__code__.co_filename)
-            self._sites[key] = Site(self, expression, file, self._within[function])
+            site = self._sites[key] = Site(self, expression, file, self._within[function])
+            named = function.__globals__.get(expression.text.partition(".")[0])
+            site.library = named.__name__ if isinstance(named, ModuleType) else ""  # the text tells it
         return self._sites[key]
 
     # -- what is done at a site ------------------------------------------------------------------------------------------

@@ -106,6 +106,12 @@ def test_what_the_loader_itself_takes_is_no_wait_for_data() -> None:
     assert own_wait(blocks, 0) == pytest.approx(3 * MS, rel=0.1)
 
 
+def test_a_wait_for_the_sampler_is_one_for_data_in_every_arm() -> None:
+    """It is asked where batches cost nothing as well: a consumer that waited for it 80 % of the time was called fed."""
+    rows = [dataclasses.replace(row, sampled=2 * MS) for row in loop(3.0, 0.0, workers=0)[1:]]
+    assert own_wait([Block("loader-floor", tuple(rows), 1.0, 4)], 0) == pytest.approx(1 * MS, rel=0.1)
+
+
 def test_a_step_that_waits_for_its_device_is_as_before() -> None:
     rows = [dataclasses.replace(row, done=row.got + 6 * MS, device=6 * MS) for row in loop(10.0, 0.0, workers=4)]
     assert exposed_share([Block("real", tuple(rows[1:]), 1.0, 4)], 4) == pytest.approx(10 / 16, abs=0.03)

@@ -160,6 +160,27 @@ def _tables(folder: Path, random: np.random.Generator) -> None:
         np.savetxt(folder / f"c{number}.csv", rows, delimiter=",", header=header, comments="")
 
 
+def _packed(folder: Path, random: np.random.Generator) -> None:
+    import lz4.frame
+    import msgpack
+    import netCDF4
+    import tifffile
+    import zstandard
+
+    _texts(folder, random)
+    for number in range(COUNT):
+        values = np.cumsum(random.integers(-3, 4, (96, 96)), 1).astype("i2")
+        (folder / f"m{number}.msgpack").write_bytes(msgpack.packb({"x": random.normal(size=2000).tolist(), "y": number}))
+        (folder / f"l{number}.lz4").write_bytes(lz4.frame.compress(values.tobytes()))
+        (folder / f"z{number}.zst").write_bytes(zstandard.ZstdCompressor().compress(values.tobytes()))
+        tifffile.imwrite(folder / f"f{number}.tif", values, compression="zlib")
+        with netCDF4.Dataset(folder / f"n{number}.nc", "w") as file:
+            for name in "yx":
+                file.createDimension(name, 96)
+            file.createVariable("t", "i2", ("y", "x"), zlib=True)[:] = values
+
+
+PACKED = "lz4 msgpack netCDF4 tifffile zstandard"
 N = f"i % {COUNT}"
 TO_TENSOR = Part("augment", "x = torch.as_tensor(np.ascontiguousarray(x), dtype=torch.float32)", own=True)
 CLIP = "frames = []\nwhile True:\n    ok, frame = capture.read()\n    if not ok:\n        break\n    frames.append(frame)"
@@ -291,6 +312,41 @@ FAMILIES: Sequence[Family] = (
              "import cv2\nfrom concurrent.futures import ThreadPoolExecutor", own=True),
         Part("augment", "x = np.stack(x)[:, ::3, ::3]", own=True),
     ), "", _pictures),
+    Family("orjson", (
+        Part("storage", f"x = open(f'{{D}}/j{{{N}}}.json', 'rb').read()"),
+        Part("decode", "x = orjson.loads(x)['x']", "import orjson", own=True),
+    ), "orjson", _texts),
+    Family("msgpack", (
+        Part("storage", f"x = open(f'{{D}}/m{{{N}}}.msgpack', 'rb').read()"),
+        Part("decode", "x = msgpack.unpackb(x)['x']", "import msgpack", own=True),
+    ), PACKED, _packed),
+    Family("lz4", (
+        Part("storage", f"x = open(f'{{D}}/l{{{N}}}.lz4', 'rb').read()"),
+        Part("decode", "x = np.frombuffer(lz4.frame.decompress(x), 'i2').reshape(96, 96)", "import lz4.frame", own=True),
+        Part("augment", "x = rescale(x.astype('f4'), 0.5)", "from skimage.transform import rescale", own=True),
+    ), f"{PACKED} skimage", _packed),
+    Family("zstandard", (
+        Part("storage", f"x = open(f'{{D}}/z{{{N}}}.zst', 'rb').read()"),
+        Part("decode", "x = np.frombuffer(UNPACK.decompress(x), 'i2').reshape(96, 96)",
+             "import zstandard\nUNPACK = zstandard.ZstdDecompressor()", own=True),
+    ), PACKED, _packed),
+    Family("tifffile", (
+        Part("decode", f"x = tifffile.imread(f'{{D}}/f{{{N}}}.tif').astype('f4')", "import tifffile", own=True),
+        Part("augment", "x = rescale(x, 0.5)", "from skimage.transform import rescale", own=True),
+    ), f"{PACKED} skimage", _packed, reads_and_decodes=True),
+    Family("netcdf4", (
+        Part("decode", f"with netCDF4.Dataset(f'{{D}}/n{{{N}}}.nc') as file:\n    x = np.asarray(file['t'][:]).astype('f4')",
+             "import netCDF4", own=True),
+    ), PACKED, _packed, reads_and_decodes=True),
+    Family("nltk", (
+        Part("storage", f"x = open(f'{{D}}/t{{{N}}}.txt').read()"),
+        Part("decode", "x = [hash(word) % 30000 for word in WORDS.tokenize(x)[:256]]",
+             "from nltk.tokenize import TweetTokenizer\nWORDS = TweetTokenizer()", own=True),
+    ), "nltk", _texts),
+    Family("torchio", (
+        Part("decode", f"x = torch.from_numpy(np.load(f'{{D}}/r.npy')[{N}])[None, ..., None]"),
+        Part("augment", "x = AFFINE(x)", "import torchio\nAFFINE = torchio.RandomAffine()", own=True),
+    ), "torchio", _arrays),
     Family("foreign-wait", (
         Part("storage", "x = LIBC.usleep(1000)", "import ctypes\nLIBC = ctypes.CDLL(None)", own=True),
         Part("augment", f"x = HELD[{N}] * 2", f"HELD = torch.arange({COUNT} * 32.0).reshape({COUNT}, 32)", own=True),

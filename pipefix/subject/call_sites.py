@@ -24,8 +24,9 @@ from pipefix.vocabulary.user_modules import is_users
 
 SHARE = 0.04
 """Part of a sample's time from which on an expression is an operation of its own."""
-SHORTEST_NS = 5_000
-"""What one evaluation takes at least, on average: below, the clocks would take as long."""
+SHORTEST_NS, OFTEN = 5_000, 8
+"""What one evaluation takes at least, on average, times how often a sample has it evaluated, up to so often: below, the clocks
+would take as long, and what is recorded of a loop's every step as long to copy."""
 FEW = 9
 
 
@@ -38,6 +39,8 @@ class Site:
         self.spent_ns = self.evaluated = self.crossed = 0
         """Own time and number of evaluations in the last sample, and the stages of hooks that were met inside."""
         self.stage: Stage | None = None
+        self.closed = False
+        """Whether hooks inside are passed by."""
         self.around = False
         """Whether code of the user's ran inside, whose own expressions are looked at."""
         self.library = ""
@@ -101,14 +104,17 @@ class CallSites:
 
     def _takes_long(self, site: Site) -> bool:
         spent_ns = site.spent_ns - site.evaluated * (self._looking_ns or 0)
-        return site.evaluated > 0 and spent_ns >= max(SHARE * self._sample_ns, SHORTEST_NS * site.evaluated)
+        shortest_ns = SHORTEST_NS * min(site.evaluated, OFTEN)
+        return site.evaluated > 0 and spent_ns >= max(SHARE * self._sample_ns, shortest_ns * site.evaluated)
 
     def _is_one_operation(self, site: Site) -> bool:
-        """Of one stage as a whole. What decodes may read its files by itself."""
+        """Of one stage as a whole. What decodes may read its files by itself; what reads none is its own stage's, whatever the
+        calls inside are elsewhere."""
         if site.stage is None or site.around or (site.within and site.within not in self.timer.mixed):
             return False
-        known = BITS[site.stage] | (BITS[Stage.STORAGE] if site.stage is Stage.DECODE else 0)
-        return not site.crossed & ~known
+        reads = bool(site.crossed & BITS[Stage.STORAGE])
+        site.closed = not reads and bool(site.crossed & ~BITS[site.stage])
+        return not reads or (site.stage is Stage.DECODE and not site.crossed & ~(BITS[Stage.STORAGE] | BITS[Stage.DECODE]))
 
     def _time_looking(self) -> int:
         """What is charged to an expression that does nothing."""
@@ -166,7 +172,19 @@ class CallSites:
     def _cut(self, site: Site, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         assert site.stage is not None  # others are not chosen
         one_piece = hasattr(function, "__name__")  # no object such as a list of transforms, whose parts are better told apart
+        if site.closed:
+            if self.timer.force is not None:
+                self.timer.force(args, kwargs)
+            function, args = self._closed, (function, *args)
         return self.timer.timed_call(site.stage, site.label, function, args, kwargs, replayable=site.gives, leaf=one_piece)
+
+    def _closed(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call it, and cross no hook inside."""
+        self.timer.live = False
+        try:
+            return function(*args, **kwargs)
+        finally:
+            self.timer.live = True
 
 
 def _nothing() -> None:

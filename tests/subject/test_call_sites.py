@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.recording import Recording
 from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.hooks.simple_calls import install
 from pipefix.subject.call_sites import CallSites
 from pipefix.subject.user_code import UserCodeHooks
 from pipefix.vocabulary.stage import Stage
@@ -174,6 +176,52 @@ def test_where_nothing_takes_long_the_code_stays_as_it_was_compiled(monkeypatch:
     cut.look()
     assert Inline.__getitem__.__code__ is original
     cut.patches.undo()
+
+
+class Packed:
+    """A library's call inside which another, that a hook knows, does the work of another stage."""
+
+    def __getitem__(self, index: int) -> Any:
+        return library.turn(library.unpack(b"abcd"))
+
+
+def test_what_is_handed_pixels_augments_whatever_it_calls(ticks: Ticks, monkeypatch: pytest.MonkeyPatch) -> None:
+    def turn(picture: np.ndarray) -> np.ndarray:
+        packed = zlib.compress(picture.tobytes())
+        ticks.passes(4 * MS)
+        return np.frombuffer(zlib.decompress(packed), np.uint8).reshape(picture.shape)
+
+    turn.__module__ = "library"
+    monkeypatch.setattr(library, "turn", turn, raising=False)
+    cut = Cut(Packed())
+    install(cut.timer, cut.patches)
+    cut.look()
+    cut.sample()
+    assert cut.costs_ms() == {("decode", "library.unpack"): 5.0, ("augment", "library.turn"): 4.0}
+    assert cut.timer.live is False
+    cut.patches.undo()
+
+
+class Looping:
+    def __getitem__(self, index: int) -> Any:
+        values = library.unpack(b"abcd")
+        for _ in range(200):
+            values = library.nudge(values)
+        return values
+
+
+def test_every_step_of_a_loop_is_an_operation_only_where_it_takes_long(ticks: Ticks, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps_ms = {
+        0.02: {("decode", "library.unpack"): 5.0},
+        0.1: {("decode", "library.unpack"): 5.0, ("augment", "library.nudge"): 20.0},
+    }
+    for step_ms, costs in steps_ms.items():
+        monkeypatch.setattr(library, "nudge", lambda values, cost=step_ms: ticks.passes(cost * MS) or values + 1, raising=False)
+        cut = Cut(Looping())
+        cut.look()
+        cut.sample()
+        assert {name: pytest.approx(spent, abs=0.3) for name, spent in costs.items()} == cut.costs_ms()
+        cut.patches.undo()
 
 
 def test_what_a_decorator_stands_before_is_cut_inside(ticks: Ticks) -> None:

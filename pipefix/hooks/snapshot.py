@@ -285,10 +285,25 @@ def _bytes_io(value: Any) -> Any:
     return new
 
 
+def _list(value: Any) -> Any:
+    # Thousands of numbers, which took longer to copy one by one than json takes to read them.
+    return value[:] if _AS_THEY_ARE.issuperset(map(type, value)) else [snapshot(each) for each in value]
+
+
+def _tuple(value: Any) -> Any:
+    return value if _AS_THEY_ARE.issuperset(map(type, value)) else tuple([snapshot(each) for each in value])
+
+
+def _dict(value: Any) -> Any:
+    if _AS_THEY_ARE.issuperset(map(type, value.values())):
+        return value.copy()
+    return {key: snapshot(each) for key, each in value.items()}
+
+
 _copiers: dict[type, Copier] = {
-    list: lambda value: [snapshot(each) for each in value],
-    tuple: lambda value: tuple([snapshot(each) for each in value]),
-    dict: lambda value: {key: snapshot(each) for key, each in value.items()},
+    list: _list,
+    tuple: _tuple,
+    dict: _dict,
     set: set,
     bytearray: bytearray,
     io.BytesIO: _bytes_io,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import perf_counter_ns
-from types import FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from pipefix.hooks.charges import BITS
@@ -171,7 +171,8 @@ class CallSites:
 
     def _cut(self, site: Site, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         assert site.stage is not None  # others are not chosen
-        one_piece = hasattr(function, "__name__")  # no object such as a list of transforms, whose parts are better told apart
+        # The parts of an object such as a list of transforms are better told apart.
+        one_piece = not isinstance(getattr(type(function), "__call__", None), FunctionType)  # noqa: B004 - written in Python
         if site.closed:
             if self.timer.force is not None:
                 self.timer.force(args, kwargs)
@@ -193,16 +194,25 @@ def _nothing() -> None:
 
 def _handed(function: Callable[..., Any], args: Sequence[Any]) -> Sequence[Any]:
     """What a call works on: its arguments, and before them the object whose method it is."""
-    owner = getattr(function, "__self__", None)
+    owner = _owner(function)
     return args if owner is None or isinstance(owner, (type, ModuleType)) else (owner, *args)
+
+
+def _owner(function: Callable[..., Any]) -> Any:
+    """The object whose method it is."""
+    try:
+        return getattr(function, "__self__", None)
+    except Exception:  # noqa: BLE001 - an object of somebody's that answers for another
+        return None
 
 
 def _library_of(function: Callable[..., Any], args: Sequence[Any]) -> str:
     """The package that does the work; empty where that is the user's own, or Python."""
     stands_for_syntax = any(function is known for known in recompile.FOR_SYNTAX)
-    for value in args[:1] if stands_for_syntax else (function, getattr(function, "__self__", None)):
-        module = getattr(value, "__module__", None) or getattr(type(value), "__module__", None)
-        root = str(module).partition(".")[0]
-        if isinstance(module, str) and root not in ("builtins", "_operator", "pipefix") and not is_users(module):
+    for value in args[:1] if stands_for_syntax else (function, _owner(function)):
+        module = value.__module__ if isinstance(value, (FunctionType, BuiltinFunctionType, MethodType, type)) else None
+        module = module or type(value).__module__
+        root = module.partition(".")[0]
+        if root not in ("builtins", "_operator", "pipefix") and not is_users(module):
             return root
     return ""

@@ -60,9 +60,9 @@ class _Queueing(msgspec.Struct, frozen=True):
 
 def machine_part(before: Run, after: Run) -> MachinePart:
     """What the machine did differently to the second run."""
-    pace = _pace(before, after)
     queueing = _queueing(before), _queueing(after)
     more = _more_neighbours(before, after)
+    pace = _pace(before, after, sure=more is False)
     stretched = _stretched(before, after, *queueing) if more is not False else 1.0
     phrases, factor = [], 1.0
     for word, part in (("stretch", stretched), ("pace", pace)):
@@ -104,10 +104,14 @@ def _queueing(run: Run) -> _Queueing | None:
     return _Queueing(wall, queued) if wall > queued else None
 
 
-def _pace(before: Run, after: Run) -> float | None:
-    """The factor of CPU time that all stages which compute show, as far as they agree; None where too few do."""
+def _pace(before: Run, after: Run, *, sure: bool) -> float | None:
+    """The factor of CPU time that all stages which compute show, as far as they agree; None where too few do.
+
+    ``sure``: by the ends of their intervals that are nearest to none. Nobody else was seen on the machine, and of a stage of
+    microseconds a few per cent are chance.
+    """
     old, new = _cpu_seconds(before), _cpu_seconds(after)
-    logs = [math.log(new[name] / old[name]) for name in old if name in new]
+    logs = [_log_ratio(old[name], new[name], sure=sure) for name in old if name in new]
     if len(logs) < 2:
         return None
     agreed = max(0.0, min(logs)) + min(0.0, max(logs))
@@ -115,9 +119,16 @@ def _pace(before: Run, after: Run) -> float | None:
     return math.exp(max(-most, min(most, median(logs))))
 
 
-def _cpu_seconds(run: Run) -> dict[str, float]:
+def _cpu_seconds(run: Run) -> dict[str, Interval]:
     costs = {stage.stage: quantity.usable(stage.cpu_s) for stage in run.stages if stage.stage in COMPUTING}
-    return {name: cost.value for name, cost in costs.items() if cost is not None and cost.value >= LEAST_SECONDS}
+    return {name: cost for name, cost in costs.items() if cost is not None and cost.low > 0 and cost.value >= LEAST_SECONDS}
+
+
+def _log_ratio(old: Interval, new: Interval, *, sure: bool) -> float:
+    middle = math.log(new.value / old.value)
+    if not sure:
+        return middle
+    return max(0.0, math.log(new.low / old.high)) if middle > 0 else min(0.0, math.log(new.high / old.low))
 
 
 def _cores_of_others(run: Run) -> float | None:

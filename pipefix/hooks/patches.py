@@ -14,7 +14,7 @@ import sysconfig
 import weakref
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from pipefix.vocabulary.attributes import own
@@ -61,28 +61,6 @@ class ReplacedAttribute:
         return held(self.owner, self.name) if self.names is None else self.names.get(self.name, _ABSENT)
 
 
-@dataclass(slots=True)
-class SwappedCode:
-    """A function of the user's that runs other code."""
-
-    function: FunctionType
-    original: CodeType
-    replacement: CodeType
-    out: bool = False
-
-    def put_back(self) -> bool:
-        if self.function.__code__ is not self.replacement:
-            return False
-        self.function.__code__ = self.original
-        return True
-
-    def put_in(self) -> bool:
-        if self.function.__code__ is not self.original:
-            return False
-        self.function.__code__ = self.replacement
-        return True
-
-
 _LIBRARIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _MOST_SOUGHT = 1000
 _sought: dict[int, Any] = {}
@@ -100,33 +78,28 @@ class Patches:
 
     def __init__(self) -> None:
         put_away_uncovered()
-        self.replaced: list[ReplacedAttribute | SwappedCode] = []
+        self.replaced: list[ReplacedAttribute] = []
         self._renamed: dict[int, tuple[Any, Any]] = {}
         self._followed: list[tuple[Any, Any]] = []
         self._callbacks: list[Callable[[], object]] = []
         self.installed: set[str] = set()
 
-    def replace(self, owner: Any, name: str, replacement: Any, *, everywhere: bool = False) -> None:
+    def replace(self, owner: Any, name: str, replacement: Any, *, everywhere: bool = False) -> ReplacedAttribute:
         """Put ``replacement`` at ``owner.name``. With ``everywhere`` also where modules imported the function by name."""
         original = held(owner, name)
         setattr(owner, name, replacement)
         names = owner.__dict__ if isinstance(owner, (type, ModuleType)) else None
-        self.replaced.append(ReplacedAttribute(owner, name, original, replacement, names))
+        attribute = ReplacedAttribute(owner, name, original, replacement, names)
+        self.replaced.append(attribute)
         if everywhere and original is not _ABSENT:
             self._renamed[id(original)] = (original, replacement)
             self._enter_beside(original, replacement)
+        return attribute
 
-    def swap_code(self, function: FunctionType, code: CodeType) -> SwappedCode:
-        """Have a function run other code; it stays the same function for whoever holds it."""
-        swapped = SwappedCode(function, function.__code__, code)
-        swapped.put_in()
-        self.replaced.append(swapped)
-        return swapped
-
-    def withdraw(self, swapped: SwappedCode) -> None:
+    def withdraw(self, attribute: ReplacedAttribute) -> None:
         """Put one back before all others."""
-        swapped.put_back()
-        self.replaced.remove(swapped)
+        attribute.put_back()
+        self.replaced.remove(attribute)
 
     def _enter_beside(self, original: Any, replacement: Any) -> None:
         """Where functions are looked up by which they are: ``os.stat in os.supports_fd``, torchvision's kernels by function."""
@@ -171,7 +144,7 @@ class Patches:
             callback()
         self._callbacks.clear()
         for attribute in reversed(self.replaced):
-            if not attribute.put_back() and isinstance(attribute, ReplacedAttribute) and attribute.is_covered():
+            if not attribute.put_back() and attribute.is_covered():
                 _covered.append(attribute)
         # Also in modules that were imported, and so took our wrapper by name, while it was in place.
         _rebind({id(replacement): (replacement, _behind(original)) for original, replacement in self._followed}, self._followed)
@@ -199,6 +172,8 @@ def _behind(function: Any) -> Any:
 
 def held(owner: Any, name: str) -> Any:
     """What the owner itself has under this name, descriptors as they are; `_ABSENT` where it inherits or lacks it."""
+    if isinstance(owner, FunctionType) and name == "__code__":
+        return owner.__code__  # in no dict of its own
     return owner.__dict__.get(name, _ABSENT) if isinstance(owner, (type, ModuleType)) else own(owner, name, _ABSENT)
 
 

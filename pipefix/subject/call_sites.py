@@ -14,7 +14,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from pipefix.hooks.charges import BITS
-from pipefix.hooks.patches import Patches, SwappedCode
+from pipefix.hooks.patches import Patches, ReplacedAttribute
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.subject import recompile
 from pipefix.subject.recompile import Expression, Place
@@ -27,7 +27,8 @@ SHARE = 0.04
 SHORTEST_NS, OFTEN = 5_000, 8
 """What one evaluation takes at least, on average, times how often a sample has it evaluated, up to so often: below, the clocks
 would take as long, and what is recorded of a loop's every step as long to copy."""
-FEW = 9
+TIMED = 9
+"""How often looking at nothing is timed."""
 
 
 class Site:
@@ -51,19 +52,19 @@ class Site:
         timer = self.sites.timer
         if not timer.live or not timer.owns or timer.stage is not None:
             return function(*args, **kwargs)
-        return self.sites.take(self, function, args, kwargs)
+        take = self.sites.observed if self.sites.looks else self.sites.cut
+        return take(self, function, args, kwargs)
 
 
 class CallSites:
-    """The expressions of one process's functions. ``take`` is what is done at each of them."""
+    """The expressions of one process's functions: looked at first, all of them, and then some of them cut."""
 
     def __init__(self, timer: SampleTimer, patches: Patches, evidence: StageEvidence) -> None:
         self.timer = timer
         self._patches, self._evidence = patches, evidence
-        self.take: Callable[[Site, Callable[..., Any], Sequence[Any], Mapping[str, Any]], Any] = self._observed
         self._sites: dict[tuple[FunctionType, Place], Site] = {}
         self._within: dict[FunctionType, str] = {}
-        self._swapped: list[SwappedCode] = []
+        self._recompiled: list[ReplacedAttribute] = []
         self.looks = False
         """Whether every expression is looked at, and none cut."""
         self._evaluations = 0
@@ -95,10 +96,10 @@ class CallSites:
     def choose(self) -> None:
         """From now on cut what took long in the last sample; all else is as it was. Of functions that are operations themselves,
         only those that hold the work of several stages."""
-        for swapped in self._swapped:
-            self._patches.withdraw(swapped)
-        self._swapped.clear()
-        self.take, self.looks = self._cut, False
+        for attribute in self._recompiled:
+            self._patches.withdraw(attribute)
+        self._recompiled.clear()
+        self.looks = False
         chosen = {key for key, site in self._sites.items() if self._takes_long(site) and self._is_one_operation(site)}
         self._recompile({function for function, _ in chosen}, lambda function, place: (function, place) in chosen)
 
@@ -120,15 +121,15 @@ class CallSites:
         """What is charged to an expression that does nothing."""
         site = Site(self, Expression((0, 0, 0, 0, ""), ""), "", "")
         each = []
-        for _ in range(FEW):
+        for _ in range(TIMED):
             before = site.spent_ns
-            self._observed(site, _nothing, (), {})
+            self.observed(site, _nothing, (), {})
             each.append(site.spent_ns - before)
         return min(each)
 
     def _recompile(self, functions: Iterable[FunctionType], wanted: Callable[[FunctionType, Place], bool]) -> None:
         for function, code in recompile.with_sites(functions, self._site, wanted).items():
-            self._swapped.append(self._patches.swap_code(function, code))
+            self._recompiled.append(self._patches.replace(function, "__code__", code))
 
     def _site(self, function: FunctionType, expression: Expression) -> Site:
         """The same one each time."""
@@ -142,7 +143,7 @@ class CallSites:
 
     # -- what is done at a site ------------------------------------------------------------------------------------------
 
-    def _observed(self, site: Site, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def observed(self, site: Site, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         timer, phase, evaluations = self.timer, self.timer.phase, self._evaluations
         begun, around = timer.own_ns(), self._inner_ns
         self._inner_ns = 0
@@ -163,13 +164,14 @@ class CallSites:
             if site.library and site.library not in site.expression.text:
                 site.label = f"{site.expression.text} of {site.library} at {site.label.rpartition(' at ')[2]}"
         handed = _handed(function, args)
-        if self._evidence.of(site.label, handed, kwargs) is UNKNOWN:
-            self._evidence.learn(site.label, handed, kwargs, phase, value)
         stage = self._evidence.of(site.label, handed, kwargs)
+        if stage is UNKNOWN:
+            self._evidence.learn(site.label, handed, kwargs, phase, value)
+            stage = self._evidence.learned[site.label]
         site.stage = stage if isinstance(stage, Stage) else None
         return value
 
-    def _cut(self, site: Site, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def cut(self, site: Site, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         assert site.stage is not None  # others are not chosen
         # The parts of an object such as a list of transforms are better told apart.
         one_piece = not isinstance(getattr(type(function), "__call__", None), FunctionType)  # noqa: B004 - written in Python

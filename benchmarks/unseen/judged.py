@@ -41,19 +41,19 @@ def judge(drawn: Unseen, *, budget: float) -> dict[str, Any]:
         family = known(drawn.family)
         if family.lay_out is not None:
             family.lay_out(folder, np.random.default_rng(1))
-        pipeline = _tuned(drawn, folder)
+        pipeline = tuned_on_disk(drawn, folder)
         file = folder / "train.py"
         file.write_text(text(pipeline, str(folder), timed=False))
         before = _truth(pipeline, folder)
         with Neighbour(on=pipeline.neighbour, seed=drawn.name):
             begun = time.perf_counter()
-            run = _probed(pipeline, file, budget)
+            run = probed(pipeline, file, budget)
             spent = time.perf_counter() - begun
         after = _truth(pipeline, folder)
         return _told(pipeline, run, before, after, file.read_text()) | {"probe_s": spent}
 
 
-def _probed(pipeline: Unseen, file: Path, budget: float) -> runfile.Run:
+def probed(pipeline: Unseen, file: Path, budget: float) -> runfile.Run:
     """In a process of its own: of some libraries no process may be forked once they were used (polars waits for ever, tensorstore
     aborts), and what is true is told by forked processes."""
     out = file.with_name("run.json")
@@ -65,11 +65,11 @@ def _probed(pipeline: Unseen, file: Path, budget: float) -> runfile.Run:
         probe(f"{file}:loader", budget=budget, **emulated).save(out)
         return {}
 
-    _told_by(in_child(work, timeout=APART_S + 4 * budget))
+    answered(in_child(work, timeout=APART_S + 4 * budget))
     return runfile.read(out)
 
 
-def _told_by(answer: dict[str, Any]) -> dict[str, Any]:
+def answered(answer: dict[str, Any]) -> dict[str, Any]:
     if "error" in answer:
         raise RuntimeError(f"{answer['error']}\n{answer.get('log', '')}")
     return answer
@@ -111,10 +111,10 @@ def _line_named(pipeline: Unseen, sentence: str, code: str) -> bool:
 # -- what is true -----------------------------------------------------------------------------------------------------
 
 
-def _module(pipeline: Unseen, folder: Path) -> Any:
-    """The pipeline with clocks in its text."""
+def module_of(pipeline: Unseen, folder: Path, length: int | None = None) -> Any:
+    """The pipeline with clocks in its text. ``length``: another number of samples than it has."""
     file = folder / "timed.py"
-    file.write_text(text(pipeline, str(folder), timed=True))
+    file.write_text(text(pipeline, str(folder), timed=True, length=length))
     spec = importlib.util.spec_from_file_location("timed", file)
     assert spec is not None
     assert spec.loader is not None
@@ -147,18 +147,18 @@ def _apart(pipeline: Unseen, folder: Path, seconds: float, *, crossing: bool) ->
     there when the probe's workers are forked."""
 
     def work() -> dict[str, float]:
-        module = _module(pipeline, folder)
+        module = module_of(pipeline, folder)
         spent = _spent(module, pipeline, seconds)
         if crossing:
             spent["ipc"] = _handover(module, pipeline)
         return {str(name): each for name, each in spent.items()}
 
-    found = _told_by(in_child(work, timeout=APART_S))
+    found = answered(in_child(work, timeout=APART_S))
     inside = {int(name): spent for name, spent in found.items() if name.isdigit()}
     return inside, {name: spent for name, spent in found.items() if not name.isdigit()}
 
 
-def _tuned(drawn: Unseen, folder: Path) -> Unseen:
+def tuned_on_disk(drawn: Unseen, folder: Path) -> Unseen:
     inside, _ = _apart(drawn, folder, 0.3, crossing=False)
     pipeline = tuned(drawn, inside)
     made = sum(inside.values())

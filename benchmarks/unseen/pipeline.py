@@ -179,14 +179,21 @@ def tuned(drawn: Unseen, base: Mapping[int, float]) -> Unseen:
 # -- the file ---------------------------------------------------------------------------------------------------------
 
 
-def text(pipeline: Unseen, folder: str, *, timed: bool) -> str:
-    """The pipeline's file. ``timed``: with a clock around every part, collating, the sampler and the step."""
+def length_of(pipeline: Unseen) -> int:
+    """Samples of the dataset: enough for a minute."""
+    return max(400, int(60 / max(pipeline.seconds, 1e-3)))
+
+
+def text(pipeline: Unseen, folder: str, *, timed: bool, length: int | None = None) -> str:
+    """The pipeline's file. ``timed``: with a clock around every part, collating, the sampler and the step.
+
+    ``length``: another number of samples than `length_of` says.
+    """
     parts = pipeline.parts
     setups = dict.fromkeys(part.setup for part in parts if part.setup)
     repeats = pipeline.repeats or (1,) * len(parts)
     body = "\n".join(_statement(part, repeats[place], place, timed=timed) for place, part in enumerate(parts))
-    length = max(400, int(60 / max(pipeline.seconds, 1e-3)))
-    pieces = [_HEAD, f"D = {folder!r}\nLENGTH = {length}", *setups, _CLOCK if timed else ""]
+    pieces = [_HEAD, f"D = {folder!r}\nLENGTH = {length or length_of(pipeline)}", *setups, _CLOCK if timed else ""]
     if pipeline.form == "helper":
         pieces.append(_HELPER.format(body=_in(body, 4)))
     item = {"helper": "return make(i)", "method": "return self.make(i)"}.get(pipeline.form, f"{body}\nreturn x")

@@ -24,7 +24,7 @@ from pipefix.measurement.budget import MeasurementPlan
 from pipefix.measurement.consumer import Consumer, consumer_for
 from pipefix.measurement.experiments import POOL, REAL
 from pipefix.measurement.measure import measure
-from pipefix.measurement.measurement import Measurement
+from pipefix.measurement.measurement import Measurement, TriedCache
 from pipefix.plan.advise import advise
 from pipefix.plan.case import Moving
 from pipefix.plan.plan import Plan as Advice
@@ -187,22 +187,22 @@ def _try_aside(subject: Subject, consumer: Consumer, measurement: Measurement, d
 def _try_conversions(subject: Subject, machine: Machine, measurement: Measurement, diagnosis: Diagnosis, seconds: float) -> None:
     """Caches that would be proposed are begun on a few samples: what `convert` refuses is not told as a remedy. Samples that no
     transforms of a known place change may come out the same every time, whatever functions make them: that is seen so, too."""
-    refused, until = measurement.refused_caches, time.perf_counter() + seconds
+    known, until = measurement.tried_caches, time.perf_counter() + seconds
 
-    def tried(store: str) -> str | None:
+    def tried(store: str) -> TriedCache:
         left = until - time.perf_counter()
-        return try_sample_cache.refused(subject, store, left) if left > 0 else None
+        return (try_sample_cache.begin_cache(subject, store, left) if left > 0 else None) or TriedCache()
 
     try:
         if diagnosis.part_of_making(Stage.AUGMENT) > WORTH_TRYING and not held_transforms(subject.dataset):
-            why = tried("sample")
-            measurement.same_every_time, refused["sample"] = why == "", why or ""
+            known["sample"] = tried("sample")
+            measurement.same_every_time = known["sample"].record_bytes is not None
         while new := {
             step.change.store
             for step in advise(measurement, diagnosis, machine=machine).proposed
-            if isinstance(step.change, CacheChange) and step.change.store not in refused
+            if isinstance(step.change, CacheChange) and step.change.store not in known
         }:
-            refused.update({store: tried(store) or "" for store in sorted(new)})
+            known.update({store: tried(store) for store in sorted(new)})
     except KeyboardInterrupt:
         measurement.partial = True
 

@@ -16,7 +16,7 @@ from pipefix.caches import estimate
 from pipefix.caches.convert import recipe_of
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.estimate import ReadBack
-from pipefix.caches.survey import refusal
+from pipefix.caches.survey import Begun, begun
 from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.fixes.outcome import Measured
 from pipefix.fixes.same_samples import mode_of
@@ -25,7 +25,7 @@ from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.pixel_difference import spread
 from pipefix.measurement.consumer import Consumer
-from pipefix.measurement.measurement import KeptRecord
+from pipefix.measurement.measurement import KeptRecord, TriedCache
 from pipefix.measurement.statistics import bootstrap, interval
 from pipefix.plan.remedy import WORTH_TRYING
 from pipefix.subject.subject import Subject
@@ -62,14 +62,13 @@ def record(
         return replace(record, gain=worth.gain, pairs=worth.pairs) if worth is not None else record
 
 
-def refused(subject: Subject, store: str, seconds: float) -> str | None:
-    """Why `convert` would refuse to keep this of samples, by a few of them; empty where it would not, None where that is not known
-    after so many seconds."""
+def begin_cache(subject: Subject, store: str, seconds: float) -> TriedCache | None:
+    """A cache that keeps this of samples, begun on a few of them; None where nothing came of it in so many seconds."""
     try:
-        result: str = in_child_process(partial(refusal, subject.dataset, recipe_of("lmdb", store)), seconds)
+        result: Begun = in_child_process(partial(begun, subject.dataset, recipe_of("lmdb", store)), seconds)
     except NotFused:
         return None
-    return f"convert would refuse it: {result}" if result else ""
+    return TriedCache(f"convert would refuse it: {result.refused}" if result.refused else "", result.record_bytes)
 
 
 def kept_record(result: ReadBack) -> KeptRecord | None:

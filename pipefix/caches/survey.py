@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -33,7 +33,7 @@ from pipefix.vocabulary.urls import is_remote
 
 _LOOKED_AT = 32
 _ROWS_LOOKED_AT = 64
-_TRIED = 3
+_TRIED = 8
 _PARTS = 32
 """How many parts a cache is divided into, unless they became too small or too large."""
 _SMALLEST_PART, _LARGEST_PART = 1 << 20, 256 << 20
@@ -89,14 +89,23 @@ def survey(dataset: Any, recipe: Recipe, target: str, *, apart: bool = False) ->
         raise program_ended(error, "The dataset") from error
 
 
-def refusal(dataset: Any, recipe: Recipe) -> str:
-    """Why a conversion would be refused, by a few samples; empty where these can be stored."""
+class Begun(NamedTuple):
+    """What a conversion comes to, by a few samples."""
+
+    refused: str = ""
+    """Why it would be refused; empty where these samples can be stored."""
+    record_bytes: float | None = None
+    """Of a record, on average."""
+
+
+def begun(dataset: Any, recipe: Recipe) -> Begun:
     try:
         with seeded(0), Witness() as witness:
-            _Look(dataset, recipe, _length(dataset), witness, most=_TRIED).settle(Blueprint(target="", recipe=recipe, boot=boot()))
+            look = _Look(dataset, recipe, _length(dataset), witness, most=_TRIED)
+            look.settle(Blueprint(target="", recipe=recipe, boot=boot()))
     except PipefixError as error:
-        return str(error)
-    return ""
+        return Begun(refused=str(error))
+    return Begun(record_bytes=look.record_bytes)
 
 
 def _survey_apart(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
@@ -175,6 +184,7 @@ class _Look:
         self.indices = _spread(samples, most or (_ROWS_LOOKED_AT if recipe.store == "rows" else _LOOKED_AT))[: recipe.limit]
         self.holders: list[Holder] = []
         self.unseen_bytes = 0.0
+        self.record_bytes = 0.0
 
     def settle(self, plan: Blueprint) -> Blueprint:
         if self.recipe.store == "source":
@@ -185,11 +195,11 @@ class _Look:
 
     def _source(self, plan: Blueprint) -> Blueprint:
         learned = learn_reads.learn(self.dataset, self.indices, self.witness)
-        self.unseen_bytes = learned.unseen_bytes
+        self.unseen_bytes, self.record_bytes = learned.unseen_bytes, learned.record_bytes
         return msgspec.structs.replace(
             plan, stop_at=self.witness.stop_at, by_path=self.witness.by_path, maps=self.witness.maps,
             source=Source(root=_root(self.dataset, learned.files)),
-            part_samples=_part_samples(self.samples, learned.record_bytes),
+            part_samples=_part_samples(self.samples, self.record_bytes),
         )  # fmt: skip
 
     # -- samples as they are -------------------------------------------------------------------------------------------
@@ -260,7 +270,8 @@ class _Look:
         sizes = stored
         if is_rows:
             plan, sizes = self._rows(plan, stored)
-        return msgspec.structs.replace(plan, part_samples=_part_samples(self.samples, sum(sizes) / len(sizes)))
+        self.record_bytes = sum(sizes) / len(sizes)
+        return msgspec.structs.replace(plan, part_samples=_part_samples(self.samples, self.record_bytes))
 
     def _rows(self, plan: Blueprint, values: list[Any]) -> tuple[Blueprint, list[int]]:
         try:

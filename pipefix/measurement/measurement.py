@@ -110,6 +110,16 @@ class KeptRecord:
     """Blocks of both that it rests on."""
 
 
+@dataclass(frozen=True)
+class TriedCache:
+    """What came of beginning a cache on a few samples."""
+
+    refused: str = ""
+    """Why `convert` would refuse it; empty where it would not, or that could not be tried."""
+    record_bytes: float | None = None
+    """Of a record, on average; None where none was made."""
+
+
 @dataclass
 class Measurement:
     """All that a probe saw of one subject."""
@@ -155,8 +165,8 @@ class Measurement:
     """By how close pixels are to be (``exact``, ``close``); empty where nobody tried."""
     record: KeptRecord | None = None
     """None where nobody tried."""
-    refused_caches: dict[str, str] = field(default_factory=dict)
-    """By what a cache keeps of a sample: why `convert` refuses to store it; empty where it does not, or that could not be tried."""
+    tried_caches: dict[str, TriedCache] = field(default_factory=dict)
+    """By what a cache keeps of a sample."""
     same_every_time: bool = False
     """Whether a few samples of a dataset without transforms were made twice and came out the same."""
     throttled: float | None = None

@@ -168,7 +168,9 @@ class CallSites:
         if stage is UNKNOWN:
             self._evidence.learn(site.label, handed, kwargs, phase, value)
             stage = self._evidence.learned[site.label]
-        site.stage = stage if isinstance(stage, Stage) else None
+        reads = bool(site.crossed & BITS[Stage.STORAGE])
+        # What opens a file and gives back an object of its library has taken the file's head apart.
+        site.stage = stage if isinstance(stage, Stage) else Stage.DECODE if reads and site.gives else None
         return value
 
     def cut(self, site: Site, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -12,13 +12,14 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from pipefix.api.try_sample_cache import record, refused
+from pipefix.api.try_sample_cache import begin_cache, record
 from pipefix.caches import estimate
 from pipefix.caches.estimate import read_back
 from pipefix.measurement.consumer import Consumer
-from pipefix.measurement.measurement import KeptRecord
+from pipefix.measurement.measurement import KeptRecord, TriedCache
 from pipefix.plan.plan import Declined, Proposed
 from pipefix.subject.load import load
+from pipefix.subject.subject import Subject
 from tests.plan.builders import JPEGS, World
 
 
@@ -144,16 +145,30 @@ class Drawing(Samples):
 
 def test_a_conversion_that_would_be_refused_is_known_before_it_is_proposed() -> None:
     drawing, still = (load(DataLoader(dataset, batch_size=2)) for dataset in (Drawing(None), Samples(torch.ones(8))))
-    why = refused(drawing, "decoded", 60.0)
-    assert why is not None
+    why = begun(drawing, "decoded").refused
     assert why.startswith("convert would refuse it: Sample ") and "draws random numbers" in why
-    assert refused(still, "decoded", 60.0) == ""
-    assert "no image" in (refused(still, "resized", 60.0) or "")
-    assert refused(still, "decoded", 0.0) is None
+    assert begun(still, "decoded").refused == ""
+    assert "no image" in begun(still, "resized").refused
+    assert begin_cache(still, "decoded", 0.0) is None
+
+
+def begun(subject: Subject, store: str) -> TriedCache:
+    tried_cache = begin_cache(subject, store, 60.0)
+    assert tried_cache is not None
+    return tried_cache
 
 
 def test_what_convert_refuses_is_declined_with_that_reason() -> None:
-    world = JPEGS.but(fields={"refused_caches": {"decoded": "convert would refuse it: samples differ"}})
+    world = JPEGS.but(fields={"tried_caches": {"decoded": TriedCache("convert would refuse it: samples differ")}})
     step = world.step_called("cache-decoded")
     assert isinstance(step, Declined) and step.why == "convert would refuse it: samples differ"
-    assert isinstance(JPEGS.but(fields={"refused_caches": {"resized": ""}}).step_called("cache-resized-256"), Proposed)
+    assert isinstance(JPEGS.but(fields={"tried_caches": {"resized": TriedCache()}}).step_called("cache-resized-256"), Proposed)
+
+
+def test_the_disk_that_a_cache_takes_is_told_by_the_records_that_were_tried() -> None:
+    small, large = ({"tried_caches": {"decoded": TriedCache(record_bytes=size)}} for size in (100.0, 20_000.0))
+    samples = 50_000
+    assert JPEGS.but(fields=small).step_called("cache-decoded").disk_bytes == samples * 120
+    assert JPEGS.but(fields=large).step_called("cache-decoded").disk_bytes == samples * 5 * 4096
+    made = begun(load(DataLoader(Samples(torch.ones(5000)), batch_size=2)), "decoded")
+    assert made.record_bytes == pytest.approx(20_000, rel=0.02)

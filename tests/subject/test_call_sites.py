@@ -260,3 +260,36 @@ def test_what_gives_nothing_works_on_its_arguments_and_is_called_all_the_same(in
     assert inline.costs_ms() == {
         ("storage", "library.read"): 1.0, ("decode", "library.unpack"): 5.0, ("augment", "library.scale"): 2.0,
     }  # fmt: skip
+
+
+class Scan:
+    """An object of a library's, neither bytes nor pixels."""
+
+    __module__ = "library"
+
+    def pixels(self) -> np.ndarray:
+        library.passes(2 * MS)
+        return np.ones((2, 2), np.uint8)
+
+
+class Opened:
+    def __getitem__(self, index: int) -> Any:
+        return library.opened("scan.nii").pixels()
+
+
+def test_what_reads_a_file_and_gives_back_an_object_of_its_library_decodes(ticks: Ticks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `nibabel.load` does, which takes a file's head apart: for longer than the pixels take."""
+    cut = Cut(Opened())
+
+    def opened(path: str) -> Scan:
+        cut.timer.timed_call(Stage.STORAGE, "read", library.passes, (MS,))
+        library.passes(4 * MS)
+        return Scan()
+
+    monkeypatch.setattr(library, "opened", opened, raising=False)
+    cut.look()
+    cut.sample()
+    assert cut.costs_ms() == {
+        ("storage", "read"): 1.0, ("decode", "library.opened"): 4.0, ("decode", 'library.opened("scan.nii").pixels'): 2.0,
+    }  # fmt: skip
+    cut.patches.undo()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import ClassVar
 
@@ -10,7 +11,7 @@ import numpy as np
 from pipefix.diagnosis.throughput import PipelineModel, StageTime, at_most, draws
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import Experiment
-from pipefix.measurement.measurement import KeptRecord
+from pipefix.measurement.measurement import KeptRecord, TriedCache
 from pipefix.plan.case import Case
 from pipefix.plan.plan import Step
 from pipefix.plan.planfile import CACHES, CacheChange
@@ -26,6 +27,7 @@ COPY_RATE = Interval(16e9, 6e9, 24e9)
 """Bytes a second out of the page cache into a fresh array."""
 WRITE_RATE = 200e6
 """Bytes a second that a cache is written with."""
+PAGE = 4096
 RESIZED = 256
 _CONNECTIONS = ("socket.", "ssl.", "http.client.request", "http.client.getresponse")
 """Operations of connections, where no client that a source cache can stand in for made them."""
@@ -36,20 +38,24 @@ class Cache(Remedy):
 
     arm: ClassVar[Experiment]
     change: ClassVar[CacheChange]
+    sized_by_trial: ClassVar[bool] = True
+    """Whether records that were made on a few samples tell how large they are better than the pipeline's own figures."""
 
     def answer(self, case: Case) -> Step:
         if case.measurement.settings.kind == "iterable":
             return self.declined("an IterableDataset has no index that records could be looked up by")
         record, finished = case.measurement.record, self.finished(case)
-        why = self.useless(case) or case.measurement.refused_caches.get(self.change.store)
+        tried_cache = case.measurement.tried_caches.get(self.change.store, TriedCache())
+        why = self.useless(case) or tried_cache.refused
         if not why and finished and record is not None and record.why_not:
             why = f"a sample was to be stored, and could not be: {record.why_not}"
         if why:
             return self.declined(why)
-        record_bytes = self.record_bytes(case)
+        tried_bytes = tried_cache.record_bytes if self.sized_by_trial else None
+        record_bytes = exactly(tried_bytes) if tried_bytes else self.record_bytes(case)
         if record_bytes is None:
             return self.declined("how large a record would be could not be measured, so neither can its worth")
-        disk = record_bytes.value * case.length if case.length is not None else None
+        disk = on_disk(record_bytes.value) * case.length if case.length is not None else None
         read = reading(record_bytes, record)
         tried = record.gain if record is not None else None
         measured = finished and tried is not None
@@ -116,6 +122,11 @@ def reading(record_bytes: Interval, tried: KeptRecord | None) -> StageTime:
     return StageTime(wall, wall)
 
 
+def on_disk(record_bytes: float) -> float:
+    """Bytes that LMDB takes for a record: whole pages of its own, or a part of one that it shares with others."""
+    return math.ceil((record_bytes + 16) / PAGE) * PAGE if record_bytes > PAGE / 2 else record_bytes + 20
+
+
 def _from_disk(case: Case, read: StageTime, record_bytes: Interval) -> StageTime:
     """A cache that does not fit into memory is read from the disk each time: all workers wait for the one disk."""
     waiting = draws(record_bytes, "record") * (case.disk_seconds or 0.0) * max(1, case.measurement.workers)
@@ -130,6 +141,7 @@ class CacheSource(Cache):
     title = "Cache the source bytes in one file"
     change = CacheChange(path=f"{CACHES}/source", store="source")
     arm = experiments.NO_STORAGE
+    sized_by_trial = False  # what was read of thousands of samples says more
 
     def useless(self, case: Case) -> str | None:
         return case.nothing_to_keep or _past_clients(case)

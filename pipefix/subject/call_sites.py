@@ -18,7 +18,7 @@ from pipefix.hooks.patches import Patches, ReplacedAttribute
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.subject import recompile
 from pipefix.subject.recompile import Expression, Place
-from pipefix.subject.staging import UNKNOWN, StageEvidence
+from pipefix.subject.staging import UNKNOWN, StageEvidence, data_stage
 from pipefix.vocabulary.stage import Stage
 from pipefix.vocabulary.user_modules import is_users
 
@@ -168,10 +168,19 @@ class CallSites:
         if stage is UNKNOWN:
             self._evidence.learn(site.label, handed, kwargs, phase, value)
             stage = self._evidence.learned[site.label]
-        reads = bool(site.crossed & BITS[Stage.STORAGE])
-        # What opens a file and gives back an object of its library has taken the file's head apart.
-        site.stage = stage if isinstance(stage, Stage) else Stage.DECODE if reads and site.gives else None
+        site.stage = (
+            Stage.DECODE if self._opens(site, (*handed, *kwargs.values()), value) else stage if isinstance(stage, Stage) else None
+        )
         return value
+
+    @staticmethod
+    def _opens(site: Site, handed: Sequence[Any], value: Any) -> bool:
+        """Whether a call has a file's head taken apart: it reads, or is handed a path, and gives back an object of its library."""
+        if value is None or data_stage((*handed, value)) is not None:
+            return False
+        reads = bool(site.crossed & BITS[Stage.STORAGE])
+        named = any(isinstance(argument, (str, os.PathLike)) for argument in handed)
+        return (reads or named) and bool(site.library) and _library(type(value).__module__) == site.library
 
     def cut(self, site: Site, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         assert site.stage is not None  # others are not chosen
@@ -210,13 +219,17 @@ def _owner(function: Callable[..., Any]) -> Any:
         return None
 
 
+def _library(module: str) -> str:
+    return module.partition(".")[0]
+
+
 def _library_of(function: Callable[..., Any], args: Sequence[Any]) -> str:
     """The package that does the work; empty where that is the user's own, or Python."""
     stands_for_syntax = any(function is known for known in recompile.FOR_SYNTAX)
     for value in args[:1] if stands_for_syntax else (function, _owner(function)):
         module = value.__module__ if isinstance(value, (FunctionType, BuiltinFunctionType, MethodType, type)) else None
         module = module or type(value).__module__
-        root = module.partition(".")[0]
+        root = _library(module)
         if root not in ("builtins", "_operator", "pipefix") and not is_users(module):
             return root
     return ""

@@ -286,6 +286,7 @@ def test_what_reads_a_file_and_gives_back_an_object_of_its_library_decodes(ticks
         library.passes(4 * MS)
         return Scan()
 
+    opened.__module__ = "library"
     monkeypatch.setattr(library, "opened", opened, raising=False)
     cut.look()
     cut.sample()

@@ -173,9 +173,11 @@ def tuned_on_disk(drawn: Unseen, folder: Path) -> Unseen:
 def _truth(pipeline: Unseen, folder: Path) -> Truth:
     inside, spent = _apart(pipeline, folder, 0.6, crossing=pipeline.workers > 0)
     costs = {"ipc": spent.get("ipc", 0.0), "collate": spent.get("collate", 0.0), "step": spent.get("step", 0.0)}
-    for place, part in enumerate(pipeline.parts):
-        costs[part.stage] = costs.get(part.stage, 0.0) + inside[place]
     cores = os.cpu_count() or 1
+    for place, part in enumerate(pipeline.parts):
+        # All workers wait at the same time, but only as many compute as there are cores.
+        alone = min(pipeline.workers, cores) / pipeline.workers if part.waits and pipeline.workers else 1.0
+        costs[part.stage] = costs.get(part.stage, 0.0) + inside[place] * alone
     found = truth_of(costs, min(pipeline.workers, cores))
     drawn = spent.get("sampler", 0.0)
     if pipeline.truth != "sampler":

@@ -35,6 +35,8 @@ class Part:
     """At the top of the file."""
     own: bool = False
     """No library call that pipefix knows: where it stands between others, its line is the answer."""
+    waits: bool = False
+    """It takes no CPU time."""
 
 
 @dataclass(frozen=True)
@@ -348,7 +350,7 @@ FAMILIES: Sequence[Family] = (
         Part("augment", "x = AFFINE(x)", "import torchio\nAFFINE = torchio.RandomAffine()", own=True),
     ), "torchio", _arrays),
     Family("foreign-wait", (
-        Part("storage", "x = LIBC.usleep(1000)", "import ctypes\nLIBC = ctypes.CDLL(None)", own=True),
+        Part("storage", "x = LIBC.usleep(1000)", "import ctypes\nLIBC = ctypes.CDLL(None)", own=True, waits=True),
         Part("augment", f"x = HELD[{N}] * 2", f"HELD = torch.arange({COUNT} * 32.0).reshape({COUNT}, 32)", own=True),
     )),
     Family("memory", (

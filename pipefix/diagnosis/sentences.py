@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.diagnosis.doubts import Doubt, DoubtKind
@@ -59,13 +59,19 @@ def _input_bound(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, s
     cost = diagnosis.stages[stage]
     top = next((op.name for op in cost.ops if op.wall_s > 0.5 * cost.wall.value), None)
     if top is not None:
-        top = _line(measurement, "" if top in OWN_NAMES else top) or top
+        top = _line(measurement.own_lines, "" if top in OWN_NAMES else top) or top
+    elif stage is Stage.COLLATE:
+        top = _line(measurement.collate_lines)
     operation = top or (HANDING_OVER if stage is Stage.IPC else None)
     named = f"{stage} ({operation})" if operation else str(stage)
     waiting = cost.waiting is not None and cost.waiting > WAITING * cost.wall.value
     manner = ", mostly waiting rather than computing" if waiting else ""
     kind = "Input-bound" if measurement.has_consumer else f"Input-bound{ALONE}"
-    if share.value < NEXT_TO_NOTHING:
+    border = diagnosis.stations.border if stage is Stage.IPC else None
+    if border is not None and border.value > share.value * diagnosis.sample.value:
+        part = percent(min(1.0, border.value / diagnosis.sample.value))
+        text = f"{kind}: {named} takes {part} of the time to deliver a sample even where batches are ready"
+    elif share.value < NEXT_TO_NOTHING:
         text = f"{kind}: {named} limits, though it runs beside other stages{manner}"
     else:
         text = f"{kind}: {named} takes {_span(share, diagnosis)} of the time to deliver a sample{manner}"
@@ -163,14 +169,14 @@ def _doubted(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, doubt
 
 
 def _mostly(measurement: Measurement) -> str:
-    line = _line(measurement)
+    line = _line(measurement.own_lines)
     part = measurement.own_lines[line] / sum(measurement.own_lines.values()) if line is not None else 0.0
     return f", {percent(part)} of it in {line}" if line is not None else ""
 
 
-def _line(measurement: Measurement, function: str = "") -> str | None:
+def _line(seen: Mapping[str, int], function: str = "") -> str | None:
     """The line of a function of the user's, or of any, that was seen running most often, where it stands out."""
-    looks = {line: count for line, count in measurement.own_lines.items() if not function or _is_in(line, function)}
+    looks = {line: count for line, count in seen.items() if not function or _is_in(line, function)}
     line = max(looks, key=looks.__getitem__, default=None)
     every = sum(looks.values())
     return line if line is not None and every >= FEWEST_LOOKS and looks[line] >= STANDS_OUT * every else None

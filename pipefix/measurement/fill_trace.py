@@ -80,7 +80,7 @@ class RecordingReport:
         self._told = len(known)
         trace.refused = recording.refused
         trace.mixed = sorted(self._timer.mixed)
-        trace.own_lines = dict(self._lines.seen)
+        trace.own_lines, trace.collate_lines = dict(self._lines.seen), dict(self._lines.seen_collating)
         for path in recording.files:
             ranges = recording.files.ranges(path)
             if self._told_ranges.get(path) != ranges:

@@ -165,8 +165,9 @@ class _Session:
         measurement.recorded_bytes = sum(row.trace.recorded_bytes for row in last.values())
         for row in last.values():
             measurement.refused.update(row.trace.refused)
-            for line, looks in row.trace.own_lines.items():
-                measurement.own_lines[line] = measurement.own_lines.get(line, 0) + looks
+            for seen, told in ((measurement.own_lines, row.trace.own_lines), (measurement.collate_lines, row.trace.collate_lines)):
+                for line, looks in told.items():
+                    seen[line] = seen.get(line, 0) + looks
             measurement.mixed = sorted({*measurement.mixed, *row.trace.mixed})
         # What is imported and set up with a worker's first batch is no part of a sample.
         begun = {row.trace.worker: row.trace.begun for row in reversed(rows)}

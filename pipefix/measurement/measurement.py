@@ -184,6 +184,8 @@ class Measurement:
     """Parts that a stream can be read in at once; None for other datasets, and where the stream does not say."""
     own_lines: dict[str, int] = field(default_factory=dict)
     """Lines of the user's own code that no hook times, by how often they were seen running."""
+    collate_lines: dict[str, int] = field(default_factory=dict)
+    """Lines of the user's own code, by how often they were seen running while batches were collated."""
 
     first_calls: dict[str, float] = field(default_factory=dict)
     """Operations a sample by stage when samples were read for the first time."""

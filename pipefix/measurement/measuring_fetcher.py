@@ -236,7 +236,11 @@ class MeasuringFetcher:
         if skipped:
             return self._prebuilt(trace)
         self._collating = made_samples
-        batch = self.task.collate(self._collatable(made_samples))
+        self.lines.collating = True
+        try:
+            batch = self.task.collate(self._collatable(made_samples))
+        finally:
+            self.lines.collating = False
         self._collating = None
         return batch
 

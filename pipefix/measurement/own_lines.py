@@ -1,4 +1,4 @@
-"""Samples which line of the user's own code is running where no hook times it, while samples are recorded.
+"""Samples which line of the user's own code is running where no hook times it: while samples are recorded, and collated.
 
 A thread looks at the making thread's frames every millisecond or so. It runs in the recording arm only, whose times nobody reads.
 """
@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
-from itertools import accumulate, chain, repeat, starmap
+from itertools import accumulate, chain, repeat, starmap, takewhile
 from operator import methodcaller
 from types import FrameType
 
@@ -21,6 +21,8 @@ from pipefix.vocabulary.user_modules import is_users
 EVERY = 0.001
 """Seconds between two looks."""
 MOST_LINES = 200
+MAKER = "pipefix.measurement.measuring_fetcher"
+"""The module that asks for samples and has them collated."""
 
 
 class OwnLines:
@@ -29,7 +31,9 @@ class OwnLines:
     def __init__(self, timer: SampleTimer) -> None:
         self.timer = timer
         self.seen: Counter[str] = Counter()
-        """``function at file.py:line`` -> looks."""
+        """``function at file.py:line`` -> looks while a sample was made."""
+        self.seen_collating: Counter[str] = Counter()
+        self.collating = False
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._switching = 0.0
@@ -50,10 +54,20 @@ class OwnLines:
 
     def _run(self) -> None:
         while not self._stop.wait(EVERY):
-            if self.timer.live and self.timer.stage is None:
-                line = line_of(stack(self.timer.owner))
-                if line is not None and (line in self.seen or len(self.seen) < MOST_LINES):
-                    self.seen[line] += 1
+            if self.collating:
+                self._look(self.seen_collating)
+            elif self.timer.live and self.timer.stage is None:
+                self._look(self.seen)
+
+    def _look(self, seen: Counter[str]) -> None:
+        line = line_of(takewhile(_is_asked, stack(self.timer.owner)))
+        if line is not None and (line in seen or len(seen) < MOST_LINES):
+            seen[line] += 1
+
+
+def _is_asked(frame: FrameType) -> bool:
+    """Whether a frame is of what makes batches, and not of the program that asked for one."""
+    return frame.f_globals.get("__name__") != MAKER
 
 
 def stack(thread: int) -> list[FrameType]:

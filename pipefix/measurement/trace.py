@@ -76,6 +76,8 @@ class BatchTrace(msgspec.Struct, array_like=True):
     """(stage, op, begun, ended) where a trace was asked for; in place of a stage and an op, sample and which one."""
     own_lines: dict[str, int] = {}
     """Lines of the user's own code that no hook times, by how often they were seen running so far."""
+    collate_lines: dict[str, int] = {}
+    """Lines of the user's own code, by how often they were seen running while a batch was collated."""
     process_made: int = 0
     """CPU nanoseconds of all the process's threads from `begun` to `ended`: a library's own threads work where its caller waits."""
 

@@ -180,7 +180,7 @@ def _clocks(run: Run) -> str:
     if kind == "step-bound":
         return " ".join(part for part in (_fed(run), _step(run)) if part)
     stages = _suspects(run)
-    clocks = [_clock(stage) for stage in stages]
+    clocks = [_clock(stage, run) for stage in stages]
     if _is_sampler_named(run):
         clocks = [f"the sampler takes {quantity.seconds_between(run.sampler_s)} a sample in the training process", *clocks[:1]]
     return sentence("; ".join(clocks)) if clocks else _fed(run)
@@ -201,13 +201,17 @@ def _suspects(run: Run) -> list[StageFigures]:
     return ranked[::-1][:2]
 
 
-def _clock(stage: StageFigures) -> str:
+def _clock(stage: StageFigures, run: Run) -> str:
+    sample, wall, cpu = map(quantity.usable, (run.sample_s, stage.wall_s, stage.cpu_s))
     clause = f"{stage.stage} takes {quantity.seconds_between(stage.wall_s)} a sample"
-    if stage.hidden:
+    share = stage.share if quantity.known(stage.share) else None
+    beside = share is not None and sample is not None and wall is not None and share * sample.value < wall.value / 2
+    if stage.stage == "ipc" and beside and not stage.hidden:
+        clause += ", most of it in the training process"
+    elif stage.hidden:
         clause += ", hidden behind something slower"
-    elif quantity.known(stage.share):
-        clause += f", {quantity.percent(stage.share)} of the delivered time"
-    wall, cpu = quantity.usable(stage.wall_s), quantity.usable(stage.cpu_s)
+    elif share is not None:
+        clause += f", {quantity.percent(share)} of the delivered time"
     if wall is None or cpu is None or wall.value <= 0:
         return clause
     part = cpu.value / wall.value

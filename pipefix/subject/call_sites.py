@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from time import perf_counter_ns
+from time import perf_counter_ns, thread_time_ns
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -27,6 +27,9 @@ SHARE = 0.04
 SHORTEST_NS, OFTEN = 5_000, 8
 """What one evaluation takes at least, on average, times how often a sample has it evaluated, up to so often: below, the clocks
 would take as long, and what is recorded of a loop's every step as long to copy."""
+WAITING = 0.5
+"""What computes for less than this part of its time waits."""
+_VALUES = (list, tuple, dict, set, str)
 TIMED = 9
 """How often looking at nothing is timed."""
 
@@ -45,6 +48,8 @@ class Site:
         self.around = False
         """Whether code of the user's ran inside, whose own expressions are looked at."""
         self.library = ""
+        self.computing = 0.0
+        """The largest part of an evaluation's time that this thread computed."""
         self.gives = False
         """Whether it ever gave a value: what gives none works on its arguments, and no recording could stand in for that."""
 
@@ -94,8 +99,8 @@ class CallSites:
             self._sample_ns = perf_counter_ns() - self._begun
 
     def choose(self) -> None:
-        """From now on cut what took long in the last sample; all else is as it was. Of functions that are operations themselves,
-        only those that hold the work of several stages."""
+        """From now on cut what took long in the last sample; all else is as it was. A function that is an operation itself is one
+        piece, unless it holds the work of several stages."""
         for attribute in self._recompiled:
             self._patches.withdraw(attribute)
         self._recompiled.clear()
@@ -111,11 +116,15 @@ class CallSites:
     def _is_one_operation(self, site: Site) -> bool:
         """Of one stage as a whole. What decodes may read its files by itself; what reads none is its own stage's, whatever the
         calls inside are elsewhere."""
-        if site.stage is None or site.around or (site.within and site.within not in self.timer.mixed):
+        if site.stage is None or site.around or self._is_operation(site.within):
             return False
         reads = bool(site.crossed & BITS[Stage.STORAGE])
         site.closed = not reads and bool(site.crossed & ~BITS[site.stage])
         return not reads or (site.stage is Stage.DECODE and not site.crossed & ~(BITS[Stage.STORAGE] | BITS[Stage.DECODE]))
+
+    def _is_operation(self, function: str) -> bool:
+        """Whether a function is one operation as a whole: of a known stage, and of one alone."""
+        return bool(function) and self._evidence.learned.get(function, UNKNOWN) is not None and function not in self.timer.mixed
 
     def _time_looking(self) -> int:
         """What is charged to an expression that does nothing."""
@@ -145,6 +154,7 @@ class CallSites:
 
     def observed(self, site: Site, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         timer, phase, evaluations = self.timer, self.timer.phase, self._evaluations
+        clock, cpu = perf_counter_ns(), thread_time_ns()
         begun, around = timer.own_ns(), self._inner_ns
         self._inner_ns = 0
         with timer.crossings() as crossed:
@@ -154,6 +164,7 @@ class CallSites:
                 spent = timer.own_ns() - begun
                 site.spent_ns += spent - self._inner_ns
                 site.evaluated += 1
+                site.computing = max(site.computing, (thread_time_ns() - cpu) / max(1, perf_counter_ns() - clock))
                 self._inner_ns = around + spent
         site.around |= self._evaluations > evaluations
         self._evaluations += 1
@@ -168,9 +179,12 @@ class CallSites:
         if stage is UNKNOWN:
             self._evidence.learn(site.label, handed, kwargs, phase, value)
             stage = self._evidence.learned[site.label]
-        site.stage = (
-            Stage.DECODE if self._opens(site, (*handed, *kwargs.values()), value) else stage if isinstance(stage, Stage) else None
-        )
+        if self._opens(site, (*handed, *kwargs.values()), value):
+            stage = Stage.DECODE
+        elif stage is None and isinstance(value, _VALUES):
+            # Before anything was read: values made by the code itself, or waited for.
+            stage = Stage.DECODE if site.computing >= WAITING else Stage.STORAGE
+        site.stage = stage if isinstance(stage, Stage) else None
         return value
 
     @staticmethod

@@ -26,6 +26,7 @@ from pipefix.subject.candidates import parts
 from pipefix.vocabulary.attributes import attributes
 from pipefix.vocabulary.generators import generators, untouched
 from pipefix.vocabulary.settings import LoaderSettings
+from pipefix.vocabulary.user_modules import is_users
 
 LOOKED_AT = 32
 """Batches of a batch sampler whose sizes are counted: samplers that group by length begin with any of them."""
@@ -100,6 +101,7 @@ class Subject:
             shuffle=sampler == "RandomSampler",
             sampler=sampler,
             collate=getattr(loader.collate_fn, "__qualname__", type(loader.collate_fn).__name__),
+            collate_library=_library(loader.collate_fn),
             dataset=type(dataset).__name__,
             kind="iterable" if self.iterable else "batched" if self.batched_fetch else "map",
             length=length_of(dataset),
@@ -209,3 +211,10 @@ def own_sampler(sampler: Any, loader: DataLoader[Any]) -> Any:
         return copy.deepcopy(sampler, {id(value): value for value in shared if value is not None})
     except Exception:  # noqa: BLE001 - open files, locks, generators: whatever the sampler holds
         return sampler
+
+
+def _library(function: Any) -> str:
+    """The package that a function, or an object that is called, comes from; empty for torch and for the user's own."""
+    module = getattr(function, "__module__", None) or type(function).__module__
+    root = str(module).partition(".")[0]
+    return "" if root in ("torch", "builtins", "pipefix") or is_users(module) else root

@@ -26,6 +26,8 @@ class LoaderSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The sampler's class name."""
     collate: str = "default_collate"
     """The collate function's qualified name."""
+    collate_library: str = ""
+    """The package that has it; empty where that is torch, or the user's own code."""
     dataset: str = ""
     """The dataset's class name."""
     kind: str = "map"

@@ -77,6 +77,9 @@ class CollateFaster(Remedy):
         spent = case.wall(Stage.COLLATE) * case.batch
         if not spent:
             return self.declined("collating takes no time")
+        if library := case.measurement.settings.collate_library:
+            collate = case.measurement.settings.collate
+            return self.declined(f"{collate} is a part of {library}: only its authors can change how it puts samples together")
         if not case.batch_bytes:
             return self.declined("how large a batch is could not be looked at, so how fast it could be collated is not known")
         wall = (case.batch_bytes / draws(STACK_RATE, "stack")) / case.batch

@@ -13,7 +13,7 @@ from time import perf_counter_ns, thread_time_ns
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from pipefix.hooks.charges import BITS
+from pipefix.hooks.charges import BITS, OWN_BEFORE
 from pipefix.hooks.patches import Patches, ReplacedAttribute
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.subject import recompile
@@ -179,7 +179,7 @@ class CallSites:
         if stage is UNKNOWN:
             self._evidence.learn(site.label, handed, kwargs, phase, value)
             stage = self._evidence.learned[site.label]
-        if self._opens(site, (*handed, *kwargs.values()), value):
+        if self._opens(site, (*handed, *kwargs.values()), phase, value):
             stage = Stage.DECODE
         elif stage is None and isinstance(value, _VALUES):
             # Before anything was read: values made by the code itself, or waited for.
@@ -188,13 +188,14 @@ class CallSites:
         return value
 
     @staticmethod
-    def _opens(site: Site, handed: Sequence[Any], value: Any) -> bool:
-        """Whether a call has a file's head taken apart: it reads, or is handed a path, and gives back an object of its library."""
+    def _opens(site: Site, handed: Sequence[Any], phase: int, value: Any) -> bool:
+        """Whether a call takes a file's head apart, or a row out of a table: it reads, or is handed a path, or is the first of all,
+        and gives back an object of its library."""
         if value is None or data_stage((*handed, value)) is not None:
             return False
         reads = bool(site.crossed & BITS[Stage.STORAGE])
         named = any(isinstance(argument, (str, os.PathLike)) for argument in handed)
-        return (reads or named) and bool(site.library) and _library(type(value).__module__) == site.library
+        return (reads or named or phase == OWN_BEFORE) and bool(site.library) and _library(type(value).__module__) == site.library
 
     def cut(self, site: Site, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         assert site.stage is not None  # others are not chosen

@@ -96,6 +96,13 @@ VERDICTS: dict[str, tuple[Measurement, str, Stage | None]] = {
 
 ALONE = "Nothing took the batches, so nobody knows yet whether training waits for them."
 TWO_LEAD = {"storage-from-memory": 1.05, "decode-recorded": 1.02, "collate-recorded": 1.0, "handover-skipped": 1.5}
+READY = {
+    "batch-prebuilt": 1.5,
+    "handover-skipped": 2.0,
+    "storage-from-memory": 1.1,
+    "decode-recorded": 1.1,
+    "augment-recorded": 1.1,
+}
 SENTENCES: dict[str, tuple[Measurement, str]] = {
     "an input-bound pipeline": (
         measured({"storage": 1.0, "decode": 4.0}, workers=2, step=0.5, arms={"decode-recorded": 4.0}),
@@ -134,6 +141,12 @@ SENTENCES: dict[str, tuple[Measurement, str]] = {
         measured({"storage": 2.0, "decode": 1.0, "collate": 0.2}, workers=2, arms=TWO_LEAD),
         ("Input-bound, of the input side alone: ipc (handing batches over to the training process) limits, though it runs beside"
         f" other stages; if it were free, the input side would deliver 1.50x (1.49-1.52). {ALONE}")
+    ),
+    # On the cores that the workers need: their clocks see next to nothing of it.
+    "handing over that takes long whoever makes the batches": (
+        measured({"storage": 0.5, "decode": 0.6, "augment": 0.5}, workers=2, arms=READY),
+        ("Input-bound, of the input side alone: ipc (handing batches over to the training process) takes 67 % of the time to "
+        f"deliver a sample even where batches are ready; if it were free, the input side would deliver 2.00x (1.98-2.02). {ALONE}")
     ),
 }  # fmt: skip
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from pipefix.diagnosis.diagnose import diagnose
 from pipefix.hooks.charges import OWN_NAMES
 from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.measurement.own_lines import EVERY, OwnLines, stack, users_line
+from pipefix.measurement.own_lines import EVERY, MAKER, OwnLines, stack, users_line
 from pipefix.measurement.trace import Charge
 from tests.doubles.measured import measured
 
@@ -90,6 +91,35 @@ def test_the_line_of_a_function_that_takes_most_is_named() -> None:
     assert "decode (Clips.load at frames.py:7) takes" in diagnose(measurement).verdict.sentence
     measurement.own_lines = {"load at frames.py:7": 40}
     assert "decode (load at frames.py:7) takes" in diagnose(measurement).verdict.sentence
+
+
+def test_lines_that_collate_are_counted_apart_and_named_in_the_verdict() -> None:
+    timer = SampleTimer()
+    lines = OwnLines(timer)
+    timer.owner = threading.get_ident()
+    lines.turn(on=True)
+    lines.collating = True
+    pause = threading.Event()
+    while not lines.seen_collating:
+        pause.wait(0.002)
+    lines.collating = False
+    lines.turn(on=False)
+    assert not lines.seen
+    measurement = measured({"decode": 0.2, "collate": 2.0}, arms={"collate-recorded": 8.0, "decode-recorded": 1.05})
+    measurement.own_lines = {"Texts.__getitem__ at texts.py:9": 400}
+    assert "collate takes" in diagnose(measurement).verdict.sentence
+    measurement.collate_lines = {"padded at texts.py:14": 30, "padded at texts.py:15": 5}
+    assert "collate (padded at texts.py:14) takes" in diagnose(measurement).verdict.sentence
+
+
+def test_the_program_that_asked_for_a_batch_is_no_line_of_it() -> None:
+    lines = OwnLines(SampleTimer())
+    lines.timer.owner = threading.get_ident()
+    maker: dict[str, Any] = {"__name__": MAKER, "look": lines._look, "seen": lines.seen}
+    exec(compile("look(seen)", "maker.py", "exec"), maker)
+    assert not lines.seen
+    lines._look(lines.seen)
+    assert next(iter(lines.seen)).startswith("test_the_program_that_asked_for_a_batch_is_no_line_of_it at ")
 
 
 def test_a_stack_is_whole_though_its_thread_runs_on() -> None:

@@ -160,6 +160,8 @@ BATCHES: list[tuple[World, str, str, dict[str, Any]]] = [
     (SLOW_COLLATE.but(settings={"collate": "spectra"}, collate=0.1), "collate-faster",
      ("spectra takes 3.20 s a batch, where a copy of its 19.3 MB takes 3.21 ms: it computes, and what of that can go only its "
       "author knows"), {}),
+    (SLOW_COLLATE.but(settings={"collate": "Collater", "collate_library": "torch_geometric"}), "collate-faster",
+     "Collater is a part of torch_geometric: only its authors can change how it puts samples together", {}),
     (JPEGS.but(collate=0.0), "collate-faster", "collating takes no time", {}),
     (STEP_BOUND.but(arms={"collate-recorded": exactly(1.5)}, collate=0.005), "collate-faster",
      "the training step limits (640 ms a batch), so faster data would wait for it; this would gain 1.41x...", {}),

@@ -294,3 +294,67 @@ def test_what_reads_a_file_and_gives_back_an_object_of_its_library_decodes(ticks
         ("storage", "read"): 1.0, ("decode", "library.opened"): 4.0, ("decode", 'library.opened("scan.nii").pixels'): 2.0,
     }  # fmt: skip
     cut.patches.undo()
+
+
+class Graph:
+    def __init__(self, nodes: np.ndarray) -> None:
+        self.nodes = nodes
+
+
+class Indexed:
+    """As datasets of torch_geometric are: the library's `__getitem__` calls a method of the user's."""
+
+    def __getitem__(self, index: int) -> Any:
+        return self.get(index)
+
+    def get(self, index: int) -> Graph:
+        return Graph(library.blur(library.unpack(b"abcd")))
+
+
+def test_a_method_that_no_stage_is_known_of_is_cut_inside(ticks: Ticks) -> None:
+    cut = Cut(Indexed())
+    cut.look()
+    cut.sample()
+    assert cut.costs_ms() == {("decode", "library.unpack"): 5.0, ("augment", "library.blur"): 3.0}
+    cut.patches.undo()
+
+
+class Rows:
+    def __getitem__(self, index: int) -> Any:
+        return library.row(index)
+
+
+@pytest.mark.parametrize(
+    ("value", "waits", "costs"),
+    [
+        ([0.5, 1.5], False, {("decode", "library.row"): 4.0}),
+        ("a text", False, {("decode", "library.row"): 4.0}),
+        ("a text", True, {("storage", "library.row"): 4.0}),
+        (7, False, {}),
+    ],
+)
+def test_values_that_own_code_makes_of_an_index_are_decoded_or_waited_for(
+    value: Any, waits: bool, costs: dict[tuple[str, str], float], ticks: Ticks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed = ticks.thread_time_ns
+    monkeypatch.setattr("pipefix.subject.call_sites.thread_time_ns", lambda: 0 if waits else computed())
+    monkeypatch.setattr(library, "row", lambda index: ticks.passes(4 * MS) or value, raising=False)
+    cut = Cut(Rows())
+    cut.look()
+    cut.sample()
+    assert cut.costs_ms() == costs
+    cut.patches.undo()
+
+
+def test_a_row_that_a_library_gives_first_of_all_is_decoded(ticks: Ticks, monkeypatch: pytest.MonkeyPatch) -> None:
+    def row(index: int) -> Scan:
+        ticks.passes(4 * MS)
+        return Scan()
+
+    row.__module__ = "library"
+    monkeypatch.setattr(library, "row", row, raising=False)
+    cut = Cut(Rows())
+    cut.look()
+    cut.sample()
+    assert cut.costs_ms() == {("decode", "library.row"): 4.0}
+    cut.patches.undo()

@@ -65,6 +65,8 @@ class Calls(NamedTuple):
     """How many bytes a storage call read, from its result (where nothing below it counts them)."""
     into: str = ""
     """Keyword of the array to write into."""
+    leaf: bool = True
+    """Whether calls of the same stage inside are part of it: not where it calls what the user gave it, which has names of its own."""
 
 
 def install_row(row: Calls, timer: SampleTimer, patches: Patches) -> None:
@@ -107,14 +109,14 @@ def _wrapper(row: Calls, timer: SampleTimer, original: Any, label: str, position
         return _steps(timer, original, stage, label)
     if row.how is How.FUTURE:
         return _future(timer, original, stage)
-    replayable, into = row.how is How.RESULT, row.into
+    replayable, into, leaf = row.how is How.RESULT, row.into, row.leaf
     called = original if row.counts is None else _counted(timer, original, row.counts)
 
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if not timer.live:
             return original(*args, **kwargs)
-        return timer.timed_call(stage, label, called, args, kwargs, replayable=replayable)
+        return timer.timed_call(stage, label, called, args, kwargs, replayable=replayable, leaf=leaf)
 
     @functools.wraps(original)
     def wrapper_into(*args: Any, **kwargs: Any) -> Any:

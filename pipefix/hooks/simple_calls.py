@@ -239,7 +239,7 @@ TABLE = (
           " parallel_encode tokenize Tokenize", DECODE, "sentencepiece."),
     # Tables.
     Calls("datasets.formatting.formatting", "", "query_table", STORAGE, "datasets.", counts=_nbytes),
-    Calls("datasets.formatting.formatting", "", "format_table", DECODE, "datasets."),
+    Calls("datasets.formatting.formatting", "", "format_table", DECODE, "datasets.", leaf=False),
     Calls("datasets.features.features", "Features", "decode_example", DECODE, "datasets."),
     Calls("pandas", "", "read_csv read_table read_fwf read_json read_parquet read_feather read_orc read_pickle read_hdf read_excel"
           " read_xml read_stata read_sas read_spss", DECODE, "pandas."),

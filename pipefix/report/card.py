@@ -32,7 +32,7 @@ FREE = {
 
 NEARLY_ALL = 0.9
 QUEUED = 0.15
-"""Part of a stage's time in the queue for a CPU that is not passed over as waiting."""
+"""Part of a stage's time with other threads at work, or in the queue for a CPU, that is not passed over as waiting."""
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,7 +220,7 @@ def _clock(stage: StageFigures, run: Run) -> str:
     waiting = stage.waiting_s if quantity.known(stage.waiting_s) else None
     queued = wall.value - cpu.value - waiting if waiting is not None else 0.0
     if queued > QUEUED * wall.value:
-        return f"{clause}, {quantity.seconds(cpu.value)} of it CPU work and {quantity.seconds(queued)} in the queue for a CPU"
+        return f"{clause}, {quantity.seconds(cpu.value)} of it CPU work, {quantity.seconds(queued)} other threads or the queue for a CPU"
     if part <= 0.5:
         return f"{clause}, only {quantity.seconds(cpu.value)} of it CPU work: the rest is waiting"
     return f"{clause}, {quantity.seconds(cpu.value)} of it CPU work"

@@ -1,5 +1,7 @@
-"""Every remedy that probes of unseen pipelines propose is done as its command says: pipefix's own commands are typed, arguments of
-loaders are given, on a copy of the pipeline with few samples."""
+"""Every remedy that probes of unseen pipelines propose is done as its command says, on a copy of the pipeline with few samples.
+
+Commands of pipefix are typed; arguments of loaders are given, and the loader gives as many samples as before.
+"""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Calls(NamedTuple):
     into: str = ""
     """Keyword of the array to write into."""
     leaf: bool = True
-    """Whether calls of the same stage inside are part of it: not where it calls what the user gave it, which has names of its own."""
+    """Whether calls of the same stage inside are part of it: not where it calls what it was given, which has a name of its own."""
 
 
 def install_row(row: Calls, timer: SampleTimer, patches: Patches) -> None:

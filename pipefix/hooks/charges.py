@@ -95,6 +95,11 @@ class Charges:
         """The stage of the operation on top; None in the sample's own code."""
         return self._stage
 
+    @property
+    def on_top(self) -> str:
+        """The operation that runs now, of any kind; empty in the sample's own code."""
+        return self.names[self._top][1] if self._top > OWN_DECODED else ""
+
     def own_ns(self) -> int:
         """Charged so far to the code that runs now: that of the sample, or the user's function that is an operation itself."""
         self._charge()

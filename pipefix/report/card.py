@@ -220,7 +220,8 @@ def _clock(stage: StageFigures, run: Run) -> str:
     waiting = stage.waiting_s if quantity.known(stage.waiting_s) else None
     queued = wall.value - cpu.value - waiting if waiting is not None else 0.0
     if queued > QUEUED * wall.value:
-        return f"{clause}, {quantity.seconds(cpu.value)} of it CPU work, {quantity.seconds(queued)} other threads or the queue for a CPU"
+        others = f"{quantity.seconds(queued)} other threads or the queue for a CPU"
+        return f"{clause}, {quantity.seconds(cpu.value)} of it CPU work, {others}"
     if part <= 0.5:
         return f"{clause}, only {quantity.seconds(cpu.value)} of it CPU work: the rest is waiting"
     return f"{clause}, {quantity.seconds(cpu.value)} of it CPU work"

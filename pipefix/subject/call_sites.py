@@ -37,14 +37,16 @@ TIMED = 9
 class Site:
     """One expression, called in its place."""
 
-    def __init__(self, sites: CallSites, expression: Expression, file: str, within: str) -> None:
-        self.sites, self.expression, self.within = sites, expression, within
+    def __init__(self, sites: CallSites, expression: Expression, file: str) -> None:
+        self.sites, self.expression = sites, expression
         self.label = f"{expression.text} at {file}:{expression.line}"
         self.spent_ns = self.evaluated = self.crossed = 0
         """Own time and number of evaluations in the last sample, and the stages of hooks that were met inside."""
         self.stage: Stage | None = None
         self.closed = False
         """Whether hooks inside are passed by."""
+        self.within: set[str] = set()
+        """Operations that it was evaluated in: functions of the user's that are one as a whole, calls that run such functions."""
         self.around = False
         """Whether code of the user's ran inside, whose own expressions are looked at."""
         self.library = ""
@@ -68,7 +70,6 @@ class CallSites:
         self.timer = timer
         self._patches, self._evidence = patches, evidence
         self._sites: dict[tuple[FunctionType, Place], Site] = {}
-        self._within: dict[FunctionType, str] = {}
         self._recompiled: list[ReplacedAttribute] = []
         self.looks = False
         """Whether every expression is looked at, and none cut."""
@@ -79,9 +80,9 @@ class CallSites:
         self._sample_ns = 0
         self._looking_ns: int | None = None
 
-    def observe(self, functions: Mapping[FunctionType, str]) -> None:
-        """Look at every expression of these. With the name of the operation that a function is as a whole, or none."""
-        self._within, self.looks = dict(functions), True
+    def observe(self, functions: Iterable[FunctionType]) -> None:
+        """Look at every expression of these."""
+        self.looks = True
         self._recompile(functions, lambda *_: True)
 
     def begin(self) -> None:
@@ -99,8 +100,8 @@ class CallSites:
             self._sample_ns = perf_counter_ns() - self._begun
 
     def choose(self) -> None:
-        """From now on cut what took long in the last sample; all else is as it was. A function that is an operation itself is one
-        piece, unless it holds the work of several stages."""
+        """From now on cut what took long in the last sample; all else is as it was. What runs inside an operation is a part of it,
+        unless that holds the work of several stages."""
         for attribute in self._recompiled:
             self._patches.withdraw(attribute)
         self._recompiled.clear()
@@ -116,19 +117,15 @@ class CallSites:
     def _is_one_operation(self, site: Site) -> bool:
         """Of one stage as a whole. What decodes may read its files by itself; what reads none is its own stage's, whatever the
         calls inside are elsewhere."""
-        if site.stage is None or site.around or self._is_operation(site.within):
+        if site.stage is None or site.around or site.within - self.timer.mixed:
             return False
         reads = bool(site.crossed & BITS[Stage.STORAGE])
         site.closed = not reads and bool(site.crossed & ~BITS[site.stage])
         return not reads or (site.stage is Stage.DECODE and not site.crossed & ~(BITS[Stage.STORAGE] | BITS[Stage.DECODE]))
 
-    def _is_operation(self, function: str) -> bool:
-        """Whether a function is one operation as a whole: of a known stage, and of one alone."""
-        return bool(function) and self._evidence.learned.get(function, UNKNOWN) is not None and function not in self.timer.mixed
-
     def _time_looking(self) -> int:
         """What is charged to an expression that does nothing."""
-        site = Site(self, Expression((0, 0, 0, 0, ""), ""), "", "")
+        site = Site(self, Expression((0, 0, 0, 0, ""), ""), "")
         each = []
         for _ in range(TIMED):
             before = site.spent_ns
@@ -145,7 +142,7 @@ class CallSites:
         key = (function, expression.place)
         if key not in self._sites:
             file = os.path.basename(function.__code__.co_filename)
-            site = self._sites[key] = Site(self, expression, file, self._within[function])
+            site = self._sites[key] = Site(self, expression, file)
             named = function.__globals__.get(expression.text.partition(".")[0])
             site.library = named.__name__ if isinstance(named, ModuleType) else ""  # the text tells it
         return self._sites[key]
@@ -154,6 +151,8 @@ class CallSites:
 
     def observed(self, site: Site, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         timer, phase, evaluations = self.timer, self.timer.phase, self._evaluations
+        if timer.on_top:
+            site.within.add(timer.on_top)
         clock, cpu = perf_counter_ns(), thread_time_ns()
         begun, around = timer.own_ns(), self._inner_ns
         self._inner_ns = 0

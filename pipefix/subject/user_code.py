@@ -50,8 +50,8 @@ class UserCodeHooks:
         self._seen: set[int] = set()
         self._types: set[type] = set()
         self._codes: set[int] = set()
-        self.functions: dict[FunctionType, str] = {}
-        """Of the user's own: what they are as operations; nothing for those that are none, such as ``__getitem__``."""
+        self.functions: set[FunctionType] = set()
+        """Of the user's own."""
         self._wrappers: dict[int, tuple[Any, Any]] = {}
         """By the function's id: the function (so that its id stays its own) and its wrapper."""
 
@@ -138,7 +138,7 @@ class UserCodeHooks:
             return
         # What a Lambda holds differs from one to the next; every other operation bears its type's name.
         holds = not composed and "lambd" in attributes(operation)
-        self._note(original, kind.__name__)
+        self._note(original)
         self._replace(kind, "__call__", self._call(original, composed=composed, label=_label if holds else None))
 
     def _inside(self, operation: Any, depth: int) -> bool:
@@ -199,15 +199,15 @@ class UserCodeHooks:
                 self._called_by(function, 0)
                 if name.startswith("__") or is_lazy(function) or not (static or function is member):
                     if name in _MAKES_SAMPLES or not name.startswith("__"):
-                        self._note(function, "")
+                        self._note(function)
                     continue  # properties and class methods stay what they are; what they call is cut
                 wrapped = self._wrapped(function, f"{owner.__name__}.{name}", skip=0 if static else 1)
                 self._replace(owner, name, staticmethod(wrapped) if static else wrapped)
 
-    def _note(self, function: FunctionType, label: str) -> None:
+    def _note(self, function: FunctionType) -> None:
         function = inspect.unwrap(function, stop=_has_no_way_down)
         if is_users(function.__module__):
-            self.functions[function] = label
+            self.functions.add(function)
 
     def _replace(self, owner: Any, name: str, replacement: Any) -> None:
         with suppress(AttributeError, TypeError):  # its class does not let it be replaced
@@ -291,7 +291,7 @@ class UserCodeHooks:
                 inside = False
 
         if isinstance(function, FunctionType):
-            self._note(function, label)
+            self._note(function)
             functools.update_wrapper(wrapper, function)
             self.patches.on_undo(lambda: _give_back(wrapper, function))
         return wrapper

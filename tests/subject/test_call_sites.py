@@ -336,7 +336,7 @@ class Rows:
 def test_values_that_own_code_makes_of_an_index_are_decoded_or_waited_for(
     value: Any, waits: bool, costs: dict[tuple[str, str], float], ticks: Ticks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    computed = ticks.thread_time_ns
+    computed = ticks.thread_time_ns  # fake clock
     monkeypatch.setattr("pipefix.subject.call_sites.thread_time_ns", lambda: 0 if waits else computed())
     monkeypatch.setattr(library, "row", lambda index: ticks.passes(4 * MS) or value, raising=False)
     cut = Cut(Rows())

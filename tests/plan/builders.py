@@ -160,7 +160,7 @@ class World:
 
     def with_arms(self) -> World:
         """The same with every arm run."""
-        known = ("storage", "decode", "augment", "collate")
+        known = ("storage", "decode", "augment", "collate", "ipc")
         arms = {
             arm.name: self.removed(*(stage.value for stage in arm.replaces if stage.value in known)) for arm in POOL if arm.replaces
         }

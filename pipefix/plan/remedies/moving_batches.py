@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from pipefix.diagnosis.throughput import PipelineModel, StageTime, draws, stage_time
 from pipefix.measurement import experiments
 from pipefix.plan.case import NO_CUDA, Case
@@ -41,7 +43,7 @@ class HandoverSlots(Remedy):
             return self.declined(
                 "batches are not tensors but arrays or bytes, which go through a pipe: return tensors from collate_fn first"
             )
-        gain = case.predicted(self._changed(case))
+        gain = case.after(experiments.NO_HANDOVER, self._changed(case), name=self.id)
         each = case.wall(Stage.IPC) * case.batch
         slot = SLOT_MAKING + SLOT_TAKING + case.batch_bytes / SLOT_RATE.value
         return self.proposed(
@@ -58,10 +60,12 @@ class HandoverSlots(Remedy):
         taking = case.model.taking[Stage.IPC.value]
         quick = StageTime(wall.clip(max=making.wall), wall.clip(max=making.cpu))
         passed = stage_time(min(SLOT_TAKING / case.batch, float(taking.wall[0])))
+        crossing, slow = quick.wall + passed.wall, np.maximum(case.model.crossing, making.wall + taking.wall)
+        changed = case.model.scaled(Stage.IPC, np.minimum(1.0, crossing / np.maximum(slow, 1e-12)))
         return replace(
-            case.model,
-            making={**case.model.making, Stage.IPC.value: quick},
-            taking={**case.model.taking, Stage.IPC.value: passed},
+            changed,
+            making={**changed.making, Stage.IPC.value: quick},
+            taking={**changed.taking, Stage.IPC.value: passed},
         )
 
 

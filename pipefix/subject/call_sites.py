@@ -18,7 +18,7 @@ from pipefix.hooks.patches import Patches, ReplacedAttribute
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.subject import recompile
 from pipefix.subject.recompile import Expression, Place
-from pipefix.subject.staging import UNKNOWN, StageEvidence, data_stage
+from pipefix.subject.staging import UNKNOWN, VALUES, StageEvidence, data_stage
 from pipefix.vocabulary.stage import Stage
 from pipefix.vocabulary.user_modules import is_users
 
@@ -29,7 +29,6 @@ SHORTEST_NS, OFTEN = 5_000, 8
 would take as long, and what is recorded of a loop's every step as long to copy."""
 WAITING = 0.5
 """What computes for less than this part of its time waits."""
-_VALUES = (list, tuple, dict, set, str)
 TIMED = 9
 """How often looking at nothing is timed."""
 
@@ -180,7 +179,7 @@ class CallSites:
             stage = self._evidence.learned[site.label]
         if self._opens(site, (*handed, *kwargs.values()), phase, value):
             stage = Stage.DECODE
-        elif stage is None and isinstance(value, _VALUES):
+        elif stage is None and isinstance(value, VALUES):
             # Before anything was read: values made by the code itself, or waited for.
             stage = Stage.DECODE if site.computing >= WAITING else Stage.STORAGE
         site.stage = stage if isinstance(stage, Stage) else None

@@ -108,6 +108,8 @@ class Unknown(Enum):
 
 
 UNKNOWN = Unknown.UNKNOWN
+VALUES = (list, tuple, dict, set, str)
+"""What own code makes of texts and numbers."""
 _NUMBERS = (int, float, bool, complex, type(None))
 
 
@@ -137,4 +139,8 @@ def _by_result(result: Any, values: Sequence[Any], phase: int) -> Stage | None:
         return Stage.DECODE
     if all(isinstance(value, _NUMBERS) for value in values):
         return None
-    return Stage.DECODE if phase == OWN_RAW else Stage.AUGMENT if phase == OWN_DECODED else None
+    if phase == OWN_DECODED:
+        return Stage.AUGMENT
+    # Before anything was read, texts lie in memory: what is made of them is decoded.
+    of_text = isinstance(result, VALUES) and any(isinstance(value, str) for value in values)
+    return Stage.DECODE if phase == OWN_RAW or of_text else None

@@ -36,6 +36,14 @@ def parse(raw: bytes) -> Any:
     return np.frombuffer(raw, dtype=np.uint8).reshape(4, 4, 3).copy()
 
 
+def clean(text: str) -> str:
+    return text.lower()
+
+
+def length_of(text: str) -> int:
+    return len(text)
+
+
 def halve_twice(pixels: Any) -> Any:
     return half(half(pixels))
 
@@ -176,6 +184,13 @@ def test_functions_of_the_file_and_those_they_call() -> None:
         return halve_twice(parse(RAW))
 
     assert ops_of(case(read)) == {"halve_twice": "augment", "half": "augment", "parse": "decode"}
+
+
+def test_what_makes_texts_of_texts_in_memory_decodes() -> None:
+    def read(self: Any, index: int) -> Any:
+        return clean("A Text"), length_of("A Text")
+
+    assert ops_of(case(read), samples=3) == {"clean": "decode"}
 
 
 def test_functions_of_a_neighbouring_module(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

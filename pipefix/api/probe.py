@@ -13,7 +13,7 @@ import msgspec
 from pipefix.api import try_fused_calls, try_sample_cache
 from pipefix.api.run_files import Run as Run
 from pipefix.api.target import Progress, consumed, load_target, silent
-from pipefix.audit import observe, store_scan
+from pipefix.audit import observe, store_scan, unpacked_reads
 from pipefix.audit.facts import AuditFacts, Finding, StepFacts
 from pipefix.audit.on_workers import handle_before_fork
 from pipefix.audit.rules import audit
@@ -269,6 +269,9 @@ def _audit(subject: Subject, machine: Machine, measurement: Measurement, diagnos
         step=StepFacts(**measurement.step_facts) if measurement.step_facts else None,
         **observe.run_facts(subject.loader, measurement.facts, measurement.paths),
     )
+    operations = [operation for cost in sample for operation in cost.ops]
+    sample_bytes = facts.batch.bytes / measurement.settings.samples_a_batch if facts.batch is not None else 0.0
+    facts = msgspec.structs.replace(facts, unpacked=unpacked_reads.amplified(measurement.unpacked, operations, sample_bytes))
     reading = diagnosis.stages.get(Stage.STORAGE)
     if reading is not None and measurement.stores:
         facts = msgspec.structs.replace(facts, store=store_scan.timed(measurement.stores, reading.ops, reading.bytes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
@@ -92,6 +93,18 @@ class ObjectStoreFacts(msgspec.Struct, frozen=True, kw_only=True):
     """For one reader."""
 
 
+class AmplifiedReads(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sample has unpacked of an array, a table or a video, and how much of that it uses."""
+
+    name: str
+    pieces: Literal["chunks", "row groups", "frames"]
+    used: float
+    """Bytes a sample; of frames, their number."""
+    unpacked: float
+    chunk: str = ""
+    """Of an array, such as ``50 x 64 x 64``."""
+
+
 class AuditFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a rule may look at. None means unknown, and rules keep silent about what they do not know."""
 
@@ -116,6 +129,7 @@ class AuditFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Mount point -> file system, of the paths that samples were read from."""
     store: ObjectStoreFacts | None = None
     """Where samples come from over the network, if they do."""
+    unpacked: list[AmplifiedReads] = []
     cpu_share: float | None = None
     """CPU seconds over wall seconds of making a sample: 1 is CPU-bound, 0 is waiting."""
     throttled_share: float | None = None

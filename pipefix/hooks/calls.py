@@ -8,7 +8,7 @@ import mmap
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from enum import Enum, auto
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -65,6 +65,8 @@ class Calls(NamedTuple):
     """How many bytes a storage call read, from its result (where nothing below it counts them)."""
     into: str = ""
     """Keyword of the array to write into."""
+    unpacks: Callable[[SampleTimer, Sequence[Any], Any], None] | None = None
+    """Counts what is unpacked for a call, by its arguments and its result, while samples are recorded."""
     leaf: bool = True
     """Whether calls of the same stage inside are part of it: not where it calls what it was given, which has a name of its own."""
 
@@ -111,6 +113,8 @@ def _wrapper(row: Calls, timer: SampleTimer, original: Any, label: str, position
         return _future(timer, original, stage)
     replayable, into, leaf = row.how is How.RESULT, row.into, row.leaf
     called = original if row.counts is None else _counted(timer, original, row.counts)
+    if row.unpacks is not None:
+        called = _unpacking(timer, called, row.unpacks)
 
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -135,6 +139,20 @@ def _counted(timer: SampleTimer, original: Callable[..., Any], counts: Callable[
     def call(*args: Any, **kwargs: Any) -> Any:
         value = original(*args, **kwargs)
         timer.bytes_read += counts(value)
+        return value
+
+    return call
+
+
+def _unpacking(
+    timer: SampleTimer, original: Callable[..., Any], unpacks: Callable[[SampleTimer, Sequence[Any], Any], None]
+) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        value = original(*args, **kwargs)
+        if timer.recording is not None:
+            timer.pause()
+            unpacks(timer, args, value)
+            timer.resume()
         return value
 
     return call

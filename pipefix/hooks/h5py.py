@@ -40,12 +40,23 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         if stage is Stage.DECODE and Stage.DECODE not in timer.replaced:
             timer.misses += remembered(timer) is not None  # what it unpacks it reads
         value = timer.timed_call(stage, "h5py.Dataset[index]", original, (self, args, new_dtype))
+        if stage is Stage.DECODE and timer.recording is not None:
+            _count_chunks(timer, self, args, value)
         if not timer.replaced or stage not in timer.replaced:
             timer.bytes_read += value.nbytes if hasattr(value, "nbytes") else 0
         return value
 
     patches.replace(h5py.Dataset, "__getitem__", getitem)
     patches.replace(h5py.File, "__init__", _opener(timer, h5py.File.__init__))
+
+
+def _count_chunks(timer: SampleTimer, array: Any, index: Any, value: Any) -> None:
+    timer.pause()
+    reads = timer.chunk_reads_of(f"{array.name} in {os.path.basename(array.file.filename)}")
+    if reads is not None and array.chunks and hasattr(value, "nbytes"):
+        keeps = array.id.get_access_plist().get_chunk_cache()[1]
+        reads.select(index, array.shape, array.chunks, array.dtype.itemsize, value.nbytes, keeps=keeps)
+    timer.resume()
 
 
 def _opener(timer: SampleTimer, original: Callable[..., None]) -> Callable[..., None]:

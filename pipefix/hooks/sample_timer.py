@@ -12,6 +12,7 @@ from time import perf_counter_ns, thread_time_ns
 from typing import Any, TypeVar
 
 from pipefix.hooks.charges import BITS, OWN_BEFORE, OWN_DECODED, OWN_RAW, Charges
+from pipefix.hooks.chunk_reads import ChunkReads
 from pipefix.hooks.result_store import MISSING, READS, Reads, ResultStore
 from pipefix.vocabulary.stage import Stage
 
@@ -46,6 +47,8 @@ class SampleTimer(Charges):
         self._base = 0
         self._hushed = False
         """Inside code of the user's that is recorded as a whole: what it is made of is not recorded apart."""
+        self.chunk_reads: dict[str, ChunkReads] = {}
+        """By array or table: what was unpacked while samples were recorded."""
         self.mixed: set[str] = set()
         """Operations of the user's own found to hold work of several stages."""
 
@@ -239,6 +242,10 @@ class SampleTimer(Charges):
             if self.trail is not None:
                 self.trail.extend(reads)
         self._restart()
+
+    def chunk_reads_of(self, name: str) -> ChunkReads | None:
+        """Where to count what is unpacked of an array; None while nothing is recorded."""
+        return self.chunk_reads.setdefault(name, ChunkReads()) if self.recording is not None else None
 
     @property
     def open_recording(self) -> ResultStore | None:

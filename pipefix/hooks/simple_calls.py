@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from pipefix.hooks.calls import Calls, How, install_row, wait_stage
@@ -38,6 +39,19 @@ def _tensorstore_stage(array: Any) -> Stage:
     packing = [codec for codec in codec_json.get("codecs", ()) if codec.get("name") not in ("bytes", "transpose", "crc32c")]
     packing += [codec_json.get(key) for key in ("compressor", "compression", "encoding")]
     return STORAGE if all(codec in (None, "raw", {"type": "raw"}) for codec in packing) else DECODE
+
+
+def _zarr_chunks(timer: SampleTimer, args: Sequence[Any], value: Any) -> None:
+    array, index = args[:2]
+    reads = timer.chunk_reads_of(array.path or array.name or "a zarr array") if _zarr_stage(array) is DECODE else None
+    if reads is not None and hasattr(value, "nbytes"):
+        reads.select(index, array.shape, array.chunks, array.dtype.itemsize, value.nbytes)
+
+
+def _row_groups(timer: SampleTimer, _: Sequence[Any], value: Any) -> None:
+    reads = timer.chunk_reads_of("row groups of Parquet")
+    if reads is not None:
+        reads.unpacked += value.nbytes
 
 
 def _sending_stage(sender: Any) -> Stage | None:
@@ -88,7 +102,8 @@ TABLE = (
     Calls("torch", "", "load", DECODE, "torch.", How.STREAM),
     Calls("h5py", "Dataset", "read_direct", STORAGE, "h5py.Dataset.", _T),
     Calls("h5py", "Group", "__getitem__", STORAGE, "h5py.Group[name]", _T),
-    Calls("zarr", "Array", "__getitem__ get_basic_selection get_orthogonal_selection get_mask_selection get_coordinate_selection",
+    Calls("zarr", "Array", "__getitem__", _zarr_stage, "zarr.Array[selection]", into="out", unpacks=_zarr_chunks),
+    Calls("zarr", "Array", "get_basic_selection get_orthogonal_selection get_mask_selection get_coordinate_selection",
           _zarr_stage, "zarr.Array[selection]", into="out"),
     # It reads and unpacks in threads of its own: what a sample waits for is the cost.
     Calls("tensorstore", "TensorStore", "read", _tensorstore_stage, "tensorstore.TensorStore.", How.FUTURE),
@@ -250,7 +265,8 @@ TABLE = (
     Calls("pyarrow.parquet.core", "", "read_table", DECODE, "pyarrow.parquet.", How.FILE, ("columns", "filters")),
     Calls("pyarrow.parquet.core", "", "read_metadata", DECODE, "pyarrow.parquet."),
     Calls("pyarrow.parquet.core", "ParquetFile", "__init__", DECODE, "pyarrow.ParquetFile.", _T),
-    Calls("pyarrow.parquet.core", "ParquetFile", "read read_row_group read_row_groups", DECODE, "pyarrow.ParquetFile."),
+    Calls("pyarrow.parquet.core", "ParquetFile", "read read_row_group read_row_groups", DECODE, "pyarrow.ParquetFile.",
+          unpacks=_row_groups),
     Calls("pyarrow.csv", "", "read_csv", DECODE, "pyarrow.csv.", How.FILE),
     Calls("pyarrow.json", "", "read_json", DECODE, "pyarrow.json.", How.FILE),
     Calls("pyarrow.feather", "", "read_table read_feather", DECODE, "pyarrow.feather.", How.FILE, ("columns",)),

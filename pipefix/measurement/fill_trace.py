@@ -81,6 +81,7 @@ class RecordingReport:
         trace.refused = recording.refused
         trace.mixed = sorted(self._timer.mixed)
         trace.own_lines, trace.collate_lines = dict(self._lines.seen), dict(self._lines.seen_collating)
+        trace.chunk_reads = [(name, reads.chunk, reads.asked, reads.unpacked) for name, reads in self._timer.chunk_reads.items()]
         for path in recording.files:
             ranges = recording.files.ranges(path)
             if self._told_ranges.get(path) != ranges:

@@ -20,7 +20,7 @@ from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.consumer_alone import ConsumerAlone
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.in_turn import in_turn
-from pipefix.measurement.measurement import Block, Measurement, Row, calls_by_stage, cpu_by_stage
+from pipefix.measurement.measurement import Block, Measurement, Row, calls_by_stage, cpu_by_stage, unpacked_of
 from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.run_arms import Pool
 from pipefix.measurement.schedule import SHORTEST, TRIED_EVERY, Schedule, facts, schedule
@@ -169,6 +169,7 @@ class _Session:
                 for line, looks in told.items():
                     seen[line] = seen.get(line, 0) + looks
             measurement.mixed = sorted({*measurement.mixed, *row.trace.mixed})
+        measurement.unpacked = unpacked_of(list(last.values()), sum(row.trace.samples for row in rows))
         # What is imported and set up with a worker's first batch is no part of a sample.
         begun = {row.trace.worker: row.trace.begun for row in reversed(rows)}
         later = [row for row in rows if row.trace.begun > begun[row.trace.worker]]

@@ -120,6 +120,19 @@ class TriedCache:
     """Of a record, on average; None where none was made."""
 
 
+@dataclass(frozen=True)
+class Unpacked:
+    """What of an array or a table is unpacked for a sample."""
+
+    name: str
+    chunk: str
+    """Its chunks, such as ``50 x 64 x 64``; empty for a table."""
+    asked: float
+    """Bytes that a sample asks for; 0 where that is not known."""
+    unpacked: float
+    """Bytes that a sample has unpacked."""
+
+
 @dataclass
 class Measurement:
     """All that a probe saw of one subject."""
@@ -184,6 +197,7 @@ class Measurement:
     """Parts that a stream can be read in at once; None for other datasets, and where the stream does not say."""
     own_lines: dict[str, int] = field(default_factory=dict)
     """Lines of the user's own code that no hook times, by how often they were seen running."""
+    unpacked: list[Unpacked] = field(default_factory=list)
     collate_lines: dict[str, int] = field(default_factory=dict)
     """Lines of the user's own code, by how often they were seen running while batches were collated."""
 
@@ -253,3 +267,14 @@ def cpu_by_stage(rows: Sequence[Row]) -> dict[str, float]:
             spent[charge.stage] = spent.get(charge.stage, 0.0) + charge.wall * min(1.0, charge.cpu / charge.cpu_wall)
     samples = sum(row.trace.samples for row in rows)
     return {stage: value / samples for stage, value in spent.items()} if samples else {}
+
+
+def unpacked_of(latest: Sequence[Row], samples: int) -> list[Unpacked]:
+    """What was unpacked a sample. ``latest``: of each worker its last batch, which tells all of its reads; ``samples``: of all."""
+    sums: dict[tuple[str, str], list[int]] = {}
+    for row in latest:
+        for name, chunk, asked, unpacked in row.trace.chunk_reads:
+            bytes_so_far = sums.setdefault((name, chunk), [0, 0])
+            bytes_so_far[0] += asked
+            bytes_so_far[1] += unpacked
+    return [Unpacked(*named, asked / samples, unpacked / samples) for named, (asked, unpacked) in sums.items() if unpacked]

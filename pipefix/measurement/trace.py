@@ -78,6 +78,8 @@ class BatchTrace(msgspec.Struct, array_like=True):
     """Lines of the user's own code that no hook times, by how often they were seen running so far."""
     collate_lines: dict[str, int] = {}
     """Lines of the user's own code, by how often they were seen running while a batch was collated."""
+    chunk_reads: list[tuple[str, str, int, int]] = []
+    """Arrays and tables: name, chunks, bytes asked for and unpacked so far."""
     process_made: int = 0
     """CPU nanoseconds of all the process's threads from `begun` to `ended`: a library's own threads work where its caller waits."""
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipefix.audit.facts import AuditFacts, BatchFacts
+from pipefix.audit.unpacked_reads import amplified
+from pipefix.measurement.measurement import Unpacked
 from pipefix.system.cgroups import limits
 from pipefix.system.machine import Machine
 from pipefix.vocabulary.settings import LoaderSettings
@@ -93,3 +95,20 @@ def machine_of(files: dict[str, str]) -> Machine:
 
 def described(**facts: Any) -> Callable[[], AuditFacts]:
     return lambda: AuditFacts(**{"machine": machine(), **facts})
+
+
+class Calls(NamedTuple):
+    """An operation that a sample makes so many times."""
+
+    name: str
+    calls: float
+    wall_s: float = 1e-3
+
+
+CHUNKS = Unpacked("/x in a.h5", "50 x 64 x 64", 8192.0, 409_600.0)
+ROW_GROUPS = Unpacked("row groups of Parquet", "", 0.0, 16e6)
+FRAMES = [Calls("av.decode", 30.0), Calls("av.VideoFrame.to_ndarray", 1.0)]
+
+
+def unpacking(*reads: Unpacked, operations: Sequence[Calls] = (), sample_bytes: float = 4e5) -> AuditFacts:
+    return AuditFacts(machine=machine(), unpacked=amplified(reads, operations, sample_bytes))

@@ -27,7 +27,24 @@ from pipefix.system.cgroups import throttle, throttled_share
 from pipefix.system.machine import Gpu, filesystems
 from pipefix.vocabulary.settings import LoaderSettings
 from tests.audit import pipelines
-from tests.audit.case import GB, IMAGES, MIB, ROOT, Case, Impossible, described, loader, machine, machine_of, quota_tree, tree
+from tests.audit.case import (
+    CHUNKS,
+    FRAMES,
+    GB,
+    IMAGES,
+    MIB,
+    ROOT,
+    ROW_GROUPS,
+    Case,
+    Impossible,
+    described,
+    loader,
+    machine,
+    machine_of,
+    quota_tree,
+    tree,
+    unpacking,
+)
 from tests.audit.pipelines import first_batch, observed, settings_of
 
 
@@ -243,6 +260,9 @@ MISTAKES = [
     ),
     Case("URLs in a list", lambda: AuditFacts(machine=machine(), store=store_in(Urls())), "network-files"),
     Case("Lustre", lambda: network("lustre"), "network-files"),
+    Case("one row of chunks of 50", lambda: unpacking(CHUNKS), "read-amplification"),
+    Case("one row of row groups of 100,000", lambda: unpacking(ROW_GROUPS), "read-amplification"),
+    Case("one frame of 30", lambda: unpacking(operations=FRAMES), "read-amplification"),
     Case(
         "driver that does not answer",
         described(machine=machine(gpu_declined="the NVIDIA driver does not answer: Driver/library version mismatch")),

@@ -8,9 +8,10 @@ from torch.utils.data import DataLoader
 from pipefix.audit.facts import AuditFacts, BatchFacts, DatasetFacts, MemoryGrowth
 from pipefix.audit.observe import loader_facts
 from pipefix.loader.fast_loader import FastLoader
+from pipefix.measurement.measurement import Unpacked
 from pipefix.system.machine import Filesystem, Gpu
 from tests.audit import pipelines
-from tests.audit.case import GB, IMAGES, MIB, Case, described, loader, machine, machine_of, quota_tree
+from tests.audit.case import GB, IMAGES, MIB, Calls, Case, described, loader, machine, machine_of, quota_tree, unpacking
 from tests.audit.mistakes import held
 from tests.audit.pipelines import observed
 
@@ -41,6 +42,10 @@ def quota_equals_workers() -> AuditFacts:
 
 HEALTHY = [
     Case("nothing known at all", AuditFacts),
+    Case("chunks of three samples", lambda: unpacking(Unpacked("x", "3 x 64 x 64", 8192.0, 24_576.0))),
+    Case("small chunks of 50", lambda: unpacking(Unpacked("y", "50", 8.0, 400.0))),
+    Case("row groups of which nobody knows what is used", lambda: unpacking(Unpacked("rows", "", 0.0, 1e8), sample_bytes=0.0)),
+    Case("all frames of a clip", lambda: unpacking(operations=[Calls("av.decode", 17.0), Calls("av.VideoFrame.to_ndarray", 16.0)])),
     Case("sound machine alone", described()),
     Case("8 workers on 16 cores, images", described(settings=loader(), batch=IMAGES, cpu_share=1.0)),
     Case("as many CPU-bound workers as the quota's cores, now and then throttled", quota_equals_workers),

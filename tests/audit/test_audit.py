@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Any, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 import pytest
@@ -140,7 +140,10 @@ KNOWN: dict[str, some.SearchStrategy[Any]] = {
 
 def made(of: Any) -> some.SearchStrategy[Any]:
     """Values of a type; of a struct with any of its fields left at its default."""
-    kind, parts = get_origin(of), [made(part) for part in get_args(of)]
+    kind = get_origin(of)
+    if kind is Literal:
+        return some.sampled_from(get_args(of))
+    parts = [made(part) for part in get_args(of)]
     if kind is list:
         return some.lists(*parts, max_size=2)
     if kind is dict:

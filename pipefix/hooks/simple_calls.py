@@ -42,10 +42,12 @@ def _tensorstore_stage(array: Any) -> Stage:
 
 
 def _zarr_chunks(timer: SampleTimer, args: Sequence[Any], value: Any) -> None:
-    array, index = args[:2]
-    reads = timer.chunk_reads_of(array.path or array.name or "a zarr array") if _zarr_stage(array) is DECODE else None
-    if reads is not None and hasattr(value, "nbytes"):
-        reads.select(index, array.shape, array.chunks, array.dtype.itemsize, value.nbytes)
+    array, index = args[0], args[1:2]
+    if not index or not hasattr(value, "nbytes") or _zarr_stage(array) is not DECODE:
+        return
+    reads = timer.chunk_reads_of(array.path or "a zarr array")
+    if reads is not None:
+        reads.select(index[0], array.shape, array.chunks, array.dtype.itemsize, value.nbytes)
 
 
 def _row_groups(timer: SampleTimer, _: Sequence[Any], value: Any) -> None:

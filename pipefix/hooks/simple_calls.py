@@ -6,6 +6,7 @@ not use cost nothing. Libraries that take more than a row have a module of their
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from collections.abc import Sequence
@@ -45,7 +46,8 @@ def _zarr_chunks(timer: SampleTimer, args: Sequence[Any], value: Any) -> None:
     array, index = args[0], args[1:2]
     if not index or not hasattr(value, "nbytes") or _zarr_stage(array) is not DECODE:
         return
-    reads = timer.chunk_reads_of(array.path or "a zarr array")
+    place = os.path.basename(str(array.store)) if array.path == "" else array.path
+    reads = timer.chunk_reads_of("a zarr array" if place.endswith(">") else place)
     if reads is not None:
         reads.select(index[0], array.shape, array.chunks, array.dtype.itemsize, value.nbytes)
 

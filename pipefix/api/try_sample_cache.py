@@ -16,7 +16,7 @@ from pipefix.caches import estimate
 from pipefix.caches.convert import recipe_of
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.estimate import ReadBack
-from pipefix.caches.survey import Begun, begun
+from pipefix.caches.survey import FirstRecords, first_records
 from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.fixes.outcome import Measured
 from pipefix.fixes.same_samples import mode_of
@@ -65,7 +65,7 @@ def record(
 def begin_cache(subject: Subject, store: str, seconds: float) -> TriedCache | None:
     """A cache that keeps this of samples, begun on a few of them; None where nothing came of it in so many seconds."""
     try:
-        result: Begun = in_child_process(partial(begun, subject.dataset, recipe_of("lmdb", store)), seconds)
+        result: FirstRecords = in_child_process(partial(first_records, subject.dataset, recipe_of("lmdb", store)), seconds)
     except NotFused:
         return None
     return TriedCache(f"convert would refuse it: {result.refused}" if result.refused else "", result.record_bytes)

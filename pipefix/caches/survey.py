@@ -89,8 +89,8 @@ def survey(dataset: Any, recipe: Recipe, target: str, *, apart: bool = False) ->
         raise program_ended(error, "The dataset") from error
 
 
-class Begun(NamedTuple):
-    """What a conversion comes to, by a few samples."""
+class FirstRecords(NamedTuple):
+    """What came of converting a few samples."""
 
     refused: str = ""
     """Why it would be refused; empty where these samples can be stored."""
@@ -98,14 +98,14 @@ class Begun(NamedTuple):
     """Of a record, on average."""
 
 
-def begun(dataset: Any, recipe: Recipe) -> Begun:
+def first_records(dataset: Any, recipe: Recipe) -> FirstRecords:
     try:
         with seeded(0), Witness() as witness:
             look = _Look(dataset, recipe, _length(dataset), witness, most=_TRIED)
             look.settle(Blueprint(target="", recipe=recipe, boot=boot()))
     except PipefixError as error:
-        return Begun(refused=str(error))
-    return Begun(record_bytes=look.record_bytes)
+        return FirstRecords(refused=str(error))
+    return FirstRecords(record_bytes=look.record_bytes)
 
 
 def _survey_apart(dataset: Any, recipe: Recipe, target: str) -> Surveyed:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from pipefix.api import try_fused_calls, try_sample_cache
+from pipefix.api import try_fused_calls, try_handover, try_sample_cache
 from pipefix.api.run_files import Run as Run
 from pipefix.api.target import Progress, consumed, load_target, silent
 from pipefix.audit import observe, store_scan, unpacked_reads
@@ -43,7 +43,8 @@ from pipefix.vocabulary.held_transforms import held_transforms
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 ASIDE, MOST_ASIDE, TRIED_ASIDE = 0.05, 3.0, 2
-"""Part of the budget, and seconds at most, for each thing that is tried beside the pipeline; and how many there are."""
+"""Part of the budget, and seconds at most, for each thing that is tried beside the pipeline; and how many there are without
+workers."""
 PATIENT = 2.0
 """So many times as long all conversions together may take to make their first samples; what comes later is not tried."""
 QUIET_BUDGET = 8.0
@@ -133,7 +134,7 @@ def look_at(
     machine = look()
     tries = budget >= LEAST_BUDGET and not subject.iterable
     aside = min(MOST_ASIDE, ASIDE * budget) if tries else 0.0
-    measured = 1 - TRIED_ASIDE * aside / budget
+    measured = 1 - (TRIED_ASIDE + bool(subject.settings.num_workers)) * aside / budget
     plan = MeasurementPlan(
         budget=max(1.0, measured * budget - (time.perf_counter() - begun)),
         recording_bytes=recording_bytes,
@@ -180,6 +181,7 @@ def _try_aside(subject: Subject, consumer: Consumer, measurement: Measurement, d
     try:
         measurement.fused = try_fused_calls.calls(subject, diagnosis, each)
         measurement.record = try_sample_cache.record(subject, consumer, diagnosis, each, measurement.first_batch)
+        measurement.handover = try_handover.handover(subject, consumer, measurement, diagnosis, each)
     except KeyboardInterrupt:
         measurement.partial = True
 

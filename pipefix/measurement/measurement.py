@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipefix.measurement.trace import BatchTrace, Charge
+from pipefix.vocabulary.gain import MeasuredGain
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.settings import LoaderSettings
 from pipefix.vocabulary.stage import Stage
@@ -178,6 +179,8 @@ class Measurement:
     """By how close pixels are to be (``exact``, ``close``); empty where nobody tried."""
     record: KeptRecord | None = None
     """None where nobody tried."""
+    handover: MeasuredGain | None = None
+    """What FastLoader's hand-over gained in the place of the loader's own; None where nobody tried."""
     tried_caches: dict[str, TriedCache] = field(default_factory=dict)
     """By what a cache keeps of a sample."""
     same_every_time: bool = False

@@ -12,6 +12,7 @@ from pipefix.measurement.trace import BatchTrace, Charge
 from pipefix.plan.case import Moving
 from pipefix.plan.plan import Declined, Proposed
 from pipefix.system.machine import Machine
+from pipefix.vocabulary.gain import MeasuredGain
 from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.stage import Stage
 from tests.plan.builders import (
@@ -277,6 +278,8 @@ PROPOSED: list[tuple[World, str, str, float | None, dict[str, Any], dict[str, An
      {"command": "pipefix swap TARGET --to dali"}, {**ON_GPU, "whole": WHOLE}),
     # The clocks of its workers see little of it: the arm without it says what it is worth.
     (JPEGS.but(arms={"handover-skipped": exactly(2.0)}), "handover-slots", "...", 1.90, {}, {}),
+    (JPEGS.but(fields={"handover": MeasuredGain(exactly(1.3), 4)}), "handover-slots",
+     "..., and the loader was run with it", 1.3, {"measured": True}, {}),
     (JPEGS.but(ipc=0.004), "handover-slots",
      "Handing over 19.3 MB takes 131 ms a batch; through memory that was used before about 3.66 ms", 0.0134 / (0.0094 + SLOT),
      {}, {}),

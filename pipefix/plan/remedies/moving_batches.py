@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from pipefix.plan.case import NO_CUDA, Case
 from pipefix.plan.plan import Step
 from pipefix.plan.planfile import LoaderChange
 from pipefix.plan.remedy import Remedy
+from pipefix.vocabulary.gain import Modelled
 from pipefix.vocabulary.quantity import Interval, seconds, size
 from pipefix.vocabulary.stage import Stage
 
@@ -32,7 +34,7 @@ class HandoverSlots(Remedy):
     id = "handover-slots"
     stage = Stage.IPC
     title = "Hand batches over through reused shared memory"
-    change = LoaderChange(engine="processes")
+    change: ClassVar[LoaderChange] = LoaderChange(engine="processes")
 
     def answer(self, case: Case) -> Step:
         if not case.measurement.workers:
@@ -43,13 +45,14 @@ class HandoverSlots(Remedy):
             return self.declined(
                 "batches are not tensors but arrays or bytes, which go through a pipe: return tensors from collate_fn first"
             )
-        gain = case.after(experiments.NO_HANDOVER, self._changed(case), name=self.id)
+        tried = case.measurement.handover
+        modelled = Modelled(case.after(experiments.NO_HANDOVER, self._changed(case), name=self.id))
         each = case.wall(Stage.IPC) * case.batch
         slot = SLOT_MAKING + SLOT_TAKING + case.batch_bytes / SLOT_RATE.value
         return self.proposed(
             f"Handing over {size(case.batch_bytes)} takes {seconds(each)} a batch; through memory that was used before about "
-            f"{seconds(slot)}",
-            gain,
+            f"{seconds(slot)}" + (", and the loader was run with it" if tried is not None else ""),
+            tried or modelled,
             "Put pipefix.FastLoader(..., engine='processes') in DataLoader's place: it takes the same arguments and gives the same "
             "batches.",
         )

@@ -139,14 +139,14 @@ def test_nothing_is_left_behind(kind: str, workers: int) -> None:
     assert settled(before) == NOTHING
 
 
-def fail_at_6(index: int) -> None:
-    if index == 6:
+def fail_at_3(index: int) -> None:
+    if index == 3:
         raise ValueError("a torn sample")
 
 
 class Torn(pipelines.Map):
     def __getitem__(self, index: int) -> Any:
-        fail_at_6(index)
+        fail_at_3(index)
         return super().__getitem__(index)
 
 

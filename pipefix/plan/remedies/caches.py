@@ -124,7 +124,7 @@ def reading(record_bytes: Interval, tried: KeptRecord | None) -> StageTime:
 
 def on_disk(record_bytes: float) -> float:
     """Bytes that LMDB takes for a record: whole pages of its own, or a part of one that it shares with others."""
-    return math.ceil((record_bytes + 16) / PAGE) * PAGE if record_bytes > PAGE / 2 else record_bytes + 20
+    return float(math.ceil((record_bytes + 16) / PAGE) * PAGE) if record_bytes > PAGE / 2 else record_bytes + 20
 
 
 def _from_disk(case: Case, read: StageTime, record_bytes: Interval) -> StageTime:

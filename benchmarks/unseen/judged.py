@@ -38,12 +38,7 @@ SINE_S = 60e-9
 def judge(drawn: Unseen, *, budget: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        family = known(drawn.family)
-        if family.lay_out is not None:
-            family.lay_out(folder, np.random.default_rng(1))
-        pipeline = tuned_on_disk(drawn, folder)
-        file = folder / "train.py"
-        file.write_text(text(pipeline, str(folder), timed=False))
+        pipeline, file = laid_out(drawn, folder)
         before = _truth(pipeline, folder)
         with Neighbour(on=pipeline.neighbour, seed=drawn.name):
             begun = time.perf_counter()
@@ -51,6 +46,17 @@ def judge(drawn: Unseen, *, budget: float) -> dict[str, Any]:
             spent = time.perf_counter() - begun
         after = _truth(pipeline, folder)
         return _told(pipeline, run, before, after, file.read_text()) | {"probe_s": spent}
+
+
+def laid_out(drawn: Unseen, folder: Path) -> tuple[Unseen, Path]:
+    """The pipeline as it takes the time that was drawn, and its file, beside the data that it reads."""
+    family = known(drawn.family)
+    if family.lay_out is not None:
+        family.lay_out(folder, np.random.default_rng(1))
+    pipeline = _tuned(drawn, folder)
+    file = folder / "train.py"
+    file.write_text(text(pipeline, str(folder), timed=False))
+    return pipeline, file
 
 
 def probed(pipeline: Unseen, file: Path, budget: float) -> runfile.Run:
@@ -158,7 +164,7 @@ def _apart(pipeline: Unseen, folder: Path, seconds: float, *, crossing: bool) ->
     return inside, {name: spent for name, spent in found.items() if not name.isdigit()}
 
 
-def tuned_on_disk(drawn: Unseen, folder: Path) -> Unseen:
+def _tuned(drawn: Unseen, folder: Path) -> Unseen:
     inside, _ = _apart(drawn, folder, 0.3, crossing=False)
     pipeline = tuned(drawn, inside)
     made = sum(inside.values())

@@ -14,11 +14,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch.utils.data import DataLoader
 
-from benchmarks.unseen.judged import answered, module_of, probed, tuned_on_disk
-from benchmarks.unseen.parts import known
+from benchmarks.unseen.judged import answered, laid_out, module_of, probed
 from benchmarks.unseen.pipeline import Unseen, length_of, text
 from measured.planted.children import in_child
 from pipefix.loader.fast_loader import FastLoader
@@ -35,12 +33,7 @@ ARGUMENTS = re.compile(r"(?:Data|pipefix\.Fast)Loader\(.*?\)")
 def judge(drawn: Unseen, *, budget: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        family = known(drawn.family)
-        if family.lay_out is not None:
-            family.lay_out(folder, np.random.default_rng(1))
-        pipeline = tuned_on_disk(drawn, folder)
-        file = folder / "train.py"
-        file.write_text(text(pipeline, str(folder), timed=False))
+        pipeline, file = laid_out(drawn, folder)
         begun = time.perf_counter()
         run = probed(pipeline, file, budget)
         spent = time.perf_counter() - begun

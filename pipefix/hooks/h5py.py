@@ -52,9 +52,9 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
 def _count_chunks(timer: SampleTimer, array: Any, index: Any, value: Any) -> None:
     timer.pause()
-    reads = timer.chunk_reads_of(f"{array.name} in {os.path.basename(array.file.filename)}")
-    if reads is not None and array.chunks and hasattr(value, "nbytes"):
+    if array.chunks and hasattr(value, "nbytes"):
         keeps = array.id.get_access_plist().get_chunk_cache()[1]
+        reads = timer.chunk_reads_of(f"{array.name} in {os.path.basename(array.file.filename)}")
         reads.select(index, array.shape, array.chunks, array.dtype.itemsize, value.nbytes, keeps=keeps)
     timer.resume()
 

@@ -243,9 +243,9 @@ class SampleTimer(Charges):
                 self.trail.extend(reads)
         self._restart()
 
-    def chunk_reads_of(self, name: str) -> ChunkReads | None:
-        """Where to count what is unpacked of an array; None while nothing is recorded."""
-        return self.chunk_reads.setdefault(name, ChunkReads()) if self.recording is not None else None
+    def chunk_reads_of(self, name: str) -> ChunkReads:
+        """Where to count what is unpacked of an array, while samples are recorded."""
+        return self.chunk_reads.setdefault(name, ChunkReads())
 
     @property
     def open_recording(self) -> ResultStore | None:

@@ -48,14 +48,11 @@ def _zarr_chunks(timer: SampleTimer, args: Sequence[Any], value: Any) -> None:
         return
     place = os.path.basename(str(array.store)) if array.path == "" else array.path
     reads = timer.chunk_reads_of("a zarr array" if place.endswith(">") else place)
-    if reads is not None:
-        reads.select(index[0], array.shape, array.chunks, array.dtype.itemsize, value.nbytes)
+    reads.select(index[0], array.shape, array.chunks, array.dtype.itemsize, value.nbytes)
 
 
 def _row_groups(timer: SampleTimer, _: Sequence[Any], value: Any) -> None:
-    reads = timer.chunk_reads_of("row groups of Parquet")
-    if reads is not None:
-        reads.unpacked += value.nbytes
+    timer.chunk_reads_of("row groups of Parquet").unpacked += value.nbytes
 
 
 def _sending_stage(sender: Any) -> Stage | None:

@@ -153,8 +153,8 @@ def look_at(
         _blame_shared_handles(error, subject)
         raise
     diagnosis = diagnose(measurement) if measurement.of(REAL.name) else None
-    # Where processes forked for other settings gave no batch, those for other trials would hang as well.
-    hung = any(why.startswith("it failed when tried") for why in measurement.declined.values())
+    # Where processes forked for other settings gave no batch, or would give none, those for other trials would hang as well.
+    hung = bool(measurement.lost_by_fork) or any(why.startswith("it failed when tried") for why in measurement.declined.values())
     if aside and diagnosis is not None and not measurement.partial and not hung:
         progress("trying what fixes would bring", measured)
         _try_aside(subject, consumer, measurement, diagnosis, aside)

@@ -117,6 +117,8 @@ class AuditFacts(msgspec.Struct, frozen=True, kw_only=True):
     dataset: DatasetFacts | None = None
     handles: list[OpenHandle] = []
     """What the dataset holds open before its workers are started."""
+    lost_by_fork: str | None = None
+    """A library that runs threads in the training process which its workers, being forked, lack."""
     shards: int | None = None
     """Parts that a stream can be read in at once."""
     start_method: str | None = None

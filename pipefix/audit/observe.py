@@ -6,7 +6,6 @@ turn a loader and those numbers into fields of `AuditFacts`.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sys
 import threading
@@ -21,6 +20,7 @@ from pipefix.audit.facts import BatchFacts, MemoryGrowth
 from pipefix.audit.handle_scan import open_handles
 from pipefix.audit.on_handover import SMALL_BYTES
 from pipefix.audit.store_scan import store_in
+from pipefix.system.forks import lost_by_workers_of, start_method_of
 from pipefix.system.machine import filesystems
 from pipefix.system.resources import rollup
 from pipefix.vocabulary.attributes import attributes
@@ -83,9 +83,9 @@ def loader_facts(loader: Any) -> dict[str, Any]:
     from torch.multiprocessing import get_sharing_strategy
     from torch.utils.data import IterableDataset
 
-    context = getattr(loader, "multiprocessing_context", None)
     return {
-        "start_method": context.get_start_method() if context is not None else _default_method(),
+        "start_method": start_method_of(loader),
+        "lost_by_fork": lost_by_workers_of(loader),
         "preload": None if _preloads_by_itself(loader) else _preload(),
         "sharing_strategy": str(get_sharing_strategy()),
         "dataset": scan_dataset(loader.dataset),
@@ -146,11 +146,6 @@ class _Parts:
         self.storages[key] = held
         if own > self.largest:
             self.largest, self.largest_is_float = own, bool(tensor.is_floating_point())
-
-
-def _default_method() -> str:
-    """The program's start method, without fixing it by asking."""
-    return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
 def _preloads_by_itself(loader: Any) -> bool:

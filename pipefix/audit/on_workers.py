@@ -26,6 +26,18 @@ def handle_before_fork(facts: AuditFacts) -> Message | None:
     )
 
 
+@rule("threads-before-fork", "problem", "workers are forked while a library runs threads of its own in the training process")
+def threads_before_fork(facts: AuditFacts) -> Message | None:
+    library = facts.lost_by_fork
+    if not facts.num_workers or library is None or facts.first_batch_s is not None:
+        return None  # workers that gave a batch do without these threads
+    return Message(
+        f"{library} runs threads in the training process, and a forked worker has none of them: it waits for them without end as "
+        f"soon as its samples need {library}.",
+        'DataLoader(..., multiprocessing_context="forkserver"), or use the library inside of workers only.',
+    )
+
+
 @rule("few-shards", "warning", "a stream has fewer shards than there are workers")
 def few_shards(facts: AuditFacts) -> Message | None:
     workers, shards = facts.num_workers, facts.shards

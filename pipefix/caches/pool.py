@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
-import glob
 import multiprocessing
 import os
 import signal
@@ -25,6 +24,7 @@ import msgspec
 
 from pipefix.caches.pictures import forget_threads
 from pipefix.caches.writer import Facts, Tell, program_ended
+from pipefix.system.forks import lost_by_fork
 from pipefix.vocabulary.errors import PipefixError, TargetError
 from pipefix.vocabulary.garbage import existing_objects_skipped
 from pipefix.vocabulary.tracebacks import frames, summary
@@ -109,16 +109,8 @@ def run(numbers: Iterable[int], make: Ready, workers: int) -> Iterator[Moved | P
 
 
 def can_fork() -> bool:
-    """Whether a forked child could work: obstore's threads would be missing in it, and their user wait for ever."""
-    return "fork" in multiprocessing.get_all_start_methods() and not _has_thread("tokio")
-
-
-def _has_thread(named: str) -> bool:
-    for path in glob.glob("/proc/self/task/*/comm"):
-        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
-            if file.read().startswith(named):
-                return True
-    return False
+    """Whether a forked child could work: where a library's threads are missing in it, their user waits for ever."""
+    return "fork" in multiprocessing.get_all_start_methods() and not lost_by_fork()
 
 
 def apart(work: Callable[[Any], bytes]) -> bytes:

@@ -24,11 +24,12 @@ from pipefix.measurement.measurement import Block, Measurement, Row, calls_by_st
 from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.run_arms import Pool
 from pipefix.measurement.schedule import SHORTEST, TRIED_EVERY, Schedule, facts, schedule
-from pipefix.measurement.time_limit import LIMIT
+from pipefix.measurement.time_limit import HANGS, LIMIT
 from pipefix.measurement.unreplaced import unreplaced_operation
 from pipefix.measurement.worker_endings import deaf_to_interrupts
 from pipefix.subject.subject import Subject
 from pipefix.system import cgroups
+from pipefix.system.forks import lost_by_workers_of
 from pipefix.system.neighbours import Neighbours
 from pipefix.system.page_cache import Ranges
 from pipefix.vocabulary import worker_exit
@@ -83,7 +84,8 @@ def measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, *, core
 def _measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, clock: BudgetClock, measurement: Measurement) -> None:
     workers = measurement.workers
     share = plan.recording_bytes // max(1, workers)
-    options = ProbeOptions(share, workers, observe=plan.observe, package=subject.package)
+    limit = HANGS if workers and lost_by_workers_of(subject.loader) else LIMIT
+    options = ProbeOptions(share, workers, observe=plan.observe, package=subject.package, limit=limit)
     pool = Pool(subject, options, consumer)
     session = _Session(subject, consumer, plan, clock, measurement, pool)
     complete = False
@@ -279,7 +281,12 @@ class _Session:
     # -- other settings, really tried -----------------------------------------------------------------------------------
 
     def _start_trials(self, counts: tuple[int, ...]) -> None:
+        if not self.found.workers:
+            self.found.lost_by_fork = lost_by_workers_of(self.subject.loader)
         for workers in counts:
+            if workers and self.found.lost_by_fork:
+                self.found.declined[f"workers-{workers}"] = f"forked workers would wait for threads of {self.found.lost_by_fork}"
+                continue
             # With the hooks of the pool they are held against, though nothing is timed: what they cost is on both sides.
             limit = min(LIMIT, max(TRIAL_LIMIT, SLOWER * self.first_seconds))
             options = ProbeOptions(0, workers, package=self.subject.package, limit=limit)

@@ -192,6 +192,8 @@ class Measurement:
     peak_rss: int = 0
     seconds: float = 0.0
     partial: bool = False
+    lost_by_fork: str | None = None
+    """A library whose threads workers might wait for without end, were they forked; None where there are workers, which work."""
     idle_workers: int = 0
     """Workers that left at once, their part of the stream being empty."""
     why_none: str = ""

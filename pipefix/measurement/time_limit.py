@@ -13,6 +13,8 @@ import time
 
 LIMIT = 120.0
 """Seconds that a batch may take. The slowest real ones (a large archive opened by the first sample) take less than a minute."""
+HANGS = 30.0
+"""The same, where it is known why forked workers would never give one."""
 LOOKS = 8
 """How often the thread looks while the limit passes."""
 

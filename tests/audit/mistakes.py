@@ -46,6 +46,7 @@ from tests.audit.case import (
     unpacking,
 )
 from tests.audit.pipelines import first_batch, observed, settings_of
+from tests.doubles.named_threads import named_thread
 
 
 def zip_before_fork() -> AuditFacts:
@@ -58,6 +59,12 @@ def zip_before_fork() -> AuditFacts:
         facts = AuditFacts(**loader_facts(made), settings=settings_of(made))
         dataset.archive.close()
     return facts
+
+
+def threads_before_fork() -> AuditFacts:
+    with named_thread("polars-0"):
+        made = DataLoader([1, 2], num_workers=2, multiprocessing_context="fork")  # type: ignore[arg-type]
+        return AuditFacts(**loader_facts(made), settings=settings_of(made))
 
 
 def one_shard() -> AuditFacts:
@@ -248,6 +255,7 @@ MISTAKES = [
         "memory-growth",
     ),
     Case("ZipFile opened in __init__, 2 forked workers", zip_before_fork, "handle-before-fork", real=True),
+    Case("polars in the training process, 2 forked workers", threads_before_fork, "threads-before-fork", real=True),
     Case("2 workers for a stream of one shard", one_shard, "few-shards", real=True),
     Case("batch of 64 small tensors", many_pieces, "batch-parts", real=True),
     Case("batch of NumPy arrays", numpy_batches, "batch-parts", real=True),

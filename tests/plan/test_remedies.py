@@ -233,6 +233,11 @@ PROPOSED: list[tuple[World, str, str, float | None, dict[str, Any], dict[str, An
     (STEP_BOUND.but(fields={"trials": {"workers-1": [(50.0, 50.0)] * 5}}), "workers-1",
      "...As fast as today, and it frees 1 worker and its memory", None, {"frees": "1 worker and its memory"}, {}),
     (JPEGS, "workers-4", "2 workers now, 4 cores; predicted from wall and CPU times", 2.0, {"measured": False}, {}),
+    (ALONE.but(fields={"lost_by_fork": "polars"}), "workers-4",
+     ("no workers now, 4 cores; predicted from wall and CPU times. By forkserver: forked from a process that has used polars, they "
+      "would wait for its threads without end"), None,
+     {"command": ('DataLoader(..., num_workers=4, multiprocessing_context="forkserver")  # or all settings at once: '
+                  "pipefix tune TARGET")}, {}),
     (JPEGS.but(workers=4, cores=16.0), "workers-16", "...", 4.0, {}, {}),
     # Eight, of about 60 MB and 58 MB of batches each, where sixteen would be quicker; sixteen where those seen are small.
     (JPEGS.but(workers=4, cores=16.0), "workers-8", "...", None, {}, room(memory_available_bytes=800_000_000)),

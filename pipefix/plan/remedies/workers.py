@@ -80,14 +80,18 @@ class WorkerCount(Remedy):
         tried = isinstance(gain, MeasuredGain)
         known = f"{processes(count)} were really tried beside today's setting" if tried else "predicted from wall and CPU times"
         why = f"{processes(now)} now, {case.measurement.cores:g} cores; {known}"
+        lost = case.measurement.lost_by_fork
+        if count and lost:
+            why += f". By forkserver: forked from a process that has used {lost}, they would wait for its threads without end"
+        how = ', multiprocessing_context="forkserver"' if count and lost else ""
         return self.proposed(
             f"{why}. As fast as today, and it frees {frees}" if frees is not None else why,
             gain,
-            f"DataLoader(..., num_workers={count})  # or all settings at once: {command('pipefix', 'tune', case.target)}",
+            f"DataLoader(..., num_workers={count}{how})  # or all settings at once: {command('pipefix', 'tune', case.target)}",
             **_named(case, count),
             frees=frees,
             risk=_risk(case, count),
-            change=LoaderChange(num_workers=count),
+            change=LoaderChange(num_workers=count, start_method="forkserver" if count and lost else None),
         )
 
 
@@ -100,6 +104,8 @@ def _named(case: Case, count: int) -> dict[str, str]:
 
 
 def _risk(case: Case, count: int) -> str | None:
+    if case.measurement.lost_by_fork and count:
+        return 'forkserver pickles the dataset, and needs  if __name__ == "__main__":  around what starts the training.'
     if case.measurement.settings.kind == "iterable" and count > 1:
         return "Each worker runs the whole IterableDataset: unless it shards itself by get_worker_info(), samples come repeated."
     return None

@@ -1,0 +1,37 @@
+"""How a loader starts its workers, and which library runs threads here that forked ones would lack, and wait for without end."""
+
+from __future__ import annotations
+
+import glob
+import multiprocessing
+import re
+from typing import Any
+
+_THREADS = {"polars": re.compile(r"polars-\d"), "tokio (obstore, lance, deltalake)": re.compile(r"tokio")}
+"""By library: what its threads are called; polars, which runs tokio itself, comes first.
+Those of OpenMP, BLAS and OpenCV are started anew after a fork, or mended there."""
+
+
+def start_method_of(loader: Any) -> str:
+    """fork, forkserver or spawn: the loader's own or, without fixing it by asking, the program's."""
+    context = getattr(loader, "multiprocessing_context", None)
+    if context is not None:
+        return str(context.get_start_method())
+    return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+
+
+def lost_by_fork() -> str | None:
+    """The library whose threads run here now. Cannot see them where the system has no /proc."""
+    names = set()
+    for path in glob.glob("/proc/self/task/*/comm"):
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                names.add(file.read().strip())
+        except OSError:  # the thread ended meanwhile
+            continue
+    return next((library for library, named in _THREADS.items() if any(map(named.match, names))), None)
+
+
+def lost_by_workers_of(loader: Any) -> str | None:
+    """`lost_by_fork`, where the loader's workers are forked."""
+    return lost_by_fork() if start_method_of(loader) == "fork" else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from msgspec.structs import replace
 
@@ -16,7 +18,7 @@ from pipefix.diagnosis.throughput import PipelineModel, of_draws
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import LEAVE_ONE_OUT
 from pipefix.measurement.measurement import Block, Measurement
-from pipefix.measurement.statistics import RESAMPLES, Floats, bootstrap, interval, ratio, spread_around
+from pipefix.measurement.statistics import APART, RESAMPLES, Floats, bootstrap, interval, ratio, spread_around
 from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, Bounded, MeasuredGain, NotTried
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import IN_SAMPLE, ORDER, Stage
@@ -54,7 +56,9 @@ def diagnose(measurement: Measurement) -> Diagnosis:
     by_sampler = verdict_rules.outgained_by_sampler(ranking, worth, sampler, measurement.workers)
     contradicting = rival is not None or by_sampler
     once = any(gain.blocks < FEWEST_FOR_INTERVAL for gain in (*tried.values(), *([sampler] if sampler is not None else [])))
-    by_arms = None if once else verdict_rules.decided_by_arms(ranking, worth, sampler, has_consumer=measurement.has_consumer)
+    by_arms = None if once else verdict_rules.decided_by_arms(
+        ranking, worth, sampler, partial(_lead_of, measurement), has_consumer=measurement.has_consumer
+    )  # fmt: skip
     if by_arms is not None and (
         ranking.kind == "inconclusive" or (measurement.workers and (contradicting or ranking.kind == "balanced"))
     ):
@@ -185,6 +189,19 @@ def _undisturbed(measurement: Measurement) -> list[float]:
     """
     each = sorted(_without_sampler(block, measurement) for block in measurement.of(experiments.SUPPLY.name))
     return each[: (len(each) + 1) // 2]
+
+
+def _lead_of(measurement: Measurement, first: Stage | None, second: Stage | None) -> Interval | None:
+    """Throughput without one stage over that without another; None is the sampler. None where one has no arm that ran."""
+    arms = [experiments.NO_SAMPLER if stage is None else LEAVE_ONE_OUT.get(stage) for stage in (first, second)]
+    blocks = [measurement.of(arm.name) if arm is not None else [] for arm in arms]
+    if not all(blocks):
+        return None
+    cost = delivered_seconds(measurement)
+    lead = ratio(*([unclocked(block, cost) for block in each] for each in blocks))
+    # Two blocks that agree by chance are no evidence that neighbouring blocks do.
+    half = APART / np.sqrt(min(map(len, blocks)))
+    return Interval(lead.value, min(lead.low, lead.value * np.exp(-half)), max(lead.high, lead.value * np.exp(half)))
 
 
 def _gain(measurement: Measurement, arm: str) -> Interval | None:

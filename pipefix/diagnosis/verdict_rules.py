@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ from pipefix.diagnosis.attribution import INDEX, MAIN, WORKER, columns
 from pipefix.diagnosis.throughput import draws, of_draws
 from pipefix.measurement.statistics import Floats, interval
 from pipefix.vocabulary.gain import MeasuredGain, surely_above
-from pipefix.vocabulary.quantity import Interval
+from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.stage import Stage
 
 DOMINATES = 1.08
@@ -157,17 +157,28 @@ def _most_of_others(ranking: Ranking, gains: dict[Stage, Interval], workers: int
 
 
 def decided_by_arms(
-    ranking: Ranking, gains: dict[Stage, Interval], sampler: MeasuredGain | None, *, has_consumer: bool
+    ranking: Ranking,
+    gains: dict[Stage, Interval],
+    sampler: MeasuredGain | None,
+    lead: Callable[[Stage | None, Stage | None], Interval | None],
+    *,
+    has_consumer: bool,
 ) -> Ranking | None:
-    """The verdict that the arms alone give, where one stage's removal, or the sampler's, clearly gains more than every other's."""
+    """The verdict that the arms alone give, where one stage's removal, or the sampler's, clearly gains more than every other's.
+
+    ``lead``: the throughput without the first over that without the second, of their arms' blocks themselves: what disturbed the
+    pipeline as it is, which every gain is held against, does not count. None where one of them has no arm.
+    """
     known: dict[Stage | None, Interval] = dict(gains.items())
     if sampler is not None:
         known[None] = sampler.interval
     if ranking.uncut or (has_consumer and Stage.STEP not in gains) or len(known) < 2:
         return None
-    order = sorted(known, key=lambda stage: -known[stage].low)
-    first, second = order[0], max(order[1:], key=lambda stage: known[stage].high)
-    if known[first].low < DOMINATES or known[first].low < DECISIVE * known[second].high:
+    first = max(known, key=lambda stage: known[stage].low)
+    others = [stage for stage in known if stage is not first]
+    leads = {stage: lead(first, stage) or exactly(known[first].low / known[stage].high) for stage in others}
+    second = min(others, key=lambda stage: leads[stage].low)
+    if known[first].low < DOMINATES or leads[second].low < DECISIVE:
         return None
     kind = "step-bound" if first is Stage.STEP else "input-bound"
     # `draws` of one name are drawn alike: of different ones, apart.

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from pipefix.vocabulary.quantity import Interval
 
 RESAMPLES = 400
+APART = 0.1
+"""Twice the 5 % that neighbouring blocks differ by on a shared machine."""
 FLOOR = 0.01
 """No ratio of two timings is believed to be closer than this: clocks agree, machines drift."""
 
@@ -61,7 +63,7 @@ def ratio(fast: Sequence[float], base: Sequence[float]) -> Interval:
 
 
 def _spread(logs: Floats) -> float:
-    """Twice a robust standard deviation; for a single block the 5 % that neighbouring blocks differ by on a shared machine."""
+    """Twice a robust standard deviation; for a single block what neighbouring ones differ by."""
     if len(logs) < 2:
-        return 0.1
+        return APART
     return 2 * float(np.median(np.abs(logs - np.median(logs)))) * 1.4826

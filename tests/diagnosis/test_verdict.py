@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pipefix.diagnosis.diagnose import diagnose, settled
 from pipefix.hooks.charges import OWN_NAMES
+from pipefix.measurement import experiments
 from pipefix.measurement.measurement import Block, Measurement
 from pipefix.measurement.trace import Charge
 from pipefix.vocabulary.stage import Stage
@@ -172,6 +173,24 @@ def test_too_few_and_too_uneven_batches_are_inconclusive() -> None:
     assert verdict.kind == "inconclusive"
     assert verdict.stage is None
     assert verdict.sentence.startswith("Inconclusive: ")
+
+
+def test_arms_decide_between_a_sampler_and_a_loader_that_clocks_take_for_alike() -> None:
+    """What disturbs the pipeline as it is widens every gain alike; arms held against each other do without it."""
+    alike = measured({"decode": 1.0}, workers=1, handing=0.95, blocks=4)
+    for row in alike.rows("real"):
+        object.__setattr__(row, "sampled", 3_800_000)
+    assert diagnose(alike).verdict.kind in ("inconclusive", "balanced")
+    disturbed = iter([0.8, 1.25, 0.8, 1.25])
+    alike.blocks = [
+        dataclasses.replace(block, seconds=block.seconds * next(disturbed)) if block.arm == "real" else block
+        for block in alike.blocks
+    ]
+    for _ in range(4):
+        alike.blocks.append(Block(experiments.NO_SAMPLER.name, (), 0.048 / 1.9, 48))
+    diagnosis = diagnose(alike)
+    assert diagnosis.verdict.sentence.startswith("Input-bound, of the input side alone: the sampler takes")
+    assert diagnosis.verdict.by_arms
 
 
 def test_waiting_is_told_from_computing() -> None:

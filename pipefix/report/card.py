@@ -31,6 +31,8 @@ FREE = {
 """What an arm puts in a stage's place."""
 
 NEARLY_ALL = 0.9
+SURELY = 1.08
+"""Lower end of a measured gain that is told although nobody knows what limits: as much as stages must differ by to be told apart."""
 QUEUED = 0.15
 """Part of a stage's time with other threads at work, or in the queue for a CPU, that is not passed over as waiting."""
 
@@ -53,6 +55,9 @@ def card(run: Run) -> Card:
         next_, command = _remedy(run.proposed[0], alone=run.consumer == "none")
         besides = _why_not_the_named(run, run.proposed[0])
         next_ += [besides] if besides is not None else []
+    elif (tried := _tried_remedy(run)) is not None:
+        next_, command = _remedy(tried, alone=run.consumer == "none")
+        next_ = ["Whatever limits it, this was tried beside it:", *next_]
     else:
         next_, command = _without_remedy(run, settled)
     if run.verdict is None:
@@ -79,6 +84,12 @@ def _blocks(run: Run) -> int:
 def best_is_told(run: Run) -> bool:
     """Whether the card names the best remedy: it does once the verdict is settled."""
     return bool(run.proposed) and _settled(run)
+
+
+def _tried_remedy(run: Run) -> RemedyFigures | None:
+    """The best remedy that was really tried, and surely gains: it does so whatever it is that limits."""
+    worths = ((remedy, quantity.usable(remedy.speedup)) for remedy in run.proposed if remedy.measured)
+    return next((remedy for remedy, worth in worths if worth is not None and worth.low >= SURELY), None)
 
 
 def _settled(run: Run) -> bool:

@@ -32,7 +32,7 @@ FREE = {
 
 NEARLY_ALL = 0.9
 SURELY = 1.08
-"""Lower end of a measured gain that is told although nobody knows what limits: as much as stages must differ by to be told apart."""
+"""Lower end of a measured gain that is told although nobody knows what limits."""
 QUEUED = 0.15
 """Part of a stage's time with other threads at work, or in the queue for a CPU, that is not passed over as waiting."""
 

@@ -56,7 +56,7 @@ def candidates(proposed: Sequence[Proposed], min_gain: float) -> list[Proposed]:
 
 def too_little(step: Proposed, min_gain: float) -> str | None:
     """Why the step is not worth trying."""
-    if step.speedup.value - 1 >= min_gain or step.frees is not None:
+    if step.speedup.value - 1 >= min_gain:
         return None
     return f"is predicted to bring {times_between(step.speedup)}, less than --min-gain {percent(min_gain)}"
 

@@ -50,8 +50,6 @@ class Fixer:
 
     def refuses(self, step: Proposed, context: FixContext) -> str | None:
         """Why it cannot be done here; None where it can be tried."""
-        if step.frees is not None:
-            return f"it gains no time (it frees {step.frees}), and here only what is faster is kept"
         assert isinstance(step.change, LoaderChange)
         if step.change.fuse is not None:
             return _is_fused(context)

@@ -53,7 +53,7 @@ def saved(step: Proposed, case: Case) -> float:
 
 
 def _worth(step: Step, case: Case) -> Step:
-    if not isinstance(step, Proposed) or step.frees is not None:
+    if not isinstance(step, Proposed):
         return step
     hidden = case.measurement.workers and case.diagnosis.verdict.kind == "step-bound"  # without workers, data and step take turns
     if hidden and step.stage in INPUT and not step.every_epoch:

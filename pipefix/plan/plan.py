@@ -46,8 +46,6 @@ class Proposed(Step):
     command: str
     risk: str | None = None
     """What may change besides speed."""
-    frees: str | None = None
-    """What it gives back where it gains no time: such a step needs no speed-up to be worth making."""
     every_epoch: bool = False
     """It shortens the start of epochs, which a slow training step does not hide."""
     change: Change | None = None

@@ -158,7 +158,6 @@ def _remedy(step: Step) -> runfile.RemedyFigures:
         command=step.command if proposed else None,
         measured=step.measured,
         risk=step.risk if isinstance(step, Proposed) else None,
-        frees=step.frees if isinstance(step, Proposed) else None,
         relieves=[str(stage) for stage in step.relieves],
     )
 

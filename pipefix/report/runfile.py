@@ -96,8 +96,6 @@ class RemedyFigures(msgspec.Struct, frozen=True, kw_only=True):
     """True where the speed-up was measured on a trial arm rather than derived from the model."""
     risk: str | None = None
     """What may change besides speed."""
-    frees: str | None = None
-    """What it gives back where it gains no time."""
     relieves: list[str] = []
     """Stages besides its own that cost less with it."""
 

@@ -182,11 +182,6 @@ def test_what_only_the_author_can_change_is_told_with_what_to_do(tmp_path):
     assert "your code" in refusal.why and refusal.command == "do collate-faster"
 
 
-def test_a_step_that_frees_but_does_not_gain_is_left(tmp_path):
-    bench = Bench(tmp_path, [step("workers-1", 1.0, frees="1 worker and its memory")])
-    assert "it gains no time (it frees 1 worker and its memory)" in bench.run().refused[0].why
-
-
 def test_a_dry_run_changes_nothing(tmp_path):
     bench = Bench(tmp_path, [step("workers-2", 1.5), step("tail-scheduling", 1.4), step("pinning", 1.01)])
     fixed = bench.run(dry_run=True)

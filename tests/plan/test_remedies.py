@@ -76,6 +76,8 @@ def unrecorded(world: World, why: str) -> World:
 
 
 WORKERS: list[tuple[World, str, str, dict[str, Any]]] = [
+    (STEP_BOUND.but(fields={"trials": {"workers-1": [(50.0, 50.0)] * 5}}), "workers-1",
+     "1 worker would be as fast as today, 1.00x (0.99-1.01), and save 1 worker and its memory", {}),
     (TRIED, "workers-1", "1 worker gave 0.52x in one block of today's throughput, 4 workers 1.80x (1.78-1.82)", {}),
     (JPEGS.but(workers=4, cores=4.0), "workers",
      ("more workers than the 4 in use would not help, 4 cores have no more to give: 8 workers would give 0.90x (0.83-0.98) "
@@ -230,8 +232,6 @@ PROPOSED: list[tuple[World, str, str, float | None, dict[str, Any], dict[str, An
     (TRIED, "workers-4", "2 workers now, 4 cores; 4 workers were really tried beside today's setting", 1.8,
      {"measured": True, "title": "Use 4 workers instead of 2",
       "command": "DataLoader(..., num_workers=4)  # or all settings at once: pipefix tune TARGET"}, {}),
-    (STEP_BOUND.but(fields={"trials": {"workers-1": [(50.0, 50.0)] * 5}}), "workers-1",
-     "...As fast as today, and it frees 1 worker and its memory", None, {"frees": "1 worker and its memory"}, {}),
     (JPEGS, "workers-4", "2 workers now, 4 cores; predicted from wall and CPU times", 2.0, {"measured": False}, {}),
     (ALONE.but(fields={"lost_by_fork": "polars"}), "workers-4",
      ("no workers now, 4 cores; predicted from wall and CPU times. By forkserver: forked from a process that has used polars, they "

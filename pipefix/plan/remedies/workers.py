@@ -9,7 +9,7 @@ from pipefix.diagnosis.throughput import at_most
 from pipefix.measurement.statistics import ratio
 from pipefix.plan.case import Case
 from pipefix.plan.fit import SATURATED
-from pipefix.plan.plan import Proposed, Step
+from pipefix.plan.plan import Step
 from pipefix.plan.planfile import LoaderChange
 from pipefix.plan.remedy import Remedy
 from pipefix.system.resources import WORKER_BYTES
@@ -73,10 +73,12 @@ class WorkerCount(Remedy):
                 why += f", {processes(best)} {figure(tried[best])}"
         return self.declined(why, gain, **_named(case, count))
 
-    def _changed(self, case: Case, count: int, gain: Told) -> Proposed:
-        now, frees = case.measurement.workers, None
+    def _changed(self, case: Case, count: int, gain: Told) -> Step:
+        now = case.measurement.workers
         if count < now and gain.interval.value < WORTH:
-            frees = f"{processes(now - count)} and {'their' if now - count > 1 else 'its'} memory"
+            spared = f"{processes(now - count)} and {'their' if now - count > 1 else 'its'} memory"
+            why = f"{processes(count)} would be as fast as today, {figure(gain)}, and save {spared}"
+            return self.declined(why, gain, **_named(case, count))
         tried = isinstance(gain, MeasuredGain)
         known = f"{processes(count)} were really tried beside today's setting" if tried else "predicted from wall and CPU times"
         why = f"{processes(now)} now, {case.measurement.cores:g} cores; {known}"
@@ -85,11 +87,10 @@ class WorkerCount(Remedy):
             why += f". By forkserver: forked from a process that has used {lost}, they would wait for its threads without end"
         how = ', multiprocessing_context="forkserver"' if count and lost else ""
         return self.proposed(
-            f"{why}. As fast as today, and it frees {frees}" if frees is not None else why,
+            why,
             gain,
             f"DataLoader(..., num_workers={count}{how})  # or all settings at once: {command('pipefix', 'tune', case.target)}",
             **_named(case, count),
-            frees=frees,
             risk=_risk(case, count),
             change=LoaderChange(num_workers=count, start_method="forkserver" if count and lost else None),
         )

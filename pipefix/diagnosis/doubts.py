@@ -12,6 +12,8 @@ from enum import StrEnum
 import numpy as np
 
 from pipefix.diagnosis import verdict_rules
+from pipefix.diagnosis.attribution import WORKER
+from pipefix.diagnosis.busiest_line import busiest_line
 from pipefix.diagnosis.throughput import PipelineModel
 from pipefix.diagnosis.verdict_rules import Ranking
 from pipefix.measurement import experiments
@@ -115,22 +117,23 @@ def doubted(claim: Claim, gains: Mapping[Stage, MeasuredGain | Bounded], arms: d
     if ranking.by_arms:
         return None
     whole, without, alone = claim.times()
-    saved = max(0.0, 1 - without / whole) if whole else 0.0
+    saved, alone = (max(0.0, 1 - without / whole), alone / whole) if whole else (0.0, 0.0)
     gain = gains.get(stage)
+    own_code = Doubt(DoubtKind.OWN_CODE, stage, own=claim.own) if _own(claim) else None
     if isinstance(gain, MeasuredGain):
         if stage is not Stage.STEP and gain.blocks < FEWEST_FOR_INTERVAL:
             return Doubt(DoubtKind.ONE_BLOCK, stage, gain)
         if supports(arms[LEAVE_ONE_OUT[stage].name], saved) or _supported_in_part(claim, stage, saved, arms):
             return None
-        return Doubt(DoubtKind.OWN_CODE if _own(claim) else DoubtKind.LITTLE_GAIN, stage, gain, own=claim.own)
-    if _own(claim):
-        return Doubt(DoubtKind.OWN_CODE, stage, own=claim.own)
+        return own_code or Doubt(DoubtKind.LITTLE_GAIN, stage, gain)
+    if own_code is not None:
+        return None if _is_line(claim, saved, alone, arms) else own_code
     paced = stage is Stage.STEP and _sets_the_pace(measurement)
     if _could_run(stage, measurement) and not paced:
         return Doubt(DoubtKind.NOT_TRIED, stage)
     if len(measurement.of(experiments.REAL.name)) < FEWEST_FOR_INTERVAL and not paced:
         return Doubt(DoubtKind.ONE_BLOCK, stage)
-    return _against(measurement, stage, saved, alone / whole if whole else 0.0, arms)
+    return _against(measurement, stage, saved, alone, arms)
 
 
 def _sampler_doubted(claim: Claim, arms: dict[str, Interval]) -> Doubt | None:
@@ -180,6 +183,19 @@ def _charged(measurement: Measurement, arm: str, stage: Stage) -> float:
 
 def _own(claim: Claim) -> bool:
     return claim.own > MOST_OWN * claim.cost
+
+
+def _is_line(claim: Claim, saved: float, alone: float, arms: dict[str, Interval]) -> bool:
+    """Whether one line of the user's own code was seen so often that it alone takes more than every other stage, and the arms that
+    do without whole samples save what is claimed: then the line is what to look at, whatever its stage is called."""
+    stage, measurement = claim.ranking.stage, claim.measurement
+    line = busiest_line(measurement.own_lines)
+    without = [arm.name for arm in POOL if stage is not None and _removes(arm, stage)]
+    if stage is None or line is None or max(len(measurement.of(arm)) for arm in without) < FEWEST_FOR_INTERVAL:
+        return False
+    takes = claim.own * measurement.own_lines[line] / sum(measurement.own_lines.values())
+    others = [_middle(claim.model.wall_of(Stage(name))) for name in WORKER if name != stage and name in claim.model.making]
+    return takes > verdict_rules.DOMINATES * max(others, default=0.0) and _against(measurement, stage, saved, alone, arms) is None
 
 
 def _sets_the_pace(measurement: Measurement) -> bool:

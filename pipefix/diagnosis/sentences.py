@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
+from pipefix.diagnosis.busiest_line import busiest_line
 from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.diagnosis.doubts import Doubt, DoubtKind
 from pipefix.diagnosis.verdict_rules import Ranking
@@ -30,8 +31,6 @@ WIDE = 1.25
 """The upper end of an arm's interval over the lower: wider, and more blocks may still bring both evidences together."""
 CUT_IT = "Moved into a method or a function of the dataset's file it would have a name, and an arm of its own."
 SEE_IT = "What runs meanwhile is seen in a trace: --trace FILE."
-FEWEST_LOOKS, STANDS_OUT = 20, 0.4
-"""Looks at the running line, and the part of them that a line must have, before it is named."""
 HANDING_OVER = "handing batches over to the training process"
 
 
@@ -59,9 +58,9 @@ def _input_bound(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, s
     cost = diagnosis.stages[stage]
     top = next((op.name for op in cost.ops if op.wall_s > 0.5 * cost.wall.value), None)
     if top is not None:
-        top = _line(measurement.own_lines, "" if top in OWN_NAMES else top) or top
+        top = busiest_line(measurement.own_lines, "" if top in OWN_NAMES else top) or top
     elif stage is Stage.COLLATE:
-        top = _line(measurement.collate_lines)
+        top = busiest_line(measurement.collate_lines)
     operation = top or (HANDING_OVER if stage is Stage.IPC else None)
     named = f"{stage} ({operation})" if operation else str(stage)
     waiting = cost.waiting is not None and cost.waiting > WAITING * cost.wall.value
@@ -169,22 +168,9 @@ def _doubted(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, doubt
 
 
 def _mostly(measurement: Measurement) -> str:
-    line = _line(measurement.own_lines)
+    line = busiest_line(measurement.own_lines)
     part = measurement.own_lines[line] / sum(measurement.own_lines.values()) if line is not None else 0.0
     return f", {percent(part)} of it in {line}" if line is not None else ""
-
-
-def _line(seen: Mapping[str, int], function: str = "") -> str | None:
-    """The line of a function of the user's, or of any, that was seen running most often, where it stands out."""
-    looks = {line: count for line, count in seen.items() if not function or _is_in(line, function)}
-    line = max(looks, key=looks.__getitem__, default=None)
-    every = sum(looks.values())
-    return line if line is not None and every >= FEWEST_LOOKS and looks[line] >= STANDS_OUT * every else None
-
-
-def _is_in(line: str, function: str) -> bool:
-    name = line.partition(" at ")[0]
-    return name == function or function.endswith(f".{name}")  # before Python 3.11 a frame does not know its class
 
 
 def _settles(measurement: Measurement, gain: MeasuredGain | None) -> str:

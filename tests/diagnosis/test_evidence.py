@@ -145,6 +145,38 @@ def test_code_between_two_known_calls_is_no_stage(own: str) -> None:
     )
 
 
+LINE = {"Clips.__getitem__ at clips.py:14": 90, "Clips.__getitem__ at clips.py:15": 10}
+LEFT_OUT = {"storage-from-memory": 1.05, "decode-recorded": 1.04, "augment-recorded": None, "collate-recorded": 1.0}
+
+
+def with_own_code(looks: dict[str, int], arms: dict[str, float | None]) -> Measurement:
+    code = Charge(None, OWN_NAMES[2], 36 * MS, 36 * MS, 36 * MS, 0)
+    measurement = charged(measured({"storage": 0.5, "decode": 0.4}, arms={**LEFT_OUT, **arms}), code)
+    measurement.declined["augment-recorded"] = CANNOT
+    return dataclasses.replace(measurement, own_lines=looks)
+
+
+def test_own_code_of_which_one_line_takes_more_than_any_stage_is_named_by_that_line() -> None:
+    """A loop of small calls, each too short for a hook: 90 of 100 looks at the running line saw the same one."""
+    verdict = diagnose(with_own_code(LINE, {"samples-recorded": 30.0})).verdict
+    assert verdict.kind == "input-bound"
+    assert verdict.sentence.startswith("Input-bound, of the input side alone: augment (Clips.__getitem__ at clips.py:14) takes 9")
+
+
+@pytest.mark.parametrize(
+    ("looks", "arms"),
+    [
+        (LINE, {"augment-recorded": 1.03, "samples-recorded": 30.0}),  # the stage's own arm ran, and gained nothing
+        (LINE, {}),  # no arm did without whole samples
+        (LINE, {"samples-recorded": 1.2}),  # one did, and saves far less than is claimed
+        ({"Clips.__getitem__ at clips.py:14": 19}, {"samples-recorded": 30.0}),  # too few looks
+        ({f"Clips.__getitem__ at clips.py:{line}": 20 for line in range(5)}, {"samples-recorded": 30.0}),  # no line stands out
+    ],
+)
+def test_else_it_is_left_open(looks: dict[str, int], arms: dict[str, float | None]) -> None:
+    assert diagnose(with_own_code(looks, arms)).verdict.kind == "inconclusive"
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_sampler_that_computes_is_named_and_not_the_hand_over(workers: int) -> None:
     """It runs in the training process: by the clocks there it looked like taking batches over, 99 % of the time."""

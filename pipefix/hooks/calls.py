@@ -42,8 +42,6 @@ class How(Enum):
     """As RESULT, of a property."""
     FUTURE = auto()
     """The call gives a future at once; `wait_stage` tells whoever waits for it what stage that wait belongs to."""
-    CLASS = auto()
-    """A class written in C: making one is timed."""
 
 
 class Calls(NamedTuple):
@@ -101,8 +99,6 @@ def _wrapper(row: Calls, timer: SampleTimer, original: Any, label: str, position
     stage: Any = row.stage
     if row.how is How.PROPERTY:
         return property(_wrapper(row._replace(how=How.RESULT), timer, original.fget, label, position), doc=original.__doc__)
-    if row.how is How.CLASS:
-        return _class(timer, original, stage, label)
     if row.how is How.STREAM:
         return _stream(timer, original, stage, label)
     if row.how is How.FILE:
@@ -233,28 +229,3 @@ def _bring_in(timer: SampleTimer, path: str) -> None:
             with _MMAP(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
                 mapped[:: mmap.PAGESIZE]  # the copy brings the pages in
                 timer.bytes_read += length
-
-
-def _class(timer: SampleTimer, original: Any, stage: Stage, label: str) -> Any:
-    """A class that makes the original's objects."""
-
-    class LookAlike(type):
-        def __new__(meta, class_name: str, bases: tuple[type, ...], members: dict[str, Any]) -> Any:
-            if not bases:
-                return super().__new__(meta, class_name, (), members)
-            # Who derives from the class meanwhile derives from the original.
-            return type(original)(class_name, tuple(original if isinstance(base, LookAlike) else base for base in bases), members)
-
-        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-            return timer.timed_call(stage, label, original, args, kwargs, replayable=False)
-
-        def __instancecheck__(cls, instance: object) -> bool:
-            return isinstance(instance, original)
-
-        def __subclasscheck__(cls, subclass: type) -> bool:
-            return issubclass(subclass, original)
-
-        def __getattr__(cls, attribute: str) -> Any:
-            return getattr(original, attribute)
-
-    return LookAlike(original.__name__, (), {"__module__": original.__module__, "__doc__": original.__doc__})

@@ -199,7 +199,7 @@ TABLE = (
     Calls("cv2", "VideoCapture", "grab set", DECODE, "cv2.VideoCapture."),
     Calls("cv2", "VideoCapture", "open", DECODE, "cv2.VideoCapture.", _T),
     Calls("cv2", "VideoCapture", "read@1 retrieve@1", DECODE, "cv2.VideoCapture.", into="image"),
-    Calls("cv2", "", "VideoCapture", DECODE, "cv2.", How.CLASS),
+    Calls("cv2", "VideoCapture", "__init__", DECODE, "cv2.VideoCapture", _T),
     *(
         row
         for kind in ("VideoReader", "AudioReader", "AVReader")

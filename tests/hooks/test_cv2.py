@@ -71,3 +71,25 @@ def test_what_cannot_be_read_is_none_as_before(hooks, tmp_path):
     hooks.install("files", "cv2")
     for name in ("text.jpg", "empty.jpg", "missing.jpg"):
         assert hooks.run(lambda name=name: cv2.imread(str(tmp_path / name))) is None
+
+
+def test_videos(hooks, tmp_path):
+    path = str(tmp_path / "v.avi")
+    writer = cv2.VideoWriter(path, cv2.VideoWriter_fourcc(*"MJPG"), 25, (64, 48))
+    for shade in range(4):
+        writer.write(np.full((48, 64, 3), 40 * shade, np.uint8))
+    writer.release()
+
+    def frames():
+        capture, decoded = cv2.VideoCapture(path), []
+        while (read := capture.read())[0]:
+            decoded.append(read[1].tobytes())
+        return decoded
+
+    bare = frames()
+    hooks.install("cv2")
+    for how in ({}, {"record": True}):
+        assert hooks.run(frames, **how) == bare and len(bare) == 4
+        assert hooks.charged() == {"cv2.VideoCapture": "decode", "cv2.VideoCapture.read": "decode"}
+    assert hooks.run(frames, replace=list(Stage)) == bare
+    assert hooks.charged() == {"cv2.VideoCapture": "decode"}

@@ -73,28 +73,6 @@ def test_av(hooks, video):
     assert left_after_replay(hooks, frames, "av") <= {"av.open"}
 
 
-def test_opencv_video(hooks, video):
-    cv2 = library("cv2")
-    original = cv2.VideoCapture
-
-    def frames() -> Any:
-        capture, decoded = cv2.VideoCapture(video), []
-        while True:
-            ok, frame = capture.read()
-            if not ok:
-                return np.stack(decoded)
-            decoded.append(frame)
-
-    hooks.install("cv2")
-    assert len(hooks.run(frames)) == len(SEVERAL)
-    assert hooks.charged() == {"cv2.VideoCapture": "decode", "cv2.VideoCapture.read": "decode"}
-    assert isinstance(cv2.VideoCapture(video), cv2.VideoCapture) and isinstance(original(video), cv2.VideoCapture)
-    hooks.undo()
-    assert left_after_replay(hooks, frames, "cv2") <= {"cv2.VideoCapture"}
-    hooks.undo()
-    assert cv2.VideoCapture is original
-
-
 def test_decord(hooks, video):
     decord = library("decord")
 

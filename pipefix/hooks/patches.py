@@ -10,9 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import sysconfig
-import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
@@ -61,14 +59,6 @@ class ReplacedAttribute:
         return held(self.owner, self.name) if self.names is None else self.names.get(self.name, _ABSENT)
 
 
-_LIBRARIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-_MOST_SOUGHT = 1000
-_sought: dict[int, Any] = {}
-"""Originals that modules were searched for, by id."""
-_in_place: set[int] = set()
-"""Replacements that modules may take by name now, by id."""
-_without: weakref.WeakKeyDictionary[ModuleType, int] = weakref.WeakKeyDictionary()
-"""Modules of libraries that held none of either, and how many names each had by then."""
 _covered: list[ReplacedAttribute] = []
 """Undone while somebody else's wrapper was in the place: they hold ours, and may put it there again."""
 
@@ -114,8 +104,7 @@ class Patches:
 
     def follow_names(self) -> None:
         """Rebind ``from library import function`` copies in every loaded module."""
-        _in_place.update(id(replacement) for _, replacement in self._renamed.values())
-        _rebind(self._renamed, self._renamed.values())
+        _rebind(self._renamed)
         self._followed += self._renamed.values()
         self._renamed.clear()
 
@@ -147,8 +136,7 @@ class Patches:
             if not attribute.put_back() and attribute.is_covered():
                 _covered.append(attribute)
         # Also in modules that were imported, and so took our wrapper by name, while it was in place.
-        _rebind({id(replacement): (replacement, _behind(original)) for original, replacement in self._followed}, self._followed)
-        _in_place.difference_update(id(replacement) for _, replacement in self._followed)
+        _rebind({id(replacement): (replacement, _behind(original)) for original, replacement in self._followed})
         self.replaced.clear()
         self._renamed.clear()
         self._followed.clear()
@@ -177,32 +165,14 @@ def held(owner: Any, name: str) -> Any:
     return owner.__dict__.get(name, _ABSENT) if isinstance(owner, (type, ModuleType)) else own(owner, name, _ABSENT)
 
 
-def _rebind(swaps: dict[int, tuple[Any, Any]], replaced: Collection[tuple[Any, Any]]) -> None:
-    """In every loaded module but ours: names bound to the first of a pair get the second.
-
-    ``replaced`` are the pairs of originals and replacements that this is about. A library's module that held none of them is looked
-    at again only when the number of its names has changed: libraries bind their names when they are imported, and to search the
-    hundred thousand names of all of them takes 15 ms. Modules of the user's are always searched.
-    """
-    if not swaps:
-        return
-    originals = {id(original): original for original, _ in replaced}
-    if not originals.keys() <= _sought.keys():
-        _without.clear()
-        if len(_sought) > _MOST_SOUGHT:
-            _sought.clear()
-        _sought.update(originals)
-    sought = _sought.keys() | _in_place | swaps.keys()
-    for module in list(sys.modules.values()):
+def _rebind(swaps: dict[int, tuple[Any, Any]]) -> None:
+    """In every loaded module but ours: names bound to the first of a pair get the second. That takes some 15 ms."""
+    for module in list(sys.modules.values()) if swaps else ():
         names = getattr(module, "__dict__", None)
         # By its type: libraries of cffi stand among modules, and call themselves one.
         if not issubclass(type(module), ModuleType) or names is None or module.__name__.partition(".")[0] == "pipefix":
             continue
-        if _without.get(module) == len(names):
-            continue
-        if sought.isdisjoint(map(id, list(names.values()))):
-            if (getattr(module, "__file__", None) or "").startswith(_LIBRARIES):
-                _without[module] = len(names)
+        if swaps.keys().isdisjoint(map(id, list(names.values()))):
             continue
         for name, value in list(names.items()):
             swap = swaps.get(id(value))

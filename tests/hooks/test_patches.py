@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import io
 import sys
-import sysconfig
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -180,7 +179,7 @@ def test_files_are_python_s_own_once_the_seams_are_undone(tmp_path: Path) -> Non
 
 
 class Library:
-    """A module with a function, and modules that took it by name: of the user's, or of an installed library."""
+    """A module with a function, and modules that took it by name."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.monkeypatch = monkeypatch
@@ -188,9 +187,9 @@ class Library:
         exec("def read(): return 1", vars(self.module))
         self.before = vars(self.module)["read"]
 
-    def imported(self, name: str, *, installed: bool = False, **names: object) -> types.ModuleType:
+    def imported(self, name: str, **names: object) -> types.ModuleType:
         module = types.ModuleType(name)
-        vars(module).update(names, **({"__file__": f"{sysconfig.get_path('purelib')}/{name}.py"} if installed else {}))
+        vars(module).update(names)
         self.monkeypatch.setitem(sys.modules, name, module)
         return module
 
@@ -209,10 +208,9 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     return Library(monkeypatch)
 
 
-@pytest.mark.parametrize("installed", [False, True])
-def test_names_that_modules_imported_are_pythons_again_in_any_order(library: Library, installed: bool) -> None:
+def test_names_that_modules_imported_are_pythons_again_in_any_order(library: Library) -> None:
     """Two users cut the same function; modules took the second one's wrapper by name. The first leaves first."""
-    consumer = library.imported("pipefix_experiments", installed=installed, mine=library.before)
+    consumer = library.imported("pipefix_experiments", mine=library.before)
     users = []
     for _ in range(2):
         users.append(library.hooked())
@@ -223,27 +221,8 @@ def test_names_that_modules_imported_are_pythons_again_in_any_order(library: Lib
     assert library.now() is vars(consumer)["mine"] is library.before
 
 
-def test_what_a_library_takes_while_hooks_are_in_place_is_put_back(library: Library) -> None:
-    """It is imported, or gets a name, after it was searched; others' hooks come and go meanwhile."""
-    searched = library.imported("a_searched_one", installed=True, other=1)
+def test_what_modules_take_while_hooks_are_in_place_is_put_back(library: Library) -> None:
     user = library.hooked()
-    late = library.imported("a_late_one", installed=True, mine=library.now())
-    vars(searched)["mine"] = library.now()
-    second_library = Library(library.monkeypatch)
-    second_library.hooked().undo()
-    second_library.hooked().undo()
+    late = library.imported("a_late_one", mine=library.now())
     user.undo()
-    assert vars(late)["mine"] is vars(searched)["mine"] is library.before
-    again = library.hooked()
-    assert vars(late)["mine"] is vars(searched)["mine"] is library.now() is not library.before
-    again.undo()
-
-
-def test_a_module_of_the_users_may_bind_a_name_anew_at_any_time(library: Library) -> None:
-    mine = library.imported("my_module", read=None)
-    library.hooked().undo()
-    vars(mine)["read"] = library.before
-    user = library.hooked()
-    assert vars(mine)["read"] is library.now() is not library.before
-    user.undo()
-    assert vars(mine)["read"] is library.before
+    assert vars(late)["mine"] is library.before

@@ -1,8 +1,7 @@
 """Writes traced batches as trace-event JSON for Perfetto or chrome://tracing: who made what when, and who waited for it.
 
 Slices of one thread must nest there: one that begins inside another must end inside it, or viewers draw it wrong without a
-word. Clocks read a moment apart can break that by nanoseconds, so ends are trimmed to the slice around them; slices that
-really overlap go to a track of their own beside the thread's.
+word. Clocks read a moment apart can break that by nanoseconds, so ends are trimmed to the slice around them.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ from pipefix.measurement.measurement import Row
 from pipefix.vocabulary import versioned
 from pipefix.vocabulary.stage import Stage
 
-TRIMMED_NS = 1_000
-"""An end that overshoots the slice around it by no more than this is trimmed; more is a true overlap."""
 SAMPLE, BATCH, WAIT = "sample", "batch", "wait"
 """Categories of slices that belong to no stage."""
 READY = "batches ready"
@@ -47,13 +44,11 @@ def chrome_trace(rows: Sequence[Row], main: int, target: str) -> dict[str, Any]:
     start = min((piece.begin_ns for piece in slices), default=0)
     workers = sorted({(row.trace.worker, row.trace.pid) for row in rows if row.trace.pid != main})
     names = {main: ("main", "training loop")} | {pid: (f"worker {number}", "making batches") for number, pid in workers}
-    drawn = nested(slices)
-    tracks = {pid: {track for piece, track in drawn if piece.pid == pid} | {0} for pid in names}
-    timed = [(piece.begin_ns, piece.begin_ns - piece.end_ns, _event(piece, track, start)) for piece, track in drawn]
+    timed = [(piece.begin_ns, piece.begin_ns - piece.end_ns, _event(piece, start)) for piece in nested(slices)]
     for at, count in ready(rows, main):
         counter = {"ph": "C", "pid": main, "tid": 0, "name": READY, "ts": (at - start) / 1000, "args": {READY: count}}
         timed.append((at, 0, counter))
-    events = [event for order, pid in enumerate(names) for event in _names(pid, order, names[pid], tracks[pid])]
+    events = [event for order, pid in enumerate(names) for event in _names(pid, order, names[pid])]
     events += [event for _, _, event in sorted(timed, key=lambda entry: entry[:2])]
     return {"otherData": {"writer": "pipefix", "target": target}, "displayTimeUnit": "ms", "traceEvents": events}
 
@@ -88,40 +83,31 @@ def _made(row: Row, number: int) -> Iterator[Slice]:
         yield Slice(pid, f"sample {op}" if stage == SAMPLE else op, stage, begun, ended, sample)
 
 
-def _event(piece: Slice, track: int, start: int) -> dict[str, Any]:
+def _event(piece: Slice, start: int) -> dict[str, Any]:
     begin, length = (piece.begin_ns - start) / 1000, (piece.end_ns - piece.begin_ns) / 1000
     return {
-        "ph": "X", "pid": piece.pid, "tid": track, "name": piece.name, "cat": piece.category, "ts": begin, "dur": length,
+        "ph": "X", "pid": piece.pid, "tid": 0, "name": piece.name, "cat": piece.category, "ts": begin, "dur": length,
         "args": {"sample": piece.sample},
     }  # fmt: skip
 
 
-def _names(pid: int, order: int, names: tuple[str, str], tracks: set[int]) -> list[dict[str, Any]]:
-    """Metadata: a process's name and place in the list, and its tracks' names."""
+def _names(pid: int, order: int, names: tuple[str, str]) -> list[dict[str, Any]]:
+    """Metadata: a process's name and place in the list, and its thread's name."""
     process, thread = names
-    named = [("process_name", 0, {"name": process}), ("process_sort_index", 0, {"sort_index": order})]
-    named += [("thread_name", track, {"name": f"{thread} (beside {track})" if track else thread}) for track in sorted(tracks)]
-    return [{"ph": "M", "pid": pid, "tid": track, "name": name, "args": args} for name, track, args in named]
+    named = [
+        ("process_name", {"name": process}), ("process_sort_index", {"sort_index": order}), ("thread_name", {"name": thread}),
+    ]  # fmt: skip
+    return [{"ph": "M", "pid": pid, "tid": 0, "name": name, "args": args} for name, args in named]
 
 
-def nested(slices: Sequence[Slice]) -> list[tuple[Slice, int]]:
-    """Each slice with the track of its process that it is drawn on: the first one where it nests."""
-    open_ends: dict[int, list[list[int]]] = {}
-    """For each process its tracks, each a stack of the ends that are open."""
+def nested(slices: Sequence[Slice]) -> list[Slice]:
+    """In the order in which they begin, each ending within those of its process that it begins in."""
+    open_ends: dict[int, list[int]] = {}
     drawn = []
     for piece in sorted(slices, key=lambda piece: (piece.begin_ns, -piece.end_ns)):
-        track, end = _place(open_ends.setdefault(piece.pid, []), piece.begin_ns, max(piece.end_ns, piece.begin_ns))
-        drawn.append((piece._replace(end_ns=end), track))
+        ends = open_ends.setdefault(piece.pid, [])
+        while ends and ends[-1] <= piece.begin_ns:
+            ends.pop()
+        ends.append(min([max(piece.begin_ns, piece.end_ns), *ends[-1:]]))
+        drawn.append(piece._replace(end_ns=ends[-1]))
     return drawn
-
-
-def _place(tracks: list[list[int]], begin: int, end: int) -> tuple[int, int]:
-    """The first track where a slice nests, and its end there; a new track where it nests in none."""
-    for number, stack in enumerate(tracks):
-        while stack and stack[-1] <= begin:
-            stack.pop()
-        if not stack or end <= stack[-1] + TRIMMED_NS:
-            stack.append(min([end, *stack[-1:]]))
-            return number, stack[-1]
-    tracks.append([end])
-    return len(tracks) - 1, end

@@ -211,11 +211,6 @@ def make_next_fetcher(make: Callable[..., Any]) -> Callable[[], None]:
     return take_back
 
 
-def takes(name: str) -> bool:
-    """Whether this torch's `DataLoader` has an argument of that name (``in_order`` came with torch 2.6)."""
-    return name in inspect.signature(DataLoader.__init__).parameters
-
-
 _ARGUMENTS = (
     "num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context", "generator",
     "prefetch_factor", "persistent_workers",
@@ -225,7 +220,7 @@ _ARGUMENTS = (
 def loader_arguments(loader: Any, *, batch_size: int | None = None, num_workers: int | None = None) -> dict[str, Any]:
     """What makes a loader like this one over any dataset; with another batch size or number of workers, where one is given."""
     arguments = {name: getattr(loader, name) for name in _ARGUMENTS}
-    newer = {name: getattr(loader, name, None) for name in ("in_order", "pin_memory_device") if takes(name)}
+    newer = {name: getattr(loader, name, None) for name in ("in_order", "pin_memory_device")}
     arguments |= {name: value for name, value in newer.items() if value not in (None, "")}
     if num_workers is not None:
         arguments["num_workers"] = num_workers
@@ -240,7 +235,7 @@ def loader_arguments(loader: Any, *, batch_size: int | None = None, num_workers:
 
 
 def in_order(loader: Any) -> bool:
-    """Whether a loader gives batches in the sampler's order: the only way there is before torch 2.6."""
+    """Whether a loader gives batches in the sampler's order, as one does whose class knows no other way."""
     return bool(getattr(loader, "in_order", True))
 
 

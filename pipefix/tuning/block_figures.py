@@ -83,11 +83,11 @@ def threads(blocks: Sequence[TrialBlock]) -> float | None:
     return float(np.median(process_cpu_s)) if process_cpu_s else None
 
 
-def stall(blocks: Sequence[TrialBlock], *, seed: int = 0) -> Interval:
+def stall(blocks: Sequence[TrialBlock]) -> Interval:
     """Share of the time waited in the long run, with the interval that resampling of blocks and batches leaves it."""
     workers = blocks[-1].workers if blocks else 0
     groups = [_columns(block) for block in blocks if block.waits]
-    draws = bootstrap(groups, lambda rows: np.atleast_1d(_stall(rows, workers)), seed=seed)
+    draws = bootstrap(groups, lambda rows: np.atleast_1d(_stall(rows, workers)))
     return interval(draws[:, 0], _stall(np.concatenate(groups), workers) if groups else 0.0)
 
 

@@ -11,9 +11,9 @@ from pipefix.vocabulary.nvml import NotVisible, handle_of
 
 
 class Vram:
-    """One device (``cuda:N``), as it was when the tuning began; ``why`` says why there is none to be watched."""
+    """The first device, as it was when the tuning began; ``why`` says why there is none to be watched."""
 
-    def __init__(self, nvml: Any = None, device: int = 0) -> None:
+    def __init__(self, nvml: Any = None) -> None:
         self.why: str | None = None
         self.free: float | None = None
         """Bytes that could be taken at the beginning."""
@@ -29,7 +29,7 @@ class Vram:
             if not self._nvml.nvmlDeviceGetCount():
                 self.why = "the driver knows no device"
                 return
-            self._handle = handle_of(self._nvml, device)
+            self._handle = handle_of(self._nvml)
             memory = self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
             self.free, self._before = float(memory.total - memory.used), float(memory.used)
         except NotVisible as error:

@@ -54,12 +54,12 @@ def in_words(figures: dict[str, float], prefix: str) -> str:
     return ", ".join(phrases)
 
 
-def job_handle(nvml: Any, device: int | None = None) -> Any:
-    """Of this process's device. ``device``: as CUDA counts; None: the one on which it has most memory. Does not wake CUDA up."""
+def job_handle(nvml: Any) -> Any:
+    """Of the device on which this process has most memory; the first where it has none. Does not wake CUDA up."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     if cuda is None or not cuda.is_initialized():
-        return handle_of(nvml, device or 0)
-    number = max(range(cuda.device_count()), key=cuda.memory_reserved) if device is None else device
+        return handle_of(nvml)
+    number = max(range(cuda.device_count()), key=cuda.memory_reserved)
     uuid = getattr(cuda.get_device_properties(number), "uuid", None)
     return handle_of(nvml, number, None if uuid is None else str(uuid))
 

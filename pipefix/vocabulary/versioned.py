@@ -89,15 +89,15 @@ def short(value: object) -> str:
     return shown if len(shown) <= 80 else f"{shown[:60]}… ({len(shown):,} characters)"
 
 
-def read(path: Path, *, what: str, advice: str | None = None) -> bytes:
+def read(path: Path, *, what: str) -> bytes:
     """The whole file, if it has a size that such files have."""
     try:
         with open(path, "rb") as file:
             data = file.read(LARGEST + 1)
     except (OSError, ValueError) as error:  # the latter: a NUL in the name
-        raise UnreadableFile(f"The {what} {path} could not be read: {_reason(error)}.", advice=advice) from error
+        raise UnreadableFile(f"The {what} {path} could not be read: {_reason(error)}.") from error
     if len(data) > LARGEST:
-        raise UnreadableFile(f"{path} is no {what}: it is larger than {LARGEST >> 20} MiB.", advice=advice)
+        raise UnreadableFile(f"{path} is no {what}: it is larger than {LARGEST >> 20} MiB.")
     return data
 
 

@@ -17,7 +17,6 @@ from torch.utils.data import IterableDataset
 
 from pipefix.caches import cut as cuts
 from pipefix.caches.dataset import CachedDataset
-from pipefix.hooks.torch_internals import takes
 from pipefix.plan import planfile
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile, TunedOn
 from pipefix.system.machine import gpus_here
@@ -129,7 +128,7 @@ def swap_of(original: Any, change: AugmentationChange) -> Swap:
 def arguments(change: LoaderChange, own: Mapping[str, Any]) -> dict[str, Any]:
     """A loader's keyword arguments with the plan's in place."""
     named = {name: getattr(change, name) for name in _AS_THEY_ARE} | {"multiprocessing_context": change.start_method}
-    changed = {**own, **{name: value for name, value in named.items() if value is not None and takes(name)}}
+    changed = {**own, **{name: value for name, value in named.items() if value is not None}}
     if not changed.get("num_workers"):
         changed = {name: value for name, value in changed.items() if name not in OF_WORKERS}
     return changed

@@ -48,8 +48,3 @@ def test_fish_knows_every_command_and_flag(capsys: pytest.CaptureFixture[str]) -
 
 def test_zsh_runs_what_bash_does(capsys: pytest.CaptureFixture[str]) -> None:
     assert script("zsh", capsys).endswith(script("bash", capsys))
-
-
-def test_another_shell(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", "tcsh"]) == 2
-    assert "invalid choice: 'tcsh'" in capsys.readouterr().err

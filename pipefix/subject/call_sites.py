@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from time import perf_counter_ns, thread_time_ns
+from time import perf_counter_ns, process_time_ns
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from pipefix.hooks.charges import BITS, OWN_BEFORE
+from pipefix.hooks.charges import BITS, OWN_BEFORE, OWN_DECODED
 from pipefix.hooks.patches import Patches, ReplacedAttribute
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.subject import recompile
 from pipefix.subject.recompile import Expression, Place
-from pipefix.subject.staging import UNKNOWN, VALUES, StageEvidence, data_stage
+from pipefix.subject.staging import UNKNOWN, VALUES, StageEvidence, data_stage, draws_random
 from pipefix.vocabulary.stage import Stage
 from pipefix.vocabulary.user_modules import is_users
 
@@ -50,7 +50,7 @@ class Site:
         """Whether code of the user's ran inside, whose own expressions are looked at."""
         self.library = ""
         self.computing = 0.0
-        """The largest part of an evaluation's time that this thread computed."""
+        """The largest part of an evaluation's time that this process computed: a library's own threads count."""
         self.gives = False
         """Whether it ever gave a value: what gives none works on its arguments, and no recording could stand in for that."""
 
@@ -78,6 +78,8 @@ class CallSites:
         self._begun = 0
         self._sample_ns = 0
         self._looking_ns: int | None = None
+        self._has_data = False
+        """Whether anything in this sample gave an array: random numbers drawn from then on change it, before they are the data."""
 
     def observe(self, functions: Iterable[FunctionType]) -> None:
         """Look at every expression of these."""
@@ -92,6 +94,7 @@ class CallSites:
             self._looking_ns = self._time_looking()
         for site in self._sites.values():
             site.spent_ns = site.evaluated = 0
+        self._has_data = False
         self._begun = perf_counter_ns()
 
     def end(self) -> None:
@@ -152,7 +155,7 @@ class CallSites:
         timer, phase, evaluations = self.timer, self.timer.phase, self._evaluations
         if timer.on_top:
             site.within.add(timer.on_top)
-        clock, cpu = perf_counter_ns(), thread_time_ns()
+        clock, cpu = perf_counter_ns(), process_time_ns()
         begun, around = timer.own_ns(), self._inner_ns
         self._inner_ns = 0
         with timer.crossings() as crossed:
@@ -162,7 +165,7 @@ class CallSites:
                 spent = timer.own_ns() - begun
                 site.spent_ns += spent - self._inner_ns
                 site.evaluated += 1
-                site.computing = max(site.computing, (thread_time_ns() - cpu) / max(1, perf_counter_ns() - clock))
+                site.computing = max(site.computing, (process_time_ns() - cpu) / max(1, perf_counter_ns() - clock))
                 self._inner_ns = around + spent
         site.around |= self._evaluations > evaluations
         self._evaluations += 1
@@ -179,9 +182,12 @@ class CallSites:
             stage = self._evidence.learned[site.label]
         if self._opens(site, (*handed, *kwargs.values()), phase, value):
             stage = Stage.DECODE
-        elif stage is None and isinstance(value, VALUES):
-            # Before anything was read: values made by the code itself, or waited for.
+        elif (stage is None and isinstance(value, VALUES)) or (stage is Stage.DECODE and _comes_of_nothing(site, handed, phase)):
+            # Values made by the code itself, or waited for.
             stage = Stage.DECODE if site.computing >= WAITING else Stage.STORAGE
+        if (self._has_data or phase == OWN_DECODED) and draws_random(function, _owner(function)):
+            stage = Stage.AUGMENT
+        self._has_data = self._has_data or data_stage([value]) is Stage.AUGMENT
         site.stage = stage if isinstance(stage, Stage) else None
         return value
 
@@ -216,6 +222,11 @@ class CallSites:
 
 def _nothing() -> None:
     pass
+
+
+def _comes_of_nothing(site: Site, handed: Sequence[Any], phase: int) -> bool:
+    """Whether no data are handed over and nothing was read so far: a call makes its value, or has a source that no hook knows."""
+    return phase == OWN_BEFORE and data_stage(handed) is None and not site.crossed & BITS[Stage.STORAGE]
 
 
 def _handed(function: Callable[..., Any], args: Sequence[Any]) -> Sequence[Any]:

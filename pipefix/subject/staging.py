@@ -144,3 +144,13 @@ def _by_result(result: Any, values: Sequence[Any], phase: int) -> Stage | None:
     # Before anything was read, texts lie in memory: what is made of them is decoded.
     of_text = isinstance(result, VALUES) and any(isinstance(value, str) for value in values)
     return Stage.DECODE if phase == OWN_RAW or of_text else None
+
+
+_TORCH_DRAWS = frozenset({"rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "randperm", "normal", "bernoulli"})
+
+
+def draws_random(function: Any, owner: Any) -> bool:
+    """Whether a function of numpy or torch, the method of ``owner`` if it is one, draws random numbers."""
+    if any(base.__module__.startswith("numpy.random") for base in type(owner).__mro__):
+        return True
+    return getattr(function, "__name__", "") in _TORCH_DRAWS and "_VariableFunctions" in getattr(function, "__qualname__", "")

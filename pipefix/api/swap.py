@@ -119,7 +119,7 @@ def swap(
     )  # fmt: skip
     if cut.on_batch:
         with failure.as_target_error("Reading samples of the dataset"):
-            sampled.refuse_more_than_pictures(subject.dataset, place)
+            sampled.refuse_more_than_pictures(subject.dataset, place, cut)
             if isinstance(files, tuple):
                 sampled.refuse_other_files(subject.dataset, place, *files)
     result = None

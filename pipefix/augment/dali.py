@@ -96,7 +96,7 @@ class _Order:
     """A batch to be made."""
 
     place: tuple[int, int, int]
-    """Which call asked for it (0: any of `DaliLoader.batches`), the epoch, and the number in it."""
+    """Which call asked for it (0: any that goes through an epoch), the epoch, and the number in it."""
     index: Any
     fed: tuple[Any, ...] = ()
     """What DALI reads without a copy: kept until the batch has come out."""
@@ -171,14 +171,10 @@ class DaliLoader:
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        return self.batches()
-
-    def batches(self, start: int = 0) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """The epoch from batch ``start`` on: the same batches as without stopping there."""
         epoch, self.epoch = self.epoch, self.epoch + 1
-        if not self._asked or self._asked[0].place != (0, epoch, start):
-            self._orders = self._following(epoch, start)
-        for number in range(start, len(self)):
+        if not self._asked or self._asked[0].place != (0, epoch, 0):
+            self._orders = self._following(epoch)
+        for number in range(len(self)):
             batch = self._made((0, epoch, number))
             assert batch is not None, "this order has no end"
             yield batch
@@ -229,12 +225,11 @@ class DaliLoader:
         memory = self._memory.batch(tuple(output.shape()), torch.float32 if self.front.to_float else torch.uint8)
         return feed_ndarray(output, memory)
 
-    def _following(self, epoch: int, start: int) -> Iterator[_Order]:
-        """Every batch from there on, epoch after epoch: the graph works ahead over the end of one."""
-        while True:
-            for number, index in list(enumerate(self._order(epoch)))[start:]:
+    def _following(self, first: int) -> Iterator[_Order]:
+        """Every batch from this epoch on: the graph works ahead over the end of one."""
+        for epoch in itertools.count(first):
+            for number, index in enumerate(self._order(epoch)):
                 yield _Order((0, epoch, number), index)
-            epoch, start = epoch + 1, 0
 
     def _order(self, epoch: int) -> list[Any]:
         order = np.arange(self.length)

@@ -12,16 +12,16 @@ from torch.utils.data import IterableDataset
 from torchvision import tv_tensors
 from torchvision.datasets.folder import default_loader
 
+from pipefix.augment.split import Split
+from pipefix.augment.swap import DatasetTransform, with_calls
 from pipefix.augment.transforms import replaced
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.held_transforms import HeldTransforms
-from pipefix.vocabulary.nested import members
+from pipefix.vocabulary.nested import leaves
 from pipefix.vocabulary.random_state import seeded
 
 FOLLOWERS = tuple(getattr(tv_tensors, name) for name in ("BoundingBoxes", "KeyPoints", "Mask") if hasattr(tv_tensors, name))
 """What torchvision moves along with a picture. KeyPoints are newer than the rest."""
-DEEPEST = 8
-"""Levels of a sample that are searched for its picture."""
 
 
 class _Caught(BaseException):
@@ -61,85 +61,35 @@ def pictures(dataset: Any, place: HeldTransforms, count: int) -> list[Any]:
     return checked
 
 
-class _Recorder:
-    """The transforms as they are; their calls are noted."""
-
-    def __init__(self, transform: Any) -> None:
-        self.transform = transform
-        self.calls: list[tuple[tuple[Any, ...], dict[str, Any], Any]] = []
+class _OfPictures(DatasetTransform):
+    """Refuses what lies beside a picture and no tv_tensor says how to move."""
 
     def __call__(self, *sample: Any, **named: Any) -> Any:
-        result = self.transform(*sample, **named)
-        self.calls.append((sample, named, result))
-        return result
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("transform", "calls"):
-            raise AttributeError(name)
-        return getattr(self.transform, name)
+        if named or any(map(_is_unmarked, leaves(sample[1:]))):
+            raise TargetError(
+                "The transforms are called with a mask, boxes or other values beside the picture, which would not follow it.",
+                advice="Leave these transforms in the dataset, or mark masks as torchvision.tv_tensors.Mask.",
+            )
+        return super().__call__(*sample)
 
 
-def refuse_more_than_pictures(dataset: Any, place: HeldTransforms, count: int = 4) -> None:
+def _is_unmarked(leaf: Any) -> bool:
+    """Whether it is a picture, or an array of more than one dimension, that no tv_tensor says how to move."""
+    many = isinstance(leaf, (torch.Tensor, np.ndarray)) and leaf.ndim > 1
+    return isinstance(leaf, Image.Image) or (many and not isinstance(leaf, FOLLOWERS))
+
+
+def refuse_more_than_pictures(dataset: Any, place: HeldTransforms, cut: Split, count: int = 4) -> None:
     """Raise `TargetError` where a sample is more than its picture, transformed once and handed on as the transforms give it.
 
     What moves to the batch moves pictures only, and after everything that ``__getitem__`` does. A mask that the same transforms
     turn would stay unturned beside its picture, a second view would stay as it was read, and an operation after the transforms
     would be done before them.
     """
-    recorder = _Recorder(place.value)
-    recording = replaced(dataset, place.path, recorder)
+    recording = replaced(dataset, place.path, _OfPictures(cut))
     for item in places(dataset, count):
-        recorder.calls.clear()
         with seeded(item):
-            sample = next(iter(recording), None) if isinstance(dataset, IterableDataset) else recording[item]
-        why = _more_than_a_picture(recorder.calls, sample, stream=isinstance(dataset, IterableDataset))
-        if why is not None:
-            raise TargetError(
-                f"The dataset's {'.'.join(place.path)} cannot move to the batch: {why}.",
-                advice="Leave these transforms in the dataset; or have __getitem__ call them once, with the picture alone, and "
-                "return what they give as it is.",
-            )
-
-
-def _more_than_a_picture(calls: list[tuple[tuple[Any, ...], dict[str, Any], Any]], sample: Any, *, stream: bool) -> str | None:
-    for args, named, _ in calls:
-        beside = [*args[1:], *(value for name, value in named.items() if name != "image")]
-        if named.keys() - {"image"} or any(_has_unmarked(value) for value in beside):
-            return "they are called with a mask, boxes or other values beside the picture, which would not follow it"
-    if len(calls) > 1 and not stream:  # a stream may read ahead
-        return f"a sample calls them {len(calls)} times, and only one picture of it would be transformed"
-    views = sum(_holds(sample, _picture_in(result)) for _, _, result in calls)
-    if views > 1:
-        return f"a sample holds {views} pictures, and only one of them would be transformed"
-    return None if views or not calls else "__getitem__ does more with what they give than hand it on"
-
-
-def _picture_in(result: Any) -> Any:
-    if isinstance(result, dict):
-        return result.get("image")
-    return result[0] if isinstance(result, (tuple, list)) and result else result
-
-
-def _has_unmarked(value: Any, depth: int = 0) -> bool:
-    """Whether there is a picture, or an array of more than one dimension, that no tv_tensor says how to move."""
-    if isinstance(value, FOLLOWERS):
-        return False
-    if isinstance(value, (torch.Tensor, np.ndarray)):
-        return value.ndim > 1
-    inner = members(value) if depth < DEEPEST else None
-    return isinstance(value, Image.Image) or any(_has_unmarked(member, depth + 1) for _, member in inner or ())
-
-
-def _holds(value: Any, picture: Any, depth: int = 0) -> int:
-    """How often a sample holds this very object."""
-    if value is picture:
-        return 1
-    if depth == DEEPEST or isinstance(value, (torch.Tensor, Image.Image)):
-        return 0
-    inner = members(value)
-    if inner is None:
-        inner = list(getattr(value, "__dict__", {}).items())  # a class of the user's own
-    return sum(_holds(member, picture, depth + 1) for _, member in inner)
+            with_calls(next(iter(recording)) if isinstance(dataset, IterableDataset) else recording[item])
 
 
 def refuse_other_files(dataset: Any, place: HeldTransforms, files: Sequence[Any], labels: Sequence[int], count: int = 8) -> None:

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import torch
 
-from pipefix.vocabulary.errors import MissingExtra
 from pipefix.vocabulary.extras import need
-
-TARGETS = ("kornia", "dali")
 
 
 def check(target: str) -> None:
-    """Refuse a target that cannot be had here, with what to install."""
-    if target == "kornia":
-        if find_spec("kornia") is None:
-            raise MissingExtra("The target kornia needs the package 'kornia'.", advice="Install it with: pip install kornia")
-    elif target == "dali":
+    """Refuse a target that cannot be had here, with what to install. Kornia comes with pipefix."""
+    if target == "dali":
         # Its distributions are named for the CUDA that they are built for, which must be torch's.
         need("nvidia.dali", extra="dali-cuda12" if (torch.version.cuda or "").startswith("12.") else "dali", why="The target dali")
 

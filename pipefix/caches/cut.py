@@ -17,7 +17,7 @@ from pipefix.caches.fingerprint import digest_of
 from pipefix.caches.manifest import Call, Cut
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.held_transforms import held_transforms
-from pipefix.vocabulary.nested import members, with_members
+from pipefix.vocabulary.nested import at, with_at
 from pipefix.vocabulary.random_state import RandomState, seeded
 
 _RANDOM = re.compile(
@@ -221,30 +221,17 @@ def call_of(hook: Hook, sample: Any) -> Call | None:
 def run_live(rest: Callable[..., Any], call: Call, sample: Any) -> Any:
     """The sample with the live operations run on the values that the dataset would have handed them."""
     if call.keywords:
-        result = rest(**{name: _at(sample, path) for name, path in zip(call.keywords, call.leaves, strict=True)})
+        result = rest(**{name: at(sample, path) for name, path in zip(call.keywords, call.leaves, strict=True)})
         values = [result[name] for name in call.keywords]
     elif call.joint:
-        values = list(rest(*(_at(sample, path) for path in call.leaves)))
+        values = list(rest(*(at(sample, path) for path in call.leaves)))
     else:
         if call.leaves == [[0]] and type(sample) is tuple and len(sample) == 2:
             return rest(sample[0]), sample[1]  # (image, label), as most datasets have it
-        values = [rest(_at(sample, call.leaves[0]))]
+        values = [rest(at(sample, call.leaves[0]))]
     for path, value in zip(call.leaves, values, strict=True):
-        sample = _with(sample, path, value)
+        sample = with_at(sample, path, value)
     return sample
-
-
-def _at(sample: Any, path: Sequence[int | str]) -> Any:
-    for key in path:
-        sample = sample[key]
-    return sample
-
-
-def _with(sample: Any, path: Sequence[int | str], value: Any) -> Any:
-    if not path:
-        return value
-    inner = members(sample) or []
-    return with_members(sample, [(key, _with(held, path[1:], value) if key == path[0] else held) for key, held in inner])
 
 
 class Chain:

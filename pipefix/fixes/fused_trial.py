@@ -22,6 +22,7 @@ from pipefix.loader.fusing.sample_random import seeded
 from pipefix.loader.metering.cost_record import samples_in
 from pipefix.loader.planning import as_planned
 from pipefix.plan.planfile import LoaderChange, PlanFile
+from pipefix.vocabulary.nested import at, with_at
 
 if TYPE_CHECKING:  # it imports torchvision, which takes as long as torch: loaded where something is to be fused
     from pipefix.loader.fusing.source import FusedSource
@@ -149,7 +150,7 @@ def both(source: FusedSource, dataset: Any, index: int) -> Both:
         fused()
         rest, fused_s = _timed(fused)
         sample, own_s = _timed(own, index)
-        picture = stand_in.at(sample, source.path)
+        picture = at(sample, source.path)
     except Exception as error:
         raise NotFused(f"sample {index} could not be made both ways ({type(error).__name__}: {error})") from error
     if stand_in.paths(sample):
@@ -157,14 +158,14 @@ def both(source: FusedSource, dataset: Any, index: int) -> Both:
     if not isinstance(picture, torch.Tensor) or tuple(picture.shape) != tuple(target.tensor[0].shape):
         raise NotFused(f"sample {index} is of another size than the others")
     made = target.tensor[0].clone()
-    return Both(sample, stand_in.placed(rest, stand_in.paths(rest)[0], made), picture, made, own_s, fused_s)
+    return Both(sample, with_at(rest, stand_in.paths(rest)[0], made), picture, made, own_s, fused_s)
 
 
 def other_own(dataset: Any, source: FusedSource, index: int) -> tuple[Any, Any]:
     """The same sample as another dataset's own code makes it, and its picture."""
     with seeded(index):
         sample = dataset[index]
-    return sample, stand_in.at(sample, source.path)
+    return sample, at(sample, source.path)
 
 
 def _timed(make: Callable[[], Any], key: int | None = None) -> tuple[Any, float]:

@@ -58,7 +58,7 @@ class MoveAugment(Fixer):
         at = find(dataset)
         assert at is not None
         with failure.as_target_error("Reading samples of the dataset"):
-            sampled.refuse_more_than_pictures(dataset, at)
+            sampled.refuse_more_than_pictures(dataset, at, cut)
             pictures = sampled.pictures(dataset, at, PICTURES)
         device = "cuda" if torch.cuda.is_available() else "cpu"
         with failure.as_target_error("The dataset's transforms"):

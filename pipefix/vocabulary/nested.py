@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 _LEAVES = frozenset((int, float, bool, str, bytes, type(None)))
@@ -45,6 +45,21 @@ def map_leaves(change: Callable[[Any], Any], value: Any, depth: int = 0) -> Any:
     if inner is None:
         return change(value)
     return with_members(value, [(key, map_leaves(change, member, depth + 1)) for key, member in inner])
+
+
+def at(value: Any, path: Sequence[Any]) -> Any:
+    """What lies in ``value`` where these keys and positions lead."""
+    for key in path:
+        value = value[key]
+    return value
+
+
+def with_at(value: Any, path: Sequence[Any], new: Any) -> Any:
+    """A copy of ``value`` with ``new`` where these keys and positions lead."""
+    if not path:
+        return new
+    inner = members(value) or []
+    return with_members(value, [(key, with_at(member, path[1:], new) if key == path[0] else member) for key, member in inner])
 
 
 Renew = Callable[[], Any]

@@ -1,24 +1,20 @@
 """Made-up folders: foreign files, links, pipes, planted logs, plans and manifests; a command in each, and what must hold after it.
 
-python -m tests.attacks.folders --cases 2000 --first 0      a wrong one again: --first N --cases 1
+A wrong one again: ``campaign(Yard(place), number, 1)``.
 """
 
 from __future__ import annotations
 
-import argparse
-import collections
 import hashlib
 import json
 import os
 import random
 import shutil
 import socket
-import sys
-import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.attacks.scene import CODES, HUNG, Ran, Scene, changes, keep_a_step, look, numbers_project, pictures_project, warm, write
+from tests.attacks.scene import CODES, HUNG, Ran, Scene, changes, keep_a_step, look, numbers_project, pictures_project, write
 
 MANIFEST = {"format": "pipefix.cache/2", "pipefix": "0.1.0", "target": "evil.py:dataset", "length": 3, "parts": []}
 MARKED = json.dumps(MANIFEST, indent=1)
@@ -293,45 +289,10 @@ def _hashes() -> set[str]:
 FOREIGN_HASHES = _hashes()
 
 
-def campaign(yard: Yard, first: int, cases: int, note: Any = None) -> list[Case]:
-    """The cases that went wrong; ``note`` is told of every one."""
-    wrong = []
-    for number in range(first, first + cases):
-        case = yard.case(number)
-        if note is not None:
-            note(case)
-        if case.wrong:
-            wrong.append(case)
-    return wrong
+def campaign(yard: Yard, first: int, cases: int) -> list[Case]:
+    """The cases that went wrong."""
+    return [case for case in map(yard.case, range(first, first + cases)) if case.wrong]
 
 
 def told(case: Case) -> str:
     return f"case {case.number}: pipefix {' '.join(case.command)} -> {case.ran.code}; planted {list(case.planted)}; {case.wrong}"
-
-
-def main() -> int:
-    options = argparse.ArgumentParser()
-    options.add_argument("--cases", type=int, default=2000)
-    options.add_argument("--first", type=int, default=0)
-    options.add_argument("--show", action="store_true", help="what each command said")
-    asked = options.parse_args()
-    codes: collections.Counter[Any] = collections.Counter()
-
-    def note(case: Case) -> None:
-        codes[case.command[0], case.ran.code] += 1
-        if case.wrong:
-            print(told(case), flush=True)
-        if case.wrong or asked.show:
-            print("    " + "\n    ".join(case.ran.text.strip().splitlines()[-6:]), flush=True)
-        if case.number % 100 == 99:
-            print(f"-- {case.number + 1 - asked.first} cases", flush=True)
-
-    warm()
-    with tempfile.TemporaryDirectory(prefix="pf-attacks-") as place:
-        wrong = campaign(Yard(Path(place)), asked.first, asked.cases, note)
-    print(f"{asked.cases} cases, {len(wrong)} wrong; ends: {dict(sorted(codes.items()))}")
-    return int(bool(wrong))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

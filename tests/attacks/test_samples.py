@@ -1,21 +1,14 @@
-"""Samples that leave, die or cannot be told: commands end as documented; FastLoader as DataLoader (attack.md M1, M4 to M6, L7)."""
+"""Samples that leave, die or cannot be told: commands end as documented (attack.md M1, M4 to M6, L7)."""
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
-from PIL import Image
-from torch.utils.data import DataLoader, Dataset
-from torchvision import transforms
 
-from pipefix import FastLoader
 from tests.attacks.scene import NUMBERS, PICTURES, ROOT, Scene, pictures_project, write
 
 COMMANDS = (
@@ -74,103 +67,6 @@ def test_a_sample_that_kills_its_process_is_told(scene: Scene) -> None:
     os.close(reading)
     assert (scene.place / "told.err").read_text().strip(), "it ended without a word"
     assert code != 0
-
-
-def pictures(folder: Path, *contents: bytes) -> list[Path]:
-    return [write(folder / f"{number}.jpg", content) for number, content in enumerate(contents)]
-
-
-def jpeg(seed: int, **how: Any) -> bytes:
-    small = torch.randint(0, 255, (6, 8, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
-    file = io.BytesIO()
-    Image.fromarray(small.numpy()).resize((160, 120)).save(file, "JPEG", **how)
-    return file.getvalue()
-
-
-def without_tables(data: bytes) -> bytes:
-    """The picture's quantisation and Huffman tables taken out, as Motion-JPEG leaves them out."""
-    kept, at = data[:2], 2
-    while data[at + 1] != 0xDA:
-        size = 2 + int.from_bytes(data[at + 2 : at + 4], "big")
-        if data[at + 1] not in (0xDB, 0xC4):
-            kept += data[at : at + size]
-        at += size
-    return kept + data[at:]
-
-
-def cut_progressive(data: bytes) -> bytes:
-    """The first scans of a progressive picture, and an end as if it were whole."""
-    scans = [at for at in range(len(data) - 1) if data[at : at + 2] == b"\xff\xda"]
-    return data[: scans[len(scans) // 2]] + b"\xff\xd9"
-
-
-class Pictures(Dataset):
-    def __init__(self, paths: list[Path]) -> None:
-        self.paths = paths
-        self.transform = transforms.Compose([transforms.Resize(64), transforms.CenterCrop(50), transforms.ToTensor()])
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def __getitem__(self, index: int) -> Any:
-        with Image.open(self.paths[index]) as image:
-            return self.transform(image.convert("RGB"))
-
-
-def outcome(loader: Any) -> list[Any]:
-    """Its batches, or how the epoch ended."""
-    torch.manual_seed(0)
-    told: list[Any] = []
-    try:
-        told += list(loader)
-    except Exception as error:  # noqa: BLE001 - which one is what is compared
-        told.append(type(error).__name__)
-    return told
-
-
-@pytest.mark.parametrize("kind", ["without tables", "progressive, cut"])
-def test_exact_pixels_of_strange_pictures_are_those_of_dataloader(tmp_path: Path, kind: str) -> None:
-    whole = [jpeg(seed, optimize=seed % 2 == 0) for seed in range(4)]
-    strange = without_tables(jpeg(9)) if kind == "without tables" else cut_progressive(jpeg(9, progressive=True))
-    dataset = Pictures(pictures(tmp_path, *whole, strange, *whole))
-    fast = FastLoader(dataset, batch_size=2, fuse="exact")
-    for _ in range(2):
-        theirs, ours = outcome(DataLoader(dataset, batch_size=2)), outcome(fast)
-        assert len(theirs) == len(ours)
-        for one, other in zip(theirs, ours, strict=True):
-            assert one == other if isinstance(one, str) else torch.equal(one, other)
-
-
-class Unsendable(Dataset):
-    def __len__(self) -> int:
-        return 8
-
-    def __getitem__(self, index: int) -> Any:
-        if index == 5:
-            raise type("MadeAtRunTime", (Exception,), {})("it cannot be pickled")
-        return index
-
-
-def test_an_error_that_cannot_be_pickled_is_told_and_not_waited_for() -> None:
-    with pytest.raises(Exception, match="MadeAtRunTime"):
-        list(FastLoader(Unsendable(), batch_size=2, num_workers=1))
-
-
-class NotUtf8(Dataset):
-    def __len__(self) -> int:
-        return 8
-
-    def __getitem__(self, index: int) -> Any:
-        if index == 5:
-            raise OSError(2, "x" * 100_000, os.fsdecode(b"caf\xe9.jpg"))
-        return index
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_bad_sample_whose_name_is_not_utf_8_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
-    monkeypatch.chdir(tmp_path)
-    batches = list(FastLoader(NotUtf8(), batch_size=2, num_workers=workers, on_bad="skip", max_bad=0.5))
-    assert sorted(torch.cat(batches).tolist()) == [0, 1, 2, 3, 4, 6, 7]
 
 
 @pytest.mark.parametrize("message", ["'x' * 20_000_000", "'caf\\udce9'", "'\\x1b[31m\\0'"])

@@ -1,5 +1,7 @@
-"""`fix` and `--undo` beside edited plans, and where files of ours would lie; `tests/fixes/test_hostile_log.py` has planted logs
-(attack.md H2, H4)."""
+"""`fix` and `--undo` where files of ours would lie (attack.md H2, H4).
+
+`tests/fixes/test_hostile_log.py` has planted logs, `tests/fixes/test_edited_plans.py` edited plans.
+"""
 
 from __future__ import annotations
 
@@ -17,35 +19,6 @@ LOG, PLAN, CACHES = "pipefix.log.jsonl", "pipefix.plan.toml", "pipefix-caches"
 
 def undo(scene: Scene, *more: str) -> Any:
     return scene.run("fix", "--undo", *more)
-
-
-@pytest.mark.parametrize("path", ["../victim", "/", "a\\u0000b"])
-def test_undo_after_the_plans_cache_was_edited(fixed: Scene, path: str) -> None:
-    """Ended with 70, and every later fix too."""
-    write(fixed.place / "victim" / "thesis.txt")
-    write(fixed.project / "elsewhere" / "thesis.txt")
-    plan = fixed.project / PLAN
-    lines = [f'path = "{path}"' if line.startswith("path =") else line for line in plan.read_text().splitlines()]
-    write(plan, "\n".join(lines) + "\n")
-    fixed.remember(fixed.place / "victim", fixed.project / "elsewhere", fixed.project / "files", fixed.project / "train.py")
-    undo(fixed).of_the_table()
-    undo(fixed).of_the_table()
-    fixed.unchanged()
-    if path == "a\\u0000b":
-        fixed.run("fix", "train.py", "--yes", "-q", "--budget", "0.2", "--only", "workers").of_the_table()
-        fixed.unchanged()
-
-
-@pytest.mark.parametrize("content", [b"", b"[loader", b"x = 1\n"])
-def test_undo_over_a_plan_that_somebody_rewrote(fixed: Scene, content: bytes) -> None:
-    """What was edited is kept somewhere: undo parses nothing that people edit, and loses nothing of it."""
-    write(fixed.project / PLAN, content)
-    fixed.remember(fixed.project / "files", fixed.project / "train.py")
-    undo(fixed).of_the_table()
-    fixed.unchanged()
-    if content.strip() and content != b'format = "pipefix.plan/1"\n':
-        held = [path.read_bytes() for path in fixed.project.iterdir() if path.is_file()]
-        assert content in held, "what the user had written is lost"
 
 
 def test_a_log_of_nothing_stays(fixed: Scene) -> None:

@@ -84,13 +84,12 @@ def test_files_and_bytes_give_the_same_whatever_the_batch_and_draw_from_nobodys_
     assert first.dtype == torch.float32
 
 
-def test_epochs_differ_and_can_be_taken_up_in_the_middle(files: list[Path]) -> None:
+def test_epochs_differ_and_can_be_chosen(files: list[Path]) -> None:
     loader = dali_loader(files, IMAGENET, labels=range(12), batch_size=4, shuffle=True)
     whole, second = epoch(loader), epoch(loader)
     assert whole[1] != second[1]
     loader.set_epoch(0)
-    rest = [(images.clone(), labels.tolist()) for images, labels in loader.batches(start=1)]
-    assert torch.equal(torch.cat([images for images, _ in rest]), whole[0][4:])
+    assert torch.equal(epoch(loader)[0], whole[0])
     fresh = dali_loader(files, IMAGENET, labels=range(12), batch_size=4, shuffle=True)
     fresh.set_epoch(1)
     assert torch.equal(epoch(fresh)[0], second[0])

@@ -19,7 +19,7 @@ from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
 import pipefix
-from pipefix.augment import lightning, parity, support
+from pipefix.augment import lightning, parity
 from pipefix.augment.samples import pictures as samples_of
 from pipefix.augment.split import split
 from pipefix.augment.swap import DatasetTransform, Swap, with_calls
@@ -273,13 +273,6 @@ def test_the_dali_of_torchs_own_cuda_is_named(cuda: str | None, extra: str, monk
     with pytest.raises(MissingExtra, match=r"The target dali needs the package 'nvidia\.dali'") as raised:
         pipefix.swap(Own(LIST), to="dali")
     assert raised.value.advice == f"Install it with: pip install 'pipefix[{extra}]'"
-
-
-def test_kornia_is_asked_for_by_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(support, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtra) as raised:
-        support.check("kornia")
-    assert raised.value.advice == "Install it with: pip install kornia"
 
 
 def test_a_dataset_that_lists_no_files_is_declined_at_once(photos: Path) -> None:

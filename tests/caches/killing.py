@@ -10,10 +10,13 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+from pipefix.caches import pool
 from pipefix.caches.dataset import CachedDataset
 from pipefix.vocabulary.errors import UnreadableFile
 
@@ -124,6 +127,27 @@ def killed(nursery: Nursery, out: Path, within: float, random: random.Random, **
                 wrong.append("a half-built cache was opened")
             except UnreadableFile:
                 pass
+
+
+class Killed(BaseException):
+    """The process is gone: nothing of it runs any more."""
+
+
+@contextmanager
+def interrupted_after(parts: int) -> Iterator[None]:
+    """A conversion without workers is interrupted when it has made so many parts."""
+    real = pool._here
+
+    def interrupted(numbers: Any, ready: Any) -> Iterator[Any]:
+        done = 0
+        for event in real(numbers, ready):
+            yield event
+            done += isinstance(event, pool.PartDone)
+            if done == parts:
+                raise KeyboardInterrupt
+
+    with mock.patch.object(pool, "_here", interrupted):
+        yield
 
 
 def contents(folder: Path) -> dict[str, bytes]:

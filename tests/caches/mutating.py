@@ -79,6 +79,13 @@ def _edit(path: Path, random: random.Random, *, forge: bool) -> str:
     return f"{place.group()} -> {new}"
 
 
+def flip(path: Path, at: int) -> None:
+    """One bit of a file."""
+    held = bytearray(path.read_bytes())
+    held[at] ^= 0x10
+    path.write_bytes(held)
+
+
 def plain(sample: Any) -> Any:
     """A sample as something that can be compared."""
     if isinstance(sample, (tuple, list)):

@@ -7,7 +7,6 @@ import gc
 import itertools
 import json
 import os
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,7 +20,7 @@ from PIL import Image
 from torch.utils.data import Dataset
 from torchvision.transforms import v2
 
-from pipefix.caches import estimate, pool
+from pipefix.caches import estimate
 from pipefix.caches import manifest as manifests
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.building import Building, _sync
@@ -33,7 +32,7 @@ from pipefix.caches.witness import Witness
 from pipefix.vocabulary import files as whole_files
 from pipefix.vocabulary.errors import BadUsage, Interrupted, TargetError, UnreadableFile
 from pipefix.vocabulary.folder_lock import FolderLock
-from tests.caches.killing import contents
+from tests.caches.killing import contents, interrupted_after
 from tests.caches.sources import Endless, Files, Noisy, Numbers, Stream, draw
 
 LISTING = v2.Compose([v2.Resize(24), v2.CenterCrop(20), v2.RandomHorizontalFlip(), v2.PILToTensor()])
@@ -182,24 +181,12 @@ def test_processes_and_order_change_nothing(files, make, monkeypatch):
 def test_it_goes_on_where_it_was(files, make, monkeypatch):
     small_parts(monkeypatch)
     whole = make(files, "decoded", name="whole")
-    real, parts_done = pool._here, []
-
-    def interrupted(numbers, make):
-        for event in real(numbers, make):
-            if isinstance(event, pool.PartDone):
-                parts_done.append(event.number)
-            yield event
-            if len(parts_done) == 2:
-                raise KeyboardInterrupt
-
-    monkeypatch.setattr(pool, "_here", interrupted)
-    with pytest.raises(Interrupted, match=r"2 of 3 parts are made and kept") as raised:
+    with interrupted_after(2), pytest.raises(Interrupted, match=r"2 of 3 parts are made and kept") as raised:
         make(files, "decoded", name="cache")
     assert raised.value.advice == "The same command goes on where it was."
     folder = whole.folder.parent / "cache"
     with pytest.raises(UnreadableFile, match=r"never finished"):
         CachedDataset(folder)
-    monkeypatch.setattr(pool, "_here", real)
     done = make(files, "decoded", name="cache")
     assert (done.made, done.found) == (1, 2)
     assert contents(done.folder) == contents(whole.folder)
@@ -229,28 +216,6 @@ def _plan_of(files) -> Blueprint:
     from pipefix.caches.survey import survey
 
     return survey(files, recipe_of("lmdb", "source"), "a target").blueprint
-
-
-def test_a_second_converter_is_refused_with_the_first_ones_number(files, make, tmp_path):
-    folder = tmp_path / "cache.building"
-    folder.mkdir()
-    (folder / "parts").mkdir()
-    code = (
-        "import sys, time; from pathlib import Path; from pipefix.vocabulary.folder_lock import FolderLock\n"
-        f"with FolderLock(Path({str(folder)!r}), 'converter'): print('held', flush=True); sys.stdin.read()"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
-        assert first.stdout is not None and first.stdout.readline() == "held\n"
-        with pytest.raises(BadUsage, match=rf"being written by another converter \(process {first.pid} on"):
-            make(files, "source")
-        first.kill()
-    assert make(files, "source").manifest.length == 12  # a killed one holds nothing
-
-
-def test_the_lock_is_let_go(tmp_path):
-    with FolderLock(tmp_path, "converter"):
-        assert (tmp_path / ".lock").read_text().startswith(f"pipefix {os.getpid()} on ")
-    assert not (tmp_path / ".lock").exists()
 
 
 def test_a_full_disk_keeps_what_is_finished(files, make, monkeypatch):

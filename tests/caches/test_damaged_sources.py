@@ -15,7 +15,6 @@ from PIL import Image, ImageFile, ImageOps
 
 from pipefix.caches import pictures
 from pipefix.caches.dataset import CachedDataset
-from pipefix.vocabulary.errors import TargetError
 from tests.caches.sources import Files, ReadBy, draw
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -139,13 +138,6 @@ def test_a_symlink_that_leads_to_itself(tmp_path, make):
     quarantined = json.loads((done.folder / "quarantine.jsonl").read_text())
     assert quarantined["index"] == 3 and quarantined["error"].startswith("OSError: [Errno 40]")
     assert "loop.jpg" in quarantined["files"][0]
-
-
-def test_a_file_that_cannot_be_read(tmp_path, make):
-    path = tmp_path / "folder.jpg"
-    path.mkdir()
-    with pytest.raises(TargetError, match=r"Sample 3 \(.*folder.jpg\) cannot be read: IsADirectoryError"):
-        make(one(path, tmp_path, "RGB"), "decoded")
 
 
 @pytest.mark.parametrize(

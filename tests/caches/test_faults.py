@@ -6,9 +6,9 @@ import collections
 import itertools
 import os
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -22,6 +22,7 @@ from pipefix.caches.estimate import forecast
 from pipefix.caches.index import Index
 from pipefix.caches.verify import verify
 from pipefix.vocabulary.errors import Interrupted, TargetError
+from tests.caches.killing import Killed, interrupted_after
 from tests.caches.sources import Files, Numbers, draw
 
 
@@ -133,18 +134,8 @@ def test_an_interrupted_update_goes_on_where_it_was(files: Files, make: Any, mon
     make(files, "decoded")
     for path in files.paths:
         os.utime(path, (5, 5))
-    real = pool._here
-
-    def interrupted(numbers: Any, ready: Any) -> Iterator[Any]:
-        for event in real(numbers, ready):
-            yield event
-            if isinstance(event, pool.PartDone):
-                raise KeyboardInterrupt
-
-    monkeypatch.setattr(pool, "_here", interrupted)
-    with pytest.raises(Interrupted, match="parts are made and kept"):
+    with interrupted_after(1), pytest.raises(Interrupted, match="parts are made and kept"):
         make(files, "decoded", update=True)
-    monkeypatch.setattr(pool, "_here", real)
     done = make(files, "decoded", update=True)
     assert (done.made, done.found) == (2, 1) and verify(done.folder).sound
     assert not list(done.folder.glob("plan.json")) and len(list((done.folder / "parts").iterdir())) == 3
@@ -169,15 +160,9 @@ def test_without_workers_the_end_of_the_parent_changes_nothing(tmp_path: Path, m
 
 
 def test_what_a_killed_forecast_left_goes_with_the_next(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Killed(BaseException):
-        pass
-
-    def killed(self: Any) -> None:
-        raise Killed
-
     before = sorted(tmp_path.iterdir())
     with monkeypatch.context() as patched:
-        patched.setattr(building.Building, "settle", killed)
+        patched.setattr(building.Building, "settle", mock.Mock(side_effect=Killed))
         patched.setattr(estimate.folders, "remove", lambda folder: None)
         with pytest.raises(Killed):
             forecast(files, recipe_of("lmdb", "source"), tmp_path / "cache", workers=0)

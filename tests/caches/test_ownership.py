@@ -16,12 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipefix.caches import folder as cache_folder
-from pipefix.caches import pool
 from pipefix.caches.building import Building
 from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.layout import building_of
 from pipefix.caches.verify import verify
 from pipefix.vocabulary.errors import BadUsage, Interrupted, PipefixError, TargetError
+from tests.caches.killing import interrupted_after
 
 pytestmark = pytest.mark.usefixtures("fence")
 
@@ -47,20 +47,8 @@ def templates(tmp_path_factory: pytest.TempPathFactory, small_parts: Any) -> Pat
     folder = tmp_path_factory.mktemp("templates")
     (folder / "new").mkdir()
     make(folder / "finished")
-    real = pool._here
-
-    def interrupted(numbers: Any, ready: Any) -> Any:
-        done = 0
-        for event in real(numbers, ready):
-            yield event
-            done += isinstance(event, pool.PartDone)
-            if done == 2:
-                raise KeyboardInterrupt
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool, "_here", interrupted)
-        with pytest.raises(Interrupted):
-            make(folder / "begun")
+    with interrupted_after(2), pytest.raises(Interrupted):
+        make(folder / "begun")
     building_of(folder / "begun").rename(folder / "begun")
     return folder
 

@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as arrays
 
 from pipefix.caches import pictures, record
 from pipefix.vocabulary.errors import CacheDamaged
+from tests.loader.likeness import assert_same
 
 Point = collections.namedtuple("Point", "x y")
 DECODE = record.Decoder(pictures.picture_as("as-was"), pictures.pixels_as("as-was"))
@@ -37,25 +38,9 @@ def back(tree):
     return DECODE(memoryview(record.encode(tree)))
 
 
-def alike(value, expected):
-    assert type(value) is type(expected)
-    if isinstance(value, np.ndarray):
-        assert value.dtype == expected.dtype and value.shape == expected.shape and np.array_equal(value, expected)
-    elif isinstance(value, dict):
-        assert list(value) == list(expected)
-        for key in value:
-            alike(value[key], expected[key])
-    elif isinstance(value, (list, tuple)):
-        assert len(value) == len(expected)
-        for left, right in zip(value, expected, strict=True):
-            alike(left, right)
-    else:
-        assert value == expected
-
-
 @given(TREES)
 def test_what_goes_in_comes_out(tree):
-    alike(tree, back(tree))
+    assert_same(back(tree), tree)
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.bfloat16, torch.float64, torch.bool, torch.int32])

@@ -14,13 +14,10 @@ from pipefix.caches.building import Building
 from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.verify import verify
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
+from tests.caches.killing import Killed
 from tests.caches.sources import Files
 
 pytestmark = pytest.mark.usefixtures("fence")
-
-
-class Killed(BaseException):
-    pass
 
 
 def dying_at(number: int) -> mock.MagicMock:

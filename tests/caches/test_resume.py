@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from pipefix.caches.building import Building
 from pipefix.caches.dataset import CachedDataset
 from pipefix.vocabulary.errors import BadUsage
+from tests.caches.killing import Killed
 from tests.caches.sources import Files, draw
-
-
-class Killed(BaseException):
-    pass
 
 
 @pytest.fixture
@@ -23,13 +21,9 @@ def begun(make: Any, files: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     """Three parts of a cache that was never sealed."""
     monkeypatch.setattr("pipefix.caches.survey._part_samples", lambda *_: 4)
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(Building, "seal", _killed)
+        patch.setattr(Building, "seal", mock.Mock(side_effect=Killed))
         make(files, "decoded")
     return tmp_path / "cache.building"
-
-
-def _killed(self: Building) -> None:
-    raise Killed
 
 
 def test_another_recipe_leaves_it(begun: Path, make: Any, files: Files) -> None:

@@ -17,6 +17,7 @@ from pipefix.caches.verify import verify
 from pipefix.stores.folder import FolderStore
 from pipefix.stores.opening import open_store
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, UnreadableFile
+from tests.caches.mutating import flip
 from tests.caches.sources import Numbers, Texts
 
 KINDS = {"sample in lmdb": ("lmdb", "sample"), "rows": ("parquet", "rows")}
@@ -121,12 +122,6 @@ def test_of_two_that_finish_at_once_one_is_told(url, monkeypatch):
     monkeypatch.setattr(publish, "open_store", lambda _: Late(folder_of(url)))
     with pytest.raises(BadUsage, match="holds another finished cache by now"):
         convert_to_store(Numbers(60), recipe_of("lmdb", "sample"), url, workers=0)
-
-
-def flip(path: Path, at: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[at] ^= 0x10
-    path.write_bytes(data)
 
 
 @pytest.mark.parametrize("kind", KINDS)

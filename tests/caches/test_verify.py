@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 
 import pytest
 
@@ -11,17 +10,12 @@ from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.verify import verify
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, UnreadableFile
 from tests.caches.killing import contents
+from tests.caches.mutating import flip
 
 
 @pytest.fixture
 def parted(monkeypatch):
     monkeypatch.setattr("pipefix.caches.survey._part_samples", lambda samples, record_bytes: 4)
-
-
-def flip(path, at):
-    data = bytearray(path.read_bytes())
-    data[at] ^= 0x10
-    path.write_bytes(data)
 
 
 @pytest.mark.parametrize("store", ["source", "resized"])
@@ -59,18 +53,6 @@ def test_the_source_is_compared(files, make):
     os.unlink(files.paths[5])
     checked = verify(folder)
     assert checked.sound and (checked.changed_count, checked.missing_count) == (1, 1) and checked.changed == [files.paths[3]]
-
-
-def test_numbers_that_are_not_the_manifests(files, make, parted):
-    folder = make(files, "source").folder
-    for name in ("parts/{}.mdb", "index/{}.idx"):
-        first, second = folder / name.format("00000"), folder / name.format("00001")
-        content = first.read_bytes()
-        shutil.copy(second, first)
-        second.write_bytes(content)
-    assert sorted(verify(folder).damage) == [0, 1]
-    with pytest.raises(CacheDamaged):
-        CachedDataset(folder)[0]
 
 
 def test_a_damaged_manifest_is_told_with_the_way_out(files, make):

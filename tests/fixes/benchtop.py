@@ -27,6 +27,7 @@ from pipefix.system.machine import Machine
 from pipefix.vocabulary.gain import Modelled
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import Stage
+from tests.caches.killing import Killed
 
 MACHINE = Machine(system="Linux", kernel="6.1", python="3.11", effective_cores=2.0, memory_bytes=16_000_000_000)
 
@@ -124,10 +125,6 @@ class Bench:
     def plan_text(self) -> str | None:
         path = self.out / "pipefix.plan.toml"
         return path.read_text() if path.exists() else None
-
-
-class Killed(BaseException):
-    """The process is gone: nothing of it runs any more."""
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import random
 import re
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 from torchvision import transforms as v1
 from torchvision.transforms import v2
 
@@ -21,7 +20,7 @@ from pipefix.loader.fusing.errors import CannotFollow, NotFused
 from pipefix.loader.fusing.fuse import Fused, fuse
 from pipefix.loader.fusing.picture_loading import PictureLoading
 from pipefix.loader.fusing.recognise import resizes_bytes
-from pipefix.loader.fusing.sample_random import SampleNumbers, sample_key, seeded
+from pipefix.loader.fusing.sample_random import SampleNumbers, sample_key
 from tests.kernels.jpegs import DHT, DQT, first_scans, scans_in, with_filling, without
 
 Photo = Callable[..., bytes]
@@ -116,15 +115,6 @@ def test_what_cannot_be_exact_says_why(name: str) -> None:
         fuse(transform, PictureLoading(source), mode="exact")
 
 
-def test_pixels_and_their_file_make_one_picture(kernel: str, photo: Photo) -> None:
-    fused = compiled(EXACT["v1 train"][1], mode="exact", kernel=kernel)
-    jpeg = photo()
-    target = Target(torch.zeros((2, 3, 48, 48)).to(memory_format=torch.channels_last))
-    fused.jpeg_into(jpeg, target, 0, 9)
-    fused.pixels_into(np.asarray(Image.open(io.BytesIO(jpeg)).convert("RGB")), target, 1, 9)
-    assert torch.equal(target.tensor[0], target.tensor[1])
-
-
 class TestLeftToTheList:
     """What the kernel does not decode or follow: the list's pixels, or its own error."""
 
@@ -137,22 +127,13 @@ class TestLeftToTheList:
         fused.jpeg_into(data, target, 0, key)
         return target.tensor[0]
 
-    @pytest.mark.parametrize("options", [{"mode": "CMYK"}, {"format": "PNG"}, {"format": "WEBP", "lossless": True}])
-    def test_other_kinds(self, fused: Fused, photo: Photo, options: dict[str, Any]) -> None:
-        data = photo(**options)
+    def test_another_kind(self, fused: Fused, photo: Photo) -> None:
+        data = photo(format="WEBP", lossless=True)
         torch.manual_seed(4)
         wanted = fused.transform(Image.open(io.BytesIO(data)).convert("RGB"))
         assert torch.equal(self.into(fused, data), wanted)
         assert sum(fused.elsewhere.values()) == 1
         assert "1 samples went another way, most of them because: " in fused.explain()
-
-    def test_a_file_that_is_cut_off_raises_as_without_us(self, fused: Fused, photo: Photo) -> None:
-        with pytest.raises(OSError, match="image file is truncated"):
-            self.into(fused, photo()[:1500])
-
-    def test_what_is_no_picture_raises_as_without_us(self, fused: Fused) -> None:
-        with pytest.raises(UnidentifiedImageError):
-            self.into(fused, b"not a picture at all")
 
     def test_a_crop_beyond_the_picture_is_for_the_list(self, kernel: str, photo: Photo) -> None:
         """One that pads, and one that raises: from a file as from pixels."""
@@ -172,10 +153,6 @@ class TestLeftToTheList:
         torch.manual_seed(8)
         wanted = fused.transform(ImageOps.exif_transpose(Image.open(io.BytesIO(jpeg))))
         assert torch.equal(self.into(fused, jpeg, 8), wanted)
-
-    def test_a_list_that_makes_another_size_says_so(self, photo: Photo) -> None:
-        with pytest.raises(ValueError, match="The window is 64 x 64, the samples of the batch buffer are 48 x 48"):
-            self.into(compiled(v1.Compose([v1.CenterCrop(64), v1.ToTensor()])), photo(120, 90))
 
     def test_pictures_of_16_bits(self, kernel: str) -> None:
         levels = np.random.default_rng(0).integers(0, 2**16, (60, 70), dtype=np.uint16)
@@ -306,21 +283,10 @@ class TestDeclined:
             fuse(EXACT["v1 train"][1], **options)
 
 
-class TestManners:
-    def test_compiling_draws_nothing_from_the_users_generators(self) -> None:
-        torch.manual_seed(3), np.random.seed(3), random.seed(3)
-        states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
-        compiled(EXACT["v1 train"][1])
-        assert torch.equal(torch.get_rng_state(), states[0])
-        assert np.array_equal(np.random.get_state()[1], states[1])
-        assert random.getstate() == states[2]
-
-    def test_it_explains_itself(self, kernel: str) -> None:
-        exact = compiled(EXACT["v1 train"][1], mode="exact", kernel=kernel)
-        assert exact.explain() == (
-            f"Decode, resize, crop, flip and normalise in one {kernel} call (exact): pixels equal the list's own."
-        )
-        assert "(close): pixels differ from the list's own by 0." in compiled(CLOSE["floats resized"][1], "tensor").explain()
+def test_it_explains_itself(kernel: str) -> None:
+    exact = compiled(EXACT["v1 train"][1], mode="exact", kernel=kernel)
+    assert exact.explain() == f"Decode, resize, crop, flip and normalise in one {kernel} call (exact): pixels equal the list's own."
+    assert "(close): pixels differ from the list's own by 0." in compiled(CLOSE["floats resized"][1], "tensor").explain()
 
 
 class TestKeys:
@@ -338,15 +304,6 @@ class TestKeys:
         keys = {sample_key(seed, epoch, index) for seed in range(3) for epoch in range(10) for index in range(300)}
         assert len(keys) > 8990
         assert all(0 <= key < 2**32 for key in keys)
-
-    def test_seeded_gives_everything_back(self) -> None:
-        before = torch.get_rng_state()
-        with pytest.raises(KeyError), seeded(5):
-            first = (torch.rand(1).item(), np.random.rand(), random.random())
-            raise KeyError
-        with seeded(5):
-            assert first == (torch.rand(1).item(), np.random.rand(), random.random())
-        assert torch.equal(torch.get_rng_state(), before)
 
 
 KEYS = [595752380, 791848836, 1155905921, 2978611956, 4022547319]

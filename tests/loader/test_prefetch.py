@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, UserDict, defaultdict
+from collections import OrderedDict, UserDict
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -65,14 +65,6 @@ class Slotted:
 class Pair:
     left: Any
     right: Any
-
-
-def test_containers_keep_their_types_and_what_they_carry() -> None:
-    table = defaultdict(list, a=torch.ones(2))
-    batch = doubled({"table": table, "pair": Pair(torch.ones(2), "word")})
-    assert type(batch["table"]) is defaultdict and batch["table"]["missing"] == []
-    assert batch["table"]["a"].tolist() == batch["pair"].left.tolist() == [2, 2]
-    assert table["a"].tolist() == [1, 1], "the batch itself is left as it is"
 
 
 def test_tensors_are_found_wherever_a_batch_holds_them() -> None:

@@ -13,7 +13,6 @@ import torch
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.workers import dataset_once
 from pipefix.loader.workers.dataset_once import PackedDataset, pack
-from pipefix.vocabulary.garbage import existing_objects_skipped
 from tests.loader import pipelines
 
 
@@ -61,16 +60,6 @@ def test_tensors_of_a_dataset_are_still_shared() -> None:
     loader = FastLoader(dataset, batch_size=4, num_workers=1, multiprocessing_context="forkserver")
     assert len(list(loader)) == 4
     assert int(dataset.count) == 16
-
-
-def test_forked_workers_leave_what_exists_to_nobodys_collector() -> None:
-    assert gc.get_freeze_count() == 0
-    with existing_objects_skipped():
-        assert gc.get_freeze_count() > 0
-        with existing_objects_skipped():
-            pass
-        assert gc.get_freeze_count() > 0
-    assert gc.get_freeze_count() == 0
 
 
 def test_a_users_choice_of_modules_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

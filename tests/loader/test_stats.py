@@ -12,14 +12,7 @@ import pytest
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.metering.meter import FEW, Course, Meter, Stats
 from tests.loader import pipelines
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0
-
-    def __call__(self) -> int:
-        return self.now
+from tests.loader.test_meter import Clock
 
 
 def course(pace: int, batches: int = FEW) -> Course:

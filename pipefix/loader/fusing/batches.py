@@ -15,7 +15,7 @@ from torch.utils.data import default_collate
 from pipefix.hooks.torch_internals import stacks_as_ever
 from pipefix.kernels.picture import Target
 from pipefix.kernels.reused import Memory
-from pipefix.loader.fusing.stand_in import collated, paths, placed
+from pipefix.loader.fusing.stand_in import collated, paths
 from pipefix.loader.policy.read_policy import (
     Asked,
     FlawedBatch,
@@ -30,6 +30,7 @@ from pipefix.loader.policy.read_policy import (
     limited,
 )
 from pipefix.loader.slots.batch_in_slot import empty_in_slot
+from pipefix.vocabulary.nested import with_at
 
 if TYPE_CHECKING:
     from pipefix.loader.fusing.source import FusedSource
@@ -86,7 +87,7 @@ class UnfinishedBatch:
             batch = collated(rests, pictures)
         else:
             with drawing(self.key):
-                batch = collate([placed(rest, paths(rest)[0], picture) for rest, picture in zip(rests, pictures, strict=True)])
+                batch = collate([with_at(rest, paths(rest)[0], picture) for rest, picture in zip(rests, pictures, strict=True)])
         return FlawedBatch(batch, bad_samples, empty=False) if flaws else batch
 
 

@@ -24,6 +24,7 @@ from pipefix.loader.fusing.errors import CannotFollow, NotFused
 from pipefix.loader.fusing.picture_loading import PictureLoading, loading_of, with_stand_ins
 from pipefix.loader.fusing.pixel_difference import spread
 from pipefix.loader.fusing.stand_in import PicturePlace, PictureStandIn, Touched
+from pipefix.vocabulary.nested import at, with_at
 from pipefix.vocabulary.random_state import RandomState, seeded
 
 TRIED = 8
@@ -49,7 +50,7 @@ class Listing:
         paths = stand_in.paths(sample)
         if len(paths) != 1:
             raise Touched(f"gives {len(paths) or 'no'} pictures a sample")
-        return sample, stand_in.at(sample, paths[0])
+        return sample, at(sample, paths[0])
 
     def data(self, index: Any, place: PicturePlace) -> Any:
         """What is to be decoded (bytes), or already is (an array of height x width x 3)."""
@@ -209,8 +210,8 @@ class _Numbered:
     def __getitem__(self, index: Any) -> Any:
         sample = self.dataset[self.cache.sample_number(index.__index__())]
         for path in stand_in.paths(sample):
-            place = PicturePlace((stand_in.at(sample, path).what, index.__index__()))
-            sample = stand_in.placed(sample, path, place)
+            place = PicturePlace((at(sample, path).what, index.__index__()))
+            sample = with_at(sample, path, place)
         return sample
 
 
@@ -236,7 +237,7 @@ def _of_pictures(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
         vars(outer[place - 1])["dataset"] = numbered
     else:
         outer[0] = numbered
-    places = [stand_in.at(first, path) for path in stand_in.paths(first)]
+    places = [at(first, path) for path in stand_in.paths(first)]
     if len(places) != 1 or not places[0].kind.startswith(("pixels", "jpeg")):
         kinds = f"pictures as {places[0].kind}" if places else "no picture that is transformed"
         raise NotFused(f"the cache holds {kinds}")

@@ -21,6 +21,7 @@ from pipefix.loader.fusing.listing import Listing, listed, refuse_what_remembers
 from pipefix.loader.fusing.pixel_difference import MEAN_BAR, spread
 from pipefix.loader.fusing.recipe import FlipStep, RandomCropStep, RandomResizedCropStep
 from pipefix.loader.fusing.sample_random import seeded
+from pipefix.vocabulary.nested import at, with_at
 
 Make = Callable[[int], Any]
 Unlike = Callable[[Any, Any], str | None]
@@ -55,7 +56,7 @@ class FusedSource:
         """As the dataset itself makes it, with its own errors; the key's random numbers are the process's meanwhile."""
         with seeded(key):
             sample = self.dataset[index]
-        picture = stand_in.at(sample, self.path)
+        picture = at(sample, self.path)
         wanted = (3, self.height, self.width)
         if not isinstance(picture, torch.Tensor) or tuple(picture.shape) != wanted:
             actual = list(picture.shape) if isinstance(picture, torch.Tensor) else type(picture).__name__
@@ -64,7 +65,7 @@ class FusedSource:
             )
         target.tensor[place].copy_(picture)
         self.fused.elsewhere[str(why) or type(why).__name__] += 1
-        return stand_in.placed(sample, self.path, stand_in.PicturePlace(None))
+        return with_at(sample, self.path, stand_in.PicturePlace(None))
 
     @property
     def draws(self) -> bool:

@@ -128,23 +128,6 @@ def paths(sample: Any) -> list[Path]:
     return [(key, *path) for key, value in inner for path in paths(value)]
 
 
-def at(sample: Any, path: Path) -> Any:
-    for key in path:
-        sample = sample[key]
-    return sample
-
-
-def placed(sample: Any, path: Path, picture: Any) -> Any:
-    """A copy of ``sample`` with ``picture`` at that place."""
-    if not path:
-        return picture
-    changed = copy.copy(sample) if isinstance(sample, dict) else list(sample)
-    changed[path[0]] = placed(sample[path[0]], path[1:], picture)
-    if isinstance(sample, dict):
-        return changed
-    return type(sample)(*changed) if hasattr(sample, "_fields") else type(sample)(changed)
-
-
 def collated(samples: list[Any], pictures: Any) -> Any:
     """The batch: what `default_collate` makes of the samples, with ``pictures`` where they have a `PicturePlace`."""
 

@@ -14,14 +14,13 @@ import copy
 import os
 from collections.abc import Callable
 from multiprocessing import util
-from typing import Any, TypeVar
+from typing import Any
 
 from torch.utils.data import DataLoader, default_collate
 
 from pipefix.loader.slots.arena import Arena, room
 from pipefix.loader.slots.batch_in_slot import Arrival, Assembler, Parcel
 
-K = TypeVar("K", bound=Callable[..., Any])
 SLOTS_EACH = 8
 _known: dict[str, tuple[int, Arena]] = {}
 """Arenas of workers that send to this process, with the worker's number, by key."""

@@ -1,18 +1,15 @@
-"""`convert`, `fix` and `fix --undo` killed at random moments: the same command goes on, with no debris and nothing foreign touched.
+"""`fix` and `fix --undo` killed at random moments: the same command goes on, with no debris and nothing foreign touched.
 
-python -m tests.system.attacks.kills undo --kills 200 --seed 0
+Conversions are killed by `tests/caches/killing.py`.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import re
 import shutil
 import signal
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -31,26 +28,16 @@ from tests.attacks.scene import (
     fix_with,
     keep_a_step,
     look,
-    numbers_project,
     pictures_project,
     start,
-    warm,
     write,
 )
 
-CONVERT = ("convert", "train.py", "--to", "lmdb", "--out", "out", "--workers", "1", "-q")
 FIX = fix_with(BUDGETS[0])
 UNDO = ("fix", "--undo")
 PICTURES = 6
-COMMANDS = {"convert": CONVERT, "fix": FIX, "undo": UNDO}
-FOREIGN = (
-    "notes.txt",
-    "out.notes",
-    "out.building.txt",
-    "pipefix-caches/notes.txt",
-    "pipefix-caches/mine/parts/00000.mdb",
-    "plan.json",
-)
+COMMANDS = {"fix": FIX, "undo": UNDO}
+FOREIGN = ("notes.txt", "pipefix-caches/notes.txt", "pipefix-caches/mine/parts/00000.mdb", "plan.json")
 NUMBERED = re.compile(r"pipefix\.plan\.(before|undone)-([1-9]\d*)\.toml")
 """Backups of the plan, and plans that gave way to one."""
 
@@ -62,10 +49,7 @@ class Killing:
         self.verb, self.command, self.chance = verb, COMMANDS[verb], random.Random(f"{verb} {seed}")
         self.place, self.template = place, place / "template"
         scene = Scene(self.template)
-        if verb == "convert":
-            numbers_project(scene.project, 60)
-        else:
-            pictures_project(scene.project, PICTURES)
+        pictures_project(scene.project, PICTURES)
         if verb == "undo":
             keep_a_step(scene)
         for name in FOREIGN:
@@ -77,7 +61,6 @@ class Killing:
         if verb == "fix":
             keep_a_step(whole)
         self.names = names(whole)
-        self.result = results(whole) if verb == "convert" else None
         self.plans = plans(whole.project) if verb == "undo" else None
 
     def fresh(self, name: str) -> Scene:
@@ -100,7 +83,7 @@ class Killing:
             wrong += self._go_on_fixing(scene)
         else:
             told = scene.run(*self.command)
-            if told.code not in ((0, 2) if self.verb == "undo" else (0,)):
+            if told.code not in (0, 2):
                 wrong.append(str(told))
         wrong += self._judge(scene, before)
         return killed, wrong
@@ -142,17 +125,14 @@ class Killing:
         return True, ["processes of the killed command live on"]
 
     def _judge(self, scene: Scene, before: dict[str, Any]) -> list[str]:
-        kept = {path: what for path, what in before.items() if self.verb == "convert" or foreign(path, scene)}
+        kept = {path: what for path, what in before.items() if foreign(path, scene)}
         wrong = changes(kept, look(scene.project))
         left = sorted(names(scene) - self.names) + [name for name in names(scene) if is_debris(name.rsplit("/", 1)[-1])]
         if left:
             wrong.append(f"left over: {left}")
-        if self.verb != "convert":
-            wrong += not_settled(scene.project)
+        wrong += not_settled(scene.project)
         if self.plans is not None and plans(scene.project) != self.plans:
             wrong.append(f"plans are {sorted(plans(scene.project))} in place of {sorted(self.plans)}, or hold something else")
-        if self.result is not None and results(scene) != self.result:
-            wrong.append("the cache is not that of a run which nobody killed")
         missing = sorted(self.names - names(scene))
         if missing:
             wrong.append(f"missing: {missing}")
@@ -231,11 +211,6 @@ def names(scene: Scene) -> set[str]:
     return {name for name in found if not name.endswith(".lock") and not NUMBERED.fullmatch(name)}
 
 
-def results(scene: Scene) -> dict[str, Any]:
-    out = scene.project / "out"
-    return {path[len(str(out)) :]: what for path, what in look(out).items() if not path.endswith(".lock")}
-
-
 def gone(group: int, seconds: float) -> bool:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -261,21 +236,3 @@ def campaign(
             print(wrong[-1], flush=True)
         note(done, over, wrong)
     return done, over, wrong
-
-
-def main() -> int:
-    options = argparse.ArgumentParser()
-    options.add_argument("verb", choices=COMMANDS)
-    options.add_argument("--kills", type=int, default=200)
-    options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--seconds", type=float, default=0, help="end after so long (default: when all kills are done)")
-    asked = options.parse_args()
-    warm()
-    with tempfile.TemporaryDirectory(prefix="pf-kills-") as place:
-        kills, over, wrong = campaign(Path(place), asked.verb, asked.kills, asked.seed, asked.seconds)
-    print(f"{asked.verb}: {kills} kills, {over} runs that were over before, {len(wrong)} wrong")
-    return int(bool(wrong))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -24,3 +24,4 @@ def test_killed_and_run_again(tmp_path, nursery):
     kills, wrong = killing.killed(nursery, tmp_path / "cache", seconds * 0.7, random.Random(1), **job)
     assert not wrong
     assert killing.contents(tmp_path / "cache") == killing.contents(tmp_path / "whole"), f"after {kills} kills"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "pictures", "whole"]

@@ -15,7 +15,7 @@ from tests.loader import pipelines
 from tests.loader.likeness import assert_same
 from tests.loader.test_contract import epochs
 from tests.loader.test_dying import workers_go
-from tests.loader.test_shared_queue import FREE, Drawing
+from tests.loader.test_shared_queue import FREE
 from tests.loader.test_slots import nothing_is_left_behind
 from tests.loader.test_starting import Many
 
@@ -44,7 +44,7 @@ def test_of_whoever_is_free(method: str) -> None:
     made = []
     for options in ({}, {"num_workers": 3, "multiprocessing_context": method, "persistent_workers": True}):
         torch.manual_seed(4)
-        loader: Any = FastLoader(Drawing(), batch_size=7, **{**FREE, **options})
+        loader: Any = FastLoader(pipelines.Drawing(), batch_size=7, **{**FREE, **options})
         made.append([list(loader) for _ in range(2)])
     assert_same(*made)
 

@@ -183,7 +183,10 @@ class FastLoader(_Base[T]):
         self._decide()
         if isinstance(self._fusion, Fusion) and self._fusion.by_threads:
             return ThreadsLoaderIterator(self)
-        return ProcessesLoaderIterator(self) if self.num_workers else InProcessLoaderIterator(self)
+        if not self.num_workers:
+            return InProcessLoaderIterator(self)
+        self.check_worker_number_rationality()  # as torch does: how many there are may have been changed
+        return ProcessesLoaderIterator(self)
 
     def _decide(self) -> None:
         """Who makes the next epoch's batches."""

@@ -79,14 +79,36 @@ def order_generators(loader: Any) -> dict[str, torch.Generator]:
 
 def rng_states(loader: Any) -> dict[str, Any]:
     """The generators as they are now, in plain values and tensors."""
-    kind, keys, *rest = np.random.get_state()
     return {
         "torch": torch.get_rng_state(),
         "python": random.getstate(),
-        "numpy": (kind, torch.from_numpy(np.asarray(keys).astype(np.int64)), *rest),
+        "numpy": _numpy_state(),
         "owned": {name: generator.get_state() for name, generator in order_generators(loader).items()},
         "sampler_epoch": _sampler_epoch(loader),
     }
+
+
+def _numpy_state() -> Any:
+    state = np.random.get_state(legacy=False)
+    if state["bit_generator"] != "MT19937":
+        return _converted(state, np.ndarray, torch.from_numpy)
+    kind, keys, *rest = np.random.get_state()
+    return kind, torch.from_numpy(np.asarray(keys).astype(np.int64)), *rest
+
+
+def _set_numpy_state(state: Any) -> None:
+    if isinstance(state, dict):  # of bits that the user chose (np.random.set_bit_generator)
+        np.random.set_state(_converted(state, torch.Tensor, torch.Tensor.numpy))
+        return
+    kind, keys, *rest = state
+    np.random.set_state((kind, np.asarray(keys, dtype=np.uint32), *rest))
+
+
+def _converted(state: Any, kind: type, convert: Any) -> Any:
+    """A copy of nested dictionaries with everything of a kind converted."""
+    if isinstance(state, dict):
+        return {name: _converted(value, kind, convert) for name, value in state.items()}
+    return convert(state) if isinstance(state, kind) else state
 
 
 def _samplers(loader: Any) -> tuple[Any, ...]:
@@ -106,8 +128,7 @@ def restore_generators(loader: Any, generators: dict[str, Any]) -> None:
     torch.set_rng_state(generators["torch"])
     version, words, gauss = generators["python"]
     random.setstate((version, tuple(words), gauss))
-    kind, keys, *rest = generators["numpy"]
-    np.random.set_state((kind, np.asarray(keys, dtype=np.uint32), *rest))
+    _set_numpy_state(generators["numpy"])
     _set_owned(loader, generators["owned"])
     set_sampler_epoch(loader, generators)
 

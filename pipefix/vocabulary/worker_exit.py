@@ -28,10 +28,13 @@ def signal_name(number: int) -> str:
 
 
 def is_worker_death(error: BaseException) -> bool:
-    """Whether torch says so of one of its workers. Its signal handler speaks wherever the main thread happens to be."""
+    """Whether torch says so of one of its workers. Its signal handler speaks wherever the main thread happens to be.
+
+    (An error that was caught in a worker may quote such words: of a loader inside the user's dataset.)
+    """
     text = str(error)
     return (
         isinstance(error, RuntimeError)
-        and "DataLoader worker" in text
+        and text.startswith("DataLoader worker")
         and ("killed by signal" in text or "exited unexpectedly" in text)
     )

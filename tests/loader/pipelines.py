@@ -155,6 +155,10 @@ def unusual(samples: list[Any]) -> Any:
     }
 
 
+def itself(samples: Any) -> Any:
+    return samples
+
+
 def first_only(samples: list[Any]) -> Any:
     return samples[0]
 

@@ -320,6 +320,16 @@ def test_users_own_way_to_stack_tensors_is_kept(kind: Any) -> None:
 
 
 @BOTH
+def test_too_many_workers_are_warned_of_also_where_they_were_set_afterwards(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0}, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    loader = kind(pipelines.Tensors(8), batch_size=4)
+    loader.num_workers, loader.prefetch_factor = 2, 2
+    with pytest.warns(UserWarning, match="will create 2 worker processes"):
+        list(loader)
+
+
+@BOTH
 def test_batches_out_of_order_are_all_there(kind: Any) -> None:
     loader = kind(pipelines.Tensors(40), batch_size=4, num_workers=3, in_order=False)
     assert sorted(float(batch[0, 0]) for batch in loader) == [float(first) for first in range(0, 40, 4)]

@@ -181,3 +181,28 @@ def test_an_error_whose_class_cannot_be_sent_is_told(options: dict[str, Any]) ->
     with pytest.raises(UnpicklableError, match=r"(?s)NoSuchKey.*in DataLoader worker process.*__getitem__.*samples/5\.jpg is gone"):
         next(batches)
     assert [*batches_taken, next(batches).tolist()] == [[[0], [1]], [[2], [3]], [[6], [7]]]
+
+
+class Quoting(Dataset[Any]):
+    """A loader inside of it loses a worker."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> int:
+        if index == 1:
+            raise RuntimeError("DataLoader worker (pid(s) 7) exited unexpectedly")
+        return index
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_error_of_a_loader_inside_the_dataset_is_the_datasets(workers: int) -> None:
+    loader = FastLoader(Quoting(), batch_size=None, num_workers=workers)
+    iterator = iter(loader)
+    assert next(iterator) == 0
+    with pytest.raises(RuntimeError, match="exited unexpectedly") as caught:
+        next(iterator)
+    assert type(caught.value) is RuntimeError
+    assert not workers or "__getitem__" in str(caught.value)
+    assert loader.state_dict()["batches"] == 2
+    assert next(iterator) == 2

@@ -7,6 +7,7 @@ import io
 import pickle
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -207,3 +208,22 @@ def test_a_loader_that_was_used_can_be_copied_and_pickled() -> None:
     for again in (copy.deepcopy(loader), pickle.loads(pickle.dumps(loader))):
         assert len(list(again)) == 10
         assert again.state_dict()["epoch"] == 2
+
+
+@pytest.mark.parametrize("bits", [np.random.PCG64, np.random.Philox, np.random.SFC64])
+def test_numpys_generator_may_stand_on_bits_of_the_users_choice(bits: Any) -> None:
+    before = np.random.get_bit_generator()
+    try:
+        np.random.set_bit_generator(bits(3))
+        loader = FastLoader(pipelines.Drawing(), batch_size=8)
+        iterator = iter(loader)
+        next(iterator)
+        state = through_a_file(loader.state_dict())
+        at_the_cut = np.random.get_state(legacy=False)
+        expected = list(iterator)
+        np.random.set_state(at_the_cut)
+        again = FastLoader(pipelines.Drawing(), batch_size=8)
+        again.load_state_dict(state)
+        assert [numbers[3].tolist() for numbers in again] == [numbers[3].tolist() for numbers in expected]
+    finally:
+        np.random.set_bit_generator(before)

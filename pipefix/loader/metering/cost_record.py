@@ -126,6 +126,13 @@ class CostPage:
 
 def samples_in(batch: Any) -> int:
     """Samples of a batch, by the first thing in it that has as many of something as there are samples."""
+    try:
+        return _samples_in(batch)
+    except Exception:  # noqa: BLE001 - a type of the user's, or a nested tensor, whose shape is an error
+        return 1
+
+
+def _samples_in(batch: Any) -> int:
     for _ in range(4):
         shape = getattr(batch, "shape", None)
         if shape is not None:

@@ -198,7 +198,6 @@ class Arena:
         if self._closed:
             return
         self._closed = True
-        _arenas.pop(self.key, None)
         self._reclaim()
         for slot in range(self.workers * self.slots):
             if slot not in self._lent and slot not in self._retired:
@@ -231,7 +230,9 @@ def _lease_type(capacity: int) -> type[Lease]:
 
 
 def arena_of(key: str) -> Arena | None:
-    return _arenas.get(key)
+    """None where nobody waits for its batches any more."""
+    known = _arenas.get(key)
+    return None if known is None or known._closed else known
 
 
 def _before_fork() -> None:
@@ -239,7 +240,7 @@ def _before_fork() -> None:
     leases = [lease for arena in list(_arenas.values()) if arena.receiver == own for lease in arena.leases()]
     _forking.fork = Fork() if leases else None
     for lease in leases:
-        lease.forks.append(_forking.fork)
+        lease.forks = [*(fork for fork in lease.forks if not fork.over()), _forking.fork]
 
 
 def _forked() -> None:

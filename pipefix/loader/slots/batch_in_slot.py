@@ -65,11 +65,11 @@ class SlotPage:
             return begin
         storage = tensor.untyped_storage()
         size = int(storage.nbytes())
-        # A small piece of something large, or of what is shared already: torch sends a handle.
-        if storage.is_shared() or size > 2 * tensor.numel() * tensor.itemsize:
-            return None
         address = storage.data_ptr()
         if address not in self.copied:
+            # A small piece of something large, or of what is shared already: torch sends a handle.
+            if storage.is_shared() or size > 2 * tensor.numel() * tensor.itemsize:
+                return None
             begun = self.reserve(size)
             if begun is None:
                 return None
@@ -82,7 +82,8 @@ class SlotPage:
         """Where in the slot a copy of an array begins; None if it has to go another way."""
         if type(array) is not np.ndarray or array.nbytes < SMALL or array.dtype.hasobject:
             return None
-        if not (array.flags.c_contiguous or array.flags.f_contiguous):
+        # (Pickled, numbers in another machine's order come out in this one's: torch takes no others.)
+        if not (array.flags.c_contiguous or array.flags.f_contiguous) or not array.dtype.isnative:
             return None
         begin = self.reserve(array.nbytes)
         if begin is not None:
@@ -96,6 +97,8 @@ class Packer(ForkingPickler):
     def __init__(self, file: io.BytesIO, page: SlotPage) -> None:
         super().__init__(file)
         self.page = page
+        self.by_handle = False
+        """Whether something is named that only this process can give, while it lives: torch's shared memory, a connection."""
 
     def reducer_override(self, value: Any) -> Any:
         if type(value) is torch.Tensor and _plain(value):
@@ -106,6 +109,8 @@ class Packer(ForkingPickler):
             begin = self.page.copy(value)
             if begin is not None:
                 return array_in_slot, (begin, value.dtype, value.shape, value.strides)
+        if type(value) in self._extra_reducers:  # type: ignore[attr-defined]
+            self.by_handle = True
         return NotImplemented
 
 
@@ -150,16 +155,17 @@ class Assembler:
         with writing(page):
             batch = self.collate_fn(samples)
         file = io.BytesIO()
-        Packer(file, page).dump(batch)
+        packer = Packer(file, page)
+        packer.dump(batch)
         if not page.used:
             self._in_vain = min(self._in_vain + 1, PATIENCE)
-            return batch
+            return Pickled(file.getvalue())
         self._in_vain = 0
         arena.lend(slot)
-        return self._sent(arena, slot, file.getvalue())
+        return self._sent(arena, slot, file.getvalue(), packer.by_handle)
 
-    def _sent(self, arena: Arena, slot: int, payload: bytes) -> Parcel:
-        return Parcel(arena, slot, payload)
+    def _sent(self, arena: Arena, slot: int, payload: bytes, by_handle: bool) -> Parcel:
+        return Parcel(arena, slot, payload, by_handle)
 
     def _free(self, arena: Arena, worker: int) -> int | None:
         for slot in arena.slots_of(worker):
@@ -207,14 +213,27 @@ def _stack(batch: Any, *, collate_fn_map: Any = None) -> Any:
     return torch.stack(tuple(batch), 0, out=room)
 
 
+class Pickled:
+    """A batch with nothing in a slot. It arrives as the batch itself.
+
+    It is not pickled again: each time torch does so, it keeps a descriptor open for each tensor until that is fetched.
+    """
+
+    def __init__(self, payload: bytes) -> None:
+        self.payload = payload
+
+    def __reduce__(self) -> Any:
+        return pickle.loads, (self.payload,)
+
+
 class Parcel:
     """What a worker sends. It arrives as an `Arrival`."""
 
-    def __init__(self, arena: Arena, slot: int, payload: bytes) -> None:
-        self.arena, self.slot, self.payload = arena, slot, payload
+    def __init__(self, arena: Arena, slot: int, payload: bytes, by_handle: bool) -> None:
+        self.arena, self.slot, self.payload, self.by_handle = arena, slot, payload, by_handle
 
     def __reduce__(self) -> Any:
-        return arrival, (self.arena.key, self.slot, self.payload)
+        return arrival, (self.arena.key, self.slot, self.payload, self.by_handle)
 
 
 class PinnedBatch:
@@ -230,8 +249,10 @@ class PinnedBatch:
 class Arrival:
     """A batch that has arrived. Dropped unopened, its slot is free again."""
 
-    def __init__(self, lease: Lease, payload: bytes) -> None:
+    def __init__(self, lease: Lease, payload: bytes, by_handle: bool) -> None:
         self.lease, self.payload = lease, payload
+        # Handles are taken now: the worker of a stream may end before the batch's turn comes.
+        self._made = [self._unpickled()] if by_handle else []
 
     def open(self) -> Any:
         self.lease.arena.opened(self.lease)
@@ -242,14 +263,17 @@ class Arrival:
         return PinnedBatch(pin_memory(self._unpacked()))
 
     def _unpacked(self) -> Any:
+        return self._made.pop() if self._made else self._unpickled()
+
+    def _unpickled(self) -> Any:
         with opening(self.lease):
             return pickle.loads(self.payload)
 
 
-def arrival(arena: str, slot: int, payload: bytes) -> Arrival | None:
+def arrival(arena: str, slot: int, payload: bytes, by_handle: bool) -> Arrival | None:
     """None where nobody waits for it any more."""
     known = arena_of(arena)
-    return None if known is None else Arrival(known.lease(slot), payload)
+    return None if known is None else Arrival(known.lease(slot), payload, by_handle)
 
 
 @contextmanager

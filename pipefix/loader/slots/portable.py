@@ -43,8 +43,8 @@ class Portable(Assembler):
                 util.Finalize(None, self.arena.writer_ends, exitpriority=0)  # when this worker ends
         return self.arena
 
-    def _sent(self, arena: Arena, slot: int, payload: bytes) -> Parcel:
-        return Posted(arena, slot, payload)
+    def _sent(self, arena: Arena, slot: int, payload: bytes, by_handle: bool) -> Parcel:
+        return Posted(arena, slot, payload, by_handle)
 
     def __reduce__(self) -> Any:
         return Portable, (self.collate_fn,)
@@ -74,7 +74,7 @@ def delivered(pid: int, arena: Arena | None, key: str, slot: int, payload: bytes
         _known[key] = pid, arena
     known = _known[key][1]
     known.arrived = True
-    return Arrival(known.lease(slot), payload).open()
+    return Arrival(known.lease(slot), payload, by_handle=False).open()
 
 
 def _forget_the_dead() -> None:

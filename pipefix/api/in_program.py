@@ -33,6 +33,8 @@ _ON_LOADERS = ("fix", "probe", "tune")
 """Verbs that want a loader with its settings and a step; the others want its dataset."""
 LONGER, LATEST = 2.0, 60.0
 """A probe may take so many times its budget, and seconds more, before it is ended: the program waits for it."""
+TOO_SHORT = "ten steps and a second, first batches of epochs left out"
+"""After which the work would have begun."""
 _LOOK = 0.2
 """Seconds between two looks at how far the work is."""
 
@@ -80,8 +82,9 @@ class Job:
                     user_traceback=text or None,
                 )
             raise TargetError(
-                f"The program ended ({how}) before a training loop over a DataLoader had taken ten steps in a second or more.",
-                advice=f"See what it does with: {written('pipefix', 'run', *command)}; arguments of the program follow --.",
+                f"The program ended ({how}) before a training loop over a DataLoader had taken {TOO_SHORT}.",
+                advice="Let it train for longer, by more epochs or more data; arguments of the program follow --. "
+                f"What it does is told by: {written('pipefix', 'run', *command)}",
                 user_traceback=text or None,
             )
         kind, value = pickle.loads(self.answer.read_bytes())

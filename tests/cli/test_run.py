@@ -49,6 +49,7 @@ def test_a_program_that_was_ended_as_asked_is_no_failure(program: Path, capfd: p
         (["run"], "No program was named"),
         (["run", "gone.py"], "There is no file gone.py"),
         (["run", "--step", "3", "train.py"], "Did you mean --steps?"),
+        (["run", "--probe", "20s", "train.py", "--lr", "1"], "pipefix run --probe=20s train.py --lr 1"),
         (["run", "--steps", "0", "train.py"], "'0' is not a whole number above 0"),
         (["run", "--seconds", "soon", "train.py"], "'soon' is not a number of seconds"),
         (["run", "--out", "train.py", "train.py"], "--out train.py: the folder cannot be made: File exists"),

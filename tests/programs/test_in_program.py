@@ -18,11 +18,14 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data._utils import signal_handling
 
 from pipefix.api import in_program
+from pipefix.api.run import _with_probe
 from pipefix.plan import planfile
 from pipefix.plan.planfile import LoaderChange, PlanFile
 from pipefix.programs.launch import Ended
 from pipefix.programs.observing.inside import SECONDS, STEPS, Inside, _forget_fork_server, _renewed
 from pipefix.programs.observing.observer import Observer
+from pipefix.report.program_report import NOT_PROBED
+from pipefix.report.runfile import ProgramFigures, Run
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import TargetError
 from tests.programs.conftest import Place
@@ -187,6 +190,11 @@ def test_what_could_not_be_done_in_the_program_is_told(tmp_path: Path) -> None:
     job = in_program.Job(tmp_path)
     with pytest.raises(TargetError, match="before a training loop"):
         job.answered(Ended(0, 1.0), ["train.py"])
+    run = _with_probe(Run(program=ProgramFigures(command=["train.py"], exit_code=0, seconds=1.0)), job, Ended(0, 1.0), ["train.py"])
+    assert run.program is not None
+    (error,) = run.program.errors
+    assert error.startswith(NOT_PROBED)
+    assert error.endswith("Let it train for longer, by more epochs or more data.")
     (tmp_path / "job.json.taken").touch()
     (tmp_path / "job.json.log").write_text("frames")
     with pytest.raises(TargetError, match="was reached, but what was to be done") as told:

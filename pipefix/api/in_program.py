@@ -24,7 +24,7 @@ from pipefix.programs.script import is_program, trains_when_imported
 from pipefix.report.runfile import Run
 from pipefix.vocabulary import amounts, files
 from pipefix.vocabulary.commands import command as written
-from pipefix.vocabulary.errors import NothingToProbe, PipefixError, TargetError
+from pipefix.vocabulary.errors import Interrupted, NothingToProbe, PipefixError, TargetError
 
 _MODULE = "pipefix.api.in_program"
 _FILES = {"forecast": "convert"}
@@ -71,6 +71,8 @@ class Job:
     def answered(self, ended: Ended, command: Sequence[str]) -> Any:
         """What the verb returned in the program, or raised there."""
         if not self.answer.exists():
+            if ended.interrupted:
+                raise Interrupted("Interrupted before there was anything to report: the program was ended, too.")
             code = ended.exit_code or 0
             how = f"exit code {code}" if code >= 0 else f"signal {-code}"
             log = self.folder / "job.json.log"

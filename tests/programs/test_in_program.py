@@ -27,7 +27,7 @@ from pipefix.programs.observing.observer import Observer
 from pipefix.report.program_report import NOT_PROBED
 from pipefix.report.runfile import ProgramFigures, Run
 from pipefix.subject.subject import Subject
-from pipefix.vocabulary.errors import TargetError
+from pipefix.vocabulary.errors import Interrupted, TargetError
 from tests.programs.conftest import Place
 
 TRAINS = """\
@@ -195,6 +195,8 @@ def test_what_could_not_be_done_in_the_program_is_told(tmp_path: Path) -> None:
     (error,) = run.program.errors
     assert error.startswith(NOT_PROBED)
     assert error.endswith("Let it train for longer, by more epochs or more data.")
+    with pytest.raises(Interrupted, match="the program was ended, too"):
+        job.answered(Ended(-2, 1.0, interrupted=True), ["train.py"])
     (tmp_path / "job.json.taken").touch()
     (tmp_path / "job.json.log").write_text("frames")
     with pytest.raises(TargetError, match="was reached, but what was to be done") as told:

@@ -24,7 +24,7 @@ from pipefix.programs.script import is_program, trains_when_imported
 from pipefix.report.runfile import Run
 from pipefix.vocabulary import amounts, files
 from pipefix.vocabulary.commands import command as written
-from pipefix.vocabulary.errors import NothingToProbe, PipefixError, TargetError
+from pipefix.vocabulary.errors import Interrupted, NothingToProbe, PipefixError, TargetError
 
 _MODULE = "pipefix.api.in_program"
 _FILES = {"forecast": "convert"}
@@ -33,6 +33,8 @@ _ON_LOADERS = ("fix", "probe", "tune")
 """Verbs that want a loader with its settings and a step; the others want its dataset."""
 LONGER, LATEST = 2.0, 60.0
 """A probe may take so many times its budget, and seconds more, before it is ended: the program waits for it."""
+TOO_SHORT = "ten steps and a second, first batches of epochs left out"
+"""After which the work would have begun."""
 _LOOK = 0.2
 """Seconds between two looks at how far the work is."""
 
@@ -69,6 +71,8 @@ class Job:
     def answered(self, ended: Ended, command: Sequence[str]) -> Any:
         """What the verb returned in the program, or raised there."""
         if not self.answer.exists():
+            if ended.interrupted:
+                raise Interrupted("Interrupted before there was anything to report: the program was ended, too.")
             code = ended.exit_code or 0
             how = f"exit code {code}" if code >= 0 else f"signal {-code}"
             log = self.folder / "job.json.log"
@@ -80,8 +84,9 @@ class Job:
                     user_traceback=text or None,
                 )
             raise TargetError(
-                f"The program ended ({how}) before a training loop over a DataLoader had taken ten steps in a second or more.",
-                advice=f"See what it does with: {written('pipefix', 'run', *command)}; arguments of the program follow --.",
+                f"The program ended ({how}) before a training loop over a DataLoader had taken {TOO_SHORT}.",
+                advice="Let it train for longer, by more epochs or more data; arguments of the program follow --. "
+                f"What it does is told by: {written('pipefix', 'run', *command)}",
                 user_traceback=text or None,
             )
         kind, value = pickle.loads(self.answer.read_bytes())

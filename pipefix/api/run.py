@@ -11,12 +11,13 @@ from pathlib import Path
 
 import msgspec
 
-from pipefix.api.in_program import Job, job, with_commands
+from pipefix.api.in_program import TOO_SHORT, Job, job, with_commands
 from pipefix.api.run_files import Run
 from pipefix.plan import planfile
 from pipefix.programs.launch import ENOUGH, Ended, command_line, launch
 from pipefix.programs.merge_notes import merged_notes, noted_elsewhere, notes_in, verdict
 from pipefix.report import runfile
+from pipefix.report.program_report import NOT_PROBED
 from pipefix.report.shown_run import shown
 from pipefix.vocabulary import files
 from pipefix.vocabulary.commands import command as written
@@ -131,7 +132,9 @@ def _with_probe(run: runfile.Run, probe_job: Job, ended: Ended, command: Sequenc
     try:
         probed = probe_job.answered(ended, command)
     except PipefixError as error:
-        program = msgspec.structs.replace(run.program, errors=[*run.program.errors, str(error)])
+        instead = "" if TOO_SHORT not in str(error) else " Let it train for longer, by more epochs or more data."
+        told = f"{NOT_PROBED} {error}{instead}"
+        program = msgspec.structs.replace(run.program, errors=[*run.program.errors, told])
         return msgspec.structs.replace(run, program=program)
     return msgspec.structs.replace(with_commands(probed, command), program=run.program)
 

@@ -17,7 +17,7 @@ def check(target: str) -> None:
 def gpu_declined(target: str) -> str | None:
     """Why the target runs on the CPU here."""
     if not torch.cuda.is_available():
-        return f"there is no CUDA device here (torch {torch.__version__}): {target} was run on the CPU"
+        return f"there is no CUDA device here (torch {torch.__version__}): {target} runs on the CPU"
     if target != "dali":
         return None
     from nvidia.dali import backend

@@ -35,7 +35,7 @@ from pipefix.vocabulary.quantity import percent
 from pipefix.vocabulary.urls import is_remote
 
 _LEAST_BAD = 10
-DEFAULT_SIZE = 256
+DEFAULT_SIZE, QUALITY = 256, 90
 ON_BAD = ("raise", "skip", "quarantine")
 
 
@@ -81,7 +81,7 @@ def silent(_: State) -> None:
 
 
 def recipe_of(
-    to: str = "lmdb", store: str | None = None, size: int | None = None, quality: int = 90, on_bad: str = "raise",
+    to: str = "lmdb", store: str | None = None, size: int | None = None, quality: int = QUALITY, on_bad: str = "raise",
     max_bad: float = 0.01, tokenizer: str | None = None, text: str | None = None, limit: int | None = None,
 ) -> Recipe:  # fmt: skip
     """Check what was asked for."""
@@ -104,6 +104,11 @@ def recipe_of(
         )
     if not 1 <= quality <= 100:
         raise BadUsage(f"A quality of {quality} is not between 1 and 100.", advice="Leave it at 90: --quality 90")
+    if quality != QUALITY and store != "resized":
+        raise BadUsage(
+            f"--quality {quality} does not fit --store {store}, which encodes no pictures.",
+            advice="It is that of JPEG and WebP in a cache of smaller pictures: --store resized",
+        )
     if (tokenizer is None) != (text is None) or (tokenizer is not None and store != "rows"):
         raise BadUsage(
             "Tokenising takes a tokenizer, the field that it is used on, and --store rows.",

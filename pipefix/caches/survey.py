@@ -38,6 +38,14 @@ _PARTS = 32
 """How many parts a cache is divided into, unless they became too small or too large."""
 _SMALLEST_PART, _LARGEST_PART = 1 << 20, 256 << 20
 _MOST_SAMPLES = 1 << 16
+_RANDOM = (
+    "the dataset draws random numbers besides its transforms",
+    "Hold the random part in an attribute such as self.transform, or keep what samples read: --store source",
+)
+_RANDOM_ROWS = (
+    "rows hold whole samples, and random transforms would be frozen into them",
+    "Keep what comes before the first random transform, --to lmdb --store sample, or what samples read, --to lmdb --store source",
+)
 
 
 @dataclass
@@ -294,10 +302,8 @@ class _Look:
             except Exception:  # noqa: BLE001, S112 - a damaged sample, or a stream's end
                 continue
             if not _same(*tries):
-                raise TargetError(
-                    f"Sample {index} comes out different every time: the dataset draws random numbers besides its transforms.",
-                    advice="Hold the random part in an attribute such as self.transform, or keep what samples read: --store source",
-                )
+                why, instead = _RANDOM_ROWS if self.recipe.store == "rows" and cuts.holders(self.dataset) else _RANDOM
+                raise TargetError(f"Sample {index} comes out different every time: {why}.", advice=instead)
 
 
 class _Spy:

@@ -27,6 +27,7 @@ def watched(command: str) -> Iterator[None]:
     if command not in RUN_TARGETS or not hasattr(os, "fork"):
         yield
         return
+    _hold_closed_streams()
     memory = last_act.keep()
     read, write = os.pipe()
     process = os.fork()
@@ -42,6 +43,15 @@ def watched(command: str) -> Iterator[None]:
         os.write(write, b".")
         os.close(write)
         os.waitpid(process, 0)
+
+
+def _hold_closed_streams() -> None:
+    """What is opened next would get the number of a standard stream that is closed, and be taken for it."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free; a program that is started does not inherit it
 
 
 def _watch(command: str, read: int, act: Callable[[], str]) -> NoReturn:

@@ -147,4 +147,6 @@ def _refuse(unknown: list[str], parser: Parser) -> NoReturn:
     flag = flags[0].split("=", 1)[0]
     meant = nearest(flag, parser.flags())
     advice = f"Did you mean {meant}?" if meant else f"See what it takes with: {parser.prog} --help"
+    if flag == "-m":
+        advice = "A module is run as a program, and its loader probed there, by: pipefix run --probe -m MODULE"
     raise BadUsage(f"{parser.prog}: there is no flag {flag}.", advice=advice)

@@ -13,11 +13,13 @@ import os
 import signal
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING, cast
 
 from pipefix.cli import arguments, console, destination
+from pipefix.vocabulary import amounts
 from pipefix.vocabulary.commands import command
-from pipefix.vocabulary.errors import UnreadableFile
+from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 
 if TYPE_CHECKING:
     from pipefix.report.shown_run import ShownRun
@@ -52,6 +54,8 @@ def run(arguments: Namespace) -> int:
     words = ["-m", *arguments.module] if arguments.module is not None else list(arguments.words)
     if words[:1] == ["--"]:
         del words[0]
+    if arguments.probe is not None:
+        _check_amount(words)
     check(words, arguments.plan)
     _check_folder(arguments.out)
     where = f"run file: {arguments.out / 'run.json'}"
@@ -73,6 +77,19 @@ def run(arguments: Namespace) -> int:
         console.note(where)
         console.note(paged)
     return 0 if result.program.at_limit else _as_the_program_ended(result.program.exit_code or 0)
+
+
+def _check_amount(words: list[str]) -> None:
+    """``--probe 20 train.py``, as options are given elsewhere: what follows ``--probe`` may be the program, so it takes a ``=``."""
+    try:
+        amounts.seconds(words[0])
+    except (IndexError, ValueError):
+        return
+    if which(words[0]) is None:
+        raise BadUsage(
+            f"--probe takes its seconds after a =, and {words[0]} would be the program.",
+            advice=f"Write it so: {command('pipefix', 'run', f'--probe={words[0]}', *words[1:])}",
+        )
 
 
 def _check_folder(folder: Path) -> None:

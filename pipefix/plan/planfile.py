@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import math
-import os
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -263,7 +261,10 @@ def text_of(path: Path) -> str | None:
 def read(path: Path) -> PlanFile:
     text = text_of(path)
     if text is None:
-        raise UnreadableFile(f"The plan file {path} could not be read: {os.strerror(errno.ENOENT)}.", advice=_ADVICE)
+        raise UnreadableFile(
+            f"There is no plan file {path}.",
+            advice="fix and tune write one where they find what helps; without plan=... or --plan all runs as it did before.",
+        )
     return decode(text, origin=str(path))
 
 

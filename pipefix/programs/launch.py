@@ -20,6 +20,7 @@ from pipefix.vocabulary.errors import BadUsage
 
 STARTUP = Path(__file__).parent / "startup"
 _PASSED_ON = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
+_ASKS_TO_END = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
 _FROM_TERMINAL = ("SIGINT", "SIGQUIT", "SIGWINCH", "SIGCONT")
 ENOUGH = ".pipefix-enough"
 """The file that `observing` makes when the optimizer has taken the steps that were asked for."""
@@ -38,6 +39,8 @@ class Ended:
     """As `time.time` gives it."""
     at_limit: bool = False
     """It was asked to end, because its ``seconds`` or ``steps`` were over."""
+    interrupted: bool = False
+    """Somebody pressed Ctrl-C, or asked this process to end."""
 
 
 def command_line(words: Sequence[str]) -> list[str]:
@@ -90,21 +93,27 @@ def launch(
             environment[f"PIPEFIX_RUN_{name}"] = str(value.resolve() if isinstance(value, Path) else value)
     began, begun = time.time(), time.monotonic()
     over = threading.Event()
-    with _signals_passed_on() as started:
+    interrupted = threading.Event()
+    with _signals_passed_on(interrupted) as started:
         child = subprocess.Popen(command, env=environment)
         started(child)
         if seconds is not None or steps is not None or job is not None:
             threading.Thread(target=_end, args=(child, begun + (seconds or float("inf")), folder, over), daemon=True).start()
         code = child.wait()
-    return Ended(code, time.monotonic() - begun, began, at_limit=over.is_set())
+    return Ended(code, time.monotonic() - begun, began, at_limit=over.is_set(), interrupted=interrupted.is_set())
 
 
 @contextlib.contextmanager
-def _signals_passed_on() -> Iterator[Any]:
-    """What is sent to pipefix goes to the program. The terminal sends Ctrl-C to both, so that is not sent twice."""
+def _signals_passed_on(interrupted: threading.Event) -> Iterator[Any]:
+    """What is sent to pipefix goes to the program. The terminal sends Ctrl-C to both, so that is not sent twice.
+
+    ``interrupted`` is set where that asks for an end.
+    """
     running: list[subprocess.Popen[bytes]] = []
 
     def handle(number: int, _frame: Any) -> None:
+        if signal.Signals(number).name in _ASKS_TO_END:
+            interrupted.set()
         both = signal.Signals(number).name in _FROM_TERMINAL and _in_foreground()
         for child in running:
             if not both and child.poll() is None:

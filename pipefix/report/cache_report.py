@@ -105,8 +105,9 @@ def _made(result: Converted, folder: str) -> Iterator[str]:
 def _cut(manifest: Manifest) -> Iterator[str]:
     cut = manifest.cut
     if cut is not None and cut.attribute is not None:
-        live = ", ".join(cut.kept) or "Nothing"
-        yield f"{live} of dataset.{cut.attribute} is stored; {', '.join(cut.live) or 'nothing'} runs live."
+        are, run = ("are" if len(cut.kept) > 1 else "is"), ("run" if len(cut.live) > 1 else "runs")
+        kept, live = ", ".join(cut.kept) or "Nothing", ", ".join(cut.live) or "nothing"
+        yield f"{kept} of dataset.{cut.attribute} {are} stored; {live} {run} live."
 
 
 def _unseen(unseen_bytes: float) -> Iterator[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+import msgspec
+
 from pipefix.report.document import COLOURS, Bar, BarPart, Bars, Block, Document, Paragraph, Section, Table, field
 from pipefix.report.runfile import LoopFigures, ProgramFigures, Run
 from pipefix.vocabulary import quantity
@@ -16,6 +18,8 @@ ONE_BATCH = 1.2
 """Times the samples of a batch that an optimizer's step is over, from which that is told."""
 BETWEEN = 0.05
 """Part of the program's time between epochs from which it is told."""
+NOT_PROBED = "Not probed:"
+"""What begins the error that tells why ``run --probe`` made no experiments."""
 _CLOCKS = "These are clocks. Which stage is slow, and what each fix is worth, experiments in the program show: "
 
 
@@ -26,7 +30,11 @@ def report(run: Run) -> Document:
     card = []
     if run.verdict is not None and not run.stages:  # else the report of the experiments says it
         card = [field("VERDICT", run.verdict.sentence, f"strong {COLOURS.get(run.verdict.kind, '')}".strip())]
-        if run.verdict.kind == "input-bound":
+        why_not = [error for error in program.errors if error.startswith(NOT_PROBED)]
+        if why_not:
+            card.append(field("", why_not[0], "soft"))
+            program = msgspec.structs.replace(program, errors=[error for error in program.errors if error not in why_not])
+        elif run.verdict.kind == "input-bound":
             card.append(field("", _CLOCKS + command("pipefix", "run", "--probe", *program.command), "soft"))
     return Document(card=card, sections=[section(program)])
 

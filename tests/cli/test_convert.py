@@ -50,6 +50,22 @@ def test_it_says_what_was_made_and_how_to_use_it(target, capsys):
     assert "its source is unchanged: nothing was done" in capsys.readouterr().out
 
 
+def test_rows_of_a_dataset_with_random_transforms_are_refused_with_what_to_type(target, capsys):
+    from PIL import Image
+
+    for index in range(5):
+        Image.linear_gradient("L").rotate(37).resize((20, 16)).convert("RGB").save(f"{index}.png")
+    assert main(["convert", target, "--to", "parquet", "--workers", "0"]) == 3
+    said = " ".join(capsys.readouterr().err.split())
+    assert "rows hold whole samples, and random transforms would be frozen into them" in said
+    assert "--to lmdb --store sample" in said
+
+
+def test_a_quality_that_nothing_is_encoded_with_is_refused(target, capsys):
+    assert main(["convert", target, "--to", "lmdb", "--store", "decoded", "--quality", "30"]) == 2
+    assert "--quality 30 does not fit --store decoded, which encodes no pictures" in capsys.readouterr().err
+
+
 def test_the_default_place_and_json(target, capsys):
     for to, store in (("lmdb", "source"), ("parquet", "rows")):
         assert main(["convert", target, "--to", to, "--workers", "0", "--json", "-q"]) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,14 @@ def test_a_sample_that_ends_the_process_is_told(tmp_path: Path, act: str, code: 
     assert "the process ended without a report while it was making a batch of the samples 0, 1, 2, 3" in done.stderr
     if code == 128 + signal.SIGSEGV:
         assert 'train.py", line 10 in __getitem__' in done.stderr
+
+
+def test_a_command_whose_standard_input_is_closed(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["sh", "-c", '"$@" <&-', "sh", sys.executable, "-m", "pipefix", "doctor"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Python" in done.stdout
 
 
 def test_a_sample_that_leaves_is_an_error_of_the_target_s(tmp_path: Path, preloaded: str) -> None:

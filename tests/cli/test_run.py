@@ -47,6 +47,7 @@ def test_a_program_that_was_ended_as_asked_is_no_failure(program: Path, capfd: p
     ("words", "said"),
     [
         (["run", "--step", "3", "train.py"], "Did you mean --steps?"),
+        (["run", "--probe", "20s", "train.py", "--lr", "1"], "pipefix run --probe=20s train.py --lr 1"),
         (["run", "--steps", "0", "train.py"], "'0' is not a whole number above 0"),
         (["run", "--out", "train.py", "train.py"], "--out train.py: the folder cannot be made: File exists"),
         (["run", "--plan", "nothing.toml", "train.py"], "nothing.toml"),

@@ -56,6 +56,7 @@ STUMBLES = [
     ("prob data.py", 2, "Did you mean: pipefix probe?"),
     ("help probee", 2, "Did you mean: pipefix probe?"),
     ("probe data.py --bugdet 5", 2, "Did you mean --budget?"),
+    ("probe -m package.train", 2, "pipefix run --probe -m MODULE"),
     ("probe data.py -budget 5", 2, "there is no flag -budget"),
     ("probe data.py --budjet=5", 2, "Did you mean --budget?"),
     ("probe data.py --rec 5MB", 2, "there is no flag --rec."),  # an abbreviation would mean another flag when one is added
@@ -108,7 +109,7 @@ STUMBLES = [
     ("probe data.py:Numbers --arg root=a --arg root=b", 2, "--arg root is given twice"),
     ("run", 2, "No program was named."),
     ("run --seconds 1,5 data.py", 2, "'1,5' has a comma in it; write 1.5"),
-    ("run --probe 20 data.py", 2, "There is no program '20' on the PATH."),
+    ("run --probe 20 data.py", 2, "pipefix run --probe=20 data.py"),
     # names
     ("probe train.py", 3, "There is no file 'train.py'."),
     ("probe src/train.py", 3, "There is no file 'src/train.py'."),

@@ -116,7 +116,7 @@ def test_says_which_line_is_wrong(old: str, new: str, said: str) -> None:
 
 
 def test_a_missing_file_and_bytes_that_are_no_text(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableFile, match="could not be read: No such file"):
+    with pytest.raises(UnreadableFile, match="There is no plan file"):
         planfile.read(tmp_path / "none.toml")
     bad = tmp_path / "bad.toml"
     bad.write_bytes(b"\xff\xfe")

@@ -6,6 +6,9 @@ import json
 import pickle
 import subprocess
 import sys
+import weakref
+from collections.abc import Callable
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +18,16 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data._utils import signal_handling
 
 from pipefix.api import in_program
+from pipefix.api.run import _with_probe
 from pipefix.plan import planfile
 from pipefix.plan.planfile import LoaderChange, PlanFile
 from pipefix.programs.launch import Ended
-from pipefix.programs.observing.inside import SECONDS, STEPS, Inside, _renewed
+from pipefix.programs.observing.inside import SECONDS, STEPS, Inside, _forget_fork_server, _renewed
+from pipefix.programs.observing.observer import Observer
+from pipefix.report.program_report import NOT_PROBED
+from pipefix.report.runfile import ProgramFigures, Run
 from pipefix.subject.subject import Subject
-from pipefix.vocabulary.errors import TargetError
+from pipefix.vocabulary.errors import Interrupted, TargetError
 from tests.programs.conftest import Place
 
 TRAINS = """\
@@ -136,10 +143,60 @@ def test_an_iterator_that_a_loader_keeps_is_left_to_the_program(kind: Any) -> No
     assert _renewed([(iter(plain), plain)]) == []
 
 
+class TestLoadersThatTheProgramLetGoOf:
+    """``for batch in DataLoader(...)``: only the iterator is the program's."""
+
+    def begun(self, folder: Path, **settings: Any) -> tuple[Observer, Any, Callable[[], Any]]:
+        observer = Observer(str(folder))
+        loader = DataLoader(TensorDataset(torch.arange(4)), batch_size=2, **settings)
+        iterator = iter(DataLoader(loader.dataset, batch_size=2))  # stands for its own
+        observer.began(loader, iterator, 0.0)
+        return observer, iterator, weakref.ref(loader)
+
+    def test_they_live_as_long_as_their_iterator(self, tmp_path: Path) -> None:
+        observer, iterator, loader = self.begun(tmp_path)
+        assert observer.epochs[iterator].loader() is loader() is not None
+        del iterator
+        assert loader() is None
+
+    def test_one_that_keeps_its_workers_ends_them_as_ever(self, tmp_path: Path) -> None:
+        persistent = self.begun(tmp_path, num_workers=1, persistent_workers=True)
+        assert persistent[2]() is None
+
+    def test_it_is_kept_until_it_was_worked_on(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        job = in_program.Job(tmp_path)
+        job.write("probe", {}, ends=False)
+        monkeypatch.setenv("PIPEFIX_RUN_JOB", str(job.file))
+        observer, iterator, loader = self.begun(tmp_path, num_workers=1, persistent_workers=True)
+        assert loader() is not None
+        assert observer.inside is not None
+        given = []
+        monkeypatch.setattr(observer.inside, "do", lambda loader, *_: given.append(type(loader)))
+        observer._work_inside(observer.inside, observer.epochs[iterator])
+        assert given == [DataLoader]
+        assert loader() is None
+
+
+def test_a_process_of_the_program_starts_a_fork_server_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = forkserver.ForkServer()
+    theirs._forkserver_pid, theirs._preload_modules = 1, ["__main__", "torch"]
+    monkeypatch.setattr(forkserver, "_forkserver", theirs)
+    _forget_fork_server()
+    assert (theirs._forkserver_pid, theirs._forkserver_alive_fd) == (None, None)
+    assert theirs._preload_modules == ["__main__", "torch"]
+
+
 def test_what_could_not_be_done_in_the_program_is_told(tmp_path: Path) -> None:
     job = in_program.Job(tmp_path)
     with pytest.raises(TargetError, match="before a training loop"):
         job.answered(Ended(0, 1.0), ["train.py"])
+    run = _with_probe(Run(program=ProgramFigures(command=["train.py"], exit_code=0, seconds=1.0)), job, Ended(0, 1.0), ["train.py"])
+    assert run.program is not None
+    (error,) = run.program.errors
+    assert error.startswith(NOT_PROBED)
+    assert error.endswith("Let it train for longer, by more epochs or more data.")
+    with pytest.raises(Interrupted, match="the program was ended, too"):
+        job.answered(Ended(-2, 1.0, interrupted=True), ["train.py"])
     (tmp_path / "job.json.taken").touch()
     (tmp_path / "job.json.log").write_text("frames")
     with pytest.raises(TargetError, match="was reached, but what was to be done") as told:

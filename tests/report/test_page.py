@@ -291,3 +291,19 @@ def test_a_program_is_told_at_the_terminal_by_its_loops() -> None:
     said = "\n".join(terminal.lines(program_report.report(PROGRAM)))
     assert re.search(r"training t\.py:1 +40 % \(30-50\) +5\.00 s +9 +20 %", said)
     assert "ended with exit code 0" in said
+
+
+def test_a_program_that_was_too_short_to_be_probed_is_not_sent_there_again() -> None:
+    limited = msgspec.structs.replace(
+        PROGRAM, verdict=Verdict(kind="input-bound", stage=None, sentence="Input-bound.", confidence=None, rule="loop-waits")
+    )
+
+    def said(*errors: str) -> str:
+        program = msgspec.structs.replace(PROGRAM.program, errors=list(errors))
+        run = msgspec.structs.replace(limited, program=program)
+        return " ".join(" ".join(terminal.lines(program_report.report(run))).split())
+
+    assert "pipefix run --probe t.py" in said("a process was killed")
+    short = said("Not probed: it ended too soon.")
+    assert "--probe" not in short
+    assert short.count("Not probed: it ended too soon.") == 1

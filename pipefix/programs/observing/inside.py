@@ -98,6 +98,7 @@ class Inside:
             for name in [name for name in os.environ if name.startswith("PIPEFIX_RUN")]:
                 del os.environ[name]  # what is started from here is none of the program's
             self.kept = _renewed(iterators)
+            _forget_fork_server()
             make_importable()
             from importlib import import_module
 
@@ -125,6 +126,16 @@ def _renewed(iterators: list[tuple[Any, Any]]) -> list[Any]:
             vars(iterator).clear()
             vars(iterator).update(vars(fresh))
     return kept_alive
+
+
+def _forget_fork_server() -> None:
+    """The program's is no child of this process, which may not wait for it: workers of its own are started by one of its own."""
+    module = sys.modules.get("multiprocessing.forkserver")
+    server = getattr(module, "_forkserver", None)
+    if server is not None:
+        preloaded = server._preload_modules
+        server.__init__()
+        server._preload_modules = preloaded
 
 
 def _end(process: int) -> None:

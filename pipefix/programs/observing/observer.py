@@ -27,6 +27,7 @@ EACH_MADE = 4
 """Batches a worker, after which it is asked whether all of them are still at work."""
 EPOCHS = 200
 """Beginnings and ends of a loop's epochs that are noted."""
+_TORCHS = "torch.utils.data.dataloader"
 
 
 class Observer:
@@ -38,6 +39,8 @@ class Observer:
         self.places: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self.loop_over: weakref.WeakKeyDictionary[Any, Loop] = weakref.WeakKeyDictionary()
         """By loader: one that is asked for an iterator at another line has still the same loop."""
+        self.kept: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        """By iterator: its loader, which the program itself may hold no longer (``for batch in DataLoader(...)``)."""
         self.orders = Orders()
         self.looks = Looks()
         self.device: DeviceWaits | None = None
@@ -164,6 +167,8 @@ class Observer:
             loop.saved_between_s += loop.saved_since
             loop.saved_since = 0.0
         epoch = self.epochs[iterator] = Epoch(loop, loader, size if isinstance(size, int) else 0, starting_s, pids_of(iterator))
+        if (not persistent and type(loader).__iter__.__module__ == _TORCHS) or (self.inside is not None and not self.inside.done):
+            self.kept[iterator] = loader  # the former hold no iterator, so that it ends when the program lets go of it
         epoch.checksums = [] if loop.begun == 1 else None
         if loop.begun <= EPOCHS:
             self.notes.write("epoch", loop=loop.number, idle_pools=self._idle_pools(loop), **share_of(loader))
@@ -270,6 +275,7 @@ class Observer:
             iterators = [(iterator, known.loader()) for iterator, known in self.epochs.items() if known.loader() is not None]
             why_not = inside.do(epoch.loader(), epoch.loop.loader, epoch.loop.durations, iterators)
         finally:
+            self.kept.clear()
             self.notes.silent = os.getpid() != here
             if inside.job.get("ends"):
                 sys.excepthook = without_words(sys.excepthook)

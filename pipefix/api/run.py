@@ -14,8 +14,9 @@ import msgspec
 from pipefix.api.in_program import TOO_SHORT, Job, job, with_commands
 from pipefix.api.run_files import Run
 from pipefix.plan import planfile
+from pipefix.programs.clock_verdict import agreed, clock_verdict
 from pipefix.programs.launch import ENOUGH, Ended, command_line, launch
-from pipefix.programs.merge_notes import merged_notes, noted_elsewhere, notes_in, verdict
+from pipefix.programs.merge_notes import merged_notes, noted_elsewhere, notes_in
 from pipefix.report import runfile
 from pipefix.report.program_report import NOT_PROBED
 from pipefix.report.shown_run import shown
@@ -108,7 +109,7 @@ def from_folder(folder: Path) -> runfile.Run:
             return run
         later = merged_notes(folder, program.command, program.exit_code, program.seconds)
         later = msgspec.structs.replace(later, plan=program.plan, at_limit=program.at_limit)
-        return msgspec.structs.replace(run, program=later, verdict=run.verdict if run.stages else verdict(later))
+        return msgspec.structs.replace(run, program=later, verdict=run.verdict if run.stages else clock_verdict(later))
     if not notes_in(folder):
         raise UnreadableFile(
             f"{folder} is no folder of pipefix run: there is neither a run.json nor a process's notes in it.",
@@ -136,7 +137,10 @@ def _with_probe(run: runfile.Run, probe_job: Job, ended: Ended, command: Sequenc
         told = f"{NOT_PROBED} {error}{instead}"
         program = msgspec.structs.replace(run.program, errors=[*run.program.errors, told])
         return msgspec.structs.replace(run, program=program)
-    return msgspec.structs.replace(with_commands(probed, command), program=run.program)
+    with_program = msgspec.structs.replace(with_commands(probed, command), program=run.program)
+    if probed.verdict is None or run.verdict is None:
+        return with_program
+    return msgspec.structs.replace(with_program, verdict=agreed(probed.verdict, run.verdict))
 
 
 def _told(folder: Path, command: Sequence[str], ended: Ended, plan: Path | None = None) -> Run:
@@ -146,7 +150,7 @@ def _told(folder: Path, command: Sequence[str], ended: Ended, plan: Path | None 
         pipefix=VERSION,
         created=datetime.now().astimezone().isoformat(timespec="seconds"),
         target=written(*program.command),
-        verdict=verdict(program),
+        verdict=clock_verdict(program),
         program=program,
     )
 

@@ -153,7 +153,8 @@ def _most_of_others(ranking: Ranking, gains: dict[Stage, Interval], workers: int
     own = gains.get(ranking.stage) if ranking.stage is not None else None
     most = own.high * CONTRADICTION if own is not None else float("inf")
     # Whatever leaving the step out would gain: where it limits, and batches are made beside it, nothing else gains.
-    return min(most, DOMINATES) if ranking.kind == "step-bound" and workers else most
+    # And what loses by its removal contradicts nothing.
+    return max(1.0, min(most, DOMINATES) if ranking.kind == "step-bound" and workers else most)
 
 
 def decided_by_arms(

@@ -1,4 +1,4 @@
-"""Merges the notes of all processes of a program: figures for each loop and rank, and a verdict on the loop that trains."""
+"""Merges the notes of all processes of a program: figures for each loop and rank."""
 
 from __future__ import annotations
 
@@ -12,30 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from pipefix.programs.account import account
+from pipefix.programs.clock_verdict import MOSTLY
 from pipefix.programs.loop_notes import LoopNotes, total
 from pipefix.programs.ranks import findings
 from pipefix.programs.sample_findings import global_batch
-from pipefix.report.runfile import LoopFigures, LoopSpan, ProgramFigures, Verdict
-from pipefix.vocabulary.quantity import Interval, percent, percent_between
+from pipefix.report.runfile import LoopFigures, LoopSpan, ProgramFigures
+from pipefix.vocabulary.quantity import Interval
 
-WAITING = 0.10
-"""Share of its time above which a loop that waits is input-bound."""
-FED = 0.05
-"""Share below which it is step-bound."""
-LARGE = 0.05
-"""Part of the program's time from which it is named beside a verdict that it is not the data."""
 LEAST = 5
 """Notes from which a share has an interval."""
 STILL_NOTES = 3600.0
 """Seconds after its latest note that a process on another machine, whose end was not noted, may still be running."""
-MOSTLY = {
-    "storage": "reading, or waiting in the dataset's own code",
-    "decode": "decoding, or own code on what was read",
-    "augment": "augmentation, or own code on what was decoded",
-    "own": "code of the dataset's own that belongs to no stage",
-    "collate": "collating",
-}
-"""What a stage's part may be: looks know of the user's own code only between which calls it stands."""
 MOSTLY_SEEN = 0.5
 """Part of a loop's steps whose waits were seen on the device, from which these count and not the clocks of the CPU."""
 LEAST_LOOKS = 8
@@ -253,94 +240,3 @@ def _ratio(blocks: Iterable[dict[str, Any]]) -> float:
     wait, step, inner = (sum(block[name] for block in blocks) for name in ("wait_s", "step_s", "inner_s"))
     known = wait + max(0.0, step - inner)
     return float(wait / known) if known else 0.0
-
-
-def verdict(program: ProgramFigures) -> Verdict:
-    """On the loop that trains, of the rank that waits most; from clocks alone."""
-    training = [loop for loop in program.loops if loop.role == "training"]
-    if not training:
-        return _inconclusive("No loop of the program took optimizer steps, so nothing says which of its loops trains.")
-    longest = max(training, key=lambda loop: loop.seconds)
-    if longest.wait_share is None:
-        return _without_loader(longest.outside_share)
-    loop = max((loop for loop in training if _is_the_same(loop, longest) and loop.wait_share), key=_waiting)
-    share = loop.wait_share
-    assert share is not None
-    who = f"the loop over the loader made at {loop.loader}"
-    if loop.rank is not None and program.ranks > 1:
-        who += f" (rank {loop.rank} of {program.ranks})"
-    clause = f"{who} waited for batches in {percent_between(share) if share.high < 1 else percent(share.value)} of its time"
-    if sum(loop.first_batch_s) > share.value * loop.seconds / 2 > 0:
-        clause += f", most of it for the first batch of {'an epoch' if len(loop.first_batch_s) > 1 else 'its only epoch'}"
-    if loop.by_device:
-        clause += ", by what its device idled meanwhile"
-    elif program.cuda:
-        clause += ", by the CPU's clocks, which do not see what the GPU still had to do"
-    if share.low >= WAITING:
-        sentence = f"Input-bound: {clause}.{_made_of(loop)}"
-        return Verdict(kind="input-bound", stage=None, sentence=sentence, confidence=1.0, rule=_rule())
-    if share.high <= FED:
-        sentence = f"Not the data: {clause}; nothing to gain there.{_besides_training(program)}"
-        return Verdict(kind="step-bound", stage="step", sentence=sentence, confidence=1.0, rule=_rule())
-    if (share.low >= FED and share.high <= 2 * WAITING) or share.high <= WAITING:
-        return Verdict(kind="balanced", stage=None, sentence=f"Balanced: {clause}.", confidence=1.0, rule=_rule())
-    return _inconclusive(f"{clause}, and that is too {'wide a range' if share.high < 1 else 'short'} for a verdict.")
-
-
-def _without_loader(outside: Interval | None) -> Verdict:
-    """From what passes outside models, backward passes and optimizers' steps: making batches is a part of that."""
-    trains = "The program trains without a DataLoader"
-    if outside is None:
-        return _inconclusive(f"{trains}: what lies between its optimizer steps is not told apart into data and step.")
-    part = f"{percent(outside.value)} of its time"
-    where = "outside its models, their backward passes and the optimizer's steps"
-    if outside.high <= WAITING:
-        kind, stage, title = ("step-bound", "step", "Not the data") if outside.high <= FED else ("balanced", None, "Balanced")
-        sentence = (
-            f"{title}: the program trains without a DataLoader, and only {part} passes {where}: making batches takes no more."
-        )
-        rule = (
-            f"from clocks: step-bound where surely {percent(FED)} or less passes there, balanced where {percent(WAITING)} or less"
-        )
-        return Verdict(kind=kind, stage=stage, sentence=sentence, confidence=1.0, rule=rule)
-    between = f"({percent(outside.low)} to {percent(outside.high)})"
-    return _inconclusive(
-        f"{trains}. {part} {between} passes {where}: batches are made in it, and logging and checkpoints are; clocks do not tell "
-        "them apart."
-    )
-
-
-def _besides_training(program: ProgramFigures) -> str:
-    """What else took a large part of the program's time."""
-    shares = program.account.shares() if program.account is not None else {}
-    parts = [f"{part} {percent(share)}" for part, share in shares.items() if part not in ("training", "rest") and share >= LARGE]
-    return f" Of the program's time, besides training: {', '.join(parts)}." if parts else ""
-
-
-def _made_of(loop: LoopFigures) -> str:
-    """The largest part of the making of its batches, where it surely is that."""
-    if not loop.stages:
-        return ""
-    (first, most), *others = sorted(loop.stages.items(), key=lambda pair: -pair[1].value)
-    if any(interval.high >= most.low for _, interval in others):
-        return ""
-    return f" Making them is mostly {MOSTLY[first]}: {percent(most.value)} of it, in {loop.looked} batches that were looked at."
-
-
-def _is_the_same(loop: LoopFigures, other: LoopFigures) -> bool:
-    """Of another rank, perhaps."""
-    return (loop.loader, loop.iterated) == (other.loader, other.iterated)
-
-
-def _waiting(loop: LoopFigures) -> float:
-    return loop.wait_share.value if loop.wait_share is not None else 0.0
-
-
-def _rule() -> str:
-    return (
-        f"from clocks: input-bound where it surely waits {percent(WAITING)} or more, step-bound where surely {percent(FED)} or less"
-    )
-
-
-def _inconclusive(sentence: str) -> Verdict:
-    return Verdict(kind="inconclusive", stage=None, sentence=f"Inconclusive: {sentence}", confidence=0.0, rule=_rule())

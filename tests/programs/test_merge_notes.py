@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from pipefix.programs.merge_notes import merged_notes, notes_in, verdict
-from pipefix.report.runfile import ProgramFigures
+from pipefix.programs.clock_verdict import agreed, clock_verdict
+from pipefix.programs.merge_notes import merged_notes, notes_in
+from pipefix.report.runfile import ProgramFigures, Verdict
 from pipefix.vocabulary.quantity import percent
 
 PROCESS: dict[str, Any] = {"event": "process", "at": 0.0, "pid": 1, "argv": ["train.py"], "rank": None}
@@ -38,7 +39,7 @@ def program(folder: Path, *processes: list[dict[str, Any]], seconds: float = 10.
 )
 def test_the_verdict_follows_the_share(tmp_path: Path, wait: float, step: float, kind: str) -> None:
     found = program(tmp_path, [PROCESS, LOOP, *[steps(wait, step)] * 8, ENDED])
-    said = verdict(found)
+    said = clock_verdict(found)
     assert said.kind == kind
     assert percent(wait / (wait + step)) in said.sentence
     assert found.overhead_share == pytest.approx(0.001)
@@ -48,7 +49,7 @@ def test_where_it_is_not_the_data_the_rest_of_the_time_is_told(tmp_path: Path) -
     training = [steps(wait, 0.5, at=float(number)) for number, wait in enumerate((0.001, 0.003) * 4, 1)]
     evaluation = {**steps(0.0, 3.0, at=12.0, optimizer_steps=0, without_gradients=10), "loop": 1}
     events = [PROCESS, LOOP, {**LOOP, "loop": 1, "loader": "train.py:9"}, *training, evaluation, ENDED]
-    assert verdict(program(tmp_path, events)).sentence == (
+    assert clock_verdict(program(tmp_path, events)).sentence == (
         "Not the data: the loop over the loader made at train.py:7 waited for batches in 0.4 % (0.2-0.5) of its time; "
         "nothing to gain there. Of the program's time, besides training: evaluation 30 %."
     )
@@ -56,7 +57,7 @@ def test_where_it_is_not_the_data_the_rest_of_the_time_is_told(tmp_path: Path) -
 
 def test_a_wide_range_is_no_verdict(tmp_path: Path) -> None:
     notes = [steps(wait, 0.5) for wait in (0.0, 0.2)] * 4
-    said = verdict(program(tmp_path, [PROCESS, LOOP, *notes, ENDED]))
+    said = clock_verdict(program(tmp_path, [PROCESS, LOOP, *notes, ENDED]))
     assert said.kind == "inconclusive"
     assert said.sentence.endswith(") of its time, and that is too wide a range for a verdict.")
 
@@ -67,7 +68,7 @@ def test_a_share_that_is_surely_small_is_no_doubt(tmp_path: Path) -> None:
     found = program(tmp_path, [PROCESS, LOOP, *notes, ENDED])
     share = found.loops[0].wait_share
     assert share is not None and share.low < 0.05 < share.high < 0.1
-    assert verdict(found).kind == "balanced"
+    assert clock_verdict(found).kind == "balanced"
 
 
 def test_what_batches_are_made_of_follows_the_looks(tmp_path: Path) -> None:
@@ -89,22 +90,24 @@ def test_one_part_is_named_where_it_surely_is_the_largest(tmp_path: Path, decode
     parts = {"storage": 0.1, "own": 0.0, "collate": 0.0, "batches": 2, "samples": 8, "cpu": 0.9, "made": 1.0}
     looked = [{**parts, "decode": decode + off, "augment": augment - off} for off in (-0.05, 0.05)]
     notes = [steps(0.3, 0.2, looked=looked[place % 2]) for place in range(8)]
-    assert said in verdict(program(tmp_path, [PROCESS, LOOP, *notes, ENDED])).sentence
+    assert said in clock_verdict(program(tmp_path, [PROCESS, LOOP, *notes, ENDED])).sentence
 
 
 def test_few_notes_decide_nothing(tmp_path: Path) -> None:
     found = program(tmp_path, [PROCESS, LOOP, *[steps(0.3, 0.2)] * 4, ENDED])
     assert found.loops[0].wait_share is not None
     assert (found.loops[0].wait_share.low, found.loops[0].wait_share.high) == (0.0, 1.0)
-    assert verdict(found).kind == "inconclusive"
+    assert clock_verdict(found).kind == "inconclusive"
 
 
 def test_first_batches_are_counted_as_they_were(tmp_path: Path) -> None:
     """A worker's start widens no interval."""
     first = steps(2.3, 0.2, first_s=[2.0])
     found = program(tmp_path, [PROCESS, LOOP, first, *[steps(0.3, 0.2)] * 7, ENDED])
-    assert verdict(found).sentence.startswith("Input-bound: the loop over the loader made at train.py:7 waited for batches in 73 %")
-    assert "most of it" not in verdict(found).sentence, "2.0 s of 4.4"
+    assert clock_verdict(found).sentence.startswith(
+        "Input-bound: the loop over the loader made at train.py:7 waited for batches in 73 %"
+    )
+    assert "most of it" not in clock_verdict(found).sentence, "2.0 s of 4.4"
     (loop,) = found.loops
     share = loop.wait_share
     assert share is not None
@@ -115,13 +118,13 @@ def test_a_program_that_mostly_waits_for_its_first_batch_is_told_so(tmp_path: Pa
     notes = [steps(4.1, 0.4, first_s=[4.0]), *[steps(0.1, 0.4)] * 7]
     assert (
         "of its time, most of it for the first batch of its only epoch."
-        in verdict(program(tmp_path, [PROCESS, LOOP, *notes])).sentence
+        in clock_verdict(program(tmp_path, [PROCESS, LOOP, *notes])).sentence
     )
 
 
 def test_notes_that_differ_decide_nothing(tmp_path: Path) -> None:
     found = program(tmp_path, [PROCESS, LOOP, *[steps(0.0, 0.5)] * 9, steps(0.5, 0.1), ENDED])
-    assert verdict(found).kind == "inconclusive"
+    assert clock_verdict(found).kind == "inconclusive"
 
 
 def test_what_a_killed_process_noted_counts(tmp_path: Path) -> None:
@@ -155,27 +158,27 @@ def test_without_a_loader_what_passes_outside_the_models_decides(
     notes = [steps(0.0, 0.5, looked_into_s=0.05, outside_s=outside[place % 2]) for place in range(12)]
     found = program(tmp_path, [PROCESS, {**LOOP, "loader": ""}, *notes, ENDED])
     assert found.loops[0].outside_share is not None
-    assert (verdict(found).kind, said in verdict(found).sentence) == (kind, True), verdict(found).sentence
+    assert (clock_verdict(found).kind, said in clock_verdict(found).sentence) == (kind, True), clock_verdict(found).sentence
 
 
 def test_without_a_loader_few_looks_decide_nothing(tmp_path: Path) -> None:
     notes = [steps(0.0, 0.5, looked_into_s=0.05, outside_s=0.0)] * 4
     found = program(tmp_path, [PROCESS, {**LOOP, "loader": ""}, *notes, *[steps(0.0, 0.5)] * 9, ENDED])
     assert found.loops[0].outside_share is None
-    assert "is not told apart into data and step" in verdict(found).sentence
+    assert "is not told apart into data and step" in clock_verdict(found).sentence
 
 
 def test_the_rank_that_waits_most_is_told(tmp_path: Path) -> None:
     ranks = [[{**PROCESS, "rank": str(rank)}, LOOP, *[steps(0.1 * rank, 0.4)] * 8, ENDED] for rank in range(3)]
     found = program(tmp_path, *ranks)
     assert (found.ranks, [loop.rank for loop in found.loops]) == (3, [2, 1, 0])
-    assert "rank 2 of 3" in verdict(found).sentence
+    assert "rank 2 of 3" in clock_verdict(found).sentence
 
 
 def test_a_thread_that_takes_batches_ahead_says_nothing_of_training(tmp_path: Path) -> None:
     found = program(tmp_path, [PROCESS, {**LOOP, "main_thread": False}, *[steps(0.3, 0.2)] * 8, ENDED])
     assert found.loops[0].role == "unknown"
-    assert verdict(found).kind == "inconclusive"
+    assert clock_verdict(found).kind == "inconclusive"
 
 
 def test_the_account_tells_where_the_whole_time_went(tmp_path: Path) -> None:
@@ -209,3 +212,26 @@ def test_only_files_of_ours_are_notes(tmp_path: Path) -> None:
     (tmp_path / "events-empty.jsonl").touch()
     (tmp_path / "events-linked.jsonl").symlink_to(tmp_path / "events-here-0.jsonl")
     assert [path.name for path in notes_in(tmp_path)] == ["events-here-0.jsonl"]
+
+
+SAYS_STEP = Verdict(kind="step-bound", stage="step", sentence="Step-bound: the step takes 98 % of the time.", confidence=1.0)
+WAITED = "Input-bound: the loop over the loader made at train.py:7 waited for batches in 44 % of its time"
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence", "kept"),
+    [
+        ("input-bound", f"{WAITED}.", False),
+        ("input-bound", f"{WAITED}, most of it for the first batch of its only epoch.", True),
+        ("step-bound", "Not the data.", True),
+        ("inconclusive", "Inconclusive: too short.", True),
+    ],
+)
+def test_experiments_and_clocks_that_contradict_each_other_are_no_verdict(kind: str, sentence: str, kept: bool) -> None:
+    clocks = Verdict(kind=kind, stage=None, sentence=sentence, confidence=1.0)
+    verdict = agreed(SAYS_STEP, clocks)
+    if kept:
+        assert verdict is SAYS_STEP
+        return
+    assert verdict.kind == "inconclusive"
+    assert SAYS_STEP.sentence in verdict.sentence and sentence in verdict.sentence

@@ -170,7 +170,10 @@ def _caveats(subject: Subject, diagnosis: Diagnosis) -> list[runfile.Caveat]:
         caveats.append(runfile.Caveat(id="wrapper", sentence=subject.wrapper))
     if subject.assumed:
         assumed = ", ".join(subject.assumed)
-        sentence = f"No DataLoader was given, so {assumed} was assumed; name yours with FILE.py:loader."
+        sentence = (
+            f"No DataLoader was given, so {assumed} was assumed; name yours with FILE.py:loader, or let the program make it: "
+            "pipefix probe FILE.py --"
+        )
         caveats.append(runfile.Caveat(id="assumed", sentence=sentence))
     return caveats
 

@@ -7,7 +7,8 @@ import multiprocessing
 import re
 from typing import Any
 
-_THREADS = {"polars": re.compile(r"polars-\d"), "tokio (obstore, lance, deltalake)": re.compile(r"tokio")}
+POLARS = "polars"
+_THREADS = {POLARS: re.compile(r"polars-\d"), "tokio (obstore, lance, deltalake)": re.compile(r"tokio")}
 """By library: what its threads are called; polars, which runs tokio itself, comes first.
 Those of OpenMP, BLAS and OpenCV are started anew after a fork, or mended there."""
 
@@ -33,5 +34,6 @@ def lost_by_fork() -> str | None:
 
 
 def lost_by_workers_of(loader: Any) -> str | None:
-    """`lost_by_fork`, where the loader's workers are forked."""
-    return lost_by_fork() if start_method_of(loader) == "fork" else None
+    """polars, where its threads run here and the loader's workers are forked. Threads of tokio are often those of a download that
+    is over, which no worker waits for."""
+    return POLARS if start_method_of(loader) == "fork" and lost_by_fork() == POLARS else None

@@ -7,8 +7,6 @@ import pickle
 import resource
 import time
 from collections.abc import Callable
-from functools import partial
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -19,12 +17,12 @@ from pipefix.measurement.budget import BudgetClock, MeasurementPlan
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.consumer_alone import ConsumerAlone
 from pipefix.measurement.experiments import Experiment
-from pipefix.measurement.in_turn import in_turn
 from pipefix.measurement.measurement import Block, Measurement, Row, calls_by_stage, cpu_by_stage, unpacked_of
 from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.run_arms import Pool
-from pipefix.measurement.schedule import SHORTEST, TRIED_EVERY, Schedule, facts, schedule
+from pipefix.measurement.schedule import SHORTEST, TRIAL_LENGTH, TRIED_EVERY, Schedule, facts, schedule
 from pipefix.measurement.time_limit import HANGS, LIMIT
+from pipefix.measurement.trials import Trials
 from pipefix.measurement.unreplaced import unreplaced_operation
 from pipefix.measurement.worker_endings import deaf_to_interrupts
 from pipefix.subject.subject import Subject
@@ -43,9 +41,6 @@ RECORD_SHARE = 0.15
 """Part of the budget that recording may take."""
 RESERVE_SHARE = 0.12
 """Part kept for cold reads and start-up."""
-TRIAL_LIMIT, SLOWER = 10.0, 6.0
-"""Seconds, and times the first batch, after which a batch of other settings is not waited for: a library that had threads before a
-fork may hang after it."""
 MOST_UNITS, FEWEST_UNITS = 2048, 48
 MOST_CLOSING = 6
 """Times that the verdict is asked what it still needs, once no whole round fits."""
@@ -123,7 +118,7 @@ class _Session:
         self.found = measurement
         self.pool = pool
         self.apart = ConsumerAlone(consumer, plan, clock, measurement)
-        self.trials: dict[str, Pool] = {}
+        self.trials = Trials(subject, consumer, clock, measurement, pool)
         self.known: list[Any] = []
         self.ranges: dict[str, dict[int, Ranges]] = {}
         """What each worker read of each file."""
@@ -134,7 +129,7 @@ class _Session:
 
     def close(self, *, at_once: bool = False) -> None:
         with deaf_to_interrupts():
-            for pool in (*self.trials.values(), self.pool):
+            for pool in (*self.trials.pools.values(), self.pool):
                 pool.close(at_once=at_once)
 
     def say(self, phase: str) -> None:
@@ -188,13 +183,15 @@ class _Session:
         chosen = self._scheduled(first, self.clock.left - reserve)
         if chosen.short:
             self._keep(experiments.REAL, first)
-        self._start_trials(chosen.trials)
+        self.trials.start(chosen.trials, self.known, self.first_seconds)
         if self.plan.events:
             self.say("tracing")
             traced = self.pool.block(experiments.TRACED, TRACED_SECONDS, most=max(2.0, self.clock.left))
             self.found.traced = [row for row in traced.rows if row.trace.events]
         self._laps(chosen, reserve)
         self._closing(chosen)
+        while self.clock.left > reserve and (doubted := self.trials.doubted()) is not None:
+            self._try(doubted, chosen)
         for arm in chosen.arms:
             if not self.found.of(arm.name) and arm.name not in self.found.declined:
                 self.found.declined[arm.name] = "no time was left in the budget for it; a longer --budget runs it"
@@ -214,9 +211,9 @@ class _Session:
                 self.say(f"round {done + 1}: {arm.name}")
                 self._spared(lambda arm=arm: self._run(arm, chosen), arm.name)  # type: ignore[misc]
             # Not in the first round: memory that is touched for the first time makes it slow, and only one of the two sides.
-            for name, pool in list(self.trials.items()) if done % TRIED_EVERY == 1 else ():
+            for name in list(self.trials.pools) if done % TRIED_EVERY == 1 else ():
                 if self.clock.left >= reserve or not self.found.trials.get(name):
-                    self._spared(lambda name=name, pool=pool: self._trial(name, pool, chosen.length))  # type: ignore[misc]
+                    self._try(name, chosen)
             done += 1
             if self.clock.left < reserve + 0.5 * (time.perf_counter() - lap):
                 return
@@ -236,6 +233,10 @@ class _Session:
             if not wanting:
                 return
 
+    def _try(self, name: str, chosen: Schedule) -> None:
+        self.say(f"trying {name}")
+        self._spared(lambda: self.trials.run(name, TRIAL_LENGTH * chosen.length))
+
     def _spared(self, run: Callable[[], object], arm: str = "") -> None:
         """Run; where a pool that only tries other settings could not start or lost a worker, go on without it.
 
@@ -247,12 +248,12 @@ class _Session:
             self.found.declined[arm] = str(error)
             self.found.blocks = [block for block in self.found.blocks if block.arm != arm]
         except (RuntimeError, TargetError) as error:
-            lost = [name for name, pool in self.trials.items() if pool.lost or pool.failed]
+            lost = self.trials.lost()
             if not lost or self.pool.lost:
                 raise
             for name in lost:
                 self.found.declined[name] = f"it failed when tried: {error}"
-                self.trials.pop(name).close(at_once=True)
+                self.trials.pools.pop(name).close(at_once=True)
 
     def _run(self, arm: Experiment, chosen: Schedule) -> None:
         most = max(2.0, self.clock.left)
@@ -278,38 +279,6 @@ class _Session:
         self.found.untried |= chosen.untried
         return chosen
 
-    # -- other settings, really tried -----------------------------------------------------------------------------------
-
-    def _start_trials(self, counts: tuple[int, ...]) -> None:
-        if not self.found.workers:
-            self.found.lost_by_fork = lost_by_workers_of(self.subject.loader)
-        for workers in counts:
-            if workers and self.found.lost_by_fork:
-                self.found.declined[f"workers-{workers}"] = f"forked workers would wait for threads of {self.found.lost_by_fork}"
-                continue
-            # With the hooks of the pool they are held against, though nothing is timed: what they cost is on both sides.
-            limit = min(LIMIT, max(TRIAL_LIMIT, SLOWER * self.first_seconds))
-            options = ProbeOptions(0, workers, package=self.subject.package, limit=limit)
-            pool = Pool(self.subject, options, self.consumer, known=self.known)
-            pool.kept = self.pool.kept
-            self.trials[f"workers-{workers}"] = pool
-
-    def _trial(self, name: str, pool: Pool, length: float) -> None:
-        self.say(f"trying {name}")
-        if name not in self.found.trials:  # workers that have only begun are slow
-            pool.block(experiments.PLAIN, SHORTEST, most=max(2.0, self.clock.left))
-            pool.rest()
-        self.pool.rest()
-        for tried, base in islice(in_turn(partial(self._plain, pool, length), partial(self._plain, self.pool, length)), 2):
-            self.found.blocks.append(base)
-            self.found.trials.setdefault(name, []).append((tried.rate, base.rate))
-
-    def _plain(self, pool: Pool, length: float) -> Block:
-        """A block of what the settings themselves deliver; its pool rests then."""
-        block = pool.block(experiments.PLAIN, length, most=max(2.0, self.clock.left))
-        pool.rest()
-        return block
-
     # -- apart from the loader -----------------------------------------------------------------------------------------
 
     def alone(self) -> None:
@@ -318,7 +287,7 @@ class _Session:
         if kept_batch is None:
             return
         if self.consumer.present or torch.cuda.is_initialized():  # else nothing is timed
-            for pool in (*self.trials.values(), self.pool):
+            for pool in (*self.trials.pools.values(), self.pool):
                 pool.rest()
         self.apart.measure(kept_batch, self.pool.last_samples)
 

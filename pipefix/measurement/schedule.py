@@ -25,8 +25,9 @@ SHORTEST, LONGEST = 0.04, 1.5
 """Seconds of steady state in a block."""
 THROWN_AWAY = 1.6
 """Rounds of all workers that a block spends before it is steady."""
-TRIED_EVERY, TRIAL_BLOCKS = 3, 4
-"""Rounds from one trial of other settings to the next, which only remedies read, and its blocks: with them, without, and back."""
+TRIED_EVERY, TRIAL_BLOCKS, TRIAL_LENGTH = 4, 4, 3.0
+"""Rounds from one trial of other settings to the next, which only remedies read; its blocks: with them, without, and back; their
+length compared with an arm's: workers that have rested are slower at first."""
 GIVEN_UP_FIRST = (experiments.SAMPLES, experiments.DECODED, experiments.FLOOR)
 """Arms that only refine a remedy, in the order in which a tight budget gives them up. On all others the verdict rests."""
 WITHOUT_ONE = (*LEAVE_ONE_OUT.values(), experiments.NO_SAMPLER)
@@ -124,7 +125,7 @@ def schedule(situation: ScheduleFacts, trials: Sequence[int], *, seconds: float,
 
 def _blocks(arms: Sequence[Experiment], trials: Sequence[int]) -> float:
     """Blocks a round."""
-    return sum(arm.length / arm.every for arm in arms) + len(trials) * TRIAL_BLOCKS / TRIED_EVERY
+    return sum(arm.length / arm.every for arm in arms) + len(trials) * TRIAL_BLOCKS * TRIAL_LENGTH / TRIED_EVERY
 
 
 def _useful(situation: ScheduleFacts) -> tuple[list[Experiment], dict[str, str]]:

@@ -62,6 +62,11 @@ def ratio(fast: Sequence[float], base: Sequence[float]) -> Interval:
     return Interval(float(np.exp(centre)), float(np.exp(centre - half)), float(np.exp(centre + half)))
 
 
+def paired_ratio(pairs: Sequence[tuple[float, float]]) -> Interval:
+    """How many times faster the first rate of each pair is than its second; what drifts from pair to pair is on both sides."""
+    return ratio([fast / base for fast, base in pairs], [1.0] * len(pairs))
+
+
 def _spread(logs: Floats) -> float:
     """Twice a robust standard deviation; for a single block what neighbouring ones differ by."""
     if len(logs) < 2:

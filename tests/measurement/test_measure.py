@@ -472,8 +472,8 @@ class HangsInWorkers(planted.Mapped):
 
 
 def test_a_trial_that_hangs_is_left_and_told(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipefix.measurement.measure.TRIAL_LIMIT", 0.2)
-    monkeypatch.setattr("pipefix.measurement.measure.SLOWER", 0.0)
+    monkeypatch.setattr("pipefix.measurement.trials.TRIAL_LIMIT", 0.2)
+    monkeypatch.setattr("pipefix.measurement.trials.SLOWER", 0.0)
     built = DataLoader(HangsInWorkers(paths), batch_size=4, collate_fn=planted.collate)
     found = measured(built, budget=60.0, trial_workers=(1,), enough=lambda found: "workers-1" in found.declined)  # fake clock
     assert found.trials == {}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 
 from pipefix.diagnosis.throughput import at_most
-from pipefix.measurement.statistics import ratio
+from pipefix.measurement.statistics import paired_ratio
 from pipefix.plan.case import Case
 from pipefix.plan.fit import SATURATED
 from pipefix.plan.plan import Step
@@ -117,7 +117,7 @@ def _tried(case: Case) -> dict[int, Told]:
     for name, pairs in case.measurement.trials.items():
         word, _, count = name.rpartition("-")
         if word == "workers" and count.isdigit() and pairs:
-            gains[int(count)] = MeasuredGain(ratio([tried / base for tried, base in pairs], [1.0] * len(pairs)), len(pairs))
+            gains[int(count)] = MeasuredGain(paired_ratio(pairs), len(pairs))
     return gains
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import itertools
 import multiprocessing
@@ -11,6 +12,8 @@ import re
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -117,9 +120,9 @@ def _line_named(pipeline: Unseen, sentence: str, code: str) -> bool:
 # -- what is true -----------------------------------------------------------------------------------------------------
 
 
-def module_of(pipeline: Unseen, folder: Path, length: int | None = None) -> Any:
-    """The pipeline with clocks in its text. ``length``: another number of samples than it has."""
-    file = folder / "timed.py"
+def module_of(pipeline: Unseen, folder: Path, length: int | None = None, number: int = 0) -> Any:
+    """The pipeline with clocks in its text. ``length``: another number of samples than it has. ``number``: of several at once."""
+    file = folder / f"timed{number or ''}.py"
     file.write_text(text(pipeline, str(folder), timed=True, length=length))
     spec = importlib.util.spec_from_file_location("timed", file)
     assert spec is not None
@@ -130,14 +133,16 @@ def module_of(pipeline: Unseen, folder: Path, length: int | None = None) -> Any:
     return module
 
 
-def _spent(module: Any, pipeline: Unseen, seconds: float) -> dict[Any, float]:
-    """Seconds a sample of each part, of collating, of the sampler and of the step, in this process alone."""
+def _spent(module: Any, pipeline: Unseen, seconds: float, together: Callable[[], object]) -> dict[Any, float]:
+    """Seconds a sample of each part, of collating, of the sampler and of the step, in this process. ``together``: waits until all
+    that are to run beside it are so far."""
     loader = DataLoader(
         module.dataset, batch_size=pipeline.batch_size, collate_fn=module.collate,
         sampler=module.Drawn(len(module.dataset)) if pipeline.sampler == "own" else None,
     )  # fmt: skip
     batches = itertools.chain.from_iterable(itertools.repeat(loader))
     next(batches)
+    together()
     module.SPENT.clear()
     made, until = 0, time.perf_counter() + seconds
     while made < 2 or time.perf_counter() < until:
@@ -149,17 +154,23 @@ def _spent(module: Any, pipeline: Unseen, seconds: float) -> dict[Any, float]:
 
 
 def _apart(pipeline: Unseen, folder: Path, seconds: float, *, crossing: bool) -> tuple[dict[int, float], dict[str, float]]:
-    """Seconds a sample of each part, and of what is around the samples; in a process of its own, so that no library's threads are
-    there when the probe's workers are forked."""
+    """Seconds a sample of each part, and of what is around the samples; in processes of their own, so that no library's threads are
+    there when the probe's workers are forked. As many run at once as there are workers with a core each: a library that computes
+    on threads of its own is as fast only where it is alone."""
+    processes = max(1, min(pipeline.workers, os.cpu_count() or 1))
+    barrier = multiprocessing.get_context("fork").Barrier(processes)
 
-    def work() -> dict[str, float]:
-        module = module_of(pipeline, folder)
-        spent = _spent(module, pipeline, seconds)
-        if crossing:
+    def work(number: int) -> dict[str, float]:
+        module = module_of(pipeline, folder, number=number)
+        spent = _spent(module, pipeline, seconds, functools.partial(barrier.wait, APART_S))
+        if crossing and not number:
             spent["ipc"] = _handover(module, pipeline)
         return {str(name): each for name, each in spent.items()}
 
-    found = answered(in_child(work, timeout=APART_S))
+    with ThreadPoolExecutor(processes) as pool:
+        jobs = [pool.submit(in_child, functools.partial(work, number), timeout=APART_S) for number in range(processes)]
+        seen = [answered(job.result()) for job in jobs]
+    found = {name: float(np.mean([each[name] for each in seen if name in each])) for name in seen[0]}
     inside = {int(name): spent for name, spent in found.items() if name.isdigit()}
     return inside, {name: spent for name, spent in found.items() if not name.isdigit()}
 

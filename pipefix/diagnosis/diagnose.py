@@ -115,7 +115,8 @@ def diagnose(measurement: Measurement) -> Diagnosis:
     diagnosis.caveats = sentences.caveats(measurement, diagnosis)
     if kind == "inconclusive":
         stages_open = {ranking.stage, ranking.second, doubt.stage if doubt is not None else None}
-        diagnosis.wanting = _wanting(measurement, stages_open, sampler=ranking.sampler)
+        own_code = doubt is not None and doubt.kind is DoubtKind.OWN_CODE
+        diagnosis.wanting = _wanting(measurement, stages_open, sampler=ranking.sampler, own_code=own_code)
     return diagnosis
 
 
@@ -124,10 +125,11 @@ def wanting(measurement: Measurement) -> tuple[str, ...]:
     return diagnose(measurement).wanting if measurement.of(experiments.REAL.name) else ()
 
 
-def _wanting(measurement: Measurement, stages: set[Stage | None], *, sampler: bool) -> tuple[str, ...]:
-    """Of the arms that decide between ``stages``, and the sampler, those with too few blocks for an interval."""
+def _wanting(measurement: Measurement, stages: set[Stage | None], *, sampler: bool, own_code: bool) -> tuple[str, ...]:
+    """Of the arms that decide between ``stages``, the sampler and own code, those with too few blocks for an interval."""
     arms = [experiments.REAL, *(arm for stage, arm in LEAVE_ONE_OUT.items() if stage in stages)]
     arms += [experiments.NO_SAMPLER] if sampler else []
+    arms += [experiments.SAMPLES] if own_code else []
     return tuple(arm.name for arm in arms if len(measurement.of(arm.name)) < FEWEST_FOR_INTERVAL)
 
 

@@ -30,6 +30,9 @@ TRIED_EVERY, TRIAL_BLOCKS, TRIAL_LENGTH = 4, 4, 3.0
 length compared with an arm's: workers that have rested are slower at first."""
 GIVEN_UP_FIRST = (experiments.SAMPLES, experiments.DECODED, experiments.FLOOR)
 """Arms that only refine a remedy, in the order in which a tight budget gives them up. On all others the verdict rests."""
+OWN_LEADS = 0.5
+"""Part of the time that the user's own code between known calls takes, from which on the verdict rests on the arm without whole
+samples: no stage's arm does without such code."""
 WITHOUT_ONE = (*LEAVE_ONE_OUT.values(), experiments.NO_SAMPLER)
 """Arms that are given up next, where not even a block of each fits: those first that leave out what takes least."""
 
@@ -53,12 +56,16 @@ class ScheduleFacts:
 
 def facts(first: Block, workers: int, *, has_consumer: bool, no_batches: str | None) -> ScheduleFacts:
     """What a block of the pipeline as it is tells."""
-    spent = dict.fromkeys(IN_SAMPLE, 0)
-    for charge in (charge for row in first.rows for charge in row.trace.charges if charge.stage is not None):
-        spent[Stage(charge.stage)] += charge.wall
+    spent, own = dict.fromkeys(IN_SAMPLE, 0), 0
+    for charge in (charge for row in first.rows for charge in row.trace.charges):
+        if charge.stage is None:
+            own += charge.wall
+        else:
+            spent[Stage(charge.stage)] += charge.wall
     making = sum(row.trace.ended - row.trace.begun for row in first.rows) or 1
     beside = max(1, workers)
     parts = {LEAVE_ONE_OUT[stage].name: value / beside for stage, value in spent.items()} | {
+        experiments.SAMPLES.name: own / beside,
         experiments.NO_COLLATE.name: sum(row.trace.collate_wall for row in first.rows) / beside,
         experiments.NO_HANDOVER.name: sum(row.received for row in first.rows),
         experiments.SUPPLY.name: sum(row.done - row.got for row in first.rows),
@@ -104,14 +111,15 @@ def schedule(situation: ScheduleFacts, trials: Sequence[int], *, seconds: float,
     counts = [count for count in trials if count != situation.workers]
     shortest = SHORTEST + (2 + THROWN_AWAY) * lap
     affordable = seconds / shortest
-    for arm in GIVEN_UP_FIRST:
+    without = (*WITHOUT_ONE, *([experiments.SAMPLES] if situation.part(experiments.SAMPLES) >= OWN_LEADS else []))
+    for arm in (arm for arm in GIVEN_UP_FIRST if arm not in without):
         if arm in arms and FEWEST_ROUNDS * _blocks(arms, counts) > affordable:
             arms.remove(arm)
             declined[arm.name] = "the time budget is too short for it; a longer --budget runs it"
     while counts and FEWEST_ROUNDS * _blocks(arms, counts) > affordable:
         count = counts.pop()
         declined[f"workers-{count}"] = "the time budget is too short to try it; a longer --budget does"
-    by_part = sorted((arm for arm in WITHOUT_ONE if arm in arms), key=situation.part)
+    by_part = sorted((arm for arm in without if arm in arms), key=situation.part)
     lead = by_part.pop() if by_part and situation.part(by_part[-1]) >= LEAST_LED else None
     short, untried = _blocks(arms, counts) > affordable, []
     for arm in (experiments.PREBUILT, *by_part):

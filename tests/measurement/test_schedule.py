@@ -62,6 +62,12 @@ def test_more_time_never_runs_fewer_arms(seconds: float, lap: float) -> None:
     assert set(planned(seconds=seconds, lap=lap).arms) <= set(planned(seconds=2 * seconds, lap=lap).arms)
 
 
+@pytest.mark.parametrize(("own", "kept"), [(0.6, True), (0.3, False)])
+def test_a_tight_budget_keeps_the_arm_without_whole_samples_where_own_code_leads(own: float, kept: bool) -> None:
+    plan = planned(seconds=2.0, lap=0.01, parts={"samples-recorded": own})
+    assert (experiments.SAMPLES in plan.arms) is kept
+
+
 def test_a_tight_budget_keeps_the_arms_that_leave_one_stage_out() -> None:
     plan = planned(seconds=2.0, lap=0.01)
     assert {experiments.NO_STORAGE, experiments.NO_DECODE, experiments.NO_AUGMENT} <= set(plan.arms)
@@ -69,7 +75,15 @@ def test_a_tight_budget_keeps_the_arms_that_leave_one_stage_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "lead", [experiments.NO_DECODE, experiments.NO_SAMPLER, experiments.NO_HANDOVER, experiments.NO_COLLATE, experiments.SUPPLY]
+    "lead",
+    [
+        experiments.NO_DECODE,
+        experiments.NO_SAMPLER,
+        experiments.NO_HANDOVER,
+        experiments.NO_COLLATE,
+        experiments.SUPPLY,
+        experiments.SAMPLES,
+    ],
 )
 def test_where_batches_take_long_the_arm_without_what_takes_most_is_kept(lead: Experiment) -> None:
     parts = {arm.name: 0.1 for arm in (experiments.NO_STORAGE, experiments.NO_SAMPLER)} | {lead.name: 0.6}

@@ -25,6 +25,8 @@ from pipefix.vocabulary.stage import IN_SAMPLE, ORDER, Stage
 
 CLEAR = 1.3
 """A stage that is this far ahead of what comes next is no close call."""
+OWN_PART = 0.6
+"""Part of a sample's making, by the clocks, that is one stage's before what the arm without whole samples gains counts as its."""
 HARDLY = 0.02
 """Part of a block's time that is left at least when the sampler's is taken off."""
 MOST_CREDITED = 0.9
@@ -51,6 +53,9 @@ def diagnose(measurement: Measurement) -> Diagnosis:
         stage: Interval(1.0, 1.0, gain.at_most) if isinstance(gain, Bounded) else arms[LEAVE_ONE_OUT[stage].name]
         for stage, gain in gains.items()
     }
+    whole = _without_whole_samples(measurement, arms, gains, draws)
+    if whole is not None:
+        tried[whole[0]], worth[whole[0]] = whole[1], whole[1].interval
     sampler = _measured(measurement, arms, experiments.NO_SAMPLER.name)
     rival = verdict_rules.contradicted(ranking, worth, tried, measurement.workers)
     by_sampler = verdict_rules.outgained_by_sampler(ranking, worth, sampler, measurement.workers)
@@ -232,6 +237,22 @@ def _gains(measurement: Measurement, arms: dict[str, Interval], draws: Floats) -
             bounds = [arms[arm].high for arm in more if len(measurement.of(arm)) >= FEWEST_FOR_INTERVAL]
             gains[stage] = Bounded(max(1.0, min([1 / (1 - min(MOST_CREDITED, share)), *bounds])))
     return gains
+
+
+def _without_whole_samples(
+    measurement: Measurement, arms: dict[str, Interval], gains: dict[Stage, MeasuredGain | Bounded], draws: Floats
+) -> tuple[Stage, MeasuredGain] | None:
+    """The stage in which a sample's own code lies, and what the arm without whole samples gains, where no arm of its own says it.
+
+    The other stages of a sample have theirs, or take next to nothing: what they do not gain is this one's.
+    """
+    gain = _measured(measurement, arms, experiments.SAMPLES.name)
+    bare = [stage for stage in IN_SAMPLE if not isinstance(gains.get(stage), MeasuredGain)]
+    if gain is None or gain.blocks < FEWEST_FOR_INTERVAL or not bare:
+        return None
+    costs = {stage: float(np.median(draws[:, INDEX[stage.value]])) for stage in IN_SAMPLE}
+    stage = max(bare, key=costs.__getitem__)
+    return (stage, gain) if costs[stage] >= OWN_PART * sum(costs.values()) else None
 
 
 def _measured(measurement: Measurement, arms: dict[str, Interval], arm: str) -> MeasuredGain | None:

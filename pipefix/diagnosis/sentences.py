@@ -9,10 +9,11 @@ from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.diagnosis.doubts import Doubt, DoubtKind
 from pipefix.diagnosis.verdict_rules import Ranking
 from pipefix.hooks.charges import OWN_NAMES
+from pipefix.measurement.experiments import SAMPLES
 from pipefix.measurement.measurement import Measurement
 from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, Gain, MeasuredGain, NotTried, figure, surely_above
 from pipefix.vocabulary.quantity import Interval, percent, percent_between, seconds, times, times_between
-from pipefix.vocabulary.stage import Stage
+from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 ShareOf = Callable[[Stage], Interval]
 
@@ -75,6 +76,9 @@ def _input_bound(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, s
     else:
         text = f"{kind}: {named} takes {_span(share, diagnosis)} of the time to deliver a sample{manner}"
     text += _if_free(measurement, cost.gain)
+    samples = diagnosis.arms.get(SAMPLES.name)
+    if diagnosis.verdict.by_arms and stage in IN_SAMPLE and not isinstance(cost.gain, MeasuredGain) and samples is not None:
+        text += _if_free(measurement, MeasuredGain(samples, len(measurement.of(SAMPLES.name))), "if whole samples were")
     if not measurement.has_consumer:
         text += ". Nothing took the batches, so nobody knows yet whether training waits for them"
     if diagnosis.fed is not None and measurement.workers and stage is not Stage.TRANSFER:
@@ -101,12 +105,12 @@ def _sampler(measurement: Measurement, diagnosis: Diagnosis, doubt: Doubt | None
     )
 
 
-def _if_free(measurement: Measurement, gain: Gain) -> str:
-    """What doing without the named stage, or the sampler, brings; nothing where that is not sure."""
+def _if_free(measurement: Measurement, gain: Gain, what: str = "if it were") -> str:
+    """What doing without the named stage, the sampler or whole samples brings; nothing where that is not sure."""
     if not surely_above(gain, NOTICEABLE_GAIN):
         return ""
     gained = "throughput would be" if measurement.has_consumer else "the input side would deliver"
-    return f"; if it were free, {gained} {figure(gain)}"
+    return f"; {what} free, {gained} {figure(gain)}"
 
 
 def _step_bound(measurement: Measurement, diagnosis: Diagnosis, share: Interval) -> str:

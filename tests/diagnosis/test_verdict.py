@@ -193,6 +193,25 @@ def test_arms_decide_between_a_sampler_and_a_loader_that_clocks_take_for_alike()
     assert diagnosis.verdict.by_arms
 
 
+STARVED = {
+    "storage-from-memory": 1.0, "augment-recorded": 1.0, "collate-recorded": 1.0, "handover-skipped": 1.05, "decode-recorded": None,
+    "batch-prebuilt": 0.9,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("without_samples", "stage"), [(3.0, "decode"), (1.05, None), (None, None)])
+def test_where_whole_samples_gain_and_no_other_arm_does_the_stage_without_an_arm_limits(
+    without_samples: float | None, stage: str | None
+) -> None:
+    """Eight workers on two cores: clocks charge what waits for a core to nothing, and so the border leads by them."""
+    arms = STARVED | {"samples-recorded": without_samples}
+    measurement = measured({"storage": 0.1, "decode": 1.0, "collate": 0.1}, workers=8, handing=0.02, arms=arms, blocks=4)
+    verdict = diagnose(measurement).verdict
+    assert verdict.stage == stage, verdict.sentence
+    if stage is not None:
+        assert "if whole samples were free, the input side would deliver 3.00x" in verdict.sentence
+
+
 def test_waiting_is_told_from_computing() -> None:
     measurement = measured({"storage": 4.0, "decode": 1.0})
     for block in measurement.of("real"):

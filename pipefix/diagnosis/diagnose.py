@@ -19,7 +19,7 @@ from pipefix.measurement import experiments
 from pipefix.measurement.experiments import LEAVE_ONE_OUT
 from pipefix.measurement.measurement import Block, Measurement
 from pipefix.measurement.statistics import APART, RESAMPLES, Floats, bootstrap, interval, ratio, spread_around
-from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, Bounded, MeasuredGain, NotTried
+from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, Bounded, MeasuredGain, NotTried, surely_above
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import IN_SAMPLE, ORDER, Stage
 
@@ -248,7 +248,7 @@ def _without_whole_samples(
     """
     gain = _measured(measurement, arms, experiments.SAMPLES.name)
     bare = [stage for stage in IN_SAMPLE if not isinstance(gains.get(stage), MeasuredGain)]
-    if gain is None or gain.blocks < FEWEST_FOR_INTERVAL or not bare:
+    if gain is None or not surely_above(gain, verdict_rules.DECISIVE) or not bare:
         return None
     costs = {stage: float(np.median(draws[:, INDEX[stage.value]])) for stage in IN_SAMPLE}
     stage = max(bare, key=costs.__getitem__)

@@ -5,6 +5,7 @@ A thread looks at the making thread's frames every millisecond or so. It runs in
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -74,13 +75,20 @@ def stack(thread: int) -> list[FrameType]:
     """The frames of another thread, innermost first.
 
     In one call, during which that thread does not run: where a generator gave its value meanwhile, Python 3.11 follows the way back
-    from its frame into memory that is somebody else's by then.
+    from its frame into memory that is somebody else's by then. Nor may garbage be collected in it: what is freed then may let the
+    other thread run (a connection of sqlite3, which only a collection frees, while it is closed).
     """
-    frames: list[FrameType] = []
-    innermost = map(methodcaller("get", thread), starmap(sys._current_frames, repeat((), 1)))
-    with suppress(AttributeError):  # behind the outermost
-        frames.extend(accumulate(chain(innermost, repeat("f_back")), getattr))
-    return frames[:-1]  # but for what is behind it: None
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        frames: list[FrameType] = []
+        innermost = map(methodcaller("get", thread), starmap(sys._current_frames, repeat((), 1)))
+        with suppress(AttributeError):  # behind the outermost
+            frames.extend(accumulate(chain(innermost, repeat("f_back")), getattr))
+        return frames[:-1]  # but for what is behind it: None
+    finally:
+        if collects:
+            gc.enable()
 
 
 def users_line(frame: FrameType | None) -> str | None:

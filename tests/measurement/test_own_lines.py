@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import sys
 import threading
@@ -51,6 +52,39 @@ def test_lines_are_counted_while_a_sample_runs_and_the_thread_is_gone_after() ->
     timer.end()
     lines.turn(on=False)
     assert not [thread for thread in threading.enumerate() if thread.name == "pipefix-own-lines"]
+
+
+def test_no_garbage_is_collected_while_frames_are_followed() -> None:
+    """It would free what lets the other thread run: workers that used sqlite3 were killed by signal 11."""
+    started, ended, collected = threading.Event(), threading.Event(), []
+
+    def deep(levels: int) -> None:
+        if levels:
+            deep(levels - 1)
+        else:
+            started.set()
+            ended.wait()
+
+    def collecting(phase: str, _: dict[str, int]) -> None:
+        if phase == "start" and (frame := sys._getframe(1)).f_code is stack.__code__:
+            collected.append(frame.f_lineno)
+
+    thread = threading.Thread(target=deep, args=(30,))
+    thread.start()
+    started.wait()
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(collecting)
+    gc.set_threshold(1)
+    try:
+        frames = stack(thread.ident or 0)
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(collecting)
+        ended.set()
+        thread.join()
+    assert len(frames) > 30
+    assert collected == []
+    assert gc.isenabled()
 
 
 def test_code_that_never_waits_is_looked_at_more_often_than_threads_change_by_themselves() -> None:

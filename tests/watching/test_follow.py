@@ -97,7 +97,7 @@ def test_the_cold_epoch_of_an_earlier_job_is_left_out():
     ("content", "says"),
     [
         (None, "could not be read"),
-        (b"", "not JSON"),
+        (b"", "is empty"),
         (b'{"format": "pipefix.watch/1", "time": 1, "number": 1, "seconds": 30}\n', "no window with figures"),
     ],
 )

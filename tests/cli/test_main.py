@@ -263,6 +263,21 @@ class TestAsAProcess:
         assert "Interrupted" in err
         assert "Traceback" not in err
 
+    @pytest.mark.parametrize(
+        "loses",
+        [
+            "os.register_at_fork(before=lambda: [press(), None]); os.fork() or os._exit(0)",
+            "type('Lost', (), {'__del__': lambda self: [press(), None]})()",
+        ],
+        ids=["at a fork", "in a destructor"],
+    )
+    def test_an_interrupt_that_python_only_prints_is_sent_again(self, loses: str, tmp_path: Path) -> None:
+        process = self.acting(tmp_path, f"import os; press = lambda: os.kill(os.getpid(), signal.SIGINT); {loses}; signal.pause()")
+        _, err = process.communicate()
+        assert process.returncode == 130
+        assert "Interrupted" in err
+        assert "ignored" not in err and "Traceback" not in err
+
     def test_a_forked_child_is_terminated_as_ever(self) -> None:
         program = (
             "import os, signal\nfrom pipefix.cli import main\nmain._treat_termination_as_interrupt()\n"

@@ -294,12 +294,14 @@ def _trials(trials: list[Trial]) -> list[Block]:
         for trial in trials
     ]
     table = Table(["trial", "samples/s", "waited", "memory", "why"], rows, "lrrrl", caption="Trials")
-    return [table, *([Paragraph(_SITTINGS, "soft")] if sum(trial.ran for trial in trials) > 1 else [])]
+    ran = sum(trial.ran for trial in trials)
+    return [table, *([Paragraph(f"{_IN_TURN if ran > 1 else ''}{_AT_THE_END}", "soft")] if ran else [])]
 
 
-_SITTINGS = (
-    "Each ran in turn with the best settings before it, and is told at the pace that the first one had. What RESULT and FED say "
-    "was measured at the end, with the settings of both in turn: there the machine may have been faster or slower."
+_IN_TURN = "Each ran in turn with the best settings before it, and is told at the pace that the first one had. "
+_AT_THE_END = (
+    "What RESULT and FED say was measured at the end, with the settings before and after in turn where they differ: by then the "
+    "machine may have become faster or slower."
 )
 
 

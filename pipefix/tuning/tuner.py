@@ -307,7 +307,7 @@ class Tuner:
         if others and len(failed) == len(others):
             each = "all others failed" if len(failed) > 1 else f"{said(failed[0].settings)} failed"
             return f"{each} ({failed[0].reason.removeprefix(FAILED)})"
-        return "no settings were found that are better"
+        return "no settings were found that are better" if others else "no other settings were tried"
 
     def _side_by_side(self, best: Settings, start: Settings) -> tuple[Blocks, Blocks]:
         """Blocks of both in turn; where both do not fit the limits together, one after the other, twice."""

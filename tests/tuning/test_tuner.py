@@ -156,6 +156,14 @@ def test_where_all_others_fail_the_start_is_kept_for_that_reason(most: int, says
     assert result.kept == f"{says} (dataset[3] raised OSError)"
 
 
+def test_where_nothing_else_was_tried_that_is_why_the_start_is_kept() -> None:
+    machine = Machine(EIGHT)
+    plan = TuningPlan(EIGHT.space, Goal(), Settings(1), ResourceLimits(), budget=60.0, most_trials=1)  # fake clock
+    result = Tuner(machine, plan, clock=machine.clock).run()
+    assert [trial.settings for trial in result.tried if trial.ran] == [Settings(1)]
+    assert result.kept == "no other settings were tried"
+
+
 def test_a_trial_that_had_no_room_beside_the_best_is_told_as_one_of_another_moment() -> None:
     machine = Machine(EIGHT, Appetite(process=1e9, worker=1e8))
     result = tuned(machine, limits=ResourceLimits(memory_bytes=2.6e9))

@@ -12,13 +12,13 @@ from pathlib import Path
 import msgspec
 
 from pipefix.api.in_program import TOO_SHORT, Job, job, with_commands
-from pipefix.api.run_files import Run
 from pipefix.plan import planfile
 from pipefix.programs.clock_verdict import agreed, clock_verdict
 from pipefix.programs.launch import ENOUGH, Ended, command_line, launch
 from pipefix.programs.merge_notes import merged_notes, noted_elsewhere, notes_in
 from pipefix.report import runfile
 from pipefix.report.program_report import NOT_PROBED
+from pipefix.report.shown_run import ShownRun as Run
 from pipefix.report.shown_run import shown
 from pipefix.vocabulary import files
 from pipefix.vocabulary.commands import command as written

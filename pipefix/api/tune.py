@@ -156,7 +156,9 @@ def tune(
             result = Tuner(bench, plan, progress=say).run()
             if result.batch is not None and result.batch.why_none:
                 consumer = ConsumerName("none", present=False, why_none=result.batch.why_none)
-            sizes = _batch_sizes(bench, result, subject, plan) if batch_sizes and not result.partial else []
+            sizes: list[BatchSize] = []
+            if batch_sizes and not result.partial:
+                result = _with_sizes(sizes, bench, result, subject, plan)
     finally:
         torch.set_num_threads(threads)
         _set(_ASLEEP, previous)
@@ -216,11 +218,16 @@ def _unwatched(why: str | None, limit: float | None, *, gpus: bool) -> str | Non
     return f"The device's memory was not watched: {why}." if gpus else None
 
 
-def _batch_sizes(bench: Any, result: TuneResult, subject: Subject, plan: TuningPlan) -> list[BatchSize]:
+def _with_sizes(sizes: list[BatchSize], bench: Any, result: TuneResult, subject: Subject, plan: TuningPlan) -> TuneResult:
+    """Other batch sizes are measured into ``sizes``; the result, partial where that was interrupted."""
     own = subject.settings.batch_size
     if not own or result.batch is None:
-        return []
-    return list(sweep(bench, result, own, plan.limits, seconds=plan.budget / 30))
+        return result
+    try:
+        sizes.extend(sweep(bench, result, own, plan.limits, seconds=plan.budget / 30))
+    except KeyboardInterrupt:
+        return replace(result, partial=True, enough="it was interrupted")
+    return result
 
 
 # -- what comes out --------------------------------------------------------------------------------------------------------

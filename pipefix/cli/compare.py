@@ -19,7 +19,7 @@ FORMATS = ("text", "json", "markdown", "github", "junit")
 
 def prepare_parser(parser: ArgumentParser) -> None:
     parser.usage = "pipefix compare BEFORE AFTER [options]"
-    parser.add_argument("before", type=Path, metavar="BEFORE", help="a run file (JSON)")
+    parser.add_argument("before", type=Path, metavar="BEFORE", help="a run file (JSON), or a folder of pipefix run")
     parser.add_argument("after", type=Path, metavar="AFTER", help="another one")
     parser.add_argument(
         "--max-regression", type=arguments.share, metavar="SHARE", help="exit with 1 where throughput fell by more, such as 5%%"

@@ -21,9 +21,9 @@ _asked = "auto"
 """Which of them the command line said."""
 
 
-def results(lines: Iterable[str]) -> None:
-    """Print lines to stdout, whoever wrote what is in them."""
-    _print(map(printable, lines))
+def results(lines: Iterable[str]) -> bool:
+    """Print lines to stdout, whoever wrote what is in them; False where the reader went away."""
+    return _print(map(printable, lines))
 
 
 def show(document: Document) -> None:
@@ -46,29 +46,31 @@ def _lines(document: Document, stream: TextIO | None) -> list[str]:
     return terminal.lines(document, width=width(), color=color(stream), unicode=unicode)
 
 
-def as_json(value: object, *, indent: bool = True) -> None:
-    """Print a value as JSON to stdout."""
+def as_json(value: object, *, indent: bool = True) -> bool:
+    """Print a value as JSON to stdout; False where the reader went away."""
     from pipefix.vocabulary import versioned
 
-    _print([printable_json(versioned.text(value, indent=indent).rstrip("\n"))])
+    return _print([printable_json(versioned.text(value, indent=indent).rstrip("\n"))])
 
 
-def _print(lines: Iterable[str]) -> None:
+def _print(lines: Iterable[str]) -> bool:
     """A reader that went away (``| head``) is no error: the rest is dropped."""
     stream: TextIO | None = sys.stdout
     if stream is None:
-        return
+        return True
     try:
         stream.writelines(f"{line}\n" for line in lines)
         stream.flush()
     except BrokenPipeError:
         _drop_the_rest()
+        return False
     except OSError as error:
         _drop_the_rest()
         raise UnreadableFile(
             f"The results could not be written to standard output: {error.strerror or error}.",
             advice="Send them to a place with room, or write a file: --out DIR/run.json",
         ) from error
+    return True
 
 
 def note(text: str, *, end: str = "\n") -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -20,13 +22,17 @@ from pipefix.vocabulary.version import VERSION
 
 BUG = 70
 """Exit code of a mistake of ours (EX_SOFTWARE)."""
+SOON = 0.05
+"""Seconds after which a lost interrupt is sent again: by then whatever lost it has returned."""
 
 
 def run() -> NoReturn:
     """The console script."""
     _treat_termination_as_interrupt()
+    _deliver_lost_interrupts()
     with watched(sys.argv[1] if len(sys.argv) > 1 else ""):
         code = main()
+    gc.freeze()  # All was told, and memory goes with the process: to search it for cycles took seconds after a Ctrl-C.
     sys.exit(code)
 
 
@@ -42,6 +48,22 @@ def _treat_termination_as_interrupt() -> None:
         os.kill(os.getpid(), number)
 
     signal.signal(signal.SIGTERM, interrupt)
+
+
+def _deliver_lost_interrupts() -> None:
+    """A Ctrl-C that falls into a destructor, or into what is called at a fork, is only printed by Python: it is sent once more."""
+    owner, print_it = os.getpid(), sys.unraisablehook
+
+    def hook(lost: sys.UnraisableHookArgs) -> None:
+        if lost.exc_type is not KeyboardInterrupt or os.getpid() != owner:
+            print_it(lost)
+            return
+        again = threading.Timer(SOON, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+        again.daemon = True
+        again.start()
+
+    if hasattr(signal, "pthread_kill"):
+        sys.unraisablehook = hook
 
 
 def main(argv: Sequence[str] | None = None) -> int:

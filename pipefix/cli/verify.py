@@ -11,7 +11,7 @@ from pathlib import Path
 import pipefix
 from pipefix.cli import arguments
 from pipefix.cli.deliver import deliver, working
-from pipefix.vocabulary.errors import GateFailed
+from pipefix.vocabulary.errors import GateFailed, UnreadableFile
 
 
 def prepare_parser(parser: ArgumentParser) -> None:
@@ -25,6 +25,11 @@ def run(arguments: Namespace) -> int:
     from pipefix.caches.manifest import refuse_what_is_no_cache
 
     if isinstance(arguments.cache, Path):
+        if arguments.cache.is_file():
+            raise UnreadableFile(
+                f"{arguments.cache} is a file, and a cache is a folder.",
+                advice="Name the folder that convert --out named. A run file is shown by: pipefix show FILE",
+            )
         refuse_what_is_no_cache(arguments.cache)  # before PyTorch is loaded, which takes seconds
     with working(quiet=arguments.quiet) as progress:
         checked = pipefix.verify(arguments.cache, progress=progress)

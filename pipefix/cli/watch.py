@@ -2,12 +2,13 @@
 
 SOURCE is the file or the address that the job names in pipefix.watch(loader, jsonl="watch.jsonl", prometheus=9400): a file of JSON
 lines, http://127.0.0.1:9400/metrics, or the port alone, pipefix watch 9400. With --baseline the job is held against a run file of
-`pipefix probe`, or against the lines of an earlier job; without, against its own beginning. Ends with the job, also where it was
-killed and nothing more comes.
+`pipefix probe`, or against the lines of an earlier job; without, against its own beginning. A job that has not begun is waited for,
+five minutes at most. Ends with the job, also where it was killed and nothing more comes.
 """
 
 from __future__ import annotations
 
+import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,37 +37,53 @@ def run(arguments: Namespace) -> int:
     from pipefix.watching import follow
 
     drifted: list[str] = []
-    was_told = False
+    last: Window | None = None
     try:
-        groups = follow.follow(arguments.source, baseline=arguments.baseline, once=arguments.once, every=arguments.every)
+        groups = follow.follow(
+            arguments.source, baseline=arguments.baseline, once=arguments.once, every=arguments.every, say=console.note
+        )
         for group in groups:
-            drifted += [notice.sentence for window in group for notice in window.notices if notice.alarm]
+            jobs = follow.by_job(group, last)
+            if len(jobs) > 1:
+                drifted.clear()  # an earlier job's, which wrote to the same file
+            drifted += [notice.sentence for window in jobs[-1] for notice in window.notices if notice.alarm]
             if arguments.json:
-                for window in group:
-                    console.as_json(window, indent=False)
+                is_read = all(console.as_json(window, indent=False) for window in group)
             else:
-                console.results(_lines(group, whole=not was_told))
-            was_told = True
-            if drifted and arguments.fail_on_drift:
+                is_read = console.results(_lines(jobs, whole=last is None))
+            last = group[-1]
+            if (drifted and arguments.fail_on_drift) or not (is_read or arguments.fail_on_drift):
                 break
     except KeyboardInterrupt:
-        raise Interrupted(f"Interrupted: {_summary(drifted)}", advice="The job goes on; follow it again at any time.") from None
+        known = "no window had come." if last is None else _summary(drifted)
+        raise Interrupted(f"Interrupted: {known}", advice="The job goes on; follow it again at any time.") from None
+    old = follow.sentences.age(last, time.time()) if last is not None and arguments.once else None
+    if old is not None:
+        console.note(old)
     console.note(_summary(drifted))
     if drifted and arguments.fail_on_drift:
         raise GateFailed(f"pipefix watch --fail-on-drift: {drifted[0]}")
     return 0
 
 
-def _lines(group: list[Window], *, whole: bool) -> Iterator[str]:
-    """What was known at the start is told once, in full; what comes after it, in a line a window."""
+def _lines(jobs: list[list[Window]], *, whole: bool) -> Iterator[str]:
+    """What was known at the start is told once, in full, of the last job alone; what comes after it, in a line a window."""
     from pipefix.watching import follow
 
-    for window in group:
-        yield from (f"{'DRIFT' if notice.alarm else 'note '}  {notice.sentence}" for notice in window.notices)
-        if not whole:
-            yield follow.sentences.line(window)
+    for job, windows in enumerate(jobs):
+        if whole and job + 1 < len(jobs):
+            continue
+        if job and not whole:
+            yield "note   Another job writes here from now on."
+        for window in windows:
+            yield from (f"{'DRIFT' if notice.alarm else 'note '}  {notice.sentence}" for notice in window.notices)
+            if not whole:
+                yield follow.sentences.line(window)
     if whole:
-        yield from follow.sentences.state(group[-1])
+        earlier = sum(map(len, jobs[:-1]))
+        if earlier:
+            yield f"note   {earlier} windows of earlier jobs lie before this one's; what drifted in them is not told."
+        yield from follow.sentences.state(jobs[-1][-1])
 
 
 def _summary(drifted: list[str]) -> str:

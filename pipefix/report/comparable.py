@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipefix.report import descriptions
-from pipefix.report.runfile import Run
+from pipefix.report.runfile import Run, encode
 from pipefix.vocabulary import quantity
 
 SAME_MEMORY = 0.05
@@ -71,6 +71,8 @@ def _cores(machine: Mapping[str, Any]) -> str | None:
 
 def doubts(before: Run, after: Run) -> list[str]:
     doubts = []
+    if before.created and encode(before) == encode(after):
+        doubts.append("Both files hold one and the same run: this compares it with itself.")
     for name, run in (("first", before), ("second", after)):
         if run.partial:
             doubts.append(f"The {name} run was interrupted: its figures are what was known by then.")

@@ -14,7 +14,7 @@ import msgspec
 
 from pipefix.report.document import Bar, Bars, Block, CommandLine, Document, Field, Paragraph, Section, Table, field
 from pipefix.tuning import block_figures as figures
-from pipefix.tuning.results import BatchSize, Trial, TuneResult, TuningPlan
+from pipefix.tuning.results import FAILED, BatchSize, Trial, TuneResult, TuningPlan
 from pipefix.tuning.space import Settings, said
 from pipefix.vocabulary.commands import with_plan
 from pipefix.vocabulary.nvml import in_words
@@ -289,11 +289,26 @@ def _trials(trials: list[Trial]) -> list[Block]:
             "-" if trial.rate is None else rate(trial.rate.value, ""),
             percent(trial.stall) if trial.stall is not None else "-",
             size(trial.used.memory_bytes) if trial.used.memory_bytes else "-",
-            trial.why if trial.status == "run" else f"{trial.status}: {trial.reason}",
+            _why(trial),
         ]
         for trial in trials
     ]
-    return [Table(["trial", "samples/s", "waited", "memory", "why"], rows, "lrrrl", caption="Trials")]
+    table = Table(["trial", "samples/s", "waited", "memory", "why"], rows, "lrrrl", caption="Trials")
+    ran = sum(trial.ran for trial in trials)
+    return [table, *([Paragraph(f"{_IN_TURN if ran > 1 else ''}{_AT_THE_END}", "soft")] if ran else [])]
+
+
+_IN_TURN = "Each ran in turn with the best settings before it, and is told at the pace that the first one had. "
+_AT_THE_END = (
+    "What RESULT and FED say was measured at the end, with the settings before and after in turn where they differ: by then the "
+    "machine may have become faster or slower."
+)
+
+
+def _why(trial: Trial) -> str:
+    if trial.status == "run":
+        return trial.why + (" (run by itself: the limits leave no room for both, and its rate is of another moment)" * trial.alone)
+    return f"{trial.status}: {trial.reason.removeprefix(FAILED)}"
 
 
 def _sizes(sizes: list[BatchSize]) -> list[Block]:
@@ -301,7 +316,10 @@ def _sizes(sizes: list[BatchSize]) -> list[Block]:
     columns = ["batch size", "samples/s", "from batch to batch", "waited", "memory", *(["GPU memory"] if on_device else [])]
     bars = [_size(tried, columns) for tried in sizes]
     table = Table(columns, [bar.cells for bar in bars], "r" * len(columns), optional=["waited"], caption="Batch sizes")
-    lead = "Samples a second by batch size, with the interval of a few short blocks; nothing else was changed."
+    lead = (
+        "Samples a second by batch size, with the interval of a few short blocks; nothing else was changed. The sizes were run one "
+        "after the other, not in turn: what the machine did meanwhile is in their differences."
+    )
     return [
         Bars(table=table, bars=bars),
         Paragraph(lead, "soft"),

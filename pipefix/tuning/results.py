@@ -15,6 +15,8 @@ from pipefix.tuning.space import Settings, Space
 from pipefix.vocabulary.quantity import Interval
 
 MOST_TRIALS = 8
+FAILED = "it failed: "
+"""How the reason of a trial begins that raised."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Trial(msgspec.Struct, frozen=True):
     seconds: float = 0.0
     started_s: float = 0.0
     """From the start of the workers to the first batch; 0 without workers."""
+    alone: bool = False
+    """Other settings had been run, but none in turn with these: both did not fit the limits. The rate is of another moment."""
 
     @property
     def ran(self) -> bool:

@@ -18,6 +18,7 @@ from pipefix.tuning import usage as reading
 from pipefix.tuning.block_figures import TrialBlock
 from pipefix.tuning.child import LONGEST_BLOCK, TrialWork, serve
 from pipefix.tuning.limits import BatchCost, Usage
+from pipefix.tuning.results import FAILED
 from pipefix.tuning.space import Settings
 from pipefix.tuning.vram import Vram
 from pipefix.vocabulary import worker_exit
@@ -97,7 +98,7 @@ class TrialProcess:
         if isinstance(answer, tuple):
             message, advice, shown = answer
             error = TargetError(message, advice=advice, user_traceback=shown)
-            raise TrialEnded(f"it failed: {message.rstrip('.')}", error=error)
+            raise TrialEnded(f"{FAILED}{message.rstrip('.')}", error=error)
         return answer
 
     def _died(self) -> str:

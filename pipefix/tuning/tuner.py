@@ -14,7 +14,7 @@ from pipefix.measurement.in_turn import in_turn
 from pipefix.tuning import block_figures as figures
 from pipefix.tuning.block_figures import TrialBlock
 from pipefix.tuning.limits import Footprint, Usage, ending, refusal
-from pipefix.tuning.results import Trial, TuneResult, TuningPlan, trial_of
+from pipefix.tuning.results import FAILED, Trial, TuneResult, TuningPlan, trial_of
 from pipefix.tuning.search import Finished, Search, beaten
 from pipefix.tuning.space import Settings, most_workers, said
 from pipefix.tuning.trial import TrialEnded, TrialProcess, TrialProcesses, Watch
@@ -218,7 +218,10 @@ class Tuner:
             self._ended(settings, why, end, running, begun)
             return
         measured_trial = trial_of(settings, blocks, figures.around(level, doubt), self.plan.goal)
-        trial = msgspec.structs.replace(measured_trial, why=why, used=running.used, seconds=self.clock() - begun)
+        trial = msgspec.structs.replace(
+            measured_trial, why=why, used=running.used, seconds=self.clock() - begun,
+            alone=self.best is None and any(before.ran for before in self.trials),
+        )  # fmt: skip
         self.footprint = self.footprint.with_trial(settings, running.used)
         self.trials.append(trial)
         self.last[settings.normal()] = blocks
@@ -279,7 +282,7 @@ class Tuner:
             return best.settings, None, None, best.rate
         if best.settings == start:
             self._certify(best)
-            return self.plan.start, "no settings were found that are better", best.rate, best.rate
+            return self.plan.start, self._why_none_is_better(), best.rate, best.rate
         self._say(f"confirming {said(best.settings)}")
         try:
             best_blocks, start_blocks = self._side_by_side(best.settings, start)
@@ -297,6 +300,14 @@ class Tuner:
         if why_kept is not None:
             return self.plan.start, why_kept, before, before
         return best.settings, None, before, figures.around(level, spread if len(logs) < 2 else math.hypot(spread, doubt / 2))
+
+    def _why_none_is_better(self) -> str:
+        others = [trial for trial in self.trials if trial.settings != self.plan.start.normal()]
+        failed = [trial for trial in others if not trial.ran]
+        if others and len(failed) == len(others):
+            each = "all others failed" if len(failed) > 1 else f"{said(failed[0].settings)} failed"
+            return f"{each} ({failed[0].reason.removeprefix(FAILED)})"
+        return "no settings were found that are better" if others else "no other settings were tried"
 
     def _side_by_side(self, best: Settings, start: Settings) -> tuple[Blocks, Blocks]:
         """Blocks of both in turn; where both do not fit the limits together, one after the other, twice."""

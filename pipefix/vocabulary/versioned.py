@@ -55,6 +55,8 @@ def decode(
         advice: how to come by a good one.
         prepare: changes the decoded object before it is held against ``kind``.
     """
+    if not data.strip():
+        raise UnreadableFile(f"{origin} is empty: it is not {what}.", advice=advice)
     try:
         head = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -11,7 +11,10 @@ import copyreg
 import functools
 import weakref
 from collections.abc import Callable, Iterator
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
+
+import torch
 
 from pipefix.hooks.torch_internals import kept_iterator, processes_of
 from pipefix.loader.metering.cost_record import samples_in
@@ -126,6 +129,7 @@ class Attachment:
         before = own["worker_init_fn"]
         if self.stages:
             preload()
+            _pack_a_tensor()
         own["worker_init_fn"] = StageClock(record, before, stages=self.stages, batched=makes_batches(loader))
         try:
             iterator = make()
@@ -174,6 +178,12 @@ class Attachment:
         fetcher = getattr(iterator, "_dataset_fetcher", None)
         if fetcher is not None:
             vars(fetcher).pop("fetch", None)
+
+
+def _pack_a_tensor() -> None:
+    """What torch imports for packing is loaded before workers are forked: each would read it beside its second batch, while that is
+    looked at, and its bytes would be those of samples."""
+    ForkingPickler.dumps(torch.empty(0))
 
 
 def _next_data(reference: Any, meter: Meter, size: int | None) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -23,8 +23,18 @@ def read(path: Path) -> Baseline:
     first = data.split(b"\n", 1)[0]
     if b'"pipefix.watch/' in first:
         lines = data[: data.rfind(b"\n") + 1].splitlines()
-        return from_windows([window.decode(line, origin=str(path)) for line in lines if line.strip()], path.name)
+        return from_windows(list(_windows([line for line in lines if line.strip()], path)), path.name)
     return from_run(runfile.decode(data, origin=str(path)), path.name)
+
+
+def _windows(lines: Sequence[bytes], path: Path) -> Iterator[Window]:
+    """Those of a file; a line after the first that was cut, as on a full disk, is passed over."""
+    for number, line in enumerate(lines):
+        try:
+            yield window.decode(line, origin=str(path))
+        except UnreadableFile:
+            if not number:
+                raise
 
 
 def from_run(run: Run, name: str) -> Baseline:

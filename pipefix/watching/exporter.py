@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
+import logging
 import os
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,11 +16,18 @@ from pipefix.vocabulary.extras import need
 from pipefix.watching import window as windows
 from pipefix.watching.window import Window
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+log = logging.getLogger("pipefix.watch")
+
 
 class Exporter(Protocol):
     """Takes each window to where somebody reads it.
 
-    It may raise OSError where that place cannot be had. Whatever it raises is logged once, and the watch goes on without it.
+    It may raise OSError where that place cannot be had just now: that is logged once, and the next window is given to it again.
+    Whatever else it raises is logged once, and the watch goes on without it.
     """
 
     def write(self, window: Window) -> None: ...
@@ -24,26 +36,92 @@ class Exporter(Protocol):
 
 
 class JsonLines:
-    """Appends. Each line is written at once and whole, so that a reader never meets a half one."""
+    """Appends. Each line is written at once and whole, so that a reader never meets a half one.
+
+    A file that was moved away or removed meanwhile is made anew under its name. Where another watch writes to it, this one takes
+    the next free name: ``watch.2.jsonl``.
+    """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        _refuse_other(self.path)
+        self.path = Path(path).absolute()
+        """Wherever the program goes from here."""
+        self._file = -1
+        self._torn = False
+        """The last line in the file has no end: a disk was full, or a process killed."""
+        for name in _names(self.path):
+            self._open(name)
+            if self._claimed(name):
+                break
+        if name != self.path:
+            log.warning("pipefix.watch: another watch writes to %s; this one writes to %s.", self.path, name)
+            self.path = name
+
+    def _open(self, path: Path) -> None:
+        torn = _refuse_other(path)
         try:
-            self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise OSError(
-                f"the file {self.path} could not be opened for writing: {error.strerror or error}. "
+                f"the file {path} could not be opened for writing: {error.strerror or error}. "
                 "Choose a place that you may write to, such as jsonl='watch.jsonl'"
             ) from error
+        self.close()
+        self._file, self._torn = file, torn
+
+    def _claimed(self, path: Path) -> bool:
+        """Whether no other watch writes to the file: of this process, or of another on this machine that lives."""
+        if not stat.S_ISREG(os.fstat(self._file).st_mode):
+            return True  # a pipe or a device is everybody's
+        if str(path) in _written_here:
+            return False
+        if fcntl is not None:
+            try:
+                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno in (errno.EACCES, errno.EAGAIN):
+                    return False  # any other error: this file system knows no locks
+        _written_here[str(path)] = self
+        return True
 
     def write(self, window: Window) -> None:
-        os.write(self._file, windows.encode(window))
+        if self._moved():
+            self._open(self.path)
+            self._claimed(self.path)
+        line = b"\n" * self._torn + windows.encode(window)
+        written = os.write(self._file, line)
+        self._torn = written < len(line)
+        if self._torn:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+
+    def _moved(self) -> bool:
+        """Whether the file's name stands for another file now, or for none."""
+        held = os.fstat(self._file)
+        if not stat.S_ISREG(held.st_mode):
+            return False
+        try:
+            named = os.stat(self.path)
+        except FileNotFoundError:
+            return True
+        return (named.st_dev, named.st_ino) != (held.st_dev, held.st_ino)
 
     def close(self) -> None:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+        if _written_here.get(str(self.path)) is self:
+            del _written_here[str(self.path)]
+
+
+_written_here: dict[str, JsonLines] = {}
+"""The kernel lets a process lock a file twice."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_written_here.clear)
+
+
+def _names(path: Path) -> Iterator[Path]:
+    yield path
+    for number in itertools.count(2):
+        yield path.with_name(f"{path.stem}.{number}{path.suffix}")
 
 
 def scalars(window: Window) -> dict[str, float]:
@@ -89,16 +167,19 @@ class Scalars:
             self._writer.flush()
 
 
-def _refuse_other(path: Path) -> None:
-    """A file of somebody else's gets no lines of ours."""
+def _refuse_other(path: Path) -> bool:
+    """A file of somebody else's gets no lines of ours. Whether the last line of one of ours has no end."""
     if not path.is_file():
-        return
+        return False
     try:
         with path.open("rb") as file:
             head = file.read(4096)
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
+            end = file.read(1)
     except OSError:
-        return  # told when it is opened for writing
+        return False  # told when it is opened for writing
     if head.strip() and b'"pipefix.watch/' not in head:
         raise BadUsage(
             f"{path} exists and is not what pipefix.watch writes: nothing will be added to it.", advice="Choose another name."
         )
+    return end not in (b"", b"\n")

@@ -6,9 +6,8 @@ import http.client
 import logging
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 
@@ -18,17 +17,19 @@ from pipefix.watching import baseline as baselines
 from pipefix.watching import sentences as sentences
 from pipefix.watching import window as windows
 from pipefix.watching.drift import Drift
+from pipefix.watching.growing_file import LONGEST_LINE, GrowingFile
 from pipefix.watching.window import Window as Window
 from pipefix.watching.window import encode as encode
 
 EVERY = 2.0
 """Seconds between two looks at a file."""
-LONGEST_LINE = 1_000_000
-"""Bytes of a window, in a file or as an endpoint's answer; ours have about a thousand."""
 _TIMEOUT = 10.0
 SILENT_WINDOWS, SILENT_SECONDS = 10, 300.0
 """A job that writes nothing for so many windows, and for so many seconds at least, was killed: it could not write its last one."""
+UNANSWERED = 3
+"""Questions in a row that a job's endpoint may leave without an answer."""
 log = logging.getLogger("pipefix.watch")
+Say = Callable[[str], object]
 
 
 def follow(
@@ -38,12 +39,14 @@ def follow(
     once: bool = False,
     every: float = EVERY,
     sleep: Callable[[float], object] = time.sleep,
+    say: Say = log.warning,
 ) -> Iterator[list[Window]]:
     """The windows from ``source`` (a file, an http address, a port of this machine) with what drifted by then.
 
     Known ones come first, then each as it comes.
 
-    Ends with the job (for a file also where nothing comes any more), or at ``once``.
+    A job that has not begun is waited for, `SILENT_SECONDS` at most. Ends with the job (for a file also where nothing comes any
+    more), or at ``once``. ``say`` is told what is waited for, and why it ends.
 
     Drift is what the job itself found; with a baseline it is found here.
     """
@@ -52,7 +55,8 @@ def follow(
     held = baselines.read(baseline) if baseline is not None else None
     drift = Drift(held) if held is not None else None
     last = 0
-    for group in _scraped(source, once, every, sleep) if remote else _read(Path(source), once, every, sleep):
+    asked = _scraped(source, once, every, sleep, say) if remote else _read(Path(source), once, every, sleep, say)
+    for group in asked:
         judged = []
         for window in group:
             if drift is not None:
@@ -63,6 +67,20 @@ def follow(
             last = window.number
             judged.append(window)
         yield judged
+
+
+def by_job(group: Sequence[Window], before: Window | None) -> list[list[Window]]:
+    """Windows by the job that wrote them: one that begins anew with the first window is another, which appends to the same file.
+
+    ``before``: the last window before these. Where it was another job's, the first list is empty.
+    """
+    jobs: list[list[Window]] = [[]]
+    for window in group:
+        if before is not None and window.number <= before.number:
+            jobs.append([])
+        jobs[-1].append(window)
+        before = window
+    return jobs
 
 
 def _address(source: str) -> str:
@@ -82,69 +100,95 @@ def _address(source: str) -> str:
     return source
 
 
-def _read(path: Path, once: bool, every: float, sleep: Callable[[float], object]) -> Iterator[list[Window]]:
+def _read(path: Path, once: bool, every: float, sleep: Callable[[float], object], say: Say) -> Iterator[list[Window]]:
+    file = _opened(path, once, every, sleep, say)
+    known, silent, patience, damaged = False, 0.0, SILENT_SECONDS, 0
     try:
-        file = path.open("rb")
-    except (OSError, ValueError) as error:  # the latter: a NUL in the name
-        raise UnreadableFile(
-            f"{path} could not be read: {getattr(error, 'strerror', None) or error}.",
-            advice="A job writes one with: pipefix.watch(loader, jsonl='watch.jsonl')",
-        ) from error
-    known, silent, patience = False, 0.0, SILENT_SECONDS
-    with file:
-        rest = b""
         while True:
             group = []
-            while line := _line(file, path):
-                rest += line
-                if not rest.endswith(b"\n"):
-                    break  # It is still being written.
-                if rest.strip():
-                    group.append(windows.decode(rest, origin=str(path)))
-                rest = b""
-            if len(rest) >= LONGEST_LINE:
-                raise UnreadableFile(f"{path} is not what pipefix.watch writes: a line is longer than {LONGEST_LINE:,} bytes.")
+            for line in file.lines():
+                try:
+                    group.append(windows.decode(line, origin=str(path)))
+                except UnreadableFile as error:
+                    if not known and not group:
+                        raise  # it is no file of ours
+                    damaged += 1
+                    if damaged == 1:
+                        say(f"A line is passed over: {error}")
             if group:
                 known, silent, patience = True, 0.0, max(SILENT_SECONDS, SILENT_WINDOWS * group[-1].seconds)
                 yield group
             if once or (group and group[-1].ended):
                 break
             if known and silent > patience:
-                log.warning("Nothing was written to %s for %d s: the job has ended without its last window.", path, silent)
+                say(f"Nothing was written to {path} for {silent:.0f} s: the job has ended without its last window.")
                 break
+            if not known and not silent:
+                say(f"{path} holds no window yet: waiting for the job to write one. Ctrl-C ends.")
             sleep(every)
             silent += every
+    finally:
+        file.close()
     if not known:
         raise UnreadableFile(f"{path} holds no window yet.", advice="A job writes its first one after half a minute.")
 
 
-def _line(file: BinaryIO, path: Path) -> bytes:
-    try:
-        return file.readline(LONGEST_LINE)
-    except OSError as error:
-        raise UnreadableFile(f"{path} could not be read: {error.strerror or error}.") from error
+def _opened(path: Path, once: bool, every: float, sleep: Callable[[float], object], say: Say) -> GrowingFile:
+    """The file; where none is there yet but its folder is, a job is given time to begin."""
+    waited = 0.0
+    while True:
+        try:
+            return GrowingFile(path)
+        except (OSError, ValueError) as error:  # the latter: a NUL in the name
+            absent = isinstance(error, FileNotFoundError) and path.parent.is_dir()
+            if once or not absent or waited >= SILENT_SECONDS:
+                raise UnreadableFile(
+                    f"{path} could not be read: {getattr(error, 'strerror', None) or error}.",
+                    advice="A job writes one with: pipefix.watch(loader, jsonl='watch.jsonl')",
+                ) from error
+        if not waited:
+            say(f"{path} is not there: waiting up to {SILENT_SECONDS:.0f} s for a job to write it. Ctrl-C ends.")
+        sleep(every)
+        waited += every
 
 
-def _scraped(url: str, once: bool, every: float, sleep: Callable[[float], object]) -> Iterator[list[Window]]:
+def _scraped(url: str, once: bool, every: float, sleep: Callable[[float], object], say: Say) -> Iterator[list[Window]]:
     from pipefix.watching.prometheus import WINDOW
 
     last: Window | None = None
+    waited, unanswered, told = 0.0, 0, False
     while True:
         try:
             answer = _asked(url.removesuffix("/metrics").rstrip("/") + WINDOW)
+            unanswered = 0
         except (OSError, ValueError, http.client.HTTPException) as error:
-            if last is not None:
-                return  # the job has ended, and its endpoint with it
             reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
-            raise UnreadableFile(
-                f"{url} does not answer: {reason}.",
-                advice="A job serves one with: pipefix.watch(loader, prometheus=9400), at http://127.0.0.1:9400/metrics",
-            ) from error
-        if not answer and not once:
-            sleep(every)  # the job has just begun
+            refused = any(isinstance(each, ConnectionRefusedError) for each in (error, reason))
+            if last is None and (once or not refused or waited >= SILENT_SECONDS):
+                raise UnreadableFile(
+                    f"{url} does not answer: {reason}.",
+                    advice="A job serves one with: pipefix.watch(loader, prometheus=9400), at http://127.0.0.1:9400/metrics",
+                ) from error
+            unanswered += 1
+            if last is not None and (refused or unanswered >= UNANSWERED):
+                end = "the job has ended" if refused else "the job hangs, or its machine is gone"
+                say(f"{url} does not answer any more ({reason}): {end}.")
+                return
+            if last is None and not waited:
+                say(f"Nobody serves {url}: waiting up to {SILENT_SECONDS:.0f} s for a job to begin. Ctrl-C ends.")
+            sleep(every)
+            waited += every
+            continue
+        if not answer:
+            if once:
+                raise UnreadableFile(f"{url} tells no window yet.", advice="A job closes its first one after half a minute.")
+            if not told:
+                say(f"The job at {url} has no window yet: waiting for its first. Ctrl-C ends.")
+                told = True
+            sleep(every)
             continue
         window = windows.decode(answer, origin=url)
-        if last is None or window.number != last.number:
+        if last is None or (window.number, window.time) != (last.number, last.time):
             yield [window]
             last = window
         if once or window.ended:

@@ -208,11 +208,12 @@ class Textfile:
     """For the node exporter's textfile collector; written whole or not at all."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = Path(path).absolute()
+        """Wherever the program goes from here."""
         if self.path.suffix != ".prom":
             raise BadUsage(
                 f"textfile={str(path)!r}: the node exporter reads files that end with .prom.",
-                advice=f"Name it so: textfile={str(self.path.with_suffix('.prom'))!r}",
+                advice=f"Name it so: textfile={str(Path(path).with_suffix('.prom'))!r}",
             )
         self._collector = Collector()
         self._registry = CollectorRegistry(auto_describe=False)

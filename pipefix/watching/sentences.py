@@ -93,10 +93,23 @@ def line(window: Window) -> str:
     return "  ".join(parts)
 
 
+LATE = 3
+"""Windows without word after which a job's last one is called old."""
+
+
+def age(window: Window, now: float) -> str | None:
+    """That a window is no present state, as its job says nothing any more; None where it is one. ``now``: Unix time."""
+    passed = now - window.time
+    if window.ended or passed <= LATE * window.seconds + 1:
+        return None
+    return f"This window is {quantity.seconds(passed)} old: the job was killed, hangs, or writes elsewhere now."
+
+
 def state(window: Window) -> Iterator[str]:
     """A window in full."""
     who = " ".join(f"{name}={value}" for name, value in window.labels.items())
-    yield f"{clock(window.time)}  window {window.number}, {quantity.seconds(window.seconds)}{'  ' + who if who else ''}"
+    last = ", the last: the job closed its watch" if window.ended else ""
+    yield f"{clock(window.time)}  window {window.number}, {quantity.seconds(window.seconds)}{last}{'  ' + who if who else ''}"
     yield f"  delivered  {quantity.rate(window.rate)}, {window.batches} batches, epoch {max(1, window.epochs)}"
     if window.waiting is not None:
         each = f"; {quantity.seconds(window.wait.p50)} a batch{_spread(window.wait)}" if window.wait is not None else ""

@@ -78,6 +78,8 @@ class Watch:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._dead: set[int] = set()
+        self._told: set[int] = set()
+        """Outputs, by identity, whose place could not be had: told once."""
         self._owner = os.getpid()
         self.window: Window | None = None
         """The latest."""
@@ -199,10 +201,15 @@ class Watch:
 
     def _guarded(self, exporter: Exporter, call: Callable[[], object]) -> None:
         """Whatever an exporter raises, SummaryWriters of the user's own among them, is told once."""
+        name = type(exporter).__name__
         try:
             call()
+        except OSError as error:
+            if id(exporter) not in self._told:
+                self._told.add(id(exporter))
+                log.warning("pipefix.watch: %s could not write a window: %s. The next ones are tried.", name, error)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the border: an output never ends the watch, nor the watch the training
-            log.warning("pipefix.watch: %s gets no more windows: %s: %s", type(exporter).__name__, type(error).__name__, error)
+            log.warning("pipefix.watch: %s gets no more windows: %s: %s", name, type(error).__name__, error)
             if exporter in self._exporters:
                 self._exporters.remove(exporter)
 

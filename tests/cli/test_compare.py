@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
+import pipefix
 from pipefix.cli.main import main
 from pipefix.report import runfile
 from pipefix.report.runfile import Run, Throughput
@@ -43,6 +44,21 @@ def test_json_holds_the_ratio_and_every_stage(two: tuple[str, str], capsys: pyte
     assert decode["settled"] is False
     assert figures["before"]["delivered"]["value"] == 1000
     assert "Regression: " in told.err
+
+
+def test_a_folder_of_a_program_is_read_as_show_reads_it(
+    two: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``pipefix run --probe --out DIR`` leaves its run file there."""
+    for path in two:
+        Path(path).with_suffix("").mkdir()
+        Path(path).rename(Path(path).with_suffix("") / "run.json")
+    assert main(["compare", str(tmp_path / "before"), str(tmp_path / "after")]) == 0
+    assert "RESULT   Delivered 0.80x" in capsys.readouterr().out
+    assert pipefix.load(tmp_path / "before").throughput is not None
+    (tmp_path / "bare").mkdir()
+    assert main(["compare", str(tmp_path / "before"), str(tmp_path / "bare")]) == 4
+    assert "is no folder of pipefix run" in capsys.readouterr().err
 
 
 def test_runs_that_are_not_alike_need_force(two: tuple[str, str], a_run: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -262,6 +263,21 @@ class TestAsAProcess:
         assert "Interrupted" in err
         assert "Traceback" not in err
 
+    @pytest.mark.parametrize(
+        "loses",
+        [
+            "os.register_at_fork(before=lambda: [press(), None]); os.fork() or os._exit(0)",
+            "type('Lost', (), {'__del__': lambda self: [press(), None]})()",
+        ],
+        ids=["at a fork", "in a destructor"],
+    )
+    def test_an_interrupt_that_python_only_prints_is_sent_again(self, loses: str, tmp_path: Path) -> None:
+        process = self.acting(tmp_path, f"import os; press = lambda: os.kill(os.getpid(), signal.SIGINT); {loses}; signal.pause()")
+        _, err = process.communicate()
+        assert process.returncode == 130
+        assert "Interrupted" in err
+        assert "ignored" not in err and "Traceback" not in err
+
     def test_a_forked_child_is_terminated_as_ever(self) -> None:
         program = (
             "import os, signal\nfrom pipefix.cli import main\nmain._treat_termination_as_interrupt()\n"
@@ -272,3 +288,17 @@ class TestAsAProcess:
         )
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False)
         assert (done.stdout, done.stderr) == (f"-{signal.SIGTERM.value}\n", "")
+
+
+def test_a_process_that_has_told_all_does_not_search_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python collects cycles once more as it ends, which took seconds where a probe had been interrupted."""
+    monkeypatch.setattr(entry, "main", lambda: 3)
+    monkeypatch.setattr(entry, "_treat_termination_as_interrupt", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["pipefix", "show"])
+    try:
+        with pytest.raises(SystemExit) as left:
+            entry.run()
+        frozen = gc.get_freeze_count()
+    finally:
+        gc.unfreeze()
+    assert (left.value.code, frozen > 0) == (3, True)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pipefix.api.tune import Tuned
@@ -68,6 +69,19 @@ def test_the_whole_report() -> None:
     assert ["16", "90.0", "(88.0-92.0)", "180", "ms", "10", "%", "410", "MB"] in [line.split() for line in said.splitlines()]
     assert "no room" in said
     assert 'FastLoader(dataset, plan="pipefix.plan.toml") reads it.' in said
+
+
+def test_rates_of_different_moments_are_not_told_as_one_comparison() -> None:
+    settings = [Settings(2), Settings(4), Settings(8)]
+    trials = [Trial(settings[0], rate=Interval(9, 8, 10)), Trial(settings[1], rate=Interval(9, 8, 10), why="more", alone=True)]
+    failed = Trial(settings[2], status="failed", reason="it failed: dataset[3] raised OSError")
+    said = " ".join(text(msgspec.structs.replace(REPORT, trials=[*trials, failed])).split())
+    assert "told at the pace that the first one had. What RESULT and FED say was measured at the end" in said
+    assert "more (run by itself: the limits leave no room for both, and its rate is of another moment)" in said
+    assert " failed: dataset[3] raised OSError" in said and "it failed" not in said
+    assert "The sizes were run one after the other, not in turn" in said
+    alone = " ".join(text(msgspec.structs.replace(REPORT, trials=trials[:1])).split())
+    assert "measured at the end" in alone and "at the pace" not in alone
 
 
 @pytest.fixture

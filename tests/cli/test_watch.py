@@ -74,7 +74,7 @@ def test_json_is_a_line_a_window(job: Path, capsys: pytest.CaptureFixture[str]):
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["http://127.0.0.1:{closed}/metrics"], 4, "does not answer"),
+        (["http://127.0.0.1:{closed}/metrics", "--once"], 4, "does not answer"),
         (["run.json"], 4, "is not what pipefix.watch writes"),
         (["calm.jsonl", "--baseline", "none.json"], 4, "The baseline none.json could not be read"),
     ],
@@ -153,3 +153,65 @@ def test_nor_does_an_error_about_it(tmp_path: Path, capsys: pytest.CaptureFixtur
     path.write_text('{"format": "pipefix.watch/1", "time": 1, "number": 1, "seconds": 1, "stages": {"\u202e\x9b31m": 1}}\n')
     assert main(["watch", str(path)]) == 4
     assert capsys.readouterr().err.replace("\n", "").isprintable()
+
+
+def written(path: Path, *jobs: list[Window]) -> Path:
+    path.write_bytes(b"".join(encode(window) for job in jobs for window in job))
+    return path
+
+
+def test_what_drifted_in_an_earlier_job_is_not_this_ones(job: Path, calm: Path, capsys: pytest.CaptureFixture[str]):
+    """A job that is started again appends to the same file."""
+    job.write_bytes(job.read_bytes() + calm.read_bytes())
+    assert main(["watch", str(job), "--fail-on-drift"]) == 0
+    told = capsys.readouterr()
+    assert told.out.startswith("note   60 windows of earlier jobs lie before this one's; what drifted in them is not told.\n")
+    assert "DRIFT" not in told.out
+    assert told.err.endswith("nothing has drifted.\n")
+
+
+def test_the_state_of_a_job_that_has_ended_or_is_silent_is_told_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    (window,) = Job(1, windows=1)
+    path = tmp_path / "watch.jsonl"
+    for ended, passed, says in (
+        (False, 10, "nothing has drifted."),
+        (False, 7200, "This window is 2.0 h old: the job was killed, hangs, or writes elsewhere now."),
+        (True, 7200, "nothing has drifted."),
+    ):
+        written(path, [msgspec.structs.replace(window, ended=ended)])
+        monkeypatch.setattr("time.time", lambda passed=passed: window.time + passed)
+        assert main(["watch", str(path), "--once"]) == 0
+        told = capsys.readouterr()
+        assert told.err.startswith(says)
+        assert ("window 1, 30.0 s, the last: the job closed its watch" in told.out) is ended
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_it_ends_when_its_reader_has_gone(flags: list[str], tmp_path: Path):
+    """``pipefix watch w.jsonl | head -1`` ends with the first window after head has."""
+    windows = list(Job(1, windows=2))
+    path = written(tmp_path / "watch.jsonl", windows[:1])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipefix", "watch", str(path), "--every", "50ms", *flags],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    with path.open("ab") as file:
+        file.write(encode(windows[1]))
+    assert process.wait() == 0
+
+
+def test_an_interrupt_before_the_first_window_says_so(tmp_path: Path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipefix", "watch", str(tmp_path / "watch.jsonl")], stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    assert "waiting up to 300 s for a job to write it" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    _, notes = process.communicate()
+    assert process.returncode == 130
+    assert "Interrupted: no window had come." in notes

@@ -208,6 +208,13 @@ def test_what_makes_one_doubt_is_said() -> None:
     assert compare(a_run(100, machine={}), a_run(100)).doubts == ["The first run does not say on which machine it was made."]
 
 
+def test_a_run_beside_itself_is_told() -> None:
+    same = "Both files hold one and the same run: this compares it with itself."
+    run = a_run(100, created="2026-11-20T14:03:27+01:00", partial=True)
+    assert same in compare(run, run).doubts
+    assert same not in compare(run, replace(run, created="2026-11-20T14:09:27+01:00")).doubts
+
+
 def test_a_stage_that_only_one_run_measured_is_shown_with_a_dash() -> None:
     before = replace(a_run(100), stages=[*a_run(100).stages, StageFigures(stage="ipc", declined="no workers")])
     after = replace(a_run(100), stages=[*a_run(100).stages, StageFigures(stage="ipc", wall_s=exactly(1e-4))])

@@ -20,7 +20,7 @@ RUNS = Path(__file__).resolve().parents[2] / "fixtures" / "runs"
 REFUSED = {
     "not-json": "{path} is not a pipefix run file: it is not JSON (JSON is malformed: invalid character (byte 0)).",
     "truncated": "{path} is not a pipefix run file: it is not JSON (Input data was truncated).",
-    "empty": "{path} is not a pipefix run file: it is not JSON (Input data was truncated).",
+    "empty": "{path} is empty: it is not a pipefix run file.",
     "not-a-run": "{path} is not a pipefix run file: its \"format\" is None, not 'pipefix.run/1'.",
     "a-list": "{path} is not a pipefix run file: its \"format\" is None, not 'pipefix.run/1'.",
     "newer-major": (

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from pipefix.api.tune import _with_sizes
 from pipefix.report.tune_report import ConsumerName, TuneReporter
 from pipefix.tuning.batch_sizes import DOUBLINGS, sweep
 from pipefix.tuning.limits import ResourceLimits
-from pipefix.tuning.results import Goal, TuneResult, TuningPlan
+from pipefix.tuning.results import BatchSize, Goal, TuneResult, TuningPlan
 from pipefix.tuning.space import Settings
 from pipefix.tuning.tuner import Tuner
 from pipefix.vocabulary.settings import LoaderSettings
@@ -51,3 +54,17 @@ def test_a_size_that_does_not_fit_is_told_and_ends_it() -> None:
     report = telling.report(created="", written=None)
     assert report.batch_sizes == sizes and "batch_size" not in report.changes
     assert any("The batch size stays 32." in note for note in report.notes)
+
+
+def test_an_interrupt_among_the_sizes_keeps_what_was_tuned() -> None:
+    machine = Machine(EIGHT)
+    limits = ResourceLimits()
+    plan = TuningPlan(EIGHT.space, Goal(), Settings(4), limits, budget=60.0)  # fake clock
+    result = tuned(machine, limits)
+    machine.break_at = machine.now + 5.0
+    sizes: list[BatchSize] = []
+    subject = SimpleNamespace(settings=LoaderSettings(batch_size=32))
+    kept = _with_sizes(sizes, machine, result, subject, plan)
+    assert 0 < len(sizes) < DOUBLINGS + 1
+    assert (kept.partial, kept.chosen, kept.after) == (True, result.chosen, result.after)
+    assert not machine.running

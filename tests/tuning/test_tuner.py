@@ -145,6 +145,34 @@ def test_a_trial_that_fails_is_told_and_the_others_go_on() -> None:
     assert not machine.running
 
 
+@pytest.mark.parametrize(("most", "says"), [(1, "1 worker failed"), (8, "all others failed")])
+def test_where_all_others_fail_the_start_is_kept_for_that_reason(most: int, says: str) -> None:
+    machine = Failing(EIGHT)
+    machine.fails = lambda settings: settings.workers > 0  # type: ignore[method-assign]
+    space = replace(EIGHT.space, most_workers=most, open=False)
+    plan = TuningPlan(space, Goal(), Settings(0), ResourceLimits(), budget=60.0)  # fake clock
+    result = Tuner(machine, plan, clock=machine.clock).run()
+    assert result.chosen == Settings(0)
+    assert result.kept == f"{says} (dataset[3] raised OSError)"
+
+
+def test_where_nothing_else_was_tried_that_is_why_the_start_is_kept() -> None:
+    machine = Machine(EIGHT)
+    plan = TuningPlan(EIGHT.space, Goal(), Settings(1), ResourceLimits(), budget=60.0, most_trials=1)  # fake clock
+    result = Tuner(machine, plan, clock=machine.clock).run()
+    assert [trial.settings for trial in result.tried if trial.ran] == [Settings(1)]
+    assert result.kept == "no other settings were tried"
+
+
+def test_a_trial_that_had_no_room_beside_the_best_is_told_as_one_of_another_moment() -> None:
+    machine = Machine(EIGHT, Appetite(process=1e9, worker=1e8))
+    result = tuned(machine, limits=ResourceLimits(memory_bytes=2.6e9))
+    ran = [trial for trial in result.tried if trial.ran]
+    assert not ran[0].alone
+    assert ran[1:] and all(trial.alone for trial in ran[1:])
+    assert not any(trial.alone for trial in tuned(Machine(EIGHT)).tried)
+
+
 def test_where_everything_fails_the_users_own_error_is_raised() -> None:
     machine = Failing(EIGHT)
     machine.fails = lambda settings: True  # type: ignore[method-assign]

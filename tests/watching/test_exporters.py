@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 import subprocess
@@ -165,6 +166,88 @@ def test_an_exporter_that_fails_is_told_once_and_left_out(tmp_path: Path, caplog
         watched.pulse()
     assert caplog.text.count("a writer that was closed") == 1
     assert len((tmp_path / "watch.jsonl").read_text().splitlines()) == 3
+
+
+def test_a_disk_that_was_full_for_a_while_costs_windows_and_no_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    """The second window is written by half, the third not at all, the fourth whole."""
+    path, write, room = tmp_path / "watch.jsonl", os.write, iter([10_000, 40, 0, 10_000, 10_000])
+
+    def writes(file: int, data: bytes) -> int:
+        part = data[: next(room)]
+        if not part:
+            raise OSError(28, "No space left on device")
+        return write(file, part)
+
+    with watch([1, 2], jsonl=path, every=60) as watched:
+        monkeypatch.setattr("pipefix.watching.exporter.os.write", writes)
+        for _ in range(4):
+            watched.pulse()
+        monkeypatch.undo()
+    whole = [line for line in path.read_bytes().splitlines() if line.endswith(b"}")]
+    assert [windows.decode(line, origin="here").number for line in whole] == [1, 4, 5]
+    assert caplog.text.count("No space left on device") == 1
+
+
+def test_a_line_that_a_killed_job_left_without_end_stays_one(tmp_path: Path, window: Window):
+    path = tmp_path / "watch.jsonl"
+    path.write_bytes(windows.encode(window) + windows.encode(window)[:30])
+    exporter = JsonLines(path)
+    exporter.write(window)
+    exporter.close()
+    first, _, last = path.read_bytes().splitlines()
+    assert windows.decode(first, origin="here") == windows.decode(last, origin="here") == window
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_file_that_was_moved_away_is_made_anew(removed: bool, tmp_path: Path, window: Window, monkeypatch: pytest.MonkeyPatch):
+    """Also where the program has changed its directory meanwhile, as Hydra does."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    exporter = JsonLines("watch.jsonl")
+    exporter.write(window)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    path = tmp_path / "watch.jsonl"
+    path.unlink() if removed else path.rename(tmp_path / "old.jsonl")
+    exporter.write(window)
+    exporter.write(window)
+    exporter.close()
+    assert len(path.read_bytes().splitlines()) == 2
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_textfile_stays_where_it_was_named(tmp_path: Path, window: Window, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    exporter = prometheus.Textfile("pipefix.prom")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    exporter.write(window)
+    assert (tmp_path / "pipefix.prom").is_file()
+
+
+def test_two_watches_of_one_name_do_not_mix_their_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture, window: Window):
+    path = tmp_path / "watch.jsonl"
+    code = (
+        "import sys; from pipefix.watching.exporter import JsonLines\n"
+        "held = JsonLines(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(path)]
+    job = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert job.stdout is not None
+    job.stdout.readline()
+    second = JsonLines(path)
+    third = JsonLines(path)
+    job.communicate(b"")
+    first = JsonLines(path)
+    names = [exporter.path.name for exporter in (first, second, third)]
+    for exporter in (first, second, third):
+        exporter.close()
+    assert names == ["watch.jsonl", "watch.2.jsonl", "watch.3.jsonl"]
+    assert caplog.text.count("another watch writes to") == 2
+    again = JsonLines(path)
+    assert again.path == path
+    again.close()
 
 
 def threads_at_work() -> int:

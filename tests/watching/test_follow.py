@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -13,7 +14,7 @@ from pipefix.watching import baseline as baselines
 from pipefix.watching import follow as followed
 from pipefix.watching import prometheus
 from pipefix.watching.drift import BYTES, Drift
-from pipefix.watching.follow import follow
+from pipefix.watching.follow import by_job, follow
 from pipefix.watching.prometheus import Endpoint
 from pipefix.watching.window import Window, encode
 from tests.watching.streams import COSTS, Job, Plant
@@ -96,7 +97,7 @@ def test_the_cold_epoch_of_an_earlier_job_is_left_out():
     ("content", "says"),
     [
         (None, "could not be read"),
-        (b"", "not JSON"),
+        (b"", "is empty"),
         (b'{"format": "pipefix.watch/1", "time": 1, "number": 1, "seconds": 30}\n', "no window with figures"),
     ],
 )
@@ -134,9 +135,9 @@ def test_an_endpoint_is_followed_until_it_is_gone(monkeypatch: pytest.MonkeyPatc
 
 def test_an_address_where_nobody_listens():
     with pytest.raises(UnreadableFile, match="does not answer"):
-        list(follow("http://127.0.0.1:9/metrics"))
+        list(follow("http://127.0.0.1:9/metrics", once=True))
     with pytest.raises(UnreadableFile, match=r"http://127\.0\.0\.1:9/metrics does not answer"):
-        list(follow("9"))
+        list(follow("9", once=True))
 
 
 def test_a_job_that_was_killed_is_not_waited_for_for_ever(tmp_path: Path, caplog: pytest.LogCaptureFixture):
@@ -146,3 +147,117 @@ def test_a_job_that_was_killed_is_not_waited_for_for_ever(tmp_path: Path, caplog
     assert [window.number for window in group] == [1, 2, 3]
     assert sum(slept) > max(followed.SILENT_SECONDS, followed.SILENT_WINDOWS * group[-1].seconds)
     assert f"Nothing was written to {path} for 320 s: the job has ended without its last window." in caplog.text
+
+
+def numbers(groups: list[list[Window]]) -> list[list[int]]:
+    return [[window.number for window in group] for group in groups]
+
+
+def after(*steps: Callable[[], object]) -> Callable[[float], None]:
+    """A sleep during which somebody does the next of these things."""
+    left = iter(steps)
+
+    def sleep(_: float) -> None:
+        next(left)()
+
+    return sleep
+
+
+def test_a_file_that_is_cut_is_read_from_its_new_beginning(tmp_path: Path):
+    """What logrotate's copytruncate does."""
+    windows = job(4)
+    path = written(tmp_path / "watch.jsonl", windows[:2])
+    steps = after(lambda: path.write_bytes(b""), lambda: path.write_bytes(b"".join(map(encode, windows[2:]))))
+    assert numbers(list(follow(str(path), sleep=steps))) == [[1, 2], [3, 4]]
+
+
+def test_a_file_that_is_moved_is_read_to_its_end_and_then_the_new_one(tmp_path: Path):
+    windows = job(4)
+    path = written(tmp_path / "watch.jsonl", windows[:1])
+
+    def moved() -> None:
+        with path.open("ab") as file:
+            file.write(encode(windows[1]))
+        path.rename(tmp_path / "watch.1.jsonl")
+        written(path, windows[2:])
+
+    assert numbers(list(follow(str(path), sleep=after(moved)))) == [[1], [2, 3, 4]]
+
+
+def test_a_file_whose_job_has_not_begun_is_waited_for(tmp_path: Path):
+    path, told = tmp_path / "watch.jsonl", list[str]()
+    steps = after(lambda: None, lambda: path.touch(), lambda: written(path, job(2)))
+    assert numbers(list(follow(str(path), sleep=steps, say=told.append))) == [[1, 2]]
+    assert told == [
+        f"{path} is not there: waiting up to 300 s for a job to write it. Ctrl-C ends.",
+        f"{path} holds no window yet: waiting for the job to write one. Ctrl-C ends.",
+    ]
+
+
+def test_it_is_not_waited_for_for_ever_nor_at_once_nor_without_a_folder(tmp_path: Path):
+    slept: list[float] = []
+    with pytest.raises(UnreadableFile, match="No such file"):
+        list(follow(str(tmp_path / "watch.jsonl"), every=20, sleep=slept.append))
+    assert sum(slept) == followed.SILENT_SECONDS
+    for absent, once in (("watch.jsonl", True), ("absent/watch.jsonl", False)):
+        with pytest.raises(UnreadableFile, match="No such file"):
+            list(follow(str(tmp_path / absent), once=once, sleep=slept.append))
+    assert sum(slept) == followed.SILENT_SECONDS
+
+
+def test_an_address_is_waited_for_too(monkeypatch: pytest.MonkeyPatch):
+    windows, told = job(2), list[str]()
+    answers: list[bytes | Exception] = [ConnectionRefusedError(111, "Connection refused"), b"", *map(encode, windows)]
+
+    def asked(url: str) -> bytes:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(followed, "_asked", asked)
+    assert numbers(list(follow("9400", sleep=lambda _: None, say=told.append))) == [[1], [2]]
+    assert [line.partition(":")[0] for line in told] == ["Nobody serves http", "The job at http"]
+
+
+def test_an_endpoint_that_once_gives_no_answer_has_not_ended(monkeypatch: pytest.MonkeyPatch):
+    first, second = job(2, ended=False)
+    late, gone = TimeoutError("timed out"), ConnectionRefusedError(111, "Connection refused")
+    for answers, seen, end in (
+        ([encode(first), late, late, encode(second), gone], [[1], [2]], "(Connection refused): the job has ended."),
+        ([encode(first), late, late, late], [[1]], "(timed out): the job hangs, or its machine is gone."),
+    ):
+        left, told = list(answers), list[str]()
+
+        def asked(url: str, left: list[bytes | Exception] = left) -> bytes:
+            answer = left.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        monkeypatch.setattr(followed, "_asked", asked)
+        assert numbers(list(follow("9400", sleep=lambda _: None, say=told.append))) == seen
+        assert told == [f"http://127.0.0.1:9400/metrics does not answer any more {end}"]
+
+
+def test_an_endpoint_without_a_window_is_told_as_that(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(followed, "_asked", lambda url: b"")
+    with pytest.raises(UnreadableFile, match="tells no window yet"):
+        list(follow("9400", once=True))
+
+
+def test_half_a_line_of_a_full_disk_is_passed_over(tmp_path: Path):
+    windows, told = job(3), list[str]()
+    path = tmp_path / "watch.jsonl"
+    path.write_bytes(encode(windows[0]) + encode(windows[1])[:50] + b"\n" + encode(windows[2]))
+    assert numbers(list(follow(str(path), say=told.append))) == [[1, 3]]
+    (line,) = told
+    assert line.startswith(f"A line is passed over: {path} is not what pipefix.watch writes")
+    assert baselines.read(path).levels["decode"] > 0
+
+
+def test_windows_are_told_apart_by_the_job_that_wrote_them():
+    first, second = job(3), job(2)
+    assert list(map(len, by_job([*first, *second], None))) == [3, 2]
+    assert list(map(len, by_job(second, first[-1]))) == [0, 2]
+    assert list(map(len, by_job(first[2:], first[1]))) == [1]

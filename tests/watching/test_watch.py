@@ -11,6 +11,8 @@ import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -511,3 +513,31 @@ def test_a_loader_whose_class_lets_nobody_inherit_is_counted_all_the_same():
         assert len(list(watched)) == 4
         window = watched.pulse()
     assert (window.batches, window.declined) == (4, "its class lets nobody inherit")
+
+
+OF_FILES = """
+import sys, torch
+from torch.utils.data import DataLoader, Dataset
+from pipefix.watching.watch import watch
+
+class Files(Dataset):
+    def __len__(self): return 96
+    def __getitem__(self, index):
+        with open(sys.argv[1], "rb") as file: return torch.tensor(len(file.read()))
+
+if __name__ == "__main__":
+    with watch(DataLoader(Files(), batch_size=8, num_workers=1, multiprocessing_context="fork"), every=600) as batches:
+        for batch in batches: pass
+        print(sorted({look.bytes // look.samples for look in batches.meter.looks()}))
+"""
+
+
+def test_what_torch_imports_beside_a_batch_is_not_read_by_its_samples(tmp_path: Path, root: Path):
+    """Torch imports a module when a worker packs its first batch, which is while its second one is looked at."""
+    (tmp_path / "sample").write_bytes(bytes(1000))
+    (tmp_path / "job.py").write_text(OF_FILES)
+    done = subprocess.run(
+        [sys.executable, "job.py", "sample"], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )  # fmt: skip
+    assert (done.stdout, done.returncode) == ("[1000]\n", 0), done.stderr

@@ -143,7 +143,7 @@ def convert(
     state = State()
     say(state)
     folder = Path(os.path.abspath(folder))
-    if folder.is_symlink():
+    if os.path.islink(folder):
         folder = Path(os.path.realpath(folder))
     _require_another(dataset, folder)
     with folders.locked(folder, quarantine=recipe.on_bad == "quarantine") as work:
@@ -214,7 +214,7 @@ def make_parts(source: Surveyed, building: Building, workers: int | None, state:
 
     @contextmanager
     def process() -> Iterator[pool.Make]:
-        with Witness() as witness, source.hooked() as hook:
+        with Witness(alone=plan.recipe.store == "source") as witness, source.hooked() as hook:
             opened = OpenedSource(source.dataset, plan, hook, witness)
 
             def make(number: int, tell: Tell) -> Facts:

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from pipefix.caches import manifest as manifests
 from pipefix.caches.containers import CONTAINERS
 from pipefix.caches.manifest import Part, beside
 from pipefix.vocabulary.commands import command
@@ -202,9 +203,27 @@ class Parts:
 
     def _opened(self, number: int) -> Any:
         part, path = self.parts[number], self.path(number)
-        index = Index.read(beside(path, ".idx"), part, in_memory=self.kept)
-        file = DataFile(path, part, index, scattered=self.scattered)
+        try:
+            index = Index.read(beside(path, ".idx"), part, in_memory=self.kept)
+            file = DataFile(path, part, index, scattered=self.scattered)
+        except CacheDamaged as error:
+            raise self._replaced(part) or error from None
         return self._keeping(number, file, index)
+
+    def _replaced(self, part: Part) -> UnreadableFile | None:
+        """Where the cache itself is gone, or another by now: it is not damaged, and must not be said to be."""
+        try:
+            known = part in manifests.read(self.folder).parts
+        except CacheDamaged:
+            return None
+        except UnreadableFile as error:
+            return UnreadableFile(f"The cache was removed, or moved, after it was opened: {error}", advice=error.advice)
+        if known:
+            return None
+        return UnreadableFile(
+            f"The cache {self.folder} was made anew after it was opened, and what was opened is gone.",
+            advice="Open it once more, CachedDataset(...), or start the program again.",
+        )
 
     def _keeping(self, number: int, file: Any, index: Index) -> Any:
         file.index = index if CONTAINERS[self.container].has_row_groups else None

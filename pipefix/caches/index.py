@@ -78,6 +78,8 @@ class Index:
         """
         file = _open(path, part.index_bytes)
         data = file.read()
+        if in_memory:
+            file.close()
         if zlib.crc32(data) != part.index_crc:
             raise CacheDamaged(f"{path} was changed after it was written: its checksum does not fit.")
         return cls.parse(data, path, None if in_memory else file)
@@ -130,6 +132,10 @@ class DataFile:
             # Read-ahead would fetch, for each record, neighbours that are evicted again before their turn comes.
             os.posix_fadvise(self.file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
         self._seen = bytearray(len(index.blocks))
+
+    def __del__(self) -> None:
+        if file := getattr(self, "file", None):
+            file.close()
 
     def read(self, number: int) -> memoryview:
         """A block, in memory of its own, which can be written to."""

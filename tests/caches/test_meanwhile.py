@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import gc
 import os
 import pickle
 import shutil
 import sysconfig
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +18,10 @@ from torch.utils.data import Subset
 
 from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.dataset import CachedDataset
-from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
-from tests.caches.sources import Files, Numbers, ReadBy, Texts
+from pipefix.caches.estimate import forecast
+from pipefix.vocabulary.errors import BadUsage, CacheDamaged, UnreadableFile
+from pipefix.vocabulary.folder_lock import FolderLock
+from tests.caches.sources import Files, Numbers, ReadBy, Texts, draw
 
 KINDS = ["sample", "rows"]
 
@@ -123,3 +128,51 @@ def test_a_place_that_may_not_be_looked_into_is_told(tmp_path: Path, monkeypatch
     monkeypatch.setattr(Path, "mkdir", mkdir)
     with pytest.raises(UnreadableFile, match="cannot be written: Permission denied"):
         convert(Subset(Numbers(), range(3)), recipe_of("lmdb", "sample"), tmp_path / "theirs" / "cache", workers=0)
+
+
+@pytest.mark.parametrize("store", KINDS)
+def test_no_file_stays_open_without_its_dataset(store: str, tmp_path: Path) -> None:
+    """A suite that takes warnings for errors would end there."""
+    cached = CachedDataset(made(store, tmp_path / "cache"))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        cached[0]
+        del cached
+        gc.collect()
+    assert not [warning for warning in told if issubclass(warning.category, ResourceWarning) and "FileIO" in str(warning.message)]
+
+
+class Classes(Files):
+    """As `ImageFolder`: each folder in its root is a class."""
+
+    def __init__(self, root: Path, paths: list[Path]) -> None:
+        super().__init__(paths)
+        self.root, self.class_to_idx = str(root), {"cats": 0}
+
+
+@pytest.mark.parametrize("run", [convert, forecast])
+def test_a_cache_does_not_become_a_class(run: Any, tmp_path: Path) -> None:
+    """`cd images; pipefix convert .` left a dataset that could not be loaded any more."""
+    root = tmp_path / "images"
+    dataset = Classes(root, [draw(root / "cats" / f"{index}.jpg", index) for index in range(8)])
+    for place in (root / "cache", root / "more" / "cache"):
+        with pytest.raises(BadUsage, match="would be taken for one more class"):
+            run(Subset(dataset, range(6)), recipe_of("lmdb", "sample"), place, workers=0)
+    assert os.listdir(root) == ["cats"]
+    for place in (tmp_path / "cache", root / "cats" / "cache"):
+        run(dataset, recipe_of("lmdb", "sample"), place, workers=0)
+
+
+def test_a_disk_without_any_room_is_told_and_nothing_is_left_on_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lock was the first that had no room, which was called a bug of pipefix, and its folder stayed."""
+
+    def full(file: FolderLock) -> FolderLock:
+        (file._folder / ".lock").touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FolderLock, "__enter__", full)
+        with pytest.raises(UnreadableFile, match=r"The disk that holds .* is full") as told:
+            made("sample", tmp_path / "cache")
+    assert "Make room" in told.value.advice and not os.listdir(tmp_path)
+    made("sample", tmp_path / "cache")

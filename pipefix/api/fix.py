@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,16 @@ class FixReport(Shown):
         if full:
             return fix_report.report(self.fixed, self.before, self.after)
         return fix_report.report(self.fixed, page=str(self.page) if self.page is not None else None)
+
+    def seen_from(self, folder: Path) -> FixReport:
+        """With paths relative to ``folder`` where they are below it: it was made in a program, which may work elsewhere."""
+
+        def near(path: str) -> str:
+            return os.path.relpath(path, folder) if Path(path).is_relative_to(folder) else path
+
+        plan, page = self.fixed.plan, self.page
+        fixed = msgspec.structs.replace(self.fixed, folder=near(self.fixed.folder), plan=near(plan) if plan else plan)
+        return replace(self, fixed=fixed, page=Path(near(str(page))) if page is not None else None)
 
     def figures(self) -> Any:
         """The last probe's run file, with what became of each step; without a probe, the steps alone."""

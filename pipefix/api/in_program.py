@@ -19,9 +19,11 @@ from typing import Any
 
 import msgspec
 
+from pipefix.caches.containers import CONTAINERS
 from pipefix.programs.launch import Ended, command_line, launch
 from pipefix.programs.script import is_program, trains_when_imported
 from pipefix.report.runfile import Run
+from pipefix.stores.store import is_store
 from pipefix.vocabulary import amounts, files
 from pipefix.vocabulary.commands import command as written
 from pipefix.vocabulary.errors import Interrupted, NothingToProbe, PipefixError, TargetError
@@ -115,10 +117,12 @@ def in_program(verb: str, command: Sequence[str], *, progress: Callable[[str, fl
     """
     words = command_line(command)
     with job() as inner_job, told(inner_job, progress):
-        inner_job.write(verb, _given(options), ends=True)
+        inner_job.write(verb, _given(options, verb), ends=True)
         ended = launch(words, inner_job.folder, job=inner_job.file)
         answer = inner_job.answered(ended, command)
-    return with_commands(answer, command) if isinstance(answer, Run) else answer
+    if isinstance(answer, Run):
+        return with_commands(answer, command)
+    return answer.seen_from(Path.cwd()) if hasattr(answer, "seen_from") else answer
 
 
 def imported_or_run(
@@ -154,9 +158,15 @@ def imported_or_run(
     return in_program(verb.__name__, [str(target)], progress=progress, **options)
 
 
-def _given(options: dict[str, Any]) -> dict[str, Any]:
+def _given(options: dict[str, Any], verb: str) -> dict[str, Any]:
     """As the program can take them, which may work in another folder, and in which nobody can be asked."""
     chosen = {name: value for name, value in options.items() if value is not None and name != "ask"}
+    if verb == "fix":
+        chosen.setdefault("out", Path())
+    if verb in ("convert", "forecast") and (container := CONTAINERS.get(chosen.get("to", "lmdb"))):
+        chosen.setdefault("out", Path(f"cache-{chosen.get('store') or container.stores[0]}"))
+    if isinstance(chosen.get("out"), str) and not is_store(chosen["out"]):
+        chosen["out"] = Path(chosen["out"])
     return {name: value.absolute() if isinstance(value, Path) else value for name, value in chosen.items()}
 
 

@@ -20,10 +20,10 @@ from pipefix.caches import pool, remote_sources
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.building import Building
 from pipefix.caches.containers import CONTAINERS, STORES, keeps
-from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.fingerprint import Fingerprint, changed
 from pipefix.caches.maker import is_stream, path_of
 from pipefix.caches.manifest import Manifest, Recipe, Source
+from pipefix.caches.source_places import refuse_places_of_the_source
 from pipefix.caches.survey import Surveyed, survey
 from pipefix.caches.verify import PartCheck
 from pipefix.caches.witness import Witness
@@ -143,9 +143,9 @@ def convert(
     state = State()
     say(state)
     folder = Path(os.path.abspath(folder))
-    if folder.is_symlink():
+    if os.path.islink(folder):
         folder = Path(os.path.realpath(folder))
-    _require_another(dataset, folder)
+    refuse_places_of_the_source(dataset, folder)
     with folders.locked(folder, quarantine=recipe.on_bad == "quarantine") as work:
         with told_by_the_disk(folder):
             existing = None if work.is_new else _existing(folder, recipe, update=update, stream=is_stream(dataset))
@@ -171,17 +171,6 @@ def convert(
             work.publish()
             folders.forget_plan(folder)
     return Converted(folder, manifest, time.perf_counter() - begun, parts_made, parts_found, unseen_bytes=source.unseen_bytes)
-
-
-def _require_another(dataset: Any, folder: Path) -> None:
-    """What a cache is made of must not be that cache: it would be taken for its own source from then on."""
-    while dataset is not None:
-        if isinstance(dataset, CachedDataset) and os.path.realpath(dataset.path) == os.path.realpath(folder):
-            raise BadUsage(
-                f"{folder} is what the dataset itself reads its samples from.",
-                advice="Give the new one a directory of its own: --out DIR. To mend this one, name what it was made of.",
-            )
-        dataset = getattr(dataset, "dataset", None)
 
 
 def _existing(folder: Path, recipe: Recipe, *, update: bool, stream: bool) -> Manifest:
@@ -214,7 +203,7 @@ def make_parts(source: Surveyed, building: Building, workers: int | None, state:
 
     @contextmanager
     def process() -> Iterator[pool.Make]:
-        with Witness() as witness, source.hooked() as hook:
+        with Witness(alone=plan.recipe.store == "source") as witness, source.hooked() as hook:
             opened = OpenedSource(source.dataset, plan, hook, witness)
 
             def make(number: int, tell: Tell) -> Facts:

@@ -7,6 +7,7 @@ time, and threads may share it (not over ``source``, where the dataset's own cod
 from __future__ import annotations
 
 import copy as copies
+import operator
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -60,8 +61,8 @@ class CachedDataset(Dataset[Any]):
             manifest = remote.read_manifest(store)
             self._begin(manifest, store.url, images, remote.RemoteParts(store, manifest, tier_kept))
         elif tier is None:
-            folder = Path(path)
-            self._begin(manifests.read(folder), folder, images)
+            # Workers, and samples that come later, find it also where the program has changed its directory by then.
+            self._begin(manifests.read(Path(path)), Path(path).absolute(), images)
         else:
             raise BadUsage(
                 f"{path} is a directory, which needs no tier.", advice="Leave tier out, or copy the cache to a local disk."
@@ -172,7 +173,7 @@ class CachedDataset(Dataset[Any]):
         return record
 
     def __getitem__(self, index: Any) -> Any:
-        index = index.__index__()
+        index = operator.index(index)
         if self._rows is not None:
             return self._finish(self._rows[self._inside(index)])
         if self.dataset is not None:
@@ -183,7 +184,7 @@ class CachedDataset(Dataset[Any]):
 
     def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
         if isinstance(self._parts, remote.RemoteParts):
-            inside = [self._inside(index.__index__()) for index in indices]
+            inside = [self._inside(operator.index(index)) for index in indices]
             self._parts.fetch(map(self._place, inside) if self._rows is None else self._rows.missing(inside))
         if self._rows is None:
             return [self[index] for index in indices]

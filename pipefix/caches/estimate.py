@@ -25,6 +25,7 @@ from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.maker import getter, is_stream, told_length
 from pipefix.caches.manifest import Manifest, Recipe
 from pipefix.caches.pictures import as_pixels
+from pipefix.caches.source_places import refuse_places_of_the_source
 from pipefix.caches.survey import Surveyed, survey
 from pipefix.system.resources import cores
 from pipefix.vocabulary.errors import BadUsage, PipefixError
@@ -71,6 +72,8 @@ def forecast(
 ) -> Forecast:
     """Convert a few seconds' worth beside ``folder``, and remove it again: also what an earlier one left that was killed."""
     begun = time.perf_counter()
+    folder = Path(os.path.abspath(folder))
+    refuse_places_of_the_source(dataset, folder)
     source = survey(dataset, recipe, target, apart=workers != 0)
     surveyed_s = time.perf_counter() - begun
     samples = source.blueprint.samples or recipe.limit or told_length(dataset)
@@ -79,7 +82,6 @@ def forecast(
             "How long a stream is cannot be told before it ends.",
             advice="Say how much of it is wanted, --limit N, or convert it without --dry-run.",
         )
-    folder = Path(os.path.abspath(folder))
     trial = folder.with_name(f"{folder.name}.trial")
     with converting.told_by_the_disk(trial):
         try:

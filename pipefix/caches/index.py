@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from pipefix.caches import manifest as manifests
 from pipefix.caches.containers import CONTAINERS
 from pipefix.caches.manifest import Part, beside
 from pipefix.vocabulary.commands import command
@@ -77,6 +78,8 @@ class Index:
         """
         file = _open(path, part.index_bytes)
         data = file.read()
+        if in_memory:
+            file.close()
         if zlib.crc32(data) != part.index_crc:
             raise CacheDamaged(f"{path} was changed after it was written: its checksum does not fit.")
         return cls.parse(data, path, None if in_memory else file)
@@ -129,6 +132,10 @@ class DataFile:
             # Read-ahead would fetch, for each record, neighbours that are evicted again before their turn comes.
             os.posix_fadvise(self.file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
         self._seen = bytearray(len(index.blocks))
+
+    def __del__(self) -> None:
+        if file := getattr(self, "file", None):
+            file.close()
 
     def read(self, number: int) -> memoryview:
         """A block, in memory of its own, which can be written to."""
@@ -202,9 +209,27 @@ class Parts:
 
     def _opened(self, number: int) -> Any:
         part, path = self.parts[number], self.path(number)
-        index = Index.read(beside(path, ".idx"), part, in_memory=self.kept)
-        file = DataFile(path, part, index, scattered=self.scattered)
+        try:
+            index = Index.read(beside(path, ".idx"), part, in_memory=self.kept)
+            file = DataFile(path, part, index, scattered=self.scattered)
+        except CacheDamaged as error:
+            raise self._replaced(part) or error from None
         return self._keeping(number, file, index)
+
+    def _replaced(self, part: Part) -> UnreadableFile | None:
+        """Where the cache itself is gone, or another by now: it is not damaged, and must not be said to be."""
+        try:
+            known = part in manifests.read(self.folder).parts
+        except CacheDamaged:
+            return None
+        except UnreadableFile as error:
+            return UnreadableFile(f"The cache was removed, or moved, after it was opened: {error}", advice=error.advice)
+        if known:
+            return None
+        return UnreadableFile(
+            f"The cache {self.folder} was made anew after it was opened, and what was opened is gone.",
+            advice="Open it once more, CachedDataset(...), or start the program again.",
+        )
 
     def _keeping(self, number: int, file: Any, index: Index) -> Any:
         file.index = index if CONTAINERS[self.container].has_row_groups else None

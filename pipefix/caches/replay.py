@@ -19,7 +19,7 @@ import msgspec
 
 from pipefix.caches import record
 from pipefix.caches.maker import path_of
-from pipefix.caches.witness import NOT_DATA
+from pipefix.caches.witness import NOT_DATA, REPLAYING
 from pipefix.hooks.install import install_all
 from pipefix.hooks.object_answers import CLIENTS, HEAD, Answer, ObjectStore
 from pipefix.hooks.patches import Patches
@@ -88,6 +88,7 @@ class Shelf(ObjectStore):
     def get(self, path: str, offset: int, count: int) -> bytes | None:
         known = self._known.get(path)
         if known is None:
+            self.not_data += path.startswith(NOT_DATA)
             return None
         size, pieces = known
         if offset >= size or count == 0:
@@ -189,6 +190,7 @@ class Replayer(ResultStore):
         self._shelf: Shelf | None = None
         self._told = False
         install_all(self.timer, self._patches, BYTE_READERS)
+        REPLAYING.append(self._patches)
 
     @property
     def files(self) -> Shelf | None:
@@ -232,6 +234,7 @@ class Replayer(ResultStore):
 
     def close(self) -> None:
         self.timer.active = False
+        REPLAYING.remove(self._patches)
         self._patches.undo()
 
 

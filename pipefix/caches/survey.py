@@ -108,7 +108,7 @@ class FirstRecords(NamedTuple):
 
 def first_records(dataset: Any, recipe: Recipe) -> FirstRecords:
     try:
-        with seeded(0), Witness() as witness:
+        with seeded(0), Witness(alone=recipe.store == "source") as witness:
             look = _Look(dataset, recipe, _length(dataset), witness, most=_TRIED)
             look.settle(Blueprint(target="", recipe=recipe, boot=boot()))
     except PipefixError as error:
@@ -145,7 +145,7 @@ def _survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
             advice="Convert a part of it as torch.utils.data.Subset(dataset, range(n)).",
         )
     # What the user's transforms draw here is put back.
-    with seeded(0), Witness() as witness:
+    with seeded(0), Witness(alone=recipe.store == "source") as witness:
         look = _Look(dataset, recipe, samples, witness)
         before, rows_before = _held(dataset, samples, look.indices)
         plan = look.settle(Blueprint(target=target, recipe=recipe, samples=samples, classes=_classes(dataset), boot=boot()))

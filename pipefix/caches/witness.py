@@ -30,7 +30,8 @@ _HEAD = 16
 NOT_DATA = ("inode:", *{os.path.join(sysconfig.get_path(key), "") for key in ("stdlib", "platstdlib", "purelib", "platlib")})
 """Read by a bare descriptor, with no name to find it by again; or a library's own file, which it reads when it is first used."""
 
-
+REPLAYING: list[Patches] = []
+"""The functions that this process has replaced to answer reads from ``source`` caches."""
 _SLACK = 8192
 """Bytes that a sample may read besides its data, such as a library's own files, before that is worth a word."""
 
@@ -163,9 +164,13 @@ class Witness(ResultStore):
     at: Callable[[int], None] | None = None
     """In a process whose end is to be told: told which sample is made."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, alone: bool = False) -> None:
+        """Args:
+        alone: put functions that caches have replaced back meanwhile: under those no read of a file would be seen.
+        """
         self.timer = _Watch()
         self._patches = Patches()
+        self._aside = list(REPLAYING) if alone else []
         self.stop_at: int | None = None
         self.by_path = False
         """The decode that samples are stopped at is handed a path, and would read that file."""
@@ -173,6 +178,8 @@ class Witness(ResultStore):
         """Whether what a sample maps into memory is kept whole."""
 
     def __enter__(self) -> Witness:
+        for patches in self._aside:
+            patches.pause()
         self.install()
         self.timer.active = True
         return self
@@ -180,6 +187,8 @@ class Witness(ResultStore):
     def __exit__(self, *why: object) -> None:
         self.timer.active = False
         self._patches.undo()
+        for patches in self._aside:
+            patches.resume()
 
     def install(self) -> None:
         """Also for libraries that were imported since."""

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -69,6 +70,7 @@ def _deliver_lost_interrupts() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     tolerate_any_encoding()
+    arguments: Namespace | None = None
     try:
         commands = find()
         try:
@@ -88,7 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # An interrupt that passed through exec() (imports do that) leaves a mark by which the interpreter ends itself with the
         # signal instead of our exit code. Another exec() wipes it out.
         exec("")
-        return _tell(Interrupted("Interrupted before there was anything to report."))
+        advice = None if hasattr(arguments, "budget") else "Run the same command again."
+        return _tell(Interrupted("Interrupted before there was anything to report.", advice=advice))
     except BrokenPipeError:
         return 0
     except OSError as error:

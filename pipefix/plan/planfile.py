@@ -9,7 +9,7 @@ import json
 import math
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -230,6 +230,8 @@ def _said(head: dict[str, Any], error: str) -> str:
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     plain = _PATH.sub("", error)
+    if plain.startswith("Invalid enum value") and (choices := _choices(names)):
+        plain = f"it is one of {', '.join(choices)}"
     if len(plain) > _MOST_SHOWN:  # it repeats the value
         plain = f"{plain[:_MOST_SHOWN]}..."
     return (
@@ -237,6 +239,18 @@ def _said(head: dict[str, Any], error: str) -> str:
         if names and value is not None
         else plain[0].lower() + plain[1:]
     )
+
+
+def _choices(names: list[str]) -> list[str]:
+    """The texts that a setting may have; none where it is of another kind."""
+    kind: Any = PlanFile
+    for name in names:
+        hint = get_type_hints(kind)[name]
+        kind = next((kind for kind in (*get_args(hint), hint) if hasattr(kind, "__struct_fields__")), None)
+        if kind is None:
+            literals = [inner for inner in (*get_args(hint), hint) if get_origin(inner) is Literal]
+            return [choice for literal in literals for choice in get_args(literal)]
+    return []
 
 
 # -- files -----------------------------------------------------------------------------------------------------------------
@@ -248,14 +262,16 @@ def text_of(path: Path) -> str | None:
         data = read_regular(path, LARGEST + 1)
         if len(data) > LARGEST:
             raise UnreadableFile(f"{path} is not a plan file: it is longer than {size(LARGEST)}.", advice=_ADVICE)
-        return data.decode("utf-8")
+        return data.decode("utf-8-sig")  # editors on Windows put a mark before the text
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
         raise UnreadableFile(f"{path} is not a plan file: byte {error.start} is not UTF-8 text.", advice=_ADVICE) from error
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else None
-        raise UnreadableFile(f"The plan file {path} could not be read: {why or error}.", advice=_ADVICE) from error
+        is_folder = isinstance(error, OSError) and path.is_dir()
+        why = "it is a folder" if is_folder else error.strerror if isinstance(error, OSError) else None
+        advice = f"Name the file in it: {path / NAME}" if is_folder else _ADVICE
+        raise UnreadableFile(f"The plan file {path} could not be read: {why or error}.", advice=advice) from error
 
 
 def read(path: Path) -> PlanFile:

@@ -68,8 +68,9 @@ class FolderLock:
             if _is_at(file, self._path):
                 break
             file.close()  # its holder removed it just before it let go
-        file.truncate(0)
-        file.write(f"pipefix {os.getpid()} on {socket.gethostname()}".encode())
+        with contextlib.suppress(OSError):  # a disk without room: who holds it is not told then, and is held all the same
+            file.truncate(0)
+            file.write(f"pipefix {os.getpid()} on {socket.gethostname()}".encode())
         return file
 
     def _busy(self, holder: str) -> BadUsage:

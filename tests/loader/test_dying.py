@@ -54,6 +54,14 @@ def test_the_sentence(code: int, kills: Any, words: str, monkeypatch: pytest.Mon
     assert (error.pid, error.exit_code) == (7, code)
 
 
+@pytest.mark.parametrize(("method", "told"), [("spawn", True), ("forkserver", True), ("fork", False), (None, False)])
+def test_a_class_that_was_typed_in_is_named_as_a_cause_where_workers_import_it(method: str | None, told: bool) -> None:
+    """With num_workers=0, as the advice had it, there is no error to see."""
+    worker = SimpleNamespace(pid=7, exitcode=1, _start_method=method)
+    error = describe_death(RuntimeError("DataLoader worker (pid(s) 7) exited unexpectedly"), [worker], 0)
+    assert ("Put such a class into a .py file" in str(error)) is told
+
+
 KILLED = """
 import os, signal, sys
 sys.path.insert(0, {root!r})

@@ -131,6 +131,32 @@ def test_a_missing_plan_and_a_missing_cache_are_told(plan: Any, tmp_path: Path) 
         FastLoader(pipelines.Tensors(), plan=plan(cache=CacheChange(path="cache", store="source")))
 
 
+def test_a_plan_is_of_the_directory_that_it_was_named_in(cached: Any, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What moves augmentation opens the cache with the first batch, after Hydra has changed the working directory."""
+    dataset, folder = cached
+    path = plan(cache=CacheChange(path="cache", store="source"))
+    monkeypatch.chdir(folder)
+    named = planned.Planned(planned.planfile.read(Path(path)), Path(Path(path).name), dataset)
+    monkeypatch.chdir(folder / "files")
+    assert len(planned.cached(dataset, named.plan.cache, named._folder)) == 12  # type: ignore[arg-type]
+
+
+def test_a_plan_that_names_another_store_or_no_cache_says_what_to_write(cached: Any, plan: Any) -> None:
+    dataset, _ = cached
+    with pytest.raises(BadUsage, match="of store 'sample', and it is one of 'source'") as told:
+        FastLoader(dataset, plan=plan(cache=CacheChange(path="cache", store="sample")))
+    assert 'store = "source"' in told.value.advice
+    with pytest.raises(UnreadableFile, match=r"The plan names the cache .*gone, and there is none") as absent:
+        FastLoader(dataset, plan=plan(cache=CacheChange(path="gone", store="source")))
+    assert "take [cache] out of the plan" in absent.value.advice
+
+
+@pytest.mark.parametrize("wrong", [["one.toml", "two.toml"], {"loader": {}}, 3, True])
+def test_what_is_no_path_is_no_plan(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="plan option should be the path of one plan file, but got plan="):
+        FastLoader(pipelines.Tensors(), plan=wrong)
+
+
 def test_another_machine_is_warned_of_with_what_to_type(plan: Any) -> None:
     path = plan(machine=TunedOn(cores=640.0), target="train.py:loader")
     with pytest.warns(RuntimeWarning, match=r"it was tuned on 640 cores, here there are .*pipefix tune train.py:loader"):

@@ -138,3 +138,28 @@ def test_what_is_no_file_is_refused_at_once(tmp_path, what):
         os.mkfifo(path)
     with pytest.raises(UnreadableFile, match="could not be read"):
         planfile.read(path)
+
+
+def test_a_mark_that_editors_put_before_the_text_is_read_over(tmp_path):
+    path = tmp_path / "pipefix.plan.toml"
+    path.write_bytes(b'\xef\xbb\xbfformat = "pipefix.plan/1"\r\n[loader]\r\nnum_workers = 3\r\n')
+    assert planfile.read(path).loader.num_workers == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('[loader]\nstart_method = "thread"', "'thread', but it is one of fork, forkserver, spawn"),
+        ('[cache]\npath = "c"\nstore = "pixels"', "'pixels', but it is one of source, resized, decoded, sample, rows"),
+        ('[augmentation]\nbackend = "none"', "'none', but it is one of kornia, dali"),
+    ],
+)
+def test_a_choice_that_there_is_not_names_those_that_there_are(line, said):
+    with pytest.raises(UnreadableFile, match=said):
+        planfile.decode(f'format = "pipefix.plan/1"\n{line}\n', origin="plan")
+
+
+def test_the_folder_of_a_plan_is_told_with_the_file_to_name(tmp_path):
+    with pytest.raises(UnreadableFile, match="could not be read: it is a folder") as told:
+        planfile.read(tmp_path)
+    assert str(tmp_path / "pipefix.plan.toml") in told.value.advice

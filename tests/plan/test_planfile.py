@@ -96,7 +96,8 @@ def test_any_text_and_figure_survives(target: str, names: list[str], value: floa
          "p.toml, line 14: loader.num_workers is '4', but expected `int | null`, got `str`."),
         ("num_workers = 4", "num_worker = 4", "p.toml, line 14: there is no setting called 'loader.num_worker'."),
         ("[cache]", "[chache]", "p.toml, line 22: there is no setting called 'chache'."),
-        ('store = "decoded"', 'store = "jpeg"', "p.toml, line 24: cache.store is 'jpeg', but invalid enum value 'jpeg'."),
+        ('store = "decoded"', 'store = "jpeg"',
+         "p.toml, line 24: cache.store is 'jpeg', but it is one of source, resized, decoded, sample, rows."),
         ("low = 490.0", 'low = "x"', "p.toml, line 18: loader.evidence.before.low is 'x', but expected `float`, got `str`."),
         ("cores = 4.0", "cores = 0", "p.toml, line 8: machine.cores is 0, but expected `float` > 0.0."),
         ("cores = 4.0\n", "", ("p.toml, line 7: machine is {'cpu_model': 'A CPU', 'memory_bytes': 16000000000, 'gpus': ['H100']}, "

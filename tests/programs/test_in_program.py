@@ -18,7 +18,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data._utils import signal_handling
 
 from pipefix.api import in_program
+from pipefix.api.fix import FixReport
 from pipefix.api.run import _with_probe
+from pipefix.fixes.outcome import Fixed
 from pipefix.plan import planfile
 from pipefix.plan.planfile import LoaderChange, PlanFile
 from pipefix.programs.launch import Ended
@@ -234,6 +236,33 @@ class TestWork:
         assert (told.value.advice, told.value.user_traceback) == ("Mend it.", "frames")
 
     def test_options_reach_it_whole(self, tmp_path: Path) -> None:
-        given = in_program._given({"write": Path("plan.toml"), "seed": 0, "trace": None})
+        given = in_program._given({"write": Path("plan.toml"), "seed": 0, "trace": None}, "probe")
         assert given == {"write": Path("plan.toml").absolute(), "seed": 0}
         assert pickle.loads(pickle.dumps(given)) == given
+
+    @pytest.mark.parametrize(
+        ("verb", "options", "out"),
+        [
+            ("fix", {}, Path.cwd()),
+            ("fix", {"out": "fixed"}, Path("fixed").absolute()),
+            ("convert", {"to": "lmdb"}, Path("cache-source").absolute()),
+            ("convert", {"to": "lmdb", "store": "sample"}, Path("cache-sample").absolute()),
+            ("forecast", {"to": "parquet"}, Path("cache-rows").absolute()),
+            ("convert", {"out": "s3://bucket/cache"}, "s3://bucket/cache"),
+        ],
+    )
+    def test_what_is_made_lies_where_the_command_was_typed(self, verb: str, options: dict[str, Any], out: Any) -> None:
+        """A program that changes its directory (Hydra) took it there, and the report named it as if it were here."""
+        assert in_program._given(options, verb)["out"] == out
+
+    @pytest.mark.parametrize(
+        ("out", "told"),
+        [(".", (".", "pipefix.plan.toml", "pipefix.fix.html")), ("a/b", ("a/b", "a/b/pipefix.plan.toml", "a/b/pipefix.fix.html"))],
+    )
+    def test_a_report_names_what_is_below_as_one_would_type_it(self, tmp_path: Path, out: str, told: tuple[str, str, str]) -> None:
+        folder = (tmp_path / out).resolve()
+        fixed = Fixed(target="the loader", folder=str(folder), plan=str(folder / "pipefix.plan.toml"))
+        report = FixReport(fixed, None, None, folder / "pipefix.fix.html")
+        seen = report.seen_from(tmp_path)
+        assert (seen.fixed.folder, seen.fixed.plan, str(seen.page)) == told
+        assert report.seen_from(tmp_path / "elsewhere") == report

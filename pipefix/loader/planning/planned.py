@@ -22,7 +22,8 @@ from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange,
 from pipefix.system.machine import gpus_here
 from pipefix.system.resources import cores
 from pipefix.vocabulary.commands import command
-from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.errors import BadUsage, UnreadableFile
+from pipefix.vocabulary.versioned import short
 
 if TYPE_CHECKING:
     from pipefix.augment.module import Augment
@@ -93,7 +94,20 @@ def cached(original: Any, change: CacheChange, folder: Path) -> CachedDataset:
             f"The plan names the cache {place}, whose samples are asked for by number, and the dataset is a stream.",
             advice="Give the loader the cache itself, pipefix.CachedDataset(path), or take [cache] out of the plan.",
         )
-    opened = CachedDataset(place, dataset=original)
+    try:
+        opened = CachedDataset(place, dataset=original)
+    except UnreadableFile as error:
+        if os.path.lexists(place):
+            raise
+        raise UnreadableFile(
+            f"The plan names the cache {place}, and there is none.",
+            advice="Make it anew, pipefix fix TARGET, or take [cache] out of the plan.",
+        ) from error
+    if opened.manifest.recipe.store != change.store:
+        raise BadUsage(
+            f"The plan calls the cache {place} one of store {change.store!r}, and it is one of {opened.manifest.recipe.store!r}.",
+            advice=f'Say so in the plan: store = "{opened.manifest.recipe.store}"',
+        )
     if hasattr(type(original), "__len__") and len(opened) != len(original):
         raise BadUsage(
             f"The cache {place} that the plan names has {len(opened)} records, and the dataset {len(original)} samples.",
@@ -143,7 +157,9 @@ class Planned:
         self.settings = self.plan.loader or LoaderChange()
         self.given = original
         """The dataset as the code has it."""
-        self.reads = original if self.plan.cache is None else cached(original, self.plan.cache, self.path.parent)
+        self._folder = self.path.parent.absolute()
+        """Also where the program has changed its directory when the first batch is asked for."""
+        self.reads = original if self.plan.cache is None else cached(original, self.plan.cache, self._folder)
         """What samples are read from; None: the loader's dataset."""
         self.module: Any = None
         """What is done to batches; made when the first is asked for."""
@@ -159,7 +175,7 @@ class Planned:
             return
         self._moved = True
         try:
-            self.reads, self.module = moved(self.given, self.plan, self.path.parent)
+            self.reads, self.module = moved(self.given, self.plan, self._folder)
         except BadUsage as error:
             warnings.warn(f"{self.path}: {error} It stays in the dataset. {error.advice}", RuntimeWarning, stacklevel=2)
 
@@ -196,6 +212,8 @@ class Planned:
 
 def read(path: str | os.PathLike[str], original: Any) -> Planned:
     """Open a plan for a dataset. Says so where it was made for another machine."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"plan option should be the path of one plan file, but got plan={short(path)}")
     where = Path(path)
     plan = planfile.read(where)
     if plan.machine is not None:

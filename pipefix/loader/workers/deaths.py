@@ -79,6 +79,11 @@ def describe_death(error: RuntimeError, workers: Sequence[Any], kills_before: in
     what_next = _NEXT.get(known, _ALONE) if known is not None else _ALONE
     if code > 0:
         why = "Something in it calls os._exit() or sys.exit(), or it could not start"
+        if (method := getattr(dead, "_start_method", None)) in ("spawn", "forkserver"):
+            why += (
+                f": under {method!r} a worker imports the dataset's class, and finds none that was typed in (a notebook, python -i)"
+                " or run by exec(). Put such a class into a .py file, or start workers by multiprocessing_context='fork'"
+            )
     parts = [f"{torch_message}: of worker process {dead.pid}, {describe_exit(code)}", why, what_next.rstrip(".")]
     return WorkerDied(". ".join(part for part in parts if part) + ".", dead.pid, code)
 

@@ -35,4 +35,4 @@ def test_from_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
 def test_nothing_on_the_pipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     assert main(["show", "-"]) == 4
-    assert "standard input is not a pipefix run file" in capsys.readouterr().err
+    assert "standard input is empty: it is not a pipefix run file" in capsys.readouterr().err

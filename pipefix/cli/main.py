@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import signal
 import sys
@@ -33,7 +32,6 @@ def run() -> NoReturn:
     _deliver_lost_interrupts()
     with watched(sys.argv[1] if len(sys.argv) > 1 else ""):
         code = main()
-    gc.freeze()  # All was told, and memory goes with the process: to search it for cycles took seconds after a Ctrl-C.
     sys.exit(code)
 
 

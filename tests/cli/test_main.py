@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import subprocess
@@ -288,17 +287,3 @@ class TestAsAProcess:
         )
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False)
         assert (done.stdout, done.stderr) == (f"-{signal.SIGTERM.value}\n", "")
-
-
-def test_a_process_that_has_told_all_does_not_search_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python collects cycles once more as it ends, which took seconds where a probe had been interrupted."""
-    monkeypatch.setattr(entry, "main", lambda: 3)
-    monkeypatch.setattr(entry, "_treat_termination_as_interrupt", lambda: None)
-    monkeypatch.setattr(sys, "argv", ["pipefix", "show"])
-    try:
-        with pytest.raises(SystemExit) as left:
-            entry.run()
-        frozen = gc.get_freeze_count()
-    finally:
-        gc.unfreeze()
-    assert (left.value.code, frozen > 0) == (3, True)

@@ -110,7 +110,8 @@ def _draft(path: Path, data: bytes, *, durable: bool) -> tuple[Path, BinaryIO]:
     try:
         _fill(file, path, data, durable=durable)
     except BaseException:
-        file.close()
+        with contextlib.suppress(OSError):  # what found no room is written once more
+            file.close()
         with contextlib.suppress(OSError):
             draft.unlink()
         raise

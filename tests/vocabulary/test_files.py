@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -91,6 +92,19 @@ def in_another_process(work: Callable[[], object]) -> bool:
         finally:
             os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+
+
+@pytest.mark.usefixtures("files_may_be_nameless")
+def test_what_found_no_room_leaves_nothing(tmp_path: Path) -> None:
+    """A file that is closed writes once more what it holds, which fails again."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_whole(tmp_path / "file", b"0" * 100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not os.listdir(tmp_path)
 
 
 def test_one_thread_of_one_process_holds_a_lock(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from pipefix.diagnosis.costs import StageCosts
 from pipefix.diagnosis.diagnosis import Diagnosis, StageCost, Stations, Verdict
 from pipefix.diagnosis.doubts import Claim, Doubt, DoubtKind, doubted
 from pipefix.diagnosis.throughput import PipelineModel, of_draws
+from pipefix.diagnosis.verdict_rules import Ranking
 from pipefix.measurement import experiments
-from pipefix.measurement.experiments import LEAVE_ONE_OUT
+from pipefix.measurement.experiments import LEAVE_ONE_OUT, Experiment
 from pipefix.measurement.measurement import Block, Measurement
 from pipefix.measurement.statistics import APART, RESAMPLES, Floats, bootstrap, interval, ratio, spread_around
 from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, Bounded, MeasuredGain, NotTried, surely_above
@@ -58,7 +59,7 @@ def diagnose(measurement: Measurement) -> Diagnosis:
         tried[whole[0]], worth[whole[0]] = whole[1], whole[1].interval
     sampler = _measured(measurement, arms, experiments.NO_SAMPLER.name)
     rival = verdict_rules.contradicted(ranking, worth, tried, measurement.workers)
-    by_sampler = verdict_rules.outgained_by_sampler(ranking, worth, sampler, measurement.workers)
+    by_sampler = verdict_rules.outgained(ranking, worth, sampler.interval if sampler is not None else None, measurement.workers)
     contradicting = rival is not None or by_sampler
     once = any(gain.blocks < FEWEST_FOR_INTERVAL for gain in (*tried.values(), *([sampler] if sampler is not None else [])))
     by_arms = None if once else verdict_rules.decided_by_arms(
@@ -79,6 +80,9 @@ def diagnose(measurement: Measurement) -> Diagnosis:
         doubt: Doubt | None = Doubt(DoubtKind.RIVAL, rival, tried[rival])
     elif by_sampler:
         doubt = Doubt(DoubtKind.NO_ROOM, ranking.stage, sampler, experiments.NO_SAMPLER.name)
+    elif _whole_samples_gain_more(measurement, ranking, worth, arms):
+        samples = experiments.SAMPLES.name
+        doubt = Doubt(DoubtKind.NO_ROOM, ranking.stage, _measured(measurement, arms, samples), samples)
     else:
         doubt = doubted(Claim(measurement, ranking, model, costs.own_code(ranking.stage), sampler), gains, arms)
         agreed = by_arms is not None and (by_arms.stage, by_arms.sampler) == (ranking.stage, ranking.sampler)
@@ -201,6 +205,11 @@ def _undisturbed(measurement: Measurement) -> list[float]:
 def _lead_of(measurement: Measurement, first: Stage | None, second: Stage | None) -> Interval | None:
     """Throughput without one stage over that without another; None is the sampler. None where one has no arm that ran."""
     arms = [experiments.NO_SAMPLER if stage is None else LEAVE_ONE_OUT.get(stage) for stage in (first, second)]
+    return _lead_of_arms(measurement, *arms)
+
+
+def _lead_of_arms(measurement: Measurement, *arms: Experiment | None) -> Interval | None:
+    """Throughput of the first arm over the second's."""
     blocks = [measurement.of(arm.name) if arm is not None else [] for arm in arms]
     if not all(blocks):
         return None
@@ -253,6 +262,17 @@ def _without_whole_samples(
     costs = {stage: float(np.median(draws[:, INDEX[stage.value]])) for stage in IN_SAMPLE}
     stage = max(bare, key=costs.__getitem__)
     return (stage, gain) if costs[stage] >= OWN_PART * sum(costs.values()) else None
+
+
+def _whole_samples_gain_more(
+    measurement: Measurement, ranking: Ranking, worth: dict[Stage, Interval], arms: dict[str, Interval]
+) -> bool:
+    """Whether a stage is named that is no part of a sample, and the arm without whole samples gains more than its own."""
+    if ranking.stage is None or ranking.stage in IN_SAMPLE or ranking.kind not in ("input-bound", "step-bound"):
+        return False
+    lead = _lead_of_arms(measurement, experiments.SAMPLES, LEAVE_ONE_OUT.get(ranking.stage))
+    faster = lead is not None and lead.low > verdict_rules.CONTRADICTION
+    return faster or verdict_rules.outgained(ranking, worth, arms.get(experiments.SAMPLES.name), measurement.workers)
 
 
 def _measured(measurement: Measurement, arms: dict[str, Interval], arm: str) -> MeasuredGain | None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 
 import numpy as np
 
 from pipefix.diagnosis.attribution import INDEX, MAIN, WORKER, columns
 from pipefix.diagnosis.throughput import draws, of_draws
 from pipefix.measurement.statistics import Floats, interval
-from pipefix.vocabulary.gain import MeasuredGain, surely_above
+from pipefix.vocabulary.gain import MeasuredGain
 from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.stage import Stage
 
@@ -25,9 +27,13 @@ EVEN = 0.9
 """Resamplings that must agree before stages are called balanced: the mildest of verdicts."""
 DECISIVE = 1.08
 """Where the clocks leave it open, an arm that gains this much more than every other decides."""
+AGREED, EITHER = 0.99, 0.8
+"""Where neither the clocks nor the arms are sure enough by themselves, a stage that both put first is named when they are this sure
+together, and each of them that sure alone."""
 STATEMENT = (
     f"a stage is named when it costs over {DOMINATES:g}x the next one of what limits, in at least {SURE:.0%} of resamplings, "
-    "its own arm gains about as much (or it can have none, and every arm leaves that room), and no arm contradicts it; stages are "
+    "its own arm gains about as much (or it can have none, and every arm leaves that room), and no arm contradicts it; or when the "
+    f"clocks and its arm both put it first, each in {EITHER:.0%} and together in {AGREED:.0%}; stages are "
     f"called balanced when none is so, and in {EVEN:.0%} of them the lead is at most {ALIKE:g}x"
 )
 """The rule as it is printed beside a verdict."""
@@ -52,6 +58,8 @@ class Ranking:
     """True where the user's sampler limits, or may: it is no stage."""
     by_arms: bool = False
     """True where the arms decided, not the clocks."""
+    first_in: float = 0.0
+    """Part of the resamplings in which the first stage costs more than every other, by however little."""
 
 
 _POOL_STAGES = tuple(Stage(name) for name in WORKER)
@@ -121,12 +129,12 @@ def _rank(costs: Floats, names: tuple[str, ...], *, base: float) -> Ranking:
     ratio = costs[:, first] / np.maximum(np.delete(costs, first, axis=1).max(axis=1), 1e-12)
     ahead = float(np.mean(ratio > DOMINATES))
     near = float(np.mean(ratio <= ALIKE))
-    lead = interval(ratio)
+    lead, first_in = interval(ratio), min(base, float(np.mean(ratio > 1)))
     if ahead >= SURE:
         kind = "step-bound" if stages[first] is Stage.STEP else "input-bound"
-        return Ranking(kind, stages[first], stages[second], min(base, ahead), lead)
+        return Ranking(kind, stages[first], stages[second], min(base, ahead), lead, first_in=first_in)
     kind = "balanced" if near >= EVEN else "inconclusive"
-    return Ranking(kind, stages[first], stages[second], min(base, max(near, ahead)), lead)
+    return Ranking(kind, stages[first], stages[second], min(base, max(near, ahead)), lead, first_in=first_in)
 
 
 def contradicted(ranking: Ranking, gains: dict[Stage, Interval], tried: Collection[Stage], workers: int) -> Stage | None:
@@ -141,11 +149,11 @@ def contradicted(ranking: Ranking, gains: dict[Stage, Interval], tried: Collecti
     return max(rivals)[1] if rivals else None
 
 
-def outgained_by_sampler(ranking: Ranking, gains: dict[Stage, Interval], sampler: MeasuredGain | None, workers: int) -> bool:
-    """Whether the pipeline without its sampler contradicts a verdict that names a stage."""
-    if sampler is None or ranking.stage is None or ranking.kind not in ("input-bound", "step-bound"):
+def outgained(ranking: Ranking, gains: dict[Stage, Interval], gain: Interval | None, workers: int) -> bool:
+    """Whether the pipeline without its sampler, or without whole samples, contradicts a verdict that names a stage."""
+    if gain is None or ranking.stage is None or ranking.kind not in ("input-bound", "step-bound"):
         return False
-    return surely_above(sampler, _most_of_others(ranking, gains, workers))
+    return gain.low > _most_of_others(ranking, gains, workers)
 
 
 def _most_of_others(ranking: Ranking, gains: dict[Stage, Interval], workers: int) -> float:
@@ -179,10 +187,23 @@ def decided_by_arms(
     others = [stage for stage in known if stage is not first]
     leads = {stage: lead(first, stage) or exactly(known[first].low / known[stage].high) for stage in others}
     second = min(others, key=lambda stage: leads[stage].low)
-    if known[first].low < DOMINATES or leads[second].low < DECISIVE:
+    if known[first].low < DOMINATES or (leads[second].low < DECISIVE and not _agree(ranking, first, leads[second])):
         return None
     kind = "step-bound" if first is Stage.STEP else "input-bound"
     # `draws` of one name are drawn alike: of different ones, apart.
     drawn = {stage: draws(gain, stage or "sampler") for stage, gain in known.items()}
     ahead = drawn.pop(first) > np.max(list(drawn.values()), axis=0)
     return Ranking(kind, first, second, float(np.mean(ahead)), None, sampler=first is None, by_arms=True)
+
+
+def _agree(ranking: Ranking, first: Stage | None, lead: Interval) -> bool:
+    """Whether clocks and arms, neither of which settles it, both put ``first`` in front: to be wrong, both must err at once.
+
+    ``lead``: the throughput without it over that without what comes next.
+    """
+    if ranking.kind == "balanced" or ranking.sampler or first is None or first is not ranking.stage or lead.low <= 0:
+        return False
+    sigma = max(1e-6, math.log(lead.value / lead.low) / 1.96)
+    clocks, arms = ranking.first_in, NormalDist().cdf(math.log(lead.value) / sigma)
+    right, wrong = clocks * arms, (1 - clocks) * (1 - arms)
+    return min(clocks, arms) >= EITHER and right >= AGREED * (right + wrong)

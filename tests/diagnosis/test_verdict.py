@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -193,6 +194,30 @@ def test_arms_decide_between_a_sampler_and_a_loader_that_clocks_take_for_alike()
     assert diagnosis.verdict.by_arms
 
 
+@pytest.mark.parametrize(
+    ("without_decode", "without_augment", "stage"),
+    [
+        ((1.15, 1.25, 1.2), (1.2, 1.4, 1.35), "decode"),
+        ((1.2, 1.4, 1.35), (1.15, 1.25, 1.2), None),
+        ((1.2, 1.4, 1.3), (1.3, 1.2, 1.4), None),
+    ],
+    ids=["the arms say the same", "they say the other", "they say nothing"],
+)
+def test_a_stage_that_clocks_and_arms_both_put_first_is_named_though_neither_is_sure(
+    without_decode: tuple[float, ...], without_augment: tuple[float, ...], stage: str | None
+) -> None:
+    close = measured({"decode": 1.2, "augment": 1.1}, blocks=3, arms={"decode-recorded": None, "augment-recorded": None})
+    for block, slower in zip(close.of("real"), (0.85, 1.0, 1.06), strict=True):
+        for row in block.rows:
+            row.trace.charges = [
+                msgspec.structs.replace(charge, wall=int(charge.wall * slower)) if charge.stage == "augment" else charge
+                for charge in row.trace.charges
+            ]
+    assert diagnose(close).verdict.kind == "inconclusive"
+    arm(close, "decode-recorded", *without_decode)
+    assert diagnose(arm(close, "augment-recorded", *without_augment)).verdict.stage == stage
+
+
 STARVED = {
     "storage-from-memory": 1.0, "augment-recorded": 1.0, "collate-recorded": 1.0, "handover-skipped": 1.05, "decode-recorded": None,
     "batch-prebuilt": 0.9,
@@ -210,6 +235,16 @@ def test_where_whole_samples_gain_and_no_other_arm_does_the_stage_without_an_arm
     assert verdict.stage == stage, verdict.sentence
     if stage is not None:
         assert "if whole samples were free, the input side would deliver 3.00x" in verdict.sentence
+
+
+@pytest.mark.parametrize("blocks", [(1.0 / 3,), (0.35, 0.45, 0.4)], ids=["in one block", "in three that differ"])
+def test_no_stage_around_samples_is_named_where_whole_samples_gain_more_than_it(blocks: tuple[float, ...]) -> None:
+    around = measured({"decode": 0.3, "collate": 1.0}, arms={"collate-recorded": None, "decode-recorded": None})
+    arm(around, "collate-recorded", 0.5, 1.0, 0.9)
+    around.blocks += [Block("samples-recorded", (), each * 48 / 1e3, 48) for each in blocks]
+    verdict = diagnose(around).verdict
+    assert verdict.stage is None
+    assert "samples-recorded, which leaves it as it is, delivers" in verdict.sentence
 
 
 def test_waiting_is_told_from_computing() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import importlib.util
 import itertools
+import json
 import multiprocessing
 import os
+import pickle
 import random
 import re
 import sys
@@ -25,6 +27,8 @@ from benchmarks.unseen.parts import known
 from benchmarks.unseen.pipeline import LEADS, Unseen, text, tuned
 from measured.planted.children import in_child
 from measured.planted.truth import Truth, truth_of
+from pipefix.diagnosis.diagnose import diagnose
+from pipefix.measurement.measurement import Measurement
 from pipefix.report import runfile
 from tests.doubles.invariants import broken
 
@@ -38,17 +42,40 @@ SINE_S = 60e-9
 """About what one round of the sampler's, the collating's or the step's work takes."""
 
 
-def judge(drawn: Unseen, *, budget: float) -> dict[str, Any]:
+def judge(drawn: Unseen, *, budget: float, keep: Path | None = None) -> dict[str, Any]:
+    """What is true of a pipeline, and what the probe said. ``keep``: a folder for the measurement, for other rules to judge."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         pipeline, file = laid_out(drawn, folder)
         before = _truth(pipeline, folder)
         with Neighbour(on=pipeline.neighbour, seed=drawn.name):
             begun = time.perf_counter()
-            run = probed(pipeline, file, budget)
+            run = probed(pipeline, file, budget, keep and keep / f"{drawn.name}.pickle")
             spent = time.perf_counter() - begun
         after = _truth(pipeline, folder)
-        return _told(pipeline, run, before, after, file.read_text()) | {"probe_s": spent}
+        remedy = next((step.id for step in run.remedies if step.status == "proposed"), None)
+        told = _told(pipeline, run.verdict, before, after, file.read_text())
+        result = told | {"broken": broken(run), "remedy": remedy, "probe_s": spent}
+    if keep is not None:
+        (keep / f"{drawn.name}.json").write_text(json.dumps(result))
+    return result
+
+
+def judged_anew(name: str, keep: Path) -> dict[str, Any] | None:
+    """What today's rules say of a measurement that was kept; None where it was not. Remedies stay as they were told."""
+    if not (keep / f"{name}.json").exists():
+        return None
+    result = json.loads((keep / f"{name}.json").read_text())
+    pipeline = Unseen(**result["pipeline"])
+    before, after = (Truth("", *_label_and_lead(each)) for each in result["really"])
+    verdict = diagnose(pickle.loads((keep / f"{name}.pickle").read_bytes())).verdict
+    return result | _told(pipeline, verdict, before, after, text(pipeline, "", timed=False)) | {"anew": True}
+
+
+def _label_and_lead(really: str) -> tuple[str, float]:
+    """``decode 1.52x`` taken apart."""
+    label, lead = really.removesuffix("x").rsplit(" ", 1)
+    return label, float(lead)
 
 
 def laid_out(drawn: Unseen, folder: Path) -> tuple[Unseen, Path]:
@@ -62,13 +89,27 @@ def laid_out(drawn: Unseen, folder: Path) -> tuple[Unseen, Path]:
     return pipeline, file
 
 
-def probed(pipeline: Unseen, file: Path, budget: float) -> runfile.Run:
-    """In a process of its own: of some libraries no process may be forked once they were used (polars waits for ever, tensorstore
-    aborts), and what is true is told by forked processes."""
+def probed(pipeline: Unseen, file: Path, budget: float, keep: Path | None = None) -> runfile.Run:
+    """What the probe says; its measurement goes into ``keep``.
+
+    In a process of its own: of some libraries no process may be forked once they were used (polars waits for ever, tensorstore
+    aborts), and what is true is told by forked processes.
+    """
     out = file.with_name("run.json")
 
     def work() -> dict[str, Any]:
         from pipefix import probe
+        from pipefix.api import probe as probing
+
+        if keep is not None:
+            measure = probing.measure
+
+            def kept(*args: Any, **options: Any) -> Measurement:
+                measurement = measure(*args, **options)
+                keep.write_bytes(pickle.dumps(measurement))
+                return measurement
+
+            probing.measure = kept
 
         emulated = {"step_ms": 0.2 * pipeline.batch_size * pipeline.made_s * 1e3} if pipeline.consumer == "emulated" else {}
         probe(f"{file}:loader", budget=budget, **emulated).save(out)
@@ -84,8 +125,7 @@ def answered(answer: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def _told(pipeline: Unseen, run: runfile.Run, before: Truth, after: Truth, code: str) -> dict[str, Any]:
-    verdict = run.verdict
+def _told(pipeline: Unseen, verdict: Any, before: Truth, after: Truth, code: str) -> dict[str, Any]:
     sampler = "sampler takes" in verdict.sentence
     said = verdict.kind if verdict.kind in ("inconclusive", "balanced") else "sampler" if sampler else verdict.stage or verdict.kind
     line = _line_named(pipeline, verdict.sentence, code)
@@ -95,8 +135,7 @@ def _told(pipeline: Unseen, run: runfile.Run, before: Truth, after: Truth, code:
     return {
         "name": pipeline.name, "outcome": outcome, "truth": pipeline.truth, "said": said, "line": line,
         "sentence": verdict.sentence,
-        "really": [f"{each.label} {each.dominance:.2f}x" for each in (before, after)], "broken": broken(run),
-        "remedy": next((step.id for step in run.remedies if step.status == "proposed"), None), "pipeline": asdict(pipeline),
+        "really": [f"{each.label} {each.dominance:.2f}x" for each in (before, after)], "pipeline": asdict(pipeline),
     }  # fmt: skip
 
 

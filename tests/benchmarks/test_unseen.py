@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
+import pickle
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,8 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.unseen.judged import judged_anew
 from benchmarks.unseen.parts import FAMILIES, known
 from benchmarks.unseen.pipeline import LEADS, Unseen, draw, text, tuned
+from tests.doubles.measured import measured
 
 DRAWN = draw(240)
 
@@ -69,3 +74,15 @@ def test_both_copies_give_the_same_samples(family: str, tmp_path: Path, monkeypa
         samples = [list(itertools.islice(iter(module.dataset), 3)) for module in (plain, timed)]
         assert all((first == second).all() for first, second in zip(*samples, strict=True))
         assert set(timed.SPENT) == set(range(len(each.parts)))
+
+
+@pytest.mark.parametrize(("lead", "outcome"), [(3.0, "right"), (1.1, "drifted")])
+def test_a_kept_measurement_is_judged_by_the_rules_of_today(lead: float, outcome: str, tmp_path: Path) -> None:
+    drawn = next(each for each in DRAWN if each.truth == "decode" and not each.workers)
+    kept = {"really": [f"decode {lead:.2f}x", "decode infx"], "pipeline": asdict(drawn), "outcome": "inconclusive", "remedy": None}
+    (tmp_path / f"{drawn.name}.json").write_text(json.dumps(kept))
+    (tmp_path / f"{drawn.name}.pickle").write_bytes(pickle.dumps(measured({"storage": 1.0, "decode": 3.0})))
+    result = judged_anew(drawn.name, tmp_path)
+    assert result is not None
+    assert (result["outcome"], result["said"], result["anew"], result["really"]) == (outcome, "decode", True, kept["really"])
+    assert judged_anew("of no name", tmp_path) is None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-FEWEST_LOOKS, STANDS_OUT = 20, 0.4
-"""Looks at the running line, and the part of them that a line must have, before it is named."""
+ENOUGH = ((20, 0.4), (8, 0.7))
+"""Looks at the running line, and the part of them that a line must have, before it is named: of few looks, more of them."""
 
 
 def busiest_line(looks: Mapping[str, int], function: str = "") -> str | None:
@@ -13,7 +13,8 @@ def busiest_line(looks: Mapping[str, int], function: str = "") -> str | None:
     seen = {line: count for line, count in looks.items() if not function or _is_in(line, function)}
     line = max(seen, key=seen.__getitem__, default=None)
     every = sum(seen.values())
-    return line if line is not None and every >= FEWEST_LOOKS and seen[line] >= STANDS_OUT * every else None
+    stands_out = line is not None and any(every >= looks and seen[line] >= part * every for looks, part in ENOUGH)
+    return line if stands_out else None
 
 
 def _is_in(line: str, function: str) -> bool:

@@ -29,6 +29,8 @@ SUPPORT, LEAST_SUPPORT = 0.6, 0.4
 An arm saves a little less than all: recordings are looked up, and what shares the cores with it changes."""
 MOST_OWN = 0.5
 """Part of a stage that the user's own code, bounded by no call that pipefix knows, may take before its name is not enough."""
+FEWEST_LOOKS = 20
+"""Looks at the running line before a line decides a verdict."""
 MOST_LEFT = 0.7
 """Part of a stage that its own arm may have run all the same and still be evidence for the rest."""
 PACES = 1.25
@@ -191,9 +193,15 @@ def _is_line(claim: Claim, saved: float, alone: float, arms: dict[str, Interval]
     stage, measurement = claim.ranking.stage, claim.measurement
     line = busiest_line(measurement.own_lines)
     without = [arm.name for arm in POOL if stage is not None and _removes(arm, stage)]
-    if stage is None or line is None or max(len(measurement.of(arm)) for arm in without) < FEWEST_FOR_INTERVAL:
+    looks = sum(measurement.own_lines.values())
+    if (
+        stage is None
+        or line is None
+        or looks < FEWEST_LOOKS
+        or max(len(measurement.of(arm)) for arm in without) < FEWEST_FOR_INTERVAL
+    ):
         return False
-    takes = claim.own * measurement.own_lines[line] / sum(measurement.own_lines.values())
+    takes = claim.own * measurement.own_lines[line] / looks
     others = [_middle(claim.model.wall_of(Stage(name))) for name in WORKER if name != stage and name in claim.model.making]
     return takes > verdict_rules.DOMINATES * max(others, default=0.0) and _against(measurement, stage, saved, alone, arms) is None
 

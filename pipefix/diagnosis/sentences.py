@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pipefix.diagnosis.busiest_line import busiest_line
-from pipefix.diagnosis.diagnosis import Diagnosis
+from pipefix.diagnosis.diagnosis import Diagnosis, OpCost
 from pipefix.diagnosis.doubts import Doubt, DoubtKind
 from pipefix.diagnosis.verdict_rules import Ranking
 from pipefix.hooks.charges import OWN_NAMES
@@ -55,6 +55,12 @@ def verdict(measurement: Measurement, diagnosis: Diagnosis, ranking: Ranking, do
     return sentence or f"{_left_open(diagnosis, ranking, share_of)} {_longer(measurement)}"
 
 
+def _line_among(ops: Sequence[OpCost], line: str | None) -> str | None:
+    """The busiest line of the user's own code where one of a stage's operations stands in it."""
+    place = line.partition(" at ")[2] if line is not None else ""
+    return line if any(op.name.endswith(f" at {place}") for op in ops) else None
+
+
 def _input_bound(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, share: Interval) -> str:
     cost = diagnosis.stages[stage]
     top = next((op.name for op in cost.ops if op.wall_s > 0.5 * cost.wall.value), None)
@@ -62,6 +68,8 @@ def _input_bound(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, s
         top = busiest_line(measurement.own_lines, "" if top in OWN_NAMES else top) or top
     elif stage is Stage.COLLATE:
         top = busiest_line(measurement.collate_lines)
+    else:
+        top = _line_among(cost.ops, busiest_line(measurement.own_lines))
     operation = top or (HANDING_OVER if stage is Stage.IPC else None)
     named = f"{stage} ({operation})" if operation else str(stage)
     waiting = cost.waiting is not None and cost.waiting > WAITING * cost.wall.value

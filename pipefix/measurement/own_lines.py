@@ -1,6 +1,7 @@
 """Samples which line of the user's own code is running where no hook times it: while samples are recorded, and collated.
 
-A thread looks at the making thread's frames every millisecond or so. It runs in the recording arm only, whose times nobody reads.
+A thread looks at the making thread's frames every millisecond or so, at first more often: samples of microseconds are soon
+recorded. It runs in the recording arm only, whose times nobody reads.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from types import FrameType
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.user_modules import is_users
 
-EVERY = 0.001
-"""Seconds between two looks."""
+EVERY, AT_FIRST = 0.001, 0.0002
+"""Seconds between two looks, and between the first ones."""
+FIRST_LOOKS = 100
 MOST_LINES = 200
 MAKER = "pipefix.measurement.measuring_fetcher"
 """The module that asks for samples and has them collated."""
@@ -44,7 +46,7 @@ class OwnLines:
             self._stop.clear()
             # Python code gives way to another thread every 5 ms only, which is longer than many samples take.
             self._switching = sys.getswitchinterval()
-            sys.setswitchinterval(min(self._switching, EVERY / 2))
+            sys.setswitchinterval(min(self._switching, AT_FIRST / 2))
             self._thread = threading.Thread(target=self._run, daemon=True, name="pipefix-own-lines")
             self._thread.start()
         elif not on and self._thread is not None:
@@ -54,7 +56,8 @@ class OwnLines:
             sys.setswitchinterval(self._switching)
 
     def _run(self) -> None:
-        while not self._stop.wait(EVERY):
+        intervals = chain(repeat(AT_FIRST, FIRST_LOOKS), repeat(EVERY))
+        while not self._stop.wait(next(intervals)):
             if self.collating:
                 self._look(self.seen_collating)
             elif self.timer.live and self.timer.stage is None:

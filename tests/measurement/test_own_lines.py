@@ -110,7 +110,7 @@ def test_a_line_that_stands_out_is_named_in_the_verdict() -> None:
     measurement.declined |= dict.fromkeys(arms, "what it gives cannot be recorded")
     sentence = diagnose(measurement).verdict.sentence
     assert "decode (Clips.__getitem__ at frames.py:41) takes" in sentence or "in Clips.__getitem__ at frames.py:41" in sentence
-    measurement.own_lines = {"Clips.__getitem__ at frames.py:41": 9}
+    measurement.own_lines = {"Clips.__getitem__ at frames.py:41": 9, "Clips.__getitem__ at frames.py:42": 5}
     assert "frames.py" not in diagnose(measurement).verdict.sentence
 
 
@@ -125,6 +125,19 @@ def test_the_line_of_a_function_that_takes_most_is_named() -> None:
     assert "decode (Clips.load at frames.py:7) takes" in diagnose(measurement).verdict.sentence
     measurement.own_lines = {"load at frames.py:7": 40}
     assert "decode (load at frames.py:7) takes" in diagnose(measurement).verdict.sentence
+
+
+def test_a_line_that_stands_out_is_named_where_no_operation_takes_most_of_the_stage() -> None:
+    measurement = measured({"storage": 0.2, "decode": 2.0}, arms={"decode-recorded": 4.0, "storage-from-memory": 1.05})
+    parts = {"Clips.make": 3_000_000, "msgpack.unpackb at clips.py:26": 2_600_000, "np.ascontiguousarray at clips.py:27": 2_400_000}
+    for row in measurement.rows("real"):
+        decoding = [Charge("decode", op, wall, wall, wall, 4) for op, wall in parts.items()]
+        row.trace.charges = [*(charge for charge in row.trace.charges if charge.stage != "decode"), *decoding]
+    assert "decode takes" in diagnose(measurement).verdict.sentence
+    measurement.own_lines = {"Clips.make at clips.py:26": 70, "Clips.make at clips.py:27": 20}
+    assert "decode (Clips.make at clips.py:26) takes" in diagnose(measurement).verdict.sentence
+    measurement.own_lines = {"Clips.make at clips.py:26": 30, "Clips.other at clips.py:40": 90}
+    assert "decode takes" in diagnose(measurement).verdict.sentence
 
 
 def test_lines_that_collate_are_counted_apart_and_named_in_the_verdict() -> None:

@@ -91,10 +91,12 @@ def summary(results: list[dict[str, Any]]) -> str:
 def bars(body: dict[str, Any]) -> list[Bar]:
     counted = [result for result in body["cases"] if result["outcome"] in COUNTED]
     share = {outcome: sum(result["outcome"] == outcome for result in counted) / max(1, len(counted)) for outcome in COUNTED}
+    own = [result["line"] for result in counted if result.get("own")]
     return [
         at_least("unseen pipelines judged", len(counted), 200, "{:.0f}"),
         at_least("verdicts right, in stage or line", share["right"], 0.96, "{:.1%}"),
         at_most("verdicts confidently wrong", share["wrong"], 0.005, "{:.1%}"),
+        at_least(f"lines named, of {len(own)} pipelines whose own code limits", sum(own) / max(1, len(own)), 0.9, "{:.1%}"),
         none_of("probes that contradict themselves", sum(bool(result.get("broken")) for result in counted)),
     ]
 

@@ -24,7 +24,7 @@ import numpy as np
 from torch.utils.data import DataLoader
 
 from benchmarks.unseen.parts import known
-from benchmarks.unseen.pipeline import LEADS, Unseen, text, tuned
+from benchmarks.unseen.pipeline import LEADS, Unseen, text, tuned, work
 from measured.planted.children import in_child
 from measured.planted.truth import Truth, truth_of
 from pipefix.diagnosis.diagnose import diagnose
@@ -128,13 +128,14 @@ def answered(answer: dict[str, Any]) -> dict[str, Any]:
 def _told(pipeline: Unseen, verdict: Any, before: Truth, after: Truth, code: str) -> dict[str, Any]:
     sampler = "sampler takes" in verdict.sentence
     said = verdict.kind if verdict.kind in ("inconclusive", "balanced") else "sampler" if sampler else verdict.stage or verdict.kind
-    line = _line_named(pipeline, verdict.sentence, code)
+    own = _own_code(pipeline)
+    line = _line_named(own, verdict.sentence, code)
     true = before.label == after.label == pipeline.truth and min(before.dominance, after.dominance) >= LEAD
     right = said == pipeline.truth or line or _as_one_call(pipeline, said, verdict.sentence)
     outcome = "drifted" if not true else "right" if right else "inconclusive" if said in ("inconclusive", "balanced") else "wrong"
     return {
         "name": pipeline.name, "outcome": outcome, "truth": pipeline.truth, "said": said, "line": line,
-        "sentence": verdict.sentence,
+        "own": _by_own_code(pipeline), "sentence": verdict.sentence,
         "really": [f"{each.label} {each.dominance:.2f}x" for each in (before, after)], "pipeline": asdict(pipeline),
     }  # fmt: skip
 
@@ -146,14 +147,24 @@ def _as_one_call(pipeline: Unseen, said: str, sentence: str) -> bool:
     return reads and (said in ("storage", "decode") or both)
 
 
-def _line_named(pipeline: Unseen, sentence: str, code: str) -> bool:
-    """Whether the sentence names the line of the code that no seam cuts, where that is what limits."""
-    own = [part for part in pipeline.parts if part.own and part.stage == pipeline.truth]
+def _own_code(pipeline: Unseen) -> list[str]:
+    """The user's own code of the stage that limits, where it is no library call that pipefix knows: its line is an answer."""
+    if pipeline.truth == "collate":
+        return [work(pipeline.extra)]
+    return [part.code for part in pipeline.parts if part.own and part.stage == pipeline.truth]
+
+
+def _by_own_code(pipeline: Unseen) -> bool:
+    """Whether the line is the only answer: no call that pipefix knows is of that stage."""
+    of_stage = [part for part in known(pipeline.family).parts if part.stage == pipeline.truth]
+    return pipeline.truth == "collate" or (bool(of_stage) and all(part.own for part in of_stage))
+
+
+def _line_named(own: list[str], sentence: str, code: str) -> bool:
+    """Whether the sentence names a line of that code."""
     found = re.search(r"train\.py:(\d+)", sentence)
-    if not own or found is None:
-        return False
-    line = code.splitlines()[int(found.group(1)) - 1].strip()
-    return any(line and line in part.code for part in own)
+    line = code.splitlines()[int(found.group(1)) - 1].strip() if found is not None else ""
+    return bool(line) and any(line in part for part in own)
 
 
 # -- what is true -----------------------------------------------------------------------------------------------------

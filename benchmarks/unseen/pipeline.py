@@ -219,10 +219,15 @@ def _around(pipeline: Unseen, *, timed: bool) -> str:
     """Sampler, collating and the step: work in the one that limits."""
     written = {}
     for stage, depth in (("sampler", 12), ("collate", 4), ("step", 4)):
-        code = f"s = 0.0\nfor k in range({pipeline.extra if pipeline.truth == stage else 0}):\n    s += math.sin(k)"
+        code = work(pipeline.extra if pipeline.truth == stage else 0)
         written[stage] = _in(f"begun = time.perf_counter()\n{code}\ncharge({stage!r}, begun)" if timed else code, depth)
     around = _AROUND.format(**written, step_name="train_step" if pipeline.consumer == "real" else "not_a_step")
     return around.replace(_STACKED, _STACKED_TIMED) if timed else around
+
+
+def work(rounds: int) -> str:
+    """What the sampler, the collating or the step computes where it limits."""
+    return f"s = 0.0\nfor k in range({rounds}):\n    s += math.sin(k)"
 
 
 def _loader(pipeline: Unseen) -> str:

@@ -18,7 +18,7 @@ from benchmarks.harness.page import rows
 from benchmarks.harness.planted import options as planted_options
 from benchmarks.harness.record import Record
 from benchmarks.unseen.parts import known
-from benchmarks.unseen.pipeline import draw
+from benchmarks.unseen.pipeline import Unseen, draw
 
 TITLE = "Verdicts on pipelines that the probe had not seen"
 ISSUE = "17, bar 1"
@@ -33,6 +33,10 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cases", type=int, default=240, help="how many pipelines to draw (default 240)")
     planted_options(parser, budget=15.0, only="cases whose name contains")
     parser.add_argument("--seed", type=int, default=0)
+    kept_and_tried(parser)
+
+
+def kept_and_tried(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tries", type=int, default=2, help="how often one that drifted is made and probed (default 2)")
     parser.add_argument(
         "--keep", type=Path, help="folder for the measurements; one that is there is judged by today's rules, not measured"
@@ -40,6 +44,11 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(options: argparse.Namespace, record: Record) -> bool:
+    return judged(options, record, draw(options.cases, options.seed))
+
+
+def judged(options: argparse.Namespace, record: Record, drawn_pipelines: list[Unseen]) -> bool:
+    """Judge one pipeline after the other, as far as this portion goes."""
     from benchmarks.unseen.judged import judge, judged_anew
     from measured.planted import quiet
     from measured.planted.children import in_child
@@ -49,7 +58,7 @@ def measure(options: argparse.Namespace, record: Record) -> bool:
     if options.keep:
         options.keep.mkdir(parents=True, exist_ok=True)
     tried: list[dict[str, Any]] = record.body.setdefault("tried", [])
-    wanted = [each for each in draw(options.cases, options.seed) if known(each.family).installed]
+    wanted = [each for each in drawn_pipelines if known(each.family).installed]
     for drawn in wanted:
         if options.only and not any(part in drawn.name for part in options.only):
             continue

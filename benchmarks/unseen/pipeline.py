@@ -131,6 +131,17 @@ def draw(count: int, seed: int = 0) -> list[Unseen]:
     return [_draw(number, random.Random(f"unseen/{seed}/{number}")) for number in range(count)]
 
 
+def healthy(count: int, seed: int = 0) -> list[Unseen]:
+    """Pipelines as `draw` gives them, but that workers make ahead what a step takes longer to use."""
+    return [
+        replace(
+            each, name=f"{each.name.rpartition('-')[0]}-step", truth="step", workers=each.workers or 2, consumer="real",
+            sampler="shuffle" if each.sampler == "own" else each.sampler, neighbour=False,
+        )
+        for each in draw(count, seed)
+    ]  # fmt: skip
+
+
 def _draw(number: int, rng: random.Random) -> Unseen:
     family = FAMILIES[number % len(FAMILIES)]
     truth = rng.choice([part.stage for part in family.parts])

@@ -16,7 +16,7 @@ import pytest
 
 from benchmarks.unseen.judged import judged_anew
 from benchmarks.unseen.parts import FAMILIES, known
-from benchmarks.unseen.pipeline import LEADS, Unseen, draw, text, tuned
+from benchmarks.unseen.pipeline import LEADS, Unseen, draw, healthy, text, tuned
 from tests.doubles.measured import measured
 
 DRAWN = draw(240)
@@ -33,6 +33,13 @@ def test_the_same_from_the_same_seed_and_of_every_kind() -> None:
     assert sum(each.neighbour for each in DRAWN) == 120
     assert min(each.seconds for each in DRAWN) < 50e-6
     assert max(each.seconds for each in DRAWN) > 0.5
+
+
+def test_healthy_pipelines_are_made_ahead_of_a_step_of_their_own() -> None:
+    every = healthy(66)
+    assert {(each.truth, each.consumer, each.neighbour) for each in every} == {("step", "real", False)}
+    assert all(each.workers and each.sampler != "own" for each in every)
+    assert len({each.name for each in every}) == 66
 
 
 @pytest.mark.parametrize("timed", [False, True])

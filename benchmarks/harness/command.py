@@ -25,6 +25,8 @@ from benchmarks.harness.case import Case, load, names
 from benchmarks.harness.page import page
 from benchmarks.harness.record import RESULTS, Record, record_path, result, write_json
 
+PLACES = ("--portion", "--out", "--keep")
+"""Options whose values say nothing to a reader of the page."""
 OWN = ("names", "list", "again", "portion", "quick", "pages", "out")
 
 
@@ -78,7 +80,7 @@ def run(case: Case, options: argparse.Namespace, words: list[str]) -> int:
     if options.quick:
         for name, value in case.quick.items():
             setattr(options, name, value)
-    own = {name: value for name, value in vars(options).items() if name not in OWN}
+    own = {name: value for name, value in vars(options).items() if name not in (*OWN, "keep")}
     with tempfile.TemporaryDirectory(prefix="pipefix-bench-") as scratch:
         out = Path(scratch) if options.quick else options.out
         path = Path(scratch) / "record.json" if options.quick else record_path(case.name, own, case.code)
@@ -97,11 +99,10 @@ def run(case: Case, options: argparse.Namespace, words: list[str]) -> int:
 
 def publish(case: Case, record: Record, out: Path, words: list[str]) -> int:
     """Write the figures and the page of a whole run, and say which bars it met."""
-    given = [word for word in words if word not in ("--again", "--quick") and not word.startswith(("--portion", "--out"))]
     body: dict[str, Any] = {
         "date": datetime.date.today().isoformat(),
         "machine": machine.describe(),
-        "command": shlex.join(["scripts/bench", *given]),
+        "command": shlex.join(["scripts/bench", *_telling(words)]),
         "took_s": round(record.spent_s, 1),
         **record.body,
     }
@@ -110,6 +111,16 @@ def publish(case: Case, record: Record, out: Path, words: list[str]) -> int:
     record.path.unlink(missing_ok=True)
     print(page(case, body))
     return 1 if any(bar.met is False for bar in case.bars(body)) else 0
+
+
+def _telling(words: list[str]) -> list[str]:
+    """The command without what is of one run, or one machine, alone."""
+    kept: list[str] = []
+    for before, word in zip(["", *words], words, strict=False):
+        name = word.partition("=")[0]
+        if name not in ("--again", "--quick", *PLACES) and before not in PLACES:
+            kept.append(word)
+    return kept
 
 
 def write_pages(wanted: list[str], out: Path) -> int:

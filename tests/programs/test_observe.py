@@ -275,6 +275,28 @@ def test_the_parts_of_a_step_and_what_lies_between_epochs(timed: Place) -> None:
     assert "of the program's time passed between epochs of the loop over the loader made at train.py:" in " ".join(ran.err.split())
 
 
+def test_an_optimizer_that_calls_for_the_gradients_itself(timed: Place) -> None:
+    """As Lightning has it, and LBFGS: forward and backward are in its step, and count once."""
+    optimizer = timed.folder / "library" / "torch" / "optim" / "optimizer.py"
+    text = optimizer.read_text().replace("def step(self):", "def step(self, closure):").replace("__main__.passes", "closure(); __main__.passes")
+    optimizer.write_text(text)
+    timed.write(f"""{OWN_CLOCK}
+        class Slow:
+            def __iter__(self):
+                for number in range(5):
+                    passes(1 / 4)
+                    yield torch.autograd
+        def closure():
+            passes(1 / 2)
+            torch.autograd.backward()
+        optimizer = torch.Optimizer()
+        for batch in DataLoader(Slow()): optimizer.step(closure)
+        """)
+    (loop,) = timed.run().program.loops
+    split = {"wait": 5 / 4, "forward": 5 / 2, "backward": 5 / 16, "optimizer": 5 / 8, "inner": 0.0, "other": 0.0}
+    assert {name.removesuffix("_s"): seconds for name, seconds in loop.step_split.items()} == split
+
+
 def test_what_passes_outside_the_models_is_told(place: Place) -> None:
     """Of a program without a loader; the step that is looked into when its model raises shows no frame of ours."""
     place.write(without_loader.program(without_loader.OWN_CLOCK, model="sleep(0.0625)", transform="sleep(1 / 64)"))

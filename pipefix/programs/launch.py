@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipefix.programs.companion import Companion
 from pipefix.vocabulary import commands
 from pipefix.vocabulary.errors import BadUsage
 
@@ -105,7 +106,7 @@ def launch(
 
 @contextlib.contextmanager
 def _signals_passed_on(interrupted: threading.Event) -> Iterator[Any]:
-    """What is sent to pipefix goes to the program. The terminal sends Ctrl-C to both, so that is not sent twice.
+    """What is sent to pipefix goes to the program. What was sent to both is not sent twice.
 
     ``interrupted`` is set where that asks for an end.
     """
@@ -114,13 +115,16 @@ def _signals_passed_on(interrupted: threading.Event) -> Iterator[Any]:
     def handle(number: int, _frame: Any) -> None:
         if signal.Signals(number).name in _ASKS_TO_END:
             interrupted.set()
-        both = signal.Signals(number).name in _FROM_TERMINAL and _in_foreground()
+        both = companion.got(number) if companion is not None else None
+        if both is None:
+            both = signal.Signals(number).name in _FROM_TERMINAL and _in_foreground()
         for child in running:
             if not both and child.poll() is None:
                 child.send_signal(number)
 
     numbers = [getattr(signal, name) for name in _PASSED_ON if hasattr(signal, name)]
     before = {number: signal.getsignal(number) for number in numbers}
+    companion = Companion(numbers) if hasattr(signal, "pthread_sigmask") else None
     # A handler is not inherited by what is started, as an ignored signal would be; what is ignored here stays ignored there.
     for number in numbers:
         if before[number] != signal.SIG_IGN:
@@ -130,6 +134,8 @@ def _signals_passed_on(interrupted: threading.Event) -> Iterator[Any]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        if companion is not None:
+            companion.end()
 
 
 def _in_foreground() -> bool:

@@ -44,7 +44,8 @@ class LoopNotes:
             return "unknown"
         if self.total("optimizer_steps") or self.total("backward_s"):
             return "training"
-        return "evaluation" if self.total("without_gradients") > self.total("steps") / 2 else "unknown"
+        alone = self.total("without_gradients") > self.total("steps") / 2
+        return "evaluation" if alone or self.total("calls_without_gradients") else "unknown"
 
 
 def total(blocks: Iterable[dict[str, Any]], name: str) -> float:

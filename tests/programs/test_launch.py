@@ -94,17 +94,20 @@ def test_a_signal_that_ends_it_ends_pipefix(number: int, looping: Callable[..., 
     assert "did not come to its end" in ran.err
 
 
+@pytest.mark.parametrize("to_all", [False, True])  # as timeout, Slurm and systemd send it
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1])
-def test_signals_reach_it(number: int, light: Place) -> None:
+def test_signals_reach_it_once(number: int, to_all: bool, light: Place) -> None:
     light.write(
         f"""\
         import signal, sys, time
         def handle(number, frame):
             print("heard", number, flush=True)
+        def end(*_):
             sys.exit(9)
         signal.signal({int(number)}, handle)
+        signal.signal(signal.SIGTERM, end)
         print("ready", flush=True)
-        time.sleep(60)
+        while True: time.sleep(60)
         """
     )
     with subprocess.Popen(
@@ -113,9 +116,12 @@ def test_signals_reach_it(number: int, light: Place) -> None:
     ) as process:  # fmt: skip
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
-        process.send_signal(number)
+        send = os.killpg if to_all else os.kill
+        send(process.pid, number)
+        assert process.stdout.readline() == f"heard {int(number)}\n".encode()
+        process.send_signal(signal.SIGTERM)
         out, _ = process.communicate(timeout=80)
-        assert (out, process.returncode) == (f"heard {int(number)}\n".encode(), 9)
+        assert (out, process.returncode) == (b"", 9)
 
 
 class Child:

@@ -123,6 +123,15 @@ def main():
     idle = DataLoader(Shards(40, 0), batch_size=2, num_workers=2)
     kept = DataLoader(torch.ones(8, 4), batch_size=2, num_workers=1, persistent_workers=True)
     epochs(idle, kept)
+    each_anew = DataLoader(Samples(), batch_size=4)
+    for x, y in each_anew:  # as Hugging Face's Trainer has it
+        with torch.no_grad(): model(x)
+    looked_at = DataLoader(Samples(), batch_size=4)
+    for number, (x, y) in enumerate(looked_at):
+        if number == 2: break
+    with torch.no_grad():
+        for x, y in checked: model(x)
+    assert not torch.nn.modules.module._global_forward_pre_hooks
     planned = DataLoader(Samples(), batch_size=3)
     for x, y in planned: step(x)
     print("lr", sum(p.sum().item() for p in model.parameters()) != 0)
@@ -162,7 +171,8 @@ def test_the_program_is_the_same(many: tuple[Ran, Ran]) -> None:
     ("maker", "role", "steps", "samples", "epochs"),
     [
         ("training = ", "training", 6, 24, 1),
-        ("checked = ", "evaluation", 2, 10, 1),
+        ("each_anew = ", "evaluation", 6, 24, 1),
+        ("looked_at = ", "unknown", 3, 12, 1),
         ("adversarial = ", "training", 3, 24, 1),
         ("endless = ", "training", 12, 72, 3),
         ("reused = ", "training", 12, 72, 1),
@@ -176,6 +186,11 @@ def test_the_program_is_the_same(many: tuple[Ran, Ran]) -> None:
 def test_every_loop_is_seen(many: tuple[Ran, Ran], maker: str, role: str, steps: int, samples: int, epochs: int) -> None:
     loop = loop_at(many[0], maker)
     assert (loop.role, loop.steps, loop.samples, len(loop.first_batch_s)) == (role, steps, samples, epochs)
+
+
+def test_a_loader_that_is_gone_through_at_two_lines_is_one_loop(many: tuple[Ran, Ran]) -> None:
+    checked = loop_at(many[0], "checked = ")
+    assert (checked.role, checked.steps, checked.samples) == ("evaluation", 4, 20)
 
 
 def test_time_is_told_apart(many: tuple[Ran, Ran]) -> None:
@@ -273,6 +288,65 @@ def test_the_parts_of_a_step_and_what_lies_between_epochs(timed: Place) -> None:
     assert account.first_batch + account.training == pytest.approx(training.seconds)
     assert training.seconds == pytest.approx(sum(wanted.values()))
     assert "of the program's time passed between epochs of the loop over the loader made at train.py:" in " ".join(ran.err.split())
+
+
+def test_an_iterator_that_was_made_early_and_is_kept_for_all_epochs(timed: Place) -> None:
+    """As a `StatefulDataLoader` makes it to tell its state (Accelerate asks for that), and as persistent workers have it."""
+    timed.write(f"""{OWN_CLOCK}
+        class Batches:
+            def __init__(self, dataset): self.dataset = dataset
+            def __iter__(self): return self
+            def begin(self): passes(1 / 32); self.left = iter(self.dataset)
+            def __next__(self):
+                passes(1 / 4)
+                return next(self.left)
+        class Early(DataLoader):
+            def _get_iterator(self): return Batches(self.dataset)
+            def state_dict(self): self.kept = self._get_iterator()
+            def __iter__(self):
+                self.kept.begin()
+                return self.kept
+        loaders = [Early([torch.autograd] * 3) for _ in range(2)]
+        for loader in loaders: loader.state_dict()
+        optimizer = torch.Optimizer()
+        for epoch in range(3):
+            for number, batch in enumerate(loaders[0]):
+                optimizer.step()
+                if number == 1 == epoch: break
+            for batch in loaders[1]: passes(1 / 64)
+            passes(8)
+        """)
+    training, other = timed.run().program.loops
+    assert (training.role, training.steps, other.role, other.steps) == ("training", 3 + 2 + 3, "unknown", 3 * 3)
+    assert training.first_batch_s == other.first_batch_s == [1 / 32 + 1 / 4] * 3
+    assert training.between_epochs_s == 8, "after the first epoch; the second one was left, and nobody knows when"
+    assert training.step_split["other_s"] == 0 < training.step_split["optimizer_s"] == 8 / 8
+
+
+def test_an_optimizer_that_calls_for_the_gradients_itself(timed: Place) -> None:
+    """As Lightning has it, and LBFGS: forward and backward are in its step, and count once."""
+    optimizer = timed.folder / "library" / "torch" / "optim" / "optimizer.py"
+    text = (
+        optimizer.read_text()
+        .replace("def step(self):", "def step(self, closure):")
+        .replace("__main__.passes", "closure(); __main__.passes")
+    )
+    optimizer.write_text(text)
+    timed.write(f"""{OWN_CLOCK}
+        class Slow:
+            def __iter__(self):
+                for number in range(5):
+                    passes(1 / 4)
+                    yield torch.autograd
+        def closure():
+            passes(1 / 2)
+            torch.autograd.backward()
+        optimizer = torch.Optimizer()
+        for batch in DataLoader(Slow()): optimizer.step(closure)
+        """)
+    (loop,) = timed.run().program.loops
+    split = {"wait": 5 / 4, "forward": 5 / 2, "backward": 5 / 16, "optimizer": 5 / 8, "inner": 0.0, "other": 0.0}
+    assert {name.removesuffix("_s"): seconds for name, seconds in loop.step_split.items()} == split
 
 
 def test_what_passes_outside_the_models_is_told(place: Place) -> None:

@@ -38,6 +38,8 @@ class Loop:
         """Seconds of checkpoints since then."""
         self.records: deque[Any] = deque(maxlen=RECORDS)
         """Where the makers of its batches write what these take by stage."""
+        self.model_looks = 0
+        """Steps in which it was looked how a model is called."""
         self.durations: list[float] = []
         """Seconds of its steps, while something waits for it to be warm."""
         self.trained_s = 0.0
@@ -57,7 +59,7 @@ class Loop:
         self.wait_s = self.step_s = self.forward_s = self.backward_s = self.optimizer_s = self.inner_s = 0.0
         self.making_cpu_s = self.making_s = self.between_s = self.device_wait_s = 0.0
         self.looked_into_s = self.outside_s = self.saved_s = self.saved_outside_s = self.saved_between_s = 0.0
-        self.device_steps = self.on_device_steps = self.saves = 0
+        self.device_steps = self.on_device_steps = self.saves = self.calls_without_gradients = 0
         self.on_device: dict[str, float] = {}
         """Seconds of the parts of `on_device_steps` steps, by the device's clock."""
         self.first_s: list[float] = []

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 import weakref
 from typing import Any
 
@@ -17,9 +16,11 @@ from .device import DeviceWaits, in_use
 from .inside import Inside, end_program, without_words
 from .lines import way_to_users_line
 from .loops import Epoch, Loop, clock
+from .model_calls import ModelCalls
 from .notes import Notes
+from .own_cost import cost_of_a_step
 from .plan_in_program import PlanInProgram
-from .samples import Orders, cpu_seconds, pids_of, share_of
+from .samples import Orders, cpu_seconds, idle_pools, pids_of, share_of
 from .timed_batches import Looks
 from .training import TrainingSteps
 
@@ -41,6 +42,8 @@ class Observer:
         """By loader: one that is asked for an iterator at another line has still the same loop."""
         self.kept: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         """By iterator: its loader, which the program itself may hold no longer (``for batch in DataLoader(...)``)."""
+        self.unasked: weakref.WeakKeyDictionary[Any, tuple[Any, float, Any]] = weakref.WeakKeyDictionary()
+        """Iterators that nobody goes through yet."""
         self.orders = Orders()
         self.looks = Looks()
         self.device: DeviceWaits | None = None
@@ -50,6 +53,7 @@ class Observer:
         self.latest: Epoch | None = None
         """What was exhausted last: an optimizer's step on its last batch may come after that."""
         self.training = TrainingSteps(self)
+        self.models = ModelCalls()
         self.calls = 0
         job = os.environ.get("PIPEFIX_RUN_JOB")
         self.inside = Inside(job) if job else None
@@ -96,7 +100,7 @@ class Observer:
             cuda = getattr(sys.modules.get("torch"), "cuda", None)
             on_cuda = bool(cuda is not None and cuda.is_initialized())
             try:
-                each = _cost_of_a_call()
+                each = cost_of_a_step(Observer(""))
             except OSError:  # files that were named when the program began are gone
                 each = 0.0
             self.notes.write("ended", overhead_s=self.notes.own_s + self.calls * each + self.looks.cost_s(), cuda=on_cuda)
@@ -143,10 +147,29 @@ class Observer:
     def planned_for(self, place: str) -> PlanInProgram | None:
         return self.planned if self.planned is not None and self.planned.target == place else None
 
-    def began(self, loader: Any, iterator: Any, starting_s: float, record: Any = None) -> None:
-        """``record``: where the makers of its batches write what these take."""
-        if iterator in self.epochs:
-            return  # of a subclass that gives what its base class gave it
+    def made(self, loader: Any, iterator: Any, starting_s: float, record: Any) -> None:
+        """Its loop begins where it is gone through, which may be later: to tell its state a `StatefulDataLoader` makes it early.
+
+        ``record``: where the makers of its batches write what these take.
+        """
+        self.unasked[iterator] = weakref.ref(loader), starting_s, record
+
+    def first_asked(self, iterator: Any) -> Epoch | None:
+        """Of an iterator that no ``__iter__`` handed out."""
+        loader = self.unasked[iterator][0]() if iterator in self.unasked else None
+        if loader is not None:
+            try:
+                self.began(loader, iterator, 0.0)
+            except Exception as error:  # noqa: BLE001 - the program goes on unobserved
+                self.failed(error)
+        return self.epochs.get(iterator)
+
+    def began(self, loader: Any, iterator: Any, starting_s: float) -> None:
+        known = self.epochs.get(iterator)
+        if known is not None and not known.waited:
+            return  # of a subclass that gives what its base class gave it; that of persistent workers is begun again
+        _, made_s, record = self.unasked.pop(iterator, (None, 0.0, None))
+        starting_s = max(starting_s, made_s)
         workers, size = getattr(loader, "num_workers", None), getattr(loader, "batch_size", None)
         persistent = getattr(loader, "persistent_workers", None)
         loop = self.loop_over.get(loader)
@@ -157,6 +180,7 @@ class Observer:
         loop.begun += 1
         if self.current is not None and self.current.loop is loop:
             self._left(self.current)
+            loop.ended = None
         if self.device is None:
             self.device = in_use()
         if record is not None and record not in loop.records:
@@ -171,13 +195,7 @@ class Observer:
             self.kept[iterator] = loader  # the former hold no iterator, so that it ends when the program lets go of it
         epoch.checksums = [] if loop.begun == 1 else None
         if loop.begun <= EPOCHS:
-            self.notes.write("epoch", loop=loop.number, idle_pools=self._idle_pools(loop), **share_of(loader))
-
-    def _idle_pools(self, loop: Loop) -> list[tuple[str, int]]:
-        """Workers that other loaders keep beyond the end of their epochs."""
-        others = [epoch for epoch in self.epochs.values() if epoch.pids and epoch.loop is not loop and not epoch.delivered]
-        persistent = [epoch for epoch in others if getattr(epoch.loader(), "persistent_workers", False)]
-        return [(epoch.loop.loader, len(epoch.pids)) for epoch in persistent]
+            self.notes.write("epoch", loop=loop.number, idle_pools=idle_pools(self.epochs.values(), loop), **share_of(loader))
 
     def _left(self, epoch: Epoch) -> None:
         """No further batch of this epoch may be asked for: its latest step is known up to its backward pass or optimizer's step."""
@@ -226,6 +244,8 @@ class Observer:
             loop.wait_s += epoch.starting_s
             loop.first_s.append(round(now - requested + epoch.starting_s, 6))
         loop.without_gradients += no_gradients
+        if not loop.trains and not no_gradients and epoch.batches > 1:
+            self.models.look_into_step(loop)
         epoch.delivered = epoch.marked = now
         epoch.inner_s = epoch.inner_by_mark = 0.0
         if now - loop.since > loop.noted_after:
@@ -286,6 +306,7 @@ class Observer:
         return clock() - begun
 
     def _turn_to(self, epoch: Epoch) -> None:
+        self.models.end()
         outer = self.current
         around = outer
         while around is not None and around is not epoch:
@@ -298,6 +319,7 @@ class Observer:
 
     def exhausted(self, iterator: Any, epoch: Epoch, requested: float, now: float) -> None:
         loop = epoch.loop
+        self.models.end()
         self._look_at_workers(epoch)
         if epoch.delivered:
             loop.step_s += requested - epoch.delivered
@@ -324,20 +346,3 @@ class Observer:
         if self.current is not None:
             return self.current.loop
         return self.latest.loop if self.latest is not None and self.latest.loop.trains else None
-
-
-def _cost_of_a_call() -> float:
-    """Seconds that noting one step costs, timed now on a loop of its own. Nothing is imported for it: a program that Ctrl-C ended
-    would then end with another exit code."""
-    twin = Observer("")
-    loop = Loop(0, "")
-    epoch = Epoch(loop, loop, 1, 0.0)
-    epoch.delivered = clock()
-    twin.epochs[loop] = epoch
-    begun = clock()
-    for _ in range(200):  # what `patches` does around a batch as well
-        twin.epochs.get(loop)
-        used = time.thread_time() if epoch.looks_at_cpu() else None
-        requested = clock()
-        twin.took(loop, epoch, requested, clock(), None, False, None if used is None else time.thread_time() - used)
-    return (clock() - begun) / 200

@@ -150,7 +150,10 @@ def _beginning(begin: Any, observer: Observer, patched: set[type], *, makes: boo
                 record = observer.looks.after(self, looking)
         try:
             if _patch_iterator(type(iterator), observer, patched):
-                observer.began(self, iterator, starting_s, record)
+                if makes:
+                    observer.made(self, iterator, starting_s, record)
+                else:
+                    observer.began(self, iterator, starting_s)
         except Exception as error:  # noqa: BLE001 - the program goes on unobserved
             observer.failed(error)
         return iterator
@@ -174,7 +177,7 @@ def _patch_iterator(kind: type, observer: Observer, patched: set[type]) -> bool:
 
     @functools.wraps(following)
     def __next__(self: Any) -> Any:  # noqa: N807 - stands in for it
-        epoch = epochs.get(self)
+        epoch = epochs.get(self) or observer.first_asked(self)
         if epoch is None or epoch.loop.inside:
             requested, used = 0.0, None
         else:

@@ -8,6 +8,7 @@ import os
 import sys
 import weakref
 import zlib
+from collections.abc import Iterable
 from typing import Any
 
 BATCHES, INDICES = 8, 256
@@ -129,6 +130,13 @@ def pids_of(iterator: Any) -> tuple[int, ...]:
 def processes_of(iterator: Any) -> list[Any]:
     """Torch's own attribute is asked for here as well: the program's Python may find no pipefix."""
     return list(getattr(iterator, "__dict__", {}).get("_workers") or ())
+
+
+def idle_pools(epochs: Iterable[Any], loop: Any) -> list[tuple[str, int]]:
+    """Workers that loaders of other loops keep beyond the end of their epochs, by the lines that made these loaders."""
+    others = [epoch for epoch in epochs if epoch.pids and epoch.loop is not loop and not epoch.delivered]
+    persistent = [epoch for epoch in others if getattr(epoch.loader(), "persistent_workers", False)]
+    return [(epoch.loop.loader, len(epoch.pids)) for epoch in persistent]
 
 
 def cpu_seconds(pids: tuple[int, ...]) -> float:

@@ -20,6 +20,7 @@ class TrainingSteps:
         self.count = 0
         self._stop_after = int(os.environ.get("PIPEFIX_RUN_STEPS") or 0)
         self._optimizer_since = 0.0
+        """Since when an optimizer's step computes what is its own: a closure that it calls may go back in it. 0 outside of one."""
         self._latest = 0.0
         self._look: StepLook | None = None
         """Into the present step outside any loop over a loader."""
@@ -38,6 +39,7 @@ class TrainingSteps:
         self._reached("optimizer")
         now = clock()
         took = now - self._optimizer_since if self._optimizer_since else 0.0
+        self._optimizer_since = 0.0
         if self._look is not None:
             self._look.worked(now - took, now)
         self._observer.calls += 1
@@ -91,6 +93,8 @@ class TrainingSteps:
         loop: Loop = self._observer.worked_on() or self._own_batches()
         loop.trains = True
         loop.backward_s += now - begun
+        if self._optimizer_since:
+            self._optimizer_since = now
         if self._look is not None:
             self._look.worked(begun, now)
         if self._observer.current is not None:

@@ -90,7 +90,8 @@ def why_none_is_better(trials: Sequence[Trial], start: Settings) -> str:
     others = [trial for trial in trials if trial.settings != start]
     failed = [trial for trial in others if not trial.ran]
     if others and len(failed) == len(others):
-        each = "all others failed" if len(failed) > 1 else f"{said(failed[0].settings)} failed"
+        how = "failed" if any(trial.status == "failed" for trial in failed) else "had to be ended"
+        each = f"all others {how}" if len(failed) > 1 else f"the trial of {said(failed[0].settings)} {how}"
         return f"{each} ({failed[0].reason.removeprefix(FAILED)})"
     return "no settings were found that are better" if others else "no other settings were tried"
 

@@ -172,7 +172,7 @@ def test_a_trial_that_fails_is_told_and_the_others_go_on() -> None:
     assert not machine.running
 
 
-@pytest.mark.parametrize(("most", "says"), [(1, "1 worker failed"), (8, "all others failed")])
+@pytest.mark.parametrize(("most", "says"), [(1, "the trial of 1 worker failed"), (8, "all others failed")])
 def test_where_all_others_fail_the_start_is_kept_for_that_reason(most: int, says: str) -> None:
     machine = Failing(EIGHT)
     machine.fails = lambda settings: settings.workers > 0  # type: ignore[method-assign]

@@ -59,10 +59,11 @@ class Job:
     def progress(self) -> Path:
         return self.folder / "progress"
 
-    def write(self, verb: str, options: dict[str, Any], *, ends: bool) -> None:
-        """``ends``: the program is ended when the work is done."""
+    def write(self, verb: str, options: dict[str, Any], *, ends: bool, program: Sequence[str] = ()) -> None:
+        """``ends``: the program is ended when the work is done; ``program``: what the user runs it as."""
         (self.folder / "options").write_bytes(pickle.dumps(options))
         job = {"module": _MODULE, "verb": verb, "folder": str(self.folder), "answer": str(self.answer), "ends": ends}
+        job["program"] = list(program)
         job["patience"] = (
             LONGER * amounts.taken("budget", options.get("budget", 0.0), amounts.seconds) + LATEST
             if verb == "probe"
@@ -117,7 +118,7 @@ def in_program(verb: str, command: Sequence[str], *, progress: Callable[[str, fl
     """
     words = command_line(command)
     with job() as inner_job, told(inner_job, progress):
-        inner_job.write(verb, _given(options, verb), ends=True)
+        inner_job.write(verb, _given(options, verb), ends=True, program=command)
         ended = launch(words, inner_job.folder, job=inner_job.file)
         answer = inner_job.answered(ended, command)
     if isinstance(answer, Run):
@@ -228,7 +229,7 @@ def work(loader: Any, place: str, step_seconds: float, job: dict[str, Any]) -> N
             options["step_ms"] = max(1e-3, round(step_seconds * 1e3, 3))
         settings = {name: options.pop(name) for name in ("batch_size", "workers") if name in options}
     try:
-        subject = dataclasses.replace(load(loader, **settings), target=place)
+        subject = dataclasses.replace(load(loader, **settings), target=place, program=tuple(job["program"]))
         verb = getattr(import_module(f"pipefix.api.{_FILES.get(job['verb'], job['verb'])}"), job["verb"])
         answer = ("returned", verb(subject, progress=_Progress(own_job), **options))
     except PipefixError as error:

@@ -213,7 +213,8 @@ def _blame_shared_handles(error: TargetError, subject: Subject) -> None:
     """Where workers share a handle, it is rarely the sample that wants mending."""
     if error.user_traceback:
         shared = handle_before_fork.check(AuditFacts(settings=subject.settings, **observe.loader_facts(subject.loader)))
-        error.advice = f"{shared.found} {shared.advice}" if shared is not None else error.advice
+        if shared is not None:
+            error.advise(f"{shared.found} {shared.advice}")
 
 
 def _told(subject: Subject, machine: Machine, measurement: Measurement, diagnosis: Diagnosis | None) -> tuple[runfile.Run, Advice]:

@@ -166,6 +166,7 @@ def tune(
     telling = TuneReporter(
         subject.target, subject.settings, plan, result, consumer, sizes, dealt=work.lots > 1,
         vram=_unwatched(vram.why, device, gpus=bool(machine.gpus)), ranks=ranks,
+        program=subject.program,
     )  # fmt: skip
     return _tuned(telling, machine, older, write, notes)
 

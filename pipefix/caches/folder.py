@@ -9,7 +9,6 @@ names, are the cache's. No link is followed, no name of a file is read from a fi
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,8 +70,7 @@ def locked(goal: Path, *, quarantine: bool = False) -> Iterator[WorkFolder]:
         except OSError as error:
             raise unwritable(path, error) from error
         try:
-            with contextlib.ExitStack() as held:
-                held.push(lock := _locked(path))
+            with FolderLock(path, "converter") as lock:
                 if path == goal or not layout.is_cache(goal):
                     yield WorkFolder(path, goal, lock)
                     return
@@ -81,22 +79,6 @@ def locked(goal: Path, *, quarantine: bool = False) -> Iterator[WorkFolder]:
             for folder in missing:
                 with contextlib.suppress(OSError):  # there is something in it
                     folder.rmdir()
-
-
-def _locked(folder: Path) -> FolderLock:
-    """Entered. Where the disk has not even room for who holds it, nothing of it is left."""
-    name = folder / folder_lock.NAME
-    was_there, lock = os.path.lexists(name), FolderLock(folder, "converter")
-    try:
-        return lock.__enter__()
-    except OSError as error:
-        if not was_there and is_plain(name) and not name.stat().st_size:
-            name.unlink()
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise unwritable(folder, error) from error
-        raise UnreadableFile(
-            f"The disk that holds {folder} is full: {error.strerror}.", advice="Make room and run the same command again."
-        ) from error
 
 
 def is_ours(goal: Path) -> bool:

@@ -322,8 +322,9 @@ class Session:
             outcome.makes for outcome in self.outcomes if isinstance(outcome, Applied) and outcome.makes and outcome.makes != now
         ]
         return Fixed(
-            target=self.subject.target, folder=str(self.folder), plan=str(self.path) if there else None,
-            interrupted=interrupted, outcomes=list(self.outcomes), stopped=self.stopped, total=self.total, same=self.whole_same,
+            target=self.subject.target, program=list(self.subject.program), folder=str(self.folder),
+            plan=str(self.path) if there else None, interrupted=interrupted, outcomes=list(self.outcomes),
+            stopped=self.stopped, total=self.total, same=self.whole_same,
             length=self.subject.epoch, no_longer_read=unread,
             left_alone=[*self._left_alone, *(self._log.unwritten if self._log is not None else [])],
         )  # fmt: skip

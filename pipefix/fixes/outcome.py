@@ -88,6 +88,8 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True):
     """One run of ``fix``."""
 
     target: str
+    program: list[str] = []
+    """The program and its arguments, where the target is a loader inside one."""
     folder: str
     """Where plan, log and caches lie."""
     plan: str | None = None

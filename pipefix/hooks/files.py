@@ -4,7 +4,7 @@
 So a read that the buffer can answer costs nothing extra, a read that reaches the operating system is timed, and `fileno()` is real.
 Seeking is not timed: it moves no data, and a clock reading would cost more than it.
 
-Opening for writing, by descriptor or with unusual arguments goes straight to the original.
+Opening for writing, by descriptor or with unusual arguments goes straight to the original; so does Python's importer.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ _INTO, _READ, _ALL, _TELL, _SEEK = io.FileIO.readinto, io.FileIO.read, io.FileIO
 _FILENO, _CLOSE = io.FileIO.fileno, io.FileIO.close
 ORIGINAL_OPEN = io.open
 _OS_PREAD = os.pread
+_IMPORTER = "<frozen importlib"
 _LARGEST_BUFFER = 8 * 1024 * 1024
 
 _by_path: weakref.WeakValueDictionary[str, TimedFileIO] = weakref.WeakValueDictionary()
@@ -196,6 +197,8 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         how = (binary, mode, buffering, encoding, errors, newline)
         if not timer.live:
             return _layered(kind, path, *how)
+        if sys._getframe(1).f_code.co_filename.startswith(_IMPORTER):  # a module's file is none of the samples'
+            return original(file, mode, buffering, encoding, errors, newline, closefd, opener)
         if timer.recording is None and not timer.replaced:
             return timer.timed_call(_STORAGE, "open", _layered, (kind, path, *how))
         return _layered(find_raw, path, *how)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from pipefix.hooks import torch_internals
 
 PATIENCE = 1.0
-"""Seconds that workers have to end when they are told to."""
+"""Seconds that the lock of workers' last event, and workers that are killed, are waited for."""
+SILENCE = 0.3
+"""Seconds in which no worker ends that was told to: the others do not hear it, and are told by a harder signal."""
 
 
 def abandon(iterator: Any) -> None:
@@ -26,13 +28,14 @@ def abandon(iterator: Any) -> None:
         done._cond.release()
         done.set()
     # An interrupt first: a worker that can still hear it removes its own temporary files.
-    for stop in (_interrupt, BaseProcess.terminate, BaseProcess.kill):
+    for stop, silence in ((_interrupt, SILENCE), (BaseProcess.terminate, SILENCE), (BaseProcess.kill, PATIENCE)):
         alive = [process for process in processes if process.is_alive()]
         for process in alive:
             stop(process)
-        until = time.monotonic() + PATIENCE
-        for process in alive:
-            process.join(max(0.0, until - time.monotonic()))
+        while alive and (ended := wait([process.sentinel for process in alive], silence)):
+            for process in [process for process in alive if process.sentinel in ended]:
+                process.join(silence)
+                alive.remove(process)
     if done is not None:
         # A worker that was ended while it looked at the event holds its lock for ever, and torch would wait for it.
         iterator._workers_done_event = threading.Event()

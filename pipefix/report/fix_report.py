@@ -67,7 +67,7 @@ def _card(fixed: Fixed, page: str | None) -> Iterator[Field]:
         yield Field(
             "USE",
             [
-                CommandLine(with_plan(fixed.plan, fixed.target)),
+                CommandLine(with_plan(fixed.plan, fixed.target, fixed.program)),
                 Paragraph("Without plan=... it runs as before. To take the last step back:"),
                 CommandLine(back),
             ],

@@ -53,6 +53,8 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
 
 class TuneReport(msgspec.Struct, frozen=True, kw_only=True):
     target: str
+    program: list[str] = []
+    """The program and its arguments, where the target is a loader inside one."""
     before: Settings
     """As result."""
     after: Settings
@@ -109,11 +111,14 @@ class TuneReporter:
     """What is to be said of the device's memory."""
     ranks: int = 1
     """Of a distributed job, that share the machine."""
+    program: tuple[str, ...] = ()
+    """The program and its arguments, where the target is a loader inside one."""
 
     def report(self, *, created: str, written: str | None) -> TuneReport:
         changes, result = self.changes(), self.result
         return TuneReport(
             target=self.target,
+            program=list(self.program),
             before=self.plan.start,
             after=self._chosen(),
             sentence=self._sentence(changes),
@@ -276,7 +281,7 @@ def report(tuning: TuneReport) -> Document:
     card += [field("ENOUGH", f"No more was tried: {tuning.enough}.")] if tuning.enough else []
     card += [field("LEFT", f"{setting}: {why}.") for setting, why in tuning.declined.items()]
     if tuning.written is not None:
-        card.append(field("PLAN", f"{tuning.written}: {with_plan(tuning.written, tuning.target)} reads it."))
+        card.append(field("PLAN", f"{tuning.written}: {with_plan(tuning.written, tuning.target, tuning.program)} reads it."))
     sections = [Section(title="Trials", blocks=_trials([trial for trial in tuning.trials if trial.status != "refused"]))]
     sections += [Section(title="Batch sizes", blocks=_sizes(tuning.batch_sizes))] if tuning.batch_sizes else []
     return Document(command="pipefix tune", target=tuning.target, card=card, sections=sections, version=tuning.pipefix)

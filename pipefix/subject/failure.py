@@ -11,7 +11,7 @@ from pipefix.vocabulary.tracebacks import is_ours as is_ours
 from pipefix.vocabulary.tracebacks import is_raised_by_code as is_raised_by_code
 from pipefix.vocabulary.tracebacks import summary as summary
 
-ALONE = "Run the file alone (python FILE.py) to see the error in full, mend it, then probe again."
+ALONE = "Run the file alone (python FILE.py) to see the error in full, mend it, then run the same command again."
 
 Advice = Callable[[BaseException], "str | None"]
 

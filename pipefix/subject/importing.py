@@ -127,7 +127,7 @@ def as_a_script(path: Path | str | None) -> Iterator[None]:
 
 def _advice(error: BaseException) -> str | None:
     if isinstance(error, SystemExit):
-        return "The file ends the program while it is imported: put what runs it under if __name__ == '__main__' and probe again."
+        return "The file ends the program while it is imported: put what runs it under if __name__ == '__main__'."
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = error.name.partition(".")[0]
         return f"Install {package!r} into this Python ({sys.executable}), or run pipefix with the Python that has it."

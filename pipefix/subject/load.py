@@ -221,7 +221,7 @@ def _check_length(loader: DataLoader[Any], label: str, *, loader_given: bool) ->
     if length == 0:
         raise TargetError(
             f"{label} is empty: its length is 0, so there is nothing to measure.",
-            advice="Check the path and the filters it was built with, then probe it again.",
+            advice="Check the path and the filters it was built with.",
         )
     if length == 1:
         raise TargetError(

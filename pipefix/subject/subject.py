@@ -53,6 +53,8 @@ class Subject:
     load_seconds: float = 0.0
     package: str = ""
     """The installed package that the target named: what it holds is the user's own."""
+    program: tuple[str, ...] = ()
+    """The program and its arguments, where the loader is one inside a program."""
     criterion: Any = None
     """What the target's file has a model's loss computed by."""
 

@@ -11,7 +11,7 @@ import msgspec
 from pipefix.tuning import block_figures as figures
 from pipefix.tuning.block_figures import TrialBlock
 from pipefix.tuning.limits import BatchCost, ResourceLimits, Usage
-from pipefix.tuning.space import Settings, Space
+from pipefix.tuning.space import Settings, Space, said
 from pipefix.vocabulary.quantity import Interval
 
 MOST_TRIALS = 8
@@ -83,6 +83,17 @@ def trial_of(settings: Settings, blocks: Sequence[TrialBlock], rate: Interval, g
         potential=figures.potential(blocks), tail=figures.tail(blocks), threads=figures.threads(blocks),
         started_s=blocks[-1].started_s if settings.workers else 0.0,
     )  # fmt: skip
+
+
+def why_none_is_better(trials: Sequence[Trial], start: Settings) -> str:
+    """Why the settings as they are stay."""
+    others = [trial for trial in trials if trial.settings != start]
+    failed = [trial for trial in others if not trial.ran]
+    if others and len(failed) == len(others):
+        how = "failed" if any(trial.status == "failed" for trial in failed) else "had to be ended"
+        each = f"all others {how}" if len(failed) > 1 else f"the trial of {said(failed[0].settings)} {how}"
+        return f"{each} ({failed[0].reason.removeprefix(FAILED)})"
+    return "no settings were found that are better" if others else "no other settings were tried"
 
 
 class BatchSize(msgspec.Struct, frozen=True):

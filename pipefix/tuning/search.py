@@ -167,8 +167,7 @@ class Search:
                 return
         if look is not None and demand is None and look.rate > ALONE * best.level:
             yield 0, -1, 1, f"without workers {look.rate:,.0f} samples/s were made beforehand"
-        busy = min(1.0, look.sample_cpu_s * look.rate) if look is not None and look.cpu_s else 1.0
-        guess = min(self.space.cores / max(busy, 0.02), self.space.most_workers)
+        busy, guess = _busy(look), self._guess(look)
         if len(same) < 3 and not any(1 / ALIKE < (n or 0.1) / max(guess, 0.1) < ALIKE for n in same):
             yield guess, 0, math.inf, f"as many as keep {self.space.cores:g} cores busy"
         most = max(trial.level for trial in same.values())
@@ -177,6 +176,10 @@ class Search:
         more = _more(same, max(plateau), double=not full)
         steps = [*more, *_fewer(same, min(plateau)), *_more(same, min(plateau), double=False)]
         yield from sorted(steps, key=_width, reverse=True)
+
+    def _guess(self, look: BatchCost | None) -> float:
+        """Workers that keep the cores busy."""
+        return min(self.space.cores / max(_busy(look), 0.02), self.space.most_workers)
 
     def _cores_full(self, trial: Trial, look: BatchCost) -> bool:
         """Whether it delivers about as much as the cores can make, by the CPU time of a sample."""
@@ -198,7 +201,8 @@ class Search:
             grows = _exponent(same, fails)
             if grows > 0:
                 wanted = max(fails, 1) * (needs[0] / max(fails, 1)) ** (1 / grows)
-                wanted = min(math.ceil(wanted - 0.2), self.space.most_workers, 4 * max(fails, 8) if fails else math.inf)
+                most = 2 * max(fails, math.ceil(self._guess(look)))
+                wanted = min(math.ceil(wanted - 0.2), self.space.most_workers, 4 * max(fails, 8) if fails else math.inf, most)
                 yield wanted, fails, math.inf, f"{demand:,.0f} samples/s are needed"
         elif feeds and feeds - fails > 1 and feeds > 1.03 * fails:
             yield math.ceil(needs[0] - 0.2), fails, feeds, f"fewer workers may do: {demand:,.0f} samples/s are needed"
@@ -240,6 +244,11 @@ class Search:
             why = f"handing over a batch takes about {100 * look.handing:.0f} % of its making, in fresh memory each time"
             return look.handing, why
         return None
+
+
+def _busy(look: BatchCost | None) -> float:
+    """Share of its time that making a batch computes."""
+    return min(1.0, look.sample_cpu_s * look.rate) if look is not None and look.cpu_s else 1.0
 
 
 def _with_knobs_of(crowded: Trial, ran: Sequence[Trial]) -> dict[int, Trial]:

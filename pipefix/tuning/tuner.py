@@ -13,10 +13,12 @@ import msgspec
 from pipefix.measurement.in_turn import in_turn
 from pipefix.tuning import block_figures as figures
 from pipefix.tuning.block_figures import TrialBlock
+from pipefix.tuning.confirmation import confirmed
 from pipefix.tuning.limits import Footprint, Usage, ending, refusal
-from pipefix.tuning.results import FAILED, Trial, TuneResult, TuningPlan, trial_of
-from pipefix.tuning.search import Finished, Search, beaten
+from pipefix.tuning.results import Trial, TuneResult, TuningPlan, trial_of, why_none_is_better
+from pipefix.tuning.search import Finished, Search
 from pipefix.tuning.space import Settings, most_workers, said
+from pipefix.tuning.start_times import StartTimes
 from pipefix.tuning.trial import TrialEnded, TrialProcess, TrialProcesses, Watch
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from pipefix.vocabulary.quantity import Interval
@@ -68,6 +70,9 @@ class Tuner:
         self.trials: list[Trial] = []
         self.refused: dict[Settings, str] = {}
         self.footprint: Footprint | None = None
+        self.starts = StartTimes(plan.space.cores, 0.0)
+        self._until, self._latest = math.inf, 0.0
+        """When the running trial is ended, for the budget's sake; the longest first step so far: others may take as long."""
         self.live: list[TrialProcess] = []
         self.best: _Contender | None = None
         """The best so far, whose process lives on as the measure of the next trial."""
@@ -80,6 +85,7 @@ class Tuner:
     def _block(self, running: TrialProcess) -> TrialBlock:
         block = running.block(max(SHORTEST, self.each / (2 * PAIRS + 2)))
         self.late += block.late_s
+        self._latest = max(self._latest, block.late_s)
         return block
 
     @property
@@ -138,6 +144,7 @@ class Tuner:
                 advice="Give it more room, or a smaller batch: --batch-size 8.",
             ) from end
         self.footprint = Footprint(batch)
+        self.starts = replace(self.starts, batch_s=batch.seconds)
         if batch.why_none:
             goal = replace(self.plan.goal, has_consumer=False)
             self.plan, self.search = replace(self.plan, goal=goal), replace(self.search, goal=goal)
@@ -152,6 +159,8 @@ class Tuner:
     def _fits(self, settings: Settings) -> str | None:
         assert self.footprint is not None
         why = refusal(self.plan.limits, self.footprint.predict(settings))
+        if why is None and settings.normal() != self.plan.start.normal():
+            why = self.starts.too_long(settings.workers, self.each)
         if why is not None:
             self.refused.setdefault(settings.normal(), why)
         return why
@@ -169,6 +178,8 @@ class Tuner:
             together = now.beside([running.now for running in self.live if running not in mine])
             since = before[-1] if before else None
             before[:] = [together]
+            if self.clock() > self._until and mine and (self.best is None or mine[0] is not self.best.running):
+                return f"it was not measured by the time that the budget of {self.plan.budget:.0f} s leaves it"
             return ending(self.plan.limits, together, since)
 
         return watch
@@ -202,7 +213,7 @@ class Tuner:
             proposal = self.search.next(self.trials, look=self.footprint.batch, fits=self._fits)
             if isinstance(proposal, Finished):
                 return proposal.why
-            if self.trials and self.left < 3.2 * self.each:
+            if self.trials and self.left < self.starts.needed(proposal.settings.workers, self.plan.start.workers, self.each):
                 return f"the {self.plan.budget:.0f} s were spent"
             self._say(f"trial {len(self.trials) + 1}: {said(proposal.settings)}")
             self._trial(proposal.settings, proposal.why)
@@ -210,6 +221,9 @@ class Tuner:
     def _trial(self, settings: Settings, why: str) -> None:
         assert self.footprint is not None
         begun = self.clock()
+        if self.trials:  # the first are the settings as they are, without which nothing can be told
+            longest = self.starts.longest_trial(settings.workers, self.each)
+            self._until = begun + min(longest, max(self.each, self.left - self.each)) + 2 * self._latest
         running: TrialProcess | None = None
         try:
             running = self._start(settings)
@@ -223,6 +237,7 @@ class Tuner:
             alone=self.best is None and any(before.ran for before in self.trials),
         )  # fmt: skip
         self.footprint = self.footprint.with_trial(settings, running.used)
+        self.starts = self.starts.with_start(settings.workers, trial.started_s)
         self.trials.append(trial)
         self.last[settings.normal()] = blocks
         best = self.search.best(self.trials)
@@ -244,6 +259,8 @@ class Tuner:
             self.footprint = self.footprint.with_trial(settings, used, ended=True)
         status = "ended" if end.limit else "failed"
         seconds = self.clock() - begun
+        if self.clock() > self._until:
+            self.starts = self.starts.with_start(settings.workers, seconds)
         self.trials.append(Trial(settings.normal(), status=status, why=why, reason=str(end), used=used, seconds=seconds))
 
     def _beside_the_best(self, running: TrialProcess, begun: float) -> tuple[Blocks, float, float]:
@@ -273,7 +290,7 @@ class Tuner:
 
     def _confirm(self) -> tuple[Settings, str | None, Interval | None, Interval | None]:
         """The winner and the start side by side once more: the best of several noisy trials is overestimated."""
-        start = self.plan.start.normal()
+        start, self._until = self.plan.start.normal(), math.inf
         best = self.search.best(self.trials)
         if best is None:
             return self.plan.start, "no settings could be run", None, None
@@ -282,32 +299,15 @@ class Tuner:
             return best.settings, None, None, best.rate
         if best.settings == start:
             self._certify(best)
-            return self.plan.start, self._why_none_is_better(), best.rate, best.rate
+            return self.plan.start, why_none_is_better(self.trials, start), best.rate, best.rate
         self._say(f"confirming {said(best.settings)}")
         try:
             best_blocks, start_blocks = self._side_by_side(best.settings, start)
         except TrialEnded as end:
             return self.plan.start, f"the settings found did not run again: {end}", None, None
-        logs = [math.log(block.rate / start_block.rate) for block, start_block in zip(best_blocks, start_blocks, strict=True)]
-        levels = [math.log(block.rate) for block in start_blocks]
-        base, doubt, spread = math.exp(sum(levels) / len(levels)), figures.doubt(logs), figures.doubt(levels)
-        level = base * math.exp(sum(logs) / len(logs))
-        again = trial_of(best.settings, best_blocks, figures.around(level, doubt / math.sqrt(2)), self.plan.goal)
-        start_again = trial_of(start, start_blocks, figures.around(base, doubt / math.sqrt(2)), self.plan.goal)
-        why_kept = beaten(start_again, again, self.plan.goal)
         self.last[best.settings], self.last[start] = best_blocks, start_blocks
-        before = figures.around(base, spread)
-        if why_kept is not None:
-            return self.plan.start, why_kept, before, before
-        return best.settings, None, before, figures.around(level, spread if len(logs) < 2 else math.hypot(spread, doubt / 2))
-
-    def _why_none_is_better(self) -> str:
-        others = [trial for trial in self.trials if trial.settings != self.plan.start.normal()]
-        failed = [trial for trial in others if not trial.ran]
-        if others and len(failed) == len(others):
-            each = "all others failed" if len(failed) > 1 else f"{said(failed[0].settings)} failed"
-            return f"{each} ({failed[0].reason.removeprefix(FAILED)})"
-        return "no settings were found that are better" if others else "no other settings were tried"
+        why_kept, before, after = confirmed(best.settings, best_blocks, start, start_blocks, self.plan.goal)
+        return (best.settings, None, before, after) if why_kept is None else (self.plan.start, why_kept, before, before)
 
     def _side_by_side(self, best: Settings, start: Settings) -> tuple[Blocks, Blocks]:
         """Blocks of both in turn; where both do not fit the limits together, one after the other, twice."""

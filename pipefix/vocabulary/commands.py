@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+from collections.abc import Sequence
 
 
 def command(*words: str | os.PathLike[str]) -> str:
@@ -23,8 +24,8 @@ def made_in_program(target: str) -> bool:
     return re.search(r"\.py:\d+$", target) is not None
 
 
-def with_plan(plan: str, target: str) -> str:
-    """How a plan file for the target is put in place."""
+def with_plan(plan: str, target: str, program: Sequence[str] = ()) -> str:
+    """How a plan file for the target is put in place; ``program``: what the target's program was run as, where it is known."""
     if made_in_program(target):
-        return command("pipefix", "run", "--plan", plan) + " PROGRAM"
+        return command("pipefix", "run", "--plan", plan, *program) + ("" if program else " PROGRAM")
     return f"FastLoader(dataset, plan={json.dumps(plan, ensure_ascii=False)})"

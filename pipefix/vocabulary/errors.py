@@ -11,11 +11,18 @@ class PipefixError(Exception):
 
     def __init__(self, message: str, *, advice: str | None = None, user_traceback: str | None = None) -> None:
         super().__init__(message)
-        self.advice = advice or self.default_advice
+        self.advice = self.default_advice
+        if advice:
+            self.advise(advice)
         self.user_traceback = user_traceback
         """The user's own frames, where their code raised."""
         self.known: object = None
         """A run that was complete when something after it failed."""
+
+    def advise(self, advice: str) -> None:
+        """Say what to type next. From Python 3.11 on a traceback of the error shows it below the message."""
+        self.advice = advice
+        self.__notes__ = [advice]
 
 
 class GateFailed(PipefixError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gc
 import os
 import pickle
@@ -20,7 +19,6 @@ from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.estimate import forecast
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, UnreadableFile
-from pipefix.vocabulary.folder_lock import FolderLock
 from tests.caches.sources import Files, Numbers, ReadBy, Texts, draw
 
 KINDS = ["sample", "rows"]
@@ -161,18 +159,3 @@ def test_a_cache_does_not_become_a_class(run: Any, tmp_path: Path) -> None:
     assert os.listdir(root) == ["cats"]
     for place in (tmp_path / "cache", root / "cats" / "cache"):
         run(dataset, recipe_of("lmdb", "sample"), place, workers=0)
-
-
-def test_a_disk_without_any_room_is_told_and_nothing_is_left_on_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its lock was the first that had no room, which was called a bug of pipefix, and its folder stayed."""
-
-    def full(file: FolderLock) -> FolderLock:
-        (file._folder / ".lock").touch()
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patched:
-        patched.setattr(FolderLock, "__enter__", full)
-        with pytest.raises(UnreadableFile, match=r"The disk that holds .* is full") as told:
-            made("sample", tmp_path / "cache")
-    assert "Make room" in told.value.advice and not os.listdir(tmp_path)
-    made("sample", tmp_path / "cache")

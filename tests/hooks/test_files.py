@@ -8,6 +8,7 @@ import io
 import mmap
 import os
 import pathlib
+import sys
 import threading
 
 import pytest
@@ -368,3 +369,22 @@ def test_extents_keep_to_their_limit():
     assert extents.whole("a") == b"12345" and not extents.knows("b")
     extents.put("a", 0, b"123", 3)
     assert extents.nbytes == 3
+
+
+def test_what_an_import_reads_is_no_sample(hooks, path, tmp_path, monkeypatch):
+    """Libraries import parts of themselves with the first sample: neither bytes of it, nor files that a recording would hold."""
+    (tmp_path / "imported_late.py").write_text("VALUE = 'x' * 3\n" + "# a long remark\n" * 500)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def sample() -> bytes:
+        import imported_late
+
+        return imported_late.VALUE.encode() + _read(path)
+
+    hooks.install("files")
+    for record in (False, True):
+        for _ in range(2):  # from the source, then from what was compiled
+            sys.modules.pop("imported_late", None)
+            assert hooks.run(sample, record=record) == b"xxx" + TEXT.encode()
+            assert hooks.timer.bytes_read == len(TEXT.encode()) and hooks.timer.calls[hooks.timer.op_id(Stage.STORAGE, "open")] == 1
+    assert hooks.store.files.nbytes == len(TEXT.encode())

@@ -252,6 +252,26 @@ def test_slow_samples_are_looked_at_by_their_share_alone_where_a_sample_has_no_l
     assert clock._next == int(30 * MS / (2000 * MS * SHARE))
 
 
+def test_epochs_shorter_than_a_look_is_worth_keep_the_share(monkeypatch):
+    """Workers that start anew each epoch owe what the looks of those before them cost."""
+    from pipefix.loader.metering import stage_clock
+
+    now = Clock()
+    monkeypatch.setattr(stage_clock, "perf_counter_ns", now)
+    monkeypatch.setattr(stage_clock, "install_all", lambda *_: now.passes(15))
+    record, costs = CostRecord(1, shared=False), []
+    for _ in range(200):  # epochs of 0.8 s
+        clock = StageClock(record, a_sample=float("inf"))
+        clock.begin()
+        fetcher, timed = Fetcher(lambda _: now.passes(10)), clock.timed(Fetcher.fetch)
+        for _ in range(10):
+            timed(fetcher, range(8))
+        clock.close()
+        costs.append(record.totals().cost_ns)
+    assert costs[0] == FIRST * 15 * MS, "the first are at once: a short job shall see its stages"
+    assert costs[0] < costs[-1] <= SHARE * record.totals().made_ns + 15 * MS, "later ones look too, and within the share"
+
+
 def test_every_batch_is_counted_looked_at_or_not(monkeypatch):
     clock, record, fetcher = clocked(lambda index: index)
     plan = clock._plan  # a look costs as much as may be spent on it in some 25 batches, whatever this machine takes

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from multiprocessing import current_process
+from multiprocessing import connection, current_process
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from pipefix.measurement import failing, run_arms
+from pipefix.hooks import torch_internals
+from pipefix.measurement import failing, run_arms, worker_endings
 from pipefix.measurement.experiments import PLAIN
 from pipefix.measurement.sockets import Sockets
 from pipefix.measurement.worker_probe import close_fetchers
@@ -97,6 +98,38 @@ def deaf() -> None:
 
 def test_a_worker_that_cannot_be_interrupted_is_given_up() -> None:
     assert "No worker handed over a batch for 1.5 s" in str(ended(deaf, 1, limit=1.0))
+
+
+class Stubborn(Dataset[Any]):
+    """Later samples are made by workers that no signal but the last ends."""
+
+    def __len__(self) -> int:
+        return 1000
+
+    def __getitem__(self, index: int) -> Any:
+        if index >= 2:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            deaf()
+        return torch.zeros(1)
+
+
+def test_workers_that_hear_nothing_are_soon_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each signal had a second: three of them, after Ctrl-C."""
+    waited: list[float] = []
+
+    def wait_noted(sentinels: list[Any], seconds: float) -> list[Any]:
+        ended = connection.wait(sentinels, seconds)
+        if not ended:
+            waited.append(seconds)
+        return ended
+
+    monkeypatch.setattr(worker_endings, "wait", wait_noted)
+    iterator = iter(DataLoader(Stubborn(), batch_size=1, num_workers=2))
+    next(iterator)
+    processes = torch_internals.processes_of(iterator)
+    worker_endings.abandon(iterator)
+    assert not any(process.is_alive() for process in processes)
+    assert sum(waited) <= 2 * worker_endings.SILENCE
 
 
 def test_ctrl_c_stays_ctrl_c() -> None:

@@ -26,6 +26,7 @@ from pipefix.plan.planfile import LoaderChange, PlanFile
 from pipefix.programs.launch import Ended
 from pipefix.programs.observing.inside import SECONDS, STEPS, Inside, _forget_fork_server, _renewed
 from pipefix.programs.observing.observer import Observer
+from pipefix.report import fix_report, terminal
 from pipefix.report.program_report import NOT_PROBED
 from pipefix.report.runfile import ProgramFigures, Run
 from pipefix.subject.subject import Subject
@@ -210,7 +211,7 @@ class TestWork:
     def done(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: Any, **options: Any) -> Any:
         monkeypatch.setattr("pipefix.api.probe.probe", verb)
         job = in_program.Job(tmp_path)
-        job.write("probe", options, ends=True)
+        job.write("probe", options, ends=True, program=["train.py", "--epochs", "3"])
         threads = torch.get_num_threads()
         in_program.work(
             DataLoader(TensorDataset(torch.ones(8)), batch_size=2), "train.py:3", 0.0123456, json.loads(job.file.read_text())
@@ -226,6 +227,15 @@ class TestWork:
         assert self.done(tmp_path, monkeypatch, probe, budget=3.0) == ("train.py:3", 2, {"budget": 3.0, "step_ms": 12.346})
         assert self.done(tmp_path, monkeypatch, probe, batch_size=4, step_ms=5.0) == ("train.py:3", 4, {"step_ms": 5.0})
         assert in_program.Job(tmp_path).progress.read_text() == "measuring\t0.5"
+
+    def test_what_is_fixed_says_how_the_users_program_uses_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It said ``pipefix run --plan pipefix.plan.toml PROGRAM``."""
+
+        def probe(subject: Subject, **_: Any) -> Any:
+            return Fixed(target=subject.target, program=list(subject.program), folder=".", plan="pipefix.plan.toml")
+
+        fixed = self.done(tmp_path, monkeypatch, probe)
+        assert "pipefix run --plan pipefix.plan.toml train.py --epochs 3" in "\n".join(terminal.lines(fix_report.report(fixed)))
 
     def test_its_error_is_raised_where_it_was_asked_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def probe(subject: Subject, **options: Any) -> Any:

@@ -5,6 +5,7 @@ Its processes take memory bit by bit, as real ones do while they start; what the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -59,6 +60,8 @@ class Machine:
     seed: int = 0
     break_at: float | None = None
     """Seconds of its clock at which somebody presses Ctrl-C."""
+    starting: Callable[[int], float] = lambda _: START_S
+    """Seconds in which so many workers come to make their first batch."""
     compiling: float = 0.0
     """Seconds that the first step of each trial takes beside a step."""
 
@@ -116,7 +119,8 @@ class FakeTrial:
     def block(self, seconds: float) -> TrialBlock:
         assert self in self.machine.running, "a trial that was closed is asked for batches"
         machine, grid = self.machine, self.machine.grid
-        until = machine.now + seconds + (START_S if not self.started_s else 0.0)
+        starting = machine.starting(self.settings.workers)
+        until = machine.now + seconds + (starting if not self.started_s else 0.0)
         while machine.now < until:
             machine.now += TICK
             self.age += TICK
@@ -129,7 +133,7 @@ class FakeTrial:
                 raise TrialEnded(why, limit=True)
         late = machine.compiling if self.steps and not self.started_s else 0.0
         machine.now += late
-        self.started_s = START_S
+        self.started_s = starting
         rate = grid.delivered(self.settings) * float(np.exp(grid.noise * machine.draw.standard_normal()))
         count = max(4, int(rate * seconds / BATCH))
         each = count * BATCH / rate / count
@@ -138,7 +142,7 @@ class FakeTrial:
         making = BATCH * max(1, self.settings.workers) / grid.supply(self.settings)
         return TrialBlock(
             count * each, count * BATCH, (wait,) * count, (step,) * count, (making,) * count,
-            grid.threads if self.settings.workers else None, self.settings.workers, START_S, late_s=late,
+            grid.threads if self.settings.workers else None, self.settings.workers, starting, late_s=late,
         )  # fmt: skip
 
     def _take(self) -> None:

@@ -54,6 +54,33 @@ def test_steps_that_are_compiled_first_do_not_eat_the_budget() -> None:
     assert with_compiling.chosen == without_compiling.chosen
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_settings_that_would_take_the_budget_to_start_are_not_tried(workers: int) -> None:
+    """Of a pipeline that waits, 104 workers were the second trial of 12 s on two cores, and took 40 s."""
+    machine = Machine(BY_NAME["far-store-wide"], starting=lambda count: 0.1 + 0.1 * count)
+    result = tuned(machine, Settings(workers), budget=12.0)  # fake clock
+    assert machine.now < 14
+    assert result.chosen.workers >= 4, "more workers were tried all the same"
+    assert any("starting its workers would take about" in trial.reason for trial in result.tried if trial.status == "refused")
+
+
+def test_a_trial_that_starts_slower_than_anybody_could_foresee_is_ended() -> None:
+    machine = Machine(EIGHT, starting=lambda count: 0.5 if count < 5 else 500.0)
+    result = tuned(machine, Settings(4), budget=30.0)  # fake clock
+    assert machine.now < 36
+    slow = [trial for trial in result.tried if trial.status == "ended"]
+    assert slow and all("not measured by the time that the budget of 30 s leaves it" in trial.reason for trial in slow)
+    assert not machine.running and result.chosen.workers <= 4
+
+
+def test_the_start_itself_is_always_measured() -> None:
+    """It is what the user has, however long its workers take to start."""
+    machine = Machine(EIGHT, starting=lambda _: 20.0)
+    result = tuned(machine, Settings(4), budget=10.0)  # fake clock
+    assert [trial.settings.workers for trial in result.tried if trial.ran][:1] == [4]
+    assert result.before is not None
+
+
 class Unfed(Machine):
     """A machine whose trials could not feed the model of the target's file."""
 
@@ -145,7 +172,7 @@ def test_a_trial_that_fails_is_told_and_the_others_go_on() -> None:
     assert not machine.running
 
 
-@pytest.mark.parametrize(("most", "says"), [(1, "1 worker failed"), (8, "all others failed")])
+@pytest.mark.parametrize(("most", "says"), [(1, "the trial of 1 worker failed"), (8, "all others failed")])
 def test_where_all_others_fail_the_start_is_kept_for_that_reason(most: int, says: str) -> None:
     machine = Failing(EIGHT)
     machine.fails = lambda settings: settings.workers > 0  # type: ignore[method-assign]

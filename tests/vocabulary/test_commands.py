@@ -76,6 +76,7 @@ def test_words_stay_words() -> None:
     assert command("rm", "-r", Path("-rf")) == "rm -r ./-rf"
     assert with_plan('a" b; x', "data.py") == 'FastLoader(dataset, plan="a\\" b; x")'
     assert with_plan("a b; x", "train.py:14") == "pipefix run --plan 'a b; x' PROGRAM"
+    assert with_plan("p", "train.py:14", ["train.py", "--name", "a b"]) == "pipefix run --plan p train.py --name 'a b'"
     assert shlex.split(command("pipefix", "verify", HOSTILE)) == ["pipefix", "verify", HOSTILE]
 
 

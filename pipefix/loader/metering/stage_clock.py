@@ -1,7 +1,8 @@
 """Times the stages of a few batches where they are made, in workers or this process, at a bounded cost.
 
 A look costs some microseconds a call that crosses a hook, so few batches are looked at: as many as `SHARE` of the maker's time and
-`A_SAMPLE` allow, by what looks have cost so far. Between looks the hooks are out of the libraries again.
+`A_SAMPLE` allow, by what looks have cost so far. Between looks the hooks are out of the libraries again. A worker
+in the place of one of the epoch before goes on from what that one's looks cost, which its page tells.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ SHARE = 0.0015
 A_SAMPLE = 1500
 """Nanoseconds a sample that looking may cost."""
 FIRST = 3
-"""Looks before any batch is left out: libraries that are imported with the first samples are found by then."""
+"""Looks before any batch is left out: libraries that are imported with the first samples are found by then.
+Only a page's first maker takes them at once."""
 _HERE = str(Path(hooks.__file__).parent.parent) + os.sep
 LONGEST = 10_000
 """Batches between two looks, at most."""
@@ -64,6 +66,8 @@ class StageClock:
         self._batched = batched
         self._state = READY
         self._next = self._looks = 0
+        self._free = True
+        """No maker before this one looked, so that the first looks come at once."""
         self._look_costs: deque[int] = deque(maxlen=TYPICAL_OF)
         self._begun = 0
         self._fetching = False
@@ -87,7 +91,8 @@ class StageClock:
         self._batches, self._samples, self._made, self._cost, _ = self._page.totals
         self._timer = SampleTimer()
         self._state = READY if self._stages else BLIND
-        self._next = 0 if self._stages else -1
+        self._free = not self._cost
+        self._next = self._owed() if self._stages else -1
         self._page.count(self._batches, self._samples, self._made, self._cost, self._state)
 
     def close(self) -> None:
@@ -207,13 +212,18 @@ class StageClock:
         """How many batches are left out now, so that looks stay within what may be spent."""
         self._cost += cost
         if self._looks < FIRST:
-            self._next = 0
+            self._next = 0 if self._free else max(1, self._owed())
             return
         # The median of the latest: what the first looks install the others find, and a look during which the machine did something
         # else does not put off the next one for thousands of batches.
         self._look_costs.append(cost)
         allowed = max(1.0, min(batch * SHARE, samples * self._a_sample))
         self._next = min(LONGEST, max(1, int(median_low(self._look_costs) / allowed)))
+
+    def _owed(self) -> int:
+        """Batches, such as those made so far, until all looks together are within what they may cost."""
+        allowed = min(self._made * SHARE, self._samples * self._a_sample)
+        return min(LONGEST, int(max(0.0, self._cost - allowed) * self._batches / max(1.0, allowed)))
 
 
 def stages(timer: SampleTimer, cpu: int, call_ns: float) -> dict[Stage | None, int]:

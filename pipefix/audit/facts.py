@@ -153,8 +153,7 @@ class AuditFacts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def method(self) -> str | None:
         """fork, forkserver or spawn."""
-        method = self.start_method or (self.settings.start_method if self.settings else None)
-        return method or (self.machine.start_method if self.machine is not None else None)
+        return self.start_method or (self.settings.start_method if self.settings else None)
 
 
 class Message(msgspec.Struct, frozen=True):

@@ -43,6 +43,14 @@ def open_own(path: Path, *, create: bool = True) -> BinaryIO:
     return open(descriptor, "a+b", buffering=0)
 
 
+def is_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file is the one that its path names now."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
 def read_regular(path: Path, most: int | None = None) -> bytes:
     """The bytes of a regular file; of a longer one the first ``most``."""
     with open_regular(path) as file:

@@ -64,7 +64,7 @@ class FolderLock:
                     raise self._busy(holder)
             except OSError as error:
                 raise unwritable(self._folder, error) from error
-            if _is_at(file, self._path):
+            if files.is_at(file.fileno(), self._path):
                 break
             file.close()  # its holder removed it just before it let go
         with contextlib.suppress(OSError):  # a disk without room: who holds it is not told then, and is held all the same
@@ -147,11 +147,3 @@ def taken(file: BinaryIO) -> bool:
         file.close()
         raise
     return True
-
-
-def _is_at(file: BinaryIO, path: Path) -> bool:
-    """Whether an open file is the one that its path names now."""
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False

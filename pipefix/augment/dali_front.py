@@ -126,7 +126,7 @@ def numbers_of(front: Front, calls: Sequence[RecordedCall], height: int, width: 
         elif call.name == "center_crop":
             wanted = pair(arguments["output_size"])
             # A crop larger than the picture is padded first, the smaller half before it.
-            fed.corner = tuple(
+            fed.corner = tuple(  # type: ignore[assignment]
                 -((want - side) // 2) if want > side else round((side - want) / 2) for want, side in zip(wanted, now, strict=True)
             )
             now = wanted

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from pipefix.api.probe import look_at
-from pipefix.api.target import Progress, consumed, load_target, silent
+from pipefix.api.target import Progress, consumed, loaded, silent
 from pipefix.fixes import history as undoing
 from pipefix.fixes import outcome
 from pipefix.fixes.choice import Wishes
@@ -113,10 +113,7 @@ def fix(
     round_seconds, least = amounts.taken("budget", budget, amounts.seconds), amounts.taken_share("min_gain", min_gain)
     check_only(only)
     say = progress or silent
-    say("loading the target", 0.0)
-    subject = load_target(target, batch_size=batch_size, workers=workers, step=step)
-    if subject.choice:
-        say(subject.choice, 0.0)
+    subject = loaded(target, say, batch_size=batch_size, workers=workers, step=step)
     consumer = consumer_for(subject, **consumed(step_ms, target_rate))
     folder = Path(out) if out is not None else Path()
     if not dry_run:

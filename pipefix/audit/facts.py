@@ -21,9 +21,6 @@ class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Tensors with a storage of their own: each crosses from a worker as one descriptor and one mapping."""
     small_tensors: int = 0
     """Those below 64 KiB, whose hand-over costs more than their bytes."""
-    largest_bytes: int = 0
-    """The largest tensor."""
-    largest_is_float: bool = False
     piped_bytes: int = 0
     """Bytes in arrays and byte strings, which cross through a pipe rather than through shared memory."""
 
@@ -156,8 +153,7 @@ class AuditFacts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def method(self) -> str | None:
         """fork, forkserver or spawn."""
-        method = self.start_method or (self.settings.start_method if self.settings else None)
-        return method or (self.machine.start_method if self.machine is not None else None)
+        return self.start_method or (self.settings.start_method if self.settings else None)
 
 
 class Message(msgspec.Struct, frozen=True):

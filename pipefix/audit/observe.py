@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from pipefix.system.forks import lost_by_workers_of, start_method_of
 from pipefix.system.machine import filesystems
 from pipefix.system.resources import rollup
 from pipefix.vocabulary.attributes import attributes
+from pipefix.vocabulary.nested import leaves
 from pipefix.vocabulary.shards import shards_of
 
 BUSY_THREADS = "worker.busy_threads"
@@ -39,8 +41,8 @@ POOL_SHARE = 0.1
 """A pool counts as used when its threads took this part of the main thread's CPU time (and `POOL_CPU_S` together)."""
 THREAD_CPU_S = 0.001
 MAX_DEPTH = 6
-MAX_NODES = 20_000
-"""Parts of one batch that are looked at."""
+MAX_PARTS = 20_000
+"""Of one batch, that are looked at."""
 
 
 def worker_facts(batch: Any) -> dict[str, float]:
@@ -57,17 +59,37 @@ def worker_facts(batch: Any) -> dict[str, float]:
 
 def batch_facts(batch: Any) -> BatchFacts:
     """Size and make-up of a batch of any shape: tensors and arrays in dicts, lists, tuples and objects."""
-    parts = _Parts()
-    parts.add(batch, 0)
-    sizes = list(parts.storages.values())
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    tensor = (torch.Tensor,) if torch is not None else ()
+    array = (bytes, bytearray, memoryview, *((numpy.ndarray,) if numpy is not None else ()))
+    parts = list(islice(_parts(batch, (*tensor, *array)), MAX_PARTS))
+    storages = dict(_storage(part) for part in parts if isinstance(part, tensor))
+    piped = sum(part.nbytes if hasattr(part, "nbytes") else len(part) for part in parts if isinstance(part, array))
+    sizes = list(storages.values())
     return BatchFacts(
-        bytes=sum(sizes) + parts.piped,
+        bytes=sum(sizes) + piped,
         tensors=len(sizes),
         small_tensors=sum(size < SMALL_BYTES for size in sizes),
-        largest_bytes=parts.largest,
-        largest_is_float=parts.largest_is_float,
-        piped_bytes=parts.piped,
+        piped_bytes=piped,
     )
+
+
+def _parts(value: Any, whole: tuple[type, ...], depth: int = 0) -> Iterator[Any]:
+    """The leaves of a batch, and after each that is of another kind than ``whole`` those of what it holds."""
+    for leaf in leaves(value):
+        yield leaf
+        if depth < MAX_DEPTH and not isinstance(leaf, (*whole, str, int, float, type)):
+            for held in attributes(leaf).values():
+                yield from _parts(held, whole, depth + 1)
+
+
+def _storage(tensor: Any) -> tuple[Any, int]:
+    """What a tensor's memory is known by, and its bytes."""
+    try:
+        storage = tensor.untyped_storage()
+        return storage.data_ptr() or id(tensor), int(storage.nbytes())
+    except (RuntimeError, NotImplementedError):  # sparse and nested tensors have no single storage
+        return id(tensor), int(tensor.numel() * tensor.element_size())
 
 
 def growth(looks: Sequence[tuple[int, Mapping[str, float]]]) -> MemoryGrowth | None:
@@ -103,49 +125,6 @@ def run_facts(loader: Any, numbers: Mapping[str, float], paths: Sequence[str] = 
     if batch:
         facts["batch"] = msgspec.convert(batch, BatchFacts, strict=False)
     return facts
-
-
-class _Parts:
-    """Tensors and arrays met while walking through a batch."""
-
-    def __init__(self) -> None:
-        self.storages: dict[Any, int] = {}
-        self.piped = 0
-        self.largest = 0
-        self.largest_is_float = False
-        self._nodes = 0
-
-    def add(self, part: Any, depth: int) -> None:
-        self._nodes += 1
-        if depth > MAX_DEPTH or self._nodes > MAX_NODES or part is None or isinstance(part, (str, int, float, type)):
-            return
-        torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
-        if torch is not None and isinstance(part, torch.Tensor):
-            self._tensor(part)
-        elif numpy is not None and isinstance(part, numpy.ndarray):
-            self.piped += int(part.nbytes)
-        elif isinstance(part, (bytes, bytearray, memoryview)):
-            self.piped += len(part)
-        elif isinstance(part, Mapping):
-            for value in part.values():
-                self.add(value, depth + 1)
-        elif isinstance(part, (list, tuple, set, frozenset)):
-            for value in part:
-                self.add(value, depth + 1)
-        else:
-            for value in attributes(part).values():
-                self.add(value, depth + 1)
-
-    def _tensor(self, tensor: Any) -> None:
-        own = int(tensor.numel() * tensor.element_size())
-        try:
-            storage = tensor.untyped_storage()
-            key, held = (storage.data_ptr() or id(tensor)), int(storage.nbytes())
-        except (RuntimeError, NotImplementedError):  # sparse and nested tensors have no single storage
-            key, held = id(tensor), own
-        self.storages[key] = held
-        if own > self.largest:
-            self.largest, self.largest_is_float = own, bool(tensor.is_floating_point())
 
 
 def _preloads_by_itself(loader: Any) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from pipefix.augment.batched import BY_NAME
+from pipefix.augment.batched import BY_NAME, pair
 from pipefix.augment.geometry import mode_name
 from pipefix.augment.record import RecordedCall, RecordedImage
 from pipefix.augment.transforms import SIZES, TRIALS, ListedTransform
@@ -112,9 +112,8 @@ def numbers_of(front: Front, calls: Sequence[RecordedCall], height: int, width: 
     for call in calls:
         arguments = call.arguments
         if call.name == "resized_crop":
-            size = arguments["size"] if isinstance(arguments["size"], (list, tuple)) else [arguments["size"]]
             fed.start, fed.shape = (arguments["top"], arguments["left"]), (arguments["height"], arguments["width"])
-            now = fed.size = (size[0], size[-1])
+            now = fed.size = pair(arguments["size"])
         elif call.name == "resize":
             row = BY_NAME["resize"]
             assert row.size_after is not None
@@ -125,10 +124,9 @@ def numbers_of(front: Front, calls: Sequence[RecordedCall], height: int, width: 
         elif call.name == "crop":
             fed.corner, now = (arguments["top"], arguments["left"]), (arguments["height"], arguments["width"])
         elif call.name == "center_crop":
-            size = arguments["output_size"] if isinstance(arguments["output_size"], (list, tuple)) else [arguments["output_size"]]
-            wanted = (size[0], size[-1])
+            wanted = pair(arguments["output_size"])
             # A crop larger than the picture is padded first, the smaller half before it.
-            fed.corner = tuple(
+            fed.corner = tuple(  # type: ignore[assignment]
                 -((want - side) // 2) if want > side else round((side - want) / 2) for want, side in zip(wanted, now, strict=True)
             )
             now = wanted

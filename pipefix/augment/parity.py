@@ -15,7 +15,7 @@ from torchvision.transforms.v2 import functional as tv
 from pipefix.augment.batched import BY_NAME
 from pipefix.augment.module import run
 from pipefix.augment.record import RecordedCall, replayed, unpacked
-from pipefix.augment.split import Split
+from pipefix.augment.split import Split, as_tensor
 from pipefix.augment.swap import DatasetTransform, dali_loader, with_calls
 from pipefix.vocabulary.random_state import seeded
 
@@ -107,12 +107,6 @@ def _own(cut: Split, picture: Any) -> torch.Tensor:
     for part in (*cut.in_dataset, *cut.on_batch):
         picture = part.source(picture)
     return as_tensor(picture)
-
-
-def as_tensor(picture: Any) -> torch.Tensor:
-    if isinstance(picture, torch.Tensor):
-        return picture.as_subclass(torch.Tensor)
-    return tv.pil_to_tensor(picture) if isinstance(picture, Image.Image) else tv.to_image(picture).as_subclass(torch.Tensor)
 
 
 def _stacked(images: Sequence[torch.Tensor], device: str) -> Any:

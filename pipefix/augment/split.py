@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from PIL import Image
 from torchvision.transforms.v2 import functional as tv
 
 from pipefix.augment.dali_front import front_of
@@ -179,7 +180,7 @@ def _does_the_same(part: ListedTransform, like: RecordedImage, kind: Kind) -> bo
             part.recorded(image)  # type: ignore[misc]
             if drawn.changed():
                 return False
-        first, second = _tensor(expected), _tensor(replayed(image.calls, picture))
+        first, second = as_tensor(expected), as_tensor(replayed(image.calls, picture))
         if first.shape != second.shape or first.dtype != second.dtype:
             return False
         # A blur of the old kind rounds a pixel in a million to its neighbour.
@@ -197,5 +198,8 @@ def _example(shape: tuple[int, ...], dtype: torch.dtype, kind: Kind) -> Any:
     return image if dtype == torch.uint8 else tv.to_dtype(image, dtype, scale=True)
 
 
-def _tensor(picture: Any) -> torch.Tensor:
-    return picture.as_subclass(torch.Tensor) if isinstance(picture, torch.Tensor) else tv.pil_to_tensor(picture)
+def as_tensor(picture: Any) -> torch.Tensor:
+    """A tensor, an array or PIL's picture, without the type that torchvision gives it."""
+    if isinstance(picture, torch.Tensor):
+        return picture.as_subclass(torch.Tensor)
+    return tv.pil_to_tensor(picture) if isinstance(picture, Image.Image) else tv.to_image(picture).as_subclass(torch.Tensor)

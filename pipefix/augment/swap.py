@@ -11,13 +11,12 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset, IterableDataset, default_collate
 from torchvision import tv_tensors
-from torchvision.transforms.v2 import functional as tv
 
 from pipefix.augment import support
 from pipefix.augment.dali_front import front_of
 from pipefix.augment.module import Augment
 from pipefix.augment.record import Program, RecordedImage, packed
-from pipefix.augment.split import TO_TENSOR, Split
+from pipefix.augment.split import TO_TENSOR, Split, as_tensor
 from pipefix.augment.transforms import files_of, parts_of, replaced
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from pipefix.vocabulary.held_transforms import HeldTransforms
@@ -82,16 +81,12 @@ def _picture_of(sample: Any) -> Any:
 
 
 def _bytes_of(picture: Any) -> torch.Tensor:
-    if isinstance(picture, torch.Tensor):
-        return picture.as_subclass(torch.Tensor)
-    if isinstance(picture, np.ndarray):
-        return tv.to_image(picture).as_subclass(torch.Tensor)
-    if picture.mode not in _PIXELS_OF_BYTES:
+    if isinstance(picture, Image.Image) and picture.mode not in _PIXELS_OF_BYTES:
         raise TargetError(
             f"A picture has the mode {picture.mode!r}, whose pixels are no bytes: the batch would be scaled otherwise.",
             advice="Convert pictures to RGB or L where they are read, or leave the transforms in the dataset.",
         )
-    return tv.pil_to_tensor(picture)
+    return as_tensor(picture)
 
 
 class RecordingDataset(Dataset[Any]):

@@ -31,34 +31,24 @@ rate, size, share = _refused_as_argument(amounts.rate), _refused_as_argument(amo
 cores, price = _refused_as_argument(amounts.cores), _refused_as_argument(amounts.price)
 
 
-def _whole(text: str, least: int, most: int, range_: str, example: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = least - 1
-    if not least <= value <= most:
-        raise ArgumentTypeError(f"{text!r} is not a whole number {range_}; write {example}")
-    return value
+def _whole(least: int, most: int, range_: str, example: str) -> Callable[[str], int]:
+    def reading(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if not least <= value <= most:
+            raise ArgumentTypeError(f"{text!r} is not a whole number {range_}; write {example}")
+        return value
+
+    return reading
 
 
-def seed(text: str) -> int:
-    return _whole(text, 0, 2**63 - 1, "from 0 to 2^63 - 1", "0")
-
-
-def batch_size(text: str) -> int:
-    return _whole(text, 1, 2**31 - 1, "above 0", "32")
-
-
-def workers(text: str) -> int:
-    return _whole(text, 0, 4096, "from 0 to 4096", "4")
-
-
-def pixels(text: str) -> int:
-    return _whole(text, 1, 65535, "from 1 to 65535", "256")
-
-
-def quality(text: str) -> int:
-    return _whole(text, 1, 100, "from 1 to 100", "90")
+seed = _whole(0, 2**63 - 1, "from 0 to 2^63 - 1", "0")
+batch_size = _whole(1, 2**31 - 1, "above 0", "32")
+workers = _whole(0, 4096, "from 0 to 4096", "4")
+pixels = _whole(1, 65535, "from 1 to 65535", "256")
+quality = _whole(1, 100, "from 1 to 100", "90")
 
 
 def add_target(parser: ArgumentParser, help: str, *, optional: bool = False) -> None:

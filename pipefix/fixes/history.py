@@ -11,7 +11,6 @@ import datetime
 import errno
 import os
 import re
-import stat
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any
@@ -21,9 +20,11 @@ import msgspec
 from pipefix.caches import folder as cache_folder
 from pipefix.fixes.outcome import Undone
 from pipefix.plan import backups, planfile
-from pipefix.vocabulary import files
+from pipefix.vocabulary import files, versioned
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
+from pipefix.vocabulary.folder_lock import taken
 from pipefix.vocabulary.version import VERSION
+from pipefix.vocabulary.versioned import writable as writable
 
 LOG = "pipefix.log.jsonl"
 _CALLED = re.compile(r"pipefix\.log\.jsonl\Z")
@@ -72,14 +73,20 @@ class Log:
             raise UnreadableFile(
                 f"{self.folder} cannot be made: {error.strerror or error}.", advice="Choose another directory: --out DIR"
             ) from error
+        self._is_new = not os.path.lexists(self.path)
         try:
-            self._file = self._open()
+            self._file = files.open_own(self.path)
+            held = taken(self._file)
         except OSError as error:
             raise UnreadableFile(
                 f"The log {self.path} cannot be written: {error.strerror or error}.",
                 advice="Choose a directory that you may write to: --out DIR",
             ) from error
-        self._lock()
+        if not held:
+            self._file.close()
+            raise BadUsage(
+                f"Another pipefix fix is at work in {self.folder}.", advice="Wait until it is done, or give this one --out DIR."
+            )
         self._file.seek(0)
         try:
             self._entries = read_entries(self._file.read(), origin=str(self.path))
@@ -88,40 +95,15 @@ class Log:
             raise
         return self
 
-    def _open(self) -> Any:
-        """The file, new or not. Through a link something else would be written to, and a pipe never ends."""
-        flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        try:
-            descriptor = os.open(self.path, flags | os.O_CREAT | os.O_EXCL, 0o666)
-            self._is_new = True
-        except FileExistsError:
-            descriptor = os.open(self.path, flags)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.close(descriptor)
-            raise OSError(errno.EINVAL, "it is not a regular file")
-        return open(descriptor, "a+b", buffering=0)
-
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._is_new and not os.fstat(self._file.fileno()).st_size:
             files.remove(self.path, _CALLED)
         self._file.close()
 
-    def _lock(self) -> None:
-        import fcntl
-
-        try:
-            # A record lock goes with this process, however that ends; processes forked from it do not hold it.
-            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._file.close()
-            raise BadUsage(
-                f"Another pipefix fix is at work in {self.folder}.", advice="Wait until it is done, or give this one --out DIR."
-            ) from None
-
     def write(self, event: str, **facts: Any) -> None:
         """Append one line and bring it to the disk. Where that cannot be done, what it tells of holds all the same."""
         entry = Entry(at=datetime.datetime.now().astimezone().isoformat(timespec="seconds"), event=event, **facts)
-        line = _encoded(entry) + b"\n"
+        line = versioned.text(entry, indent=False).encode()
         try:
             size = self._file.seek(0, os.SEEK_END)
             if size:
@@ -140,24 +122,6 @@ class Log:
     def name_of(self, step: int) -> str:
         """What an earlier run called a step that it kept, for people to read; empty where the log does not say."""
         return next((entry.id or "" for entry in reversed(self._entries) if entry.event == "kept" and entry.step == step), "")
-
-
-def _encoded(entry: Entry) -> bytes:
-    try:
-        return msgspec.json.encode(entry)
-    except UnicodeEncodeError:
-        return msgspec.json.encode(_writable(msgspec.to_builtins(entry)))
-
-
-def _writable(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _writable(inner) for key, inner in value.items()}
-    return writable(value) if isinstance(value, str) else value
-
-
-def writable(text: str) -> str:
-    """A file name that is not UTF-8 reaches us as lone surrogates; they are written as escapes, here and in plans."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def read_entries(data: bytes, *, origin: str) -> list[Entry]:

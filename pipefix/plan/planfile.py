@@ -18,7 +18,7 @@ from pipefix.vocabulary.errors import UnreadableFile
 from pipefix.vocabulary.files import read_regular, write_whole
 from pipefix.vocabulary.quantity import Interval, size
 from pipefix.vocabulary.version import VERSION
-from pipefix.vocabulary.versioned import check_format, short
+from pipefix.vocabulary.versioned import check_format, short, writable
 
 FORMAT = "pipefix.plan/1"
 NAME = "pipefix.plan.toml"
@@ -165,9 +165,8 @@ def _value(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(_value(inner) for inner in value) + "]"
     if isinstance(value, str):
-        # JSON's escapes are TOML's, but for the delete character; file names that are no UTF-8 are written as escapes.
-        plain = value.encode("utf-8", "backslashreplace").decode("utf-8")
-        return json.dumps(plain, ensure_ascii=False).replace("\x7f", "\\u007f")
+        # JSON's escapes are TOML's, but for the delete character.
+        return json.dumps(writable(value), ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from pipefix.report import descriptions
 from pipefix.report.runfile import Run, encode
 from pipefix.vocabulary import quantity
+from pipefix.vocabulary.settings import LoaderSettings
 
 SAME_MEMORY = 0.05
 """Machines whose memory differs by less are taken for the same kind: kernels reserve different amounts."""
@@ -87,8 +88,9 @@ def doubts(before: Run, after: Run) -> list[str]:
 
 
 def changed_settings(before: Run, after: Run) -> list[str]:
-    old, new = (dict(descriptions.settings_pairs(run.settings)) for run in (before, after))
-    return [f"{name}: {old[name]} -> {new[name]}" for name in old if old[name] != new[name]]
+    settings = {name: (getattr(before.settings, name), getattr(after.settings, name)) for name in LoaderSettings.__struct_fields__}
+    plain = descriptions.plain
+    return [f"{name}: {plain(old)} -> {plain(new)}" for name, (old, new) in settings.items() if old != new]
 
 
 def _differences(before: Any, after: Any) -> str:

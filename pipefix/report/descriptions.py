@@ -43,11 +43,6 @@ def _batch(settings: LoaderSettings) -> str:
     return "batch size decided elsewhere"
 
 
-def settings_pairs(settings: LoaderSettings) -> list[tuple[str, str]]:
-    """Every setting by its own name."""
-    return [(name, _plain(getattr(settings, name))) for name in settings.__struct_fields__]
-
-
 def machine_line(machine: Mapping[str, Any]) -> list[str]:
     """Processor, the CPUs that may be used, memory, devices and versions, as far as the run says."""
     phrases = []
@@ -73,13 +68,13 @@ def gpu_names(machine: Mapping[str, Any]) -> list[str]:
     return [str(gpu.get("name", "GPU")) for gpu in gpus if isinstance(gpu, Mapping)] if isinstance(gpus, list) else []
 
 
-def _plain(value: Any) -> str:
+def plain(value: Any) -> str:
     if value is None:
         return "not set"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (list, tuple)):
-        return ", ".join(map(_plain, value))
+        return ", ".join(map(plain, value))
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
@@ -106,7 +101,7 @@ def _cold(name: str, value: Any) -> str:
         figure, low, high = (value.get(end) for end in ("value", "low", "high"))
         return f"{_cold(name, figure)} ({quantity.between(_cold(name, low), _cold(name, high))})"
     if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return _plain(value)
+        return plain(value)
     if "residen" in name:
         return quantity.percent(value)
     return (

@@ -167,10 +167,6 @@ class Instrument(msgspec.Struct, frozen=True, kw_only=True):
     recording_bytes: float | None = None
 
 
-_ROLES = {"train": "training", "evaluate": "evaluation", "prefetch": "unknown", "other": "unknown"}
-"""As files of earlier versions have them."""
-
-
 class LoopSpan(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A while in which a loop ran."""
 
@@ -217,9 +213,6 @@ class LoopFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Batches that were looked at."""
     between_epochs_s: float = 0.0
     """Seconds between its epochs, without other loops that ran then: checkpoints, logging, schedulers."""
-
-    def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "role", _ROLES.get(self.role, self.role))
 
 
 class ProgramAccount(msgspec.Struct, frozen=True, kw_only=True):

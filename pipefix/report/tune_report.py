@@ -167,8 +167,7 @@ class TuneReporter:
         if result.kept is not None:
             more = " Workers are to be kept between epochs." if "persistent_workers" in changes else ""
             return f"Keep {words}: {result.kept}.{more}"
-        if result.after is None:
-            return f"Use {words}."
+        assert result.after is not None
         if result.before is None:
             return f"Use {words}: {rate(result.after.value)}; the settings as they are could not be run."
         gain = result.after.value / result.before.value

@@ -70,15 +70,6 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """Variables that set thread counts and the like."""
 
     @property
-    def start_method(self) -> str:
-        """How this Python starts worker processes where nobody says: fork, forkserver or spawn."""
-        if self.system != "Linux":
-            return "spawn"
-        version = self.python.split(".")[:2]
-        newer = len(version) == 2 and all(number.isdigit() for number in version) and tuple(map(int, version)) >= (3, 14)
-        return "forkserver" if newer else "fork"
-
-    @property
     def memory_room_bytes(self) -> int | None:
         """Bytes that can still be taken: what the kernel has, and no more than the control group leaves."""
         rooms = [] if self.memory_available_bytes is None else [self.memory_available_bytes]

@@ -22,6 +22,7 @@ import torch
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.planning import as_planned
 from pipefix.loader.workers import dataset_once
+from pipefix.loader.workers.start import FirstInWorker
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import PLAIN
 from pipefix.measurement.gpu import NvmlWatch
@@ -67,18 +68,6 @@ def die_with_parent() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-class DyingWithTrial:
-    """The ``worker_init_fn`` of a trial's workers: they end with the trial, and then do what the user's own function does."""
-
-    def __init__(self, then: Callable[[int], object] | None) -> None:
-        self.then = then
-
-    def __call__(self, worker: int) -> None:
-        die_with_parent()
-        if self.then is not None:
-            self.then(worker)
-
-
 # -- the loader ------------------------------------------------------------------------------------------------------------
 
 
@@ -104,7 +93,7 @@ def pool_of(work: TrialWork, settings: Settings, lot: int) -> Pool:
         # As it does itself; and the probe is not to be loaded by every worker either.
         dataset_once.preload(user_loader.dataset, user_loader.collate_fn, WorkerProbe)
     loader = as_planned.with_settings(user_loader, **settings.arguments())
-    loader.worker_init_fn = DyingWithTrial(loader.worker_init_fn)
+    loader.worker_init_fn = FirstInWorker(die_with_parent, loader.worker_init_fn)
     subject = dataclasses.replace(work.subject, loader=loader)
     own: Any = EveryNth(subject, lot, work.lots)
     return Pool(own, ProbeOptions(0, settings.workers, cut=False), work.consumer(subject))

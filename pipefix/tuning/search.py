@@ -325,10 +325,6 @@ def _at_least(settings: Settings, reference: Settings) -> bool:
 
 def beaten(start: Trial, winner: Trial, goal: Goal) -> str | None:
     """Why the start is kept, both having been measured once more side by side; None where it is beaten."""
-    if not start.ran:
-        return None
-    if not winner.ran:
-        return f"the settings found did not run again: {winner.reason}"
     if goal.fed(winner):
         less = not goal.fed(start) or _takes_less(winner.settings, start.settings)
         return None if less else "the consumer is fed as it is, with no more than is needed"

@@ -33,6 +33,24 @@ def open_regular(path: Path) -> BinaryIO:
     return open(descriptor, "rb", buffering=0)
 
 
+def open_own(path: Path, *, create: bool = True) -> BinaryIO:
+    """A file of ours, open to be read and appended to; OSError for a link, which may lead anywhere, and for what is no file."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+    descriptor = os.open(path, flags, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return open(descriptor, "a+b", buffering=0)
+
+
+def is_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file is the one that its path names now."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
 def read_regular(path: Path, most: int | None = None) -> bytes:
     """The bytes of a regular file; of a longer one the first ``most``."""
     with open_regular(path) as file:

@@ -7,7 +7,6 @@ import errno
 import os
 import re
 import socket
-import stat
 import threading
 from pathlib import Path
 from typing import BinaryIO
@@ -59,13 +58,13 @@ class FolderLock:
             try:
                 self._keep = not self._ours and self._path.exists() and not self._path.stat().st_size
                 file = _open(self._path)
-                if not _taken(file):
+                if not taken(file):
                     holder = file.read(200).decode("utf-8", "replace").removeprefix("pipefix ").strip() or "unknown"
                     file.close()
                     raise self._busy(holder)
             except OSError as error:
                 raise unwritable(self._folder, error) from error
-            if _is_at(file, self._path):
+            if files.is_at(file.fileno(), self._path):
                 break
             file.close()  # its holder removed it just before it let go
         with contextlib.suppress(OSError):  # a disk without room: who holds it is not told then, and is held all the same
@@ -116,17 +115,12 @@ def is_lock(path: Path) -> bool:
 
 def _open(path: Path, *, create: bool = True) -> BinaryIO:
     """The file, ours or new: never through a link, and never somebody else's."""
-    flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if create else 0)
     try:
-        descriptor = os.open(path, flags, 0o666)
+        file = files.open_own(path, create=create)
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.EINVAL):
             raise _foreign(path) from error
         raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise _foreign(path)
-    file = os.fdopen(descriptor, "a+b", buffering=0)
     file.seek(0)
     held = file.read(400)
     file.seek(0)
@@ -140,7 +134,9 @@ def _foreign(path: Path) -> BadUsage:
     return BadUsage(f"{path} is not a lock of pipefix: nothing is written there.", advice="Name another directory: --out DIR")
 
 
-def _taken(file: BinaryIO) -> bool:
+def taken(file: BinaryIO) -> bool:
+    """Lock an open file; False where another process holds it. The lock goes with this process, however that ends, and processes
+    forked from it do not hold it."""
     import fcntl
 
     try:
@@ -151,11 +147,3 @@ def _taken(file: BinaryIO) -> bool:
         file.close()
         raise
     return True
-
-
-def _is_at(file: BinaryIO, path: Path) -> bool:
-    """Whether an open file is the one that its path names now."""
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False

@@ -21,17 +21,17 @@ def text(value: object, *, indent: bool = True) -> str:
     try:
         data = msgspec.json.encode(value)
     except UnicodeEncodeError:
-        # A file name that is not UTF-8 reaches us as lone surrogates; they are written as escapes.
-        data = msgspec.json.encode(_writable(msgspec.to_builtins(value)))
+        data = msgspec.json.encode(writable(msgspec.to_builtins(value)))
     return (msgspec.json.format(data, indent=1) if indent else data).decode("utf-8") + "\n"
 
 
-def _writable(value: Any) -> Any:
+def writable(value: Any) -> Any:
+    """A file name that is not UTF-8 reaches us as lone surrogates; in what is written they are escapes."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode("utf-8")
     if isinstance(value, dict):
-        return {_writable(key): _writable(item) for key, item in value.items()}
-    return [_writable(item) for item in value] if isinstance(value, list) else value
+        return {writable(key): writable(item) for key, item in value.items()}
+    return [writable(item) for item in value] if isinstance(value, list) else value
 
 
 def decode(

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.extras import need
+from pipefix.vocabulary.files import is_at
 from pipefix.watching import window as windows
 from pipefix.watching.window import Window
 
@@ -95,14 +96,7 @@ class JsonLines:
 
     def _moved(self) -> bool:
         """Whether the file's name stands for another file now, or for none."""
-        held = os.fstat(self._file)
-        if not stat.S_ISREG(held.st_mode):
-            return False
-        try:
-            named = os.stat(self.path)
-        except FileNotFoundError:
-            return True
-        return (named.st_dev, named.st_ino) != (held.st_dev, held.st_ino)
+        return stat.S_ISREG(os.fstat(self._file).st_mode) and not is_at(self._file, self.path)
 
     def close(self) -> None:
         if self._file >= 0:

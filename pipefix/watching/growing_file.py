@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pipefix.vocabulary.errors import UnreadableFile
+from pipefix.vocabulary.files import is_at
 
 LONGEST_LINE = 1_000_000
 """Bytes of a window, in a file or as an endpoint's answer; ours have about a thousand."""
@@ -48,8 +49,8 @@ class GrowingFile:
     def _is_another(self) -> bool:
         """Whether the name stands for another file now, or for a shorter one, which is then read from its beginning."""
         try:
-            named, held = os.stat(self.path), os.fstat(self._file.fileno())
-            if (named.st_dev, named.st_ino) != (held.st_dev, held.st_ino):
+            held = os.fstat(self._file.fileno())
+            if not is_at(self._file.fileno(), self.path):
                 file = self.path.open("rb")
                 self._file.close()
                 self._file = file

@@ -65,7 +65,7 @@ def loader(**fields: Any) -> LoaderSettings:
     return LoaderSettings(**plain | fields)
 
 
-IMAGES = BatchFacts(bytes=19_300_000, tensors=2, small_tensors=1, largest_bytes=19_267_584, largest_is_float=True)
+IMAGES = BatchFacts(bytes=19_300_000, tensors=2, small_tensors=1)
 
 
 def tree(files: dict[str, str]) -> tempfile.TemporaryDirectory[str]:

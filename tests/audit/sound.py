@@ -63,7 +63,7 @@ HEALTHY = [
         described(
             machine=machine(shm_bytes=64 * MIB, shm_free_bytes=64 * MIB),
             settings=loader(),
-            batch=BatchFacts(bytes=400_000, tensors=2, largest_bytes=399_000),
+            batch=BatchFacts(bytes=400_000, tensors=2),
         ),
     ),
     Case(
@@ -80,7 +80,7 @@ HEALTHY = [
     ),
     Case(
         "12 small tensors of a detector",
-        described(settings=loader(), batch=BatchFacts(bytes=5_000_000, tensors=12, small_tensors=11, largest_bytes=4_900_000)),
+        described(settings=loader(), batch=BatchFacts(bytes=5_000_000, tensors=12, small_tensors=11)),
     ),
     Case(
         "many small tensors, no workers",
@@ -142,7 +142,7 @@ HEALTHY = [
     ),
     Case(
         "64 MiB of uint8 in two tensors, default_collate",
-        described(settings=loader(), batch=BatchFacts(bytes=64 * MIB, tensors=2, largest_bytes=32 * MIB)),
+        described(settings=loader(), batch=BatchFacts(bytes=64 * MIB, tensors=2)),
     ),
     Case("FastLoader under forkserver, which loads modules by itself", fast_loader_from_a_server),
     Case("no workers, ulimit -n 256", described(machine=machine(fd_soft=256), settings=loader(num_workers=0))),

@@ -52,7 +52,7 @@ def test_every_rule_states_its_severity_and_when_it_fires() -> None:
 
 def test_the_gravest_comes_first() -> None:
     seen = machine(shm_bytes=64 << 20, shm_free_bytes=64 << 20)
-    batch = BatchFacts(bytes=40 << 20, tensors=40, small_tensors=39, largest_bytes=40 << 20)
+    batch = BatchFacts(bytes=40 << 20, tensors=40, small_tensors=39)
     findings = audit(AuditFacts(machine=seen, settings=LoaderSettings(num_workers=4, prefetch_factor=2), batch=batch))
     assert [finding.severity for finding in findings] == ["problem", "warning"]
     assert [finding.id for finding in findings] == ["shm-size", "batch-parts"]
@@ -82,7 +82,7 @@ class TestWords:
 
     def test_shared_memory(self) -> None:
         seen = machine(shm_bytes=64_000_000, shm_free_bytes=64_000_000)
-        batch = BatchFacts(bytes=20_000_000, tensors=1, largest_bytes=20_000_000)
+        batch = BatchFacts(bytes=20_000_000, tensors=1)
         finding = self.only(AuditFacts(machine=seen, settings=LoaderSettings(num_workers=4, prefetch_factor=2), batch=batch))
         assert finding.severity == "problem"
         assert finding.found == (
@@ -93,13 +93,13 @@ class TestWords:
 
     def test_shared_memory_that_fits_once_but_not_twice_is_a_warning(self) -> None:
         seen = machine(shm_bytes=200_000_000, shm_free_bytes=200_000_000)
-        batch = BatchFacts(bytes=20_000_000, tensors=1, largest_bytes=20_000_000)
+        batch = BatchFacts(bytes=20_000_000, tensors=1)
         finding = self.only(AuditFacts(machine=seen, settings=LoaderSettings(num_workers=4, prefetch_factor=2), batch=batch))
         assert finding.severity == "warning"
         assert "DataLoader(..., num_workers=2)" in finding.advice
 
     def test_descriptors(self) -> None:
-        batch = BatchFacts(bytes=64 << 20, tensors=25, largest_bytes=1 << 20)
+        batch = BatchFacts(bytes=64 << 20, tensors=25)
         facts = AuditFacts(machine=machine(), settings=LoaderSettings(num_workers=16, prefetch_factor=4), batch=batch)
         finding = self.only(facts)
         assert "with those already open, 1640, and the limit is 1024" in finding.found
@@ -111,7 +111,7 @@ class TestWords:
 
     def test_lists(self) -> None:
         held = DatasetFacts(objects=3_000_000, bytes=200_000_000, where="dataset.samples", entries=1_000_000)
-        forked = AuditFacts(machine=machine(), settings=LoaderSettings(num_workers=4), dataset=held)
+        forked = AuditFacts(machine=machine(), settings=LoaderSettings(num_workers=4), dataset=held, start_method="fork")
         assert "each of 4 workers ends up with its own copy: 800 MB more." in self.only(forked).found
         spawned = msgspec.structs.replace(forked, start_method="spawn", first_batch_s=0.5)
         assert "each of 4 workers is sent a pickled copy when it starts: 800 MB more" in self.only(spawned).found

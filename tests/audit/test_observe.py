@@ -96,12 +96,12 @@ class TestDatasets:
 class TestBatches:
     def test_a_plain_batch(self) -> None:
         assert batch_facts([torch.zeros(32, 3, 64, 64), torch.zeros(32, dtype=torch.int64)]) == BatchFacts(
-            bytes=32 * 3 * 64 * 64 * 4 + 256, tensors=2, small_tensors=1, largest_bytes=32 * 3 * 64 * 64 * 4, largest_is_float=True
+            bytes=32 * 3 * 64 * 64 * 4 + 256, tensors=2, small_tensors=1
         )
 
     def test_views_of_one_storage_cross_as_one(self) -> None:
         whole = torch.zeros(100, dtype=torch.uint8)
-        assert batch_facts([whole[:10], whole[50:], whole]) == BatchFacts(bytes=100, tensors=1, small_tensors=1, largest_bytes=100)
+        assert batch_facts([whole[:10], whole[50:], whole]) == BatchFacts(bytes=100, tensors=1, small_tensors=1)
 
     def test_everything_a_collate_function_may_return(self) -> None:
         Pair = namedtuple("Pair", "pixels label")

@@ -8,9 +8,10 @@ CAPPED = """
 import os
 os.environ["OMP_NUM_THREADS"] = os.environ["NUMEXPR_NUM_THREADS"] = "9"
 import cv2, torch
-from pipefix.loader.workers.start import CappedThreads
+from functools import partial
+from pipefix.loader.workers.start import FirstInWorker, cap_threads
 torch.set_num_threads(4)
-CappedThreads(2, print)(7)
+FirstInWorker(partial(cap_threads, 2), print)(7)
 print(torch.get_num_threads(), os.environ["OMP_NUM_THREADS"], os.environ["NUMEXPR_NUM_THREADS"], cv2.getNumThreads())
 """
 

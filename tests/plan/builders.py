@@ -104,7 +104,7 @@ class World:
             self.step is not None,
             [plain, real],
         )
-        facts = {"batch.bytes": 19_267_840.0, "batch.largest_bytes": 19_267_584.0, "batch.largest_is_float": 1.0, **self.facts}
+        facts = {"batch.bytes": 19_267_840.0, **self.facts}
         measurement.looks = {1: [(0, facts)]}
         for name, value in self.fields.items():
             setattr(measurement, name, value)
@@ -193,7 +193,7 @@ STEP_BOUND = JPEGS.but(step=0.02, verdict="step-bound")
 TEXTS = World(
     storage=0.00005, decode=0.002, augment=0.0, collate=0.0001, ipc=0.00005, taking=0.00002,
     ops={Stage.DECODE: ("tokenizers.Tokenizer.encode",)},
-    facts={"batch.bytes": 65_536.0, "batch.largest_bytes": 65_536.0, "batch.largest_is_float": 0.0}, source_bytes=500.0,
+    facts={"batch.bytes": 65_536.0}, source_bytes=500.0,
 )  # fmt: skip
 ALONE = JPEGS.but(workers=0)
 STREAM = JPEGS.but(settings={"kind": "iterable", "length": None})

@@ -94,7 +94,7 @@ class Reader(HTMLParser):
 SLOW = read(RUNS["decode-bound-workers"])
 TRIED = Refused(id="workers-4", title="Workers", stage="ipc", why="slower <b>", predicted=Interval(1.2, 1.1, 1.3), measured=GAIN)
 LOOP = LoopFigures(
-    loader="t.py:1", role="train", steps=9, seconds=5.0, timeline=[LoopSpan(begin=0.0, end=2.0, waited=0.4)],
+    loader="t.py:1", role="training", steps=9, seconds=5.0, timeline=[LoopSpan(begin=0.0, end=2.0, waited=0.4)],
     wait_share=Interval(0.4, 0.3, 0.5), step_split={"forward_s": 1.0},
 )  # fmt: skip
 PROGRAM = Run(target="t.py", program=ProgramFigures(command=["t.py"], exit_code=0, seconds=9.0, loops=[LOOP]))

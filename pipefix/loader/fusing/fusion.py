@@ -12,7 +12,7 @@ from pipefix.kernels.reused import Memory
 from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.metering.stage_clock import StageClock
 from pipefix.loader.slots.portable import Portable
-from pipefix.loader.workers.start import CappedThreads
+from pipefix.loader.workers.start import FirstInWorker
 from pipefix.system.resources import cores
 
 if TYPE_CHECKING:  # it imports torchvision
@@ -113,7 +113,7 @@ def _unfit(loader: Any, *, moved: bool) -> str | None:
 def users_init(loader: Any) -> Any:
     """The user's own ``worker_init_fn``, without what is put around it here."""
     init = loader.worker_init_fn
-    while isinstance(init, (StageClock, CappedThreads)):
+    while isinstance(init, (StageClock, FirstInWorker)):
         init = init.users if isinstance(init, StageClock) else init.then
     return init
 

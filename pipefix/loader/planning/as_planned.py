@@ -14,7 +14,7 @@ from pipefix.hooks.torch_internals import loader_arguments
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.planning import planned
 from pipefix.loader.workers import dataset_once
-from pipefix.loader.workers.start import CappedThreads
+from pipefix.loader.workers.start import FirstInWorker, cap_threads
 from pipefix.plan.planfile import NAME, LoaderChange, PlanFile
 
 
@@ -44,7 +44,9 @@ def _like(
     # Threads that make fused calls need neither, and a worker_init_fn would have workers make them.
     wraps = change.fuse is None or original.worker_init_fn is not None
     if change.worker_threads is not None and wraps:
-        arguments["worker_init_fn"] = CappedThreads(change.worker_threads, arguments["worker_init_fn"])
+        arguments["worker_init_fn"] = FirstInWorker(
+            functools.partial(cap_threads, change.worker_threads), arguments["worker_init_fn"]
+        )
     planned_arguments = planned.arguments(change, arguments)
     if planned_arguments.get("multiprocessing_context") == "forkserver":
         dataset_once.preload(reads, original.collate_fn)

@@ -159,13 +159,14 @@ class Assembler:
         packer.dump(batch)
         if not page.used:
             self._in_vain = min(self._in_vain + 1, PATIENCE)
-            return Pickled(file.getvalue())
+            # Not pickled again: each time torch does so, it keeps a descriptor open for each tensor until that is fetched.
+            return Sent(pickle.loads, file.getvalue())
         self._in_vain = 0
         arena.lend(slot)
         return self._sent(arena, slot, file.getvalue(), packer.by_handle)
 
-    def _sent(self, arena: Arena, slot: int, payload: bytes, by_handle: bool) -> Parcel:
-        return Parcel(arena, slot, payload, by_handle)
+    def _sent(self, arena: Arena, slot: int, payload: bytes, by_handle: bool) -> Sent:
+        return Sent(arrival, arena.key, slot, payload, by_handle)
 
     def _free(self, arena: Arena, worker: int) -> int | None:
         for slot in arena.slots_of(worker):
@@ -213,27 +214,14 @@ def _stack(batch: Any, *, collate_fn_map: Any = None) -> Any:
     return torch.stack(tuple(batch), 0, out=room)
 
 
-class Pickled:
-    """A batch with nothing in a slot. It arrives as the batch itself.
+class Sent:
+    """What a worker sends. It arrives as what ``make`` gives for these arguments."""
 
-    It is not pickled again: each time torch does so, it keeps a descriptor open for each tensor until that is fetched.
-    """
-
-    def __init__(self, payload: bytes) -> None:
-        self.payload = payload
+    def __init__(self, make: Callable[..., Any], *arguments: Any) -> None:
+        self._made = make, arguments
 
     def __reduce__(self) -> Any:
-        return pickle.loads, (self.payload,)
-
-
-class Parcel:
-    """What a worker sends. It arrives as an `Arrival`."""
-
-    def __init__(self, arena: Arena, slot: int, payload: bytes, by_handle: bool) -> None:
-        self.arena, self.slot, self.payload, self.by_handle = arena, slot, payload, by_handle
-
-    def __reduce__(self) -> Any:
-        return arrival, (self.arena.key, self.slot, self.payload, self.by_handle)
+        return self._made
 
 
 class PinnedBatch:

@@ -19,7 +19,7 @@ from typing import Any
 from torch.utils.data import DataLoader, default_collate
 
 from pipefix.loader.slots.arena import Arena, room
-from pipefix.loader.slots.batch_in_slot import Arrival, Assembler, Parcel
+from pipefix.loader.slots.batch_in_slot import Arrival, Assembler, Sent
 
 SLOTS_EACH = 8
 _known: dict[str, tuple[int, Arena]] = {}
@@ -43,8 +43,9 @@ class Portable(Assembler):
                 util.Finalize(None, self.arena.writer_ends, exitpriority=0)  # when this worker ends
         return self.arena
 
-    def _sent(self, arena: Arena, slot: int, payload: bytes, by_handle: bool) -> Parcel:
-        return Posted(arena, slot, payload, by_handle)
+    def _sent(self, arena: Arena, slot: int, payload: bytes, by_handle: bool) -> Sent:
+        # The receiver marks the arena once it has it; until then each batch brings it along.
+        return Sent(delivered, os.getpid(), None if arena.arrived else arena, arena.key, slot, payload)
 
     def __reduce__(self) -> Any:
         return Portable, (self.collate_fn,)
@@ -54,15 +55,6 @@ class Portable(Assembler):
         if name == "collate_fn":
             raise AttributeError(name)
         return getattr(self.collate_fn, name)
-
-
-class Posted(Parcel):
-    """A parcel with the sender's address. It arrives as the batch itself."""
-
-    def __reduce__(self) -> Any:
-        # The receiver marks the arena once it has it; until then each parcel brings it along.
-        arena = None if self.arena.arrived else self.arena
-        return delivered, (os.getpid(), arena, self.arena.key, self.slot, self.payload)
 
 
 def delivered(pid: int, arena: Arena | None, key: str, slot: int, payload: bytes) -> Any:

@@ -10,6 +10,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from multiprocessing.util import get_temp_dir
 from typing import Any
 
@@ -25,7 +26,7 @@ from pipefix.loader.slots.batch_in_slot import Arrival, Assembler, PinnedBatch
 from pipefix.loader.slots.portable import Portable
 from pipefix.loader.workers import deaths
 from pipefix.loader.workers.dataset_once import pack, preload, start_method
-from pipefix.loader.workers.start import WorkerStart
+from pipefix.loader.workers.start import FirstInWorker, start_worker
 from pipefix.system.resources import out_of_memory_kills
 from pipefix.vocabulary import sockets, worker_exit
 from pipefix.vocabulary.garbage import existing_objects_skipped
@@ -57,7 +58,9 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
         self._kills = out_of_memory_kills()
         self._loader = weakref.ref(loader)
         self._ordered = in_order(loader)
-        arguments: dict[str, Any] = {"worker_init_fn": WorkerStart(self._work.threads, loader.worker_init_fn)}
+        arguments: dict[str, Any] = {
+            "worker_init_fn": FirstInWorker(partial(start_worker, self._work.threads), loader.worker_init_fn)
+        }
         reads = self._under_rules(loader.dataset)
         method = start_method(loader.multiprocessing_context)
         if method == "forkserver":

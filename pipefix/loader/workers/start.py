@@ -23,31 +23,29 @@ BEFORE_QUEUES = -4
 _VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
-class CappedThreads:
-    """A ``worker_init_fn`` that limits the threads of native libraries, where a plan says to how many, and then does what the
-    user's own does."""
+class FirstInWorker:
+    """A ``worker_init_fn`` that does something of ours, and then what the user's own does."""
 
-    def __init__(self, threads: int | None, then: Callable[[int], object] | None = None) -> None:
-        self.threads, self.then = threads, then
+    def __init__(self, first: Callable[[], object], then: Callable[[int], object] | None = None) -> None:
+        self.first, self.then = first, then
 
     def __call__(self, worker: int) -> None:
-        if self.threads is not None:
-            cap_threads(self.threads)
+        self.first()
         if self.then is not None:
             self.then(worker)
 
 
-class WorkerStart(CappedThreads):
-    """That of a `FastLoader`: `get_worker_info` shows the user's own dataset, the worker ends with the training process."""
-
-    def __call__(self, worker: int) -> None:
-        info = get_worker_info()
-        if info is not None:
-            while isinstance(info.dataset, StandsForDataset):
-                object.__setattr__(info, "dataset", info.dataset.dataset)  # it is frozen
-        end_with_parent()
-        send_any_error()
-        super().__call__(worker)
+def start_worker(threads: int | None) -> None:
+    """That of a `FastLoader`: `get_worker_info` shows the user's own dataset, the worker ends with the training process, and native
+    libraries have so many threads where a plan says how many."""
+    info = get_worker_info()
+    if info is not None:
+        while isinstance(info.dataset, StandsForDataset):
+            object.__setattr__(info, "dataset", info.dataset.dataset)  # it is frozen
+    end_with_parent()
+    send_any_error()
+    if threads is not None:
+        cap_threads(threads)
 
 
 def cap_threads(threads: int) -> None:

@@ -230,6 +230,8 @@ def _tuned(drawn: Unseen, folder: Path) -> Unseen:
     pipeline = tuned(drawn, inside)
     made = sum(inside.values())
     supply = made / max(1, min(drawn.workers, os.cpu_count() or 1)) + OVERHEAD_S
+    if drawn.truth == "step" and drawn.workers:
+        supply = max(supply, _supplied(pipeline, folder))
     wanted = {"collate": LEADS * made, "step": LEADS * supply, "sampler": LEADS * supply}.get(drawn.truth)
     if wanted is None:
         return pipeline
@@ -245,7 +247,8 @@ def _truth(pipeline: Unseen, folder: Path) -> Truth:
         # All workers wait at the same time, but only as many compute as there are cores.
         alone = min(pipeline.workers, cores) / pipeline.workers if part.waits and pipeline.workers else 1.0
         costs[part.stage] = costs.get(part.stage, 0.0) + inside[place] * alone
-    found = truth_of(costs, min(pipeline.workers, cores))
+    supply = _supplied(pipeline, folder) if pipeline.workers and pipeline.consumer == "real" else None
+    found = truth_of(costs, min(pipeline.workers, cores), supply=supply)
     drawn = spent.get("sampler", 0.0)
     if pipeline.truth != "sampler":
         return found
@@ -254,6 +257,23 @@ def _truth(pipeline: Unseen, folder: Path) -> Truth:
         costs["step"] + costs["ipc"],
     )  # fmt: skip
     return Truth("input-bound", "sampler", drawn / rest) if drawn > rest else found
+
+
+def _supplied(pipeline: Unseen, folder: Path, seconds: float = 1.0) -> float:
+    """Seconds a sample of the loader as it is while nobody has it wait: workers also share out the work of handing over."""
+
+    def work() -> dict[str, Any]:
+        loader = module_of(pipeline, folder).loader
+        batches = itertools.chain.from_iterable(itertools.repeat(loader))
+        for _ in range(3 * pipeline.workers):
+            next(batches)
+        begun, count = time.perf_counter(), 0
+        while time.perf_counter() - begun < seconds or not count:
+            next(batches)
+            count += 1
+        return {"supply": (time.perf_counter() - begun) / count / pipeline.batch_size}
+
+    return float(answered(in_child(work, timeout=APART_S))["supply"])
 
 
 class Ready:

@@ -132,4 +132,4 @@ def table(body: dict[str, Any]) -> str:
 
 def _anew(results: list[dict[str, Any]]) -> str:
     count = sum(bool(result.get("anew")) for result in results)
-    return f"; {count} of them were measured before, by the same measuring code, and judged anew by today's rules" if count else ""
+    return f"; {count} of them were measured by earlier code, and judged anew by these rules" if count else ""

@@ -13,7 +13,7 @@ from pipefix.diagnosis.clocks import calls_per_sample, delivered_seconds, second
 from pipefix.diagnosis.contradictions import contradictions
 from pipefix.diagnosis.costs import StageCosts
 from pipefix.diagnosis.diagnosis import Diagnosis, StageCost, Stations, Verdict
-from pipefix.diagnosis.doubts import Claim, Doubt, DoubtKind, doubted
+from pipefix.diagnosis.doubts import Claim, Doubt, DoubtKind, could_run, doubted
 from pipefix.diagnosis.throughput import PipelineModel, of_draws
 from pipefix.diagnosis.verdict_rules import Ranking
 from pipefix.measurement import experiments
@@ -261,7 +261,7 @@ def _without_whole_samples(
         return None
     costs = {stage: float(np.median(draws[:, INDEX[stage.value]])) for stage in IN_SAMPLE}
     stage = max(bare, key=costs.__getitem__)
-    return (stage, gain) if costs[stage] >= OWN_PART * sum(costs.values()) else None
+    return (stage, gain) if costs[stage] >= OWN_PART * sum(costs.values()) and not could_run(stage, measurement) else None
 
 
 def _whole_samples_gain_more(

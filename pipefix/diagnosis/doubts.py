@@ -131,7 +131,7 @@ def doubted(claim: Claim, gains: Mapping[Stage, MeasuredGain | Bounded], arms: d
     if own_code is not None:
         return None if _is_line(claim, saved, alone, arms) else own_code
     paced = stage is Stage.STEP and _sets_the_pace(measurement)
-    if _could_run(stage, measurement) and not paced:
+    if could_run(stage, measurement) and not paced:
         return Doubt(DoubtKind.NOT_TRIED, stage)
     if len(measurement.of(experiments.REAL.name)) < FEWEST_FOR_INTERVAL and not paced:
         return Doubt(DoubtKind.ONE_BLOCK, stage)
@@ -215,7 +215,8 @@ def _sets_the_pace(measurement: Measurement) -> bool:
     return float(np.median(alone)) <= PACES * float(np.median(with_data))
 
 
-def _could_run(stage: Stage, measurement: Measurement) -> bool:
+def could_run(stage: Stage, measurement: Measurement) -> bool:
+    """Whether a stage's own arm, which did not run, only lacked the time."""
     arm = LEAVE_ONE_OUT.get(stage)
     return arm is not None and (arm.name in measurement.untried or arm.name not in measurement.declined)
 

@@ -224,13 +224,18 @@ STARVED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("without_samples", "stage"), [(3.0, "decode"), (1.05, None), (None, None)])
-def test_where_whole_samples_gain_and_no_other_arm_does_the_stage_without_an_arm_limits(
-    without_samples: float | None, stage: str | None
+@pytest.mark.parametrize(
+    ("without_samples", "lacked_time", "stage"),
+    [(3.0, False, "decode"), (3.0, True, None), (1.05, False, None), (None, False, None)],
+)
+def test_where_whole_samples_gain_and_no_other_arm_does_the_stage_that_can_have_no_arm_limits(
+    without_samples: float | None, lacked_time: bool, stage: str | None
 ) -> None:
     """Eight workers on two cores: clocks charge what waits for a core to nothing, and so the border leads by them."""
     arms = STARVED | {"samples-recorded": without_samples}
     measurement = measured({"storage": 0.1, "decode": 1.0, "collate": 0.1}, workers=8, handing=0.02, arms=arms, blocks=4)
+    measurement.declined["decode-recorded"] = "it did not run"
+    measurement.untried = {"decode-recorded"} if lacked_time else set()
     verdict = diagnose(measurement).verdict
     assert verdict.stage == stage, verdict.sentence
     if stage is not None:

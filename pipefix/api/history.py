@@ -83,13 +83,24 @@ def _of_log(path: Path) -> list[Done]:
 
 
 def saved_of_an_epoch(folder: Path) -> float | None:
-    """Seconds that the steps which fix kept here save of each epoch; None where the files do not tell."""
-    totals = [total for entry in _entries(folder / LOG) if entry.event == "ended" and (total := _measured(entry))]
+    """Seconds that the steps which fix kept here, and nobody took back, save of each epoch; None where the files do not tell."""
+    kept: dict[int | None, None] = {}
+    measured: dict[tuple[int | None, ...], Measured] = {}
+    """The pipeline without a plan and with it, as one run of fix had both in turn: by the plan's steps."""
+    for entry in _entries(folder / LOG):
+        if entry.event == "kept":
+            kept[entry.step] = None
+        elif entry.event == "undone":
+            kept.pop(entry.step, None)
+            measured = {steps: total for steps, total in measured.items() if entry.step not in steps}
+        elif entry.event == "ended" and (total := _measured(entry)):
+            measured[tuple(kept)] = total
+    now = measured.get(tuple(kept))
     lengths = [run.settings.drawn or run.settings.length for _, run in runs(folder)]
     length = next((length for length in reversed(lengths) if length), None)
-    if not totals or length is None:
+    if not kept or now is None or length is None:
         return None
-    return length * (1 / totals[0].before.value - 1 / totals[-1].after.value)
+    return length * (1 / now.before.value - 1 / now.after.value)
 
 
 def _said(entry: Entry) -> str:

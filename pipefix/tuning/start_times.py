@@ -11,9 +11,6 @@ QUICK = 0.02
 LIKE_SEEN = 1.25
 """Times the longest start so far that another may take where that is longer than a trial."""
 
-LONGEST = 3.0
-"""Trials' time that one may take from its start to its last block, and twice its own where its start is known to take long."""
-
 
 @dataclass(frozen=True)
 class StartTimes:
@@ -42,9 +39,9 @@ class StartTimes:
             return None
         return f"starting its workers would take about {seconds:.2g} s, and the budget has {most:.2g} s for each trial"
 
-    def longest_trial(self, workers: int, each: float) -> float:
-        """Seconds after which a trial of so many workers is ended, where ``each`` are meant for one."""
-        return max(LONGEST * each, 2 * (self.predict(workers) + each))
+    def longest_trial(self, workers: int, each: float, left: float) -> float:
+        """Seconds after which a trial of so many workers is ended: ``each`` are meant for one, and ``left`` are left for all."""
+        return min(max(left / 2, 2 * (self.predict(workers) + each)), max(each, left - each))
 
     def needed(self, workers: int, own: int, each: float) -> float:
         """Seconds for a trial of so many, and for holding the winner against the user's ``own`` once more."""

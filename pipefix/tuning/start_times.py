@@ -26,15 +26,17 @@ class StartTimes:
         return StartTimes(self.cores, self.batch_s, (*self.seen, (workers, seconds))) if workers else self
 
     def predict(self, workers: int) -> float:
-        """By the most workers that were started yet."""
-        if not workers:
-            return 0.0
+        """Seconds to the first batch."""
+        return self._alone(workers) + self.batch_s if workers else 0.0
+
+    def _alone(self, workers: int) -> float:
+        """Seconds of the start, less making the batch, which is made without workers too; by the most that were started yet."""
         known, seconds = max(self.seen, default=(1, UNTRIED + self.batch_s))
-        return self.batch_s + max(QUICK, seconds - self.batch_s) * max(self.cores, workers) / max(self.cores, known)
+        return max(QUICK, seconds - self.batch_s) * max(self.cores, workers) / max(self.cores, known) if workers else 0.0
 
     def too_long(self, workers: int, most: float) -> str | None:
         """Why so many are not started where a start should take ``most`` seconds; None where they may be."""
-        seconds = self.predict(workers)
+        seconds = self._alone(workers)
         if seconds <= max(most, LIKE_SEEN * max((took for _, took in self.seen), default=0.0)):
             return None
         return f"starting its workers would take about {seconds:.2g} s, and the budget has {most:.2g} s for each trial"

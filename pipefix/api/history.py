@@ -31,6 +31,8 @@ def history(folder: Path) -> list[Done]:
     if not folder.is_dir():
         raise BadUsage(f"There is no folder {str(folder)!r}.", advice="Name the folder of your run files: pipefix log DIR")
     deeds = [_of_run(run, path) for path, run in runs(folder)]
+    # Where fix kept nothing, its files from before and after hold one and the same probe.
+    deeds = list({(deed.at, deed.what, deed.target, deed.said): deed for deed in deeds}.values())
     deeds += _of_log(folder / LOG)
     deeds += _of_plan(folder / planfile.NAME)
     return sorted(deeds, key=lambda deed: _moment(deed.at))

@@ -56,6 +56,14 @@ def test_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert listed["saved_of_an_epoch_s"] == pytest.approx(216)
 
 
+def test_a_probe_that_two_files_hold_is_told_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A fix that kept nothing leaves one probe, as pipefix.before.json and, with what became of each step, pipefix.after.json."""
+    run = runfile.read(folder / "run.json")
+    runfile.write(msgspec.structs.replace(run, outcomes=[{"id": "workers-2", "outcome": "refused"}]), folder / "after.json")
+    assert main(["log", str(folder)]) == 0
+    assert capsys.readouterr().out.count("  probe  ") == 1
+
+
 def test_steps_that_were_taken_back_save_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It told for ever what the last fix had measured. What one step saves holds again when the second is taken back."""
 

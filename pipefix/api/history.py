@@ -76,12 +76,18 @@ def _entries(path: Path) -> list[Entry]:
 
 def _of_log(path: Path) -> list[Done]:
     target, deeds = "", []
+    begun: Done | None = None
     for entry in _entries(path):
         target = entry.target or target
+        if begun is not None and entry.event == "started":
+            deeds.append(begun)
+        if entry.event in ("started", "begun", "kept", "dropped"):
+            said = f"began {entry.id}, of which no end is told: it is at work, or was killed"
+            begun = Done(at=entry.at, what="fix", target=target, said=said, where=str(path)) if entry.event == "begun" else None
         text = _said(entry)
         if text:
             deeds.append(Done(at=entry.at, what="fix", target=target, said=text, where=str(path)))
-    return deeds
+    return [*deeds, begun] if begun is not None else deeds
 
 
 def saved_of_an_epoch(folder: Path) -> float | None:

@@ -64,6 +64,21 @@ def test_a_probe_that_two_files_hold_is_told_once(folder: Path, capsys: pytest.C
     assert capsys.readouterr().out.count("  probe  ") == 1
 
 
+def test_a_step_whose_end_nobody_told_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """After an out-of-memory kill the folder held a log and a cache, and "nothing was done here"."""
+    for _ in range(2):
+        with Log(tmp_path) as log:
+            log.begin("data.py:loader")
+            log.write("begun", step=1, id="cache-sample", makes="pipefix-caches/sample")
+    assert main(["log", str(tmp_path)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.count("began cache-sample, of which no end is told: it is at work, or was killed") == 2
+    with Log(tmp_path) as log:
+        log.write("dropped", step=1, id="cache-sample", why="it is slower")
+    assert main(["log", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("began") == 1
+
+
 def test_steps_that_were_taken_back_save_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It told for ever what the last fix had measured. What one step saves holds again when the second is taken back."""
 

@@ -31,6 +31,8 @@ def history(folder: Path) -> list[Done]:
     if not folder.is_dir():
         raise BadUsage(f"There is no folder {str(folder)!r}.", advice="Name the folder of your run files: pipefix log DIR")
     deeds = [_of_run(run, path) for path, run in runs(folder)]
+    # Where fix kept nothing, its files from before and after hold one and the same probe.
+    deeds = list({(deed.at, deed.what, deed.target, deed.said): deed for deed in deeds}.values())
     deeds += _of_log(folder / LOG)
     deeds += _of_plan(folder / planfile.NAME)
     return sorted(deeds, key=lambda deed: _moment(deed.at))
@@ -74,22 +76,39 @@ def _entries(path: Path) -> list[Entry]:
 
 def _of_log(path: Path) -> list[Done]:
     target, deeds = "", []
+    begun: Done | None = None
     for entry in _entries(path):
         target = entry.target or target
+        if begun is not None and entry.event == "started":
+            deeds.append(begun)
+        if entry.event in ("started", "begun", "kept", "dropped"):
+            said = f"began {entry.id}, of which no end is told: it is at work, or was killed"
+            begun = Done(at=entry.at, what="fix", target=target, said=said, where=str(path)) if entry.event == "begun" else None
         text = _said(entry)
         if text:
             deeds.append(Done(at=entry.at, what="fix", target=target, said=text, where=str(path)))
-    return deeds
+    return [*deeds, begun] if begun is not None else deeds
 
 
 def saved_of_an_epoch(folder: Path) -> float | None:
-    """Seconds that the steps which fix kept here save of each epoch; None where the files do not tell."""
-    totals = [total for entry in _entries(folder / LOG) if entry.event == "ended" and (total := _measured(entry))]
+    """Seconds that the steps which fix kept here, and nobody took back, save of each epoch; None where the files do not tell."""
+    kept: dict[int | None, None] = {}
+    measured: dict[tuple[int | None, ...], Measured] = {}
+    """The pipeline without a plan and with it, as one run of fix had both in turn: by the plan's steps."""
+    for entry in _entries(folder / LOG):
+        if entry.event == "kept":
+            kept[entry.step] = None
+        elif entry.event == "undone":
+            kept.pop(entry.step, None)
+            measured = {steps: total for steps, total in measured.items() if entry.step not in steps}
+        elif entry.event == "ended" and (total := _measured(entry)):
+            measured[tuple(kept)] = total
+    now = measured.get(tuple(kept))
     lengths = [run.settings.drawn or run.settings.length for _, run in runs(folder)]
     length = next((length for length in reversed(lengths) if length), None)
-    if not totals or length is None:
+    if not kept or now is None or length is None:
         return None
-    return length * (1 / totals[0].before.value - 1 / totals[-1].after.value)
+    return length * (1 / now.before.value - 1 / now.after.value)
 
 
 def _said(entry: Entry) -> str:

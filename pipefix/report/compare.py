@@ -134,9 +134,12 @@ def compare(before: Run, after: Run, *, force: bool = False, max_regression: flo
     for name, run in (("first", before), ("second", after)):
         figures = quantity.usable(run.throughput.delivered) if run.throughput is not None else None
         if figures is None or figures.value <= 0:
+            again = "Make a fresh run file, and let the probe finish: pipefix probe TARGET --out run.json"
+            if run.program is not None:
+                again = "Waits of a loop are no rate of its loader, which this measures in the program: pipefix run --probe PROGRAM"
             raise BadUsage(
                 f"The {name} run, of {run.target or 'an unnamed target'}, holds no throughput: there is nothing to compare.",
-                advice="Make a fresh run file, and let the probe finish: pipefix probe TARGET --out run.json",
+                advice=again,
             )
     reasons = unlike(before, after)
     if reasons and not force:

@@ -11,9 +11,6 @@ QUICK = 0.02
 LIKE_SEEN = 1.25
 """Times the longest start so far that another may take where that is longer than a trial."""
 
-LONGEST = 3.0
-"""Trials' time that one may take from its start to its last block, and twice its own where its start is known to take long."""
-
 
 @dataclass(frozen=True)
 class StartTimes:
@@ -29,22 +26,24 @@ class StartTimes:
         return StartTimes(self.cores, self.batch_s, (*self.seen, (workers, seconds))) if workers else self
 
     def predict(self, workers: int) -> float:
-        """By the most workers that were started yet."""
-        if not workers:
-            return 0.0
+        """Seconds to the first batch."""
+        return self._alone(workers) + self.batch_s if workers else 0.0
+
+    def _alone(self, workers: int) -> float:
+        """Seconds of the start, less making the batch, which is made without workers too; by the most that were started yet."""
         known, seconds = max(self.seen, default=(1, UNTRIED + self.batch_s))
-        return self.batch_s + max(QUICK, seconds - self.batch_s) * max(self.cores, workers) / max(self.cores, known)
+        return max(QUICK, seconds - self.batch_s) * max(self.cores, workers) / max(self.cores, known) if workers else 0.0
 
     def too_long(self, workers: int, most: float) -> str | None:
         """Why so many are not started where a start should take ``most`` seconds; None where they may be."""
-        seconds = self.predict(workers)
+        seconds = self._alone(workers)
         if seconds <= max(most, LIKE_SEEN * max((took for _, took in self.seen), default=0.0)):
             return None
         return f"starting its workers would take about {seconds:.2g} s, and the budget has {most:.2g} s for each trial"
 
-    def longest_trial(self, workers: int, each: float) -> float:
-        """Seconds after which a trial of so many workers is ended, where ``each`` are meant for one."""
-        return max(LONGEST * each, 2 * (self.predict(workers) + each))
+    def longest_trial(self, workers: int, each: float, left: float) -> float:
+        """Seconds after which a trial of so many workers is ended: ``each`` are meant for one, and ``left`` are left for all."""
+        return min(max(left / 2, 2 * (self.predict(workers) + each)), max(each, left - each))
 
     def needed(self, workers: int, own: int, each: float) -> float:
         """Seconds for a trial of so many, and for holding the winner against the user's ``own`` once more."""

@@ -222,8 +222,7 @@ class Tuner:
         assert self.footprint is not None
         begun = self.clock()
         if self.trials:  # the first are the settings as they are, without which nothing can be told
-            longest = self.starts.longest_trial(settings.workers, self.each)
-            self._until = begun + min(longest, max(self.each, self.left - self.each)) + 2 * self._latest
+            self._until = begun + self.starts.longest_trial(settings.workers, self.each, self.left) + 2 * self._latest
         running: TrialProcess | None = None
         try:
             running = self._start(settings)

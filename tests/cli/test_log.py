@@ -56,6 +56,52 @@ def test_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert listed["saved_of_an_epoch_s"] == pytest.approx(216)
 
 
+def test_a_probe_that_two_files_hold_is_told_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A fix that kept nothing leaves one probe, as pipefix.before.json and, with what became of each step, pipefix.after.json."""
+    run = runfile.read(folder / "run.json")
+    runfile.write(msgspec.structs.replace(run, outcomes=[{"id": "workers-2", "outcome": "refused"}]), folder / "after.json")
+    assert main(["log", str(folder)]) == 0
+    assert capsys.readouterr().out.count("  probe  ") == 1
+
+
+def test_a_step_whose_end_nobody_told_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """After an out-of-memory kill the folder held a log and a cache, and "nothing was done here"."""
+    for _ in range(2):
+        with Log(tmp_path) as log:
+            log.begin("data.py:loader")
+            log.write("begun", step=1, id="cache-sample", makes="pipefix-caches/sample")
+    assert main(["log", str(tmp_path)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.count("began cache-sample, of which no end is told: it is at work, or was killed") == 2
+    with Log(tmp_path) as log:
+        log.write("dropped", step=1, id="cache-sample", why="it is slower")
+    assert main(["log", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("began") == 1
+
+
+def test_steps_that_were_taken_back_save_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It told for ever what the last fix had measured. What one step saves holds again when the second is taken back."""
+
+    def saved() -> float | None:
+        assert main(["log", str(folder), "--json"]) == 0
+        return json.loads(capsys.readouterr().out)["saved_of_an_epoch_s"]  # type: ignore[no-any-return]
+
+    # A day later the machine is half as fast: what was measured side by side counts, not one day's figure against another's.
+    slower = {**TOTAL, "before": {"value": 50.0, "low": 49.0, "high": 51.0}, "after": TOTAL["after"]}
+    with Log(folder) as log:
+        log.begin("data.py:loader")
+        log.write("kept", step=2, id="cache-source", measured=TOTAL)
+        assert saved() is None, "interrupted: nobody has measured both steps"
+        log.write("ended", measured=slower)
+        assert saved() == pytest.approx(36_000 * (1 / 50 - 1 / 250))
+        log.write("undone", step=2, id="cache-source")
+        assert saved() == pytest.approx(216)
+        log.write("undone", step=1, id="workers-2")
+        assert saved() is None
+        log.write("kept", step=1, id="workers-4")
+        assert saved() is None, "another step of that number was never measured"
+
+
 def test_files_of_others_and_broken_ones_are_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "package.json").write_text("{}")
     (tmp_path / "cut.json").write_text('{"format": "pipefix.run/1", "crea')

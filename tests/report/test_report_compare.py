@@ -13,7 +13,7 @@ from rich.cells import cell_len
 
 from pipefix.report import terminal
 from pipefix.report.compare import Comparison, compare, ratio
-from pipefix.report.runfile import Run, StageFigures, Throughput, read
+from pipefix.report.runfile import ProgramFigures, Run, StageFigures, Throughput, read
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.settings import LoaderSettings
@@ -170,6 +170,14 @@ def test_a_run_without_throughput_cannot_even_be_forced(figures: Throughput | No
     with pytest.raises(BadUsage) as caught:
         compare(a_run(100), replace(a_run(1), throughput=figures), force=True)
     assert str(caught.value) == "The second run, of data.py:loader, holds no throughput: there is nothing to compare."
+
+
+def test_a_programs_run_says_how_a_rate_is_measured_in_it() -> None:
+    """It was told to make a fresh run file of a target that a program does not have."""
+    program = replace(a_run(1), throughput=None, program=ProgramFigures(command=["train.py"], exit_code=0, seconds=9.0))
+    with pytest.raises(BadUsage) as caught:
+        compare(program, a_run(100))
+    assert caught.value.advice.endswith("pipefix run --probe PROGRAM")
 
 
 def test_checkouts_in_other_places_are_the_same_target() -> None:

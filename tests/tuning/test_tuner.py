@@ -16,6 +16,7 @@ from pipefix.tuning.tuner import Tuner
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from pipefix.vocabulary.settings import LoaderSettings
 from tests.tuning import grids
+from tests.tuning.grids import Grid
 from tests.tuning.limited import made_up
 from tests.tuning.machine import Appetite, FakeTrial, Machine, breaches
 
@@ -62,6 +63,14 @@ def test_settings_that_would_take_the_budget_to_start_are_not_tried(workers: int
     assert machine.now < 14
     assert result.chosen.workers >= 4, "more workers were tried all the same"
     assert any("starting its workers would take about" in trial.reason for trial in result.tried if trial.status == "refused")
+
+
+def test_slow_batches_are_no_slow_start() -> None:
+    """Batches of 0.8 s: with a budget of 8 s not even one worker was tried."""
+    slow = Grid("slow-batches", 8, lambda count: 20.0 * max(1, min(count, 8)))
+    machine = Machine(slow, starting=lambda count: 0.8 + 0.02 * count)
+    result = tuned(machine, Settings(0), budget=8.0)  # fake clock
+    assert [trial for trial in result.tried if trial.ran and trial.settings.workers]
 
 
 def test_a_trial_that_starts_slower_than_anybody_could_foresee_is_ended() -> None:

@@ -206,6 +206,61 @@ def test_what_could_not_be_done_in_the_program_is_told(tmp_path: Path) -> None:
     assert told.value.user_traceback == "frames"
 
 
+ASKED = """\
+    import json, os, signal, sys, threading, time, types
+    sys.modules["torch.utils.data.dataloader"] = types.SimpleNamespace(DataLoader=object)
+    from pipefix.programs.observing.inside import Inside
+    job = {"module": "long", "answer": "answer", "patience": 60, "ends": False}
+    json.dump(job, open("job.json", "w"))
+    inside = Inside(os.path.abspath("job.json"))
+"""
+LONG = """\
+    import time
+    def work(loader, place, step, job):
+        try:
+            open("begun", "w").close()
+            while True: time.sleep(60)
+        except KeyboardInterrupt:
+            open(job["answer"], "w").close()
+"""
+
+
+class TestSignalsToTheProgram:
+    """While it waits for the process that was forked from it."""
+
+    def said(self, light: Place, text: str) -> str:
+        light.write(LONG, "long.py")
+        light.write(ASKED + text)
+        done = subprocess.run([sys.executable, "train.py"], cwd=light.folder, env=light.environment, start_new_session=True,
+                              capture_output=True, text=True, timeout=100)  # fmt: skip
+        assert not done.returncode, done.stderr
+        return done.stdout
+
+    def test_its_handler_is_called_once_and_what_it_asks_for_comes_soon(self, light: Place) -> None:
+        text = """\
+    def handle(*_): open("handled", "a").write("by the program\\n" if os.getpid() == here else "by the other")
+    def send():
+        while not os.path.exists("begun"): time.sleep(0.01)
+        os.killpg(0, signal.SIGTERM)
+    here = os.getpid()
+    signal.signal(signal.SIGTERM, handle)
+    threading.Thread(target=send).start()
+    print(inside.do(None, "train.py:3", [0.1] * 12, []))
+    print(open("handled").read())
+"""
+        assert self.said(light, text) == "None\nby the program\n\n"
+
+    def test_one_that_falls_into_the_fork_is_not_lost(self, light: Place) -> None:
+        text = """\
+    os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))
+    try:
+        inside.do(None, "train.py:3", [0.1] * 12, [])
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+        assert self.said(light, text) == "interrupted\n"
+
+
 class TestWork:
     def done(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: Any, **options: Any) -> Any:
         monkeypatch.setattr("pipefix.api.probe.probe", verb)

@@ -23,7 +23,7 @@ from pipefix.report.shown_run import shown
 from pipefix.vocabulary import files
 from pipefix.vocabulary.commands import command as written
 from pipefix.vocabulary.commands import made_in_program
-from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile
+from pipefix.vocabulary.errors import BadUsage, Interrupted, PipefixError, UnreadableFile
 from pipefix.vocabulary.version import VERSION
 
 _NOTES = re.compile(r"(run\.json|events-.*\.jsonl|\.pipefix-enough)\Z")
@@ -132,6 +132,8 @@ def _with_probe(run: runfile.Run, probe_job: Job, ended: Ended, command: Sequenc
     assert run.program is not None
     try:
         probed = probe_job.answered(ended, command)
+        if probed.partial and not probed.stages:
+            raise Interrupted("The probe was interrupted before the first block was measured.")
     except PipefixError as error:
         instead = "" if TOO_SHORT not in str(error) else " Let it train for longer, by more epochs or more data."
         told = f"{NOT_PROBED} {error}{instead}"

@@ -27,7 +27,7 @@ from pipefix.programs.launch import Ended
 from pipefix.programs.observing.inside import SECONDS, STEPS, Inside, _forget_fork_server, _renewed
 from pipefix.programs.observing.observer import Observer
 from pipefix.report.program_report import NOT_PROBED
-from pipefix.report.runfile import ProgramFigures, Run
+from pipefix.report.runfile import ProgramFigures, Run, Verdict
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import Interrupted, TargetError
 from tests.programs.conftest import Place
@@ -223,6 +223,18 @@ LONG = """\
         except KeyboardInterrupt:
             open(job["answer"], "w").close()
 """
+
+
+def test_of_a_probe_that_was_interrupted_at_once_the_clocks_say_what_they_know(tmp_path: Path) -> None:
+    job = in_program.Job(tmp_path)
+    nothing = Run(partial=True, verdict=Verdict(kind="inconclusive", stage=None, sentence="Nothing was measured.", confidence=0.0))
+    job.answer.write_bytes(pickle.dumps(("returned", nothing)))
+    clocks = Verdict(kind="input-bound", stage=None, sentence="Input-bound: it waits.", confidence=1.0)
+    run = Run(program=ProgramFigures(command=["train.py"], exit_code=0, seconds=1.0), verdict=clocks)
+    told = _with_probe(run, job, Ended(0, 1.0, interrupted=True), ["train.py"])
+    assert told.verdict is clocks
+    assert told.program is not None
+    assert "interrupted before the first block" in told.program.errors[0]
 
 
 class TestSignalsToTheProgram:

@@ -207,7 +207,8 @@ def test_what_could_not_be_done_in_the_program_is_told(tmp_path: Path) -> None:
 
 
 ASKED = """\
-    import json, os, signal, sys, threading, time, types
+    import json, os, signal, sys, threading, types
+    os.mkfifo("begun")
     sys.modules["torch.utils.data.dataloader"] = types.SimpleNamespace(DataLoader=object)
     from pipefix.programs.observing.inside import Inside
     job = {"module": "long", "answer": "answer", "patience": 60, "ends": False}
@@ -215,11 +216,11 @@ ASKED = """\
     inside = Inside(os.path.abspath("job.json"))
 """
 LONG = """\
-    import time
+    import signal
     def work(loader, place, step, job):
         try:
             open("begun", "w").close()
-            while True: time.sleep(60)
+            signal.pause()
         except KeyboardInterrupt:
             open(job["answer"], "w").close()
 """
@@ -252,7 +253,7 @@ class TestSignalsToTheProgram:
         text = """\
     def handle(*_): open("handled", "a").write("by the program\\n" if os.getpid() == here else "by the other")
     def send():
-        while not os.path.exists("begun"): time.sleep(0.01)
+        open("begun").read()
         os.killpg(0, signal.SIGTERM)
     here = os.getpid()
     signal.signal(signal.SIGTERM, handle)

@@ -106,7 +106,7 @@ def notes(program: ProgramFigures) -> Iterator[str]:
             where = f" of the loop over the loader made at {place}" if place else ""
             yield f"An optimizer step{where} is over {over.step_samples:,} samples, of all ranks and accumulated batches together."
     for loop in program.loops:
-        if loop.role == "training" and loop.between_epochs_s > BETWEEN * program.seconds:
+        if loop.role == "training" and loop.between_epochs_s > BETWEEN * program.seconds > 0:
             part = quantity.percent(loop.between_epochs_s / program.seconds)
             where = f"the loop over the loader made at {loop.loader}" + (f" (rank {loop.rank})" if program.ranks > 1 else "")
             yield f"{part} of the program's time passed between epochs of {where}, with no loop running: checkpoints, logging."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from pipefix.api.in_program import TOO_SHORT, Job, job, with_commands
 from pipefix.plan import planfile
 from pipefix.programs.clock_verdict import agreed, clock_verdict
 from pipefix.programs.launch import ENOUGH, Ended, command_line, launch
-from pipefix.programs.merge_notes import merged_notes, noted_elsewhere, notes_in
+from pipefix.programs.merge_notes import merged_notes, noted_elsewhere, notes_in, still_noting
 from pipefix.report import runfile
 from pipefix.report.program_report import NOT_PROBED
 from pipefix.report.shown_run import ShownRun as Run
@@ -23,10 +24,13 @@ from pipefix.report.shown_run import shown
 from pipefix.vocabulary import files
 from pipefix.vocabulary.commands import command as written
 from pipefix.vocabulary.commands import made_in_program
-from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile
+from pipefix.vocabulary.errors import BadUsage, Interrupted, PipefixError, UnreadableFile
 from pipefix.vocabulary.version import VERSION
 
 _NOTES = re.compile(r"(run\.json|events-.*\.jsonl|\.pipefix-enough)\Z")
+
+_RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+"""Variables of launchers that start this command for each rank: what others note in the folder is of the same program."""
 
 
 def run_program(
@@ -54,6 +58,7 @@ def run_program(
         The run file, whose ``program`` holds the program's exit code and its loops.
 
     Raises:
+        BadUsage: another program still notes in ``out``.
         UnreadableFile: ``run.json`` could not be written; the run is its ``known``.
     """
     words = check(command, plan)
@@ -132,6 +137,8 @@ def _with_probe(run: runfile.Run, probe_job: Job, ended: Ended, command: Sequenc
     assert run.program is not None
     try:
         probed = probe_job.answered(ended, command)
+        if probed.partial and not probed.stages:
+            raise Interrupted("The probe was interrupted before the first block was measured.")
     except PipefixError as error:
         instead = "" if TOO_SHORT not in str(error) else " Let it train for longer, by more epochs or more data."
         told = f"{NOT_PROBED} {error}{instead}"
@@ -160,8 +167,15 @@ def _clear(folder: Path) -> None:
     file = folder / "run.json"
     if file.exists():
         runfile.read(file)  # or it is none of ours
+    ours = [notes for notes in notes_in(folder) if not noted_elsewhere(notes)]
+    noting = {notes: process for notes in ours if (process := still_noting(notes)) is not None}
+    if noting and not any(name in os.environ for name in _RANKS):
+        raise BadUsage(
+            f"--out {folder}: another program notes there and still runs (process {min(noting.values())}).",
+            advice="Name another folder: pipefix run --out FOLDER train.py",
+        )
     try:
-        for path in (file, folder / ENOUGH, *(notes for notes in notes_in(folder) if not noted_elsewhere(notes))):
+        for path in (file, folder / ENOUGH, *(notes for notes in ours if notes not in noting)):
             files.remove(path, _NOTES)
     except OSError as error:
         raise UnreadableFile(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import random
 import time
@@ -108,6 +109,18 @@ def noted_elsewhere(path: Path) -> bool:
     if not events or events[0].get("host") in (None, platform.node()) or events[-1]["event"] == "ended":
         return False
     return time.time() - path.stat().st_mtime < STILL_NOTES
+
+
+def still_noting(path: Path) -> int | None:
+    """The process on this machine that notes in this file still; None where there is none, or nothing tells."""
+    begun = next(_events(path), {})
+    if begun.get("host") != platform.node() or not isinstance(begun.get("pid"), int):
+        return None
+    try:
+        environment = Path(f"/proc/{begun['pid']}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    return int(begun["pid"]) if b"PIPEFIX_RUN=" + os.fsencode(path.parent.resolve()) in environment else None
 
 
 def _is_ours(path: Path) -> bool:

@@ -91,7 +91,10 @@ def notes(program: ProgramFigures) -> Iterator[str]:
     yield from program.errors
     if not program.loops and not program.errors:
         nothing_seen = "No loop over a DataLoader, no optimizer step and no backward pass was seen"
-        yield f"{nothing_seen}: the program did not train, or without PyTorch."
+        yield (
+            f"{nothing_seen}: the program did not train, or without PyTorch, or in a Python that pipefix does not enter: one that "
+            "is started with -I or -E, or that a script gives a PYTHONPATH without $PYTHONPATH in it."
+        )
     for loop in program.loops:
         if loop.stages:
             parts = ", ".join(f"{name} {quantity.percent(part.value)}" for name, part in loop.stages.items() if part.value >= SMALL)
@@ -103,7 +106,7 @@ def notes(program: ProgramFigures) -> Iterator[str]:
             where = f" of the loop over the loader made at {place}" if place else ""
             yield f"An optimizer step{where} is over {over.step_samples:,} samples, of all ranks and accumulated batches together."
     for loop in program.loops:
-        if loop.role == "training" and loop.between_epochs_s > BETWEEN * program.seconds:
+        if loop.role == "training" and loop.between_epochs_s > BETWEEN * program.seconds > 0:
             part = quantity.percent(loop.between_epochs_s / program.seconds)
             where = f"the loop over the loader made at {loop.loader}" + (f" (rank {loop.rank})" if program.ranks > 1 else "")
             yield f"{part} of the program's time passed between epochs of {where}, with no loop running: checkpoints, logging."

@@ -28,7 +28,7 @@ from pipefix.programs.observing.inside import SECONDS, STEPS, Inside, _forget_fo
 from pipefix.programs.observing.observer import Observer
 from pipefix.report import fix_report, terminal
 from pipefix.report.program_report import NOT_PROBED
-from pipefix.report.runfile import ProgramFigures, Run
+from pipefix.report.runfile import ProgramFigures, Run, Verdict
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import Interrupted, TargetError
 from tests.programs.conftest import Place
@@ -205,6 +205,74 @@ def test_what_could_not_be_done_in_the_program_is_told(tmp_path: Path) -> None:
     with pytest.raises(TargetError, match="was reached, but what was to be done") as told:
         job.answered(Ended(0, 1.0), ["train.py"])
     assert told.value.user_traceback == "frames"
+
+
+ASKED = """\
+    import json, os, signal, sys, threading, types
+    os.mkfifo("begun")
+    sys.modules["torch.utils.data.dataloader"] = types.SimpleNamespace(DataLoader=object)
+    from pipefix.programs.observing.inside import Inside
+    job = {"module": "long", "answer": "answer", "patience": 60, "ends": False}
+    json.dump(job, open("job.json", "w"))
+    inside = Inside(os.path.abspath("job.json"))
+"""
+LONG = """\
+    import signal
+    def work(loader, place, step, job):
+        try:
+            open("begun", "w").close()
+            signal.pause()
+        except KeyboardInterrupt:
+            open(job["answer"], "w").close()
+"""
+
+
+def test_of_a_probe_that_was_interrupted_at_once_the_clocks_say_what_they_know(tmp_path: Path) -> None:
+    job = in_program.Job(tmp_path)
+    nothing = Run(partial=True, verdict=Verdict(kind="inconclusive", stage=None, sentence="Nothing was measured.", confidence=0.0))
+    job.answer.write_bytes(pickle.dumps(("returned", nothing)))
+    clocks = Verdict(kind="input-bound", stage=None, sentence="Input-bound: it waits.", confidence=1.0)
+    run = Run(program=ProgramFigures(command=["train.py"], exit_code=0, seconds=1.0), verdict=clocks)
+    told = _with_probe(run, job, Ended(0, 1.0, interrupted=True), ["train.py"])
+    assert told.verdict is clocks
+    assert told.program is not None
+    assert "interrupted before the first block" in told.program.errors[0]
+
+
+class TestSignalsToTheProgram:
+    """While it waits for the process that was forked from it."""
+
+    def said(self, light: Place, text: str) -> str:
+        light.write(LONG, "long.py")
+        light.write(ASKED + text)
+        done = subprocess.run([sys.executable, "train.py"], cwd=light.folder, env=light.environment, start_new_session=True,
+                              capture_output=True, text=True, timeout=100)  # fmt: skip
+        assert not done.returncode, done.stderr
+        return done.stdout
+
+    def test_its_handler_is_called_once_and_what_it_asks_for_comes_soon(self, light: Place) -> None:
+        text = """\
+    def handle(*_): open("handled", "a").write("by the program\\n" if os.getpid() == here else "by the other")
+    def send():
+        open("begun").read()
+        os.killpg(0, signal.SIGTERM)
+    here = os.getpid()
+    signal.signal(signal.SIGTERM, handle)
+    threading.Thread(target=send).start()
+    print(inside.do(None, "train.py:3", [0.1] * 12, []))
+    print(open("handled").read())
+"""
+        assert self.said(light, text) == "None\nby the program\n\n"
+
+    def test_one_that_falls_into_the_fork_is_not_lost(self, light: Place) -> None:
+        text = """\
+    os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))
+    try:
+        inside.do(None, "train.py:3", [0.1] * 12, [])
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+        assert self.said(light, text) == "interrupted\n"
 
 
 class TestWork:

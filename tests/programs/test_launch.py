@@ -48,6 +48,31 @@ def test_a_module_and_a_program_by_its_name(light: Place) -> None:
         assert (ran.code, ran.out, ran.err) == (alone.returncode, alone.stdout, alone.stderr)
 
 
+def test_the_folder_of_a_program_that_still_runs_is_left_alone(looping: Callable[..., Place]) -> None:
+    place = looping("print('ready', flush=True); sys.stdin.read()")
+    with subprocess.Popen(
+        place.command(["train.py"]), cwd=place.folder, env=place.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        second = place.run(stdin=subprocess.DEVNULL)
+        assert (second.code, second.out) == (2, "")
+        assert "another program notes there and still runs" in second.err
+        of_a_rank = place.run(stdin=subprocess.DEVNULL, env={"SLURM_PROCID": "1"})
+        assert len(of_a_rank.program.loops) == 2, "of the first, too"
+        process.communicate()
+    assert len(place.run(stdin=subprocess.DEVNULL).program.loops) == 1
+
+
+def test_a_python_that_pipefix_does_not_enter_is_told_as_a_reason(looping: Callable[..., Place]) -> None:
+    place = looping()
+    place.write(f"PYTHONPATH=library {sys.executable} train.py\n", "job.sh")
+    ran = place.run("sh", "job.sh")
+    assert (ran.code, ran.program.loops) == (0, [])
+    assert "a script gives a PYTHONPATH without $PYTHONPATH in it" in " ".join(ran.err.split())
+
+
 def test_a_program_without_torch_loads_nothing(light: Place) -> None:
     light.write("import sys\nprint(sorted(sys.modules))")
     ran, alone = light.run(), light.alone()

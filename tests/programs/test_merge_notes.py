@@ -11,6 +11,7 @@ import pytest
 
 from pipefix.programs.clock_verdict import agreed, clock_verdict
 from pipefix.programs.merge_notes import merged_notes, notes_in
+from pipefix.report.program_report import notes
 from pipefix.report.runfile import ProgramFigures, Verdict
 from pipefix.vocabulary.quantity import percent
 
@@ -134,6 +135,14 @@ def test_what_a_killed_process_noted_counts(tmp_path: Path) -> None:
     assert merged_notes(tmp_path, [], None, 0.0) == ProgramFigures(
         command=["train.py"], exit_code=None, loops=found.loops, killed=1, seconds=0.0
     )
+
+
+def test_a_program_of_several_epochs_that_still_runs_is_shown(tmp_path: Path) -> None:
+    """Nobody knows yet what it takes in all, so nothing is told as a part of that."""
+    program(tmp_path, [PROCESS, LOOP, *[steps(0.3, 0.2, between_s=1.0)] * 8])
+    told = "\n".join(notes(merged_notes(tmp_path, [], None, 0.0)))
+    assert "it still runs, or pipefix was killed beside it" in told
+    assert "between epochs" not in told
 
 
 def test_evaluation_inside_is_not_the_loops_own_time(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import time
 import traceback
 from typing import Any
 
+from .heard_signals import delivered, hearing, held_back, leave_to_the_program
 from .samples import processes_of
 
 STEPS, SECONDS = 10, 1.0
@@ -63,10 +64,16 @@ class Inside:
         except FileExistsError:
             return None  # another process of the program does it
         step = statistics.median(durations[len(durations) // 4 :])
-        process = os.fork()
-        if process == 0:
-            self._work(loader, place, step, iterators)
+        before = held_back()
         try:
+            process = os.fork()
+        except BaseException:
+            delivered(before)
+            raise
+        if process == 0:
+            self._work(loader, place, step, iterators, before)
+        try:
+            delivered(before)
             late = self._wait(process)
         except BaseException:
             _end(process)
@@ -81,17 +88,23 @@ class Inside:
 
     def _wait(self, process: int) -> str | None:
         until = time.monotonic() + float(self.job["patience"])
-        while not os.waitpid(process, os.WNOHANG)[0]:
-            if time.monotonic() > until:
-                _end(process)
-                return f"The work in the program was ended: it was not done after {self.job['patience']:.0f} s."
-            time.sleep(_LOOK)
+        with hearing() as asked:
+            while not os.waitpid(process, os.WNOHANG)[0]:
+                if asked():  # a handler of the program's may have told it to end at its next step
+                    _end(process)
+                    return None
+                if time.monotonic() > until:
+                    _end(process)
+                    return f"The work in the program was ended: it was not done after {self.job['patience']:.0f} s."
+                time.sleep(_LOOK)
         return None
 
-    def _work(self, loader: Any, place: str, step: float, iterators: list[tuple[Any, Any]]) -> None:
+    def _work(self, loader: Any, place: str, step: float, iterators: list[tuple[Any, Any]], before: Any) -> None:
         """In the forked process."""
-        gc.freeze()  # what the program has, such as threads of libraries, is not to be freed where it cannot be
         try:
+            gc.freeze()  # what the program has, such as threads of libraries, is not to be freed where it cannot be
+            leave_to_the_program()
+            delivered(before)
             with open(f"{self.file}.log", "ab") as log:
                 os.dup2(log.fileno(), 1)
                 os.dup2(log.fileno(), 2)

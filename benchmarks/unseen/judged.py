@@ -249,6 +249,11 @@ def _truth(pipeline: Unseen, folder: Path) -> Truth:
         costs[part.stage] = costs.get(part.stage, 0.0) + inside[place] * alone
     supply = _supplied(pipeline, folder) if pipeline.workers and pipeline.consumer == "real" else None
     found = truth_of(costs, min(pipeline.workers, cores), supply=supply)
+    if found.stage == "ipc":
+        # A worker hands over after it has made: what is quicker than making does not limit, though both take turns.
+        made = _supplied(pipeline, folder, hands_over=False)
+        ahead = costs["ipc"] / made
+        found = Truth("input-bound", "ipc", ahead) if ahead > 1 else truth_of(costs | {"ipc": 0.0}, min(pipeline.workers, cores))
     drawn = spent.get("sampler", 0.0)
     if pipeline.truth != "sampler":
         return found
@@ -259,11 +264,14 @@ def _truth(pipeline: Unseen, folder: Path) -> Truth:
     return Truth("input-bound", "sampler", drawn / rest) if drawn > rest else found
 
 
-def _supplied(pipeline: Unseen, folder: Path, seconds: float = 1.0) -> float:
-    """Seconds a sample of the loader as it is while nobody has it wait: workers also share out the work of handing over."""
+def _supplied(pipeline: Unseen, folder: Path, seconds: float = 1.0, *, hands_over: bool = True) -> float:
+    """Seconds a sample of the loader while nobody has it wait: as it is, or where workers hand over nothing of what they made."""
 
     def work() -> dict[str, Any]:
         loader = module_of(pipeline, folder).loader
+        if not hands_over:
+            collate = loader.collate_fn
+            loader.collate_fn = lambda samples: collate(samples) is None
         batches = itertools.chain.from_iterable(itertools.repeat(loader))
         for _ in range(3 * pipeline.workers):
             next(batches)

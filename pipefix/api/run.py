@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -144,10 +145,18 @@ def _with_probe(run: runfile.Run, probe_job: Job, ended: Ended, command: Sequenc
         told = f"{NOT_PROBED} {error}{instead}"
         program = msgspec.structs.replace(run.program, errors=[*run.program.errors, told])
         return msgspec.structs.replace(run, program=program)
-    with_program = msgspec.structs.replace(with_commands(probed, command), program=run.program)
+    with_program = msgspec.structs.replace(_in_words_of_run(with_commands(probed, command)), program=run.program)
     if probed.verdict is None or run.verdict is None:
         return with_program
     return msgspec.structs.replace(with_program, verdict=agreed(probed.verdict, run.verdict))
+
+
+def _in_words_of_run(run: runfile.Run) -> runfile.Run:
+    """What asks for a longer probe names the option as it is here: ``--probe=60``."""
+    said = partial(re.sub, r"--budget (\d+)", r"--probe=\1")
+    verdict = run.verdict and msgspec.structs.replace(run.verdict, sentence=said(run.verdict.sentence))
+    caveats = [msgspec.structs.replace(caveat, sentence=said(caveat.sentence)) for caveat in run.caveats]
+    return msgspec.structs.replace(run, verdict=verdict, caveats=caveats)
 
 
 def _told(folder: Path, command: Sequence[str], ended: Ended, plan: Path | None = None) -> Run:

@@ -30,6 +30,8 @@ FREE = {
 }
 """What an arm puts in a stage's place."""
 
+_LONGER = re.compile(r"--(?:budget |probe=)(\d{1,6})")
+"""What a sentence that asks for a longer probe names."""
 NEARLY_ALL = 0.9
 SURELY = 1.08
 """Lower end of a measured gain that is told although nobody knows what limits."""
@@ -155,7 +157,7 @@ def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
     if run.verdict is None and not run.caveats:
         again = command("pipefix", "probe", run.target or "TARGET", "--out", "run.json")
         return ["Probe the pipeline, and let it finish."], again
-    if run.verdict is not None and run.target and "--budget" not in run.verdict.sentence:
+    if run.verdict is not None and run.target and _LONGER.search(run.verdict.sentence) is None:
         if "--trace" in run.verdict.sentence:
             return ["Look at what runs meanwhile."], _again(run, "--trace", "trace.json")
         if "Moved into" in run.verdict.sentence:
@@ -174,7 +176,7 @@ def _again(run: Run, *options: str) -> str | None:
 
 def _longer_budget(run: Run) -> int:
     """What a caveat asks for, or else twice the time that was spent, in whole tens, and at least two minutes."""
-    budgets = [int(number) for caveat in run.caveats for number in re.findall(r"--budget (\d{1,6})", caveat.sentence)]
+    budgets = [int(number) for caveat in run.caveats for number in _LONGER.findall(caveat.sentence)]
     if budgets:
         return max(budgets)
     spent = run.instrument.seconds if run.instrument is not None else None

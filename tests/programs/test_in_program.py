@@ -27,8 +27,9 @@ from pipefix.programs.launch import Ended
 from pipefix.programs.observing.inside import SECONDS, STEPS, Inside, _forget_fork_server, _renewed
 from pipefix.programs.observing.observer import Observer
 from pipefix.report import fix_report, terminal
+from pipefix.report.card import card
 from pipefix.report.program_report import NOT_PROBED
-from pipefix.report.runfile import ProgramFigures, Run, Verdict
+from pipefix.report.runfile import Caveat, ProgramFigures, Run, Verdict
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import Interrupted, TargetError
 from tests.programs.conftest import Place
@@ -237,6 +238,19 @@ def test_of_a_probe_that_was_interrupted_at_once_the_clocks_say_what_they_know(t
     assert told.verdict is clocks
     assert told.program is not None
     assert "interrupted before the first block" in told.program.errors[0]
+
+
+def test_what_asks_for_a_longer_probe_names_the_option_of_run(tmp_path: Path) -> None:
+    job = in_program.Job(tmp_path)
+    asks = Verdict(kind="inconclusive", stage=None, sentence="Too close. More blocks would settle it: --budget 75.", confidence=0.0)
+    caveats = [Caveat(id="inconclusive", sentence="A longer run would narrow the intervals: --budget 75.")]
+    job.answer.write_bytes(pickle.dumps(("returned", Run(verdict=asks, caveats=caveats, target="train.py:4"))))
+    run = Run(program=ProgramFigures(command=["train.py"], exit_code=0, seconds=1.0))
+    told = _with_probe(run, job, Ended(0, 1.0), ["train.py"])
+    assert told.verdict is not None
+    assert told.verdict.sentence.endswith("settle it: --probe=75.")
+    assert told.caveats[0].sentence.endswith("--probe=75.")
+    assert card(told).command == "pipefix run --probe=75 train.py"
 
 
 class TestSignalsToTheProgram:

@@ -281,7 +281,7 @@ def test_the_loader_itself_is_run_over_many_epochs(folder: Path, tmp_path: Path,
         assert all(block.rate > 0 and block.samples % 4 == 0 for block in blocks)
         assert consumer.seen > 4
         assert "by fused calls" in pool._loader.explain()
-        assert pool.processes == []
+        assert bool(pool.processes) is isinstance(native(), Absent), "without the native kernel threads would take turns"
     finally:
         pool.close()
 

@@ -146,9 +146,9 @@ def _with_probe(run: runfile.Run, probe_job: Job, ended: Ended, command: Sequenc
         program = msgspec.structs.replace(run.program, errors=[*run.program.errors, told])
         return msgspec.structs.replace(run, program=program)
     with_program = msgspec.structs.replace(_in_words_of_run(with_commands(probed, command)), program=run.program)
-    if probed.verdict is None or run.verdict is None:
+    if with_program.verdict is None or run.verdict is None:
         return with_program
-    return msgspec.structs.replace(with_program, verdict=agreed(probed.verdict, run.verdict))
+    return msgspec.structs.replace(with_program, verdict=agreed(with_program.verdict, run.verdict))
 
 
 def _in_words_of_run(run: runfile.Run) -> runfile.Run:

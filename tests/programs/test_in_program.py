@@ -245,7 +245,8 @@ def test_what_asks_for_a_longer_probe_names_the_option_of_run(tmp_path: Path) ->
     asks = Verdict(kind="inconclusive", stage=None, sentence="Too close. More blocks would settle it: --budget 75.", confidence=0.0)
     caveats = [Caveat(id="inconclusive", sentence="A longer run would narrow the intervals: --budget 75.")]
     job.answer.write_bytes(pickle.dumps(("returned", Run(verdict=asks, caveats=caveats, target="train.py:4"))))
-    run = Run(program=ProgramFigures(command=["train.py"], exit_code=0, seconds=1.0))
+    clocks = Verdict(kind="input-bound", stage=None, sentence="Input-bound: it waits.", confidence=1.0)
+    run = Run(program=ProgramFigures(command=["train.py"], exit_code=0, seconds=1.0), verdict=clocks)
     told = _with_probe(run, job, Ended(0, 1.0), ["train.py"])
     assert told.verdict is not None
     assert told.verdict.sentence.endswith("settle it: --probe=75.")

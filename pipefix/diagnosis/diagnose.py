@@ -59,7 +59,7 @@ def diagnose(measurement: Measurement) -> Diagnosis:
         tried[whole[0]], worth[whole[0]] = whole[1], whole[1].interval
     sampler = _measured(measurement, arms, experiments.NO_SAMPLER.name)
     rival = verdict_rules.contradicted(ranking, worth, tried, measurement.workers)
-    by_sampler = verdict_rules.outgained(ranking, worth, sampler.interval if sampler is not None else None, measurement.workers)
+    by_sampler = verdict_rules.outgained(ranking, worth, arms.get(experiments.NO_SAMPLER.name), measurement.workers)
     contradicting = rival is not None or by_sampler
     once = any(gain.blocks < FEWEST_FOR_INTERVAL for gain in (*tried.values(), *([sampler] if sampler is not None else [])))
     by_arms = None if once else verdict_rules.decided_by_arms(

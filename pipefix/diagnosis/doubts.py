@@ -49,7 +49,7 @@ class DoubtKind(StrEnum):
     """The stage's own arm could have run and did not."""
     ONE_BLOCK = "one block"
     NO_ROOM = "no room"
-    """The stage has no arm, and an arm that left it as it is gained more than that allows."""
+    """An arm that left the stage as it is gained more than what the stage takes, or its own arm, allows."""
     KEPT = "kept"
     """A stage computed much more when samples were first read than when they were read again."""
     OWN_CODE = "own code"

@@ -94,27 +94,27 @@ def launch(
             environment[f"PIPEFIX_RUN_{name}"] = str(value.resolve() if isinstance(value, Path) else value)
     began, begun = time.time(), time.monotonic()
     over = threading.Event()
-    interrupted = threading.Event()
-    with _signals_passed_on(interrupted) as started:
+    asked: list[int] = []
+    with _signals_passed_on(asked) as started:
         child = subprocess.Popen(command, env=environment)
         started(child)
         if seconds is not None or steps is not None or job is not None:
             threading.Thread(target=_end, args=(child, begun + (seconds or float("inf")), folder, over), daemon=True).start()
         code = child.wait()
-    return Ended(code, time.monotonic() - begun, began, at_limit=over.is_set(), interrupted=interrupted.is_set())
+    return Ended(code, time.monotonic() - begun, began, at_limit=over.is_set(), interrupted=bool(asked))
 
 
 @contextlib.contextmanager
-def _signals_passed_on(interrupted: threading.Event) -> Iterator[Any]:
+def _signals_passed_on(asked: list[int]) -> Iterator[Any]:
     """What is sent to pipefix goes to the program. What was sent to both is not sent twice.
 
-    ``interrupted`` is set where that asks for an end.
+    ``asked`` gets those that ask for an end. It is no event, whose lock a second signal would wait for in the handler of the first.
     """
     running: list[subprocess.Popen[bytes]] = []
 
     def handle(number: int, _frame: Any) -> None:
         if signal.Signals(number).name in _ASKS_TO_END:
-            interrupted.set()
+            asked.append(number)
         both = companion.got(number) if companion is not None else None
         if both is None:
             both = signal.Signals(number).name in _FROM_TERMINAL and _in_foreground()

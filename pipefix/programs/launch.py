@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -27,6 +28,8 @@ ENOUGH = ".pipefix-enough"
 """The file that `observing` makes when the optimizer has taken the steps that were asked for."""
 _LOOK = 0.1
 """Seconds between two looks for it."""
+_STEP_MS = 1000
+"""Milliseconds of each wait for the program's end."""
 _PATIENCE = 10.0
 """Seconds between asking a program to end and asking it harder."""
 
@@ -100,8 +103,23 @@ def launch(
         started(child)
         if seconds is not None or steps is not None or job is not None:
             threading.Thread(target=_end, args=(child, begun + (seconds or float("inf")), folder, over), daemon=True).start()
-        code = child.wait()
+        code = _ended(child)
     return Ended(code, time.monotonic() - begun, began, at_limit=over.is_set(), interrupted=bool(asked))
+
+
+def _ended(child: subprocess.Popen[bytes]) -> int:
+    """Wait for its exit code, in steps: a signal that comes just before the kernel waits is heard when that wait is over."""
+    if hasattr(os, "pidfd_open"):
+        with contextlib.suppress(OSError):
+            descriptor = os.pidfd_open(child.pid)
+            try:
+                ending = select.poll()
+                ending.register(descriptor, select.POLLIN)
+                while not ending.poll(_STEP_MS):
+                    pass
+            finally:
+                os.close(descriptor)
+    return child.wait()
 
 
 @contextlib.contextmanager

@@ -38,6 +38,8 @@ class BatchedOp:
     note: str = ""
     alone: Callable[[Arguments], bool] | None = None
     """Whether such a call is made for one picture at a time, by torchvision's function."""
+    blend: int | None = None
+    """Which of the blends it is that `color.blended` does together, where the samples of a batch call several at one point."""
 
     @property
     def name(self) -> str:
@@ -133,11 +135,14 @@ TABLE = (
         tv.erase, geometry.erase, ("i", "j", "h", "w"), note="Kornia draws the rectangle by itself",
         alone=lambda arguments: arguments["v"].shape[-2:] != (1, 1),
     ),
-    BatchedOp(tv.adjust_brightness, color.brightness, ("brightness_factor",)),
-    BatchedOp(tv.adjust_contrast, color.contrast, ("contrast_factor",), "close", note=_THRESHOLDS),
-    BatchedOp(tv.adjust_saturation, color.saturation, ("saturation_factor",), "close", note=_THRESHOLDS),
+    BatchedOp(tv.adjust_brightness, color.brightness, ("brightness_factor",), blend=color.BLACK),
+    BatchedOp(tv.adjust_contrast, color.contrast, ("contrast_factor",), "close", note=_THRESHOLDS, blend=color.MEAN_GREY),
+    BatchedOp(tv.adjust_saturation, color.saturation, ("saturation_factor",), "close", note=_THRESHOLDS, blend=color.GREY),
     BatchedOp(tv.adjust_sharpness, color.sharpness, ("sharpness_factor",), "close", note=_THRESHOLDS),
-    BatchedOp(tv.adjust_hue, color.hue, ("hue_factor",), "close"),
+    BatchedOp(
+        tv.adjust_hue, color.hue, ("hue_factor",), "close",
+        note="Kornia's takes 88 kernels and 3.7 ms of an H200 for 256 pictures of 224 x 224",
+    ),
     BatchedOp(tv.adjust_gamma, color.gamma, ("gamma",), "close"),
     BatchedOp(tv.gaussian_blur, color.gaussian_blur, ("sigma",), "close"),
     BatchedOp(tv.posterize, color.posterize, ("bits",), note="Kornia's goes through bytes for floating point too"),

@@ -6,7 +6,6 @@ the list (solarize, posterize, equalize) sees the same values.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -15,8 +14,10 @@ from torchvision.transforms.v2 import functional as tv
 
 from pipefix.augment.geometry import as_float, constant, to_input_dtype
 
-GREY = (0.2989, 0.587, 0.114)
-"""torchvision's weights; Kornia's have a digit less."""
+SHARES = (0.2989, 0.587, 0.114)
+"""Of red, green and blue in grey: torchvision's weights; Kornia's have a digit less."""
+BLACK, MEAN_GREY, GREY = range(3)
+"""What `blended` blends pictures with."""
 
 
 def _white(images: torch.Tensor) -> float:
@@ -43,7 +44,7 @@ def _grey(images: torch.Tensor) -> torch.Tensor:
     if images.shape[1] == 1:
         return floats
     red, green, blue = floats.unbind(1)
-    mixed = (red * GREY[0] + green * GREY[1] + blue * GREY[2]).unsqueeze(1)
+    mixed = (red * SHARES[0] + green * SHARES[1] + blue * SHARES[2]).unsqueeze(1)
     return mixed if images.is_floating_point() else mixed.floor()
 
 
@@ -66,10 +67,31 @@ def saturation(images: torch.Tensor, *, saturation_factor: torch.Tensor) -> torc
     return images if images.shape[1] == 1 else _blend(images, _grey(images), saturation_factor)
 
 
+def blended(images: torch.Tensor, *, factor: torch.Tensor, kind: torch.Tensor) -> torch.Tensor:
+    """Brightness, contrast or saturation, as each picture's ``kind`` says: what all do is blend it with black or grey."""
+    grey, kinds = _grey(images), kind.view(-1, 1, 1, 1)
+    base = torch.where(kinds == MEAN_GREY, grey.mean(dim=(1, 2, 3), keepdim=True), grey) * (kinds != BLACK)
+    if images.shape[1] == 1:  # which has no saturation
+        factor = torch.where(kind == GREY, 1.0, factor)
+    return _blend(images, base, factor)
+
+
 def hue(images: torch.Tensor, *, hue_factor: torch.Tensor) -> torch.Tensor:
+    """Hues are counted in sixths of the circle, from red on."""
     if images.shape[1] == 1:
         return images
-    return _from_unit(enhance.adjust_hue(_unit(images), hue_factor.to(torch.float32) * (2 * math.pi)), images)
+    unit = _unit(images)
+    red, green, blue = unit.unbind(1)
+    most, least = unit.amax(1), unit.amin(1)
+    spread = most - least
+    divisor = spread.clamp(min=torch.finfo(unit.dtype).tiny)  # grey has no hue: nothing is divided by it
+    sixths = torch.where(
+        most == red, (green - blue) / divisor, torch.where(most == green, (blue - red) / divisor + 2, (red - green) / divisor + 4)
+    )
+    turned = sixths.unsqueeze(1) + _column(6 * hue_factor, unit)
+    distance = (turned + constant((5.0, 3.0, 1.0), unit.dtype, unit.device).view(1, 3, 1, 1)) % 6
+    share = torch.minimum(distance, 4 - distance).clamp(0, 1)
+    return _from_unit(most.unsqueeze(1) - spread.unsqueeze(1) * share, images)
 
 
 def gamma(images: torch.Tensor, *, gamma: torch.Tensor, gain: float) -> torch.Tensor:

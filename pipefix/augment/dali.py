@@ -26,8 +26,8 @@ from PIL import Image
 from torch import distributed
 
 from pipefix.augment.dali_front import INTERPOLATIONS, Front, front_of, numbers_of
-from pipefix.augment.module import run
-from pipefix.augment.record import RecordedCall, RecordedImage
+from pipefix.augment.module import run_packed
+from pipefix.augment.record import Program, RecordedCall, RecordedImage, packed
 from pipefix.augment.transforms import ListedTransform
 from pipefix.kernels.reused import Memory
 from pipefix.vocabulary.errors import BadUsage
@@ -100,7 +100,8 @@ class _Order:
     index: Any
     fed: tuple[Any, ...] = ()
     """What DALI reads without a copy: kept until the batch has come out."""
-    rest: list[list[RecordedCall]] = field(default_factory=list)
+    rest: list[bytes] = field(default_factory=list)
+    """What the module does to each picture afterwards, where it does anything."""
 
 
 class DaliLoader:
@@ -213,9 +214,9 @@ class DaliLoader:
                 break
         images = self._handed(output.as_tensor())
         labels = self.labels[torch.from_numpy(order.index)].to(images.device, non_blocking=True)
-        if any(order.rest):
+        if order.rest:
             with torch.no_grad():
-                images = run(images, order.rest)  # type: ignore[assignment]
+                images = run_packed(images, order.rest)  # type: ignore[assignment]
         return images, labels
 
     def _handed(self, output: Any) -> torch.Tensor:
@@ -261,7 +262,8 @@ class DaliLoader:
                         self._sizes[item] = (picture.height, picture.width)
                 calls = recorded(self._parts, self._sizes[item], sample_seed(self.seed, order.place[1], item))
                 fed.append(numbers_of(self.front, [call for call in calls if call.place < self.front.count], *self._sizes[item]))
-                order.rest.append([call for call in calls if call.place >= self.front.count])
+                if self.front.count < len(self._parts):
+                    order.rest.append(packed(Program([call for call in calls if call.place >= self.front.count], ())))
         columns = [
             np.array([getattr(each, name) for each in fed], np.float32 if name == "size" else np.int32)
             for name in self.front.numbers

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,24 +10,12 @@ import torch
 from torch import nn
 from torchvision import tv_tensors
 
-from pipefix.augment.batched import BY_NAME
-from pipefix.augment.record import Program, RecordedCall, unpacked
+from pipefix.augment import groups
+from pipefix.augment.groups import Group
+from pipefix.augment.record import Outline, Program, RecordedCall, apart, outline_of, packed
 from pipefix.vocabulary.nested import leaves, map_leaves, members
 
 Images: TypeAlias = "torch.Tensor | list[torch.Tensor]"
-
-
-@dataclass
-class Group:
-    """Samples that call the same function at the same point of the list, with the same arguments but those of each sample."""
-
-    function: Callable[..., torch.Tensor]
-    shared: dict[str, Any]
-    rows: list[int]
-    columns: dict[str, Any]
-    """A row of numbers for each sample."""
-    there: Any = None
-    """``rows`` on the device."""
 
 
 class Augment(nn.Module):
@@ -48,11 +35,10 @@ class Augment(nn.Module):
     @torch.compiler.disable
     def forward(self, batch: Any, calls: Sequence[bytes] | None = None) -> Any:
         if calls is None:
-            batch, calls = _apart(batch)
-        programs = [unpacked(each) for each in calls]
-        pictures, put = pictures_of(batch, programs)
+            batch, calls = _pair(batch)
+        pictures, put = pictures_of(batch, [outline_of(apart(each)[0]) for each in calls])
         with torch.no_grad(), torch.autocast(pictures[0].device.type if len(pictures) else "cpu", enabled=False):
-            return put(self._finished(run(pictures, [program.calls for program in programs])))
+            return put(self._finished(run_packed(pictures, calls)))
 
     def _finished(self, images: Images) -> Images:
         if isinstance(images, list):
@@ -62,7 +48,7 @@ class Augment(nn.Module):
         return images.contiguous(memory_format=torch.channels_last) if self.channels_last else images
 
 
-def _apart(pair: Any) -> tuple[Any, Sequence[bytes]]:
+def _pair(pair: Any) -> tuple[Any, Sequence[bytes]]:
     if isinstance(pair, (list, tuple)) and len(pair) == 2:
         batch, calls = pair
         if isinstance(calls, (list, tuple)) and all(isinstance(each, bytes) for each in calls):
@@ -76,7 +62,7 @@ def _apart(pair: Any) -> tuple[Any, Sequence[bytes]]:
 # -- the pictures of a batch ---------------------------------------------------------------------------------------------------
 
 
-def pictures_of(batch: Any, programs: Sequence[Program]) -> tuple[Images, Any]:
+def pictures_of(batch: Any, programs: Sequence[Outline]) -> tuple[Images, Any]:
     """The pictures, and what makes the batch with others in their place.
 
     They are the tensor whose shape is that of the recorded pictures, or as many single ones. Where several are, it is the one that
@@ -102,7 +88,7 @@ def pictures_of(batch: Any, programs: Sequence[Program]) -> tuple[Images, Any]:
     return [_plain(leaf) for leaf in single], put
 
 
-def _only(candidates: Sequence[torch.Tensor], listed: Sequence[Any], program: Program) -> torch.Tensor | None:
+def _only(candidates: Sequence[torch.Tensor], listed: Sequence[Any], program: Outline) -> torch.Tensor | None:
     if len(candidates) < 2:
         return candidates[0] if candidates else None
     if program.place is not None and program.leaves == len(listed):
@@ -129,7 +115,7 @@ def _together(new: Images) -> torch.Tensor:
     return new
 
 
-def _one_each(batch: Any, programs: Sequence[Program]) -> list[torch.Tensor] | None:
+def _one_each(batch: Any, programs: Sequence[Outline]) -> list[torch.Tensor] | None:
     """The picture of each member, in the outermost sequence that has one in each: of pictures, or of samples left apart."""
     inner = members(batch)
     if inner is None:
@@ -150,84 +136,43 @@ def _one_each(batch: Any, programs: Sequence[Program]) -> list[torch.Tensor] | N
 
 
 def run(images: Images, programs: Sequence[Sequence[RecordedCall]]) -> Images:
-    """The calls of every sample, in its own order; of each transform of the list, the n-th calls of all samples together."""
-    waves = list(_waves(programs))
+    """The calls of every sample, in its own order."""
+    return run_packed(images, [packed(Program(list(calls), ())) for calls in programs])
+
+
+def run_packed(images: Images, programs: Sequence[bytes]) -> Images:
+    """The same as they cross to the training process; of each transform of the list, the n-th calls of all samples together."""
+    waves = groups.waves(programs)
     device = images[0].device if len(images) else torch.device("cpu")
     if device.type == "cuda":
-        _to_device([group for wave in waves for group in wave], device)
+        groups.to_device([group for wave in waves for group in wave], device)
     ours = False
     for wave in waves:
         images, ours = _wave(images, wave, ours)
     return images
 
 
-def _waves(programs: Sequence[Sequence[RecordedCall]]) -> Iterable[list[Group]]:
-    for place in sorted({call.place for program in programs for call in program}):
-        own = [[call for call in program if call.place == place] for program in programs]
-        for turn in range(max(map(len, own))):
-            groups: dict[Any, Group] = {}
-            for row, calls in enumerate(own):
-                if turn < len(calls):
-                    _join(groups, row, calls[turn])
-            for group in groups.values():
-                group.columns = {name: torch.from_numpy(np.stack(values)) for name, values in group.columns.items()}
-                group.there = torch.tensor(group.rows)
-            yield list(groups.values())
-
-
-def _join(groups: dict[Any, Group], row: int, call: RecordedCall) -> None:
-    op = BY_NAME[call.name]
-    alone = op.alone is not None and op.alone(call.arguments)
-    per_sample = () if alone else op.per_sample
-    shared = {name: value for name, value in call.arguments.items() if name not in per_sample}
-    key = (call.name, row if alone else None, *(_hashable(value) for value in shared.values()))
-    group = groups.setdefault(key, Group(op.functional if alone else op.batched, shared, [], {name: [] for name in per_sample}))
-    group.rows.append(row)
-    for name in per_sample:
-        value = call.arguments[name]
-        array = np.asarray(value, np.float32 if getattr(value, "dtype", None) == np.float32 else np.float64)
-        group.columns[name].append(array)
-
-
-def _hashable(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value.shape, value.tobytes()
-    return tuple(map(_hashable, value)) if isinstance(value, (list, tuple)) else value
-
-
-def _to_device(groups: Sequence[Group], device: torch.device) -> None:
-    """All numbers in one copy from pinned memory, which nobody waits for."""
-    every = [column for group in groups for column in (group.there, *group.columns.values())]
-    if not every:
-        return
-    flat = torch.cat([column.double().flatten() for column in every]).pin_memory()
-    pieces = iter(flat.to(device, non_blocking=True).split([column.numel() for column in every]))
-    for group in groups:
-        group.there = next(pieces).long()
-        group.columns = {name: next(pieces).view(column.shape) for name, column in group.columns.items()}
-
-
-def _wave(images: Images, groups: Sequence[Group], ours: bool) -> tuple[Images, bool]:
+def _wave(images: Images, wave: Sequence[Group], ours: bool) -> tuple[Images, bool]:
     """``ours``: whether the memory of the pictures may be written to."""
     if isinstance(images, list):
-        return _by_size(images, groups), True
-    if len(groups) == 1 and len(groups[0].rows) == len(images):
-        return _call(groups[0], images, slice(None)), True
-    for place, group in enumerate(groups):
+        return _by_size(images, wave), True
+    if len(wave) == 1 and len(wave[0].rows) == len(images):
+        return _call(wave[0], images, slice(None)), True
+    for place, group in enumerate(wave):
         part = images[group.there]
         changed = _call(group, part, slice(None))
         if changed.shape != part.shape or changed.dtype != part.dtype:
-            return _by_size(list(images), groups[place:]), True
+            return _by_size(list(images), wave[place:]), True
         images = images if ours else images.clone()
         images[group.there] = changed
         ours = True
     return images, ours
 
 
-def _by_size(images: list[torch.Tensor], groups: Sequence[Group]) -> Images:
+def _by_size(images: list[torch.Tensor], wave: Sequence[Group]) -> Images:
     """Pictures of several sizes: those of one size together. A tensor again as soon as all are alike."""
     new = list(images)
-    for group in groups:
+    for group in wave:
         sizes: dict[Any, list[int]] = {}
         for position, row in enumerate(group.rows):
             sizes.setdefault((images[row].shape, images[row].dtype), []).append(position)

@@ -7,10 +7,12 @@ pixels, they draw their parameters as ever, from the same generators, and what r
 from __future__ import annotations
 
 import inspect
+import math
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +20,7 @@ from torchvision import tv_tensors
 from torchvision.transforms.v2 import functional as tv
 from typing_extensions import Self
 
-from pipefix.augment.batched import NOT_MOVED, TABLE, BatchedOp
+from pipefix.augment.batched import BY_NAME, NOT_MOVED, TABLE, BatchedOp
 
 
 class NotRecordable(Exception):
@@ -142,15 +144,117 @@ class Program:
     """How many the sample has."""
 
 
+class ArgumentSpan(NamedTuple):
+    """Where the numbers of a sample hold an argument of its own."""
+
+    name: str
+    begin: int
+    end: int
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    is_array: bool
+    """Given as an array, and not as numbers of Python's."""
+
+    def of(self, numbers: np.ndarray) -> np.ndarray:
+        """A row for each sample. ``numbers``: bytes, likewise."""
+        return np.ascontiguousarray(numbers[:, self.begin : self.end]).view(self.dtype).reshape(len(numbers), *self.shape)
+
+
+@dataclass(frozen=True)
+class OutlinedCall:
+    """A recorded call without the numbers of its sample."""
+
+    place: int
+    name: str
+    shared: dict[str, Any]
+    columns: list[ArgumentSpan]
+    alone: bool
+    """Whether such a call is made for one picture at a time."""
+    key: Any
+    """Equal for calls that are made together where they are not made alone."""
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A program without the numbers of its sample."""
+
+    calls: tuple[OutlinedCall, ...]
+    shape: tuple[int, ...]
+    place: int | None
+    leaves: int
+
+
+_LENGTH = 4
+"""Bytes in which the length of an outline is written."""
+_LONGEST_KEPT = 4096
+"""Outlines of more bytes hold what was drawn for one picture alone, such as the noise of an erased rectangle."""
+
+
 def packed(program: Program) -> bytes:
-    """As it crosses to the training process: bytes, which every collate function lets be."""
-    calls = [(call.place, call.name, call.arguments) for call in program.calls]
-    return pickle.dumps((calls, program.shape, program.place, program.leaves), protocol=pickle.HIGHEST_PROTOCOL)
+    """As it crosses to the training process: bytes, which every collate function lets be. An outline, which the samples of a batch
+    mostly share, and the sample's own numbers behind it."""
+    outline, numbers = [], []
+    for call in program.calls:
+        shared, columns = dict(call.arguments), []
+        for name in BY_NAME[call.name].per_sample:
+            value = shared.pop(name)
+            array = np.asarray(value)
+            if array.dtype.kind not in "iuf":
+                array = array.astype(np.float64)
+            columns.append((name, array.dtype.char, array.shape, isinstance(value, np.ndarray)))
+            numbers.append(array.tobytes())
+        outline.append((call.place, call.name, shared, columns))
+    picture = (program.shape, program.place, program.leaves)
+    head = pickle.dumps((outline, *picture), protocol=pickle.HIGHEST_PROTOCOL)
+    return b"".join((len(head).to_bytes(_LENGTH, "little"), head, *numbers))
+
+
+def apart(program: bytes) -> tuple[bytes, bytes]:
+    """The packed outline, and the numbers."""
+    end = _LENGTH + int.from_bytes(program[:_LENGTH], "little")
+    return program[_LENGTH:end], program[end:]
+
+
+def outline_of(head: bytes) -> Outline:
+    """Unpacked, and kept where it is one that many samples share."""
+    return _kept_outline(head) if len(head) <= _LONGEST_KEPT else _outline(head)
+
+
+def _outline(head: bytes) -> Outline:
+    calls, *picture = pickle.loads(head)
+    outlined, end = [], 0
+    for place, name, shared, own in calls:
+        columns = []
+        for argument, code, shape, is_array in own:
+            begin, dtype = end, np.dtype(code)
+            end += dtype.itemsize * math.prod(shape)
+            columns.append(ArgumentSpan(argument, begin, end, dtype, shape, is_array))
+        op = BY_NAME[name]
+        alone = op.alone is not None and op.alone(shared)
+        key = "blend" if op.blend is not None else name
+        outlined.append(
+            OutlinedCall(place, name, shared, columns, alone, None if alone else (key, _hashable(list(shared.values()))))
+        )
+    return Outline(tuple(outlined), *picture)
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.shape, value.tobytes()
+    return tuple(map(_hashable, value)) if isinstance(value, (list, tuple)) else value
+
+
+_kept_outline = lru_cache(maxsize=1024)(_outline)
 
 
 def unpacked(program: bytes) -> Program:
-    calls, *picture = pickle.loads(program)
-    return Program([RecordedCall(*call) for call in calls], *picture)
+    head, numbers = apart(program)
+    outline = outline_of(head)
+    row, calls = np.frombuffer(numbers, np.uint8)[None], []
+    for call in outline.calls:
+        own = {column.name: column.of(row)[0] if column.is_array else column.of(row)[0].tolist() for column in call.columns}
+        calls.append(RecordedCall(call.place, call.name, {**call.shared, **own}))
+    return Program(calls, outline.shape, outline.place, outline.leaves)
 
 
 # -- one sample ----------------------------------------------------------------------------------------------------------------

@@ -278,6 +278,16 @@ def has_compiled() -> bool:
 # -- forks -------------------------------------------------------------------------------------------------------------------
 
 
+def cuda_lost_by_fork() -> bool:
+    """Whether this process was forked from one that uses CUDA, and cannot use it."""
+    return bool(torch.cuda._is_in_bad_fork())
+
+
+def do_without_cuda() -> None:
+    """In such a process: there is no device for torch any more, or for those who ask it. Loaders would pin memory, and fail."""
+    torch.cuda.is_available = torch.accelerator.is_available = lambda: False
+
+
 def forks_without_cuda() -> bool:
     """Whether there is CUDA, and a process that is forked from this one cannot use it.
 

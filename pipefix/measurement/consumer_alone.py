@@ -6,6 +6,7 @@ import time
 
 import torch
 
+from pipefix.hooks.torch_internals import cuda_lost_by_fork
 from pipefix.measurement import experiments, failing, gpu, transfer
 from pipefix.measurement.budget import BudgetClock, MeasurementPlan
 from pipefix.measurement.consumer import Consumer, UserStep
@@ -81,6 +82,9 @@ class ConsumerAlone:
         forked: those that use it themselves could not."""
         measurement = self.found
         if measurement.transfer or Stage.TRANSFER.value in measurement.declined:
+            return
+        if cuda_lost_by_fork():
+            measurement.declined[Stage.TRANSFER.value] = "the program uses the device, and its loader is probed in another process"
             return
         try:
             measurement.transfer = transfer.measure(kept_batch.value)

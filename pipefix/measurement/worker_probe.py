@@ -6,6 +6,7 @@ or recorded, timed or not.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing.queues
 import signal
 import sys
@@ -39,6 +40,8 @@ class WorkerProbe:
         """Of the user's function: what to say in place of the first batch."""
 
     def __call__(self, worker: int) -> None:
+        if get_worker_info() is not None:
+            gc.freeze()  # memory of a device that is garbage of the process it was forked from cannot be freed here
         close_fetchers()  # of the process that this one was forked from
         multiprocessing.queues.Queue._on_queue_feeder_error = _unsendable  # type: ignore[attr-defined]
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:

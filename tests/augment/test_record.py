@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as tv
 
+from pipefix.augment import groups
 from pipefix.augment.batched import TABLE
 from pipefix.augment.module import run
-from pipefix.augment.record import Program, RecordedImage, packed, replayed, unpacked
+from pipefix.augment.record import Program, RecordedCall, RecordedImage, packed, replayed, unpacked
 from pipefix.vocabulary.random_state import RandomState, seeded
 from tests.augment.lists import ALL, pictures
 
@@ -103,3 +105,33 @@ def test_a_users_own_class_is_recorded_by_the_functions_it_calls() -> None:
     expected, programs = both(Sometimes(), images)
     assert {call.name for calls in programs for call in calls} == {"rotate", "invert"}
     assert torch.equal(torch.stack([replayed(*pair) for pair in zip(programs, images, strict=True)]), torch.stack(expected))
+
+
+def test_blends_of_one_point_are_made_together() -> None:
+    """Pictures whose lists call brightness, contrast and saturation in different orders are one group at each turn."""
+    images = pictures(24)
+    _, programs = both(v2.ColorJitter(0.4, 0.4, 0.4), images)
+    turns = groups.waves([packed(Program(calls, ())) for calls in programs])
+    assert [len(turn) for turn in turns] == [1, 1, 1]
+    assert all(turn[0].rows == list(range(24)) for turn in turns)
+
+
+def test_numbers_of_samples_come_back_as_they_were() -> None:
+    arguments = {
+        "angle": 12.5,
+        "translate": [3, -4],
+        "scale": 1.5,
+        "shear": [0.5, 2.0],
+        "interpolation": 2,
+        "fill": None,
+        "center": None,
+    }
+    field = np.arange(8, dtype=np.float32).reshape(1, 2, 2, 2)
+    program = Program(
+        [RecordedCall(0, "affine", arguments), RecordedCall(2, "elastic", {"displacement": field, "fill": None})], (3, 2, 2)
+    )
+    again = unpacked(packed(program))
+    assert again.calls[0] == program.calls[0]
+    assert (again.calls[1].place, again.shape) == (2, (3, 2, 2))
+    assert again.calls[1].arguments["displacement"].dtype == np.float32
+    assert np.array_equal(again.calls[1].arguments["displacement"], field)

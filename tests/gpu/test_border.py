@@ -91,7 +91,7 @@ class TestBusy:
         block = running.block(experiments.REAL, 0.2)
         running.close()
         assert len(block.rows) > 20
-        assert len(waits) <= 2
+        assert len(waits) <= 3, "and once for the third step, which would be launched too far ahead of steps of unknown length"
         assert all(row.device > 0 for row in block.rows)
 
     @staticmethod

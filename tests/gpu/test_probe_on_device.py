@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import textwrap
 import time
@@ -140,14 +141,19 @@ class TestExposedWait:
         found = exposed_share([block], 2)
         note(f"supply {supply:g} ms, demand {demand:g} ms", f"exposed wait {found:.2%}, by the profiler {idle:.2%}")
         assert found == pytest.approx(idle, abs=0.01)
-        assert found == pytest.approx(max(0.0, 1 - demand / supply), abs=0.05)
+        # Of what is planted, within more: handing a batch over takes part of a millisecond, which makes the supply slower.
+        assert found == pytest.approx(max(0.0, 1 - demand / supply), abs=0.08)
 
     @staticmethod
     def idle(seen: Any, path: Path, last: int) -> float:
-        """Part of the time in which the device ran none of the last so many kernels."""
+        """Part of the time in which none of the last so many kernels ran or had been launched: from a launch to its kernel's begin
+        some 0.1 ms pass under the profiler, in which no data is waited for."""
         seen.export_chrome_trace(str(path))
         events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
-        kernels = sorted((event["ts"], event["dur"]) for event in events if event.get("cat") == "kernel")[-last:]
+        launched = {event["args"]["correlation"]: event["ts"] for event in events if event.get("cat") == "cuda_runtime"}
+        kernels = sorted(
+            (event["ts"], event["dur"], launched[event["args"]["correlation"]]) for event in events if event.get("cat") == "kernel"
+        )[-last:]
         assert len(kernels) == last
-        busy = sum(duration for _, duration in kernels[:-1])
-        return 1 - float(busy / (kernels[-1][0] - kernels[0][0]))
+        waits = [max(0.0, launch - (begun + duration)) for (begun, duration, _), (_, _, launch) in itertools.pairwise(kernels)]
+        return float(sum(waits) / (kernels[-1][0] - kernels[0][0]))

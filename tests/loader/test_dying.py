@@ -9,18 +9,20 @@ import os
 import re
 import signal
 import subprocess
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.workers import deaths
 from pipefix.loader.workers.deaths import NAMED, WorkerDied, describe_death
 from pipefix.loader.workers.start import UnpicklableError
+from tests.doubles.of_one_process import Collecting
 
 
 @pytest.mark.parametrize(
@@ -214,3 +216,11 @@ def test_an_error_of_a_loader_inside_the_dataset_is_the_datasets(workers: int) -
     assert not workers or "__getitem__" in str(caught.value)
     assert loader.state_dict()["batches"] == 2
     assert next(iterator) == 2
+
+
+def test_a_worker_does_not_free_what_was_garbage_when_it_was_forked() -> None:
+    """Torch's does, where a collection comes by: of memory of a CUDA device it dies."""
+    with closing(Collecting()) as dataset:
+        assert len(list(FastLoader(dataset, num_workers=1))) == 4
+        with pytest.raises(RuntimeError, match="exited unexpectedly"):
+            list(DataLoader(dataset, num_workers=1))

@@ -29,6 +29,7 @@ from pipefix.measurement.probed_loader import SampleOrders
 from pipefix.measurement.run_arms import Pool
 from pipefix.measurement.worker_probe import _hear_once, _unless_left, close_fetchers
 from pipefix.vocabulary.stage import Stage
+from tests.doubles.of_one_process import Collecting
 from tests.doubles.ticks import MEASUREMENT, Ticks
 from tests.measurement import planted
 from tests.measurement.planted import KINDS, Alone, Mapped, Streamed, calls, collate, loader, pool
@@ -533,3 +534,8 @@ def test_the_plain_arm_is_plain(where: Any, paths: list[str]) -> None:
     _, trace = ours.ask([0, 1])
     assert where.open is not original
     assert trace.bytes_read == 2 * BYTES
+
+
+def test_a_worker_does_not_free_what_was_garbage_when_it_was_forked() -> None:
+    with closing(Collecting()) as dataset, closing(pool(DataLoader(dataset, num_workers=1))) as running:
+        assert running.next(consume=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import pickle
@@ -40,6 +41,7 @@ def start_worker(threads: int | None) -> None:
     libraries have so many threads where a plan says how many."""
     info = get_worker_info()
     if info is not None:
+        gc.freeze()  # garbage of the training process, such as memory of a device, cannot be freed here
         while isinstance(info.dataset, StandsForDataset):
             object.__setattr__(info, "dataset", info.dataset.dataset)  # it is frozen
     end_with_parent()

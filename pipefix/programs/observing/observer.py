@@ -36,6 +36,8 @@ class Observer:
         self.notes = Notes(folder)
         self.loops: dict[tuple[str, ...], Loop] = {}
         """By the line that made their loaders, and the lines that first asked them for an iterator."""
+        self.of_parents: list[Any] = []
+        """What processes noted that this one was forked from."""
         self.epochs: weakref.WeakKeyDictionary[Any, Epoch] = weakref.WeakKeyDictionary()
         self.places: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self.loop_over: weakref.WeakKeyDictionary[Any, Loop] = weakref.WeakKeyDictionary()
@@ -106,7 +108,10 @@ class Observer:
             self.notes.write("ended", overhead_s=self.notes.own_s + self.calls * each + self.looks.cost_s(), cuda=on_cuda)
 
     def forget(self) -> None:
-        """In a process forked from this one: what was noted belongs to the parent."""
+        """In a process forked from this one: what was noted belongs to the parent, events of its device above all. They are kept,
+        since a process that was forked beside CUDA ends where it frees one."""
+        self.of_parents += [self.device, self.current, self.latest, self.training.program]
+        self.of_parents += [*self.loops.values(), *self.loop_over.values()]
         self.loops.clear()
         self.loop_over.clear()
         self.device = None

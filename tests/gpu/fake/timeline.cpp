@@ -171,7 +171,10 @@ Stream* stream_of(cudaStream_t handle) {
 }
 
 extern "C" {
-cudaError_t cudaGetDevice(int* device) { return *device = the_current, cudaSuccess; }
+cudaError_t cudaGetDevice(int* device) {
+  if (owner && owner != getpid()) return failed(cudaErrorInitializationError);
+  return *device = the_current, cudaSuccess;
+}
 cudaError_t cudaSetDevice(int device) {
   Entered entered;
   if (auto error = awake(); error == cudaErrorInitializationError) return error;

@@ -1,0 +1,51 @@
+"""A training program whose process uses a device: those that are forked from it cannot, and must not try to."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conftest import ROOT
+from tests.gpu.conftest import FakeDevice
+
+TRAINS = """
+import sys, torch
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.set_num_threads(1)
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+torch.zeros(1, device="cuda")
+if __name__ == "__main__":
+    loader = DataLoader(TensorDataset(torch.randn(160, 4)), batch_size=4, num_workers=1, pin_memory=True, shuffle=True)
+    for epoch in range(int(sys.argv[1])):
+        for (batch,) in loader:
+            batch.to("cuda", non_blocking=True)
+            torch.cuda._sleep(10_000_000); torch.cuda.synchronize()
+            loss = model(batch).mean(); loss.backward(); optimizer.step(); optimizer.zero_grad()
+        print(epoch, loss.item().hex())
+"""
+
+
+def test_a_program_is_watched_and_its_loader_probed_beside_it(tmp_path: Path, fake_device: FakeDevice) -> None:
+    """Workers of later epochs do not free what was noted on the device; the process in which the loader is probed pins and copies
+    nothing."""
+    (tmp_path / "train.py").write_text(TRAINS)
+    environment = {**os.environ, **fake_device.environment, "PYTHONPATH": str(ROOT)}
+
+    def trained(*words: str) -> str:
+        done = subprocess.run([sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert trained("-m", "pipefix", "run", "--probe=2", "train.py", "5") == trained("train.py", "5")
+    run = json.loads((tmp_path / "pipefix-run" / "run.json").read_text())
+    assert run["program"]["errors"] == []
+    assert run["program"]["loops"][0]["by_device"]
+    stages = {stage["stage"]: stage for stage in run["stages"]}
+    assert "in another process" in stages["transfer"]["declined"]
+    assert stages["ipc"]["wall_s"] is not None

@@ -38,4 +38,5 @@ class Collecting(Dataset[Any]):
 
     def close(self) -> None:
         gc.unfreeze()
+        gc.collect()
         gc.enable()

@@ -141,6 +141,8 @@ def _with_probe(run: runfile.Run, probe_job: Job, ended: Ended, command: Sequenc
         if probed.partial and not probed.stages:
             raise Interrupted("The probe was interrupted before the first block was measured.")
     except PipefixError as error:
+        if any(told.startswith(NOT_PROBED) for told in run.program.errors):
+            return run  # the program itself knows why
         instead = "" if TOO_SHORT not in str(error) else " Let it train for longer, by more epochs or more data."
         told = f"{NOT_PROBED} {error}{instead}"
         program = msgspec.structs.replace(run.program, errors=[*run.program.errors, told])

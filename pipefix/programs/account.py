@@ -10,7 +10,7 @@ from pipefix.report.runfile import ProgramAccount
 
 def account(loops: Sequence[LoopNotes], begun: float, seconds: float) -> ProgramAccount:
     """``loops``: those with notes; ``begun``: when the program began, by the clock of the notes; ``seconds``: that it took."""
-    loops = [notes for notes in loops if notes.facts.get("main_thread", True)]
+    loops = [notes for notes in loops if notes.waits]
     if not loops:
         return ProgramAccount(rest=seconds)
     loops = _of_one_process(loops)

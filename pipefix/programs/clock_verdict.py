@@ -25,6 +25,11 @@ MOSTLY = {
 def clock_verdict(program: ProgramFigures) -> Verdict:
     """On the loop that trains, of the rank that waits most; from clocks alone."""
     training = [loop for loop in program.loops if loop.role == "training"]
+    ahead = next((loop for loop in program.loops if loop.role == "unknown" and loop.step_split.get("optimizer_s")), None)
+    if not training and ahead is not None:
+        return _inconclusive(
+            f"Batches of the loader made at {ahead.loader} are taken ahead in a thread: what training waits for is not seen."
+        )
     if not training:
         return _inconclusive("No loop of the program took optimizer steps, so nothing says which of its loops trains.")
     longest = max(training, key=lambda loop: loop.seconds)

@@ -34,13 +34,18 @@ class LoopNotes:
         rank = str(self.process.get("rank") or "")
         return int(rank) if rank.isdigit() else None
 
+    @property
+    def waits(self) -> bool:
+        """Whether the program waits where this loop does: it is gone through where the program trains."""
+        return bool(self.facts.get("main_thread", True) or self.total("steps_in_thread"))
+
     def total(self, name: str) -> float:
         return total(self.blocks, name)
 
     @property
     def role(self) -> str:
-        """training, evaluation, or unknown: also where a thread of its own takes batches ahead."""
-        if not self.facts.get("main_thread", True):
+        """training, evaluation, or unknown: also where a thread takes batches ahead for another that trains."""
+        if not self.waits:
             return "unknown"
         if self.total("optimizer_steps") or self.total("backward_s"):
             return "training"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
@@ -188,6 +189,16 @@ def test_a_process_of_the_program_starts_a_fork_server_of_its_own(monkeypatch: p
     _forget_fork_server()
     assert (theirs._forkserver_pid, theirs._forkserver_alive_fd) == (None, None)
     assert theirs._preload_modules == ["__main__", "torch"]
+
+
+def test_in_a_thread_nothing_is_begun(tmp_path: Path) -> None:
+    """Signals are heard in the main thread alone, and the program's handlers would wait for the probe."""
+    (tmp_path / "job.json").write_text(json.dumps({"answer": str(tmp_path / "answer"), "patience": 1}))
+    inside = Inside(str(tmp_path / "job.json"))
+    with ThreadPoolExecutor(1) as other:
+        told = other.submit(inside.do, None, "train.py:1", [0.1] * STEPS, []).result()
+    assert told is not None and told.startswith(f"{NOT_PROBED} batches are taken in a thread")
+    assert not inside.due(STEPS, SECONDS)
 
 
 def test_what_could_not_be_done_in_the_program_is_told(tmp_path: Path) -> None:

@@ -185,9 +185,11 @@ def test_the_rank_that_waits_most_is_told(tmp_path: Path) -> None:
 
 
 def test_a_thread_that_takes_batches_ahead_says_nothing_of_training(tmp_path: Path) -> None:
-    found = program(tmp_path, [PROCESS, {**LOOP, "main_thread": False}, *[steps(0.3, 0.2)] * 8, ENDED])
+    found = program(tmp_path, [PROCESS, {**LOOP, "main_thread": False}, *[steps(0.3, 0.2, optimizer_s=0.1)] * 8, ENDED])
     assert found.loops[0].role == "unknown"
-    assert clock_verdict(found).kind == "inconclusive"
+    said = clock_verdict(found)
+    assert said.kind == "inconclusive"
+    assert "the loader made at train.py:7 are taken ahead in a thread" in said.sentence
 
 
 def test_the_account_tells_where_the_whole_time_went(tmp_path: Path) -> None:

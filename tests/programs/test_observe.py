@@ -132,6 +132,12 @@ def main():
     with torch.no_grad():
         for x, y in checked: model(x)
     assert not torch.nn.modules.module._global_forward_pre_hooks
+    threaded = DataLoader(Samples(), batch_size=4)
+    def trains():
+        for x, y in threaded: step(x)
+    thread = threading.Thread(target=trains)
+    thread.start()
+    thread.join()
     planned = DataLoader(Samples(), batch_size=3)
     for x, y in planned: step(x)
     print("lr", sum(p.sum().item() for p in model.parameters()) != 0)
@@ -179,6 +185,7 @@ def test_the_program_is_the_same(many: tuple[Ran, Ran]) -> None:
         ("in Ahead(", "training", 2, 24, 1),
         ("in Own(", "training", 6, 24, 1),
         ("counted = ", "training", 9, 36, 3),
+        ("threaded = ", "training", 6, 24, 1),
         ("planned = ", "training", 8, 24, 1),
         ("DataLoader(Samples(), batch_size=4): raise", "unknown", 1, 4, 1),
     ],

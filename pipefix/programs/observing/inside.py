@@ -49,9 +49,7 @@ class Inside:
 
     def due(self, steps: int, seconds: float) -> bool:
         """Whether a training loop that took so many steps in so long is warm, so that the work can be done now."""
-        if self.done or steps < STEPS or seconds < SECONDS:
-            return False
-        return threading.current_thread() is threading.main_thread()
+        return not self.done and steps >= STEPS and seconds >= SECONDS
 
     def do(self, loader: Any, place: str, durations: list[float], iterators: list[tuple[Any, Any]]) -> str | None:
         """Wait for the work. What kept it from being done, where something did.
@@ -63,6 +61,8 @@ class Inside:
             os.close(os.open(f"{self.file}.taken", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
         except FileExistsError:
             return None  # another process of the program does it
+        if threading.current_thread() is not threading.main_thread():
+            return "Not probed: batches are taken in a thread of the program's, where no signals would be heard meanwhile."
         step = statistics.median(durations[len(durations) // 4 :])
         before = held_back()
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import weakref
 from collections import deque
@@ -55,7 +56,7 @@ class Loop:
         self.clear()
 
     def clear(self) -> None:
-        self.steps = self.samples = self.optimizer_steps = self.without_gradients = 0
+        self.steps = self.samples = self.optimizer_steps = self.steps_in_thread = self.without_gradients = 0
         self.wait_s = self.step_s = self.forward_s = self.backward_s = self.optimizer_s = self.inner_s = 0.0
         self.making_cpu_s = self.making_s = self.between_s = self.device_wait_s = 0.0
         self.looked_into_s = self.outside_s = self.saved_s = self.saved_outside_s = self.saved_between_s = 0.0
@@ -90,6 +91,8 @@ class Epoch:
         """That they had used when it was looked last."""
         self.cpu_at = clock()
         self.begun = clock() - starting_s
+        self.thread = threading.get_ident()
+        """That goes through it."""
         self.delivered = 0.0
         """When the latest batch was handed out; 0 before the first."""
         self.marked = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any
 
 from .inside import end_program
@@ -48,6 +49,7 @@ class TrainingSteps:
         loop.optimizer_steps += 1
         loop.optimizer_s += took
         if self._observer.current is not None:
+            loop.steps_in_thread += self._observer.current.thread == threading.get_ident()
             self._observer.current.marked, self._observer.current.inner_by_mark = now, self._observer.current.inner_s
         if loop is self.program:
             if not self.count:

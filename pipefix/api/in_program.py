@@ -218,11 +218,8 @@ def work(loader: Any, place: str, step_seconds: float, job: dict[str, Any]) -> N
     """Use the verb on ``loader``, which a loop trains on whose steps take so long."""
     import torch
 
-    from pipefix.hooks.torch_internals import cuda_lost_by_fork, do_without_cuda
     from pipefix.subject.load import load
 
-    if cuda_lost_by_fork():
-        do_without_cuda()
     torch.set_num_threads(1)  # threads that torch had are not in a forked process, and to wait for them is for ever
     own_job = Job(Path(job["folder"]))
     options = pickle.loads((own_job.folder / "options").read_bytes())

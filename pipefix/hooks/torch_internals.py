@@ -283,17 +283,12 @@ def cuda_lost_by_fork() -> bool:
     return bool(torch.cuda._is_in_bad_fork())
 
 
-def do_without_cuda() -> None:
-    """In such a process: there is no device for torch any more, or for those who ask it. Loaders would pin memory, and fail."""
-    torch.cuda.is_available = torch.accelerator.is_available = lambda: False
-
-
 def forks_without_cuda() -> bool:
-    """Whether there is CUDA, and a process that is forked from this one cannot use it.
+    """Whether there is CUDA here, and a process that is forked from this one cannot use it.
 
     That is so once the driver was asked here, if only whether it is there (``torch.cuda.is_available()``).
     """
-    if torch.version.cuda is None:
+    if torch.version.cuda is None or cuda_lost_by_fork():
         return False
     if torch.cuda.is_initialized():
         return True

@@ -177,6 +177,7 @@ class TestLoadersThatTheProgramLetGoOf:
         assert observer.inside is not None
         given = []
         monkeypatch.setattr(observer.inside, "do", lambda loader, *_: given.append(type(loader)))
+        observer.epochs[iterator].loop.durations.append(0.1)
         observer._work_inside(observer.inside, observer.epochs[iterator])
         assert given == [DataLoader]
         assert loader() is None
@@ -196,7 +197,7 @@ def test_in_a_thread_nothing_is_begun(tmp_path: Path) -> None:
     (tmp_path / "job.json").write_text(json.dumps({"answer": str(tmp_path / "answer"), "patience": 1}))
     inside = Inside(str(tmp_path / "job.json"))
     with ThreadPoolExecutor(1) as other:
-        told = other.submit(inside.do, None, "train.py:1", [0.1] * STEPS, []).result()
+        told = other.submit(inside.do, None, "train.py:1", 0.1, []).result()
     assert told is not None and told.startswith(f"{NOT_PROBED} batches are taken in a thread")
     assert not inside.due(STEPS, SECONDS)
 

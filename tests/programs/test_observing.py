@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from pipefix.programs.observing import batches, lines, notes, samples
+from pipefix.programs.observing.loops import Loop
 
 
 class Iterator:
@@ -110,3 +111,12 @@ def test_storage_is_that_of_the_first_path_that_a_dataset_holds(tmp_path: Path) 
     assert samples.storage_of(SimpleNamespace(root=tmp_path)) == kind
     assert samples.storage_of(SimpleNamespace(root="gone/away")) is None
     assert samples.storage_of(range(3)) is None
+
+
+def test_a_step_takes_as_long_as_on_the_device_where_there_is_one() -> None:
+    """The first quarter is left out: what is compiled, or allocated, is so there."""
+    loop = Loop(0, "train.py:1")
+    loop.durations += [9.0, 1.0, 2.0, 3.0]
+    assert loop.step_seconds() == 2.0
+    loop.on_device_durations += [9.0, 4.0, 5.0, 6.0]
+    assert loop.step_seconds() == 5.0

@@ -26,6 +26,8 @@ class DeviceWaits:
         self._open: deque[tuple[Any, Any, Any]] = deque()
         """Loop, and the events at the end of a step and at the beginning of the next."""
         self._free: list[Any] = []
+        self._begun: tuple[Any, Any] | None = None
+        """Loop, and the event at the beginning of its latest step that the device has come to."""
         self._end: Any = None
         self.step: StepParts | None = None
         """The present step, where its parts are told."""
@@ -53,7 +55,10 @@ class DeviceWaits:
             loop, end, begin = self._open.popleft()
             loop.device_wait_s += max(0.0, end.elapsed_time(begin)) / 1e3
             loop.device_steps += 1
-            self._free += [end, begin]
+            before, self._begun = self._begun, (loop, begin)
+            if before is not None and before[0] is loop and loop.durations:
+                loop.on_device_durations.append(before[1].elapsed_time(end) / 1e3)
+            self._free += [end, *([before[1]] if before is not None else [])]
         while self._ended_steps and self._ended_steps[0].counted():
             self._free += self._ended_steps.popleft().events()
 

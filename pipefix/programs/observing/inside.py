@@ -11,7 +11,6 @@ import gc
 import json
 import os
 import signal
-import statistics
 import sys
 import threading
 import time
@@ -51,7 +50,7 @@ class Inside:
         """Whether a training loop that took so many steps in so long is warm, so that the work can be done now."""
         return not self.done and steps >= STEPS and seconds >= SECONDS
 
-    def do(self, loader: Any, place: str, durations: list[float], iterators: list[tuple[Any, Any]]) -> str | None:
+    def do(self, loader: Any, place: str, step: float, iterators: list[tuple[Any, Any]]) -> str | None:
         """Wait for the work. What kept it from being done, where something did.
 
         ``iterators``: those that the program has, each with its loader.
@@ -63,7 +62,6 @@ class Inside:
             return None  # another process of the program does it
         if threading.current_thread() is not threading.main_thread():
             return "Not probed: batches are taken in a thread of the program's, where no signals would be heard meanwhile."
-        step = statistics.median(durations[len(durations) // 4 :])
         before = held_back()
         try:
             process = os.fork()
@@ -110,6 +108,7 @@ class Inside:
                 os.dup2(log.fileno(), 2)
             for name in [name for name in os.environ if name.startswith("PIPEFIX_RUN")]:
                 del os.environ[name]  # what is started from here is none of the program's
+            _do_without_cuda()
             self.kept = _renewed(iterators)
             _forget_fork_server()
             make_importable()
@@ -121,6 +120,14 @@ class Inside:
                 traceback.print_exc(file=log)
         finally:
             os._exit(0)
+
+
+def _do_without_cuda() -> None:
+    """Where the program uses CUDA, this process cannot: there is no device for torch any more, or for those who ask it. Loaders
+    would pin memory, and fail."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda._is_in_bad_fork():
+        torch.cuda.is_available = torch.accelerator.is_available = lambda: False
 
 
 def _renewed(iterators: list[tuple[Any, Any]]) -> list[Any]:

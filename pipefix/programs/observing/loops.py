@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import threading
 import time
 import weakref
@@ -42,7 +43,9 @@ class Loop:
         self.model_looks = 0
         """Steps in which it was looked how a model is called."""
         self.durations: list[float] = []
-        """Seconds of its steps, while something waits for it to be warm."""
+        """Seconds of its steps by the CPU's clock, while something waits for it to be warm."""
+        self.on_device_durations: list[float] = []
+        """The same by the device's, to which the CPU hands steps over long before they are done."""
         self.trained_s = 0.0
         """Seconds of those steps and of the waits after them."""
         self.noted_after = FIRST_NOTE
@@ -50,6 +53,11 @@ class Loop:
         self._own = {*vars(self), "_own", "since"}
         """What is not noted: all but the sums since the last note, which `clear` begins anew."""
         self.clear()
+
+    def step_seconds(self) -> float:
+        """Of a warm step, by the device where there is one."""
+        known = self.on_device_durations or self.durations
+        return statistics.median(known[len(known) // 4 :])
 
     def noted(self) -> None:
         self.noted_after = min(LATER_NOTES, LONGER * self.noted_after)

@@ -238,7 +238,7 @@ class Observer:
             loop.inner_s += epoch.inner_s
             if epoch.outer is not None:
                 epoch.outer.inner_s += now - epoch.delivered
-            if self.inside is not None and loop.trains:
+            if self.inside is not None and not self.inside.done and loop.trains:
                 loop.durations.append(requested - epoch.delivered)
                 loop.trained_s += now - epoch.delivered
                 if self.inside.due(len(loop.durations), loop.trained_s):
@@ -298,7 +298,7 @@ class Observer:
         here = os.getpid()
         try:
             iterators = [(iterator, known.loader()) for iterator, known in self.epochs.items() if known.loader() is not None]
-            why_not = inside.do(epoch.loader(), epoch.loop.loader, epoch.loop.durations, iterators)
+            why_not = inside.do(epoch.loader(), epoch.loop.loader, epoch.loop.step_seconds(), iterators)
         finally:
             self.kept.clear()
             self.notes.silent = os.getpid() != here

@@ -98,3 +98,19 @@ def test_what_a_program_waited_is_what_its_device_idled(
     idled, launching = map(float, said.split())
     # On a busy machine the CPU takes its time: from the step's begin to its kernel the device idles, and waits for no data.
     assert loop["wait_share"]["value"] == pytest.approx(idled, abs=max(0.06, 0.02 + launching))
+
+
+@pytest.mark.parametrize(("supply_ms", "demand"), [(20.0, 10), (5.0, 10)])
+def test_a_step_of_the_experiments_takes_as_long_as_on_the_device(
+    supply_ms: float, demand: int, fake_device: FakeDevice, tmp_path: Path
+) -> None:
+    """The CPU hands it over in a millisecond or two, and goes on."""
+    (tmp_path / "train.py").write_text(TRAINS)
+    environment = {**os.environ, **fake_device.environment, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "pipefix", "run", "-q", "--probe=3", "train.py", "1", str(supply_ms)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    run = json.loads((tmp_path / "pipefix-run" / "run.json").read_text())
+    assert run["program"]["errors"] == []
+    emulated = float(run["consumer"].removeprefix("emulated: ").removesuffix(" ms a batch"))
+    assert emulated == pytest.approx(demand, rel=0.3)

@@ -13,7 +13,11 @@ from tests.gpu.conftest import FakeDevice
 
 TRAINS = """
 import sys, torch
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+class HeldOut(Dataset):
+    def __len__(self): return 2
+    def __getitem__(self, index): return torch.zeros(4, dtype=torch.float64).to(torch.float32)
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
@@ -23,17 +27,19 @@ torch.zeros(1, device="cuda")
 if __name__ == "__main__":
     loader = DataLoader(TensorDataset(torch.randn(160, 4)), batch_size=4, num_workers=1, pin_memory=True, shuffle=True)
     for epoch in range(int(sys.argv[1])):
-        for (batch,) in loader:
+        for step, (batch,) in enumerate(loader):
             batch.to("cuda", non_blocking=True)
             torch.cuda._sleep(10_000_000); torch.cuda.synchronize()
             loss = model(batch).mean(); loss.backward(); optimizer.step(); optimizer.zero_grad()
+            if step == 20:
+                for held_out in DataLoader(HeldOut(), num_workers=1): model(held_out)
         print(epoch, loss.item().hex())
 """
 
 
 def test_a_program_is_watched_and_its_loader_probed_beside_it(tmp_path: Path, fake_device: FakeDevice) -> None:
-    """Workers of later epochs do not free what was noted on the device; the process in which the loader is probed pins and copies
-    nothing."""
+    """Workers of later epochs, and of an evaluation within a step, note nothing on the device and free nothing of it; the process
+    in which the loader is probed pins and copies nothing."""
     (tmp_path / "train.py").write_text(TRAINS)
     environment = {**os.environ, **fake_device.environment, "PYTHONPATH": str(ROOT)}
 
@@ -45,7 +51,7 @@ def test_a_program_is_watched_and_its_loader_probed_beside_it(tmp_path: Path, fa
     assert trained("-m", "pipefix", "run", "--probe=2", "train.py", "5") == trained("train.py", "5")
     run = json.loads((tmp_path / "pipefix-run" / "run.json").read_text())
     assert run["program"]["errors"] == []
-    assert run["program"]["loops"][0]["by_device"]
+    assert [loop["by_device"] for loop in run["program"]["loops"]] == [True, True]
     stages = {stage["stage"]: stage for stage in run["stages"]}
     assert "in another process" in stages["transfer"]["declined"]
     assert stages["ipc"]["wall_s"] is not None

@@ -33,6 +33,11 @@ class DeviceWaits:
         """The present step, where its parts are told."""
         self._ended_steps: deque[StepParts] = deque()
 
+    def forget(self) -> None:
+        """In a process that was forked from this one, which cannot use the device."""
+        if self.step is not None:
+            self.step.forget()
+
     def asked(self, loop: Any) -> None:
         """A step of ``loop`` has been queued, and its loop asks for the next batch."""
         if self.step is not None:
@@ -101,9 +106,15 @@ class StepParts:
             self._copies.append((len(self._marks), begin, self._now()))
         return result
 
+    def forget(self) -> None:
+        """Nothing is timed any more."""
+        self._thread = 0
+        self._patched()
+
     def end(self, *, requested: bool) -> None:
         """``asked``: the loop asks for its next batch; else the step is not told."""
         self._patched()
+        self._patched = _nothing  # which held this, in a cycle: a worker that collected it would free events, and end
         self.reached("other")
         if not requested or any(event is None for event in self.events()):
             self._marks, self._copies = [], []
@@ -125,6 +136,10 @@ class StepParts:
             parts[part] = parts.get(part, 0.0) + max(0.0, seconds - copies)
         self.loop.on_device_steps += 1
         return True
+
+
+def _nothing() -> None:
+    pass
 
 
 def _copies_timed(around: Any) -> Any:

@@ -110,6 +110,8 @@ class Observer:
     def forget(self) -> None:
         """In a process forked from this one: what was noted belongs to the parent, events of its device above all. They are kept,
         since a process that was forked beside CUDA ends where it frees one."""
+        if self.device is not None:
+            self.device.forget()
         self.of_parents += [self.device, self.current, self.latest, self.training.program]
         self.of_parents += [*self.loops.values(), *self.loop_over.values()]
         self.loops.clear()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import mmap
 import multiprocessing
 import os
@@ -119,6 +120,7 @@ class LooksLater:
         self._record, self._given, self._due, self._batched = record, own_init, due, batched
 
     def __call__(self, worker: int) -> None:
+        gc.freeze()  # garbage of the program cannot be freed here, such as memory of its device, and importing collects some
         if self._given is not None:
             self._given(worker)
         if worker < LOOKING_WORKERS:

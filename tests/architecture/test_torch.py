@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from tests.architecture import house
 
 HOME = "pipefix.hooks.torch_internals"
-BESIDE_PROGRAMS = "pipefix.programs.observing.steps"
-"""It is loaded into programs whose Python may not find the rest of pipefix."""
+BESIDE_PROGRAMS = ("pipefix.programs.observing.inside", "pipefix.programs.observing.steps")
+"""They are loaded into programs whose Python may not find the rest of pipefix."""
 LIGHTNING = "pipefix.watching.lightning"
 """Of whose loaders an attribute has the same name as of torch's."""
 OF_ANY_LOADER = {"_iterator", "_dataset_kind", "_workers", "_shutdown_workers", "_get_iterator", "_index_sampler"}
@@ -42,7 +42,7 @@ def is_private(name: str) -> bool:
 
 
 def test_private_names_of_torch_are_used_in_one_file() -> None:
-    used = {name: private_names_of_torch(module.nodes) for name, module in others(HOME, BESIDE_PROGRAMS)}
+    used = {name: private_names_of_torch(module.nodes) for name, module in others(HOME, *BESIDE_PROGRAMS)}
     assert not {name: some for name, some in used.items() if some}, f"ask {HOME}"
 
 

@@ -125,8 +125,8 @@ class Inside:
 def _do_without_cuda() -> None:
     """Where the program uses CUDA, this process cannot: there is no device for torch any more, or for those who ask it. Loaders
     would pin memory, and fail."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda._is_in_bad_fork():
+    torch: Any = sys.modules.get("torch")
+    if hasattr(torch, "cuda") and torch.cuda._is_in_bad_fork():
         torch.cuda.is_available = torch.accelerator.is_available = lambda: False
 
 

@@ -214,8 +214,8 @@ def with_commands(run: Run, command: Sequence[str]) -> Run:
 # -- in the program ----------------------------------------------------------------------------------------------------------
 
 
-def work(loader: Any, place: str, step_seconds: float, job: dict[str, Any]) -> None:
-    """Use the verb on ``loader``, which a loop trains on whose steps take so long."""
+def work(loader: Any, place: str, step: tuple[float, float], job: dict[str, Any]) -> None:
+    """Use the verb on ``loader``. ``step``: seconds of the steps that its loop takes, and of those in which the CPU is busy."""
     import torch
 
     from pipefix.subject.load import load
@@ -223,13 +223,15 @@ def work(loader: Any, place: str, step_seconds: float, job: dict[str, Any]) -> N
     torch.set_num_threads(1)  # threads that torch had are not in a forked process, and to wait for them is for ever
     own_job = Job(Path(job["folder"]))
     options = pickle.loads((own_job.folder / "options").read_bytes())
-    settings = {}
+    settings, launch_seconds = {}, None
     if job["verb"] in _ON_LOADERS:
         if options.get("step_ms") is None and options.get("target_rate") is None:
+            step_seconds, launch_seconds = step
             options["step_ms"] = max(1e-3, round(step_seconds * 1e3, 3))
         settings = {name: options.pop(name) for name in ("batch_size", "workers") if name in options}
     try:
-        subject = dataclasses.replace(load(loader, **settings), target=place, program=tuple(job["program"]))
+        loaded, program = load(loader, **settings), tuple(job["program"])
+        subject = dataclasses.replace(loaded, target=place, program=program, launch_seconds=launch_seconds)
         verb = getattr(import_module(f"pipefix.api.{_FILES.get(job['verb'], job['verb'])}"), job["verb"])
         answer = ("returned", verb(subject, progress=_Progress(own_job), **options))
     except PipefixError as error:

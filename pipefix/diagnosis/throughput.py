@@ -6,6 +6,8 @@ share. With no workers there is no border, and the other two take turns. All fig
 
     T = max(making / workers, crossing, taking, cpu / cores)          T = max(making + taking, cpu / cores) without workers
 
+A device that goes on with a step after its call has returned is one more: without workers it may hide behind the making.
+
 Workers that want more cores than there are cost CPU besides (`CROWDING`). Only ratios of two such times are ever told, so the model
 agrees with the measurement at the settings that were measured. A figure is an array: the best estimate first, then draws from its
 interval, which carry the doubt through to the result.
@@ -122,6 +124,9 @@ class PipelineModel:
     alone: Floats = field(default_factory=lambda: np.zeros(1))
     """What the loader took by itself, where that was measured: making and crossing take no less beside a consumer."""
 
+    device: float = 0.0
+    """Of the device with a step, where it goes on with it after its call has returned."""
+
     @property
     def pool(self) -> Floats:
         """Seconds a sample of all that make batches together."""
@@ -141,8 +146,9 @@ class PipelineModel:
         """Seconds a delivered sample."""
         computing = _sum(part.cpu for part in (*self.making.values(), *self.taking.values())) / self.cores
         if not self.workers:
-            return np.maximum(self.pool + self.main, computing)
-        return np.asarray(np.maximum.reduce(np.broadcast_arrays(self.pool, self.crossing, self.alone, self.main, computing)))
+            return np.maximum(np.maximum(self.pool + self.main, computing), self.device)
+        stations = (self.pool, self.crossing, self.alone, self.main, computing, self.device)
+        return np.asarray(np.maximum.reduce(np.broadcast_arrays(*stations)))
 
     def supply_over_main(self) -> Floats:
         """How many times longer a sample takes to be made and to cross than the training process takes with it.

@@ -65,18 +65,38 @@ def as_it_is(batch: Any) -> Any:
 
 
 class Emulated(Consumer):
-    """Sleeps as long as a step would take, as storage benchmarks emulate accelerators."""
+    """Sleeps as long as a step would take, as storage benchmarks emulate accelerators.
+
+    With ``launch``, the seconds in which the CPU hands a step over, the rest of it is done on a device meanwhile.
+    """
 
     present = True
 
-    def __init__(self, seconds: float, *, name: str, transform: Way = as_it_is) -> None:
+    def __init__(self, seconds: float, *, name: str, transform: Way = as_it_is, launch: float | None = None) -> None:
         self.seconds = seconds
         self.name = name
         self._way = transform
+        self._launch = launch if launch is not None and launch < seconds else None
+        self._done: float | None = None
+        """When the device will have done all that it was handed."""
+        self._times: list[gpu.DeviceTime] = []
 
     def __call__(self, batch: Any) -> None:
         self._way(batch)
-        time.sleep(self.seconds)
+        if self._launch is None:
+            time.sleep(self.seconds)
+            return
+        begun = time.perf_counter()
+        idle = None if self._done is None else max(0, int((begun - self._done) * 1e9))
+        self._times.append(gpu.DeviceTime(int(self.seconds * 1e9), idle))
+        self._done = max(begun, self._done or begun) + self.seconds
+        time.sleep(max(self._launch, self._done - begun - gpu.FURTHEST))
+
+    def settle(self) -> list[gpu.DeviceTime]:
+        if self._done is not None:
+            time.sleep(max(0.0, self._done - time.perf_counter()))
+        times, self._times = self._times, []
+        return times
 
 
 class UserStep(Consumer):
@@ -270,7 +290,8 @@ def consumer_for(
     if step_ms is not None:
         if step_ms <= 0:
             raise BadUsage(f"A step of {step_ms:g} ms cannot be emulated.", advice="Give a positive time, such as --step-ms 25.")
-        return Emulated(step_ms / 1e3, name=f"emulated: {step_ms:g} ms a batch", transform=transform)
+        name = f"emulated: {step_ms:g} ms a batch"
+        return Emulated(step_ms / 1e3, name=name, transform=transform, launch=subject.launch_seconds)
     if target_rate is not None:
         if target_rate <= 0:
             raise BadUsage(

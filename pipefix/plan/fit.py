@@ -41,10 +41,18 @@ def fitted(measurement: Measurement, diagnosis: Diagnosis) -> PipelineModel:
     whole = pool.value * workers if workers and pool is not None else diagnosis.stations.main.value - stepping - sampling
     rest = max(0.0, whole - sum(float(part.wall[0]) for part in making.values()))
     making[OTHER] = stage_time(rest, 1 - diagnosis.starved)
-    model = PipelineModel(making, _with_cpu(taking, measurement, {} if workers else making), workers, measurement.cores)
+    taking = _with_cpu(taking, measurement, {} if workers else making)
+    model = PipelineModel(making, taking, workers, measurement.cores, device=_on_device(measurement))
     if workers and diagnosis.stations.border is not None:
         model = replace(model, crossing=draws(diagnosis.stations.border, "border"))
     return _uncrowded(model, diagnosis) if model.busy >= SATURATED else model
+
+
+def _on_device(measurement: Measurement) -> float:
+    """Seconds a sample that a device works on a step; 0 where there is none, or none that was followed."""
+    blocks = measurement.of(experiments.PLAIN.name) or measurement.of(experiments.REAL.name)
+    rows = [row for block in blocks for row in block.rows if row.idle is not None and row.trace.samples]
+    return float(np.median([row.device / row.trace.samples for row in rows])) / 1e9 if rows else 0.0
 
 
 def _part(cost: StageCost) -> StageTime:

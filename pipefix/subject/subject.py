@@ -57,6 +57,8 @@ class Subject:
     """The program and its arguments, where the loader is one inside a program."""
     criterion: Any = None
     """What the target's file has a model's loss computed by."""
+    launch_seconds: float | None = None
+    """In which the CPU hands a step of the program's to its device, where the loader is one inside a program."""
 
     @property
     def dataset(self) -> Any:

@@ -50,6 +50,20 @@ class TestEmulated:
             step(None)
         assert ticks.sleeps == 5 * [0.02]
 
+    def test_a_step_of_a_device_is_done_while_the_next_batch_is_made(self, ticks: Ticks) -> None:
+        step = Emulated(0.0625, name="62.5 ms", launch=0.03125)
+        for making in (0.0, 0.25, 0.0):
+            ticks.passes(making)
+            step(None)
+        assert [time.idle for time in step.settle()] == [None, int(1e9 * (0.25 + 0.03125 - 0.0625)), 0]
+        assert ticks.sleeps == [0.03125, 0.03125, 0.03125, 0.0625], "the last for what is not done at the end"
+
+    def test_the_cpu_runs_no_further_ahead_of_a_device_than_a_quarter_of_a_second(self, ticks: Ticks) -> None:
+        step = Emulated(0.125, name="125 ms", launch=0.0)
+        for _ in range(4):
+            step(None)
+        assert ticks.sleeps == [0.0, 0.0, 0.125, 0.125]
+
     @pytest.mark.parametrize(
         ("kind", "asked", "seconds", "name"),
         [

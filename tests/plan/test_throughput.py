@@ -197,6 +197,15 @@ def test_a_step_on_the_cpu_shares_the_cores_with_the_workers() -> None:
     assert now.speedup(now.without(Stage.DECODE)).value == pytest.approx(3.0)
 
 
+def test_a_device_takes_its_time_also_where_a_step_hides_behind_the_making() -> None:
+    """30 ms to make a sample, 20 ms of a step, of which the CPU is busy with one: workers bring 1.5 times as much and no more."""
+    making, taking = {"decode": stage_time(0.030, 0.0)}, {"step": stage_time(0.001, 0.0)}
+    now = PipelineModel(making, taking, 0, 8.0, device=0.020)
+    assert float(now.seconds()[0]) == pytest.approx(0.031)
+    assert now.speedup(replace(now, workers=8)).value == pytest.approx(0.031 / 0.020)
+    assert replace(now, device=0.0).speedup(replace(now, workers=8, device=0.0)).value > 8
+
+
 class TestDoubt:
     def test_the_interval_of_a_stage_carries_through(self) -> None:
         def gain(decode: Interval) -> Interval:

@@ -197,7 +197,7 @@ def test_in_a_thread_nothing_is_begun(tmp_path: Path) -> None:
     (tmp_path / "job.json").write_text(json.dumps({"answer": str(tmp_path / "answer"), "patience": 1}))
     inside = Inside(str(tmp_path / "job.json"))
     with ThreadPoolExecutor(1) as other:
-        told = other.submit(inside.do, None, "train.py:1", 0.1, []).result()
+        told = other.submit(inside.do, None, "train.py:1", (0.1, 0.1), []).result()
     assert told is not None and told.startswith(f"{NOT_PROBED} batches are taken in a thread")
     assert not inside.due(STEPS, SECONDS)
 
@@ -286,7 +286,7 @@ class TestSignalsToTheProgram:
     here = os.getpid()
     signal.signal(signal.SIGTERM, handle)
     threading.Thread(target=send).start()
-    print(inside.do(None, "train.py:3", [0.1] * 12, []))
+    print(inside.do(None, "train.py:3", (0.1, 0.1), []))
     print(open("handled").read())
 """
         assert self.said(light, text) == "None\nby the program\n\n"
@@ -295,7 +295,7 @@ class TestSignalsToTheProgram:
         text = """\
     os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))
     try:
-        inside.do(None, "train.py:3", [0.1] * 12, [])
+        inside.do(None, "train.py:3", (0.1, 0.1), [])
     except KeyboardInterrupt:
         print("interrupted")
 """
@@ -309,7 +309,10 @@ class TestWork:
         job.write("probe", options, ends=True, program=["train.py", "--epochs", "3"])
         threads = torch.get_num_threads()
         in_program.work(
-            DataLoader(TensorDataset(torch.ones(8)), batch_size=2), "train.py:3", 0.0123456, json.loads(job.file.read_text())
+            DataLoader(TensorDataset(torch.ones(8)), batch_size=2),
+            "train.py:3",
+            (0.0123456, 0.002),
+            json.loads(job.file.read_text()),
         )
         torch.set_num_threads(threads)
         return job.answered(Ended(0, 1.0), ["train.py"])
@@ -317,10 +320,10 @@ class TestWork:
     def test_the_verb_gets_the_loader_and_the_programs_own_step(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def probe(subject: Subject, **options: Any) -> Any:
             options.pop("progress")("measuring", 0.5)
-            return subject.target, subject.settings.batch_size, options
+            return subject.target, subject.settings.batch_size, subject.launch_seconds, options
 
-        assert self.done(tmp_path, monkeypatch, probe, budget=3.0) == ("train.py:3", 2, {"budget": 3.0, "step_ms": 12.346})
-        assert self.done(tmp_path, monkeypatch, probe, batch_size=4, step_ms=5.0) == ("train.py:3", 4, {"step_ms": 5.0})
+        assert self.done(tmp_path, monkeypatch, probe, budget=3.0) == ("train.py:3", 2, 0.002, {"budget": 3.0, "step_ms": 12.346})
+        assert self.done(tmp_path, monkeypatch, probe, batch_size=4, step_ms=5.0) == ("train.py:3", 4, None, {"step_ms": 5.0})
         assert in_program.Job(tmp_path).progress.read_text() == "measuring\t0.5"
 
     def test_what_is_fixed_says_how_the_users_program_uses_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

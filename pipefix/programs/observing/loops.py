@@ -54,10 +54,11 @@ class Loop:
         """What is not noted: all but the sums since the last note, which `clear` begins anew."""
         self.clear()
 
-    def step_seconds(self) -> float:
-        """Of a warm step, by the device where there is one."""
-        known = self.on_device_durations or self.durations
-        return statistics.median(known[len(known) // 4 :])
+    def step_seconds(self) -> tuple[float, float]:
+        """Of a warm step, by the device where there is one; and those of them in which the CPU is busy with it."""
+        on_cpu, on_device = (statistics.median(known[len(known) // 4 :]) if known else 0.0
+                             for known in (self.durations, self.on_device_durations))  # fmt: skip
+        return (on_device, min(on_cpu, on_device)) if self.on_device_durations else (on_cpu, on_cpu)
 
     def noted(self) -> None:
         self.noted_after = min(LATER_NOTES, LONGER * self.noted_after)

@@ -214,7 +214,7 @@ def with_commands(run: Run, command: Sequence[str]) -> Run:
 # -- in the program ----------------------------------------------------------------------------------------------------------
 
 
-def work(loader: Any, place: str, step: tuple[float, float], job: dict[str, Any]) -> None:
+def work(loader: Any, place: str, step: tuple[float, float | None], job: dict[str, Any]) -> None:
     """Use the verb on ``loader``. ``step``: seconds of the steps that its loop takes, and of those in which the CPU is busy."""
     import torch
 

@@ -50,11 +50,11 @@ class Inside:
         """Whether a training loop that took so many steps in so long is warm, so that the work can be done now."""
         return not self.done and steps >= STEPS and seconds >= SECONDS
 
-    def do(self, loader: Any, place: str, step: tuple[float, float], iterators: list[tuple[Any, Any]]) -> str | None:
+    def do(self, loader: Any, place: str, step: tuple[float, float | None], iterators: list[tuple[Any, Any]]) -> str | None:
         """Wait for the work. What kept it from being done, where something did.
 
-        ``step``: seconds of one, and of those the seconds in which the CPU is busy with it; ``iterators``: those that the program
-        has, each with its loader.
+        ``step``: seconds of one, and of those the seconds in which the CPU is busy with it (None: in all); ``iterators``: those
+        that the program has, each with its loader.
         """
         self.done = True
         try:
@@ -98,7 +98,9 @@ class Inside:
                 time.sleep(_LOOK)
         return None
 
-    def _work(self, loader: Any, place: str, step: tuple[float, float], iterators: list[tuple[Any, Any]], before: Any) -> None:
+    def _work(
+        self, loader: Any, place: str, step: tuple[float, float | None], iterators: list[tuple[Any, Any]], before: Any
+    ) -> None:
         """In the forked process."""
         try:
             gc.freeze()  # what the program has, such as threads of libraries, is not to be freed where it cannot be

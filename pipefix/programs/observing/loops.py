@@ -54,11 +54,13 @@ class Loop:
         """What is not noted: all but the sums since the last note, which `clear` begins anew."""
         self.clear()
 
-    def step_seconds(self) -> tuple[float, float]:
-        """Of a warm step, by the device where there is one; and those of them in which the CPU is busy with it."""
-        on_cpu, on_device = (statistics.median(known[len(known) // 4 :]) if known else 0.0
-                             for known in (self.durations, self.on_device_durations))  # fmt: skip
-        return (on_device, min(on_cpu, on_device)) if self.on_device_durations else (on_cpu, on_cpu)
+    def step_seconds(self) -> tuple[float, float | None]:
+        """Of a warm step, by the device where there is one; and those of them in which the CPU is busy with it (None: in all)."""
+        on_cpu = _of_warm(self.durations)
+        if not self.on_device_durations:
+            return on_cpu, None
+        on_device = _of_warm(self.on_device_durations)
+        return on_device, min(on_cpu, on_device)
 
     def noted(self) -> None:
         self.noted_after = min(LATER_NOTES, LONGER * self.noted_after)
@@ -82,6 +84,10 @@ class Loop:
         if looked:
             known["looked"] = looked
         return {name: round(value, 7) if isinstance(value, float) else value for name, value in known.items()}
+
+
+def _of_warm(durations: list[float]) -> float:
+    return statistics.median(durations[len(durations) // 4 :])
 
 
 class Epoch:

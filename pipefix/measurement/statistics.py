@@ -63,8 +63,13 @@ def ratio(fast: Sequence[float], base: Sequence[float]) -> Interval:
 
 
 def paired_ratio(pairs: Sequence[tuple[float, float]]) -> Interval:
-    """How many times faster the first rate of each pair is than its second; what drifts from pair to pair is on both sides."""
-    return ratio([fast / base for fast, base in pairs], [1.0] * len(pairs))
+    """How many times faster the first rate of each pair is than its second; what drifts from pair to pair is on both sides.
+
+    What neighbouring blocks differ by weighs as much as one pair does: two that agree by chance would be believed to a hundredth.
+    """
+    seen = ratio([fast / base for fast, base in pairs], [1.0] * len(pairs))
+    half = float(np.hypot(np.log(seen.high / seen.value), APART / len(pairs) if len(pairs) > 1 else 0.0))
+    return Interval(seen.value, seen.value * float(np.exp(-half)), seen.value * float(np.exp(half)))
 
 
 def _spread(logs: Floats) -> float:

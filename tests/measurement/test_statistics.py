@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipefix.measurement.statistics import FLOOR, bootstrap, interval, ratio
+from pipefix.measurement.statistics import APART, FLOOR, bootstrap, interval, paired_ratio, ratio
 from pipefix.vocabulary.quantity import Interval
 
 rates = st.lists(st.floats(0.1, 1e6), min_size=1, max_size=12)
@@ -40,6 +40,13 @@ class TestRatio:
 
     def test_a_single_block_knows_little(self) -> None:
         assert width(ratio([200.0], [100.0])) > 5 * width(ratio([200.0] * 6, [100.0] * 6))
+
+    @pytest.mark.parametrize("pairs", [2, 4, 8])
+    def test_pairs_that_agree_by_chance_are_not_believed_to_a_hundredth(self, pairs: int) -> None:
+        """Of two that agreed, a second worker was told to bring 1.68x (1.66-1.70); it brought 1.47x."""
+        agree = paired_ratio([(168.0, 100.0)] * pairs)
+        assert (agree.value, width(agree)) == (pytest.approx(1.68), pytest.approx(2 * math.hypot(FLOOR, APART / pairs)))
+        assert width(paired_ratio([(168.0, 100.0)])) == pytest.approx(2 * APART), "one is as one block"
 
     @pytest.mark.parametrize("wild", [1.0, 1e5])
     def test_one_wild_block_moves_the_value_little(self, wild: float) -> None:

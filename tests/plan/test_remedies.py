@@ -77,8 +77,8 @@ def unrecorded(world: World, why: str) -> World:
 
 WORKERS: list[tuple[World, str, str, dict[str, Any]]] = [
     (STEP_BOUND.but(fields={"trials": {"workers-1": [(50.0, 50.0)] * 5}}), "workers-1",
-     "1 worker would be as fast as today, 1.00x (0.99-1.01), and save 1 worker and its memory", {}),
-    (TRIED, "workers-1", "1 worker gave 0.52x in one block of today's throughput, 4 workers 1.80x (1.78-1.82)", {}),
+     "1 worker would be as fast as today, 1.00x (0.98-1.02), and save 1 worker and its memory", {}),
+    (TRIED, "workers-1", "1 worker gave 0.52x in one block of today's throughput, 4 workers 1.80x (1.74-1.86)", {}),
     (JPEGS.but(workers=4, cores=4.0), "workers",
      ("more workers than the 4 in use would not help, 4 cores have no more to give: 8 workers would give 0.90x (0.83-0.98) "
      "(predicted, no other number was tried)"), {}),

@@ -264,7 +264,6 @@ class Pool:
                 _check_fit(row)
                 warm.add(row.trace.worker)
         round_size, least = self.serving, 1 if brief else least_rounds
-        self.consumer.settle()
         mark = self._left = perf_counter_ns() if consume or not warm else row.done
         rows: list[Row] = []
         until = mark + int(seconds * 1e9)
@@ -278,22 +277,21 @@ class Pool:
                 break
             if row.trace.wrapped and experiment.source == "cold" and whole:
                 break
-        return self._block(experiment, rows, mark, time.process_time() - cpu)
+        return self._block(experiment, rows, mark, time.process_time() - cpu, warm=bool(warm))
 
-    def _block(self, experiment: Experiment, rows: list[Row], mark: int, cpu: float) -> Block:
-        device = self.consumer.settle()
-        ended = rows[-1].done
+    def _block(self, experiment: Experiment, rows: list[Row], mark: int, cpu: float, *, warm: bool) -> Block:
+        device = self.consumer.settle()[-len(rows) :]  # those of the warm-up come first
+        gross, computed = rows[-1].done - mark, 0
         if device:
-            # Steps run on after their call returned: the block ends when the last one has.
-            ended = perf_counter_ns()
             rows = [replace(row, device=time.busy, idle=time.idle) for row, time in zip(rows, device, strict=False)]
-        gross = ended - mark
+            gross, computed = _on_device(rows, mark, warm=warm), sum(row.device for row in rows)
         own = sum(row.trace.replay + row.trace.extra for row in rows)
         if self.workers:
             # What a worker does for the instrument delays the consumer only as far as it waited.
             own = min(own // self.workers, sum(row.waited for row in rows))
         # The workers go on while the harness works here: that delays the consumer only where it would not have waited as long.
         own += sum(max(0, row.harness - row.waited) for row in rows)
+        own = min(own, max(0, gross - computed))  # nor while its device computes
         seconds = max(gross - own, gross // 20) / 1e9
         return Block(experiment.name, tuple(rows), seconds, sum(row.trace.samples for row in rows), cpu, own / 1e9)
 
@@ -314,6 +312,18 @@ class Pool:
                 return rows
             if time.perf_counter() > until and everyone and all(count >= 1 for count, _ in state.values()):
                 return rows
+
+
+def _on_device(rows: list[Row], mark: int, *, warm: bool) -> int:
+    """Nanoseconds from the end of the step before the first of ``rows`` to the end of the last, on a device that computes while the
+    next batch is made.
+
+    Not ``warm``, there was no step before: the first batch counts as those that follow do, with its making or its step, whichever
+    takes longer.
+    """
+    first, *others = rows
+    begun = first.device + first.idle if warm and first.idle is not None else max(first.done - mark, first.device)
+    return begun + sum(row.device + (row.idle or 0) for row in others)
 
 
 def _check_fit(row: Row) -> None:

@@ -1,12 +1,16 @@
-"""How a loader starts its workers, and which library runs threads here that forked ones would lack, and wait for without end."""
+"""How a loader starts its workers, which library runs threads here that forked ones would lack, and who ends with their parent."""
 
 from __future__ import annotations
 
+import ctypes
 import glob
 import multiprocessing
 import re
+import signal
+from contextlib import suppress
 from typing import Any
 
+_PR_SET_PDEATHSIG = 1
 POLARS = "polars"
 _THREADS = {POLARS: re.compile(r"polars-\d"), "tokio (obstore, lance, deltalake)": re.compile(r"tokio")}
 """By library: what its threads are called; polars, which runs tokio itself, comes first.
@@ -37,3 +41,9 @@ def lost_by_workers_of(loader: Any) -> str | None:
     """polars, where its threads run here and the loader's workers are forked. Threads of tokio are often those of a download that
     is over, which no worker waits for."""
     return POLARS if start_method_of(loader) == "fork" and lost_by_fork() == POLARS else None
+
+
+def die_with_parent() -> None:
+    """The kernel kills this process when the one that started it ends. Linux only; elsewhere workers notice by themselves."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -5,14 +5,12 @@ The process leads a session of its own, and the kernel ends it with the process 
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import itertools
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -30,6 +28,7 @@ from pipefix.measurement.measurement import Block, Row
 from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.run_arms import Pool
 from pipefix.measurement.worker_probe import WorkerProbe
+from pipefix.system.forks import die_with_parent
 from pipefix.tuning.block_figures import TrialBlock
 from pipefix.tuning.limits import BatchCost
 from pipefix.tuning.space import Settings
@@ -38,7 +37,6 @@ from pipefix.tuning.usage import read
 from pipefix.vocabulary.errors import PipefixError
 from pipefix.vocabulary.nested import leaves
 
-_PR_SET_PDEATHSIG = 1
 LONGEST_BLOCK = 30.0
 LATE_FIRST_STEP = 0.3
 """Seconds of a first step from which it is asked whether others take as long."""
@@ -60,12 +58,6 @@ class TrialWork:
     """Of torch in the training process."""
     cpus: tuple[int, ...] = ()
     """CPUs that a trial runs on, where other ranks have the rest; empty for all."""
-
-
-def die_with_parent() -> None:
-    """The kernel kills this process when the one that started it ends. Linux only; elsewhere workers notice by themselves."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 # -- the loader ------------------------------------------------------------------------------------------------------------

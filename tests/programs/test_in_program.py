@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import select
+import signal
 import subprocess
 import sys
 import weakref
@@ -300,6 +303,28 @@ class TestSignalsToTheProgram:
         print("interrupted")
 """
         assert self.said(light, text) == "interrupted\n"
+
+
+def test_a_program_that_is_killed_leaves_no_probe_behind(light: Place) -> None:
+    """The probe went on for its whole budget, with the memory and the cores of what was killed."""
+    light.write(LONG, "long.py")
+    light.write(
+        ASKED
+        + """\
+    def kill():
+        open("begun").read()
+        os.kill(os.getpid(), signal.SIGKILL)
+    threading.Thread(target=kill).start()
+    inside.do(None, "train.py:3", (0.1, 0.1), [])
+"""
+    )
+    held, holds = os.pipe()
+    done = subprocess.run([sys.executable, "train.py"], cwd=light.folder, env=light.environment, start_new_session=True,
+                          pass_fds=[holds], timeout=100)  # fmt: skip
+    os.close(holds)
+    assert done.returncode == -signal.SIGKILL
+    assert select.select([held], [], [], 60)[0], "a process holds the other end of the pipe"
+    os.close(held)
 
 
 class TestWork:

@@ -63,14 +63,14 @@ class Inside:
             return None  # another process of the program does it
         if threading.current_thread() is not threading.main_thread():
             return "Not probed: batches are taken in a thread of the program's, where no signals would be heard meanwhile."
-        before = held_back()
+        before, program = held_back(), os.getpid()
         try:
             process = os.fork()
         except BaseException:
             delivered(before)
             raise
         if process == 0:
-            self._work(loader, place, step, iterators, before)
+            self._work(loader, place, step, iterators, before, program)
         try:
             delivered(before)
             late = self._wait(process)
@@ -99,7 +99,7 @@ class Inside:
         return None
 
     def _work(
-        self, loader: Any, place: str, step: tuple[float, float | None], iterators: list[tuple[Any, Any]], before: Any
+        self, loader: Any, place: str, step: tuple[float, float | None], iterators: list[tuple[Any, Any]], before: Any, program: int
     ) -> None:
         """In the forked process."""
         try:
@@ -117,6 +117,9 @@ class Inside:
             make_importable()
             from importlib import import_module
 
+            import_module("pipefix.system.forks").die_with_parent()
+            if os.getppid() != program:
+                return  # it was killed meanwhile
             import_module(self.job["module"]).work(loader, place, step, self.job)
         except BaseException:  # noqa: BLE001 - the program's frames are below this one, and are not this process's to end
             with contextlib.suppress(BaseException), open(f"{self.file}.log", "a", encoding="utf-8") as log:

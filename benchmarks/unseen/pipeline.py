@@ -112,6 +112,8 @@ class Unseen:
     sampler: str
     collate: str
     neighbour: bool
+    persistent: bool = False
+    """Whether workers are kept from epoch to epoch."""
     batch_size: int = 4
     """Chosen by what a sample really takes."""
     repeats: tuple[int, ...] = ()
@@ -132,11 +134,14 @@ def draw(count: int, seed: int = 0) -> list[Unseen]:
 
 
 def healthy(count: int, seed: int = 0) -> list[Unseen]:
-    """Pipelines as `draw` gives them, but that workers make ahead what a step takes longer to use."""
+    """Pipelines as `draw` gives them, but that workers make ahead what a step takes longer to use.
+
+    They are kept from epoch to epoch: some datasets last for two seconds, and starting workers for each is something to gain.
+    """
     return [
         replace(
             each, name=f"{each.name.rpartition('-')[0]}-step", truth="step", workers=each.workers or 2, consumer="real",
-            sampler="shuffle" if each.sampler == "own" else each.sampler, neighbour=False,
+            persistent=True, sampler="shuffle" if each.sampler == "own" else each.sampler, neighbour=False,
         )
         for each in draw(count, seed)
     ]  # fmt: skip
@@ -243,6 +248,8 @@ def work(rounds: int) -> str:
 
 def _loader(pipeline: Unseen) -> str:
     how = [f"batch_size={pipeline.batch_size}", f"num_workers={pipeline.workers}"]
+    if pipeline.persistent:
+        how.append("persistent_workers=True")
     if pipeline.collate == "own":
         how.append("collate_fn=collate")
     if pipeline.shape != "stream":

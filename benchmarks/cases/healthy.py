@@ -54,7 +54,8 @@ def table(body: dict[str, Any]) -> str:
         for result in amiss
     ]
     return f"""
-{verdict_unseen.summary(body["cases"])}. Probed for {body["budget_s"]:g} s each.
+{verdict_unseen.summary(body["cases"])}. Probed for {body["budget_s"]:g} s each. Workers are kept from epoch to epoch: some epochs last
+for a second or two, and starting workers in each is something to gain.
 
 ## All that were not told so
 

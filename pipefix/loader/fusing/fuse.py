@@ -21,7 +21,7 @@ from pipefix.kernels.kernel import Kernel, best
 from pipefix.kernels.picture import Data, Target
 from pipefix.loader.fusing.errors import CannotFollow, NotFused
 from pipefix.loader.fusing.picture_loading import BY_PILLOW, PictureLoading, by_pillow, by_torchvision
-from pipefix.loader.fusing.pixel_difference import PixelDifference, pictures, tried
+from pipefix.loader.fusing.pixel_difference import KEYS, PixelDifference, difference, pictures
 from pipefix.loader.fusing.recipe import FusedRecipe
 from pipefix.loader.fusing.recognise import recognise
 from pipefix.loader.fusing.sample_random import seeded
@@ -42,9 +42,11 @@ def fuse(transform: Any, loading: PictureLoading = BY_PILLOW, *, mode: str = "cl
     fits = [picture for picture in pictures() if fused.follows(picture)]
     if not fits:
         raise NotFused("no drawn picture is large enough to try it on")
-    difference = fused.difference = tried(fused.sample, fused.own, fused.level(), fits)
-    if (exact and difference.max > 0) or not difference.close:
-        raise NotFused(f"tried on drawn pictures, {difference.sentence()}")
+    tried = [(picture, key) for picture in fits for key in KEYS]
+    apart = difference([fused.sample(*each) for each in tried], [fused.own(*each) for each in tried], fused.level())
+    if (exact and apart.max > 0) or not apart.close:
+        raise NotFused(f"tried on drawn pictures, {apart.sentence()}")
+    fused.difference = apart
     fused.elsewhere.clear()
     return fused
 

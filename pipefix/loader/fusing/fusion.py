@@ -114,7 +114,7 @@ def users_init(loader: Any) -> Any:
     """The user's own ``worker_init_fn``, without what is put around it here."""
     init = loader.worker_init_fn
     while isinstance(init, (StageClock, FirstInWorker)):
-        init = init.users if isinstance(init, StageClock) else init.then
+        init = init.then
     return init
 
 

@@ -24,6 +24,7 @@ from pipefix.loader.fusing.errors import CannotFollow, NotFused
 from pipefix.loader.fusing.picture_loading import PictureLoading, loading_of, with_stand_ins
 from pipefix.loader.fusing.pixel_difference import spread
 from pipefix.loader.fusing.stand_in import PicturePlace, PictureStandIn, Touched
+from pipefix.vocabulary.held_transforms import HeldTransforms
 from pipefix.vocabulary.nested import at, with_at
 from pipefix.vocabulary.random_state import RandomState, seeded
 
@@ -110,14 +111,26 @@ def _stood_in(dataset: Any) -> tuple[list[Any], Any, PictureLoading]:
     """The dataset's chain with stand-ins, its transforms, and how pictures come to them."""
     if not hasattr(type(dataset), "__getitem__"):
         raise NotFused("the dataset is no map from index to sample")
+    chain, held = copied_with_list(dataset)
+    vars(held.owner)[held.name] = stand_in.Transforms()
+    return chain, held.value, _without_loading(chain)
+
+
+def copied_with_list(dataset: Any) -> tuple[list[Any], HeldTransforms]:
+    """A copy of the dataset's chain, and the one list of transforms in it. Raises `NotFused`."""
     if any(hasattr(inner, "__getitems__") and not isinstance(inner, Subset) for inner in stand_in.chain_of(dataset)):
         raise NotFused("the dataset reads whole batches itself (__getitems__)")
     try:
         chain = stand_in.copied(dataset)
     except Exception as error:
         raise NotFused(f"the dataset cannot be copied ({type(error).__name__}: {error})") from error
-    transform = _with_transforms(chain)
-    return chain, transform, _without_loading(chain)
+    lists = stand_in.transforms_of(chain)
+    if not lists:
+        raise NotFused("the dataset has no transforms (an attribute such as transform)")
+    if len(lists) > 1:
+        names = ", ".join(held.name for held in lists)
+        raise NotFused(f"the dataset has more than one list of transforms ({names})")
+    return chain, lists[0]
 
 
 def _without_loading(chain: list[Any]) -> PictureLoading:
@@ -134,18 +147,6 @@ def _without_loading(chain: list[Any]) -> PictureLoading:
     raise NotFused(
         "it is not known how the dataset opens pictures (by a loader, as ImageFolder, or by Pillow's or torchvision's own)"
     )
-
-
-def _with_transforms(chain: list[Any]) -> Any:
-    """The one list of transforms in the chain, which a stand-in takes the place of."""
-    lists = stand_in.transforms_of(chain)
-    if not lists:
-        raise NotFused("the dataset has no transforms (an attribute such as transform)")
-    if len(lists) > 1:
-        names = ", ".join(held.name for held in lists)
-        raise NotFused(f"the dataset has more than one list of transforms ({names})")
-    vars(lists[0].owner)[lists[0].name] = stand_in.Transforms()
-    return lists[0].value
 
 
 def _file(path: Any) -> bytes:

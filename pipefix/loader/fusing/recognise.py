@@ -15,7 +15,7 @@ from torchvision import transforms as v1
 from torchvision.transforms import v2
 from torchvision.transforms.functional import InterpolationMode
 
-from pipefix.kernels.picture import UINT8, Arithmetic, Filter, Finish, Ramp
+from pipefix.kernels.picture import UINT8, Arithmetic, Box, Filter, Finish, PictureCut, Ramp, Target
 from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.recipe import (
     CenterCropStep,
@@ -249,7 +249,6 @@ def resizes_bytes(filter: Filter) -> bool:
 @functools.cache
 def pillow_order() -> Arithmetic | None:
     """In which order the installed Pillow resizes, found by asking it; None where it is neither known one."""
-    from pipefix.kernels.picture import Box, PictureCut, Target
     from pipefix.kernels.twin import TwinKernel
 
     rng = np.random.default_rng(5)

@@ -22,7 +22,7 @@ from pipefix.loader.iterator import HELD, LoaderIterator
 from pipefix.loader.overlaid import Overlaid
 from pipefix.loader.resume import restore_generators
 from pipefix.loader.slots.arena import Arena, room
-from pipefix.loader.slots.batch_in_slot import Arrival, Assembler, PinnedBatch
+from pipefix.loader.slots.batch_in_slot import Arrival, Assembler
 from pipefix.loader.slots.portable import Portable
 from pipefix.loader.workers import deaths
 from pipefix.loader.workers.dataset_once import pack, preload, start_method
@@ -125,7 +125,7 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
 
     def _next_made(self) -> Any:
         batch = super()._next_made()
-        by_slot = isinstance(batch, (Arrival, PinnedBatch))
+        by_slot = isinstance(batch, Arrival)
         self._work.handed["slots" if by_slot else "torch"] += 1
         return batch.open() if by_slot else batch
 

@@ -38,9 +38,7 @@ from pipefix.caches.dataset import CachedDataset
 from pipefix.kernels.kernel import Absent, native
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.fusing import in_part
-from pipefix.loader.fusing.batches import FusedCollate, FusedOrders
-from pipefix.loader.fusing.source import FusedSource, compiled, settings_of
-from pipefix.loader.policy.read_policy import Asked, ReadPolicy
+from pipefix.loader.fusing.source import FusedSource, settings_of
 from pipefix.plan.planfile import AugmentationChange, PlanFile, write
 from tests.loader import pipelines
 from tests.loader.likeness import assert_same
@@ -56,28 +54,11 @@ TENSORS = v2.Compose(
         v2.Normalize(M, S),
     ]
 )
-KINDS: dict[int, dict[str, Any]] = {3: {"mode": "L"}, 5: {"mode": "CMYK"}, 7: {"format": "PNG"}, 8: {"mode": "RGB", "quality": 30}}
 
 
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory, photo: Callable[..., bytes]) -> Path:
-    """Nineteen pictures of two classes: in colour, grey, CMYK, a PNG."""
-    root = tmp_path_factory.mktemp("pictures")
-    for number in range(19):
-        place = root / ("cat" if number % 2 else "dog")
-        place.mkdir(exist_ok=True)
-        options = KINDS.get(number, {})
-        suffix = "png" if options.get("format") == "PNG" else "jpg"
-        (place / f"{number:02d}.{suffix}").write_bytes(photo(60 + number, 50 + 3 * (number % 5), **options))
-    return root
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Any:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
-        warnings.filterwarnings("ignore", "'pin_memory' argument", UserWarning)
-        yield
+@pytest.fixture(scope="module")
+def folder(pictures: Callable[[int], Path]) -> Path:
+    return pictures(19)
 
 
 @pytest.fixture(autouse=True)
@@ -285,16 +266,6 @@ class TestProcesses:
         assert_same(batches, own)
         assert loader.explain().startswith("Worker processes (without the native kernel threads take turns) make batches by fused")
         assert "in one twin call" in loader.explain()
-
-    def test_what_spawned_workers_are_sent(self, folder: Path) -> None:
-        dataset = ImageFolder(str(folder), TRAIN)
-        source = compiled(dataset, "exact")
-        rules = ReadPolicy(seed=7)
-        orders, maker = pickle.loads(pickle.dumps((FusedOrders(source, rules), FusedCollate(default_collate))))
-        order = orders.__getitems__(Asked(0, [3, 1, 7]))
-        assert len(order) == 3, "who counts samples may ask what is yet to be made"
-        torch.manual_seed(7)
-        assert_same(maker(order), next(iter(FastLoader(dataset, rng="sample", batch_sampler=[[3, 1, 7]]))))
 
     def test_a_collate_function_that_draws(self, folder: Path) -> None:
         """Its numbers are the batch's own, as without fuse; the user's generator is left alone."""
@@ -596,18 +567,6 @@ class TestManners:
         del iterator
         for thread in working[-2:]:
             thread.join()
-
-    def test_the_dataset_and_the_users_generators_stay_as_they_are(self, folder: Path) -> None:
-        dataset = ImageFolder(str(folder), TRAIN)
-        before = dict(vars(dataset))
-        torch.manual_seed(3), np.random.seed(3), random.seed(3)
-        threads = torch.get_num_threads()
-        loader = FastLoader(dataset, batch_size=4, fuse="exact", num_workers=2)
-        loader.explain()
-        assert torch.equal(torch.get_rng_state(), torch.Generator().manual_seed(3).get_state())
-        assert random.getstate() == random.Random(3).getstate()
-        list(loader)
-        assert vars(dataset) == before and torch.get_num_threads() == threads
 
     def test_transforms_changed_between_epochs_are_seen(self, folder: Path) -> None:
         dataset = ImageFolder(str(folder), v1.Compose([v1.RandomResizedCrop(32), v1.ToTensor()]))

@@ -124,11 +124,9 @@ def test_a_stream_has_no_use_for_a_cache(plan: Any) -> None:
         FastLoader(pipelines.Stream(), plan=plan(cache=CacheChange(path="cache", store="source")))
 
 
-def test_a_missing_plan_and_a_missing_cache_are_told(plan: Any, tmp_path: Path) -> None:
+def test_a_missing_plan_is_told(tmp_path: Path) -> None:
     with pytest.raises(UnreadableFile, match=r"There is no plan file .*none.toml"):
         FastLoader(pipelines.Tensors(), plan=tmp_path / "none.toml")
-    with pytest.raises(UnreadableFile, match="cache"):
-        FastLoader(pipelines.Tensors(), plan=plan(cache=CacheChange(path="cache", store="source")))
 
 
 def test_a_plan_is_of_the_directory_that_it_was_named_in(cached: Any, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import math
 import pickle
 import random
 import shlex
+import shutil
 import subprocess
 import sys
 import threading
@@ -214,12 +215,14 @@ def test_whatever_the_datasets_code_does_beside_the_picture(name: str, folder: P
     assert_same(batches, own)
 
 
+@pytest.mark.parametrize("part", [False, True])
 @pytest.mark.parametrize(("store", "size"), [("source", None), ("resized", 64), ("decoded", 64)])
-def test_a_cache(store: str, size: int | None, folder: Path, tmp_path: Path) -> None:
-    dataset = ImageFolder(str(folder), TRAIN)
+def test_a_cache(store: str, size: int | None, part: bool, folder: Path, tmp_path: Path) -> None:
+    dataset = ImageFolder(str(shutil.copytree(folder, tmp_path / "pictures")), TRAIN)
     convert(dataset, recipe_of("lmdb", store, size=size), tmp_path / "cache", target="folder", workers=1)
     cache = CachedDataset(tmp_path / "cache", dataset=dataset)
-    batches, own, loader = both(cache, batch_size=4, shuffle=True)
+    shutil.rmtree(tmp_path / "pictures")
+    batches, own, loader = both(Subset(cache, [3, 1, 7, 11, 5]) if part else cache, batch_size=4, shuffle=True)
     assert_fused(loader)
     assert_same(batches, own)
 

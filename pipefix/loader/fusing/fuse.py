@@ -127,7 +127,10 @@ class Fused:
 
     def own(self, data: Data, key: int) -> torch.Tensor:
         """The same sample as the list itself makes it."""
-        return self._transformed(self._decoded(data), key)
+        picture = self._decoded(data)
+        with seeded(key):
+            sample: torch.Tensor = self.transform(picture)
+        return sample
 
     def _decoded(self, data: Data) -> Any:
         """What enters the list, decoded as its users do. Raises what their decoder raises."""
@@ -137,11 +140,6 @@ class Fused:
         if hasattr(torch.ops.image, "decode_image"):
             return by_torchvision(data, upright)
         return torch.from_numpy(np.array(by_pillow(data, upright))).permute(2, 0, 1)
-
-    def _transformed(self, picture: Any, key: int) -> torch.Tensor:
-        with seeded(key):
-            sample: torch.Tensor = self.transform(picture)
-        return sample
 
     def level(self) -> torch.Tensor:
         """What one level of 255 is worth in each channel."""

@@ -59,7 +59,8 @@ class Listing:
 
 
 def listed(dataset: Any) -> Listing:
-    listing = _of_cache(dataset) if _is_cache(dataset) else _of_files(dataset)
+    cached = any(isinstance(inner, CachedDataset) for inner in stand_in.chain_of(dataset))
+    listing = _of_cache(dataset) if cached else _of_files(dataset)
     listing.path = _try(listing, len(dataset))
     return listing
 
@@ -74,10 +75,6 @@ def refuse_what_remembers(dataset: Any) -> None:
 
     if in_child_process(partial(stand_in.remembered, shown)):
         raise NotFused("the dataset's code keeps what it is given in a picture's place")
-
-
-def _is_cache(dataset: Any) -> bool:
-    return isinstance(stand_in.chain_of(dataset)[-1], CachedDataset) or isinstance(dataset, CachedDataset)
 
 
 def _try(listing: Listing, length: int) -> stand_in.Path:

@@ -180,7 +180,8 @@ def _kind_after(rest: list[Any], source: str) -> str:
 
 def turns_to_tensor(operation: Any) -> bool:
     """Whether this operation makes a tensor of a picture of Pillow's, and no more of it."""
-    return type(operation) in _TO_TENSOR or _full_name(operation) in _OTHERS_TO_TENSOR
+    kind = type(operation)
+    return kind in _TO_TENSOR or f"{kind.__module__}.{kind.__qualname__}" in _OTHERS_TO_TENSOR
 
 
 def places_pixels(operation: Any) -> bool:
@@ -196,10 +197,6 @@ def value_of_level(operation: Any) -> bool:
 def finish_of(values: list[Any]) -> tuple[Finish, type]:
     """What such operations, the first of which takes a picture of Pillow's, make of every level, and what type of tensor."""
     return _finish(values, "pil"), type(_valued(values, "pil"))
-
-
-def _full_name(operation: Any) -> str:
-    return f"{type(operation).__module__}.{type(operation).__qualname__}"
 
 
 def _finish(rest: list[Any], source: str) -> Finish:

@@ -194,13 +194,9 @@ class PolicedDataset(StandsForDataset):
                 filled += 1
 
     def _one(self, read: Callable[[Any], Any], epoch: int, index: Any) -> Any:
-        with self._keyed(epoch, index), limited(self.rules.seconds, index):
+        seed = self.rules.seed
+        with nullcontext() if seed is None else drawing(key_of(seed, epoch, index)), limited(self.rules.seconds, index):
             return read(index)
-
-    def _keyed(self, epoch: int, index: Any) -> Any:
-        if self.rules.seed is None:
-            return nullcontext()
-        return drawing(key_of(self.rules.seed, epoch, index))
 
 
 def key_of(seed: int, epoch: int, index: Any) -> int:

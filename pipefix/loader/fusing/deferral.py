@@ -11,7 +11,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 
 from pipefix.kernels.kernel import Kernel
 from pipefix.loader.fusing.deferred_picture import DeferredFile, DeferredPicture, PutOff
-from pipefix.loader.fusing.native_operations import Place, native_operations
+from pipefix.loader.fusing.native_operations import Function, Place, native_operations
 from pipefix.loader.policy.read_policy import StandsForDataset
 from pipefix.vocabulary.random_state import RandomState
 
@@ -66,7 +66,7 @@ class _Others:
 
     def __init__(self) -> None:
         self._turn, self._entered = threading.Lock(), 0
-        self._places = [(Place(Image, "open"), _opened), *native_operations(_kernel_here)]
+        self._places: list[tuple[Place, Function]] = [((vars(Image), "open"), _opened), *native_operations(_kernel_here)]
         self._own: list[Any] = []
 
     def own(self, number: int) -> Any:
@@ -77,16 +77,16 @@ class _Others:
         with self._turn:
             self._entered += 1
             if self._entered == 1:
-                self._own = [place.get() for place, _ in self._places]
-                for place, function in self._places:
-                    place.put(function)
+                self._own = [names[key] for (names, key), _ in self._places]
+                for (names, key), function in self._places:
+                    names[key] = function
 
     def end(self) -> None:
         with self._turn:
             self._entered -= 1
             if not self._entered:
-                for (place, _), own in zip(self._places, self._own, strict=True):
-                    place.put(own)
+                for ((names, key), _), own in zip(self._places, self._own, strict=True):
+                    names[key] = own
 
 
 _others = _Others()

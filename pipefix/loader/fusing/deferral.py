@@ -53,7 +53,7 @@ def _kernel_here() -> Kernel | None:
 
 def _opened(*args: Any, **named: Any) -> Any:
     """Stands in the place of `Image.open`."""
-    picture = _others.own(0)(*args, **named)
+    picture = _others.own[0](*args, **named)
     deferral = getattr(_here, "deferral", None)
     if deferral is not None and type(picture) is JpegImageFile and picture.mode in ("RGB", "L"):
         picture.__class__ = DeferredFile
@@ -67,17 +67,14 @@ class _Others:
     def __init__(self) -> None:
         self._turn, self._entered = threading.Lock(), 0
         self._places: list[tuple[Place, Function]] = [((vars(Image), "open"), _opened), *native_operations(_kernel_here)]
-        self._own: list[Any] = []
-
-    def own(self, number: int) -> Any:
-        """The function that stood there."""
-        return self._own[number]
+        self.own: list[Any] = []
+        """The functions that stood there."""
 
     def begin(self) -> None:
         with self._turn:
             self._entered += 1
             if self._entered == 1:
-                self._own = [names[key] for (names, key), _ in self._places]
+                self.own = [names[key] for (names, key), _ in self._places]
                 for (names, key), function in self._places:
                     names[key] = function
 
@@ -85,7 +82,7 @@ class _Others:
         with self._turn:
             self._entered -= 1
             if not self._entered:
-                for ((names, key), _), own in zip(self._places, self._own, strict=True):
+                for ((names, key), _), own in zip(self._places, self.own, strict=True):
                     names[key] = own
 
 

@@ -22,7 +22,7 @@ from pipefix.loader.device import Carrier, OnItsWay
 from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.fusion import MODES, Fusing, Fusion
 from pipefix.loader.fusing.threads import ThreadsLoaderIterator
-from pipefix.loader.iterator import EpochWork, InProcessLoaderIterator
+from pipefix.loader.iterator import HELD, EpochWork, InProcessLoaderIterator
 from pipefix.loader.metering.meter import Course, Meter, Stats
 from pipefix.loader.plain_epoch import PlainEpoch
 from pipefix.loader.planning import by_dali, planned
@@ -31,8 +31,8 @@ from pipefix.loader.planning.planned import Planned
 from pipefix.loader.policy.quarantine import Quarantine, check
 from pipefix.loader.policy.read_policy import ReadPolicy
 from pipefix.loader.resume import EpochPosition, EpochStart
-from pipefix.loader.slots.arena import Arena
-from pipefix.loader.workers.iterator import AHEAD, ProcessesLoaderIterator, make_arena, under_way
+from pipefix.loader.slots.arena import Arena, room
+from pipefix.loader.workers.iterator import AHEAD, ProcessesLoaderIterator
 
 T = TypeVar("T", covariant=True)
 if TYPE_CHECKING:
@@ -256,8 +256,9 @@ class FastLoader(_Base[T]):
             return "without workers there is nothing to hand over"
         if self._engine == "torch":
             return "engine='torch' asks for it"
+        slots = (AHEAD if work.shared_queue else 1) * (self.prefetch_factor or 1) + HELD
         try:
-            return make_arena(self.num_workers, (AHEAD if work.shared_queue else 1) * under_way(self) // self.num_workers)
+            return Arena(self.num_workers, slots, room(self.num_workers * slots))
         except (AttributeError, OSError, ValueError) as error:
             return f"this system has no memory to share without a name ({error})"
 

@@ -28,11 +28,8 @@ class Batching:
 
     @property
     def ranked(self) -> bool:
-        return _deals_as_torch(self.sampler)
-
-
-def _deals_as_torch(sampler: Any) -> bool:
-    return isinstance(sampler, DistributedSampler) and type(sampler).__iter__ is DistributedSampler.__iter__
+        """Whether the sampler deals to ranks, as torch's does."""
+        return isinstance(self.sampler, DistributedSampler) and type(self.sampler).__iter__ is DistributedSampler.__iter__
 
 
 def batching(loader: Any) -> Batching | None:

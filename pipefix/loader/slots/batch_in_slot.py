@@ -186,22 +186,15 @@ def empty_in_slot(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor | 
 def writing(page: SlotPage) -> Iterator[None]:
     """`empty_in_slot` gives of this page meanwhile, in this thread; `default_collate` stacks into it, unless the user taught it
     another way to stack tensors."""
-    _stack_into_slots()
+    # It goes by a table of the whole process. To change that for one batch would change it for every thread that makes samples
+    # meanwhile: it is changed once, before the worker's first batch, and never back. Where a tensor goes is the calling thread's.
+    if stacks_as_ever() and get_worker_info() is not None:
+        stack_by(_stack)
     _here.page = page
     try:
         yield
     finally:
         del _here.page
-
-
-def _stack_into_slots() -> None:
-    """`default_collate` asks `_stack` in this worker process from now on, whoever calls it.
-
-    It goes by a table of the whole process. To change that for one batch would change it for every thread that makes samples
-    meanwhile, so it is changed once, before the worker's first batch, and never back; where a tensor goes is the calling thread's.
-    """
-    if stacks_as_ever() and get_worker_info() is not None:
-        stack_by(_stack)
 
 
 def _stack(batch: Any, *, collate_fn_map: Any = None) -> Any:

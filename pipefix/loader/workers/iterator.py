@@ -18,10 +18,9 @@ from torch import multiprocessing
 from torch.utils.data import IterDataPipe, MapDataPipe
 
 from pipefix.hooks.torch_internals import STATUS_CHECK_S, DatasetKind, WorkersIterator, in_order, processes_of
-from pipefix.loader.iterator import HELD, LoaderIterator
+from pipefix.loader.iterator import LoaderIterator
 from pipefix.loader.overlaid import Overlaid
 from pipefix.loader.resume import restore_generators
-from pipefix.loader.slots.arena import Arena, room
 from pipefix.loader.slots.batch_in_slot import Arrival, Assembler
 from pipefix.loader.slots.portable import Portable
 from pipefix.loader.workers import deaths
@@ -33,17 +32,6 @@ from pipefix.vocabulary.garbage import existing_objects_skipped
 
 AHEAD = 2
 """Where a batch is waited for while later ones have arrived, so many times as many may be under way."""
-
-
-def under_way(loader: Any) -> int:
-    """Batches of all workers together."""
-    return (loader.prefetch_factor or 1) * int(loader.num_workers)
-
-
-def make_arena(workers: int, batches: int) -> Arena:
-    """Room for so many ``batches`` under way in each worker. Raises OSError or AttributeError where this system cannot give it."""
-    slots = batches + HELD
-    return Arena(workers, slots, room(workers * slots))
 
 
 class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):

@@ -37,9 +37,10 @@ AT_ONCE = 1 << 18
 class Listing:
     """``dataset`` with a stand-in for each picture. One thread at a time runs the user's code in it."""
 
-    def __init__(self, dataset: Any, transform: Any, loading: PictureLoading, read: Callable[[int, PicturePlace], Any]) -> None:
+    def __init__(self, dataset: Any, transform: Any, loading: PictureLoading, data: Callable[[PicturePlace], Any]) -> None:
         self.dataset, self.transform, self.loading = dataset, transform, loading
-        self._read = read
+        self.data = data
+        """Gives what is to be decoded (bytes), or already is (an array of height x width x 3)."""
         self._turn = threading.Lock()
         self.path: stand_in.Path = ()
         """Where in a sample its picture lies."""
@@ -52,10 +53,6 @@ class Listing:
         if len(paths) != 1:
             raise Touched(f"gives {len(paths) or 'no'} pictures a sample")
         return sample, at(sample, paths[0])
-
-    def data(self, index: Any, place: PicturePlace) -> Any:
-        """What is to be decoded (bytes), or already is (an array of height x width x 3)."""
-        return self._read(index, place)
 
 
 def listed(dataset: Any) -> Listing:
@@ -101,7 +98,7 @@ def _try(listing: Listing, length: int) -> stand_in.Path:
 
 def _of_files(dataset: Any) -> Listing:
     chain, transform, loading = _stood_in(dataset)
-    return Listing(chain[0], transform, loading, lambda _, place: _file(place.what))
+    return Listing(chain[0], transform, loading, lambda place: _file(place.what))
 
 
 def _stood_in(dataset: Any) -> tuple[list[Any], Any, PictureLoading]:
@@ -186,7 +183,7 @@ def _of_source(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
     if place:
         vars(outer[place - 1])["dataset"] = numbers
 
-    def read(_: int, place: PicturePlace) -> bytes:
+    def read(place: PicturePlace) -> bytes:
         path, index = place.what
         files = cache.files(index)
         if len(files) != 1:
@@ -245,7 +242,7 @@ def _of_pictures(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
     return Listing(outer[0], transform, PictureLoading("pil" if form == "image" else "tensor", every_kind=False, grey=False), _held)
 
 
-def _held(_: int, place: PicturePlace) -> Any:
+def _held(place: PicturePlace) -> Any:
     """What a record holds. Grey pictures stay grey when a cache gives them, and other kinds are left to it too."""
     if place.kind == "pixels":
         array = place.what

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import queue
 import sys
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -44,7 +43,6 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
     def __init__(self, loader: Any) -> None:
         self._prepare(loader)
         self._kills = out_of_memory_kills()
-        self._loader = weakref.ref(loader)
         self._ordered = in_order(loader)
         arguments: dict[str, Any] = {
             "worker_init_fn": FirstInWorker(partial(start_worker, self._work.threads), loader.worker_init_fn)

@@ -65,9 +65,9 @@ class Sums(NamedTuple):
 class Meter:
     """Call `asked` before a batch is fetched, `got` when it is there, `ended` when the epoch is over."""
 
-    def __init__(self, *, length: int = LENGTH, clock: Callable[[], int] = perf_counter_ns) -> None:
+    def __init__(self, *, clock: Callable[[], int] = perf_counter_ns) -> None:
         self.clock = clock
-        self._steps: deque[tuple[int, MeteredStep]] = deque(maxlen=length)
+        self._steps: deque[tuple[int, MeteredStep]] = deque(maxlen=LENGTH)
         """By number."""
         self.batches = self.samples = self.epochs = 0
         self.wait_ns = self.step_ns = self.start_ns = 0

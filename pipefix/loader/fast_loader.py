@@ -314,9 +314,10 @@ class FastLoader(_Base[T]):
             return f"As DataLoader does it: {why_plain()}."
         if work is None:
             self._decide()
-            return self._fusion.explain() if isinstance(self._fusion, Fusion) else " ".join([*self._declined(), self._why])
-        sentences = self._declined() if work.fused is None else [work.fused.explain()]
-        sentences.append(ranks.sentence(self, self._beginning.dealt_from))
+            return (
+                self._fusion_sentence() if isinstance(self._fusion, Fusion) else f"{self._fusion_sentence()} {self._why}".lstrip()
+            )
+        sentences = [self._fusion_sentence(), ranks.sentence(self, self._beginning.dealt_from)]
         if work.fused is None or (self.num_workers and not work.fused.by_threads):
             sentences += self._handed(work)
         if work.shared_queue:
@@ -331,11 +332,11 @@ class FastLoader(_Base[T]):
         sentences.append(self._planned.explain(work.carrier))
         return " ".join(part for part in sentences if part)
 
-    def _declined(self) -> list[str]:
-        """What was asked for and is not done."""
-        if self._fusion is None or isinstance(self._fusion, Fusion):
-            return []
-        return [f"Not fused: {self._fusion}." if isinstance(self._fusion, str) else self._fusion.explain()]
+    def _fusion_sentence(self) -> str:
+        """How batches are fused, or why they are not; empty where that was not asked for."""
+        if self._fusion is None:
+            return ""
+        return f"Not fused: {self._fusion}." if isinstance(self._fusion, str) else self._fusion.explain()
 
     def _handed(self, work: EpochWork) -> list[str]:
         handed = work.handed

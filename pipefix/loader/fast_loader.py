@@ -314,9 +314,8 @@ class FastLoader(_Base[T]):
             return f"As DataLoader does it: {why_plain()}."
         if work is None:
             self._decide()
-            return (
-                self._fusion_sentence() if isinstance(self._fusion, Fusion) else f"{self._fusion_sentence()} {self._why}".lstrip()
-            )
+            known = self._fusion_sentence()
+            return known if isinstance(self._fusion, Fusion) else f"{known} {self._why}".lstrip()
         sentences = [self._fusion_sentence(), ranks.sentence(self, self._beginning.dealt_from)]
         if work.fused is None or (self.num_workers and not work.fused.by_threads):
             sentences += self._handed(work)

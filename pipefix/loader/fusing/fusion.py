@@ -129,6 +129,6 @@ def _for_processes(loader: Any, kernel: Kernel) -> str | None:
         return "worker_init_fn is called in them"
     if loader.sample_timeout:
         return "sample_timeout interrupts them"
-    # The twin's dozen calls a sample each take up the interpreter's lock again: two threads make about 0.7 of two processes' samples.
+    # The twin's dozen calls a sample each take up the interpreter's lock again: two threads make some 0.7 of what two processes do.
     in_turns = kernel.name == "twin" and loader.num_workers > 1
     return "without the native kernel threads take turns" if in_turns else None

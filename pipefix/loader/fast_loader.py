@@ -22,7 +22,7 @@ from pipefix.loader.device import Carrier, OnItsWay
 from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.fusion import MODES, Fusing, Fusion
 from pipefix.loader.fusing.threads import ThreadsLoaderIterator
-from pipefix.loader.iterator import EpochWork, InProcessLoaderIterator
+from pipefix.loader.iterator import HELD, EpochWork, InProcessLoaderIterator
 from pipefix.loader.metering.meter import Course, Meter, Stats
 from pipefix.loader.plain_epoch import PlainEpoch
 from pipefix.loader.planning import by_dali, planned
@@ -31,8 +31,8 @@ from pipefix.loader.planning.planned import Planned
 from pipefix.loader.policy.quarantine import Quarantine, check
 from pipefix.loader.policy.read_policy import ReadPolicy
 from pipefix.loader.resume import EpochPosition, EpochStart
-from pipefix.loader.slots.arena import Arena
-from pipefix.loader.workers.iterator import AHEAD, ProcessesLoaderIterator, make_arena, under_way
+from pipefix.loader.slots.arena import Arena, room
+from pipefix.loader.workers.iterator import AHEAD, ProcessesLoaderIterator
 
 T = TypeVar("T", covariant=True)
 if TYPE_CHECKING:
@@ -256,8 +256,9 @@ class FastLoader(_Base[T]):
             return "without workers there is nothing to hand over"
         if self._engine == "torch":
             return "engine='torch' asks for it"
+        slots = (AHEAD if work.shared_queue else 1) * (self.prefetch_factor or 1) + HELD
         try:
-            return make_arena(self.num_workers, (AHEAD if work.shared_queue else 1) * under_way(self) // self.num_workers)
+            return Arena(self.num_workers, slots, room(self.num_workers * slots))
         except (AttributeError, OSError, ValueError) as error:
             return f"this system has no memory to share without a name ({error})"
 
@@ -313,9 +314,9 @@ class FastLoader(_Base[T]):
             return f"As DataLoader does it: {why_plain()}."
         if work is None:
             self._decide()
-            return self._fusion.explain() if isinstance(self._fusion, Fusion) else " ".join([*self._declined(), self._why])
-        sentences = self._declined() if work.fused is None else [work.fused.explain()]
-        sentences.append(ranks.sentence(self, self._beginning.dealt_from))
+            known = self._fusion_sentence()
+            return known if isinstance(self._fusion, Fusion) else f"{known} {self._why}".lstrip()
+        sentences = [self._fusion_sentence(), ranks.sentence(self, self._beginning.dealt_from)]
         if work.fused is None or (self.num_workers and not work.fused.by_threads):
             sentences += self._handed(work)
         if work.shared_queue:
@@ -330,11 +331,11 @@ class FastLoader(_Base[T]):
         sentences.append(self._planned.explain(work.carrier))
         return " ".join(part for part in sentences if part)
 
-    def _declined(self) -> list[str]:
-        """What was asked for and is not done."""
-        if self._fusion is None or isinstance(self._fusion, Fusion):
-            return []
-        return [f"Not fused: {self._fusion}." if isinstance(self._fusion, str) else self._fusion.explain()]
+    def _fusion_sentence(self) -> str:
+        """How batches are fused, or why they are not; empty where that was not asked for."""
+        if self._fusion is None:
+            return ""
+        return f"Not fused: {self._fusion}." if isinstance(self._fusion, str) else self._fusion.explain()
 
     def _handed(self, work: EpochWork) -> list[str]:
         handed = work.handed

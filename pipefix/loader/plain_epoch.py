@@ -33,7 +33,7 @@ class PlainEpoch:
         if refused:
             warnings.warn(f"{', '.join(refused)} cannot be had: {why or why_plain()}.", RuntimeWarning, stacklevel=4)
         self.standing, self.meter = EpochPosition(begin, begin.passed), loader.meter
-        self.course, self._begin = Course(self.meter, begin.epoch, loader), begin
+        self.course = Course(self.meter, begin.epoch, loader)
         module = loader._planned.module
         self._steps = [step for step in (module, loader.augment) if step is not None]
         resume.begin_augmenting(self._steps, begin, loader.batch_size)

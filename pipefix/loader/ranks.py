@@ -28,16 +28,8 @@ class Batching:
 
     @property
     def ranked(self) -> bool:
-        return _deals_as_torch(self.sampler)
-
-    @property
-    def samples_a_step(self) -> int:
-        """Samples that all ranks together consume while each takes one batch."""
-        return self.batch_size * (int(self.sampler.num_replicas) if self.ranked else 1)
-
-
-def _deals_as_torch(sampler: Any) -> bool:
-    return isinstance(sampler, DistributedSampler) and type(sampler).__iter__ is DistributedSampler.__iter__
+        """Whether the sampler deals to ranks, as torch's does."""
+        return isinstance(self.sampler, DistributedSampler) and type(self.sampler).__iter__ is DistributedSampler.__iter__
 
 
 def batching(loader: Any) -> Batching | None:
@@ -124,7 +116,9 @@ class RemainingOrder:
 def consumed(loader: Any, behind: int, batches: int) -> int | None:
     """Samples of the epoch that the whole job has consumed, where every rank has taken ``batches`` since ``behind``."""
     how = batching(loader)
-    return None if how is None else behind + batches * how.samples_a_step
+    if how is None:
+        return None
+    return behind + batches * how.batch_size * (int(how.sampler.num_replicas) if how.ranked else 1)
 
 
 def sentence(loader: Any, behind: int) -> str:

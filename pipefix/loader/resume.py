@@ -21,6 +21,7 @@ import torch
 
 from pipefix.hooks.torch_internals import in_order
 from pipefix.loader import ranks
+from pipefix.vocabulary.nested import map_leaves
 from pipefix.vocabulary.random_state import preserved
 
 FORMAT = "pipefix.loader/2"
@@ -91,24 +92,17 @@ def rng_states(loader: Any) -> dict[str, Any]:
 def _numpy_state() -> Any:
     state = np.random.get_state(legacy=False)
     if state["bit_generator"] != "MT19937":
-        return _converted(state, np.ndarray, torch.from_numpy)
+        return map_leaves(lambda leaf: torch.from_numpy(leaf) if isinstance(leaf, np.ndarray) else leaf, state)
     kind, keys, *rest = np.random.get_state()
     return kind, torch.from_numpy(np.asarray(keys).astype(np.int64)), *rest
 
 
 def _set_numpy_state(state: Any) -> None:
     if isinstance(state, dict):  # of bits that the user chose (np.random.set_bit_generator)
-        np.random.set_state(_converted(state, torch.Tensor, torch.Tensor.numpy))
+        np.random.set_state(map_leaves(lambda leaf: leaf.numpy() if isinstance(leaf, torch.Tensor) else leaf, state))
         return
     kind, keys, *rest = state
     np.random.set_state((kind, np.asarray(keys, dtype=np.uint32), *rest))
-
-
-def _converted(state: Any, kind: type, convert: Any) -> Any:
-    """A copy of nested dictionaries with everything of a kind converted."""
-    if isinstance(state, dict):
-        return {name: _converted(value, kind, convert) for name, value in state.items()}
-    return convert(state) if isinstance(state, kind) else state
 
 
 def _samplers(loader: Any) -> tuple[Any, ...]:

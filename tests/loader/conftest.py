@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,3 +32,22 @@ def photo() -> Callable[..., bytes]:
         return file.getvalue()
 
     return encode
+
+
+KINDS: dict[int, dict[str, Any]] = {3: {"mode": "L"}, 5: {"mode": "CMYK"}, 7: {"format": "PNG"}, 8: {"progressive": True}}
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory: pytest.TempPathFactory, photo: Callable[..., bytes]) -> Callable[[int], Path]:
+    """Makes a folder of so many pictures of two classes: in colour, grey, CMYK, a PNG, progressive."""
+
+    def make(count: int) -> Path:
+        root = tmp_path_factory.mktemp("pictures")
+        for number in range(count):
+            place = root / ("cat" if number % 2 else "dog")
+            place.mkdir(exist_ok=True)
+            name = f"{number:02d}.{'png' if number == 7 else 'jpg'}"
+            (place / name).write_bytes(photo(60 + number, 50 + 3 * (number % 5), **KINDS.get(number, {})))
+        return root
+
+    return make

@@ -10,15 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import Subset
 
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.policy import read_policy
 from pipefix.loader.policy.quarantine import TooManyBadSamples
 from pipefix.loader.policy.read_policy import SOONEST, SampleTimeout, limited, source_of
 from tests.loader import pipelines
-from tests.loader.likeness import assert_same
 from tests.loader.ways import made_by
 
 TOLERANT: dict[str, Any] = {"batch_size": 4, "max_bad": 1.0}
@@ -73,20 +71,6 @@ def test_too_many_are_an_error_that_names_the_first(tmp_path: Path) -> None:
         list(loader)
     assert str(note) in str(caught.value)
     assert len(note.read_text().splitlines()) == 3
-
-
-@BY
-def test_without_bad_samples_batches_are_torchs_bit_for_bit(by: dict[str, Any]) -> None:
-    torch.manual_seed(1)
-    expected = list(DataLoader(pipelines.Tensors(), batch_size=4, shuffle=True, num_workers=by["num_workers"]))
-    torch.manual_seed(1)
-    loader = FastLoader(pipelines.Tensors(), batch_size=4, shuffle=True, **by, on_bad="skip")
-    assert_same(list(loader), expected)
-
-
-def test_workers_still_see_the_users_dataset() -> None:
-    loader = FastLoader(pipelines.Told(), batch_size=1, num_workers=2, worker_init_fn=pipelines.mark, on_bad="skip", max_bad=0)
-    assert [tuple(int(part) for part in batch)[4] for batch in loader] == [0, 10] * 4
 
 
 @pytest.mark.parametrize("workers", [0, 2])

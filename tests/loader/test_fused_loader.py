@@ -7,6 +7,7 @@ import math
 import pickle
 import random
 import shlex
+import shutil
 import subprocess
 import sys
 import threading
@@ -38,9 +39,7 @@ from pipefix.caches.dataset import CachedDataset
 from pipefix.kernels.kernel import Absent, native
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.fusing import in_part
-from pipefix.loader.fusing.batches import FusedCollate, FusedOrders
-from pipefix.loader.fusing.source import FusedSource, compiled, settings_of
-from pipefix.loader.policy.read_policy import Asked, ReadPolicy
+from pipefix.loader.fusing.source import FusedSource, settings_of
 from pipefix.plan.planfile import AugmentationChange, PlanFile, write
 from tests.loader import pipelines
 from tests.loader.likeness import assert_same
@@ -56,28 +55,11 @@ TENSORS = v2.Compose(
         v2.Normalize(M, S),
     ]
 )
-KINDS: dict[int, dict[str, Any]] = {3: {"mode": "L"}, 5: {"mode": "CMYK"}, 7: {"format": "PNG"}, 8: {"mode": "RGB", "quality": 30}}
 
 
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory, photo: Callable[..., bytes]) -> Path:
-    """Nineteen pictures of two classes: in colour, grey, CMYK, a PNG."""
-    root = tmp_path_factory.mktemp("pictures")
-    for number in range(19):
-        place = root / ("cat" if number % 2 else "dog")
-        place.mkdir(exist_ok=True)
-        options = KINDS.get(number, {})
-        suffix = "png" if options.get("format") == "PNG" else "jpg"
-        (place / f"{number:02d}.{suffix}").write_bytes(photo(60 + number, 50 + 3 * (number % 5), **options))
-    return root
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Any:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
-        warnings.filterwarnings("ignore", "'pin_memory' argument", UserWarning)
-        yield
+@pytest.fixture(scope="module")
+def folder(pictures: Callable[[int], Path]) -> Path:
+    return pictures(19)
 
 
 @pytest.fixture(autouse=True)
@@ -106,6 +88,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "dropping the last": {"batch_size": 4, "shuffle": True, "drop_last": True},
     "weights": {"batch_size": 5, "sampler": WeightedRandomSampler([0.1, 0.9] * 9, 14)},
     "batches": {"batch_sampler": [[3, 1], [7], [5, 5, 18]]},
+    "a rank": {"batch_size": 3, "sampler": DistributedSampler(range(19), num_replicas=2, rank=1, shuffle=False)},
 }
 
 
@@ -115,6 +98,9 @@ def test_batches_are_those_of_the_datasets_own_code(name: str, workers: int, fol
     assert_same(batches, own)
     assert_fused(loader)
     assert len(loader) * 2 == len(batches)
+    if name == "a rank":
+        assert batches[0][1].tolist() == batches[4][1].tolist()
+        assert not torch.equal(batches[0][0], batches[4][0]), "each epoch draws anew"
 
 
 def test_close_is_close_and_says_how_close_before_it_is_used(folder: Path) -> None:
@@ -136,15 +122,6 @@ def test_close_is_close_and_says_how_close_before_it_is_used(folder: Path) -> No
     assert f"Not fused: the list resizes floats, the kernel bytes, so that pixels would not be equal to the bit{in_part_made}" in (
         FastLoader(dataset, fuse="exact").explain()
     )
-
-
-def test_each_epoch_draws_anew_and_a_rank_sees_its_own(folder: Path) -> None:
-    dataset = ImageFolder(str(folder), TRAIN)
-    sampler = DistributedSampler(dataset, num_replicas=2, rank=1, shuffle=False)
-    batches, own, _ = both(dataset, batch_size=3, sampler=sampler)
-    assert_same(batches, own)
-    assert not torch.equal(batches[0][0], batches[4][0])
-    assert batches[0][1].tolist() == batches[4][1].tolist()
 
 
 class Named(ImageFolder):
@@ -233,12 +210,14 @@ def test_whatever_the_datasets_code_does_beside_the_picture(name: str, folder: P
     assert_same(batches, own)
 
 
+@pytest.mark.parametrize("part", [False, True])
 @pytest.mark.parametrize(("store", "size"), [("source", None), ("resized", 64), ("decoded", 64)])
-def test_a_cache(store: str, size: int | None, folder: Path, tmp_path: Path) -> None:
-    dataset = ImageFolder(str(folder), TRAIN)
+def test_a_cache(store: str, size: int | None, part: bool, folder: Path, tmp_path: Path) -> None:
+    dataset = ImageFolder(str(shutil.copytree(folder, tmp_path / "pictures")), TRAIN)
     convert(dataset, recipe_of("lmdb", store, size=size), tmp_path / "cache", target="folder", workers=1)
     cache = CachedDataset(tmp_path / "cache", dataset=dataset)
-    batches, own, loader = both(cache, batch_size=4, shuffle=True)
+    shutil.rmtree(tmp_path / "pictures")
+    batches, own, loader = both(Subset(cache, [3, 1, 7, 11, 5]) if part else cache, batch_size=4, shuffle=True)
     assert_fused(loader)
     assert_same(batches, own)
 
@@ -285,16 +264,6 @@ class TestProcesses:
         assert_same(batches, own)
         assert loader.explain().startswith("Worker processes (without the native kernel threads take turns) make batches by fused")
         assert "in one twin call" in loader.explain()
-
-    def test_what_spawned_workers_are_sent(self, folder: Path) -> None:
-        dataset = ImageFolder(str(folder), TRAIN)
-        source = compiled(dataset, "exact")
-        rules = ReadPolicy(seed=7)
-        orders, maker = pickle.loads(pickle.dumps((FusedOrders(source, rules), FusedCollate(default_collate))))
-        order = orders.__getitems__(Asked(0, [3, 1, 7]))
-        assert len(order) == 3, "who counts samples may ask what is yet to be made"
-        torch.manual_seed(7)
-        assert_same(maker(order), next(iter(FastLoader(dataset, rng="sample", batch_sampler=[[3, 1, 7]]))))
 
     def test_a_collate_function_that_draws(self, folder: Path) -> None:
         """Its numbers are the batch's own, as without fuse; the user's generator is left alone."""
@@ -596,18 +565,6 @@ class TestManners:
         del iterator
         for thread in working[-2:]:
             thread.join()
-
-    def test_the_dataset_and_the_users_generators_stay_as_they_are(self, folder: Path) -> None:
-        dataset = ImageFolder(str(folder), TRAIN)
-        before = dict(vars(dataset))
-        torch.manual_seed(3), np.random.seed(3), random.seed(3)
-        threads = torch.get_num_threads()
-        loader = FastLoader(dataset, batch_size=4, fuse="exact", num_workers=2)
-        loader.explain()
-        assert torch.equal(torch.get_rng_state(), torch.Generator().manual_seed(3).get_state())
-        assert random.getstate() == random.Random(3).getstate()
-        list(loader)
-        assert vars(dataset) == before and torch.get_num_threads() == threads
 
     def test_transforms_changed_between_epochs_are_seen(self, folder: Path) -> None:
         dataset = ImageFolder(str(folder), v1.Compose([v1.RandomResizedCrop(32), v1.ToTensor()]))

@@ -6,7 +6,6 @@ import io
 import math
 import pickle
 import random
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,29 +94,17 @@ VIEWS: dict[str, Any] = {"two views": TwoViews(SIMCLR), "large and small views":
 
 
 @pytest.fixture(autouse=True)
-def always(monkeypatch: pytest.MonkeyPatch) -> Any:
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """However little is gained: these pictures are small."""
     kernel = native()
     if isinstance(kernel, Absent):
         pytest.skip(f"{kernel.why} {kernel.advice}")
     monkeypatch.setattr(in_part, "LEAST_GAIN", 0.0)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
-        yield
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, photo: Callable[..., bytes]) -> Path:
-    """In colour, grey, CMYK, a PNG, progressive."""
-    root = tmp_path_factory.mktemp("pictures")
-    kinds: dict[int, dict[str, Any]] = {3: {"mode": "L"}, 5: {"mode": "CMYK"}, 7: {"format": "PNG"}, 8: {"progressive": True}}
-    for number in range(13):
-        place = root / ("cat" if number % 2 else "dog")
-        place.mkdir(exist_ok=True)
-        (place / f"{number:02d}.{'png' if number == 7 else 'jpg'}").write_bytes(
-            photo(60 + number, 50 + number, **kinds.get(number, {}))
-        )
-    return root
+def folder(pictures: Callable[[int], Path]) -> Path:
+    return pictures(13)
 
 
 def both(dataset: Any, *, rng: str = "sample", workers: int = 0, **options: Any) -> FastLoader[Any]:
@@ -138,26 +125,12 @@ def test_lists(name: str, folder: Path) -> None:
     assert "This process makes batches by fused calls. In part, as " in loader.explain(), loader.explain()
 
 
-def test_a_list_whose_values_are_of_different_sizes(folder: Path) -> None:
-    transform = v1.Compose([v1.ToTensor(), v1.RandomRotation(5), v1.Resize((32, 32), antialias=True)])
-    loader = both(ImageFolder(str(folder), transform), rng="torch")
-    assert "Fused in part, as " in loader.explain(), loader.explain()
-
-
 def test_by_worker_processes(folder: Path) -> None:
     loader = both(ImageFolder(str(folder), SIMCLR), workers=2)
     sentence = loader.explain()
     beginning = "Worker processes (your own transforms run in them) make batches by fused calls. In part, as "
     assert sentence.startswith(beginning), sentence
     assert "Samples equal the dataset's own, and take " in sentence
-
-
-@pytest.mark.parametrize(("name", "workers"), [("two views", 2), ("large and small views", 0)])
-def test_several_views_of_a_picture(name: str, workers: int, folder: Path) -> None:
-    """As the stock loader makes them, to the bit: by the same numbers of the same workers."""
-    dataset = ImageFolder(str(folder), VIEWS[name])
-    loader = both(dataset, rng="torch", workers=workers)
-    assert "Fused in part, as " in loader.explain()
 
 
 def test_it_says_which_part_went_where(folder: Path) -> None:
@@ -221,19 +194,12 @@ def test_pictures_of_bytes(how: str, folder: Path) -> None:
     assert "by fused calls. In part, as it is not known how the dataset opens pictures" in loader.explain()
 
 
-def test_a_dataset_that_reads_whole_batches(folder: Path) -> None:
-    loader = both(Batches(folder, TRAIN), rng="torch", workers=1)
-    assert "Fused in part, as the dataset reads whole batches itself (__getitems__): " in loader.explain()
+class Own(Records):
+    """Without transforms that could be found."""
 
-
-def test_a_dataset_without_transforms_to_be_found(folder: Path) -> None:
-    class Own(Records):
-        def __getitem__(self, index: int) -> Any:
-            picture = Image.open(io.BytesIO(self.data[index])).convert("RGB").resize((32, 32))
-            return torch.from_numpy(np.array(picture)), picture
-
-    loader = both(Own(folder, None), rng="torch", collate_fn=stacked)
-    assert "Fused in part, as the dataset has no transforms (an attribute such as transform): " in loader.explain()
+    def __getitem__(self, index: int) -> Any:
+        picture = Image.open(io.BytesIO(self.data[index])).convert("RGB").resize((32, 32))
+        return torch.from_numpy(np.array(picture)), picture
 
 
 def stacked(samples: list[Any]) -> Any:
@@ -249,8 +215,22 @@ class Twice(Records):
         return self.transform(picture), self.transform(picture)
 
 
-def test_transforms_that_are_called_twice(folder: Path) -> None:
-    assert "Fused in part, as " in both(Twice(folder, SIMCLR), rng="torch").explain()
+UNEVEN = v1.Compose([v1.ToTensor(), v1.RandomRotation(5), v1.Resize((32, 32), antialias=True)])
+AS_THEY_ARE: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
+    "two views": (lambda folder: ImageFolder(str(folder), VIEWS["two views"]), {"workers": 2}, ""),
+    "large and small views": (lambda folder: ImageFolder(str(folder), VIEWS["large and small views"]), {}, ""),
+    "values of different sizes": (lambda folder: ImageFolder(str(folder), UNEVEN), {}, ""),
+    "whole batches": (lambda folder: Batches(folder, TRAIN), {"workers": 1}, "the dataset reads whole batches itself (__getitems"),
+    "no transforms": (lambda folder: Own(folder, None), {"collate_fn": stacked}, "the dataset has no transforms (an attribute"),
+    "transforms called twice": (lambda folder: Twice(folder, SIMCLR), {}, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AS_THEY_ARE)
+def test_datasets_whose_code_runs_as_it_is(name: str, folder: Path) -> None:
+    """As the stock loader makes their samples, to the bit: by the same numbers of the same workers."""
+    make, options, why = AS_THEY_ARE[name]
+    assert f"Fused in part, as {why}" in both(make(folder), rng="torch", **options).explain()
 
 
 # -- manners ---------------------------------------------------------------------------------------------------------------
@@ -351,16 +331,16 @@ class TestManners:
         assert next(iter(loader))[1].min() >= 100
 
     def test_the_dataset_and_the_users_generators_stay_as_they_are(self, folder: Path) -> None:
-        for transform in (SIMCLR, VIEWS["two views"]):
+        for transform in (TRAIN, SIMCLR, VIEWS["two views"]):
             dataset = ImageFolder(str(folder), transform)
-            before, own = dict(vars(dataset)), Image.open
+            before, own, threads = dict(vars(dataset)), Image.open, torch.get_num_threads()
             torch.manual_seed(3), np.random.seed(3), random.seed(3)
             loader = FastLoader(dataset, batch_size=4, fuse="exact")
             loader.explain()
             assert torch.equal(torch.get_rng_state(), torch.Generator().manual_seed(3).get_state())
             assert random.getstate() == random.Random(3).getstate()
             list(loader)
-            assert vars(dataset) == before and Image.open is own
+            assert vars(dataset) == before and Image.open is own and torch.get_num_threads() == threads
 
     def test_nothing_is_opened_here_that_workers_are_to_open(self, folder: Path) -> None:
         """A database that is open when workers are forked is not safe to read in them."""
@@ -383,12 +363,15 @@ class TestManners:
             list(FastLoader(Records(folder, transform), 4, fuse="exact", num_workers=1, worker_init_fn=looked))
 
     def test_what_spawned_workers_are_sent(self, folder: Path) -> None:
-        dataset = ImageFolder(str(folder), SIMCLR)
-        fusion = Fusing("exact").decide(FastLoader(dataset, num_workers=1), dataset, moved=False)
-        orders, maker = pickle.loads(pickle.dumps((FusedOrders(fusion.source, ReadPolicy(seed=7)), FusedCollate(default_collate))))
-        batch = maker(orders.__getitems__(Asked(0, [3, 1, 7])))
-        torch.manual_seed(7)
-        assert_same(batch, next(iter(FastLoader(dataset, rng="sample", batch_sampler=[[3, 1, 7]]))))
+        for transform in (TRAIN, SIMCLR):
+            dataset = ImageFolder(str(folder), transform)
+            fusion: Any = Fusing("exact").decide(FastLoader(dataset, num_workers=1), dataset, moved=False)
+            sent = FusedOrders(fusion.source, ReadPolicy(seed=7)), FusedCollate(default_collate)
+            orders, maker = pickle.loads(pickle.dumps(sent))
+            order = orders.__getitems__(Asked(0, [3, 1, 7]))
+            assert len(order) == 3, "who counts samples may ask what is yet to be made"
+            torch.manual_seed(7)
+            assert_same(maker(order), next(iter(FastLoader(dataset, rng="sample", batch_sampler=[[3, 1, 7]]))))
 
 
 def looked(worker: int) -> None:

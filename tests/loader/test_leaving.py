@@ -39,17 +39,11 @@ del loader, batches, held
 """
 
 
-def run(python: list[str], program: str, temporary: Path) -> str:
+def test_a_program_that_ends_with_workers_alive(tmp_path: Path, preloaded: str) -> None:
     one_core = "import warnings; warnings.filterwarnings('ignore', 'This DataLoader will create')\n"  # torch's own advice there
-    program = one_core + program
     done = subprocess.run(
-        [*python, "-c", program], cwd=ROOT, env={**os.environ, "TMPDIR": str(temporary)},
+        [*preloaded.split(), "-c", one_core + HELD + LATE], cwd=ROOT, env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True, text=True, timeout=100,
     )  # fmt: skip
-    assert not done.returncode, done.stderr
-    return done.stderr
-
-
-def test_a_program_that_ends_with_workers_alive(tmp_path: Path, preloaded: str) -> None:
-    assert run(preloaded.split(), HELD + LATE, tmp_path) == ""
+    assert (done.returncode, done.stderr) == (0, "")
     assert os.listdir(tmp_path) == []

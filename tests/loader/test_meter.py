@@ -1,16 +1,15 @@
-"""The meter: sums that are right, a ring that does not grow, and pages that cross between processes."""
+"""The meter: sums that are right, steps of which the latest are kept, and pages that cross between processes."""
 
 from __future__ import annotations
 
 import pickle
-from array import array
+from struct import pack_into
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.loader.metering.cost_record import LENGTH, READY, CostRecord, TimedBatch, samples_in
+from pipefix.loader.metering.meter import LENGTH as KEPT
 from pipefix.loader.metering.meter import Meter, Metered
 from pipefix.loader.metering.stage_clock import A_SAMPLE, FIRST, SHARE, StageClock, stages
 from pipefix.vocabulary.stage import Stage
@@ -70,17 +69,15 @@ def test_starting_the_workers_belongs_to_the_first_wait():
     assert meter.wait_ns == MS
 
 
-@given(epochs=st.lists(st.integers(1, 90), min_size=1, max_size=6))
-def test_a_full_ring_keeps_its_size_and_its_sums(epochs: list[int]):
+def test_the_latest_steps_are_kept_and_the_sums_of_all():
     clock = Clock()
-    meter = Meter(length=64, clock=clock)
-    for length in epochs:
-        before = meter.batches
-        train(meter, clock, [2.0] * length)
-        steps = meter.steps(before)
-        assert len(steps) == min(length, 63) and all(step.step == 20 * MS for step in steps)
-    assert (meter.batches, meter.step_ns) == (sum(epochs), 20 * MS * sum(epochs))
-    assert len(meter._at) == 64
+    meter = Meter(clock=clock)
+    train(meter, clock, [2.0] * (KEPT + 90))
+    train(meter, clock, [2.0] * 30)
+    steps = meter.steps(0)
+    assert len(steps) == KEPT and len(meter.steps(KEPT + 90)) == 30
+    assert all(step.step == 20 * MS for step in steps)
+    assert (meter.batches, meter.step_ns) == (KEPT + 120, 20 * MS * (KEPT + 120))
 
 
 def test_a_step_that_runs_is_not_told():
@@ -102,7 +99,7 @@ def test_an_iterator_that_raises_ends_the_epoch():
     next(iterator)
     with pytest.raises(ValueError, match="here"):
         next(iterator)
-    assert not meter._stepping
+    assert meter._running is None
 
 
 class Shaped:
@@ -147,7 +144,7 @@ def test_looks_come_back_once_and_in_order():
 
 
 def test_a_full_page_keeps_the_latest():
-    record = CostRecord(1, shared=False)
+    record = CostRecord(1, memory=bytearray)
     page = record.page(0)
     for number in range(3 * LENGTH + 1):
         page.write(look(at=number))
@@ -155,17 +152,16 @@ def test_a_full_page_keeps_the_latest():
 
 
 def test_a_slot_that_is_being_written_is_passed_over():
-    record = CostRecord(1, shared=False)
+    record = CostRecord(1, memory=bytearray)
     page = record.page(0)
     page.write(look(at=1))
     page.write(look(at=2))
-    assert isinstance(record._memory, array)
-    record._memory[5] = 0  # the first slot's number: its writer is at work
+    pack_into("q", record._memory, 5 * 8, 0)  # the first slot's number, behind five totals: its writer is at work
     assert [timed.at for timed in record.looks()] == [2]
 
 
 def test_who_writes_on_a_page_after_another_goes_on_counting():
-    record = CostRecord(1, shared=False)
+    record = CostRecord(1, memory=bytearray)
     page = record.page(0)
     page.count(3, 24, 30, 1, READY)
     page.write(look())
@@ -192,7 +188,7 @@ class Fetcher:
 
 
 def clocked(make, **options) -> tuple[StageClock, CostRecord, Fetcher]:
-    record = CostRecord(1, shared=False)
+    record = CostRecord(1, memory=bytearray)
     clock = StageClock(record, **options)
     clock.begin()
     fetcher = Fetcher(make)
@@ -246,7 +242,7 @@ def test_few_batches_are_looked_at():
 
 
 def test_slow_samples_are_looked_at_by_their_share_alone_where_a_sample_has_no_limit():
-    clock = StageClock(CostRecord(1, shared=False), a_sample=float("inf"))
+    clock = StageClock(CostRecord(1, memory=bytearray), a_sample=float("inf"))
     clock._looks = FIRST
     clock._plan(64, 2000 * MS, cost=30 * MS)
     assert clock._next == int(30 * MS / (2000 * MS * SHARE))
@@ -259,7 +255,7 @@ def test_epochs_shorter_than_a_look_is_worth_keep_the_share(monkeypatch):
     now = Clock()
     monkeypatch.setattr(stage_clock, "perf_counter_ns", now)
     monkeypatch.setattr(stage_clock, "install_all", lambda *_: now.passes(15))
-    record, costs = CostRecord(1, shared=False), []
+    record, costs = CostRecord(1, memory=bytearray), []
     for _ in range(200):  # epochs of 0.8 s
         clock = StageClock(record, a_sample=float("inf"))
         clock.begin()
@@ -319,7 +315,7 @@ def test_what_other_threads_read_is_what_the_batch_waited_for():
 
 
 def test_a_clock_travels_to_a_worker_that_is_spawned():
-    clock = StageClock(CostRecord(1, shared=False), len, stages=True)
+    clock = StageClock(CostRecord(1, memory=bytearray), len, stages=True)
     assert isinstance(pickle.loads(pickle.dumps(clock)), StageClock)
 
 

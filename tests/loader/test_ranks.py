@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as some
-from torch.utils.data import BatchSampler, Dataset, DistributedSampler
+from torch.utils.data import BatchSampler, DistributedSampler
 
 from pipefix.loader.fast_loader import FastLoader
 from tests.loader import pipelines
@@ -19,23 +19,15 @@ from tests.loader.test_resume import through_a_file
 WORLDS = some.integers(1, 7)
 
 
-class Places(Dataset[Any]):
-    """Each sample is its index."""
-
-    def __init__(self, samples: int) -> None:
-        self.samples = samples
-
-    def __len__(self) -> int:
-        return self.samples
-
-    def __getitem__(self, index: int) -> int:
-        return index
+def places(samples: int) -> Any:
+    """A dataset whose samples are their indices."""
+    return list(range(samples))
 
 
 def ranks_of(world: int, samples: int, batch_size: int | None, *, epoch: int = 0, **options: Any) -> list[FastLoader[Any]]:
     """The loaders of a job of ``world`` ranks."""
     loaders = []
-    dataset = pipelines.Drawing() if options.get("rng") == "sample" else Places(samples)
+    dataset = pipelines.Drawing() if options.get("rng") == "sample" else places(samples)
     rank_options = {name: options.pop(name) for name in ("shuffle", "drop_last") if name in options}
     for rank in range(world):
         sampler = DistributedSampler(range(samples), num_replicas=world, rank=rank, seed=3, **rank_options)
@@ -159,7 +151,7 @@ def test_a_position_after_a_change_of_ranks_is_gone_on_with_by_the_same_ranks() 
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_one_process_may_change_its_batch_size(shuffle: bool) -> None:
     def loader(batch_size: int) -> FastLoader[Any]:
-        return FastLoader(Places(40), batch_size=batch_size, shuffle=shuffle)
+        return FastLoader(places(40), batch_size=batch_size, shuffle=shuffle)
 
     torch.manual_seed(3)
     first, second = loader(4), loader(5)
@@ -191,7 +183,7 @@ class TestRefused:
                 return iter(range(self.rank, 40, self.num_replicas))
 
         def loader(world: int) -> FastLoader[Any]:
-            return FastLoader(Places(40), batch_size=2, sampler=Own(range(40), num_replicas=world, rank=0))
+            return FastLoader(places(40), batch_size=2, sampler=Own(range(40), num_replicas=world, rank=0))
 
         first = loader(4)
         taken([iter(first)], 2)
@@ -204,7 +196,7 @@ class TestRefused:
 
         def loader(size: int, world: int) -> FastLoader[Any]:
             sampler = DistributedSampler(range(40), num_replicas=world, rank=0)
-            return FastLoader(Places(40), batch_sampler=Own(sampler, size, False))
+            return FastLoader(places(40), batch_sampler=Own(sampler, size, False))
 
         first = loader(2, 2)
         taken([iter(first)], 2)
@@ -212,7 +204,7 @@ class TestRefused:
             loader(2, 4).load_state_dict(first.state_dict())
 
     def test_a_state_without_ranks_for_a_rank(self) -> None:
-        first = FastLoader(Places(40), batch_size=2)
+        first = FastLoader(places(40), batch_size=2)
         taken([iter(first)], 2)
         with pytest.raises(ValueError, match="the order of a DistributedSampler is another"):
             ranks_of(2, 40, 2)[0].load_state_dict(first.state_dict())

@@ -206,6 +206,7 @@ def test_a_loader_that_was_used_can_be_copied_and_pickled() -> None:
     loader = FastLoader(pipelines.Tensors(40), batch_size=4, num_workers=1, threads_per_worker=2)
     next(iter(loader))
     for again in (copy.deepcopy(loader), pickle.loads(pickle.dumps(loader))):
+        assert again.meter.batches == 0, "the meter stays with its loader"
         assert len(list(again)) == 10
         assert again.state_dict()["epoch"] == 2
 

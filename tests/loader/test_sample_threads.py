@@ -62,15 +62,6 @@ def test_what_the_dataset_reads_at_once_is_asked_for_at_once() -> None:
     assert all(main.all() and sizes.tolist() == [4] * 4 for main, sizes in batches)
 
 
-def test_an_error_is_the_users_own_the_first_of_its_batch_and_iteration_goes_on() -> None:
-    iterator = iter(FastLoader(pipelines.Faulty(24), batch_size=4, threads_per_worker=3))
-    assert len([next(iterator) for _ in range(2)]) == 2
-    with pytest.raises(KeyError, match="sample nine") as caught:
-        next(iterator)
-    assert caught.traceback[-1].name == "__getitem__"
-    assert [float(batch[0, 0]) for batch in iterator] == [12.0, 16.0, 20.0]
-
-
 class Draws(pipelines.Tensors):
     """A sample that draws from somewhere, from index ``begin`` on."""
 

@@ -9,7 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from torch.utils.data import Dataset, default_collate
 
@@ -24,13 +23,6 @@ FREE: dict[str, Any] = {"rng": "sample"}
 def mixing(samples: list[Any]) -> Any:
     """A collate function that draws."""
     return default_collate(samples), torch.rand(2), random.random()
-
-
-class Failing(Drawing):
-    def __getitem__(self, index: int) -> Any:
-        if index in (7, 8):
-            raise KeyError(f"sample {index}")
-        return super().__getitem__(index)
 
 
 def test_batches_are_those_of_any_other_way_of_making_them() -> None:
@@ -73,22 +65,6 @@ def test_one_queue_is_everybodys_and_a_killed_worker_holds_up_no_end() -> None:
     del iterator
     gc.collect()
     assert not any(worker.is_alive() for worker in workers)
-
-
-def test_out_of_order_all_batches_are_there() -> None:
-    loader: Any = FastLoader(Drawing(), batch_size=4, num_workers=3, in_order=False, **FREE)
-    assert sorted(int(batch[0][0]) for batch in loader) == list(range(0, 40, 4))
-
-
-def test_an_error_is_the_users_own_and_iteration_goes_on() -> None:
-    iterator = iter(FastLoader(Failing(), batch_size=4, num_workers=2, **FREE))
-    assert next(iterator)[0].tolist() == [0, 1, 2, 3]
-    with pytest.raises(KeyError, match="sample 7") as caught:
-        next(iterator)
-    assert "Caught KeyError in DataLoader worker process" in str(caught.value)
-    with pytest.raises(KeyError, match="sample 8"):
-        next(iterator)
-    assert [int(batch[0][0]) for batch in iterator] == list(range(12, 40, 4))
 
 
 class Awaiting(Dataset[Any]):

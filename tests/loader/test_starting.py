@@ -1,10 +1,11 @@
-"""Workers that are not forked: the dataset is pickled once, and is the same there."""
+"""What workers begin with: a dataset that is pickled once where they are not forked, and the threads that a plan gives them."""
 
 from __future__ import annotations
 
 import gc
 import multiprocessing
 import os
+import subprocess
 from typing import Any
 
 import pytest
@@ -79,3 +80,21 @@ def test_a_users_choice_of_modules_is_kept(monkeypatch: pytest.MonkeyPatch) -> N
     Server._preload_modules, Server._forkserver_pid = ["__main__"], 7
     dataset_once.preload()
     assert len(chosen) == 1
+
+
+CAPPED = """
+import os
+os.environ["OMP_NUM_THREADS"] = os.environ["NUMEXPR_NUM_THREADS"] = "9"
+import cv2, torch
+from functools import partial
+from pipefix.loader.workers.start import FirstInWorker, cap_threads
+torch.set_num_threads(4)
+FirstInWorker(partial(cap_threads, 2), print)(7)
+print(torch.get_num_threads(), os.environ["OMP_NUM_THREADS"], os.environ["NUMEXPR_NUM_THREADS"], cv2.getNumThreads())
+"""
+
+
+def test_threads_are_capped_and_then_the_users_own_is_called(preloaded: str) -> None:
+    """In a process of its own, for it is not taken back."""
+    process = subprocess.run([*preloaded.split(), "-c", CAPPED], capture_output=True, text=True, check=True)
+    assert process.stdout.splitlines() == ["7", "2 2 2 2"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import pickle
 from itertools import count
 from typing import Any
 
@@ -91,10 +90,3 @@ def test_without_workers_quick_batches_are_metered_only_while_somebody_reads() -
     loader.meter.read = True
     list(loader)
     assert (loader.stats().batches, loader.stats().metered) == (200, True)
-
-
-def test_the_meter_stays_in_this_process() -> None:
-    loader: Any = FastLoader(pipelines.Tensors(8), batch_size=4)
-    list(loader)
-    copied = pickle.loads(pickle.dumps(loader))
-    assert copied.meter.batches == 0 and len(list(copied)) == 2

@@ -11,7 +11,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 
 from pipefix.kernels.kernel import Kernel
 from pipefix.loader.fusing.deferred_picture import DeferredFile, DeferredPicture, PutOff
-from pipefix.loader.fusing.native_operations import Place, native_operations
+from pipefix.loader.fusing.native_operations import Function, Place, native_operations
 from pipefix.loader.policy.read_policy import StandsForDataset
 from pipefix.vocabulary.random_state import RandomState
 
@@ -53,7 +53,7 @@ def _kernel_here() -> Kernel | None:
 
 def _opened(*args: Any, **named: Any) -> Any:
     """Stands in the place of `Image.open`."""
-    picture = _others.own(0)(*args, **named)
+    picture = _others.own[0](*args, **named)
     deferral = getattr(_here, "deferral", None)
     if deferral is not None and type(picture) is JpegImageFile and picture.mode in ("RGB", "L"):
         picture.__class__ = DeferredFile
@@ -66,27 +66,24 @@ class _Others:
 
     def __init__(self) -> None:
         self._turn, self._entered = threading.Lock(), 0
-        self._places = [(Place(Image, "open"), _opened), *native_operations(_kernel_here)]
-        self._own: list[Any] = []
-
-    def own(self, number: int) -> Any:
-        """The function that stood there."""
-        return self._own[number]
+        self._places: list[tuple[Place, Function]] = [((vars(Image), "open"), _opened), *native_operations(_kernel_here)]
+        self.own: list[Any] = []
+        """The functions that stood there."""
 
     def begin(self) -> None:
         with self._turn:
             self._entered += 1
             if self._entered == 1:
-                self._own = [place.get() for place, _ in self._places]
-                for place, function in self._places:
-                    place.put(function)
+                self.own = [names[key] for (names, key), _ in self._places]
+                for (names, key), function in self._places:
+                    names[key] = function
 
     def end(self) -> None:
         with self._turn:
             self._entered -= 1
             if not self._entered:
-                for (place, _), own in zip(self._places, self._own, strict=True):
-                    place.put(own)
+                for ((names, key), _), own in zip(self._places, self.own, strict=True):
+                    names[key] = own
 
 
 _others = _Others()

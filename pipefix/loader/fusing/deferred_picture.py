@@ -6,6 +6,7 @@ together with decoding in one native call. To the user's code these are pictures
 
 from __future__ import annotations
 
+import copy
 import io
 import weakref
 from typing import Any
@@ -146,13 +147,13 @@ class DeferredPicture(Image.Image):
     # -- what is noted -----------------------------------------------------------------------------------------------------
 
     def copy(self) -> Image.Image:
-        return DeferredPicture.of(self._encoded, self._layout.copy(), self)
+        return DeferredPicture.of(self._encoded, copy.copy(self._layout), self)
 
     def convert(self, mode: Any = None, *more: Any, **named: Any) -> Image.Image:
         return super().convert(mode, *more, **named) if mode not in (None, "RGB") or more or named else self.copy()
 
     def crop(self, box: Any = None) -> Image.Image:
-        layout = self._layout.copy()
+        layout = copy.copy(self._layout)
         try:
             if box is not None:
                 left, top, right, bottom = (round(side) for side in box)
@@ -164,7 +165,7 @@ class DeferredPicture(Image.Image):
         return DeferredPicture.of(self._encoded, layout, self)
 
     def resize(self, size: Any, resample: Any = None, box: Any = None, reducing_gap: Any = None) -> Image.Image:
-        layout = self._layout.copy()
+        layout = copy.copy(self._layout)
         try:
             width, height = size
             if (box is not None and tuple(box) != (0, 0, *self.size)) or reducing_gap is not None:
@@ -184,7 +185,7 @@ class DeferredPicture(Image.Image):
         across = FLIPS.get(method)
         if across is None:
             return super().transpose(method)
-        layout = self._layout.copy()
+        layout = copy.copy(self._layout)
         layout.flip(across=across)
         return DeferredPicture.of(self._encoded, layout, self)
 

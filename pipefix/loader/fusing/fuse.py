@@ -21,7 +21,7 @@ from pipefix.kernels.kernel import Kernel, best
 from pipefix.kernels.picture import Data, Target
 from pipefix.loader.fusing.errors import CannotFollow, NotFused
 from pipefix.loader.fusing.picture_loading import BY_PILLOW, PictureLoading, by_pillow, by_torchvision
-from pipefix.loader.fusing.pixel_difference import PixelDifference, pictures, tried
+from pipefix.loader.fusing.pixel_difference import KEYS, PixelDifference, difference, pictures
 from pipefix.loader.fusing.recipe import FusedRecipe
 from pipefix.loader.fusing.recognise import recognise
 from pipefix.loader.fusing.sample_random import seeded
@@ -42,9 +42,11 @@ def fuse(transform: Any, loading: PictureLoading = BY_PILLOW, *, mode: str = "cl
     fits = [picture for picture in pictures() if fused.follows(picture)]
     if not fits:
         raise NotFused("no drawn picture is large enough to try it on")
-    difference = fused.difference = tried(fused.sample, fused.own, fused.level(), fits)
-    if (exact and difference.max > 0) or not difference.close:
-        raise NotFused(f"tried on drawn pictures, {difference.sentence()}")
+    tried = [(picture, key) for picture in fits for key in KEYS]
+    apart = difference([fused.sample(*each) for each in tried], [fused.own(*each) for each in tried], fused.level())
+    if (exact and apart.max > 0) or not apart.close:
+        raise NotFused(f"tried on drawn pictures, {apart.sentence()}")
+    fused.difference = apart
     fused.elsewhere.clear()
     return fused
 
@@ -125,7 +127,10 @@ class Fused:
 
     def own(self, data: Data, key: int) -> torch.Tensor:
         """The same sample as the list itself makes it."""
-        return self._transformed(self._decoded(data), key)
+        picture = self._decoded(data)
+        with seeded(key):
+            sample: torch.Tensor = self.transform(picture)
+        return sample
 
     def _decoded(self, data: Data) -> Any:
         """What enters the list, decoded as its users do. Raises what their decoder raises."""
@@ -135,11 +140,6 @@ class Fused:
         if hasattr(torch.ops.image, "decode_image"):
             return by_torchvision(data, upright)
         return torch.from_numpy(np.array(by_pillow(data, upright))).permute(2, 0, 1)
-
-    def _transformed(self, picture: Any, key: int) -> torch.Tensor:
-        with seeded(key):
-            sample: torch.Tensor = self.transform(picture)
-        return sample
 
     def level(self) -> torch.Tensor:
         """What one level of 255 is worth in each channel."""

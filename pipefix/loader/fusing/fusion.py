@@ -16,6 +16,7 @@ from pipefix.loader.workers.start import FirstInWorker
 from pipefix.system.resources import cores
 
 if TYPE_CHECKING:  # it imports torchvision
+    from pipefix.kernels.kernel import Kernel
     from pipefix.loader.fusing.in_part import ReadInPart
 
 MODES = ("close", "exact")
@@ -73,8 +74,7 @@ class Fusing:
         self._tell(source.fused)
         if not loader.num_workers:
             return Fusion(source, max(1, int(cores())), self.memory)
-        why_processes = _for_processes(loader) or _in_turns(source, loader.num_workers)
-        return Fusion(source, loader.num_workers, self.memory, why_processes)
+        return Fusion(source, loader.num_workers, self.memory, _for_processes(loader, source.fused.kernel))
 
     def _in_part(self, loader: Any, reads: Any, why: str) -> Fusion | ReadInPart:
         """The user's own code runs, in worker processes: threads would take turns at it."""
@@ -114,17 +114,11 @@ def users_init(loader: Any) -> Any:
     """The user's own ``worker_init_fn``, without what is put around it here."""
     init = loader.worker_init_fn
     while isinstance(init, (StageClock, FirstInWorker)):
-        init = init.users if isinstance(init, StageClock) else init.then
+        init = init.then
     return init
 
 
-def _in_turns(source: Any, workers: int) -> str | None:
-    """Why threads would keep each other waiting. The twin's dozen calls a sample each take up the interpreter's lock again: two
-    threads make about 0.7 of what two processes make."""
-    return "without the native kernel threads take turns" if source.fused.kernel.name == "twin" and workers > 1 else None
-
-
-def _for_processes(loader: Any) -> str | None:
+def _for_processes(loader: Any, kernel: Kernel) -> str | None:
     """Why workers make the batches rather than threads; None: threads do."""
     if loader._engine == "processes":
         return f"engine={loader._engine!r}"
@@ -133,4 +127,8 @@ def _for_processes(loader: Any) -> str | None:
         return "collate_fn is your own"
     if users_init(loader) is not None:
         return "worker_init_fn is called in them"
-    return "sample_timeout interrupts them" if loader.sample_timeout else None
+    if loader.sample_timeout:
+        return "sample_timeout interrupts them"
+    # The twin's dozen calls a sample each take up the interpreter's lock again: two threads make some 0.7 of what two processes do.
+    in_turns = kernel.name == "twin" and loader.num_workers > 1
+    return "without the native kernel threads take turns" if in_turns else None

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from torch.utils.data import Subset
 
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.kernel import Absent, native
@@ -28,6 +27,7 @@ from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.deferral import Deferral, DeferredBatchReads, DeferredReads
 from pipefix.loader.fusing.deferred_picture import DeferredPicture
 from pipefix.loader.fusing.errors import CannotFollow, NotFused, found_once
+from pipefix.loader.fusing.listing import copied_with_list
 from pipefix.loader.fusing.pixel_difference import PixelDifference, spread
 from pipefix.loader.fusing.recipe import Layout
 from pipefix.loader.fusing.recognise import (
@@ -158,15 +158,10 @@ class SourceInPart(FusedSource):
     def __init__(self, dataset: Any, mode: str, why_not_whole: str, deferral: Deferral, look: Look | None = None) -> None:
         """Raises `NotFused` or `CannotFollow`, or what the user's code raises. ``look``: what was found before."""
         self.dataset, self.mode, self.why_not_whole, self.deferral = dataset, mode, why_not_whole, deferral
-        chain = stand_in.copied(dataset)
-        if any(hasattr(inner, "__getitems__") and not isinstance(inner, Subset) for inner in chain):
-            raise NotFused("the dataset reads whole batches itself (__getitems__)")
-        lists = stand_in.transforms_of(chain)
-        if len(lists) != 1:
-            raise NotFused("the dataset has no transforms" if not lists else "the dataset has more than one list of transforms")
-        self.fused: Any = ListInPart(lists[0].value)
+        chain, held = copied_with_list(dataset)
+        self.fused: Any = ListInPart(held.value)
         self._into = IntoBatch(self.fused, deferral)
-        vars(lists[0].owner)[lists[0].name] = self._into
+        vars(held.owner)[held.name] = self._into
         self._copy = chain[0]
         self.kind = torch.uint8 if self.fused.finish.table is None else torch.float32
         self.look = look or self._look()

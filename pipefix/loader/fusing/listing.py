@@ -24,6 +24,7 @@ from pipefix.loader.fusing.errors import CannotFollow, NotFused
 from pipefix.loader.fusing.picture_loading import PictureLoading, loading_of, with_stand_ins
 from pipefix.loader.fusing.pixel_difference import spread
 from pipefix.loader.fusing.stand_in import PicturePlace, PictureStandIn, Touched
+from pipefix.vocabulary.held_transforms import HeldTransforms
 from pipefix.vocabulary.nested import at, with_at
 from pipefix.vocabulary.random_state import RandomState, seeded
 
@@ -36,9 +37,10 @@ AT_ONCE = 1 << 18
 class Listing:
     """``dataset`` with a stand-in for each picture. One thread at a time runs the user's code in it."""
 
-    def __init__(self, dataset: Any, transform: Any, loading: PictureLoading, read: Callable[[int, PicturePlace], Any]) -> None:
+    def __init__(self, dataset: Any, transform: Any, loading: PictureLoading, data: Callable[[PicturePlace], Any]) -> None:
         self.dataset, self.transform, self.loading = dataset, transform, loading
-        self._read = read
+        self.data = data
+        """Gives what is to be decoded (bytes), or already is (an array of height x width x 3)."""
         self._turn = threading.Lock()
         self.path: stand_in.Path = ()
         """Where in a sample its picture lies."""
@@ -52,13 +54,10 @@ class Listing:
             raise Touched(f"gives {len(paths) or 'no'} pictures a sample")
         return sample, at(sample, paths[0])
 
-    def data(self, index: Any, place: PicturePlace) -> Any:
-        """What is to be decoded (bytes), or already is (an array of height x width x 3)."""
-        return self._read(index, place)
-
 
 def listed(dataset: Any) -> Listing:
-    listing = _of_cache(dataset) if _is_cache(dataset) else _of_files(dataset)
+    cached = any(isinstance(inner, CachedDataset) for inner in stand_in.chain_of(dataset))
+    listing = _of_cache(dataset) if cached else _of_files(dataset)
     listing.path = _try(listing, len(dataset))
     return listing
 
@@ -73,10 +72,6 @@ def refuse_what_remembers(dataset: Any) -> None:
 
     if in_child_process(partial(stand_in.remembered, shown)):
         raise NotFused("the dataset's code keeps what it is given in a picture's place")
-
-
-def _is_cache(dataset: Any) -> bool:
-    return isinstance(stand_in.chain_of(dataset)[-1], CachedDataset) or isinstance(dataset, CachedDataset)
 
 
 def _try(listing: Listing, length: int) -> stand_in.Path:
@@ -103,21 +98,33 @@ def _try(listing: Listing, length: int) -> stand_in.Path:
 
 def _of_files(dataset: Any) -> Listing:
     chain, transform, loading = _stood_in(dataset)
-    return Listing(chain[0], transform, loading, lambda _, place: _file(place.what))
+    return Listing(chain[0], transform, loading, lambda place: _file(place.what))
 
 
 def _stood_in(dataset: Any) -> tuple[list[Any], Any, PictureLoading]:
     """The dataset's chain with stand-ins, its transforms, and how pictures come to them."""
     if not hasattr(type(dataset), "__getitem__"):
         raise NotFused("the dataset is no map from index to sample")
+    chain, held = copied_with_list(dataset)
+    vars(held.owner)[held.name] = stand_in.Transforms()
+    return chain, held.value, _without_loading(chain)
+
+
+def copied_with_list(dataset: Any) -> tuple[list[Any], HeldTransforms]:
+    """A copy of the dataset's chain, and the one list of transforms in it. Raises `NotFused`."""
     if any(hasattr(inner, "__getitems__") and not isinstance(inner, Subset) for inner in stand_in.chain_of(dataset)):
         raise NotFused("the dataset reads whole batches itself (__getitems__)")
     try:
         chain = stand_in.copied(dataset)
     except Exception as error:
         raise NotFused(f"the dataset cannot be copied ({type(error).__name__}: {error})") from error
-    transform = _with_transforms(chain)
-    return chain, transform, _without_loading(chain)
+    lists = stand_in.transforms_of(chain)
+    if not lists:
+        raise NotFused("the dataset has no transforms (an attribute such as transform)")
+    if len(lists) > 1:
+        names = ", ".join(held.name for held in lists)
+        raise NotFused(f"the dataset has more than one list of transforms ({names})")
+    return chain, lists[0]
 
 
 def _without_loading(chain: list[Any]) -> PictureLoading:
@@ -134,18 +141,6 @@ def _without_loading(chain: list[Any]) -> PictureLoading:
     raise NotFused(
         "it is not known how the dataset opens pictures (by a loader, as ImageFolder, or by Pillow's or torchvision's own)"
     )
-
-
-def _with_transforms(chain: list[Any]) -> Any:
-    """The one list of transforms in the chain, which a stand-in takes the place of."""
-    lists = stand_in.transforms_of(chain)
-    if not lists:
-        raise NotFused("the dataset has no transforms (an attribute such as transform)")
-    if len(lists) > 1:
-        names = ", ".join(held.name for held in lists)
-        raise NotFused(f"the dataset has more than one list of transforms ({names})")
-    vars(lists[0].owner)[lists[0].name] = stand_in.Transforms()
-    return lists[0].value
 
 
 def _file(path: Any) -> bytes:
@@ -188,7 +183,7 @@ def _of_source(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
     if place:
         vars(outer[place - 1])["dataset"] = numbers
 
-    def read(_: int, place: PicturePlace) -> bytes:
+    def read(place: PicturePlace) -> bytes:
         path, index = place.what
         files = cache.files(index)
         if len(files) != 1:
@@ -247,7 +242,7 @@ def _of_pictures(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
     return Listing(outer[0], transform, PictureLoading("pil" if form == "image" else "tensor", every_kind=False, grey=False), _held)
 
 
-def _held(_: int, place: PicturePlace) -> Any:
+def _held(place: PicturePlace) -> Any:
     """What a record holds. Grey pictures stay grey when a cache gives them, and other kinds are left to it too."""
     if place.kind == "pixels":
         array = place.what

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,40 +24,22 @@ MOST_SIZES = 64
 Function = Callable[..., Any]
 Known = Callable[[], "Kernel | None"]
 """The kernel, for the thread that makes a sample; None for all others."""
-
-
-class Place(NamedTuple):
-    """Where a function stands: an attribute of a module, or an entry of a table."""
-
-    owner: Any
-    name: Any
-
-    def get(self) -> Any:
-        return self.owner[self.name] if isinstance(self.owner, dict) else getattr(self.owner, self.name)
-
-    def put(self, function: Any) -> None:
-        if isinstance(self.owner, dict):
-            self.owner[self.name] = function
-        else:
-            setattr(self.owner, self.name, function)
+Place = tuple[dict[Any, Any], Any]
+"""Where a function stands: the names of a module, or a table of torchvision's, and the key there."""
 
 
 def native_operations(kernel: Known) -> list[tuple[Place, Function]]:
     """Where they stand in this torchvision, and what is to stand there."""
     operations: list[tuple[Place, Function]] = []
-    table = getattr(_utils, "_KERNEL_REGISTRY", {}).get(v2.adjust_hue, {})
-    for place in (Place(_functional_pil, "adjust_hue"), Place(table, Image.Image)):
-        if _is_there(place):
-            operations.append((place, _hue(place.get(), kernel)))
-    for module, name in ((_functional_tensor, "gaussian_blur"), (_misc, "gaussian_blur_image")):
-        weights = getattr(module, "_get_gaussian_kernel2d", None)
-        if weights is not None and _is_there(Place(module, name)):
-            operations.append((Place(module, name), _blur(getattr(module, name), weights, kernel)))
+    registered = getattr(_utils, "_KERNEL_REGISTRY", {}).get(v2.adjust_hue, {})
+    places: list[Place] = [(vars(_functional_pil), "adjust_hue"), (registered, Image.Image)]
+    operations += [((names, key), _hue(names[key], kernel)) for names, key in places if key in names]
+    places = [(vars(_functional_tensor), "gaussian_blur"), (vars(_misc), "gaussian_blur_image")]
+    for names, key in places:
+        weights = names.get("_get_gaussian_kernel2d")
+        if weights is not None and key in names:
+            operations.append(((names, key), _blur(names[key], weights, kernel)))
     return operations
-
-
-def _is_there(place: Place) -> bool:
-    return place.name in place.owner if isinstance(place.owner, dict) else hasattr(place.owner, place.name)
 
 
 def _hue(own: Function, known: Known) -> Function:

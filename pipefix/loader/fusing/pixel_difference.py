@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,24 +38,12 @@ class PixelDifference:
         return f"pixels differ from the list's own by {mean} levels of 255 on average, {p99} at the 99th percentile, {most} at most"
 
 
-Make = Callable[[bytes, int], torch.Tensor]
-
-
-def difference(fused: list[torch.Tensor], own: list[torch.Tensor], level: torch.Tensor) -> PixelDifference:
+def difference(fused: Sequence[torch.Tensor], own: Sequence[torch.Tensor], level: torch.Tensor) -> PixelDifference:
     """Of samples, 3 x H x W each. ``level``: what one level of 255 is worth in each channel."""
     pairs = zip(fused, own, strict=True)
     distance = [(fused_sample.double() - own_sample.double()).abs() / level[:, None, None] for fused_sample, own_sample in pairs]
     all_of = torch.cat([each.flatten() for each in distance]).numpy()
     return PixelDifference(float(all_of.mean()), float(np.percentile(all_of, 99)), float(all_of.max()))
-
-
-def tried(fused: Make, own: Make, level: torch.Tensor, with_: Sequence[bytes]) -> PixelDifference:
-    fused_samples, wanted = [], []
-    for picture in with_:
-        for key in KEYS:
-            fused_samples.append(fused(picture, key))
-            wanted.append(own(picture, key))
-    return difference(fused_samples, wanted, level)
 
 
 def spread(length: int, count: int) -> list[int]:

@@ -6,7 +6,6 @@ draws the numbers that torchvision's transform draws, in its order.
 
 from __future__ import annotations
 
-import copy
 import functools
 import math
 from dataclasses import dataclass
@@ -50,9 +49,6 @@ class Layout:
         self.window: Box | None = None
         self.mirrored = self.upside_down = False
         self.filter = Filter.BILINEAR
-
-    def copy(self) -> Layout:
-        return copy.copy(self)
 
     @property
     def flipped(self) -> bool:

@@ -15,7 +15,7 @@ from torchvision import transforms as v1
 from torchvision.transforms import v2
 from torchvision.transforms.functional import InterpolationMode
 
-from pipefix.kernels.picture import UINT8, Arithmetic, Filter, Finish, Ramp
+from pipefix.kernels.picture import UINT8, Arithmetic, Box, Filter, Finish, PictureCut, Ramp, Target
 from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.recipe import (
     CenterCropStep,
@@ -180,7 +180,8 @@ def _kind_after(rest: list[Any], source: str) -> str:
 
 def turns_to_tensor(operation: Any) -> bool:
     """Whether this operation makes a tensor of a picture of Pillow's, and no more of it."""
-    return type(operation) in _TO_TENSOR or _full_name(operation) in _OTHERS_TO_TENSOR
+    kind = type(operation)
+    return kind in _TO_TENSOR or f"{kind.__module__}.{kind.__qualname__}" in _OTHERS_TO_TENSOR
 
 
 def places_pixels(operation: Any) -> bool:
@@ -196,10 +197,6 @@ def value_of_level(operation: Any) -> bool:
 def finish_of(values: list[Any]) -> tuple[Finish, type]:
     """What such operations, the first of which takes a picture of Pillow's, make of every level, and what type of tensor."""
     return _finish(values, "pil"), type(_valued(values, "pil"))
-
-
-def _full_name(operation: Any) -> str:
-    return f"{type(operation).__module__}.{type(operation).__qualname__}"
 
 
 def _finish(rest: list[Any], source: str) -> Finish:
@@ -249,7 +246,6 @@ def resizes_bytes(filter: Filter) -> bool:
 @functools.cache
 def pillow_order() -> Arithmetic | None:
     """In which order the installed Pillow resizes, found by asking it; None where it is neither known one."""
-    from pipefix.kernels.picture import Box, PictureCut, Target
     from pipefix.kernels.twin import TwinKernel
 
     rng = np.random.default_rng(5)

@@ -47,7 +47,7 @@ class FusedSource:
     def begin(self, index: Any, key: int, target: Target, place: int) -> Any:
         """The picture of a sample is written; the rest of the sample is returned. Raises where `finish` has to make it."""
         sample, picture_place = self.listing.sample(index)
-        data = self.listing.data(index, picture_place)
+        data = self.listing.data(picture_place)
         write = self.fused.pixels_into if isinstance(data, np.ndarray) else self.fused.jpeg_into
         write(data, target, place, key)
         return sample

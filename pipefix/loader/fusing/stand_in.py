@@ -73,15 +73,11 @@ class PicturePlace(PictureStandIn):
     __slots__ = ()
 
 
-def is_stand_in(value: Any) -> bool:
-    return type(value) is PictureStandIn
-
-
 class Transforms:
     """Stands in the place of the transforms."""
 
     def __call__(self, *args: Any, **named: Any) -> PicturePlace:
-        if len(args) != 1 or named or not is_stand_in(args[0]):
+        if len(args) != 1 or named or type(args[0]) is not PictureStandIn:
             raise Touched("hands its transforms something else than the picture that was loaded")
         return PicturePlace(args[0].what, args[0].kind)
 

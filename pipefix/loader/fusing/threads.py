@@ -12,7 +12,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from dataclasses import replace
 from queue import SimpleQueue
 from time import monotonic
 from typing import Any
@@ -25,7 +24,6 @@ from pipefix.loader.fusing.batches import UnfinishedBatch, own_collate
 from pipefix.loader.iterator import HELD, LoaderIterator
 from pipefix.loader.policy.read_policy import Asked
 from pipefix.loader.resume import restore_generators
-from pipefix.loader.slots.portable import Portable
 
 ENOUGH = 4
 """Samples under way for each thread, so that none is idle while the last ones of a batch are made."""
@@ -38,6 +36,7 @@ class DaemonPool:
     hangs (a FIFO, a mount that is gone) would keep the training process from ending."""
 
     def __init__(self, threads: int) -> None:
+        self.threads = threads
         self._tasks: SimpleQueue[tuple[Callable[[], None], Future[None]] | None] = SimpleQueue()
         ready = threading.Barrier(threads + 1)
         own = torch.get_num_threads()
@@ -55,9 +54,8 @@ class DaemonPool:
 
     def close(self) -> None:
         """Each thread ends after the task it is at; tasks that were not begun find their batch dropped."""
-        for tasks in _threads.values():
-            if tasks is self._tasks:
-                tasks.put(None)
+        for _ in range(self.threads):
+            self._tasks.put(None)
 
 
 _threads: weakref.WeakKeyDictionary[threading.Thread, SimpleQueue[Any]] = weakref.WeakKeyDictionary()
@@ -91,10 +89,10 @@ def _leave() -> None:
 class PendingBatch:
     """A batch under way. Whichever thread is free makes its next sample, so that a slow one does not hold up its neighbours."""
 
-    def __init__(self, parts: UnfinishedBatch, pool: DaemonPool, threads: int) -> None:
+    def __init__(self, parts: UnfinishedBatch, pool: DaemonPool) -> None:
         self.parts, self.dropped = parts, False
         self._places = iter(range(len(parts.indices)))
-        self._tasks = [pool.submit(self._make) for _ in range(min(threads, len(parts.indices)))]
+        self._tasks = [pool.submit(self._make) for _ in range(min(pool.threads, len(parts.indices)))]
 
     def _make(self) -> None:
         for place in self._places:
@@ -122,8 +120,8 @@ class ThreadsLoaderIterator(LoaderIterator):
         super().__init__(self._seen_by_torch(loader))
         workers, fusion = loader.num_workers, self._work.fused
         assert fusion is not None
-        collate = loader.collate_fn
-        self._own_collate = own_collate(collate.collate_fn if isinstance(collate, Portable) else collate)
+        collate: Any = self._collate_fn  # a `FusedCollate`
+        self._own_collate = own_collate(collate.collate)
         self._source, self._memory = fusion.source, fusion.memory
         # Without workers nothing is read ahead, as in DataLoader.
         enough = math.ceil(ENOUGH * fusion.threads / (loader.batch_size or 1))
@@ -131,8 +129,6 @@ class ThreadsLoaderIterator(LoaderIterator):
         """Batches that are made while the caller has one; 0: a batch is made when it is asked for."""
         # The loader's, so that the next epoch finds its pages written already.
         self._memory.kept = max(self._memory.kept, ahead + HELD + 1)
-        self._rules = replace(self._work.rules, seed=self.begin.seed)
-        self._threads = fusion.threads
         self._under_way: deque[PendingBatch | Exception] = deque()
         self._pool = DaemonPool(fusion.threads)
         self._end = weakref.finalize(self, _close, self._pool, self._under_way)
@@ -150,7 +146,7 @@ class ThreadsLoaderIterator(LoaderIterator):
             except StopIteration:
                 return
             try:
-                self._under_way.append(PendingBatch(self._unfinished(index), self._pool, self._threads))
+                self._under_way.append(PendingBatch(self._unfinished(index), self._pool))
             except Exception as error:  # noqa: BLE001 - raised when its turn comes, as a worker's would be
                 self._under_way.append(error)
 
@@ -165,20 +161,19 @@ class ThreadsLoaderIterator(LoaderIterator):
             self._under_way.appendleft(batch)
             raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
         self._top_up(self._ahead_by)
-        batch_made = batch.samples().together(self._rules, self._own_collate)
+        batch_made = batch.samples().together(self._work.rules, self._own_collate)
         return pin_memory(batch_made) if self._pin_memory else batch_made
 
     def _unfinished(self, request: Asked) -> UnfinishedBatch:
         source, carrier = self._source, self._work.carrier
         pinned = self._pin_memory or (carrier is not None and carrier.streams)
         pictures = self._memory.batch((len(request.index), 3, source.height, source.width), source.kind, pinned=pinned)
-        return UnfinishedBatch(source, request, self._rules.seed or 0, pictures)
+        return UnfinishedBatch(source, request, self.begin.seed, pictures)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         _drop(self._under_way)
         self._start(loader)
         super()._reset(loader, first_iter)
-        self._rules = replace(self._work.rules, seed=self.begin.seed)
         self._top_up(max(1, self._ahead_by))
 
     def _over(self) -> None:

@@ -7,15 +7,13 @@ nothing is locked: a slot is void while it is written, and the reader passes ove
 from __future__ import annotations
 
 import multiprocessing
-from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from struct import Struct, pack_into, unpack_from
 from typing import Any, NamedTuple
 
 LENGTH = 64
 """Looked-at batches that a page holds; at most a few come each second."""
-_TOTALS = ("batches", "samples", "made_ns", "cost_ns", "state")
-_WIDTH = 8
 
 
 class TimedBatch(NamedTuple):
@@ -63,28 +61,19 @@ class Totals(NamedTuple):
 READY, BLIND, FAILED = 1, 2, 3
 
 _LOOK = Struct(f"{len(TimedBatch._fields)}q")
-_HEAD = Struct(f"{len(_TOTALS)}q")
+_HEAD = Struct(f"{len(Totals._fields)}q")
 _PAGE = _HEAD.size + LENGTH * _LOOK.size
 
 
 class CostRecord:
     """The pages of one loader's makers. It travels to them as an argument of their process."""
 
-    def __init__(
-        self,
-        pages: int,
-        start_method: str | None = None,
-        *,
-        shared: bool = True,
-        memory: Callable[[int], Any] | None = None,
-    ) -> None:
-        """``memory``: makes so many bytes of zeros that forked processes share; it travels to no other."""
+    def __init__(self, pages: int, start_method: str | None = None, *, memory: Callable[[int], Any] | None = None) -> None:
+        """``memory``: makes so many bytes of zeros; by default such that travel to any process. Of a `bytearray` nobody else sees
+        what is written."""
         self.pages = max(1, pages)
-        words = self.pages * _PAGE // _WIDTH
-        if memory is not None:
-            self._memory: Any = memory(words * _WIDTH)
-        else:
-            self._memory = multiprocessing.get_context(start_method).RawArray("q", words) if shared else array("q", [0] * words)
+        memory = memory or partial(multiprocessing.get_context(start_method).RawArray, "b")
+        self._memory = memory(self.pages * _PAGE)
         self._read = [0] * self.pages
 
     def page(self, number: int) -> CostPage:

@@ -1,13 +1,12 @@
 """The meter of a loader: seconds that its consumer waits and works, and the costs of making its batches.
 
-Every step is written into a ring of fixed length by the thread that trains, without a lock; whoever wants figures reads them from
-another thread. What happens in workers comes by shared memory (`record`) from the batches that a `StageClock` looked at.
+The latest steps are kept by the thread that trains, without a lock; whoever wants figures reads them from another thread. What
+happens in workers comes by shared memory (`record`) from the batches that a `StageClock` looked at.
 """
 
 from __future__ import annotations
 
 import contextlib
-from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from pipefix.loader.metering.cost_record import CostRecord, TimedBatch, Totals, 
 from pipefix.vocabulary.quantity import percent
 
 LENGTH = 4096
-"""Steps that the ring holds: at 200 a second, those of twenty seconds."""
+"""Steps that are kept: at 200 a second, those of twenty seconds."""
 RECORDS = 8
 """Iterators whose makers are followed at once."""
 QUICK = 200_000
@@ -31,7 +30,7 @@ FEW = 16
 _UNKNOWN = -1
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class MeteredStep:
     """One batch as its consumer met it. Nanoseconds."""
 
@@ -42,7 +41,7 @@ class MeteredStep:
     took: int
     """The processor time of that, in the asking thread: taking over what a worker made."""
     step: int
-    """From having it to asking for the next."""
+    """From having it to asking for the next; negative where the next was not asked for (yet)."""
     samples: int
     first: bool
     """The first of an epoch: its wait is the loader's start-up."""
@@ -66,18 +65,15 @@ class Sums(NamedTuple):
 class Meter:
     """Call `asked` before a batch is fetched, `got` when it is there, `ended` when the epoch is over."""
 
-    def __init__(self, *, length: int = LENGTH, clock: Callable[[], int] = perf_counter_ns) -> None:
+    def __init__(self, *, clock: Callable[[], int] = perf_counter_ns) -> None:
         self.clock = clock
-        self.length = 1 << max(1, length - 1).bit_length()
-        self._mask = self.length - 1
-        self._at, self._wait, self._took, self._step, self._size, self._first = (
-            array("q", bytes(8 * self.length)) for _ in range(6)
-        )
+        self._steps: deque[tuple[int, MeteredStep]] = deque(maxlen=LENGTH)
+        """By number."""
         self.batches = self.samples = self.epochs = 0
         self.wait_ns = self.step_ns = self.start_ns = 0
         """Sums since the meter was made; `start_ns` are the waits for the first batches of epochs."""
-        self._asked = self._got = self._cpu = 0
-        self._stepping = False
+        self._asked = self._cpu = 0
+        self._running: MeteredStep | None = None
         self._fresh = True
         self._starting = 0
         self.workers = False
@@ -91,11 +87,10 @@ class Meter:
     def asked(self) -> None:
         """The consumer wants a batch: its step is over."""
         now = self.clock()
-        if self._stepping:
-            spent = now - self._got
-            self._step[(self.batches - 1) & self._mask] = spent
-            self.step_ns += spent
-            self._stepping = False
+        running, self._running = self._running, None
+        if running is not None:
+            running.step = now - running.at
+            self.step_ns += running.step
         self._asked = now
         self._cpu = thread_time_ns()
 
@@ -104,26 +99,20 @@ class Meter:
         took = thread_time_ns() - self._cpu
         now = self.clock()
         waited = now - self._asked + self._starting
-        slot = self.batches & self._mask
-        fresh = self._fresh
-        self._step[slot] = _UNKNOWN
-        self._at[slot], self._wait[slot], self._took[slot] = now, waited, took
-        self._size[slot], self._first[slot] = samples, fresh
-        if fresh:
+        self._running = MeteredStep(now, waited, took, _UNKNOWN, samples, self._fresh)
+        self._steps.append((self.batches, self._running))
+        if self._fresh:
             self.start_ns += waited
             self.epochs += 1
             self._fresh, self._starting = False, 0
         else:
             self.wait_ns += waited
         self.samples += samples
-        self._got = now
-        self._stepping = True
         self.batches += 1
 
     def ended(self) -> None:
         """The epoch is over, or was left: what follows, validation for one, is no step."""
-        self._stepping = False
-        self._fresh = True
+        self._running, self._fresh = None, True
 
     def started(self, spent: int) -> None:
         """``iter(loader)`` took so many nanoseconds: part of the wait for the epoch's first batch."""
@@ -138,7 +127,7 @@ class Meter:
             if alive is not None and alive() is None and record.pages == max(1, workers):
                 del self._records[place]
                 return record
-        return CostRecord(workers, start_method, shared=workers > 0)
+        return CostRecord(workers, start_method, memory=None if workers else bytearray)
 
     def follow(self, record: CostRecord, alive: Callable[[], object] | None) -> None:
         """Read this book; ``alive`` (a weak reference to the iterator) says when it may be used again."""
@@ -150,19 +139,8 @@ class Meter:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def steps(self, since: int) -> list[MeteredStep]:
-        """Finished steps from number ``since`` on that the ring still holds."""
-        mask, end = self._mask, self.batches
-        begin = max(since, end - self.length + 1, 0)
-        steps = []
-        for number in range(begin, end):
-            slot = number & mask
-            step = self._step[slot]
-            steps.append(
-                MeteredStep(self._at[slot], self._wait[slot], self._took[slot], step, self._size[slot], bool(self._first[slot]))
-            )
-        # What the training thread has overwritten meanwhile is half of one step and half of another.
-        overtaken = max(0, self.batches - self.length + 1 - begin)
-        return steps[overtaken:]
+        """Those from number ``since`` on that are still kept."""
+        return [step for number, step in self._steps.copy() if number >= since]
 
     def looks(self) -> list[TimedBatch]:
         """Batches that were looked at since this was last asked."""
@@ -278,9 +256,8 @@ class Course:
 
     def quick(self) -> bool:
         """Whether batches follow each other too quickly to meter them all."""
-        now = self.meter.sums()
-        spent = now.wait_ns + now.step_ns - self.begun.wait_ns - self.begun.step_ns
-        return spent < QUICK * (now.batches - self.begun.batches)
+        passed = self.meter.sums().since(self.begun)
+        return passed.wait_ns + passed.step_ns < QUICK * passed.batches
 
     def stats(self) -> Stats:
         batches, samples, wait, step, start = self.meter.sums().since(self.begun)

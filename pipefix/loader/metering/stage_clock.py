@@ -49,14 +49,16 @@ class StageClock:
     def __init__(
         self,
         record: CostRecord,
-        init: Callable[[int], object] | None = None,
+        then: Callable[[int], object] | None = None,
         *,
         stages: bool = True,
         batched: bool = True,
         a_sample: float = A_SAMPLE,
     ) -> None:
         """``a_sample``: nanoseconds a sample that looking may cost, besides `SHARE`."""
-        self._record, self._init, self._stages, self._a_sample = record, init, stages, a_sample
+        self.then = then
+        """The user's own ``worker_init_fn``."""
+        self._record, self._stages, self._a_sample = record, stages, a_sample
         self._page: CostPage | None = None
         self._timer = SampleTimer()
         self._patches = Patches()
@@ -73,23 +75,18 @@ class StageClock:
         self._fetching = False
         self._call_ns = 0.0
 
-    @property
-    def users(self) -> Callable[[int], object] | None:
-        """The ``worker_init_fn`` that it was given."""
-        return self._init
-
     def __call__(self, worker: int) -> None:
-        if self._init is not None:
-            self._init(worker)
+        if self.then is not None:
+            self.then(worker)
         self.begin(worker)
         self._handed.attach()
-        self._replace_fetch()
+        for kind in fetchers():  # the fetcher is about to be made, and the process serves this loader alone
+            kind.fetch = self.timed(kind.fetch)
 
     def begin(self, worker: int = 0) -> None:
         """This process writes to its page from now on."""
         self._page = self._record.page(worker)
         self._batches, self._samples, self._made, self._cost, _ = self._page.totals
-        self._timer = SampleTimer()
         self._state = READY if self._stages else BLIND
         self._free = not self._cost
         self._next = self._owed() if self._stages else -1
@@ -100,11 +97,6 @@ class StageClock:
         self._timer.active = False
         self._patches.undo()
         self._handed.detach()
-
-    def _replace_fetch(self) -> None:
-        """In a worker, for the fetcher that it is about to make; the process serves this loader alone."""
-        for kind in fetchers():
-            kind.fetch = self.timed(kind.fetch)
 
     def timed(self, fetch: Callable[..., Any]) -> Callable[..., Any]:
         """``fetch(fetcher, order)``, with its cost written down."""

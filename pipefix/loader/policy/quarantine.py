@@ -41,14 +41,12 @@ class Quarantine:
             share = f"max_bad={self.max_bad:g} ({percent(self.max_bad)})"
             where = f", {first.source}" if first.source else ""
             line = f" ({first.where})" if first.where else ""
+            listed = f"All of them are in {self.path}. " if self.path is not None else ""
             raise TooManyBadSamples(
                 f"{len(self.found)} of about {samples_asked} samples could not be read, more than {share} allows. "
-                f"The first is sample {first.index}{where}: {first.error}{line}. {self._listed()}"
+                f"The first is sample {first.index}{where}: {first.error}{line}. {listed}"
                 "Mend the samples, or allow more with FastLoader(..., max_bad=0.05)."
             )
-
-    def _listed(self) -> str:
-        return f"All of them are in {self.path}. " if self.path is not None else ""
 
     def _write(self, bad: tuple[QuarantinedSample, ...], epoch: int) -> None:
         if self.path is None:

@@ -164,12 +164,11 @@ class PolicedDataset(StandsForDataset):
     def _together(self, epoch: int, indices: list[Any], outcomes: Iterable[Outcome]) -> list[Any]:
         """A batch's samples, as the rules have it where some could not be read."""
         strict = self.rules.on_bad == "raise"
-        samples_made: list[tuple[Any]] = []
-        flaws, good = [], []
-        holes = []
+        samples: list[Any] = []
+        flaws, good, holes = [], [], []
         for index, (sample, error) in zip(indices, outcomes, strict=False):
             if error is None:
-                samples_made.append((sample,))
+                samples.append(sample)
                 good.append(index)
             elif strict:
                 try:
@@ -178,33 +177,26 @@ class PolicedDataset(StandsForDataset):
                     del error  # its traceback holds this frame
             else:
                 flaws.append(bad(self.dataset, index, error))
-                holes.append(len(samples_made))
+                holes.append(len(samples))
         if flaws and self.rules.on_bad == "refill" and good:
-            self._refill(self._read, epoch, samples_made, holes, good)
-        samples = [sample for (sample,) in samples_made]
+            self._refill(epoch, samples, holes, good)
         if not flaws and self.rules.seed is None:
             return samples
         return Samples(samples, flaws, None if self.rules.seed is None else batch_key(self.rules.seed, epoch, indices))
 
-    def _refill(
-        self, read: Callable[[Any], Any], epoch: int, samples_made: list[tuple[Any]], holes: list[int], good: list[Any]
-    ) -> None:
+    def _refill(self, epoch: int, samples: list[Any], holes: list[int], good: list[Any]) -> None:
         """The batch's other samples, in their order, read once more: a rank meets only what is its own."""
-        filled = 0
+        read, filled = self._read, 0
         for number, hole in enumerate(holes):
             # It could be read before; where it cannot now, the batch is a little smaller.
             with suppress(Exception):
-                samples_made.insert(hole + filled, (self._one(read, epoch, good[number % len(good)]),))
+                samples.insert(hole + filled, self._one(read, epoch, good[number % len(good)]))
                 filled += 1
 
     def _one(self, read: Callable[[Any], Any], epoch: int, index: Any) -> Any:
-        with self._keyed(epoch, index), limited(self.rules.seconds, index):
+        seed = self.rules.seed
+        with nullcontext() if seed is None else drawing(key_of(seed, epoch, index)), limited(self.rules.seconds, index):
             return read(index)
-
-    def _keyed(self, epoch: int, index: Any) -> Any:
-        if self.rules.seed is None:
-            return nullcontext()
-        return drawing(key_of(self.rules.seed, epoch, index))
 
 
 def key_of(seed: int, epoch: int, index: Any) -> int:

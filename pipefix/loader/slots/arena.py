@@ -25,7 +25,7 @@ from typing import Any
 
 from pipefix.system.resources import memory_left
 
-FREE, LENT, RETIRED = 0, 1, 2
+FREE, LENT = 0, 1
 SPARE = 16
 """Slots a worker has beyond those it needs: used in the place of those that a forked child may still look at."""
 REMOVE: int = getattr(mmap, "MADV_REMOVE", 0)
@@ -167,8 +167,7 @@ class Arena:
         self._lent.pop(lease.slot, None)
         forks = [fork for fork in lease.forks if not fork.over()]
         if forks:
-            self._map[lease.slot] = RETIRED
-            self._retired[lease.slot] = forks
+            self._retired[lease.slot] = forks  # for its worker it is still lent
         else:
             self._give_back(lease.slot)
 

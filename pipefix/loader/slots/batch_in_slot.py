@@ -186,22 +186,15 @@ def empty_in_slot(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor | 
 def writing(page: SlotPage) -> Iterator[None]:
     """`empty_in_slot` gives of this page meanwhile, in this thread; `default_collate` stacks into it, unless the user taught it
     another way to stack tensors."""
-    _stack_into_slots()
+    # It goes by a table of the whole process. To change that for one batch would change it for every thread that makes samples
+    # meanwhile: it is changed once, before the worker's first batch, and never back. Where a tensor goes is the calling thread's.
+    if stacks_as_ever() and get_worker_info() is not None:
+        stack_by(_stack)
     _here.page = page
     try:
         yield
     finally:
         del _here.page
-
-
-def _stack_into_slots() -> None:
-    """`default_collate` asks `_stack` in this worker process from now on, whoever calls it.
-
-    It goes by a table of the whole process. To change that for one batch would change it for every thread that makes samples
-    meanwhile, so it is changed once, before the worker's first batch, and never back; where a tensor goes is the calling thread's.
-    """
-    if stacks_as_ever() and get_worker_info() is not None:
-        stack_by(_stack)
 
 
 def _stack(batch: Any, *, collate_fn_map: Any = None) -> Any:
@@ -224,31 +217,25 @@ class Sent:
         return self._made
 
 
-class PinnedBatch:
-    """A batch that came through a slot, and was copied to pinned memory."""
-
-    def __init__(self, batch: Any) -> None:
-        self.batch = batch
-
-    def open(self) -> Any:
-        return self.batch
-
-
 class Arrival:
     """A batch that has arrived. Dropped unopened, its slot is free again."""
 
     def __init__(self, lease: Lease, payload: bytes, by_handle: bool) -> None:
-        self.lease, self.payload = lease, payload
+        self.payload = payload
+        self.lease: Lease | None = lease
+        """None where it was copied out of the slot."""
         # Handles are taken now: the worker of a stream may end before the batch's turn comes.
         self._made = [self._unpickled()] if by_handle else []
 
     def open(self) -> Any:
-        self.lease.arena.opened(self.lease)
+        if self.lease is not None:
+            self.lease.arena.opened(self.lease)
         return self._unpacked()
 
-    def pin_memory(self) -> PinnedBatch:
+    def pin_memory(self) -> Arrival:
         """Called by torch's pinning thread: the pinned copy is the caller's, the slot is free at once."""
-        return PinnedBatch(pin_memory(self._unpacked()))
+        self._made, self.lease = [pin_memory(self._unpacked())], None
+        return self
 
     def _unpacked(self) -> Any:
         return self._made.pop() if self._made else self._unpickled()
@@ -265,7 +252,7 @@ def arrival(arena: str, slot: int, payload: bytes, by_handle: bool) -> Arrival |
 
 
 @contextmanager
-def opening(lease: Lease) -> Iterator[None]:
+def opening(lease: Lease | None) -> Iterator[None]:
     """What is unpickled meanwhile lies in this slot."""
     _here.lease = lease
     try:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import queue
 import sys
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -18,11 +17,10 @@ from torch import multiprocessing
 from torch.utils.data import IterDataPipe, MapDataPipe
 
 from pipefix.hooks.torch_internals import STATUS_CHECK_S, DatasetKind, WorkersIterator, in_order, processes_of
-from pipefix.loader.iterator import HELD, LoaderIterator
+from pipefix.loader.iterator import LoaderIterator
 from pipefix.loader.overlaid import Overlaid
 from pipefix.loader.resume import restore_generators
-from pipefix.loader.slots.arena import Arena, room
-from pipefix.loader.slots.batch_in_slot import Arrival, Assembler, PinnedBatch
+from pipefix.loader.slots.batch_in_slot import Arrival, Assembler
 from pipefix.loader.slots.portable import Portable
 from pipefix.loader.workers import deaths
 from pipefix.loader.workers.dataset_once import pack, preload, start_method
@@ -35,17 +33,6 @@ AHEAD = 2
 """Where a batch is waited for while later ones have arrived, so many times as many may be under way."""
 
 
-def under_way(loader: Any) -> int:
-    """Batches of all workers together."""
-    return (loader.prefetch_factor or 1) * int(loader.num_workers)
-
-
-def make_arena(workers: int, batches: int) -> Arena:
-    """Room for so many ``batches`` under way in each worker. Raises OSError or AttributeError where this system cannot give it."""
-    slots = batches + HELD
-    return Arena(workers, slots, room(workers * slots))
-
-
 class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
     """With worker processes."""
 
@@ -56,7 +43,6 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
     def __init__(self, loader: Any) -> None:
         self._prepare(loader)
         self._kills = out_of_memory_kills()
-        self._loader = weakref.ref(loader)
         self._ordered = in_order(loader)
         arguments: dict[str, Any] = {
             "worker_init_fn": FirstInWorker(partial(start_worker, self._work.threads), loader.worker_init_fn)
@@ -125,7 +111,7 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
 
     def _next_made(self) -> Any:
         batch = super()._next_made()
-        by_slot = isinstance(batch, (Arrival, PinnedBatch))
+        by_slot = isinstance(batch, Arrival)
         self._work.handed["slots" if by_slot else "torch"] += 1
         return batch.open() if by_slot else batch
 

@@ -6,7 +6,6 @@ import gc
 import multiprocessing
 import os
 import pickle
-import select
 import sys
 from collections.abc import Callable
 from multiprocessing import util
@@ -110,16 +109,12 @@ class Parent:
     """The training process, as this worker sees it."""
 
     def __init__(self) -> None:
-        self._pid = os.getppid()
-        self._end: select.poll | None = None
-        known = multiprocessing.parent_process()
-        if known is not None and known.pid != self._pid:
-            # A server forked this worker, and lives as long as its workers do.
-            self._end = select.poll()
-            self._end.register(known.sentinel, select.POLLIN)
+        self._pid, known = os.getppid(), multiprocessing.parent_process()
+        # Where a server forked this worker, that lives as long as its workers do.
+        self._served = known if known is not None and known.pid != self._pid else None
 
     def has_gone(self) -> bool:
-        return os.getppid() != self._pid or (self._end is not None and bool(self._end.poll(0)))
+        return os.getppid() != self._pid or (self._served is not None and not self._served.is_alive())
 
 
 def end_with_parent() -> None:

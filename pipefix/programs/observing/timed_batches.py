@@ -102,7 +102,7 @@ class LooksHere:
 
     def _begin(self) -> Any:
         if self._clock is None:
-            self._record = import_module("pipefix.loader.metering.cost_record").CostRecord(1, shared=False)
+            self._record = import_module("pipefix.loader.metering.cost_record").CostRecord(1, memory=bytearray)
             self._clock = _begun(self._record, 0, self._batched)
         return self._clock
 

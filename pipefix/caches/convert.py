@@ -16,13 +16,14 @@ import msgspec
 
 from pipefix.caches import folder as folders
 from pipefix.caches import manifest as manifests
-from pipefix.caches import pool, remote_sources
+from pipefix.caches import pool
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.building import Building
 from pipefix.caches.containers import CONTAINERS, STORES, keeps
 from pipefix.caches.fingerprint import Fingerprint, changed
-from pipefix.caches.maker import is_stream, path_of
+from pipefix.caches.maker import is_stream
 from pipefix.caches.manifest import Manifest, Recipe, Source
+from pipefix.caches.source_files import any_object_changed, changed_files
 from pipefix.caches.source_places import refuse_places_of_the_source
 from pipefix.caches.survey import Surveyed, survey
 from pipefix.caches.verify import PartCheck
@@ -32,7 +33,6 @@ from pipefix.system.resources import cores
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, Interrupted, TargetError, UnreadableFile
 from pipefix.vocabulary.folder_lock import unwritable
 from pipefix.vocabulary.quantity import percent
-from pipefix.vocabulary.urls import is_remote
 
 _LEAST_BAD = 10
 DEFAULT_SIZE, QUALITY = 256, 90
@@ -330,19 +330,7 @@ def _current(source: Surveyed, of: Source) -> Callable[[Facts], bool]:
     fingerprint = Fingerprint(source.dataset, plan.samples, [plan.source.root])
 
     def is_current(facts: Facts) -> bool:
-        return facts.lists == fingerprint.part(facts.start, facts.stop, of.volatile) and _files_unchanged(facts, of.root)
+        same_lists = facts.lists == fingerprint.part(facts.start, facts.stop, of.volatile)
+        return same_lists and not any(changed_files(facts, of.root)) and not any_object_changed(facts)
 
     return is_current
-
-
-def _files_unchanged(facts: Facts, root: str | None) -> bool:
-    for name, length, modified in facts.files:
-        if is_remote(name):
-            continue
-        try:
-            status = os.stat(path_of(name, root))
-        except OSError:
-            return False
-        if (status.st_size, status.st_mtime_ns) != (length, modified):
-            return False
-    return not remote_sources.changed([file for file in facts.files if is_remote(file[0])])

@@ -20,7 +20,7 @@ from pipefix.caches import learn_reads, pictures, pool, record, rows
 from pipefix.caches.blueprint import Blueprint, boot
 from pipefix.caches.cut import Holder, Hook
 from pipefix.caches.fingerprint import Fingerprint
-from pipefix.caches.maker import TreeMaker, getter, is_stream
+from pipefix.caches.maker import TreeMaker, getter, is_stream, is_text
 from pipefix.caches.manifest import Cut, Recipe, Source
 from pipefix.caches.record import Unstorable
 from pipefix.caches.witness import Witness
@@ -348,15 +348,7 @@ def _root(dataset: Any, files: list[str]) -> str | None:
     own = getattr(dataset, "root", None)
     if isinstance(own, (str, os.PathLike)):
         path = os.path.abspath(os.fspath(own))
-        if isinstance(path, str) and all(file.startswith(os.path.join(path, "")) for file in files) and _is_text(path):
+        if isinstance(path, str) and all(file.startswith(os.path.join(path, "")) for file in files) and is_text(path):
             return path
     shared = os.path.commonpath([os.path.dirname(file) for file in files])
-    return shared if shared != os.sep and _is_text(shared) else None
-
-
-def _is_text(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return shared if shared != os.sep and is_text(shared) else None

@@ -135,23 +135,29 @@ def label(operation: Any) -> str:
 # -- which operations are fixed --------------------------------------------------------------------------------------------
 
 
-def fixed_operations(holder: Holder, inputs: Sequence[Arguments], same: Callable[[Any, Any], bool]) -> int:
-    """How many leading operations give the same every time. ``inputs`` are what the dataset called its transforms with."""
-    values = [(args, kwargs) for args, kwargs in inputs]
-    for count, operation in enumerate(holder.operations):
+def fixed_operations(holder: Holder, inputs: Sequence[Arguments], record_of: Callable[[Any], bytes | None]) -> int:
+    """How many leading operations give the same every time, up to the last one whose results a record can hold.
+
+    Args:
+        holder: of the operations.
+        inputs: what the dataset called its transforms with.
+        record_of: the record of a result; None where none can hold it.
+    """
+    values, kept = list(inputs), 0
+    for count, operation in enumerate(holder.operations, 1):
         if _says_random(operation):
-            return count
+            break
         try:
-            following = []
-            for args, kwargs in values:
-                result = _tried(operation, args, kwargs, same)
-                if result is None:
-                    return count
-                following.append(result)
+            tried = [_tried(operation, args, kwargs, record_of) for args, kwargs in values]
         except Exception:  # noqa: BLE001 - whatever the user's operation raises alone: it stays where it is, live
-            return count
-        values = following
-    return len(holder.operations)
+            break
+        fixed = [result for result in tried if result is not None]
+        if len(fixed) < len(tried):
+            break
+        values = [following for following, _ in fixed]
+        if all(is_storable for _, is_storable in fixed):
+            kept = count
+    return kept
 
 
 def _says_random(operation: Any) -> bool:
@@ -161,8 +167,10 @@ def _says_random(operation: Any) -> bool:
     return says_random or (not type(operation).__module__.startswith("albumentations.") and holds_generator(operation))
 
 
-def _tried(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], same: Callable[[Any, Any], bool]) -> Arguments | None:
-    """The next call's arguments; None where two calls differ, or where random numbers were drawn."""
+def _tried(
+    operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], record_of: Callable[[Any], bytes | None]
+) -> tuple[Arguments, bool] | None:
+    """The next call's arguments, and whether a record can hold them; None where calls differ, or drew random numbers."""
     results = []
     for attempt in range(_TRIES):
         with seeded(attempt):
@@ -171,9 +179,8 @@ def _tried(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], same: 
             results.append(operation(*copied[0], **copied[1]))
             if before.changed():
                 return None
-    if not all(same(results[0], result) for result in results[1:]):
-        return None
-    return _following(results[0], args, kwargs)
+    records = {record_of(result) for result in results}
+    return (_following(results[0], args, kwargs), None not in records) if len(records) == 1 else None
 
 
 def fresh_copy(value: Any) -> Any:

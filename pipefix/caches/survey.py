@@ -104,16 +104,19 @@ class FirstRecords(NamedTuple):
     """Why it would be refused; empty where these samples can be stored."""
     record_bytes: float | None = None
     """Of a record, on average."""
+    keeps_nothing: bool = False
+    """Of what transforms give, where that is wanted: they run live, all of them."""
 
 
 def first_records(dataset: Any, recipe: Recipe) -> FirstRecords:
     try:
         with seeded(0), Witness(alone=recipe.store == "source") as witness:
             look = _Look(dataset, recipe, _length(dataset), witness, most=_TRIED)
-            look.settle(Blueprint(target="", recipe=recipe, boot=boot()))
+            cut = look.settle(Blueprint(recipe=recipe)).cut
     except PipefixError as error:
         return FirstRecords(refused=str(error))
-    return FirstRecords(record_bytes=look.record_bytes)
+    keeps_nothing = recipe.store == "sample" and cut is not None and bool(cut.live) and not cut.kept
+    return FirstRecords(record_bytes=look.record_bytes, keeps_nothing=keeps_nothing)
 
 
 def _survey_apart(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
@@ -246,7 +249,7 @@ class _Look:
             for _ in learn_reads.good(getter(self.dataset, None), self.indices, 3):
                 inputs += spy.calls
                 spy.calls = []
-        return cuts.fixed_operations(holder, inputs, _same) if inputs else 0
+        return cuts.fixed_operations(holder, inputs, _record_of) if inputs else 0
 
     def _call(self, hook: Hook) -> Any:
         with cuts.replaced(self.holders, hook):
@@ -295,13 +298,13 @@ class _Look:
         """Something random that was not cut away would be frozen into the cache."""
         for index in self.indices[:3]:
             try:
-                tries = []
+                records = set()
                 for seed in range(2):
                     with seeded((seed + 1) * 1_000_003 + index):
-                        tries.append(get(index))
+                        records.add(_record_of(get(index)))
             except Exception:  # noqa: BLE001, S112 - a damaged sample, or a stream's end
                 continue
-            if not _same(*tries):
+            if len(records) > 1:
                 why, instead = _RANDOM_ROWS if self.recipe.store == "rows" and cuts.holders(self.dataset) else _RANDOM
                 raise TargetError(f"Sample {index} comes out different every time: {why}.", advice=instead)
 
@@ -319,12 +322,12 @@ class _Spy:
         return self.inner(*args, **kwargs)
 
 
-def _same(sample: Any, again: Any) -> bool:
-    """Whether two samples are equal to the last bit."""
+def _record_of(value: Any) -> bytes | None:
+    """As ``--store sample`` keeps it; None for what no record can hold, which is told when it is to be stored."""
     try:
-        return record.encode(pictures.as_pixels(sample)) == record.encode(pictures.as_pixels(again))
+        return record.encode(pictures.as_pixels(value))
     except Unstorable:
-        return True  # told when it is to be stored
+        return None
 
 
 def _spread(samples: int | None, count: int) -> list[int]:

@@ -2,9 +2,8 @@
 
 Memory is bounded by what one part holds back before writing, times the processes. A worker whose parent is gone leaves.
 
-Torch's DataLoader over parts would not do: it tells nothing of a part before all of it is made, nor which sample a worker died on, and
-code of the user's that asks for `get_worker_info` would take itself for a loader's. A ProcessPoolExecutor can neither end its workers nor
-say how one ended.
+Torch's DataLoader over parts would not do: it tells nothing of a part before all of it is made, nor on which sample a worker died,
+and the user's code would find itself in a loader's worker. A ProcessPoolExecutor can neither end its workers nor say how one ended.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import gc
 import itertools
 import json
@@ -33,10 +34,9 @@ from pipefix.vocabulary import files as whole_files
 from pipefix.vocabulary.errors import BadUsage, Interrupted, TargetError, UnreadableFile
 from pipefix.vocabulary.folder_lock import FolderLock
 from tests.caches.killing import contents, interrupted_after
-from tests.caches.sources import Endless, Files, Noisy, Numbers, Stream, draw
+from tests.caches.sources import Acting, Endless, Files, Noisy, Numbers, Stream, draw
 
 FLIP = v2.RandomHorizontalFlip()
-LISTING = v2.Compose([v2.Resize(24), v2.CenterCrop(20), FLIP, v2.PILToTensor()])
 
 
 def same(sample, expected) -> bool:
@@ -44,12 +44,6 @@ def same(sample, expected) -> bool:
 
 
 # -- stores ----------------------------------------------------------------------------------------------------------------
-
-
-def test_decoded_keeps_the_pixels(files, make):
-    cached = CachedDataset(make(files, "decoded").folder)
-    image, label = cached[5]
-    assert isinstance(image, Image.Image) and same(image, files[5][0]) and label == 5
 
 
 def test_resized_keeps_kind_and_shape(files, make):
@@ -65,7 +59,11 @@ def test_resized_keeps_kind_and_shape(files, make):
 @pytest.mark.parametrize(
     ("listing", "kept", "live"),
     [
-        (LISTING, ["Resize([24])", "CenterCrop((20, 20))"], ["RandomHorizontalFlip", "PILToTensor"]),
+        (
+            [v2.Resize(24), v2.CenterCrop(20), FLIP, v2.PILToTensor()],
+            ["Resize([24])", "CenterCrop((20, 20))"],
+            ["RandomHorizontalFlip", "PILToTensor"],
+        ),
         # No record holds a tv_tensors.Image: what gives one stays live, unless a later result can be stored.
         ([v2.Resize(24), v2.ToImage(), FLIP], ["Resize([24])"], ["ToImage", "RandomHorizontalFlip"]),
         ([v2.ToImage(), FLIP], [], ["ToImage", "RandomHorizontalFlip"]),
@@ -73,8 +71,10 @@ def test_resized_keeps_kind_and_shape(files, make):
     ],
 )
 def test_sample_keeps_all_up_to_the_first_random_operation(pictures, make, listing, kept, live):
-    dataset = Files(pictures, listing if listing is LISTING else v2.Compose(listing))
-    done = make(dataset, "sample")
+    dataset = Files(pictures, v2.Compose(listing))
+    transform, state = dataset.transform, torch.get_rng_state()
+    done = make(dataset, "sample", workers=2)
+    assert dataset.transform is transform and torch.equal(torch.get_rng_state(), state), "the dataset is left as it was"
     cut = done.manifest.cut
     assert (cut.attribute, cut.kept, cut.live) == ("transform", kept, live)
     cached = CachedDataset(done.folder, dataset=dataset)
@@ -86,13 +86,6 @@ def test_sample_keeps_all_up_to_the_first_random_operation(pictures, make, listi
         assert torch.equal(sample[0], expected[0]) and sample[1] == expected[1]
 
 
-def test_the_dataset_is_left_as_it_was(pictures, make):
-    dataset = Files(pictures, LISTING)
-    state = torch.get_rng_state()
-    make(dataset, "sample", workers=2)
-    assert dataset.transform is LISTING and torch.equal(torch.get_rng_state(), state)
-
-
 def test_whatever_a_sample_is(make):
     cached = CachedDataset(make(Numbers(), "sample").folder)
     sample = cached[7]
@@ -101,10 +94,14 @@ def test_whatever_a_sample_is(make):
     assert [sample["index"] for sample in cached.__getitems__([99, 3, 50])] == [99, 3, 50]
 
 
-def test_streams_end_when_they_end(make):
+def test_streams_end_when_they_end_and_are_left_alone_then(make):
     done = make(Stream(50), "sample")
     cached = CachedDataset(done.folder)
     assert len(cached) == 50 and [int(cached[index][1]) for index in range(50)] == list(range(50))
+    again = make(Stream(50), "sample")
+    assert (again.made, again.changed) == (0, ())
+    with pytest.raises(BadUsage, match="What of a stream has changed cannot be told"):
+        make(Stream(50), "sample", update=True)
 
 
 @pytest.mark.parametrize("store", ["resized", "decoded", "sample"])
@@ -225,29 +222,24 @@ def _plan_of(files) -> Blueprint:
     return survey(files, recipe_of("lmdb", "source"), "a target").blueprint
 
 
-def test_a_full_disk_keeps_what_is_finished(files, make, monkeypatch):
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [(errno.ENOSPC, "is full. Finished parts are kept"), (errno.EIO, f"cache cannot be written: {os.strerror(errno.EIO)}")],
+)
+def test_a_full_or_failing_disk_keeps_what_is_finished(files, make, monkeypatch, number, message):
     small_parts(monkeypatch)
     real = Building.finished
 
-    def full(self, number, facts, **how):
-        real(self, number, facts, **how)
-        if number == 1:
-            raise OSError(28, "No space left on device")
+    def failing(self, part, facts):
+        real(self, part, facts)
+        if part == 1:
+            raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(Building, "finished", full)
-    with pytest.raises(UnreadableFile, match=r"is full. Finished parts are kept"):
-        make(files, "source")
-    monkeypatch.setattr(Building, "finished", real)
+    with monkeypatch.context() as patch:
+        patch.setattr(Building, "finished", failing)
+        with pytest.raises(UnreadableFile, match=message):
+            make(files, "source")
     assert make(files, "source").found == 2
-
-
-def test_a_disk_that_fails_is_told(files, make, monkeypatch):
-    def failing(self, *args, **how):
-        raise OSError(5, os.strerror(5))
-
-    monkeypatch.setattr(Building, "finished", failing)
-    with pytest.raises(UnreadableFile, match=rf"cache cannot be written: {os.strerror(5)}"):
-        make(files, "source")
 
 
 def test_a_directory_that_cannot_be_locked_is_told(tmp_path, monkeypatch):
@@ -276,28 +268,15 @@ def test_what_other_threads_bring_to_the_disk_is_no_read_of_a_sample(files, tmp_
 
 def test_a_dead_worker_is_told_with_its_sample(make):
     """Most real-time signals have no name; the test below sees one that has."""
-
-    class Deadly(Numbers):
-        def __getitem__(self, index):
-            if index == 42 and os.getpid() != parent:
-                os.kill(os.getpid(), 35)
-            return super().__getitem__(index)
-
-    parent = os.getpid()
+    deadly = Acting(42, lambda: os.kill(os.getpid(), 35), apart=True)
     with pytest.raises(TargetError, match="ended by signal 35 while it made sample 42"):
-        make(Deadly(), "sample", workers=2)
+        make(deadly, "sample", workers=2)
 
 
 def test_a_worker_that_crashed_says_where(make):
-    class Crashing(Numbers):
-        def __getitem__(self, index):
-            if index == 42 and os.getpid() != parent:
-                ctypes.string_at(0)
-            return super().__getitem__(index)
-
-    parent = os.getpid()
+    crashing = Acting(42, lambda: ctypes.string_at(0), apart=True)
     with pytest.raises(TargetError, match=r"ended by signal 11 \(SIGSEGV\) while it made sample 42") as crashed:
-        make(Crashing(), "sample", workers=2)
+        make(crashing, "sample", workers=2)
     assert "Segmentation fault" in crashed.value.user_traceback
     assert "in string_at" in crashed.value.user_traceback and "test_convert.py" in crashed.value.user_traceback
 
@@ -313,17 +292,11 @@ def test_garbage_of_the_program_is_not_freed_in_a_worker(make):
             if os.getpid() != parent:
                 os.kill(os.getpid(), 9)
 
-    class Collecting(Numbers):
-        def __getitem__(self, index):
-            if index == 42 and os.getpid() != parent:
-                gc.collect()
-            return super().__getitem__(index)
-
     parent = os.getpid()
     gc.disable()
     try:
         Deadly()
-        make(Collecting(), "sample", workers=2)
+        make(Acting(42, gc.collect, apart=True), "sample", workers=2)
     finally:
         gc.enable()
 
@@ -460,24 +433,10 @@ def test_the_manifest_is_written_last(files, make, monkeypatch):
     assert names == ["plan.json", "manifest.json"] and not (folder / "plan.json").exists()
 
 
-def test_a_finished_stream_is_left_alone(make):
-    make(Stream(9), "sample")
-    again = make(Stream(9), "sample")
-    assert (again.made, again.changed) == (0, ())
-    with pytest.raises(BadUsage, match="What of a stream has changed cannot be told"):
-        make(Stream(9), "sample", update=True)
-
-
 @pytest.mark.parametrize(("workers", "number"), [(0, 1), (2, 60)])
 def test_a_sample_that_ends_the_program_is_told(make, workers, number):
-    class Leaving(Numbers):
-        def __getitem__(self, index):
-            if index == number:
-                sys.exit(0)
-            return super().__getitem__(index)
-
     with pytest.raises(TargetError, match=r"ended the program: its code called sys.exit\(0\)") as raised:
-        make(Leaving(), "sample", workers=workers)
+        make(Acting(number, lambda: sys.exit(0)), "sample", workers=workers)
     assert raised.value.exit_code == 3 and "in __getitem__" in (raised.value.user_traceback or "")
 
 

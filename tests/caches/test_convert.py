@@ -23,11 +23,11 @@ from torchvision.transforms import v2
 
 from pipefix.caches import estimate
 from pipefix.caches import manifest as manifests
-from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.building import Building, _sync
 from pipefix.caches.convert import recipe_of
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.estimate import forecast
+from pipefix.caches.survey import survey
 from pipefix.caches.verify import verify
 from pipefix.caches.witness import Witness
 from pipefix.vocabulary import files as whole_files
@@ -170,20 +170,14 @@ def test_lmdb_alone_reads_it(files, make):
 # -- parts are pure; nothing is lost ---------------------------------------------------------------------------------------
 
 
-def small_parts(monkeypatch, size: int = 4) -> None:
-    monkeypatch.setattr("pipefix.caches.survey._part_samples", lambda samples, record_bytes: size)
-
-
-def test_processes_and_order_change_nothing(files, make, monkeypatch):
-    small_parts(monkeypatch)
+def test_processes_and_order_change_nothing(files, make, small_parts):
     first = make(files, "resized", name="one", workers=0)
     many = make(files, "resized", name="many", workers=3)
     assert contents(first.folder) == contents(many.folder)
     assert len(first.manifest.parts) == 3
 
 
-def test_it_goes_on_where_it_was(files, make, monkeypatch):
-    small_parts(monkeypatch)
+def test_it_goes_on_where_it_was(files, make, small_parts):
     whole = make(files, "decoded", name="whole")
     with interrupted_after(2), pytest.raises(Interrupted, match=r"2 of 3 parts are made and kept") as raised:
         make(files, "decoded", name="cache")
@@ -196,8 +190,7 @@ def test_it_goes_on_where_it_was(files, make, monkeypatch):
     assert contents(done.folder) == contents(whole.folder)
 
 
-def test_parts_from_before_a_restart_are_checked(files, make, monkeypatch):
-    small_parts(monkeypatch)
+def test_parts_from_before_a_restart_are_checked(files, make, monkeypatch, small_parts):
     whole = make(files, "source", name="whole")
     folder = whole.folder.parent / "cache.building"
     make(files, "source", name="cache").folder.rename(folder)
@@ -209,25 +202,19 @@ def test_parts_from_before_a_restart_are_checked(files, make, monkeypatch):
     (parts / "00001.mdb").write_bytes(data)
     (folder / "index" / "00002.facts").unlink()
     (parts / ".pipefix-0123456789ab").write_bytes(b"half")
-    whole_files.write_whole(folder / "plan.json", manifests.sealed_text(_plan_of(files)))
+    plan = survey(files, recipe_of("lmdb", "source"), "a target").blueprint
+    whole_files.write_whole(folder / "plan.json", manifests.sealed_text(plan))
     monkeypatch.setattr("pipefix.caches.survey.boot", lambda: "another start")
     done = make(files, "source", name="cache")
     assert (done.made, done.found) == (2, 1)
     assert contents(done.folder) == contents(whole.folder)
 
 
-def _plan_of(files) -> Blueprint:
-    from pipefix.caches.survey import survey
-
-    return survey(files, recipe_of("lmdb", "source"), "a target").blueprint
-
-
 @pytest.mark.parametrize(
     ("number", "message"),
     [(errno.ENOSPC, "is full. Finished parts are kept"), (errno.EIO, f"cache cannot be written: {os.strerror(errno.EIO)}")],
 )
-def test_a_full_or_failing_disk_keeps_what_is_finished(files, make, monkeypatch, number, message):
-    small_parts(monkeypatch)
+def test_a_full_or_failing_disk_keeps_what_is_finished(files, make, monkeypatch, small_parts, number, message):
     real = Building.finished
 
     def failing(self, part, facts):
@@ -327,8 +314,7 @@ def test_recipes_that_make_no_sense(options, message):
 # -- a source that changes -------------------------------------------------------------------------------------------------
 
 
-def test_only_what_changed_is_made_anew(files, make, monkeypatch):
-    small_parts(monkeypatch)
+def test_only_what_changed_is_made_anew(files, make, small_parts):
     before = make(files, "decoded")
     old = contents(before.folder)
     draw(Path(files.paths[5]), 40)
@@ -348,8 +334,7 @@ def test_only_what_changed_is_made_anew(files, make, monkeypatch):
         assert repr(CachedDataset(done.folder).raw(index).tobytes()) == repr(CachedDataset(fresh.folder).raw(index).tobytes())
 
 
-def test_a_label_mended_and_files_added(pictures, make, monkeypatch, tmp_path):
-    small_parts(monkeypatch)
+def test_a_label_mended_and_files_added(pictures, make, small_parts, tmp_path):
     files = Files(pictures)
     make(files, "decoded")
     files = Files([*pictures, draw(tmp_path / "pictures" / "new.jpg", 77)])
@@ -360,8 +345,7 @@ def test_a_label_mended_and_files_added(pictures, make, monkeypatch, tmp_path):
     assert len(cached) == 13 and cached[2][1] == 1000 and cached[12][1] == 12
 
 
-def test_files_taken_away(pictures, make, monkeypatch):
-    small_parts(monkeypatch)
+def test_files_taken_away(pictures, make, small_parts):
     make(Files(pictures), "decoded")
     done = make(Files(pictures[:8]), "decoded", update=True)
     assert len(CachedDataset(done.folder)) == 8 and verify(done.folder).sound

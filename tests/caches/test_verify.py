@@ -13,13 +13,8 @@ from tests.caches.killing import contents
 from tests.caches.mutating import flip
 
 
-@pytest.fixture
-def parted(monkeypatch):
-    monkeypatch.setattr("pipefix.caches.survey._part_samples", lambda samples, record_bytes: 4)
-
-
 @pytest.mark.parametrize("store", ["source", "resized"])
-def test_damage_is_named_and_mended(files, make, parted, store):
+def test_damage_is_named_and_mended(files, make, small_parts, store):
     folder = make(files, store).folder
     before = contents(folder)
     assert verify(folder).sound

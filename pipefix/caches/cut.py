@@ -76,33 +76,20 @@ class Holder:
         self.value = getattr(owner, name)
         self.operations = listed(self.value)
 
-    def put(self, hook: Any) -> Callable[[], None]:
-        """Replace the transforms; returns the way back."""
-        undo = []
-        for owner, name in ((self.owner, self.name), *self._aliases()):
-            before = getattr(owner, name)
-            setattr(owner, name, hook)
-            undo.append((owner, name, before))
-
-        def back() -> None:
-            for owner, name, before in undo:
-                setattr(owner, name, before)
-
-        return back
-
-    def _aliases(self) -> list[tuple[Any, str]]:
-        """torchvision's datasets hold the same list once more, in their ``transforms``."""
+    def places(self) -> list[tuple[Any, str]]:
+        """The attribute, and that of the `transforms` in which torchvision's datasets hold the same list once more."""
         joint = getattr(self.owner, "transforms", None)
         same = joint is not None and joint is not self.value and getattr(joint, "transform", None) is self.value
-        return [(joint, "transform")] if same else []
+        return [(self.owner, self.name), *([(joint, "transform")] if same else [])]
 
 
 @contextmanager
 def replaced(holders: Sequence[Holder], stand_in: Any) -> Iterator[None]:
     """Inside, ``stand_in`` is in the transforms' place."""
     with ExitStack() as stack:
-        for holder in holders:
-            stack.callback(holder.put(stand_in))
+        for owner, name in [place for holder in holders for place in holder.places()]:
+            stack.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, stand_in)
         yield
 
 

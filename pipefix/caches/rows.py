@@ -36,7 +36,7 @@ def type_of(name: str) -> Any:
     inner = list_match[1] if list_match else name
     if inner not in _TYPES:
         raise ValueError(f"a column of type {name!r}")
-    plain = pa.type_for_alias({"halffloat": "float16", "float": "float32", "double": "float64"}.get(inner, inner))
+    plain = pa.type_for_alias(inner)
     return pa.list_(plain) if list_match else plain
 
 
@@ -134,7 +134,8 @@ def _fits(value: Any, kind: Any) -> bool:
     if pa.types.is_boolean(kind):
         return held is bool
     if pa.types.is_integer(kind):
-        return held is int and _range(kind)[0] <= value <= _range(kind)[1]
+        limits = np.iinfo(kind.to_pandas_dtype())
+        return held is int and bool(limits.min <= value <= limits.max)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return held is str
     if pa.types.is_binary(kind):
@@ -142,11 +143,6 @@ def _fits(value: Any, kind: Any) -> bool:
     if held is np.ndarray:
         return bool(value.size == 0 or pa.from_numpy_dtype(value.dtype) == kind.value_type)
     return held is list and all(_fits(element, kind.value_type) for element in value)
-
-
-def _range(kind: Any) -> tuple[int, int]:
-    bits = kind.bit_width
-    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if pa.types.is_signed_integer(kind) else (0, (1 << bits) - 1)
 
 
 def samples_of(table: Any, columns: Sequence[Column], shape: str, picture: Callable[[Picture], Any]) -> list[Any]:

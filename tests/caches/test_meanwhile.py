@@ -58,16 +58,6 @@ def test_a_cache_that_is_another_by_now_is_not_called_damaged(store: str, tmp_pa
     assert not isinstance(raised.value, CacheDamaged) and "Open it once more" in raised.value.advice
 
 
-def test_what_is_damaged_is_called_damaged(tmp_path: Path) -> None:
-    folder = made("sample", tmp_path / "cache")
-    (folder / "parts" / "00000.mdb").unlink()
-    with pytest.raises(CacheDamaged, match=r"00000\.mdb is missing"):
-        CachedDataset(folder)[0]
-    os.truncate(folder / "manifest.json", 90)
-    with pytest.raises(CacheDamaged):
-        CachedDataset(folder)
-
-
 @pytest.mark.parametrize("index", ["3", 3.0, None, slice(0, 3)])
 def test_an_index_that_is_no_integer_is_refused_as_a_list_would(index: Any, tmp_path: Path) -> None:
     cached = CachedDataset(made("sample", tmp_path / "cache"))

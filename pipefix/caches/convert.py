@@ -6,7 +6,7 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -283,45 +283,29 @@ def _is_full(error: BaseException) -> bool:
 def _kept(
     source: Surveyed, existing: Manifest, folder: Path, *, update: bool, say: Progress
 ) -> tuple[dict[int, Facts], tuple[int, ...]]:
-    """Of a finished cache of the same recipe the parts that would be the same today, and the numbers of the others."""
+    """Of a finished cache of the same recipe the parts whose samples come from the same lists and files, unchanged since, and the
+    numbers of the others. For an update these are also parts of which not every byte is what was written."""
     plan = source.blueprint = msgspec.structs.replace(source.blueprint, part_samples=existing.part_samples)
-    parts_kept = _unchanged(source, existing, folder)
-    if update:
-        _drop_damaged(parts_kept, existing, folder, say)
+    then, state = existing.source.attributes, State(samples=existing.samples)
+    comparable = plan.cut == existing.cut and plan.columns == existing.columns and bool(then)
+    parts = existing.parts if comparable and not changed(then, plan.source.attributes) else []
+    is_current = _current(source, existing.source)
+    parts_kept: dict[int, Facts] = {}
+    for number, part in enumerate(parts):
+        if (part.start, part.stop) != plan.range(number):
+            continue
+        with suppress(OSError, CacheDamaged):
+            facts = read_facts(folder / "index" / f"{part.name(number)}.facts", part.facts_crc)
+            if is_current(facts):
+                parts_kept[number] = facts.brief()
+        if update and number in parts_kept:
+            state.phase = f"checking what is there: part {number + 1} of {len(existing.parts)}"
+            say(state)
+            if any(PartCheck(folder, existing, number, part).problems()):
+                del parts_kept[number]
     count = plan.parts or 0
     stale = tuple(number for number in range(count) if number not in parts_kept)
     return parts_kept, stale or ((count,) if len(existing.parts) > count else ())
-
-
-def _drop_damaged(parts_kept: dict[int, Facts], existing: Manifest, folder: Path, say: Progress) -> None:
-    """Parts of which not every byte is what was written are made anew."""
-    state = State(samples=existing.samples)
-    for number in list(parts_kept):
-        state.phase = f"checking what is there: part {number + 1} of {len(existing.parts)}"
-        say(state)
-        if any(PartCheck(folder, existing, number, existing.parts[number]).problems()):
-            del parts_kept[number]
-
-
-def _unchanged(source: Surveyed, existing: Manifest, folder: Path) -> dict[int, Facts]:
-    """The parts whose samples come from the same files, unchanged since, by the same lists."""
-    plan = source.blueprint
-    if plan.cut != existing.cut or plan.columns != existing.columns:
-        return {}
-    if not existing.source.attributes or changed(existing.source.attributes, plan.source.attributes):
-        return {}
-    is_current = _current(source, existing.source)
-    parts_kept = {}
-    for number, part in enumerate(existing.parts):
-        if (part.start, part.stop) != plan.range(number):
-            continue
-        try:
-            facts = read_facts(folder / "index" / f"{part.name(number)}.facts", part.facts_crc)
-        except (OSError, CacheDamaged):
-            continue
-        if is_current(facts):
-            parts_kept[number] = facts.brief()
-    return parts_kept
 
 
 def _current(source: Surveyed, of: Source) -> Callable[[Facts], bool]:

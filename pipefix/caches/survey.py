@@ -233,23 +233,26 @@ class _Look:
             )
         self.holders = holders
         states = [cuts.state_of(holders, length) for length in range(len(holders[0].operations) + 1)]  # before they are run
-        count = self._fixed(holders[0]) if self.recipe.store == "sample" else 0
-        hook = Hook(holders[0].operations[:count])
+        fixed, count = self._fixed(holders[0]) if self.recipe.store == "sample" else (0, 0)
+        hook = Hook(holders[0].operations[:fixed])
         call = self._call(hook)
+        if call is not None and count < fixed:  # what no record holds would be in it as it is
+            hook = Hook(holders[0].operations[:count])
+            call = self._call(hook)
         labels = [cuts.label(operation) for operation in holders[0].operations]
         if call is None:
             self.holders = []
             return stored_whole, None
         return Cut(attribute=holders[0].name, kept=labels[:count], live=labels[count:], call=call, state=states[count]), hook
 
-    def _fixed(self, holder: Holder) -> int:
+    def _fixed(self, holder: Holder) -> tuple[int, int]:
         inputs = []
         spy = _Spy(holder.value)
         with cuts.replaced(self.holders, spy):
             for _ in learn_reads.good(getter(self.dataset, None), self.indices, 3):
                 inputs += spy.calls
                 spy.calls = []
-        return cuts.fixed_operations(holder, inputs, _record_of) if inputs else 0
+        return cuts.fixed_operations(holder, inputs, _record_of) if inputs else (0, 0)
 
     def _call(self, hook: Hook) -> Any:
         with cuts.replaced(self.holders, hook):

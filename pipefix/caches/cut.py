@@ -68,6 +68,19 @@ class Hook:
         return kwargs or (args[0] if len(args) == 1 else args)
 
 
+class Spy:
+    """Runs the transforms as ever, and notes what they were called with."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        copies = tuple(fresh_copy(argument) for argument in args)
+        self.calls.append((copies, {key: fresh_copy(argument) for key, argument in kwargs.items()}))
+        return self.inner(*args, **kwargs)
+
+
 class Holder:
     """A dataset's attribute that holds transforms."""
 

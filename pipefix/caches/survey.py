@@ -247,7 +247,7 @@ class _Look:
 
     def _fixed(self, holder: Holder) -> tuple[int, int]:
         inputs = []
-        spy = _Spy(holder.value)
+        spy = cuts.Spy(holder.value)
         with cuts.replaced(self.holders, spy):
             for _ in learn_reads.good(getter(self.dataset, None), self.indices, 3):
                 inputs += spy.calls
@@ -310,19 +310,6 @@ class _Look:
             if len(records) > 1:
                 why, instead = _RANDOM_ROWS if self.recipe.store == "rows" and cuts.holders(self.dataset) else _RANDOM
                 raise TargetError(f"Sample {index} comes out different every time: {why}.", advice=instead)
-
-
-class _Spy:
-    """Runs the transforms as ever, and notes what they were called with."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-        self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        copies = tuple(cuts.fresh_copy(argument) for argument in args)
-        self.calls.append((copies, {key: cuts.fresh_copy(argument) for key, argument in kwargs.items()}))
-        return self.inner(*args, **kwargs)
 
 
 def _record_of(value: Any) -> bytes | None:

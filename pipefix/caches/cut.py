@@ -73,11 +73,10 @@ class Spy:
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
-        self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        self.calls: list[Arguments] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        copies = tuple(fresh_copy(argument) for argument in args)
-        self.calls.append((copies, {key: fresh_copy(argument) for key, argument in kwargs.items()}))
+        self.calls.append(_copied(args, kwargs))
         return self.inner(*args, **kwargs)
 
 
@@ -175,21 +174,25 @@ def _tried(
     for attempt in range(_TRIES):
         with seeded(attempt):
             before = RandomState()
-            copied = [fresh_copy(argument) for argument in args], {key: fresh_copy(argument) for key, argument in kwargs.items()}
-            results.append(operation(*copied[0], **copied[1]))
+            own_args, own_kwargs = _copied(args, kwargs)
+            results.append(operation(*own_args, **own_kwargs))
             if before.changed():
                 return None
     records = {record_of(result) for result in results}
     return (_following(results[0], args, kwargs), None not in records) if len(records) == 1 else None
 
 
-def fresh_copy(value: Any) -> Any:
+def _copied(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """Arguments of their own for a call that may change them, as far as they can be copied."""
     from pipefix.hooks.snapshot import NotCopyable, snapshot
 
-    try:
-        return snapshot(value)
-    except NotCopyable:
-        return value
+    def own(value: Any) -> Any:
+        try:
+            return snapshot(value)
+        except NotCopyable:
+            return value
+
+    return tuple(map(own, args)), {key: own(value) for key, value in kwargs.items()}
 
 
 # -- where the results lie in the sample -----------------------------------------------------------------------------------

@@ -68,7 +68,10 @@ def begin_cache(subject: Subject, store: str, seconds: float) -> TriedCache | No
         result: FirstRecords = in_child_process(partial(first_records, subject.dataset, recipe_of("lmdb", store)), seconds)
     except NotFused:
         return None
-    return TriedCache(f"convert would refuse it: {result.refused}" if result.refused else "", result.record_bytes)
+    why = f"convert would refuse it: {result.refused}" if result.refused else ""
+    if result.keeps_nothing:
+        why = "nothing that its transforms give could be stored, so this is the same as cache-decoded"
+    return TriedCache(why, result.record_bytes)
 
 
 def kept_record(result: ReadBack) -> KeptRecord | None:

@@ -6,7 +6,7 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -16,13 +16,14 @@ import msgspec
 
 from pipefix.caches import folder as folders
 from pipefix.caches import manifest as manifests
-from pipefix.caches import pool, remote_sources
+from pipefix.caches import pool
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.building import Building
 from pipefix.caches.containers import CONTAINERS, STORES, keeps
 from pipefix.caches.fingerprint import Fingerprint, changed
-from pipefix.caches.maker import is_stream, path_of
+from pipefix.caches.maker import is_stream
 from pipefix.caches.manifest import Manifest, Recipe, Source
+from pipefix.caches.source_files import any_object_changed, changed_files
 from pipefix.caches.source_places import refuse_places_of_the_source
 from pipefix.caches.survey import Surveyed, survey
 from pipefix.caches.verify import PartCheck
@@ -32,7 +33,6 @@ from pipefix.system.resources import cores
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, Interrupted, TargetError, UnreadableFile
 from pipefix.vocabulary.folder_lock import unwritable
 from pipefix.vocabulary.quantity import percent
-from pipefix.vocabulary.urls import is_remote
 
 _LEAST_BAD = 10
 DEFAULT_SIZE, QUALITY = 256, 90
@@ -283,45 +283,29 @@ def _is_full(error: BaseException) -> bool:
 def _kept(
     source: Surveyed, existing: Manifest, folder: Path, *, update: bool, say: Progress
 ) -> tuple[dict[int, Facts], tuple[int, ...]]:
-    """Of a finished cache of the same recipe the parts that would be the same today, and the numbers of the others."""
+    """Of a finished cache of the same recipe the parts whose samples come from the same lists and files, unchanged since, and the
+    numbers of the others. For an update these are also parts of which not every byte is what was written."""
     plan = source.blueprint = msgspec.structs.replace(source.blueprint, part_samples=existing.part_samples)
-    parts_kept = _unchanged(source, existing, folder)
-    if update:
-        _drop_damaged(parts_kept, existing, folder, say)
+    then, state = existing.source.attributes, State(samples=existing.samples)
+    comparable = plan.cut == existing.cut and plan.columns == existing.columns and bool(then)
+    parts = existing.parts if comparable and not changed(then, plan.source.attributes) else []
+    is_current = _current(source, existing.source)
+    parts_kept: dict[int, Facts] = {}
+    for number, part in enumerate(parts):
+        if (part.start, part.stop) != plan.range(number):
+            continue
+        with suppress(OSError, CacheDamaged):
+            facts = read_facts(folder / "index" / f"{part.name(number)}.facts", part.facts_crc)
+            if is_current(facts):
+                parts_kept[number] = facts.brief()
+        if update and number in parts_kept:
+            state.phase = f"checking what is there: part {number + 1} of {len(existing.parts)}"
+            say(state)
+            if any(PartCheck(folder, existing, number, part).problems()):
+                del parts_kept[number]
     count = plan.parts or 0
     stale = tuple(number for number in range(count) if number not in parts_kept)
     return parts_kept, stale or ((count,) if len(existing.parts) > count else ())
-
-
-def _drop_damaged(parts_kept: dict[int, Facts], existing: Manifest, folder: Path, say: Progress) -> None:
-    """Parts of which not every byte is what was written are made anew."""
-    state = State(samples=existing.samples)
-    for number in list(parts_kept):
-        state.phase = f"checking what is there: part {number + 1} of {len(existing.parts)}"
-        say(state)
-        if any(PartCheck(folder, existing, number, existing.parts[number]).problems()):
-            del parts_kept[number]
-
-
-def _unchanged(source: Surveyed, existing: Manifest, folder: Path) -> dict[int, Facts]:
-    """The parts whose samples come from the same files, unchanged since, by the same lists."""
-    plan = source.blueprint
-    if plan.cut != existing.cut or plan.columns != existing.columns:
-        return {}
-    if not existing.source.attributes or changed(existing.source.attributes, plan.source.attributes):
-        return {}
-    is_current = _current(source, existing.source)
-    parts_kept = {}
-    for number, part in enumerate(existing.parts):
-        if (part.start, part.stop) != plan.range(number):
-            continue
-        try:
-            facts = read_facts(folder / "index" / f"{part.name(number)}.facts", part.facts_crc)
-        except (OSError, CacheDamaged):
-            continue
-        if is_current(facts):
-            parts_kept[number] = facts.brief()
-    return parts_kept
 
 
 def _current(source: Surveyed, of: Source) -> Callable[[Facts], bool]:
@@ -330,19 +314,7 @@ def _current(source: Surveyed, of: Source) -> Callable[[Facts], bool]:
     fingerprint = Fingerprint(source.dataset, plan.samples, [plan.source.root])
 
     def is_current(facts: Facts) -> bool:
-        return facts.lists == fingerprint.part(facts.start, facts.stop, of.volatile) and _files_unchanged(facts, of.root)
+        same_lists = facts.lists == fingerprint.part(facts.start, facts.stop, of.volatile)
+        return same_lists and not any(changed_files(facts, of.root)) and not any_object_changed(facts)
 
     return is_current
-
-
-def _files_unchanged(facts: Facts, root: str | None) -> bool:
-    for name, length, modified in facts.files:
-        if is_remote(name):
-            continue
-        try:
-            status = os.stat(path_of(name, root))
-        except OSError:
-            return False
-        if (status.st_size, status.st_mtime_ns) != (length, modified):
-            return False
-    return not remote_sources.changed([file for file in facts.files if is_remote(file[0])])

@@ -68,6 +68,18 @@ class Hook:
         return kwargs or (args[0] if len(args) == 1 else args)
 
 
+class Spy:
+    """Runs the transforms as ever, and notes what they were called with."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.calls: list[Arguments] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.calls.append(_copied(args, kwargs))
+        return self.inner(*args, **kwargs)
+
+
 class Holder:
     """A dataset's attribute that holds transforms."""
 
@@ -76,33 +88,20 @@ class Holder:
         self.value = getattr(owner, name)
         self.operations = listed(self.value)
 
-    def put(self, hook: Any) -> Callable[[], None]:
-        """Replace the transforms; returns the way back."""
-        undo = []
-        for owner, name in ((self.owner, self.name), *self._aliases()):
-            before = getattr(owner, name)
-            setattr(owner, name, hook)
-            undo.append((owner, name, before))
-
-        def back() -> None:
-            for owner, name, before in undo:
-                setattr(owner, name, before)
-
-        return back
-
-    def _aliases(self) -> list[tuple[Any, str]]:
-        """torchvision's datasets hold the same list once more, in their ``transforms``."""
+    def places(self) -> list[tuple[Any, str]]:
+        """The attribute, and that of the `transforms` in which torchvision's datasets hold the same list once more."""
         joint = getattr(self.owner, "transforms", None)
         same = joint is not None and joint is not self.value and getattr(joint, "transform", None) is self.value
-        return [(joint, "transform")] if same else []
+        return [(self.owner, self.name), *([(joint, "transform")] if same else [])]
 
 
 @contextmanager
 def replaced(holders: Sequence[Holder], stand_in: Any) -> Iterator[None]:
     """Inside, ``stand_in`` is in the transforms' place."""
     with ExitStack() as stack:
-        for holder in holders:
-            stack.callback(holder.put(stand_in))
+        for owner, name in [place for holder in holders for place in holder.places()]:
+            stack.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, stand_in)
         yield
 
 
@@ -135,23 +134,29 @@ def label(operation: Any) -> str:
 # -- which operations are fixed --------------------------------------------------------------------------------------------
 
 
-def fixed_operations(holder: Holder, inputs: Sequence[Arguments], same: Callable[[Any, Any], bool]) -> int:
-    """How many leading operations give the same every time. ``inputs`` are what the dataset called its transforms with."""
-    values = [(args, kwargs) for args, kwargs in inputs]
-    for count, operation in enumerate(holder.operations):
+def fixed_operations(holder: Holder, inputs: Sequence[Arguments], record_of: Callable[[Any], bytes | None]) -> tuple[int, int]:
+    """How many leading operations give the same every time, and how many there are up to the last whose results can be stored.
+
+    Args:
+        holder: of the operations.
+        inputs: what the dataset called its transforms with.
+        record_of: the record of a result; None where none can hold it.
+    """
+    values, count, storable = list(inputs), 0, 0
+    for operation in holder.operations:
         if _says_random(operation):
-            return count
+            break
         try:
-            following = []
-            for args, kwargs in values:
-                result = _tried(operation, args, kwargs, same)
-                if result is None:
-                    return count
-                following.append(result)
+            tried = [_tried(operation, args, kwargs, record_of) for args, kwargs in values]
         except Exception:  # noqa: BLE001 - whatever the user's operation raises alone: it stays where it is, live
-            return count
-        values = following
-    return len(holder.operations)
+            break
+        fixed = [result for result in tried if result is not None]
+        if len(fixed) < len(tried):
+            break
+        values, count = [following for following, _ in fixed], count + 1
+        if all(is_storable for _, is_storable in fixed):
+            storable = count
+    return count, storable
 
 
 def _says_random(operation: Any) -> bool:
@@ -161,28 +166,33 @@ def _says_random(operation: Any) -> bool:
     return says_random or (not type(operation).__module__.startswith("albumentations.") and holds_generator(operation))
 
 
-def _tried(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], same: Callable[[Any, Any], bool]) -> Arguments | None:
-    """The next call's arguments; None where two calls differ, or where random numbers were drawn."""
+def _tried(
+    operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], record_of: Callable[[Any], bytes | None]
+) -> tuple[Arguments, bool] | None:
+    """The next call's arguments, and whether a record can hold them; None where calls differ, or drew random numbers."""
     results = []
     for attempt in range(_TRIES):
         with seeded(attempt):
             before = RandomState()
-            copied = [fresh_copy(argument) for argument in args], {key: fresh_copy(argument) for key, argument in kwargs.items()}
-            results.append(operation(*copied[0], **copied[1]))
+            own_args, own_kwargs = _copied(args, kwargs)
+            results.append(operation(*own_args, **own_kwargs))
             if before.changed():
                 return None
-    if not all(same(results[0], result) for result in results[1:]):
-        return None
-    return _following(results[0], args, kwargs)
+    records = {record_of(result) for result in results}
+    return (_following(results[0], args, kwargs), None not in records) if len(records) == 1 else None
 
 
-def fresh_copy(value: Any) -> Any:
+def _copied(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """Arguments of their own for a call that may change them, as far as they can be copied."""
     from pipefix.hooks.snapshot import NotCopyable, snapshot
 
-    try:
-        return snapshot(value)
-    except NotCopyable:
-        return value
+    def own(value: Any) -> Any:
+        try:
+            return snapshot(value)
+        except NotCopyable:
+            return value
+
+    return tuple(map(own, args)), {key: own(value) for key, value in kwargs.items()}
 
 
 # -- where the results lie in the sample -----------------------------------------------------------------------------------

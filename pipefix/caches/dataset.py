@@ -100,12 +100,12 @@ class CachedDataset(Dataset[Any]):
         self._parts = parts or Parts(Path(folder), manifest.parts, manifest.recipe.container)
         self.images = images
         self._length = manifest.length
-        self._open()
 
     def _open(self) -> None:
         """What is made anew in every process."""
         picture = pictures.picture_as(self.images)
         self._decode = Decoder(picture, pictures.pixels_as(self.images))
+        self._take: Any = getter(self.dataset, None) if self.dataset is not None else None
         self._shelf: replay.Shelf | None = None
         self._rows: Any = None
         if self.manifest.recipe.store == "rows":
@@ -119,12 +119,12 @@ class CachedDataset(Dataset[Any]):
         self.transform = transform
         cut = manifest.cut
         if dataset is not None and manifest.recipe.store == "source":
-            self._take = getter(dataset, None)
             self._check_length(dataset)
         elif dataset is not None and transform is None:
             self._check_source(dataset)
             self.transform = cuts.rest_of(dataset, cut) if cut is not None else None
         self._call = cut.call if cut is not None else None
+        self._open()
 
     def _check_length(self, dataset: Any) -> None:
         length = len(dataset) if hasattr(type(dataset), "__len__") else self.manifest.samples
@@ -271,8 +271,6 @@ class CachedDataset(Dataset[Any]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._open()
-        if self.dataset is not None:
-            self._take = getter(self.dataset, None)
 
     def __repr__(self) -> str:
         recipe = self.manifest.recipe

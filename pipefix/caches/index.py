@@ -80,16 +80,13 @@ class Index:
         data = file.read()
         if in_memory:
             file.close()
-        if zlib.crc32(data) != part.index_crc:
-            raise CacheDamaged(f"{path} was changed after it was written: its checksum does not fit.")
-        return cls.parse(data, path, None if in_memory else file)
+        return cls.parse(data, part, path, None if in_memory else file)
 
     @classmethod
-    def parse(cls, data: Any, path: Path, file: BinaryIO | None = None) -> Index:
-        try:
-            magic, count, rest = _HEAD.unpack_from(data)
-        except struct.error:
-            raise CacheDamaged(f"{path} is too short to be an index.") from None
+    def parse(cls, data: bytes, part: Part, path: Path, file: BinaryIO | None = None) -> Index:
+        if zlib.crc32(data) != part.index_crc:
+            raise CacheDamaged(f"{path} was changed after it was written: its checksum does not fit.")
+        magic, count, rest = _HEAD.unpack(data[: _HEAD.size].ljust(_HEAD.size, b"\0"))
         if magic != _MAGIC or len(data) != _HEAD.size + count * _BLOCK.itemsize:
             raise CacheDamaged(f"{path} is not the index of a cache.")
         return cls(np.frombuffer(data, _BLOCK, count, _HEAD.size), rest, file)

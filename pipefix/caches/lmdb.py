@@ -40,11 +40,8 @@ class LmdbWriter:
         self._waiting: list[tuple[bytes, Any]] = []
         self._waiting_bytes = 0
         self._crcs: list[int] = []
-        self._first = 0
 
     def add(self, sample: int, record: Any) -> None:
-        if not self._crcs:
-            self._first = sample
         self._crcs.append(zlib.crc32(record))
         self._waiting.append((KEY.pack(sample), record))
         self._waiting_bytes += len(record)
@@ -94,9 +91,10 @@ class LmdbWriter:
                 mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
                 environment.begin(buffers=True) as transaction,
             ):
-                value_places = [(_address(value), len(value), _ends(value)) for _, value in transaction.cursor()]
-                first = bytes(transaction.get(KEY.pack(self._first)) or b"")
-                base = _base(mapped, first, value_places)
+                cursor = transaction.cursor()
+                value_places = [(_address(value), len(value), _ends(value)) for _, value in cursor]
+                cursor.first()
+                base = _base(mapped, bytes(cursor.value()), value_places)
         finally:
             environment.close()
         places_and_crcs = zip(value_places, self._crcs, strict=True)

@@ -29,11 +29,17 @@ def name_of(path: str, root: str | None) -> str:
     """What a file is called in records: relative to the root where it lies below it; an object of a store, its URL."""
     if root is not None and path.startswith(root) and path[len(root) : len(root) + 1] == os.sep:
         path = path[len(root) + 1 :].replace(os.sep, "/")
+    # Bytes that are no UTF-8 follow a NUL: no name of a file has one of its own.
+    return path if is_text(path) else "\0" + os.fsencode(path).decode("latin-1")
+
+
+def is_text(path: str) -> bool:
+    """Whether a path is UTF-8."""
     try:
         path.encode()
     except UnicodeEncodeError:
-        return "\0" + os.fsencode(path).decode("latin-1")  # bytes that are no UTF-8; no name of a file has a NUL of its own
-    return path
+        return False
+    return True
 
 
 def path_of(name: str, root: str | None) -> str:

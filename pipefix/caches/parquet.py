@@ -9,7 +9,6 @@ import io
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -95,38 +94,19 @@ def _begin(column: Any) -> int:
     return int(min(first, column.dictionary_page_offset) if column.has_dictionary_page else first)
 
 
-class BlockStream(io.RawIOBase):
-    """A data file whose blocks follow one another without gaps, as pyarrow reads it: block by block, each checked."""
+class _Block(io.BytesIO):
+    """A row group, checked, at its place in its data file: all of the file that pyarrow reads for it."""
 
-    def __init__(self, file: Any, starts: Sequence[int]) -> None:
-        self._file, self._starts, self._at = file, starts, 0
-        self._block = lru_cache(maxsize=1)(file.read)
+    def __init__(self, data: memoryview, begin: int, file_size: int) -> None:
+        super().__init__(data)
+        self._begin, self._file_size = begin, file_size
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        self._at = offset + (0 if whence == 0 else self._at if whence == 1 else self._file.size)
-        return self._at
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        offset += {io.SEEK_SET: 0, io.SEEK_CUR: self.tell(), io.SEEK_END: self._file_size}[whence]
+        return super().seek(offset - self._begin) + self._begin
 
     def tell(self) -> int:
-        return self._at
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        end = self._file.size if size is None or size < 0 else min(self._file.size, self._at + size)
-        pieces = []
-        while self._at < end:
-            number = bisect_right(self._starts, self._at) - 1
-            skipped = self._at - self._starts[number]
-            piece = bytes(self._block(number)[skipped : skipped + end - self._at])
-            if not piece:
-                raise CacheDamaged(f"{self._file.path}: its blocks do not cover it.")
-            pieces.append(piece)
-            self._at += len(piece)
-        return b"".join(pieces)
+        return super().tell() + self._begin
 
 
 class RowGroups:
@@ -141,7 +121,7 @@ class RowGroups:
         self.firsts = [0, *accumulate(counts[:-1])]
         """Position of the first row of each row group, and one past the last."""
         try:
-            self._metadata = pq.read_metadata(self._stream())
+            self._metadata = pq.read_metadata(pa.BufferReader(file.read(len(counts) - 1)))
             groups = [self._metadata.row_group(number) for number in range(self._metadata.num_row_groups)]
         except (pa.ArrowException, OSError) as error:
             raise CacheDamaged(f"{file.path} is no Parquet file: {error}.") from error
@@ -149,9 +129,6 @@ class RowGroups:
             raise CacheDamaged(f"{file.path}: its row groups are not those of its index.")
         if any(map(_fills_the_memory, groups)):
             raise CacheDamaged(f"{file.path}: a row group would fill the memory.")
-
-    def _stream(self) -> Any:
-        return pa.PythonFile(BlockStream(self._file, self._starts), mode="r")
 
     def group_of(self, position: int) -> tuple[int, int]:
         """The row group of a position, and the row in it."""
@@ -162,10 +139,11 @@ class RowGroups:
 
     def group(self, number: int) -> Any:
         """A row group as a table."""
+        block = _Block(self._file.read(number), self._starts[number], self._file.size)
         try:
-            opened = pq.ParquetFile(self._stream(), metadata=self._metadata)
+            opened = pq.ParquetFile(pa.PythonFile(block, mode="r"), metadata=self._metadata)
             return opened.read_row_group(number, columns=self._columns, use_threads=False)
-        except (pa.ArrowException, OSError, KeyError) as error:
+        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             raise CacheDamaged(f"{self._file.path}: row group {number} cannot be read: {error}.") from error
 
 
@@ -182,8 +160,7 @@ class Rows:
 
     def __init__(self, manifest: Manifest, parts: Any, starts: Sequence[int], picture: Any) -> None:
         self._parts, self._starts = parts, starts
-        self._columns = [column.name for column in manifest.columns]
-        self._rebuilt = rows.Rebuilt(manifest.columns, manifest.shape, picture)
+        self._manifest, self._picture = manifest, picture
         self._groups: dict[int, RowGroups] = {}
         self._kept: dict[tuple[int, int], list[Any]] = {}
         """Samples of row groups, the last one used last. Another takes its place; it is never changed."""
@@ -191,7 +168,7 @@ class Rows:
     def part(self, number: int) -> RowGroups:
         groups = self._groups.get(number)
         if groups is None:
-            groups = self._groups[number] = RowGroups(self._parts[number], self._columns)
+            groups = self._groups[number] = RowGroups(self._parts[number], [column.name for column in self._manifest.columns])
         return groups
 
     def _place(self, index: int) -> tuple[int, int, int]:
@@ -219,6 +196,6 @@ class Rows:
         """The samples of a part's row group."""
         table = self.part(number).group(group)
         try:
-            return self._rebuilt.all(table)
+            return rows.samples_of(table, self._manifest.columns, self._manifest.shape, self._picture)
         except (AttributeError, TypeError, ValueError, KeyError) as error:
             raise CacheDamaged(f"The rows of a cache are not what its manifest says: {error}.") from error

@@ -1,6 +1,9 @@
 """The forked processes that make the parts of a cache: datasets that cannot be pickled work too, and only numbers are shared.
 
 Memory is bounded by what one part holds back before writing, times the processes. A worker whose parent is gone leaves.
+
+Torch's DataLoader over parts would not do: it tells nothing of a part before all of it is made, nor on which sample a worker died,
+and the user's code would find itself in a loader's worker. A ProcessPoolExecutor can neither end its workers nor say how one ended.
 """
 
 from __future__ import annotations

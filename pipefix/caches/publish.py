@@ -16,8 +16,7 @@ from typing import Any
 from pipefix.caches import convert as conversion
 from pipefix.caches import folder as folders
 from pipefix.caches import manifest as manifests
-from pipefix.caches.convert import Converted, State
-from pipefix.caches.convert import Progress as Converting
+from pipefix.caches.convert import Converted, Progress, State
 from pipefix.caches.layout import MANIFEST, is_part
 from pipefix.caches.manifest import Manifest, Recipe, beside
 from pipefix.stores.opening import open_store
@@ -25,16 +24,14 @@ from pipefix.stores.store import NoSuchObject, Span, Store
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.files import read_regular
 
-Progress = Callable[[int, int], None]
 _COMPARED = 1 << 16
 """Bytes of an object by which it is known as one that an interrupted conversion put: of its length, with the same beginning."""
 
 
-def publish(folder: Path, manifest: Manifest, store: Store, say: Progress) -> int:
-    """Bring the cache in ``folder`` to the store; the number of parts that were put now."""
+def publish(folder: Path, manifest: Manifest, store: Store, say: Callable[[int, int], None]) -> None:
+    """Bring the cache in ``folder`` to the store; parts that are there are not put again."""
     there = store.list()
     _require_ours(folder, manifest, store, there)
-    parts_put = 0
     for number, part in enumerate(manifest.parts):
         say(number, len(manifest.parts))
         *names, facts = _files_of(manifest, number)
@@ -43,7 +40,6 @@ def publish(folder: Path, manifest: Manifest, store: Store, say: Progress) -> in
             continue
         for name in (*names, facts):
             store.put(name, folder / name)
-        parts_put += 1
     text = (folder / MANIFEST).read_bytes()
     if not store.put_if_absent(MANIFEST, text):
         try:
@@ -55,11 +51,10 @@ def publish(folder: Path, manifest: Manifest, store: Store, say: Progress) -> in
                 f"{store.url} holds another finished cache by now: its manifest was left as it is.",
                 advice="Give the new one a place of its own: --out s3://BUCKET/OTHER",
             )
-    return parts_put
 
 
 def convert_to_store(
-    dataset: Any, recipe: Recipe, url: str, *, target: str = "", workers: int | None = None, progress: Converting | None = None
+    dataset: Any, recipe: Recipe, url: str, *, target: str = "", workers: int | None = None, progress: Progress | None = None
 ) -> Converted:
     """Make a cache in a directory beside the working directory's files, bring it to the store, and remove it here."""
     store = open_store(url)

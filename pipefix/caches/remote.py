@@ -46,22 +46,20 @@ def read_index(store: Store, part: Part, data: Path) -> Index:
         text = store.get(name)
     except NoSuchObject:
         raise CacheDamaged(f"{store.url}/{name} is missing.") from None
-    if len(text) != part.index_bytes or zlib.crc32(text) != part.index_crc:
-        raise CacheDamaged(f"{store.url}/{name} was changed after it was written: its checksum does not fit.")
-    return Index.parse(text, Path(f"{store.url}/{name}"))
+    return Index.parse(text, part, Path(f"{store.url}/{name}"))
 
 
 class RemoteFile:
     """A data file in a store: what `DataFile` is on a disk."""
 
-    def __init__(self, store: Store, name: str, part: Part, index: Index) -> None:
+    def __init__(self, store: Store, name: str, part: Part, index: Index, ahead: dict[Span, bytes]) -> None:
         self.path, self.size = Path(f"{store.url}/{name}"), part.bytes
         index.check(part, self.path)
         self.index: Index | None = None
         self._store, self._name = store, name
         self._place = index.places()
-        self._ahead: dict[int, bytes] = {}
-        """Blocks that were fetched and are yet to be read."""
+        self._ahead = ahead
+        """What was fetched and is yet to be read."""
 
     def span(self, number: int) -> Span:
         try:
@@ -70,17 +68,9 @@ class RemoteFile:
             raise CacheDamaged(f"{self.path}: record {number} is not in its index.") from None
         return Span(self._name, offset, length)
 
-    def forget_ahead(self) -> None:
-        """What was fetched for the last batch, and not read after all."""
-        self._ahead.clear()
-
-    def arrived(self, number: int, data: bytes) -> None:
-        """A block that was fetched; whether it is what was written is looked at when it is read."""
-        self._ahead[number] = data
-
     def read(self, number: int) -> memoryview:
         span = self.span(number)
-        data = self._ahead.pop(number, None)
+        data = self._ahead.pop(span, None)
         for attempt in range(_AGAIN + 1):
             if data is not None and len(data) == span.length and zlib.crc32(data) == self._place(number)[2]:
                 return memoryview(bytearray(data))
@@ -99,7 +89,8 @@ class RemoteParts(Parts):
     """The data files of a cache in a store, each read in the tier once it lies there."""
 
     def __init__(self, store: Store, manifest: Manifest, tier: Tier | None) -> None:
-        self._ahead: list[RemoteFile] = []
+        self._ahead: dict[Span, bytes] = {}
+        """Blocks of the last batch that are yet to be read; each is compared with its checksum then."""
         super().__init__(Path(store.url), manifest.parts, manifest.recipe.container)
         self.store = store
         self.tier = tier.of_cache(store.url, manifest.digest) if tier is not None else None
@@ -111,7 +102,7 @@ class RemoteParts(Parts):
         local = self.tier.part(Wanted(name, part.bytes, blocks)) if self.tier is not None else None
         if local is not None:
             return self._keeping(number, DataFile(local, part, index, scattered=self.scattered), index)
-        return self._keeping(number, RemoteFile(self.store, name, part, index), index)
+        return self._keeping(number, RemoteFile(self.store, name, part, index, self._ahead), index)
 
     def __getitem__(self, number: int) -> Any:
         file = self.files[number]
@@ -124,23 +115,17 @@ class RemoteParts(Parts):
 
     def fetch(self, blocks: Iterable[tuple[int, int]]) -> None:
         """Blocks, by part and number, all at the same time; those that lie in the tier are not."""
-        for file in self._ahead:
-            file.forget_ahead()
-        wanted: list[tuple[RemoteFile, int]] = []
-        for number, block in dict.fromkeys(blocks):
-            file = self[number]
-            if isinstance(file, RemoteFile):
-                wanted.append((file, block))
+        self._ahead.clear()
+        files = [(self[number], block) for number, block in dict.fromkeys(blocks)]
+        spans = [file.span(block) for file, block in files if isinstance(file, RemoteFile)]
         try:
-            contents = self.store.ranges([file.span(block) for file, block in wanted]) if wanted else []
+            contents = self.store.ranges(spans) if spans else []
         except NoSuchObject as error:
             raise CacheDamaged(f"{self.store.url}/{error} is missing.") from None
-        for (file, block), data in zip(wanted, contents, strict=True):
-            file.arrived(block, data)
-        self._ahead = list({id(file): file for file, _ in wanted}.values())
+        self._ahead.update(zip(spans, contents, strict=True))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_ahead": []}
+        return {**super().__getstate__(), "_ahead": {}}
 
 
 @contextlib.contextmanager

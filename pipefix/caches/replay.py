@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
 import os
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import msgspec
 
@@ -44,6 +43,21 @@ Piece = tuple[_Place, _Place, _Place, int]
 
 Entry = tuple[str, int, list[Piece]]
 """A file's name, its size, and what is held of it."""
+
+
+class _Told(TypedDict, total=False):
+    """What was told of an object besides its bytes."""
+
+    headers: dict[str, Annotated[str, msgspec.Meta(pattern=r"\A[^\n]*\Z")]]
+    info: dict[str, Any]
+    attributes: dict[str, Any]
+    status: int
+    url: str
+    client: str
+    size_unknown: bool
+
+
+_TOLD: Any = msgspec.json.Decoder(_Told)
 
 
 class Shelf(ObjectStore):
@@ -119,11 +133,9 @@ class Shelf(ObjectStore):
         if head is None:
             return None
         try:
-            description = json.loads(head)
-        except ValueError as error:
-            raise CacheDamaged(f"What a record says of {url} cannot be read: {error}.") from error
-        if not isinstance(description, dict) or not _makes_sense(description):
-            raise CacheDamaged(f"What a record says of {url} makes no sense.")
+            description: dict[str, Any] = _TOLD.decode(head)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:  # ValueError: text that is not UTF-8
+            raise CacheDamaged(f"What a record says of {url} makes no sense: {error}.") from error
         return description
 
     def _range(self, path: str, begin: int, end: int) -> bytes | None:
@@ -136,20 +148,6 @@ class Shelf(ObjectStore):
             parts.append(data)
             begin += len(data)
         return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _makes_sense(description: dict[str, Any]) -> bool:
-    """What was told of an object, as far as it is used without another look."""
-    headers = description.get("headers", {})
-    return (
-        isinstance(headers, dict)
-        and all(isinstance(value, str) and "\n" not in value for value in headers.values())
-        and isinstance(description.get("info", {}), dict)
-        and isinstance(description.get("attributes", {}), dict)
-        and isinstance(description.get("status", 302), int)
-        and isinstance(description.get("url", ""), str)
-        and isinstance(description.get("client", ""), str)
-    )
 
 
 def piece_of(held: memoryview, place: int, length: int) -> memoryview:

@@ -36,7 +36,7 @@ def type_of(name: str) -> Any:
     inner = list_match[1] if list_match else name
     if inner not in _TYPES:
         raise ValueError(f"a column of type {name!r}")
-    plain = pa.type_for_alias({"halffloat": "float16", "float": "float32", "double": "float64"}.get(inner, inner))
+    plain = pa.type_for_alias(inner)
     return pa.list_(plain) if list_match else plain
 
 
@@ -134,7 +134,8 @@ def _fits(value: Any, kind: Any) -> bool:
     if pa.types.is_boolean(kind):
         return held is bool
     if pa.types.is_integer(kind):
-        return held is int and _range(kind)[0] <= value <= _range(kind)[1]
+        limits = np.iinfo(kind.to_pandas_dtype())
+        return held is int and bool(limits.min <= value <= limits.max)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return held is str
     if pa.types.is_binary(kind):
@@ -144,41 +145,27 @@ def _fits(value: Any, kind: Any) -> bool:
     return held is list and all(_fits(element, kind.value_type) for element in value)
 
 
-def _range(kind: Any) -> tuple[int, int]:
-    bits = kind.bit_width
-    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if pa.types.is_signed_integer(kind) else (0, (1 << bits) - 1)
+def samples_of(table: Any, columns: Sequence[Column], shape: str, picture: Callable[[Picture], Any]) -> list[Any]:
+    """The rows of a table as the samples that they were; ``picture`` makes images of their files."""
+    likes = {column.name: column.like for column in columns}
+    names = [name for name in table.column_names if name != SAMPLE]
+    fields_by_name = [_values(table.column(name), likes.get(name, "scalar"), picture) for name in names]
+    if shape == "value" and len(names) == 1:
+        return fields_by_name[0]
+    rows = zip(*fields_by_name, strict=True)
+    return [tuple(row) for row in rows] if shape == "tuple" else [dict(zip(names, row, strict=True)) for row in rows]
 
 
-class Rebuilt:
-    """Makes samples of the rows of a table again."""
-
-    def __init__(self, columns: Sequence[Column], shape: str, picture: Callable[[Picture], Any]) -> None:
-        self._likes = {column.name: column.like for column in columns}
-        self._shape = shape
-        self._picture = picture
-
-    def all(self, table: Any) -> list[Any]:
-        """Every row of a table."""
-        names = [name for name in table.column_names if name != SAMPLE]
-        columns = [self._column(table.column(name), self._likes.get(name, "scalar")) for name in names]
-        if self._shape == "value" and len(columns) == 1:
-            return list(columns[0])
-        rows = zip(*columns, strict=True)
-        return [tuple(row) for row in rows] if self._shape == "tuple" else [dict(zip(names, row, strict=True)) for row in rows]
-
-    def _column(self, column: Any, like: str) -> list[Any]:
-        if like == "scalar":
-            values: list[Any] = column.to_pylist()
-            return values
-        if like == "image":
-            return [None if held is None else self._picture(_picture_of(held["bytes"])) for held in column.to_pylist()]
-        if like.endswith("-0"):
-            kind = column.type.to_pandas_dtype()
-            return [_like(np.array(element, kind), like[:-2]) for element in column.to_pylist()]
-        if like == "list":
-            lists: list[Any] = column.to_pylist()
-            return lists
+def _values(column: Any, like: str, picture: Callable[[Picture], Any]) -> list[Any]:
+    if like == "image":
+        return [None if held is None else picture(_picture_of(held["bytes"])) for held in column.to_pylist()]
+    if like.endswith("-0"):
+        kind = column.type.to_pandas_dtype()
+        return [_like(np.array(element, kind), like[:-2]) for element in column.to_pylist()]
+    if like in ("array", "tensor"):
         return [_like(None if row.values is None else row.values.to_numpy(zero_copy_only=False), like) for row in column]
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 def _picture_of(data: bytes) -> Picture:

@@ -8,23 +8,23 @@ from typing import Any
 
 from pipefix.caches.dataset import CachedDataset
 from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.held_transforms import datasets_in
 
 
 def refuse_places_of_the_source(dataset: Any, folder: Path) -> None:
     """Raise where ``folder`` is a cache that the dataset reads, or would be taken for one of its class folders from then on."""
     place = os.path.realpath(folder)
-    while dataset is not None:
-        if isinstance(dataset, CachedDataset) and os.path.realpath(dataset.path) == place:
+    for _, part in datasets_in(dataset):
+        if isinstance(part, CachedDataset) and os.path.realpath(part.path) == place:
             raise BadUsage(
                 f"{folder} is what the dataset itself reads its samples from.",
                 advice="Give the new one a directory of its own: --out DIR. To mend this one, name what it was made of.",
             )
-        if new := _new_class(dataset, place):
+        if new := _new_class(part, place):
             raise BadUsage(
                 f"{folder} would lie among the dataset's class folders, and {new!r} would be taken for one more class.",
-                advice=f"Name a directory outside {os.path.abspath(dataset.root)}: --out DIR",
+                advice=f"Name a directory outside {os.path.abspath(part.root)}: --out DIR",
             )
-        dataset = getattr(dataset, "dataset", None)
 
 
 def _new_class(dataset: Any, place: str) -> str:

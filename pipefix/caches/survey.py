@@ -20,7 +20,7 @@ from pipefix.caches import learn_reads, pictures, pool, record, rows
 from pipefix.caches.blueprint import Blueprint, boot
 from pipefix.caches.cut import Holder, Hook
 from pipefix.caches.fingerprint import Fingerprint
-from pipefix.caches.maker import TreeMaker, getter, is_stream
+from pipefix.caches.maker import TreeMaker, getter, is_stream, is_text
 from pipefix.caches.manifest import Cut, Recipe, Source
 from pipefix.caches.record import Unstorable
 from pipefix.caches.witness import Witness
@@ -104,16 +104,19 @@ class FirstRecords(NamedTuple):
     """Why it would be refused; empty where these samples can be stored."""
     record_bytes: float | None = None
     """Of a record, on average."""
+    keeps_nothing: bool = False
+    """Of what transforms give, where that is wanted: they run live, all of them."""
 
 
 def first_records(dataset: Any, recipe: Recipe) -> FirstRecords:
     try:
         with seeded(0), Witness(alone=recipe.store == "source") as witness:
             look = _Look(dataset, recipe, _length(dataset), witness, most=_TRIED)
-            look.settle(Blueprint(target="", recipe=recipe, boot=boot()))
+            cut = look.settle(Blueprint(recipe=recipe)).cut
     except PipefixError as error:
         return FirstRecords(refused=str(error))
-    return FirstRecords(record_bytes=look.record_bytes)
+    keeps_nothing = recipe.store == "sample" and cut is not None and bool(cut.live) and not cut.kept
+    return FirstRecords(record_bytes=look.record_bytes, keeps_nothing=keeps_nothing)
 
 
 def _survey_apart(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
@@ -230,23 +233,26 @@ class _Look:
             )
         self.holders = holders
         states = [cuts.state_of(holders, length) for length in range(len(holders[0].operations) + 1)]  # before they are run
-        count = self._fixed(holders[0]) if self.recipe.store == "sample" else 0
-        hook = Hook(holders[0].operations[:count])
+        fixed, count = self._fixed(holders[0]) if self.recipe.store == "sample" else (0, 0)
+        hook = Hook(holders[0].operations[:fixed])
         call = self._call(hook)
+        if call is not None and count < fixed:  # what no record holds would be in it as it is
+            hook = Hook(holders[0].operations[:count])
+            call = self._call(hook)
         labels = [cuts.label(operation) for operation in holders[0].operations]
         if call is None:
             self.holders = []
             return stored_whole, None
         return Cut(attribute=holders[0].name, kept=labels[:count], live=labels[count:], call=call, state=states[count]), hook
 
-    def _fixed(self, holder: Holder) -> int:
+    def _fixed(self, holder: Holder) -> tuple[int, int]:
         inputs = []
-        spy = _Spy(holder.value)
+        spy = cuts.Spy(holder.value)
         with cuts.replaced(self.holders, spy):
             for _ in learn_reads.good(getter(self.dataset, None), self.indices, 3):
                 inputs += spy.calls
                 spy.calls = []
-        return cuts.fixed_operations(holder, inputs, _same) if inputs else 0
+        return cuts.fixed_operations(holder, inputs, _record_of) if inputs else (0, 0)
 
     def _call(self, hook: Hook) -> Any:
         with cuts.replaced(self.holders, hook):
@@ -295,36 +301,23 @@ class _Look:
         """Something random that was not cut away would be frozen into the cache."""
         for index in self.indices[:3]:
             try:
-                tries = []
+                records = set()
                 for seed in range(2):
                     with seeded((seed + 1) * 1_000_003 + index):
-                        tries.append(get(index))
+                        records.add(_record_of(get(index)))
             except Exception:  # noqa: BLE001, S112 - a damaged sample, or a stream's end
                 continue
-            if not _same(*tries):
+            if len(records) > 1:
                 why, instead = _RANDOM_ROWS if self.recipe.store == "rows" and cuts.holders(self.dataset) else _RANDOM
                 raise TargetError(f"Sample {index} comes out different every time: {why}.", advice=instead)
 
 
-class _Spy:
-    """Runs the transforms as ever, and notes what they were called with."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-        self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        copies = tuple(cuts.fresh_copy(argument) for argument in args)
-        self.calls.append((copies, {key: cuts.fresh_copy(argument) for key, argument in kwargs.items()}))
-        return self.inner(*args, **kwargs)
-
-
-def _same(sample: Any, again: Any) -> bool:
-    """Whether two samples are equal to the last bit."""
+def _record_of(value: Any) -> bytes | None:
+    """As ``--store sample`` keeps it; None for what no record can hold, which is told when it is to be stored."""
     try:
-        return record.encode(pictures.as_pixels(sample)) == record.encode(pictures.as_pixels(again))
+        return record.encode(pictures.as_pixels(value))
     except Unstorable:
-        return True  # told when it is to be stored
+        return None
 
 
 def _spread(samples: int | None, count: int) -> list[int]:
@@ -348,15 +341,7 @@ def _root(dataset: Any, files: list[str]) -> str | None:
     own = getattr(dataset, "root", None)
     if isinstance(own, (str, os.PathLike)):
         path = os.path.abspath(os.fspath(own))
-        if isinstance(path, str) and all(file.startswith(os.path.join(path, "")) for file in files) and _is_text(path):
+        if isinstance(path, str) and all(file.startswith(os.path.join(path, "")) for file in files) and is_text(path):
             return path
     shared = os.path.commonpath([os.path.dirname(file) for file in files])
-    return shared if shared != os.sep and _is_text(shared) else None
-
-
-def _is_text(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return shared if shared != os.sep and is_text(shared) else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -13,9 +12,9 @@ from typing import Any
 from pipefix.caches import manifest as manifests
 from pipefix.caches import pictures, remote, replay
 from pipefix.caches.index import DataFile, Index
-from pipefix.caches.maker import path_of
 from pipefix.caches.manifest import Manifest, Part, beside
 from pipefix.caches.record import Decoder
+from pipefix.caches.source_files import changed_files
 from pipefix.caches.writer import Facts, read_facts
 from pipefix.stores.opening import open_store
 from pipefix.stores.store import is_store
@@ -123,17 +122,10 @@ def _against_source(check: PartCheck, checked: Checked) -> None:
     """Files that went into the part: still there, and unchanged by size and time."""
     if check.facts is None:
         return
-    for name, length, changed in check.facts.files:
-        if is_remote(name):
-            checked.far_count += 1
-            continue
-        try:
-            path = path_of(name, checked.manifest.source.root)
-            status = os.stat(path)
-        except (OSError, ValueError, CacheDamaged):
+    checked.far_count += sum(is_remote(name) for name, _, _ in check.facts.files)
+    for path, is_there in changed_files(check.facts, checked.manifest.source.root):
+        if not is_there:
             checked.missing_count += 1
-            continue
-        if not stat.S_ISREG(status.st_mode) or (status.st_size, status.st_mtime_ns) == (length, changed):
             continue
         checked.changed_count += 1
         if len(checked.changed) < _NAMED:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import zlib
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -97,92 +96,84 @@ class OpenedSource:
 
 def make_part(number: int, opened: OpenedSource, data: Path, tell: Tell) -> Facts:
     """Write the part's data file and the rest beside it; the facts appear last, when all is done."""
-    blueprint = opened.blueprint
-    start, stop = blueprint.range(number)
+    start, stop = opened.blueprint.range(number)
     with drafted(data) as draft:
-        writer = open_writer(draft, blueprint)
+        writer = open_writer(draft, opened.blueprint)
         try:
-            figures = _fill(writer, opened, start, stop, tell)
+            facts = _fill(writer, opened, start, stop, tell)
             blocks = writer.close()
         except BaseException:
             writer.abandon()
             raise
         index = Index.of(blocks, draft).to_bytes()
-        facts = Facts(
-            start=start,
-            stop=figures.stop,
-            records=figures.records,
-            bytes=draft.stat().st_size,
-            index_bytes=len(index),
-            index_crc=zlib.crc32(index),
-            source_bytes=figures.source_bytes,
-            bad=figures.bad,
-            files=_as_of_now(figures.files, blueprint.source.root),
-            file_count=len(figures.files),
-            ended=figures.ended,
-            lists=opened.fingerprint.part(start, figures.stop, blueprint.source.volatile),
-        )
-        text = msgspec.msgpack.encode(facts)
+        sizes = {"bytes": draft.stat().st_size, "index_bytes": len(index), "index_crc": zlib.crc32(index)}
+    facts = msgspec.structs.replace(facts, **sizes)
+    text = msgspec.msgpack.encode(facts)
     write_whole(beside(data, ".idx"), index, durable=False)
     write_whole(beside(data, ".facts"), text + zlib.crc32(text).to_bytes(4, "little"), durable=False)
     return facts
 
 
-@dataclass
-class _PartFigures:
-    stop: int
-    records: int = 0
-    source_bytes: int = 0
-    bad: list[DamagedSample] = field(default_factory=list)
-    files: dict[str, tuple[int, int]] = field(default_factory=dict)
+def _fill(writer: Any, opened: OpenedSource, start: int, stop: int, tell: Tell) -> Facts:
+    """Make the records; what went into them, without the sizes of what comes of it."""
+    blueprint, records, source_bytes, is_at_end = opened.blueprint, 0, 0, False
+    bad: list[DamagedSample] = []
+    files: dict[str, tuple[int, int]] = {}
     """Of each file that was read its size, and when it was last changed, as of the first read."""
-    ended: bool = False
-
-
-def _fill(writer: Any, opened: OpenedSource, start: int, stop: int, tell: Tell) -> _PartFigures:
-    figures = _PartFigures(start)
     bytes_counted: Counter[str] = Counter()
     opened.maker.begin()
     index = start
-    limit = opened.blueprint.recipe.limit
+    limit = blueprint.recipe.limit
     tell.at(index)
     while index < stop:
         if limit is not None and index >= limit:
-            figures.ended = True
+            is_at_end = True
             break
         read = written = 0
         try:
             record = opened.make(index)
         except makers.EndOfStream:
-            figures.ended = True
+            is_at_end = True
             break
         except Unstorable as error:
-            raise not_stored(error, index, opened.blueprint.recipe) from error
+            raise not_stored(error, index, blueprint.recipe) from error
         except PipefixError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever the user's code raises on a damaged sample
-            figures.bad.append(_bad(error, index, opened))
+            bad.append(_bad(error, index, opened))
         except BaseException as error:
             if is_interrupt(error):
                 raise
             raise program_ended(error, f"Sample {index}") from error
         else:
             writer.add(index, record)
-            figures.records += 1
+            records += 1
             written = len(record)
         for path, file_read in opened.maker.reads.files.items():
             if path.startswith(HEAD):
                 continue
-            figures.files.setdefault(path, (file_read.size, file_read.changed))
+            files.setdefault(path, (file_read.size, file_read.changed))
             # Of a shard only what these samples read of it, and nothing twice.
             fresh = min(sum(map(len, file_read.chunks)), file_read.size - bytes_counted[path])
             bytes_counted[path] += fresh
             read += fresh
-            figures.source_bytes += fresh
+        source_bytes += read
         index += 1
         tell(index, read, written)
-    figures.stop = index
-    return figures
+    return Facts(
+        start=start,
+        stop=index,
+        records=records,
+        bytes=0,
+        index_bytes=0,
+        index_crc=0,
+        source_bytes=source_bytes,
+        bad=bad,
+        files=_as_of_now(files, blueprint.source.root),
+        file_count=len(files),
+        ended=is_at_end,
+        lists=opened.fingerprint.part(start, index, blueprint.source.volatile),
+    )
 
 
 def open_writer(path: Path, blueprint: Blueprint) -> Any:

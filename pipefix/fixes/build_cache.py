@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 from pipefix.caches import convert as conversion
+from pipefix.caches.estimate import Forecast, forecast
 from pipefix.fixes.builder import Builder, Say
 from pipefix.fixes.steps import FixContext, Fixer
+from pipefix.loader.fusing.child_process import in_child_process
+from pipefix.loader.fusing.errors import NotFused
 from pipefix.plan.plan import Proposed
 from pipefix.plan.planfile import CacheChange
 from pipefix.vocabulary.quantity import size
@@ -26,9 +30,11 @@ class BuildCache(Fixer):
         now, change = context.plan.cache, _change(step)
         if now is not None and now.store in LATER and LATER.index(change.store) <= LATER.index(now.store):
             return f"the pipeline reads from {now.path} already, which holds what comes later on a sample's way"
-        room = _free(context.folder)
-        if step.disk_bytes is not None and room is not None and step.disk_bytes * SPARE > room:
-            return f"it would take {size(step.disk_bytes)} of disk, and {size(room)} are free"
+        room, taken = _free(context.folder), step.disk_bytes
+        if room is not None and taken is not None and taken * SPARE > room:
+            taken = min(taken, _forecast_bytes(change, context) or taken)
+            if taken * SPARE > room:
+                return f"it would take {size(taken)} of disk, and {size(room)} are free"
         return None
 
     def alters(self, step: Proposed) -> str | None:
@@ -47,6 +53,16 @@ class BuildCache(Fixer):
 def _change(step: Proposed) -> CacheChange:
     assert isinstance(step.change, CacheChange)
     return step.change
+
+
+def _forecast_bytes(change: CacheChange, context: FixContext) -> float | None:
+    """What it would take, told from some of its records: a plan may know no more than a bound. None where none can be made."""
+    recipe, folder = conversion.recipe_of(change.format, change.store), context.folder / change.path
+    try:
+        predicted: Forecast = in_child_process(partial(forecast, context.subject.dataset, recipe, folder, workers=0))
+    except NotFused:
+        return None
+    return predicted.bytes
 
 
 def _free(folder: Path) -> int | None:

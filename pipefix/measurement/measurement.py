@@ -116,7 +116,7 @@ class TriedCache:
     """What came of beginning a cache on a few samples."""
 
     refused: str = ""
-    """Why `convert` would refuse it; empty where it would not, or that could not be tried."""
+    """Why it is not proposed; empty where nothing speaks against it, or that could not be tried."""
     record_bytes: float | None = None
     """Of a record, on average; None where none was made."""
 

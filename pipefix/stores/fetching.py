@@ -1,41 +1,23 @@
-"""The process that talks to an object store for one that may fork: ``python -m pipefix.stores.fetching URL``.
+"""The process that talks to an object store for one that may fork: ``python -m pipefix.stores.fetching URL DESCRIPTOR``.
 
 obstore's threads do not survive a fork, and a child that uses it after its parent did waits for ever. So it is imported here alone;
-who asks sends frames (length, MessagePack) to standard input and reads answers from standard output.
+who asks sends MessagePack through a `Connection`, whose descriptor this process was given, and gets its answers there.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import struct
+import contextlib
 import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 
-LENGTH = struct.Struct("<Q")
 AT_ONCE = 64
 """Requests in flight."""
 _TIMEOUT, _RETRIES, _RETRY_SECONDS = "30s", 8, 60
-
-
-def send(stream: BinaryIO, value: Any) -> None:
-    data = msgspec.msgpack.encode(value)
-    stream.write(LENGTH.pack(len(data)) + data)
-    stream.flush()
-
-
-def receive(stream: BinaryIO) -> Any:
-    """The next frame; raises EOFError where the other side is gone."""
-    head = stream.read(LENGTH.size)
-    if len(head) < LENGTH.size:
-        raise EOFError
-    data = stream.read(length := LENGTH.unpack(head)[0])
-    if len(data) < length:
-        raise EOFError
-    return msgspec.msgpack.decode(data)
 
 
 class _Asked:
@@ -93,30 +75,23 @@ def _kind(error: Exception) -> str:
     return "denied" if name in ("PermissionDeniedError", "UnauthenticatedError") else "failed"
 
 
-async def _serve(url: str, asking: BinaryIO, answering: BinaryIO) -> None:
+async def _serve(url: str, connection: Connection) -> None:
+    """Until the other side is gone, which raises EOFError or ConnectionError."""
     request: _Asked | None = None
     while True:
-        try:
-            name, *arguments = receive(asking)
-        except EOFError:
-            return
+        name, *arguments = msgspec.msgpack.decode(connection.recv_bytes())
         try:
             request = request or _Asked(url)
-            send(answering, ("ok", await getattr(request, name)(*arguments)))
+            answer: Any = ("ok", await getattr(request, name)(*arguments))
         except Exception as error:  # noqa: BLE001 - told to who asked
-            send(
-                answering,
-                (_kind(error), f"{type(error).__name__}: {str(error).strip().splitlines()[0][:500] if str(error) else ''}"),
-            )
+            words = str(error).strip().splitlines()[0][:500] if str(error) else ""
+            answer = (_kind(error), f"{type(error).__name__}: {words}")
+        connection.send_bytes(msgspec.msgpack.encode(answer))
 
 
 def main() -> None:
-    answering = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
-    try:
-        asyncio.run(_serve(sys.argv[1], sys.stdin.buffer, answering))
-    except (BrokenPipeError, KeyboardInterrupt):
-        pass
+    with contextlib.suppress(EOFError, ConnectionError, KeyboardInterrupt):
+        asyncio.run(_serve(sys.argv[1], Connection(int(sys.argv[2]))))
 
 
 if __name__ == "__main__":

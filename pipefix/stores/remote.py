@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import multiprocessing
 import os
 import subprocess
 import sys
 import threading
 import weakref
 from collections.abc import Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from pipefix.stores import fetching
+import msgspec
+
 from pipefix.stores.store import NoSuchObject, RequestLedger, Span
 from pipefix.vocabulary.errors import MissingExtra, UnreadableFile
 
@@ -34,7 +37,7 @@ class RemoteStore:
 
     def _begin(self) -> None:
         _all.add(self)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._helper: tuple[subprocess.Popen[bytes], Connection] | None = None
         self._owner = 0
         self._lock = threading.Lock()
 
@@ -64,18 +67,16 @@ class RemoteStore:
 
     def _ask(self, request: str, *arguments: Any) -> Any:
         with self._lock:
-            process = self._running()
-            assert process.stdin is not None
-            assert process.stdout is not None
+            process, connection = self._running()
             try:
-                fetching.send(process.stdin, (request, *arguments))  # type: ignore[arg-type]
-                kind, answer = fetching.receive(process.stdout)  # type: ignore[arg-type]
+                connection.send_bytes(msgspec.msgpack.encode((request, *arguments)))
+                kind, answer = msgspec.msgpack.decode(connection.recv_bytes())
             except (EOFError, OSError) as error:
-                self._process = None
+                self._helper = None
                 raise UnreadableFile(f"The process that asks {self.url} ended.", advice="Run the same command again.") from error
             except BaseException:  # interrupted: its answer would be taken for that of the next question
                 process.kill()
-                self._process = None
+                self._helper = None
                 raise
         if kind == "missing":
             raise NoSuchObject(str(arguments[0]) if arguments else self.url)
@@ -83,17 +84,19 @@ class RemoteStore:
             raise UnreadableFile(f"{self.url} cannot be reached: {answer}", advice=_ADVICE[kind])
         return answer
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> tuple[subprocess.Popen[bytes], Connection]:
         """The process that asks. That of a parent is the parent's: a forked child starts its own."""
-        if self._process is None or self._owner != os.getpid():
+        if self._helper is None or self._owner != os.getpid():
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "pipefix.stores.fetching", self.url],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True,
+            ours, theirs = multiprocessing.Pipe()
+            process = subprocess.Popen(
+                [sys.executable, "-m", "pipefix.stores.fetching", self.url, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL, stdout=2, pass_fds=[theirs.fileno()], env=environment, start_new_session=True,
             )  # fmt: skip
-            self._owner = os.getpid()
-            weakref.finalize(self, _end, self._process, self._owner)
-        return self._process
+            theirs.close()
+            self._helper, self._owner = (process, ours), os.getpid()
+            weakref.finalize(self, _end, process, ours, self._owner)
+        return self._helper
 
     def __getstate__(self) -> dict[str, Any]:
         return {"url": self.url, "ledger": RequestLedger()}
@@ -103,13 +106,11 @@ class RemoteStore:
         self._begin()
 
 
-def _end(process: subprocess.Popen[bytes], owner: int) -> None:
+def _end(process: subprocess.Popen[bytes], connection: Connection, owner: int) -> None:
     if owner == os.getpid():
         process.kill()
         process.wait()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                stream.close()
+        connection.close()
 
 
 def _forked() -> None:

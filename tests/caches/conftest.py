@@ -20,6 +20,12 @@ def files(pictures: list[Path]) -> Files:
 
 
 @pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of four samples: three of the pictures above."""
+    monkeypatch.setattr("pipefix.caches.survey._part_samples", lambda samples, record_bytes: 4)
+
+
+@pytest.fixture
 def make(tmp_path: Path) -> Any:
     """Convert a dataset into a directory of the test's own."""
 

@@ -2,94 +2,73 @@
 
 from __future__ import annotations
 
-import json
+import multiprocessing
 import os
 import random
-import select
 import signal
-import subprocess
-import sys
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from pipefix.caches import pool
+from pipefix.caches import pool, survey
+from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.dataset import CachedDataset
 from pipefix.vocabulary.errors import UnreadableFile
-
-ROOT = Path(__file__).resolve().parents[2]
-CODE = """
-import json, os, sys, traceback
-from pathlib import Path
-sys.path.insert(0, {root!r})
 from tests.caches.sources import Files
-from pipefix.caches import lmdb, parquet, survey, verify
-from pipefix.caches.convert import convert, recipe_of
-
-def one(job):
-    os.setsid()
-    survey._part_samples = lambda samples, record_bytes: job["each"]
-    paths = sorted(Path(job["pictures"]).rglob("*.jpg"))
-    convert(Files(paths), recipe_of(store=job["store"]), Path(job["out"]), target="kills", workers=2)
-
-print("ready", flush=True)
-for line in sys.stdin:
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            one(json.loads(line))
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        os._exit(code)
-    print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
 
 
 class Nursery:
     """A process that has everything imported and forks one conversion after the other, so that a kill costs no start of Python."""
 
     def __enter__(self) -> Nursery:
-        code = CODE.format(root=str(ROOT))
-        self._process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert self._line() == "ready"
+        context = multiprocessing.get_context("spawn")
+        self._jobs, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs,))
+        self._process.start()
+        theirs.close()
         return self
 
     def __exit__(self, *why: object) -> None:
         self._process.terminate()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            pipe.close()
+        self._process.join()
+        self._jobs.close()
 
     def begin(self, **job: Any) -> int:
         """Start a conversion in a session of its own; its process."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(job, default=str).encode() + b"\n")
-        self._process.stdin.flush()
-        return int(self._line())
+        self._jobs.send(job)
+        return int(self._jobs.recv())
 
     def code(self, within: float | None = None) -> int | None:
         """How it ended; None where it is still running after so many seconds."""
-        assert self._process.stdout is not None
-        if within is not None and not select.select([self._process.stdout], [], [], within)[0]:
-            return None
-        return int(self._line())
+        return int(self._jobs.recv()) if self._jobs.poll(within) else None
 
-    def _line(self) -> str:
-        """Byte by byte: what a buffer held, `select` would not see."""
-        assert self._process.stdout is not None
-        line = b""
-        while not line.endswith(b"\n"):
-            got = os.read(self._process.stdout.fileno(), 1)
-            assert got, "the process that starts conversions is gone"
-            line += got
-        return line.decode().strip()
+
+def _serve(jobs: Connection) -> None:
+    """Tells of each conversion its process, and then how it ended."""
+    with suppress(EOFError):
+        while True:
+            job = jobs.recv()
+            child = os.fork()
+            if not child:
+                os._exit(_converted(**job))
+            jobs.send(child)
+            jobs.send(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+def _converted(pictures: Path, store: str, out: Path, each: int, **_: Any) -> int:
+    os.setsid()
+    survey._part_samples = lambda samples, record_bytes: each
+    try:
+        convert(Files(sorted(pictures.rglob("*.jpg"))), recipe_of(store=store), out, target="kills", workers=2)
+    except BaseException:  # noqa: BLE001 - told by its exit code
+        traceback.print_exc()
+        return 1
+    return 0
 
 
 def whole(nursery: Nursery, out: Path, **job: Any) -> float:

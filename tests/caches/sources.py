@@ -8,6 +8,7 @@ import json
 import mmap
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,20 @@ class Numbers(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         return {"index": index, "value": torch.arange(4) * index, "name": f"n{index}", "weights": np.full(3, index, np.float32)}
+
+
+class Acting(Numbers):
+    """Does something when it comes to one of its samples; with ``apart`` only in another process than the one that made it."""
+
+    def __init__(self, number: int, act: Callable[[], Any], *, apart: bool = False) -> None:
+        super().__init__()
+        self.number, self.act = number, act
+        self.process = os.getpid() if apart else None
+
+    def __getitem__(self, index: int) -> Any:
+        if index == self.number and os.getpid() != self.process:
+            self.act()
+        return super().__getitem__(index)
 
 
 class Texts(Dataset[Any]):

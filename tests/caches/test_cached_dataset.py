@@ -82,10 +82,6 @@ def test_labels_and_classes_without_pictures(pictures, make, store):
     assert [cached[index] for index in range(3)] == [(None, 3), (None, 1), (None, 2)]
 
 
-def test_no_classes_are_made_up(make):
-    assert CachedDataset(make(Numbers(), "sample").folder).classes == []
-
-
 @pytest.mark.parametrize("store", ["resized", "decoded"])
 def test_what_images_become(files, make, store):
     folder = make(files, store).folder
@@ -125,12 +121,6 @@ def test_another_transform_list_is_refused(pictures, make):
         CachedDataset(done.folder, dataset=Files(pictures, v2.Resize(9)))
 
 
-def test_options_that_make_no_sense(files, make):
-    folder = make(files, "decoded").folder
-    with pytest.raises(BadUsage, match="no 'jpeg'"):
-        CachedDataset(folder, images="jpeg")
-
-
 def test_a_cache_is_a_target(files, make):
     from pipefix.api.target import load_target
 
@@ -142,9 +132,13 @@ def test_a_cache_is_a_target(files, make):
         load_target(str(make(files, "source", name="source").folder))
 
 
-def test_it_tells_what_it_is(files, make):
+def test_it_tells_what_it_is_and_refuses_what_it_cannot_give(files, make):
     folder = make(files, "decoded").folder
-    assert repr(CachedDataset(folder)) == f"CachedDataset({str(folder)!r}: 12 records, decoded in lmdb)"
+    cached = CachedDataset(folder)
+    assert repr(cached) == f"CachedDataset({str(folder)!r}: 12 records, decoded in lmdb)"
+    assert cached.classes == [], "none are made up"
+    with pytest.raises(BadUsage, match="no 'jpeg'"):
+        CachedDataset(folder, images="jpeg")
 
 
 @pytest.mark.parametrize(

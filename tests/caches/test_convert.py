@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import gc
 import itertools
 import json
@@ -22,20 +23,20 @@ from torchvision.transforms import v2
 
 from pipefix.caches import estimate
 from pipefix.caches import manifest as manifests
-from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.building import Building, _sync
 from pipefix.caches.convert import recipe_of
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.estimate import forecast
+from pipefix.caches.survey import survey
 from pipefix.caches.verify import verify
 from pipefix.caches.witness import Witness
 from pipefix.vocabulary import files as whole_files
 from pipefix.vocabulary.errors import BadUsage, Interrupted, TargetError, UnreadableFile
 from pipefix.vocabulary.folder_lock import FolderLock
 from tests.caches.killing import contents, interrupted_after
-from tests.caches.sources import Endless, Files, Noisy, Numbers, Stream, draw
+from tests.caches.sources import Acting, Endless, Files, Noisy, Numbers, Stream, draw
 
-LISTING = v2.Compose([v2.Resize(24), v2.CenterCrop(20), v2.RandomHorizontalFlip(), v2.PILToTensor()])
+FLIP = v2.RandomHorizontalFlip()
 
 
 def same(sample, expected) -> bool:
@@ -43,12 +44,6 @@ def same(sample, expected) -> bool:
 
 
 # -- stores ----------------------------------------------------------------------------------------------------------------
-
-
-def test_decoded_keeps_the_pixels(files, make):
-    cached = CachedDataset(make(files, "decoded").folder)
-    image, label = cached[5]
-    assert isinstance(image, Image.Image) and same(image, files[5][0]) and label == 5
 
 
 def test_resized_keeps_kind_and_shape(files, make):
@@ -61,15 +56,27 @@ def test_resized_keeps_kind_and_shape(files, make):
     assert done.manifest.bytes < done.manifest.source.bytes * 3
 
 
-def test_sample_keeps_all_up_to_the_first_random_operation(pictures, make):
-    dataset = Files(pictures, LISTING)
-    done = make(dataset, "sample")
+@pytest.mark.parametrize(
+    ("listing", "kept", "live"),
+    [
+        (
+            [v2.Resize(24), v2.CenterCrop(20), FLIP, v2.PILToTensor()],
+            ["Resize([24])", "CenterCrop((20, 20))"],
+            ["RandomHorizontalFlip", "PILToTensor"],
+        ),
+        # No record holds a tv_tensors.Image: what gives one stays live, unless a later result can be stored.
+        ([v2.Resize(24), v2.ToImage(), FLIP], ["Resize([24])"], ["ToImage", "RandomHorizontalFlip"]),
+        ([v2.ToImage(), FLIP], [], ["ToImage", "RandomHorizontalFlip"]),
+        ([v2.ToImage(), v2.ToPureTensor(), FLIP], ["ToImage", "ToPureTensor"], ["RandomHorizontalFlip"]),
+    ],
+)
+def test_sample_keeps_all_up_to_the_first_random_operation(pictures, make, listing, kept, live):
+    dataset = Files(pictures, v2.Compose(listing))
+    transform, state = dataset.transform, torch.get_rng_state()
+    done = make(dataset, "sample", workers=2)
+    assert dataset.transform is transform and torch.equal(torch.get_rng_state(), state), "the dataset is left as it was"
     cut = done.manifest.cut
-    assert (cut.attribute, cut.kept, cut.live) == (
-        "transform",
-        ["Resize([24])", "CenterCrop((20, 20))"],
-        ["RandomHorizontalFlip", "PILToTensor"],
-    )
+    assert (cut.attribute, cut.kept, cut.live) == ("transform", kept, live)
     cached = CachedDataset(done.folder, dataset=dataset)
     for index in range(12):
         torch.manual_seed(index)
@@ -77,13 +84,6 @@ def test_sample_keeps_all_up_to_the_first_random_operation(pictures, make):
         torch.manual_seed(index)
         sample = cached[index]
         assert torch.equal(sample[0], expected[0]) and sample[1] == expected[1]
-
-
-def test_the_dataset_is_left_as_it_was(pictures, make):
-    dataset = Files(pictures, LISTING)
-    state = torch.get_rng_state()
-    make(dataset, "sample", workers=2)
-    assert dataset.transform is LISTING and torch.equal(torch.get_rng_state(), state)
 
 
 def test_whatever_a_sample_is(make):
@@ -94,10 +94,14 @@ def test_whatever_a_sample_is(make):
     assert [sample["index"] for sample in cached.__getitems__([99, 3, 50])] == [99, 3, 50]
 
 
-def test_streams_end_when_they_end(make):
+def test_streams_end_when_they_end_and_are_left_alone_then(make):
     done = make(Stream(50), "sample")
     cached = CachedDataset(done.folder)
     assert len(cached) == 50 and [int(cached[index][1]) for index in range(50)] == list(range(50))
+    again = make(Stream(50), "sample")
+    assert (again.made, again.changed) == (0, ())
+    with pytest.raises(BadUsage, match="What of a stream has changed cannot be told"):
+        make(Stream(50), "sample", update=True)
 
 
 @pytest.mark.parametrize("store", ["resized", "decoded", "sample"])
@@ -166,20 +170,14 @@ def test_lmdb_alone_reads_it(files, make):
 # -- parts are pure; nothing is lost ---------------------------------------------------------------------------------------
 
 
-def small_parts(monkeypatch, size: int = 4) -> None:
-    monkeypatch.setattr("pipefix.caches.survey._part_samples", lambda samples, record_bytes: size)
-
-
-def test_processes_and_order_change_nothing(files, make, monkeypatch):
-    small_parts(monkeypatch)
+def test_processes_and_order_change_nothing(files, make, small_parts):
     first = make(files, "resized", name="one", workers=0)
     many = make(files, "resized", name="many", workers=3)
     assert contents(first.folder) == contents(many.folder)
     assert len(first.manifest.parts) == 3
 
 
-def test_it_goes_on_where_it_was(files, make, monkeypatch):
-    small_parts(monkeypatch)
+def test_it_goes_on_where_it_was(files, make, small_parts):
     whole = make(files, "decoded", name="whole")
     with interrupted_after(2), pytest.raises(Interrupted, match=r"2 of 3 parts are made and kept") as raised:
         make(files, "decoded", name="cache")
@@ -192,8 +190,7 @@ def test_it_goes_on_where_it_was(files, make, monkeypatch):
     assert contents(done.folder) == contents(whole.folder)
 
 
-def test_parts_from_before_a_restart_are_checked(files, make, monkeypatch):
-    small_parts(monkeypatch)
+def test_parts_from_before_a_restart_are_checked(files, make, monkeypatch, small_parts):
     whole = make(files, "source", name="whole")
     folder = whole.folder.parent / "cache.building"
     make(files, "source", name="cache").folder.rename(folder)
@@ -205,42 +202,31 @@ def test_parts_from_before_a_restart_are_checked(files, make, monkeypatch):
     (parts / "00001.mdb").write_bytes(data)
     (folder / "index" / "00002.facts").unlink()
     (parts / ".pipefix-0123456789ab").write_bytes(b"half")
-    whole_files.write_whole(folder / "plan.json", manifests.sealed_text(_plan_of(files)))
+    plan = survey(files, recipe_of("lmdb", "source"), "a target").blueprint
+    whole_files.write_whole(folder / "plan.json", manifests.sealed_text(plan))
     monkeypatch.setattr("pipefix.caches.survey.boot", lambda: "another start")
     done = make(files, "source", name="cache")
     assert (done.made, done.found) == (2, 1)
     assert contents(done.folder) == contents(whole.folder)
 
 
-def _plan_of(files) -> Blueprint:
-    from pipefix.caches.survey import survey
-
-    return survey(files, recipe_of("lmdb", "source"), "a target").blueprint
-
-
-def test_a_full_disk_keeps_what_is_finished(files, make, monkeypatch):
-    small_parts(monkeypatch)
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [(errno.ENOSPC, "is full. Finished parts are kept"), (errno.EIO, f"cache cannot be written: {os.strerror(errno.EIO)}")],
+)
+def test_a_full_or_failing_disk_keeps_what_is_finished(files, make, monkeypatch, small_parts, number, message):
     real = Building.finished
 
-    def full(self, number, facts, **how):
-        real(self, number, facts, **how)
-        if number == 1:
-            raise OSError(28, "No space left on device")
+    def failing(self, part, facts):
+        real(self, part, facts)
+        if part == 1:
+            raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(Building, "finished", full)
-    with pytest.raises(UnreadableFile, match=r"is full. Finished parts are kept"):
-        make(files, "source")
-    monkeypatch.setattr(Building, "finished", real)
+    with monkeypatch.context() as patch:
+        patch.setattr(Building, "finished", failing)
+        with pytest.raises(UnreadableFile, match=message):
+            make(files, "source")
     assert make(files, "source").found == 2
-
-
-def test_a_disk_that_fails_is_told(files, make, monkeypatch):
-    def failing(self, *args, **how):
-        raise OSError(5, os.strerror(5))
-
-    monkeypatch.setattr(Building, "finished", failing)
-    with pytest.raises(UnreadableFile, match=rf"cache cannot be written: {os.strerror(5)}"):
-        make(files, "source")
 
 
 def test_a_directory_that_cannot_be_locked_is_told(tmp_path, monkeypatch):
@@ -269,28 +255,15 @@ def test_what_other_threads_bring_to_the_disk_is_no_read_of_a_sample(files, tmp_
 
 def test_a_dead_worker_is_told_with_its_sample(make):
     """Most real-time signals have no name; the test below sees one that has."""
-
-    class Deadly(Numbers):
-        def __getitem__(self, index):
-            if index == 42 and os.getpid() != parent:
-                os.kill(os.getpid(), 35)
-            return super().__getitem__(index)
-
-    parent = os.getpid()
+    deadly = Acting(42, lambda: os.kill(os.getpid(), 35), apart=True)
     with pytest.raises(TargetError, match="ended by signal 35 while it made sample 42"):
-        make(Deadly(), "sample", workers=2)
+        make(deadly, "sample", workers=2)
 
 
 def test_a_worker_that_crashed_says_where(make):
-    class Crashing(Numbers):
-        def __getitem__(self, index):
-            if index == 42 and os.getpid() != parent:
-                ctypes.string_at(0)
-            return super().__getitem__(index)
-
-    parent = os.getpid()
+    crashing = Acting(42, lambda: ctypes.string_at(0), apart=True)
     with pytest.raises(TargetError, match=r"ended by signal 11 \(SIGSEGV\) while it made sample 42") as crashed:
-        make(Crashing(), "sample", workers=2)
+        make(crashing, "sample", workers=2)
     assert "Segmentation fault" in crashed.value.user_traceback
     assert "in string_at" in crashed.value.user_traceback and "test_convert.py" in crashed.value.user_traceback
 
@@ -306,17 +279,11 @@ def test_garbage_of_the_program_is_not_freed_in_a_worker(make):
             if os.getpid() != parent:
                 os.kill(os.getpid(), 9)
 
-    class Collecting(Numbers):
-        def __getitem__(self, index):
-            if index == 42 and os.getpid() != parent:
-                gc.collect()
-            return super().__getitem__(index)
-
     parent = os.getpid()
     gc.disable()
     try:
         Deadly()
-        make(Collecting(), "sample", workers=2)
+        make(Acting(42, gc.collect, apart=True), "sample", workers=2)
     finally:
         gc.enable()
 
@@ -347,8 +314,7 @@ def test_recipes_that_make_no_sense(options, message):
 # -- a source that changes -------------------------------------------------------------------------------------------------
 
 
-def test_only_what_changed_is_made_anew(files, make, monkeypatch):
-    small_parts(monkeypatch)
+def test_only_what_changed_is_made_anew(files, make, small_parts):
     before = make(files, "decoded")
     old = contents(before.folder)
     draw(Path(files.paths[5]), 40)
@@ -368,8 +334,7 @@ def test_only_what_changed_is_made_anew(files, make, monkeypatch):
         assert repr(CachedDataset(done.folder).raw(index).tobytes()) == repr(CachedDataset(fresh.folder).raw(index).tobytes())
 
 
-def test_a_label_mended_and_files_added(pictures, make, monkeypatch, tmp_path):
-    small_parts(monkeypatch)
+def test_a_label_mended_and_files_added(pictures, make, small_parts, tmp_path):
     files = Files(pictures)
     make(files, "decoded")
     files = Files([*pictures, draw(tmp_path / "pictures" / "new.jpg", 77)])
@@ -380,8 +345,7 @@ def test_a_label_mended_and_files_added(pictures, make, monkeypatch, tmp_path):
     assert len(cached) == 13 and cached[2][1] == 1000 and cached[12][1] == 12
 
 
-def test_files_taken_away(pictures, make, monkeypatch):
-    small_parts(monkeypatch)
+def test_files_taken_away(pictures, make, small_parts):
     make(Files(pictures), "decoded")
     done = make(Files(pictures[:8]), "decoded", update=True)
     assert len(CachedDataset(done.folder)) == 8 and verify(done.folder).sound
@@ -453,24 +417,10 @@ def test_the_manifest_is_written_last(files, make, monkeypatch):
     assert names == ["plan.json", "manifest.json"] and not (folder / "plan.json").exists()
 
 
-def test_a_finished_stream_is_left_alone(make):
-    make(Stream(9), "sample")
-    again = make(Stream(9), "sample")
-    assert (again.made, again.changed) == (0, ())
-    with pytest.raises(BadUsage, match="What of a stream has changed cannot be told"):
-        make(Stream(9), "sample", update=True)
-
-
 @pytest.mark.parametrize(("workers", "number"), [(0, 1), (2, 60)])
 def test_a_sample_that_ends_the_program_is_told(make, workers, number):
-    class Leaving(Numbers):
-        def __getitem__(self, index):
-            if index == number:
-                sys.exit(0)
-            return super().__getitem__(index)
-
     with pytest.raises(TargetError, match=r"ended the program: its code called sys.exit\(0\)") as raised:
-        make(Leaving(), "sample", workers=workers)
+        make(Acting(number, lambda: sys.exit(0)), "sample", workers=workers)
     assert raised.value.exit_code == 3 and "in __getitem__" in (raised.value.user_traceback or "")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import io
 import itertools
 import os
 import random
@@ -19,11 +20,10 @@ from pipefix.caches import building, estimate, pool, witness
 from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.estimate import forecast
-from pipefix.caches.index import Index
 from pipefix.caches.verify import verify
 from pipefix.vocabulary.errors import Interrupted, TargetError
 from tests.caches.killing import Killed, interrupted_after
-from tests.caches.sources import Files, Numbers, draw
+from tests.caches.sources import Files, Numbers, Shard, draw
 
 
 class Seldom:
@@ -102,21 +102,11 @@ def test_no_process_to_be_had_is_told(make: Any, monkeypatch: pytest.MonkeyPatch
         make(Numbers(), "sample", workers=2)
 
 
-class Scattered(Dataset[Any]):
+class Scattered(Shard):
     """Pictures in one large file, each read from its place and decoded."""
 
-    def __init__(self, path: Path, each: int) -> None:
-        self.path, self.each = path, each
-
-    def __len__(self) -> int:
-        return 6
-
     def __getitem__(self, index: int) -> Any:
-        import io
-
-        with open(self.path, "rb", buffering=0) as file:
-            file.seek(index * self.each)
-            return Image.open(io.BytesIO(file.read(self.each))).convert("RGB"), index
+        return Image.open(io.BytesIO(super().__getitem__(index))).convert("RGB"), index
 
 
 def test_a_shard_is_not_read_whole_for_a_part_of_it(tmp_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,8 +119,7 @@ def test_a_shard_is_not_read_whole_for_a_part_of_it(tmp_path: Path, make: Any, m
     assert cached[3][1] == 3
 
 
-def test_an_interrupted_update_goes_on_where_it_was(files: Files, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipefix.caches.survey._part_samples", lambda samples, record_bytes: 4)
+def test_an_interrupted_update_goes_on_where_it_was(files: Files, make: Any, small_parts: None) -> None:
     make(files, "decoded")
     for path in files.paths:
         os.utime(path, (5, 5))
@@ -191,17 +180,3 @@ def test_samples_are_not_run_where_workers_are_forked(tmp_path: Path, action: st
     run: Any = convert if action == "convert" else forecast
     run(dataset, recipe_of("lmdb", "sample"), tmp_path / "cache", workers=2)
     assert str(os.getpid()) not in set((tmp_path / "note").read_text().split())
-
-
-def test_a_record_of_which_only_the_checksum_is_right_is_damage(files: Files, make: Any) -> None:
-    from tests.caches.test_hostile_caches import sealed_again
-
-    folder = make(files, "resized").folder
-    (data,) = (folder / "parts").iterdir()
-    index = Index.read(folder / "index" / "00000.idx", verify(folder).manifest.parts[0])
-    offset = int(index.blocks[3]["offset"])
-    held = bytearray(data.read_bytes())
-    held[offset : offset + 4] = b"none"
-    data.write_bytes(held)
-    sealed_again(folder)
-    assert "cannot be decoded" in verify(folder).damage[0][0]

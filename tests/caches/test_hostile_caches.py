@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import zlib
 from pathlib import Path
@@ -12,17 +13,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from pipefix.caches import manifest as manifests
 from pipefix.caches import parquet, record
 from pipefix.caches.containers import CONTAINERS
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.index import Index
-from pipefix.caches.record import Decoder
+from pipefix.caches.pictures import picture_as
+from pipefix.caches.record import Decoder, Picture
 from pipefix.caches.verify import verify
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
 from pipefix.vocabulary.files import write_whole
 from tests.caches.sources import Files, Numbers, Texts
+from tests.kernels.jpegs import with_filling
 
 
 def sealed_again(folder: Path, blocks: list[tuple[int, int, int, int]] | None = None, records: int | None = None) -> None:
@@ -160,3 +164,38 @@ def test_records_that_were_sealed_again(files: Files, make: Any, described: Any)
         except CacheDamaged:
             refusals += 1
     assert refusals
+
+
+def test_a_record_of_which_only_the_checksum_is_right_is_damage(files: Files, make: Any) -> None:
+    folder = make(files, "resized").folder
+    (data,) = (folder / "parts").iterdir()
+    index = Index.read(folder / "index" / "00000.idx", verify(folder).manifest.parts[0])
+    offset = int(index.blocks[3]["offset"])
+    held = bytearray(data.read_bytes())
+    held[offset : offset + 4] = b"none"
+    data.write_bytes(held)
+    sealed_again(folder)
+    assert "cannot be decoded" in verify(folder).damage[0][0]
+
+
+# -- pictures: their size is compared with what the record says before memory is taken for their pixels ------------------------
+
+
+def jpeg(width: int, height: int, **options: Any) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (width, height), (9, 90, 200)).save(file, "JPEG", **options)
+    return file.getvalue()
+
+
+def test_a_fill_byte_does_not_hide_how_large_a_picture_is() -> None:
+    """The record says what a false frame says; the decoder would go by the real one, whose tensor could be of gigabytes."""
+    data = with_filling(jpeg(640, 480), 20, 10)
+    with pytest.raises(CacheDamaged, match="says it is 640x480, and its record says 20x10"):
+        picture_as("tensor")(Picture(data, "jpeg", 20, 10, "tensor"))
+    assert picture_as("tensor")(Picture(data, "jpeg", 640, 480, "tensor")).shape == (3, 480, 640)
+
+
+def test_other_frames_are_checked_too() -> None:
+    data = jpeg(64, 48).replace(b"\xff\xc0", b"\xff\xc9", 1)
+    with pytest.raises(CacheDamaged):
+        picture_as("tensor")(Picture(data, "jpeg", 20, 10, "tensor"))

@@ -11,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torchvision.transforms import v2
 
 from pipefix.api.try_sample_cache import begin_cache, record
 from pipefix.caches import estimate
@@ -143,11 +144,22 @@ class Drawing(Samples):
         return torch.rand(8)
 
 
+class Transformed(Samples):
+    def __init__(self, transform: Any) -> None:
+        super().__init__(Image.linear_gradient("L"))
+        self.transform = transform
+
+    def __getitem__(self, index: int) -> Any:
+        return self.transform(self.value)
+
+
 def test_a_conversion_that_would_be_refused_is_known_before_it_is_proposed() -> None:
     drawing, still = (load(DataLoader(dataset, batch_size=2)) for dataset in (Drawing(None), Samples(torch.ones(8))))
     why = begun(drawing, "decoded").refused
     assert why.startswith("convert would refuse it: Sample ") and "draws random numbers" in why
     assert begun(still, "decoded").refused == ""
+    marked = load(DataLoader(Transformed(v2.Compose([v2.ToImage(), v2.RandomCrop(4)])), batch_size=2))
+    assert "the same as cache-decoded" in begun(marked, "sample").refused and begun(marked, "decoded").refused == ""
     assert "no image" in begun(still, "resized").refused
     assert begin_cache(still, "decoded", 0.0) is None
 

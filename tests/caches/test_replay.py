@@ -49,19 +49,29 @@ def equal(sample, expected):
     return np.array_equal(sample, expected)
 
 
-@pytest.mark.parametrize("reader", WAYS)
-def test_the_same_without_the_files(folder, make, reader):
-    dataset = ReadBy(folder, reader)
-    expected = [dataset[index] for index in range(10)]
-    done = make(dataset, "source")
-    assert done.unseen_bytes == 0
-    cached = CachedDataset(done.folder, dataset=dataset)
-    shutil.rmtree(folder[0].parent)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)
+@pytest.fixture
+def replayed(make, folder):
+    """A source cache of a dataset, which gives the same samples once its files are gone, and misses nothing."""
+
+    def run(dataset):
+        expected = [dataset[index] for index in range(len(dataset))]
+        done = make(dataset, "source")
+        assert done.unseen_bytes == 0
+        cached = CachedDataset(done.folder, dataset=dataset)
+        shutil.rmtree(folder[0].parent)
         before = cached.misses
-        assert all(equal(cached[index], expected[index]) for index in range(10))
-    assert cached.misses == before
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            assert all(equal(cached[index], sample) for index, sample in enumerate(expected))
+        assert cached.misses == before
+        return cached
+
+    return run
+
+
+@pytest.mark.parametrize("reader", WAYS)
+def test_the_same_without_the_files(folder, replayed, reader):
+    replayed(ReadBy(folder, reader))
 
 
 @pytest.mark.parametrize("reader", ["pil", "cv2", "torchvision", "json, picture and mask"])
@@ -69,38 +79,23 @@ def test_samples_are_run_only_as_far_as_their_reading_goes(folder, reader):
     assert survey(ReadBy(folder, reader), recipe_of("lmdb", "source"), "").blueprint.stop_at is not None
 
 
-def test_samples_that_differ_run_to_their_end(folder, make):
-    class Uneven(ReadBy):
-        def __getitem__(self, index):
-            if index % 2:
-                return WAYS["pil"](self.paths[index])
-            return WAYS["json, picture and mask"](self.paths[index])
+class Uneven(ReadBy):
+    """Samples that differ in what they read run to their end."""
 
-    dataset = Uneven(folder, "")
-    done = make(dataset, "source")
-    cached = CachedDataset(done.folder, dataset=dataset)
-    expected = [dataset[index] for index in range(10)]
-    shutil.rmtree(folder[0].parent)
-    assert all(equal(cached[index], expected[index]) for index in range(10)) and cached.misses == 0
+    def __getitem__(self, index):
+        return WAYS["pil" if index % 2 else "json, picture and mask"](self.paths[index])
 
 
-def test_a_library_that_reads_by_descriptor(folder, make):
-    """Compressed TIFF: the last decode is another picture's, so this one runs to its end, and libtiff reads it by itself."""
+class Two(ReadBy):
+    """Compressed TIFF: the last decode is another picture's, so this one runs to its end, where libtiff reads by itself."""
 
-    class Two(ReadBy):
-        def __getitem__(self, index):
-            images = [WAYS["tiff"](self.paths[index])]
-            if index % 2:
-                images.append(WAYS["pil"](self.paths[index]))
-            return tuple(images)
+    def __getitem__(self, index):
+        return tuple(WAYS[way](self.paths[index]) for way in ("tiff", "pil")[: 1 + index % 2])
 
-    dataset = Two(folder, "")
-    done = make(dataset, "source")
-    expected = [dataset[index] for index in range(10)]
-    shutil.rmtree(folder[0].parent)
-    cached = CachedDataset(done.folder, dataset=dataset)
-    before = cached.misses
-    assert all(equal(cached[index], expected[index]) for index in range(10)) and cached.misses == before
+
+@pytest.mark.parametrize("kind", [Uneven, Two])
+def test_samples_that_cannot_be_stopped_early(folder, replayed, kind):
+    replayed(kind(folder, ""))
 
 
 def test_a_shard_is_stored_once(tmp_path, make):
@@ -110,9 +105,7 @@ def test_a_shard_is_stored_once(tmp_path, make):
     done = make(dataset, "source")
     cached = CachedDataset(done.folder, dataset=dataset)
     assert (done.manifest.source.files, done.manifest.source.bytes) == (1, 20 * 512)
-    for index in range(20):
-        assert cached[index] == path.read_bytes()[index * 512 : (index + 1) * 512]
-    assert cached.misses == 0
+    assert b"".join(cached[index] for index in range(20)) == path.read_bytes() and cached.misses == 0
 
 
 def test_parts_of_a_large_shard_are_no_smaller_than_others(tmp_path):
@@ -121,19 +114,14 @@ def test_parts_of_a_large_shard_are_no_smaller_than_others(tmp_path):
     assert survey(Shard(path, 4000), recipe_of("lmdb", "source"), "").blueprint.part_samples > 200
 
 
-def test_a_file_that_every_sample_reads_is_stored_once_a_part(folder, make):
+def test_a_file_that_every_sample_reads_is_stored_once_a_part(folder, replayed):
     class Shared(ReadBy):
         def __getitem__(self, index):
-            return Path(self.paths[0]).read_bytes()[:4] + Path(self.paths[index]).read_bytes()[:4]
+            return Path(self.paths[0]).read_bytes()[:4], Path(self.paths[index]).read_bytes()[:4]
 
-    dataset = Shared(folder, "")
-    done = make(dataset, "source")
     total = sum(path.stat().st_size for path in folder)
-    cached = CachedDataset(done.folder, dataset=dataset)
-    expected = [dataset[index] for index in range(10)]
+    cached = replayed(Shared(folder, ""))
     assert sum(len(cached.raw(index)) for index in range(10)) < total * 1.5
-    shutil.rmtree(folder[0].parent)
-    assert [cached[index] for index in range(10)] == expected
     assert set(cached.files(5)) == {"0.jpg", "5.jpg"}
 
 

@@ -17,11 +17,9 @@ from tests.caches.sources import Files, draw
 
 
 @pytest.fixture
-def begun(make: Any, files: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def begun(make: Any, files: Files, small_parts: None, tmp_path: Path) -> Path:
     """Three parts of a cache that was never sealed."""
-    monkeypatch.setattr("pipefix.caches.survey._part_samples", lambda *_: 4)
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(Building, "seal", mock.Mock(side_effect=Killed))
+    with mock.patch.object(Building, "seal", side_effect=Killed), pytest.raises(Killed):
         make(files, "decoded")
     return tmp_path / "cache.building"
 

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import os
+import random
 
 import pytest
 
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.verify import verify
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, UnreadableFile
+from tests.caches import mutating
 from tests.caches.killing import contents
 from tests.caches.mutating import flip
-
-
-@pytest.fixture
-def parted(monkeypatch):
-    monkeypatch.setattr("pipefix.caches.survey._part_samples", lambda samples, record_bytes: 4)
+from tests.caches.sources import Files, Texts
 
 
 @pytest.mark.parametrize("store", ["source", "resized"])
-def test_damage_is_named_and_mended(files, make, parted, store):
+def test_damage_is_named_and_mended(files, make, small_parts, store):
     folder = make(files, store).folder
     before = contents(folder)
     assert verify(folder).sound
@@ -67,3 +65,21 @@ def test_a_damaged_manifest_is_told_with_the_way_out(files, make):
         CachedDataset(folder)
     with pytest.raises(BadUsage, match="holds other things"):
         make(files, "source")
+
+
+@pytest.mark.parametrize(("store", "to"), [("resized", "lmdb"), ("decoded", "lmdb"), ("source", "lmdb"), ("rows", "parquet")])
+def test_whatever_happens_to_its_files_it_opens_right_or_is_told_as_damaged(pictures, make, tmp_path, monkeypatch, store, to):
+    """`scripts/bench mutations` does the same at length."""
+    monkeypatch.setattr("pipefix.caches.survey._part_samples", lambda samples, record_bytes: max(4, (samples or 0) // 3))
+    whole = make(Texts(300) if store == "rows" else Files(pictures), store, to).folder
+    expected = [mutating.plain(CachedDataset(whole)[index]) for index in range(len(CachedDataset(whole)))]
+    for seed in range(60):
+        folder = mutating.copy(whole, tmp_path / "mutated")
+        mutation = mutating.mutate(folder, random.Random(seed))
+        outcome = mutating.outcome(folder, expected, forged="forge" in mutation)
+        assert not outcome.startswith("wrong"), f"seed {seed}, {mutation}: {outcome}"
+        try:
+            sound = verify(folder).sound
+        except UnreadableFile:
+            sound = False
+        assert not (sound and outcome == "damaged"), f"seed {seed}, {mutation}: verify saw nothing"

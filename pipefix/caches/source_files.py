@@ -1,25 +1,46 @@
-"""Whether objects that a cache was made of have changed in their stores since: asked for by HEAD, many at a time."""
+"""Whether what a part was made of is what it was: files by their size and time, objects of stores by HEAD, many at a time."""
 
 from __future__ import annotations
 
+import os
+import stat
 import urllib.error
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+from pipefix.caches.maker import path_of
+from pipefix.caches.writer import Facts
 from pipefix.hooks.object_answers import Answer, mark_of
+from pipefix.vocabulary.errors import CacheDamaged
+from pipefix.vocabulary.urls import is_remote
 
 _AT_ONCE = 16
 _TIMEOUT_S = 20.0
 _GONE = (404, 410)
 
 
-def changed(objects: Iterable[tuple[str, int, int]]) -> bool:
-    """Whether one of these (URL, size, mark) is gone, or another object now.
+def changed_files(facts: Facts, root: str | None) -> Iterator[tuple[str, bool]]:
+    """Files that are not what they were, and whether each of them is still there."""
+    for name, length, modified in facts.files:
+        if is_remote(name):
+            continue
+        try:
+            path = path_of(name, root)
+            status = os.stat(path)
+        except (OSError, ValueError, CacheDamaged):
+            yield name, False
+            continue
+        if not stat.S_ISREG(status.st_mode) or (status.st_size, status.st_mtime_ns) != (length, modified):
+            yield path, True
+
+
+def any_object_changed(facts: Facts) -> bool:
+    """Whether an object is gone, or another one now.
 
     One that does not answer, or not to us (its reader has credentials, or a protocol of its own), counts as unchanged.
     """
-    over_http = [web_object for web_object in objects if web_object[0].startswith(("http://", "https://"))]
+    over_http = [entry for entry in facts.files if entry[0].startswith(("http://", "https://"))]
     if not over_http:
         return False
     with ThreadPoolExecutor(_AT_ONCE, "pipefix-head") as pool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import pathlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,10 +21,6 @@ _DECODE = Stage.DECODE
 def install(timer: SampleTimer, patches: Patches) -> None:
     import cv2
 
-    patches.replace(cv2, "imread", _reader(timer, cv2), everywhere=True)
-
-
-def _reader(timer: SampleTimer, cv2: Any) -> Callable[..., Any]:
     original, imdecode = cv2.imread, cv2.imdecode
     names = (str, bytes, os.PathLike) if _takes_paths(cv2) else (str,)
 
@@ -48,7 +43,7 @@ def _reader(timer: SampleTimer, cv2: Any) -> Callable[..., Any]:
             return original(filename, *flags)
         return timer.timed_call(_DECODE, "cv2.imread", decode, (data, filename, flags))
 
-    return imread
+    patches.replace(cv2, "imread", imread, everywhere=True)
 
 
 def _takes_paths(cv2: Any) -> bool:

@@ -54,12 +54,7 @@ class Recording(ResultStore):
         return sum(largest.values()) / len(largest) if largest else 0.0
 
     def keep(self, unit: object, op: str, ordinal: int, stage: Stage, value: Any) -> None:
-        if op in self.refused:
-            return
-        try:
-            copy = snapshot(value)
-        except NotCopyable as error:
-            self.refused[op] = str(error)
+        if op in self.refused or (copy := self._copy(op, value)) is MISSING:
             return
         size = nbytes(copy)
         if self.nbytes + size > MOST * self.budget:
@@ -79,18 +74,19 @@ class Recording(ResultStore):
         if self.files.overflowed:
             return
         self.units.append(unit)
-        try:
-            self.samples[unit] = snapshot(sample)
-        except NotCopyable as error:
-            self.refused["sample"] = str(error)
-            return
-        self._bytes += nbytes(self.samples[unit])
+        if (copy := self._copy("sample", sample)) is not MISSING:
+            self.samples[unit] = copy
+            self._bytes += nbytes(copy)
 
     def keep_batch(self, batch: Any) -> None:
+        if (copy := self._copy("batch", batch)) is not MISSING:
+            self.batches.append(copy)
+            self._bytes += nbytes(copy)
+
+    def _copy(self, name: str, value: Any) -> Any:
+        """`MISSING` for what cannot be kept, which is noted under ``name``."""
         try:
-            copy = snapshot(batch)
+            return snapshot(value)
         except NotCopyable as error:
-            self.refused["batch"] = str(error)
-            return
-        self.batches.append(copy)
-        self._bytes += nbytes(copy)
+            self.refused[name] = str(error)
+            return MISSING

@@ -66,7 +66,7 @@ _TORCHVISION = (
     " to_grayscale rgb_to_grayscale erase gaussian_blur invert posterize solarize autocontrast equalize elastic_transform"
     " convert_image_dtype"
 )
-_R, _T = How.RESULT, How.TIMED
+_T = How.TIMED
 TABLE = (
     # The standard library. What reads through Python's files has their reads charged to storage, inside.
     Calls("json", "", "loads", DECODE, "json."),

@@ -52,7 +52,7 @@ def install(timer: SampleTimer, patches: Patches) -> None:
                 _STORAGE, f"fsspec.{name.lstrip('_')}", counted, (loop, func, *args), kwargs, replayable=replayable
             )
 
-        return _on_tape(timer, func, name, args, kwargs, ask)
+        return _on_tape(timer, getattr(func, "__self__", None), name, args, kwargs, ask)
 
     patches.replace(fsspec.asyn, "sync", sync, everywhere=True)
     _family(timer, patches, fsspec.spec.AbstractBufferedFile, "_fetch_range", "fsspec.fetch_range")
@@ -80,7 +80,7 @@ def _cut(timer: SampleTimer, patches: Patches, kind: type, name: str, label: str
         def ask() -> Any:
             return timer.timed_call(_STORAGE, label, original, (self, *args), kwargs)
 
-        return _on_tape(timer, functools.partial(original, self), name, args, kwargs, ask, of=self)
+        return _on_tape(timer, self, name, args, kwargs, ask)
 
     patches.replace(kind, name, wrapper)
 
@@ -94,11 +94,10 @@ def _is_local(held: Any) -> bool:
 
 
 def _on_tape(
-    timer: SampleTimer, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], ask: Callable[[], Any], of: Any = None
+    timer: SampleTimer, held: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], ask: Callable[[], Any]
 ) -> Any:
-    """``ask()``, or what the recording knows of the objects that it asks for."""
+    """``ask()``, or what the recording knows of the objects that it asks for. ``held``: the file or file system that is asked."""
     playing, keeping = object_answers.player(timer), object_answers.keeper(timer)
-    held = of if of is not None else getattr(func, "__self__", None)
     if playing is None and (keeping is None or timer.stage is _STORAGE):
         if timer.recording is not None:
             for url, _, _ in (_questions(held, name, args, kwargs) or ())[:1]:

@@ -11,12 +11,14 @@ import weakref
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from enum import Enum, auto
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pipefix.hooks.files import ORIGINAL_OPEN
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.stage import Stage
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 STORAGE = Stage.STORAGE
 _MMAP, _ISFILE = mmap.mmap, os.path.isfile
@@ -88,6 +90,21 @@ def cut(timer: SampleTimer, patches: Patches, owner: Any, name: str, stage: Stag
     if original is not None:
         row = Calls("", "", name, stage, op or f"{getattr(owner, '__name__', owner)}.{name}", **how)
         _replace(patches, owner, name, _wrapper(row, timer, original, row.label, sys.maxsize))
+
+
+def hook(timer: SampleTimer, patches: Patches, owner: Any, name: str) -> Callable[[F], F]:
+    """While a sample is under the clock the decorated function is called in the place of ``owner.name``; at other times that is."""
+    original = getattr(owner, name)
+
+    def put_in_place(take: F) -> F:
+        @functools.wraps(original)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return take(*args, **kwargs) if timer.live else original(*args, **kwargs)
+
+        _replace(patches, owner, name, wrapper)
+        return take
+
+    return put_in_place
 
 
 def _replace(patches: Patches, owner: Any, name: str, wrapper: Any) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import pathlib
 from typing import Any
 
 import numpy as np
 
+from pipefix.hooks.calls import hook
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.stage import Stage
@@ -28,10 +28,8 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         pixels = imdecode(np.frombuffer(data, np.uint8), *(flags or (1,))) if data else None
         return original(filename, *flags) if pixels is None else pixels
 
-    @functools.wraps(original)
+    @hook(timer, patches, cv2, "imread")
     def imread(filename: Any, *flags: Any, **kwargs: Any) -> Any:
-        if not timer.live:
-            return original(filename, *flags, **kwargs)
         if "flags" in kwargs and len(kwargs) == 1 and not flags:
             flags, kwargs = (kwargs["flags"],), {}
         if kwargs or len(flags) > 1 or not isinstance(filename, names) or (flags and not isinstance(flags[0], int)):
@@ -42,8 +40,6 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         except OSError:  # the original answers None, and says so in its own way
             return original(filename, *flags)
         return timer.timed_call(_DECODE, "cv2.imread", decode, (data, filename, flags))
-
-    patches.replace(cv2, "imread", imread, everywhere=True)
 
 
 def _takes_paths(cv2: Any) -> bool:

@@ -5,11 +5,10 @@ What else is read of a map cannot be seen. A recording that asks for it is there
 
 from __future__ import annotations
 
-import functools
 import os
 from typing import Any
 
-from pipefix.hooks.calls import How, cut
+from pipefix.hooks.calls import How, cut, hook
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.recorded_files import IN_MEMORY, keep_whole, key_behind, remembered
 from pipefix.hooks.sample_timer import SampleTimer
@@ -56,15 +55,14 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         timer.bytes_read += len(data)
         return data
 
-    @functools.wraps(get)
+    @hook(timer, patches, kind, "__getitem__")
     def getitem(self: Any, index: Any) -> Any:
-        if not timer.live or not isinstance(index, slice) or is_memory(self):
+        if not isinstance(index, slice) or is_memory(self):
             return get(self, index)
         return timer.timed_call(Stage.STORAGE, "mmap[slice]", counted, (self, index))
 
     patches.replace(mmap, "mmap", kind, everywhere=True)
     patches.replace(kind, "__new__", new)
-    patches.replace(kind, "__getitem__", getitem)
     for name in ("read", "readline"):
         cut(timer, patches, kind, name, Stage.STORAGE, f"mmap.{name}", how=How.TIMED, counts=len)
 

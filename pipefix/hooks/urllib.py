@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import email.message
-import functools
 import io
 from typing import Any
 from urllib.response import addinfourl
 
 from pipefix.hooks import object_answers
+from pipefix.hooks.calls import hook
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.stage import Stage
@@ -41,10 +41,10 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
     original = OpenerDirector.open  # by which ``urlopen`` opens
 
-    @functools.wraps(original)
+    @hook(timer, patches, OpenerDirector, "open")
     def opened(self: Any, fullurl: Any, data: Any = None, *timeout: Any, **named_timeout: Any) -> Any:
         args = (self, fullurl, data, *timeout)
-        if not timer.live or timer.stage is Stage.STORAGE:
+        if timer.stage is Stage.STORAGE:
             return original(*args, **named_timeout)
         if timer.recording is None and Stage.STORAGE not in timer.replaced:
             return timer.timed_call(Stage.STORAGE, _OP, original, args, named_timeout)
@@ -58,8 +58,6 @@ def install(timer: SampleTimer, patches: Patches) -> None:
                 return object_answers.Received(answer.read(), status, reason, list(answer.headers.items()), answer.url)
 
         return RecordedResponse(object_answers.received(LIBRARY, timer, _OP, question, read_whole))
-
-    patches.replace(OpenerDirector, "open", opened)
 
 
 def _question(request: Any, data: Any) -> tuple[str, str | None] | None:

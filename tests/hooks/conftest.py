@@ -12,13 +12,11 @@ import numpy as np
 import pytest
 
 from pipefix.hooks import simple_calls
-from pipefix.hooks.byte_ranges import ByteRanges
 from pipefix.hooks.calls import Calls, install_row
 from pipefix.hooks.install import MODULES
 from pipefix.hooks.patches import Patches, held
-from pipefix.hooks.result_store import MISSING
+from pipefix.hooks.recording import Recording
 from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.hooks.snapshot import NotCopyable, snapshot
 from pipefix.vocabulary.stage import Stage
 
 EVERY = frozenset((Stage.STORAGE, Stage.DECODE, Stage.AUGMENT))
@@ -26,27 +24,6 @@ EVERY = frozenset((Stage.STORAGE, Stage.DECODE, Stage.AUGMENT))
 
 def library_of(row: Calls) -> str:
     return row.module.partition(".")[0].lower()
-
-
-class DictStore:
-    """The smallest store that keeps the protocol."""
-
-    def __init__(self) -> None:
-        self.files = ByteRanges()
-        self.values: dict[tuple[object, str, int], Any] = {}
-        self.stages: dict[str, Stage] = {}
-        self.refused: list[str] = []
-
-    def keep(self, unit: object, op: str, ordinal: int, stage: Stage, value: Any) -> None:
-        try:
-            self.values[(unit, op, ordinal)] = snapshot(value)
-            self.stages[op] = stage
-        except NotCopyable as error:
-            self.refused.append(f"{op}: {error}")
-
-    def find(self, unit: object, op: str, ordinal: int) -> Any:
-        value = self.values.get((unit, op, ordinal), MISSING)
-        return value if value is MISSING else snapshot(value)
 
 
 def same(value: Any, expected: Any) -> bool:
@@ -77,8 +54,7 @@ class Hooks:
     def __init__(self) -> None:
         self.timer = SampleTimer()
         self.patches = Patches()
-        self.store = DictStore()
-        self._before: list[tuple[Any, str, Any]] = []
+        self.store = Recording(1 << 30)
 
     def install(self, *names: str) -> None:
         """Modules of the room, and rows of these libraries."""

@@ -238,10 +238,6 @@ def _find_sizer(kind: type) -> Sizer:
 # -- kinds of libraries -----------------------------------------------------------------------------------------------
 
 
-def _deep_copy(frame: Any) -> Any:
-    return frame.copy(deep=True)
-
-
 def _nbytes(value: Any) -> int:
     return int(value.nbytes)
 
@@ -260,13 +256,12 @@ _KINDS: tuple[Kind, ...] = (
     ("decord", "nd.NDArray", lambda array: sys.modules["decord"].nd.array(array.asnumpy()), lambda array: _nbytes(array.asnumpy())),
     ("SimpleITK", "Image", lambda image: type(image)(image),
      lambda image: int(image.GetNumberOfPixels() * image.GetNumberOfComponentsPerPixel() * image.GetSizeOfPixelComponent())),
-    ("pandas", "DataFrame", _deep_copy, lambda frame: int(frame.memory_usage(deep=True).sum())),
-    ("pandas", "Series", _deep_copy, lambda series: int(series.memory_usage(deep=True))),
+    ("pandas", "DataFrame", lambda frame: frame.copy(deep=True), lambda frame: int(frame.memory_usage(deep=True).sum())),
+    ("pandas", "Series", lambda series: series.copy(deep=True), lambda series: int(series.memory_usage(deep=True))),
     *(("polars", name, lambda frame: frame.clone(), lambda frame: int(frame.estimated_size())) for name in ("DataFrame", "Series")),
     ("pyarrow", "Table", _itself, _nbytes),
     ("pyarrow", "RecordBatch", _itself, _nbytes),
 )  # fmt: skip
-"""Libraries are only looked at where they are loaded: before that, no value is of their types."""
 
 
 def _kind_of(kind: type) -> Kind | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import glob
+import contextlib
 import multiprocessing
 import re
+from pathlib import Path
 from typing import Any
 
 POLARS = "polars"
@@ -24,12 +25,9 @@ def start_method_of(loader: Any) -> str:
 def lost_by_fork() -> str | None:
     """The library whose threads run here now. Cannot see them where the system has no /proc."""
     names = set()
-    for path in glob.glob("/proc/self/task/*/comm"):
-        try:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                names.add(file.read().strip())
-        except OSError:  # the thread ended meanwhile
-            continue
+    for path in Path("/proc/self/task").glob("*/comm"):
+        with contextlib.suppress(OSError):  # the thread ended meanwhile
+            names.add(path.read_text(errors="replace").strip())
     return next((library for library, named in _THREADS.items() if any(map(named.match, names))), None)
 
 

@@ -1,4 +1,4 @@
-"""Wrappers that time, record and replay calls of libraries: what a row of `simple_calls.TABLE` is put in place by."""
+"""Puts hooks in the place of calls of libraries: rows of `simple_calls.TABLE`, and functions written for one library (`hook`)."""
 
 from __future__ import annotations
 

@@ -93,12 +93,12 @@ class Resolved(NamedTuple):
 
 def _resolve(name: str, directories: Sequence[Directory]) -> Resolved:
     place = naming.named(name)
-    if isinstance(place, naming.Directory):
+    if place.path is not None and place.path.is_dir():
         known = next((opened for directory in directories if (opened := directory(place.path)) is not None), None)
         if known is not None:
             return Resolved(known, name)
         return Resolved(_image_folder(place.path), name, assumed=(ASSUMED_TRANSFORMS,))
-    module = importing.from_file(place.path) if isinstance(place, naming.PythonFile) else importing.from_name(place.location)
+    module = importing.from_file(place.path) if place.path is not None else importing.from_name(place.location)
     if place.attribute:
         value = candidates.named(module, place.attribute, place.location)
         if place.given:

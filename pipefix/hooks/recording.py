@@ -54,9 +54,11 @@ class Recording(ResultStore):
         return sum(largest.values()) / len(largest) if largest else 0.0
 
     def keep(self, unit: object, op: str, ordinal: int, stage: Stage, value: Any) -> None:
-        if op in self.refused or (copy := self._copy(op, value)) is MISSING:
+        if op in self.refused:
             return
-        size = nbytes(copy)
+        copy, size = self._copy(op, value)
+        if copy is MISSING:
+            return
         if self.nbytes + size > MOST * self.budget:
             self.files.overflowed = True
             return
@@ -74,19 +76,22 @@ class Recording(ResultStore):
         if self.files.overflowed:
             return
         self.units.append(unit)
-        if (copy := self._copy("sample", sample)) is not MISSING:
+        copy, size = self._copy("sample", sample)
+        if copy is not MISSING:
             self.samples[unit] = copy
-            self._bytes += nbytes(copy)
+            self._bytes += size
 
     def keep_batch(self, batch: Any) -> None:
-        if (copy := self._copy("batch", batch)) is not MISSING:
+        copy, size = self._copy("batch", batch)
+        if copy is not MISSING:
             self.batches.append(copy)
-            self._bytes += nbytes(copy)
+            self._bytes += size
 
-    def _copy(self, name: str, value: Any) -> Any:
-        """`MISSING` for what cannot be kept, which is noted under ``name``."""
+    def _copy(self, name: str, value: Any) -> tuple[Any, int]:
+        """With its size; `MISSING` for what cannot be kept, which is noted under ``name``."""
         try:
-            return snapshot(value)
+            copy = snapshot(value)
+            return copy, nbytes(copy)
         except NotCopyable as error:
             self.refused[name] = str(error)
-            return MISSING
+            return MISSING, 0

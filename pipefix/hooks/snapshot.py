@@ -59,7 +59,7 @@ def snapshot(value: Any) -> Any:
     try:
         return copier(value)
     except RecursionError:
-        raise NotCopyable(f"a {kind.__qualname__} that contains itself, or is nested too deep") from None
+        raise NotCopyable(_endless(kind)) from None
 
 
 def is_unchangeable(value: Any) -> bool:
@@ -68,12 +68,20 @@ def is_unchangeable(value: Any) -> bool:
 
 
 def nbytes(value: Any) -> int:
-    """How many bytes ``value`` holds, its parts included; nearly right for containers, exact for arrays, tensors and strings."""
+    """How many bytes ``value`` holds, its parts included; nearly right for containers, exact for arrays, tensors and strings.
+    Raises `NotCopyable` of what has no end."""
     kind = type(value)
     sizer = _sizers.get(kind)
     if sizer is None:
         sizer = _sizers[kind] = _find_sizer(kind)
-    return sizer(value)
+    try:
+        return sizer(value)
+    except RecursionError:
+        raise NotCopyable(_endless(kind)) from None
+
+
+def _endless(kind: type) -> str:
+    return f"a {kind.__qualname__} that contains itself, or is nested too deep"
 
 
 def force(*values: Any) -> None:

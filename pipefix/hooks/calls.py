@@ -10,7 +10,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from enum import Enum, auto
-from types import ModuleType
+from types import BuiltinFunctionType, ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 from pipefix.hooks.files import ORIGINAL_OPEN
@@ -108,6 +108,8 @@ def hook(timer: SampleTimer, patches: Patches, owner: Any, name: str) -> Callabl
 
 
 def _replace(patches: Patches, owner: Any, name: str, wrapper: Any) -> None:
+    if isinstance(owner, type) and isinstance(vars(owner).get(name), BuiltinFunctionType):
+        wrapper = staticmethod(wrapper)  # a function written in C is handed no object
     with contextlib.suppress(TypeError):  # an immutable class
         patches.replace(owner, name, wrapper, everywhere=isinstance(owner, ModuleType))
 

@@ -1,4 +1,4 @@
-"""File system calls of `os`, and through them `os.path` and `pathlib`.
+"""Files that are opened and read by descriptor.
 
 While recording or replaying, regular files that are read by descriptor go by the path that they were opened by.
 """
@@ -6,11 +6,10 @@ While recording or replaying, regular files that are read by descriptor go by th
 from __future__ import annotations
 
 import os
-import pathlib
 import stat
 from typing import Any
 
-from pipefix.hooks.calls import How, cut, hook
+from pipefix.hooks.calls import hook
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.recorded_files import IN_MEMORY, descriptor, key_behind, key_of, note, remember_name, remembered, replayed
 from pipefix.hooks.sample_timer import SampleTimer
@@ -25,12 +24,6 @@ _HARMLESS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_
 
 
 def install(timer: SampleTimer, patches: Patches) -> None:
-    accessor = getattr(pathlib, "_NormalAccessor", None)  # Python 3.10 keeps its own references
-    for name in ("stat", "lstat", "listdir"):
-        cut(timer, patches, os, name, _STORAGE)
-        if accessor is not None and hasattr(accessor, name):
-            patches.replace(accessor, name, staticmethod(getattr(os, name)))
-    cut(timer, patches, os, "scandir", _STORAGE, how=How.TIMED)
     _replace_open(timer, patches)
     for name in ("read", "pread", "readv", "preadv"):
         if hasattr(os, name):

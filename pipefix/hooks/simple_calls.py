@@ -69,6 +69,9 @@ _TORCHVISION = (
 _T = How.TIMED
 TABLE = (
     # The standard library. What reads through Python's files has their reads charged to storage, inside.
+    Calls("os", "", "stat lstat listdir", STORAGE, "os."),
+    Calls("os", "", "scandir", STORAGE, "os.", _T),
+    Calls("pathlib", "_NormalAccessor", "stat lstat listdir", STORAGE, "os."),  # Python 3.10 keeps its own references
     Calls("json", "", "loads", DECODE, "json."),
     Calls("pickle", "", "loads", DECODE, "pickle."),
     Calls("pickle", "", "load", DECODE, "pickle.", How.STREAM),

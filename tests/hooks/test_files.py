@@ -241,7 +241,7 @@ def test_other_threads_are_timed_apart(hooks, path):
     [(lambda path: os.stat(path), "os.stat"), (lambda path: os.listdir(path.parent), "os.listdir"), (pathlib.Path.stat, "os.stat")],
 )
 def test_os_contract(hooks, path, call, op):
-    hooks.contract(lambda: call(path), "files", "os_calls", ops={op: "storage"})
+    hooks.contract(lambda: call(path), "files", "os_calls", "pathlib", ops={op: "storage"})
 
 
 def test_descriptor_reads(hooks, path):

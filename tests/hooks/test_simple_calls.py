@@ -133,6 +133,8 @@ def test_results_written_into_an_array_of_the_caller_are_never_answered(
 def test_names_are_those_of_the_library_where_it_is_installed(row: Calls) -> None:
     """A release may lack some of them; none of them would be a row about something else."""
     owner = pytest.importorskip(row.module, exc_type=ImportError)
+    if row.owner == "_NormalAccessor" and sys.version_info >= (3, 11):
+        pytest.skip("of Python 3.10")
     for part in row.owner.split(".") if row.owner else ():
         owner = getattr(owner, part)
     known = [named for named in row.names.split() if hasattr(owner, named.partition("@")[0])]

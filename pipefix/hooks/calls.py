@@ -84,14 +84,6 @@ def install_row(row: Calls, timer: SampleTimer, patches: Patches) -> None:
             _replace(patches, owner, name, wrapper)
 
 
-def cut(timer: SampleTimer, patches: Patches, owner: Any, name: str, stage: Stage, op: str | None = None, **how: Any) -> None:
-    """One function that is an operation of a stage; what this release of the library does not have stays as it is."""
-    original = getattr(owner, name, None)
-    if original is not None:
-        row = Calls("", "", name, stage, op or f"{getattr(owner, '__name__', owner)}.{name}", **how)
-        _replace(patches, owner, name, _wrapper(row, timer, original, row.label, sys.maxsize))
-
-
 def hook(timer: SampleTimer, patches: Patches, owner: Any, name: str) -> Callable[[F], F]:
     """While a sample is under the clock the decorated function is called in the place of ``owner.name``; at other times that is."""
     original = getattr(owner, name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from pipefix.hooks.calls import How, cut, hook
+from pipefix.hooks.calls import hook
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.recorded_files import IN_MEMORY, keep_whole, key_behind, remembered
 from pipefix.hooks.sample_timer import SampleTimer
@@ -63,8 +63,6 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
     patches.replace(mmap, "mmap", kind, everywhere=True)
     patches.replace(kind, "__new__", new)
-    for name in ("read", "readline"):
-        cut(timer, patches, kind, name, Stage.STORAGE, f"mmap.{name}", how=How.TIMED, counts=len)
 
 
 def _taped(timer: SampleTimer, mapped: Any, fileno: int) -> None:

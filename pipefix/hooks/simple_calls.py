@@ -72,6 +72,7 @@ TABLE = (
     Calls("os", "", "stat lstat listdir", STORAGE, "os."),
     Calls("os", "", "scandir", STORAGE, "os.", _T),
     Calls("pathlib", "_NormalAccessor", "stat lstat listdir", STORAGE, "os."),  # Python 3.10 keeps its own references
+    Calls("mmap", "mmap", "read readline", STORAGE, "mmap.", _T, counts=len),
     Calls("json", "", "loads", DECODE, "json."),
     Calls("pickle", "", "loads", DECODE, "pickle."),
     Calls("pickle", "", "load", DECODE, "pickle.", How.STREAM),

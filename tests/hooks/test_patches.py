@@ -15,10 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipefix.hooks import files, patches
-from pipefix.hooks.calls import cut
+from pipefix.hooks.calls import hook
 from pipefix.hooks.patches import Patches, held
 from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
 
 
 class Place:
@@ -102,7 +101,7 @@ def install(place: Place, user: Patches) -> None:
     if place.kind in ("property", "class method", "static"):
         user.replace(place.owner, place.name, place.wrapped(lambda: None))
     else:
-        cut(SampleTimer(), user, place.owner, place.name, Stage.DECODE)
+        hook(SampleTimer(), user, place.owner, place.name)(lambda *_: None)
 
 
 KINDS = ["function", "builtin", "method", "inherited", "static", "class method", "property"]

@@ -153,8 +153,7 @@ def test_rows_come_with_their_modules_and_only_then(hooks: Any, monkeypatch: pyt
 
 def test_a_class_that_lets_nothing_be_replaced_stays_as_it_is(hooks: Any) -> None:
     for how in (How.RESULT, How.STEPS):
-        calls.cut(hooks.timer, hooks.patches, bytes, "upper", Stage.DECODE, how=how)
-    calls.cut(hooks.timer, hooks.patches, bytes, "nothing", Stage.DECODE)
+        calls.install_row(Calls("builtins", "bytes", "upper nothing", Stage.DECODE, "bytes.", how), hooks.timer, hooks.patches)
     assert not hooks.patches.replaced
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from pipefix.hooks import snapshot
 from pipefix.hooks.calls import hook
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.result_store import MISSING
@@ -33,7 +32,6 @@ def install(timer: SampleTimer, patches: Patches) -> None:
     adopt.family(ImageFile.ImageFile)
     _replace_open(timer, patches, Image, adopt)
     _replace_convert(timer, patches, Image.Image)
-    timer.force = snapshot.force
 
 
 def _is_lazy(image: Any) -> bool:

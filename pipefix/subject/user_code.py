@@ -24,7 +24,6 @@ from torch.utils.data import Dataset
 from pipefix.hooks.install import stand_in
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.hooks.snapshot import force
 from pipefix.subject.staging import UNKNOWN, StageEvidence, is_lazy, is_users_function
 from pipefix.vocabulary.attributes import attributes, names_in, own
 from pipefix.vocabulary.user_modules import is_users
@@ -184,7 +183,7 @@ class UserCodeHooks:
             result = function(*args, **kwargs)
             self.evidence.learn(label, handed, kwargs, phase, result)
             return result
-        return self.timer.timed_call(stage, label, function, args, kwargs, force=force, leaf=leaf)
+        return self.timer.timed_call(stage, label, function, args, kwargs, own=True, leaf=leaf)
 
     # -- methods and functions -------------------------------------------------------------------------------------
 

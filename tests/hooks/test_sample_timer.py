@@ -166,14 +166,10 @@ def test_entries_are_recorded_whole_unless_mixed(hooks):
     timer = hooks.timer
 
     def whole():
-        return timer.timed_call(
-            AUGMENT, "jitter", lambda: timer.timed_call(AUGMENT, "flip", lambda: [1]), force=lambda *_: None, leaf=False
-        )
+        return timer.timed_call(AUGMENT, "jitter", lambda: timer.timed_call(AUGMENT, "flip", lambda: [1]), own=True, leaf=False)
 
     def mixed():
-        return timer.timed_call(
-            DECODE, "load", lambda: [timer.timed_call(STORAGE, "get", lambda: 2)], force=lambda *_: None, leaf=False
-        )
+        return timer.timed_call(DECODE, "load", lambda: [timer.timed_call(STORAGE, "get", lambda: 2)], own=True, leaf=False)
 
     hooks.run(mixed)
     assert timer.mixed == {"load"}

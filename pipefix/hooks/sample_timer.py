@@ -90,7 +90,6 @@ class SampleTimer(Charges):
         *,
         replayable: bool = True,
         deferred: bool = False,
-        only_timed: bool = False,
         own: bool = False,
         leaf: bool = True,
     ) -> T:
@@ -99,9 +98,8 @@ class SampleTimer(Charges):
         Inside an operation of the same stage the call belongs to that operation and is neither timed nor recorded apart.
 
         Args:
-            replayable: Whether a recorded result can stand for the call.
+            replayable: Whether a recorded result can stand for the call; else it is neither recorded nor replaced.
             deferred: Work that an earlier call put off (PIL's lazy load); it does not make the user's code around it mixed.
-            only_timed: Neither record nor replace.
             own: Of the user's own code, which is one piece of ``stage``: it is recorded and replaced as a whole, unless it was
                 found to hold work of other stages (`mixed`): then its hooks are.
             leaf: Whether calls of the same stage inside are part of it; else they are timed under their own names.
@@ -110,8 +108,8 @@ class SampleTimer(Charges):
             return fn(*args, **kwargs)
         if get_ident() != self.owner:
             return fn(*args, **kwargs) if own else self._beside(stage, op, fn, args, kwargs)
-        if (self.recording is not None or self.replaced) and replayable and not only_timed:
-            return self._recorded(stage, op, fn, args, kwargs, deferred, own, leaf)
+        if (self.recording is not None or self.replaced) and replayable:
+            return self._recorded(stage, op, fn, args, kwargs, own, leaf)
         key = self._ids.get((stage, op), -1)
         if key < 0:
             key = self.op_id(stage, op)
@@ -159,7 +157,6 @@ class SampleTimer(Charges):
         fn: Callable[..., T],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-        deferred: bool,
         own: bool,
         leaf: bool,
     ) -> T:
@@ -177,7 +174,7 @@ class SampleTimer(Charges):
         if reads is not None:
             self.trail = reads
         try:
-            value = self.timed_call(stage, op, fn, args, kwargs, deferred=deferred, only_timed=True, own=own, leaf=leaf)
+            value = self.timed_call(stage, op, fn, args, kwargs, replayable=False, own=own, leaf=leaf)
         finally:
             self._scope, self._base, self._hushed, self.trail = before
         if recording is not None and (not own or op not in self.mixed):  # which it may be by now

@@ -22,7 +22,7 @@ from pipefix.caches.witness import NOT_DATA, REPLAYING
 from pipefix.hooks.install import install_all
 from pipefix.hooks.object_answers import CLIENTS, HEAD, Answer, ObjectStore
 from pipefix.hooks.patches import Patches
-from pipefix.hooks.result_store import MISSING, ResultStore
+from pipefix.hooks.result_store import ResultStore
 from pipefix.hooks.sample_timer import UntimedTimer
 from pipefix.vocabulary.errors import CacheDamaged
 from pipefix.vocabulary.stage import Stage
@@ -34,8 +34,6 @@ BYTE_READERS = ("files", "os_calls", "mmap", "numpy", "cv2", "torchvision_io", "
 """The hooks that can answer with the bytes of a file. Others would only be in the way of the training program."""
 _INSTALL_AGAIN = 64
 """Samples between two looks for libraries that were imported meanwhile: the first few samples bring most."""
-_NO_READS = ("os.stat", "os.lstat", "os.listdir")
-"""Names, sizes and times are the file system's to tell: no source cache holds them."""
 
 _Place = Annotated[int, msgspec.Meta(ge=0)]
 Piece = tuple[_Place, _Place, _Place, int]
@@ -193,10 +191,6 @@ class Replayer(ResultStore):
     @property
     def files(self) -> Shelf | None:
         return self._shelf
-
-    def find(self, unit: object, op: str, ordinal: int) -> Any:
-        self.timer.misses -= op in _NO_READS  # the timer counts what is not found
-        return MISSING
 
     def run(self, shelf: Shelf, make: Callable[[int], Any], index: int) -> Any:
         """The sample, its files answered by ``shelf``."""

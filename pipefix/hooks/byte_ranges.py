@@ -124,8 +124,5 @@ class ByteRanges(ByteStore):
     def size(self, path: str) -> int:
         return self._files[path].size
 
-    def __len__(self) -> int:
-        return len(self._files)
-
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._files))

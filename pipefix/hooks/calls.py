@@ -1,4 +1,4 @@
-"""Wrappers that time, record and replay calls of libraries: what a row of `simple_calls.TABLE` is put in place by."""
+"""Puts hooks in the place of calls of libraries: rows of `simple_calls.TABLE`, and functions written for one library (`hook`)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from enum import Enum, auto
-from types import ModuleType
-from typing import Any, NamedTuple
+from types import BuiltinFunctionType, ModuleType
+from typing import Any, NamedTuple, TypeVar
 
 from pipefix.hooks.files import ORIGINAL_OPEN
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.stage import Stage
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 STORAGE = Stage.STORAGE
 _MMAP, _ISFILE = mmap.mmap, os.path.isfile
@@ -82,15 +84,24 @@ def install_row(row: Calls, timer: SampleTimer, patches: Patches) -> None:
             _replace(patches, owner, name, wrapper)
 
 
-def cut(timer: SampleTimer, patches: Patches, owner: Any, name: str, stage: Stage, op: str | None = None, **how: Any) -> None:
-    """One function that is an operation of a stage; what this release of the library does not have stays as it is."""
-    original = getattr(owner, name, None)
-    if original is not None:
-        row = Calls("", "", name, stage, op or f"{getattr(owner, '__name__', owner)}.{name}", **how)
-        _replace(patches, owner, name, _wrapper(row, timer, original, row.label, sys.maxsize))
+def hook(timer: SampleTimer, patches: Patches, owner: Any, name: str) -> Callable[[F], F]:
+    """While a sample is under the clock the decorated function is called in the place of ``owner.name``; at other times that is."""
+    original = getattr(owner, name)
+
+    def put_in_place(take: F) -> F:
+        @functools.wraps(original)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return take(*args, **kwargs) if timer.live else original(*args, **kwargs)
+
+        _replace(patches, owner, name, wrapper)
+        return take
+
+    return put_in_place
 
 
 def _replace(patches: Patches, owner: Any, name: str, wrapper: Any) -> None:
+    if isinstance(owner, type) and isinstance(vars(owner).get(name), BuiltinFunctionType):
+        wrapper = staticmethod(wrapper)  # a function written in C is handed no object
     with contextlib.suppress(TypeError):  # an immutable class
         patches.replace(owner, name, wrapper, everywhere=isinstance(owner, ModuleType))
 

@@ -38,17 +38,7 @@ class Charges:
         self.owner = get_ident()
         self.names: list[tuple[Stage | None, str]] = [(None, name) for name in OWN_NAMES]
         self._ids: dict[tuple[Stage | None, str], int] = {}
-        self.wall: list[int] = [0, 0, 0]
-        self.cpu_wall: list[int] = [0, 0, 0]
-        """Wall time of those borders where CPU time was read too: the base of the CPU share."""
-        self.cpu_time: list[int] = [0, 0, 0]
-        self.calls: list[int] = [0, 0, 0]
-        self.entered: list[int] = [0, 0, 0]
-        """Calls by what was on top when they were made: it pays for their clocks."""
-        self.foreign: dict[int, int] = {}
-        self.bytes_read = 0
-        self.replay_ns = 0
-        """Time spent answering from recordings: the instrument's own, to be subtracted."""
+        self.clear()
         self.events: list[tuple[int, int, int]] | None = None
         """(op id, begin ns, end ns) where a trace was asked for."""
         self._crossed = 0
@@ -64,17 +54,20 @@ class Charges:
         count = len(self.names)
         self.wall = [0] * count
         self.cpu_wall = [0] * count
+        """Wall time of those borders where CPU time was read too: the base of the CPU share."""
         self.cpu_time = [0] * count
         self.calls = [0] * count
         self.entered = [0] * count
-        self.foreign = {}
+        """Calls by what was on top when they were made: it pays for their clocks."""
+        self.foreign: dict[int, int] = {}
         self.bytes_read = 0
         self.replay_ns = 0
+        """Time spent answering from recordings: the instrument's own, to be subtracted."""
 
     @property
     def phase(self) -> int:
         """What the sample's own code works on just now: one of the ``OWN_`` ids."""
-        return min(self._phase, OWN_DECODED)
+        return self._phase
 
     def op_id(self, stage: Stage | None, op: str) -> int:
         key = self._ids.get((stage, op))

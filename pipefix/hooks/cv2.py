@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import pathlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from pipefix.hooks.calls import hook
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.stage import Stage
@@ -22,10 +21,6 @@ _DECODE = Stage.DECODE
 def install(timer: SampleTimer, patches: Patches) -> None:
     import cv2
 
-    patches.replace(cv2, "imread", _reader(timer, cv2), everywhere=True)
-
-
-def _reader(timer: SampleTimer, cv2: Any) -> Callable[..., Any]:
     original, imdecode = cv2.imread, cv2.imdecode
     names = (str, bytes, os.PathLike) if _takes_paths(cv2) else (str,)
 
@@ -33,10 +28,8 @@ def _reader(timer: SampleTimer, cv2: Any) -> Callable[..., Any]:
         pixels = imdecode(np.frombuffer(data, np.uint8), *(flags or (1,))) if data else None
         return original(filename, *flags) if pixels is None else pixels
 
-    @functools.wraps(original)
+    @hook(timer, patches, cv2, "imread")
     def imread(filename: Any, *flags: Any, **kwargs: Any) -> Any:
-        if not timer.live:
-            return original(filename, *flags, **kwargs)
         if "flags" in kwargs and len(kwargs) == 1 and not flags:
             flags, kwargs = (kwargs["flags"],), {}
         if kwargs or len(flags) > 1 or not isinstance(filename, names) or (flags and not isinstance(flags[0], int)):
@@ -47,8 +40,6 @@ def _reader(timer: SampleTimer, cv2: Any) -> Callable[..., Any]:
         except OSError:  # the original answers None, and says so in its own way
             return original(filename, *flags)
         return timer.timed_call(_DECODE, "cv2.imread", decode, (data, filename, flags))
-
-    return imread
 
 
 def _takes_paths(cv2: Any) -> bool:

@@ -6,11 +6,11 @@ through ``open`` and are seen there.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 from pipefix.hooks import object_answers
+from pipefix.hooks.calls import hook
 from pipefix.hooks.object_answers import Answer
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
@@ -40,10 +40,8 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         timer.bytes_read += sum(len(part) for part in parts if isinstance(part, bytes))
         return value
 
-    @functools.wraps(original)
+    @hook(timer, patches, fsspec.asyn, "sync")
     def sync(loop: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
-        if not timer.live:
-            return original(loop, func, *args, **kwargs)
         name = getattr(func, "__name__", "")
         replayable = name in _ASKING
 
@@ -52,9 +50,8 @@ def install(timer: SampleTimer, patches: Patches) -> None:
                 _STORAGE, f"fsspec.{name.lstrip('_')}", counted, (loop, func, *args), kwargs, replayable=replayable
             )
 
-        return _on_tape(timer, func, name, args, kwargs, ask)
+        return _on_tape(timer, getattr(func, "__self__", None), name, args, kwargs, ask)
 
-    patches.replace(fsspec.asyn, "sync", sync, everywhere=True)
     _family(timer, patches, fsspec.spec.AbstractBufferedFile, "_fetch_range", "fsspec.fetch_range")
     _family(timer, patches, fsspec.spec.AbstractFileSystem, "cat_file", "fsspec.cat_file")
 
@@ -71,18 +68,16 @@ def _family(timer: SampleTimer, patches: Patches, kind: type, name: str, label: 
 def _cut(timer: SampleTimer, patches: Patches, kind: type, name: str, label: str) -> None:
     original = getattr(kind, name)
 
-    @functools.wraps(original)
-    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+    @hook(timer, patches, kind, name)
+    def read(self: Any, *args: Any, **kwargs: Any) -> Any:
         # Of local files the hook for files sees what is read, which it leaves to a storage operation around it.
-        if not timer.live or _is_local(self):
+        if _is_local(self):
             return original(self, *args, **kwargs)
 
         def ask() -> Any:
             return timer.timed_call(_STORAGE, label, original, (self, *args), kwargs)
 
-        return _on_tape(timer, functools.partial(original, self), name, args, kwargs, ask, of=self)
-
-    patches.replace(kind, name, wrapper)
+        return _on_tape(timer, self, name, args, kwargs, ask)
 
 
 def _is_local(held: Any) -> bool:
@@ -94,11 +89,10 @@ def _is_local(held: Any) -> bool:
 
 
 def _on_tape(
-    timer: SampleTimer, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], ask: Callable[[], Any], of: Any = None
+    timer: SampleTimer, held: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], ask: Callable[[], Any]
 ) -> Any:
-    """``ask()``, or what the recording knows of the objects that it asks for."""
+    """``ask()``, or what the recording knows of the objects that it asks for. ``held``: the file or file system that is asked."""
     playing, keeping = object_answers.player(timer), object_answers.keeper(timer)
-    held = of if of is not None else getattr(func, "__self__", None)
     if playing is None and (keeping is None or timer.stage is _STORAGE):
         if timer.recording is not None:
             for url, _, _ in (_questions(held, name, args, kwargs) or ())[:1]:

@@ -9,12 +9,11 @@ memory.
 
 from __future__ import annotations
 
-import functools
 import io
 import os
-from collections.abc import Callable
 from typing import Any
 
+from pipefix.hooks.calls import hook
 from pipefix.hooks.files import ORIGINAL_OPEN
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.recorded_files import keep_whole, key_of, remembered, replayed
@@ -30,24 +29,37 @@ _IN_MEMORY = b"<_io.BytesIO"
 def install(timer: SampleTimer, patches: Patches) -> None:
     import h5py
 
-    original = h5py.Dataset.__getitem__
+    get, open_file = h5py.Dataset.__getitem__, h5py.File.__init__
 
-    @functools.wraps(original)
+    @hook(timer, patches, h5py.Dataset, "__getitem__")
     def getitem(self: Any, args: Any, new_dtype: Any = None) -> Any:
-        if not timer.live or (remembered(timer) is not None and h5py.h5f.get_name(self.id).startswith(_IN_MEMORY)):
-            return original(self, args, new_dtype)
+        if remembered(timer) is not None and h5py.h5f.get_name(self.id).startswith(_IN_MEMORY):
+            return get(self, args, new_dtype)
         stage = Stage.DECODE if self._dcpl.get_nfilters() else Stage.STORAGE
         if stage is Stage.DECODE and Stage.DECODE not in timer.replaced:
             timer.misses += remembered(timer) is not None  # what it unpacks it reads
-        value = timer.timed_call(stage, "h5py.Dataset[index]", original, (self, args, new_dtype))
+        value = timer.timed_call(stage, "h5py.Dataset[index]", get, (self, args, new_dtype))
         if stage is Stage.DECODE and timer.recording is not None:
             _count_chunks(timer, self, args, value)
         if not timer.replaced or stage not in timer.replaced:
             timer.bytes_read += value.nbytes if hasattr(value, "nbytes") else 0
         return value
 
-    patches.replace(h5py.Dataset, "__getitem__", getitem)
-    patches.replace(h5py.File, "__init__", _opener(timer, h5py.File.__init__))
+    @hook(timer, patches, h5py.File, "__init__")
+    def init(self: Any, name: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(name, (str, bytes, os.PathLike)):  # a group names the file that it is in, too
+            return open_file(self, name, mode, *args, **kwargs)
+        plain = mode == "r" and not args and kwargs.get("driver") is None
+        key = key_of(name) if plain and (timer.recording is not None or timer.replaced) else None
+        held = replayed(timer, key) if key is not None else None
+        if held is not None:
+            return open_file(self, io.BytesIO(held), "r", **kwargs)
+        timer.misses += key is None and remembered(timer) is not None
+        timer.timed_call(Stage.STORAGE, "h5py.File", open_file, (self, name, mode, *args), kwargs, replayable=False)
+        if key is not None and timer.recording is not None:
+            with ORIGINAL_OPEN(key, "rb", buffering=0) as file:
+                keep_whole(timer, key, file.fileno())
+        return None
 
 
 def _count_chunks(timer: SampleTimer, array: Any, index: Any, value: Any) -> None:
@@ -57,23 +69,3 @@ def _count_chunks(timer: SampleTimer, array: Any, index: Any, value: Any) -> Non
         reads = timer.chunk_reads_of(f"{array.name} in {os.path.basename(array.file.filename)}")
         reads.select(index, array.shape, array.chunks, array.dtype.itemsize, value.nbytes, keeps=keeps)
     timer.resume()
-
-
-def _opener(timer: SampleTimer, original: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(original)
-    def init(self: Any, name: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> None:
-        if not timer.live or not isinstance(name, (str, bytes, os.PathLike)):  # a group names the file that it is in, too
-            return original(self, name, mode, *args, **kwargs)
-        plain = mode == "r" and not args and kwargs.get("driver") is None
-        key = key_of(name) if plain and (timer.recording is not None or timer.replaced) else None
-        held = replayed(timer, key) if key is not None else None
-        if held is not None:
-            return original(self, io.BytesIO(held), "r", **kwargs)
-        timer.misses += key is None and remembered(timer) is not None
-        timer.timed_call(Stage.STORAGE, "h5py.File", original, (self, name, mode, *args), kwargs, replayable=False)
-        if key is not None and timer.recording is not None:
-            with ORIGINAL_OPEN(key, "rb", buffering=0) as file:
-                keep_whole(timer, key, file.fileno())
-        return None
-
-    return init

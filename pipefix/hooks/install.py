@@ -3,8 +3,8 @@
 Such a module defines
 
     LIBRARY = "PIL"                      # the import that must have happened; "" for the standard library
-    def install(timer, patches): ...       # call patches.replace(owner, "name", wrapper) for every function to cut
-    def stand_in(timer, value): ...        # optional: wrap an object that was made before the hooks came
+    def install(timer, patches): ...     # @hook(timer, patches, owner, "name") before what is called in a function's place
+    def stand_in(timer, value): ...      # optional: wrap an object that was made before the hooks came
 """
 
 from __future__ import annotations

@@ -64,28 +64,19 @@ class IpcTimer:
 
     def _install(self) -> None:
         connection = multiprocessing.connection.Connection
-        poll, receive, send = connection.poll, connection.recv_bytes, connection.send_bytes
         pickler = multiprocessing.queues._ForkingPickler  # type: ignore[attr-defined]
         counters, clock = self._sums, self._clock
 
-        def timed_poll(self: Any, timeout: float | None = 0.0) -> bool:
-            begun = clock()
-            try:
-                return poll(self, timeout)
-            finally:
-                counters.poll_ns += clock() - begun
+        def timed(function: Callable[..., Any], sum_name: str) -> Callable[..., Any]:
+            def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+                begun = clock()
+                try:
+                    return function(self, *args, **kwargs)
+                finally:
+                    vars(counters)[sum_name] += clock() - begun
+                    counters.count += sum_name == "send_ns"
 
-        def timed_receive(self: Any, maxlength: int | None = None) -> bytes:
-            begun = clock()
-            data = receive(self, maxlength)
-            counters.recv_ns += clock() - begun
-            return data
-
-        def timed_send(self: Any, buf: Any, offset: int = 0, size: int | None = None) -> None:
-            begun = clock()
-            send(self, buf, offset, size)
-            counters.send_ns += clock() - begun
-            counters.count += 1
+            return call
 
         class TimedPickler(pickler):  # type: ignore[misc,valid-type]
             @classmethod
@@ -105,8 +96,8 @@ class IpcTimer:
                     # Rebuilding fetches descriptors through connections of its own: those nanoseconds are counted there.
                     counters.loads_ns += clock() - begun - (counters.recv_ns - received)
 
-        for name, timed in (("poll", timed_poll), ("recv_bytes", timed_receive), ("send_bytes", timed_send)):
-            self._patches.replace(connection, name, timed)
+        for name, sum_name in (("poll", "poll_ns"), ("recv_bytes", "recv_ns"), ("send_bytes", "send_ns")):
+            self._patches.replace(connection, name, timed(getattr(connection, name), sum_name))
         self._patches.replace(multiprocessing.queues, "_ForkingPickler", TimedPickler)
 
 

@@ -40,13 +40,11 @@ class _StandIn(metaclass=_Meta):
     _timer: SampleTimer
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._real = _classes[type(self).__name__](*map(_real, args), **{name: _real(value) for name, value in kwargs.items()})
+        self._real = _called(_classes[type(self).__name__], args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
         member = getattr(self._real, name)
-        if not callable(member):
-            return member
-        return lambda *args, **kwargs: member(*map(_real, args), **{key: _real(value) for key, value in kwargs.items()})
+        return (lambda *args, **kwargs: _called(member, args, kwargs)) if callable(member) else member
 
     def __enter__(self) -> Any:
         self._real.__enter__()
@@ -54,6 +52,11 @@ class _StandIn(metaclass=_Meta):
 
     def __exit__(self, *why: object) -> Any:
         return self._real.__exit__(*why)
+
+
+def _called(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """With the real objects for stand-ins among its arguments."""
+    return function(*map(_real, args), **{name: _real(value) for name, value in kwargs.items()})
 
 
 def _real(value: Any) -> Any:
@@ -68,8 +71,7 @@ def _wrap(kind: type[_StandIn], real: Any, timer: SampleTimer) -> Any:
 
 class Environment(_StandIn):
     def begin(self, *args: Any, **kwargs: Any) -> Any:
-        real = self._real.begin(*map(_real, args), **{name: _real(value) for name, value in kwargs.items()})
-        return _wrap(Transaction, real, self._timer)
+        return _wrap(Transaction, _called(self._real.begin, args, kwargs), self._timer)
 
 
 class Transaction(_StandIn):

@@ -5,12 +5,10 @@ What else is read of a map cannot be seen. A recording that asks for it is there
 
 from __future__ import annotations
 
-import functools
 import os
-from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
-from pipefix.hooks.calls import How, cut
+from pipefix.hooks.calls import hook
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.recorded_files import IN_MEMORY, keep_whole, key_behind, remembered
 from pipefix.hooks.sample_timer import SampleTimer
@@ -26,13 +24,15 @@ def is_memory(mapped: Any) -> bool:
     return getattr(mapped, "in_memory", False)
 
 
-def _subclass_in_place(patches: Patches, module: ModuleType, name: str) -> type:
-    """Put a subclass where a library offers a class written in C, whose methods cannot be replaced on the class itself.
+def install(timer: SampleTimer, patches: Patches) -> None:
+    """A subclass takes the place of the class, which is written in C and whose methods cannot be replaced.
 
-    Only for classes that free their objects as Python does (many C extensions do not, and crash). Objects made before are still
-    instances of it, as far as ``isinstance`` can tell.
+    It frees its objects as Python does (many C extensions do not, and crash). Maps made before are still instances of it, as far as
+    ``isinstance`` can tell.
     """
-    original: type = getattr(module, name)
+    import mmap
+
+    original: type = mmap.mmap
 
     class Meta(type(original)):  # type: ignore[misc]
         def __instancecheck__(cls, instance: object) -> bool:
@@ -41,17 +41,8 @@ def _subclass_in_place(patches: Patches, module: ModuleType, name: str) -> type:
         def __subclasscheck__(cls, subclass: type) -> bool:
             return issubclass(subclass, original)
 
-    attributes = {key: getattr(original, key) for key in ("__module__", "__qualname__", "__doc__")}
-    subclass = Meta(name, (original,), attributes)
-    patches.replace(module, name, subclass, everywhere=True)
-    return cast(type, subclass)
-
-
-def install(timer: SampleTimer, patches: Patches) -> None:
-    import mmap
-
-    kind: Any = _subclass_in_place(patches, mmap, "mmap")
-    original, create = kind.__getitem__, kind.__new__
+    kind: Any = Meta("mmap", (original,), {key: getattr(original, key) for key in ("__module__", "__qualname__", "__doc__")})
+    get, create = kind.__getitem__, kind.__new__
 
     def new(cls: Any, fileno: int, *args: Any, **kwargs: Any) -> Any:
         mapped = create(cls, fileno, *args, **kwargs)
@@ -60,20 +51,18 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         return mapped
 
     def counted(self: Any, index: slice) -> bytes:
-        data: bytes = original(self, index)
+        data: bytes = get(self, index)
         timer.bytes_read += len(data)
         return data
 
-    @functools.wraps(original)
+    @hook(timer, patches, kind, "__getitem__")
     def getitem(self: Any, index: Any) -> Any:
-        if not timer.live or not isinstance(index, slice) or is_memory(self):
-            return original(self, index)
+        if not isinstance(index, slice) or is_memory(self):
+            return get(self, index)
         return timer.timed_call(Stage.STORAGE, "mmap[slice]", counted, (self, index))
 
+    patches.replace(mmap, "mmap", kind, everywhere=True)
     patches.replace(kind, "__new__", new)
-    patches.replace(kind, "__getitem__", getitem)
-    for name in ("read", "readline"):
-        cut(timer, patches, kind, name, Stage.STORAGE, f"mmap.{name}", how=How.TIMED, counts=len)
 
 
 def _taped(timer: SampleTimer, mapped: Any, fileno: int) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import functools
 import mmap
 import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from pipefix.hooks.calls import hook
 from pipefix.hooks.files import ORIGINAL_OPEN, TimedFileIO
 from pipefix.hooks.mmap import is_memory
 from pipefix.hooks.patches import Patches
@@ -29,33 +29,17 @@ _TOUCH_AT_MOST = 256 * 1024 * 1024
 
 
 def install(timer: SampleTimer, patches: Patches) -> None:
-    patches.replace(np, "load", _loader(timer, np.load), everywhere=True)
-    patches.replace(np, "fromfile", _from_file(timer, np.fromfile), everywhere=True)
-    patches.replace(np.memmap, "__getitem__", _indexer(timer, np.memmap.__getitem__))
-    _hide_descriptors(patches)
-    _text_opener(patches)
+    load_original, from_file = np.load, np.fromfile
 
-
-def _loader(timer: SampleTimer, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Whole arrays are decoded (the bytes under them read by the file hook); archives and maps are only opened."""
-
-    @functools.wraps(original)
+    @hook(timer, patches, np, "load")
     def load(file: Any, mmap_mode: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if not timer.live:
-            return original(file, mmap_mode, *args, **kwargs)
+        """Whole arrays are decoded (the bytes under them read by the file hook); archives and maps are only opened."""
         whole = mmap_mode is None and isinstance(file, (str, os.PathLike)) and os.fspath(file).endswith(".npy")
-        return timer.timed_call(_DECODE, "numpy.load", original, (file, mmap_mode, *args), kwargs, replayable=whole)
+        return timer.timed_call(_DECODE, "numpy.load", load_original, (file, mmap_mode, *args), kwargs, replayable=whole)
 
-    return load
-
-
-def _from_file(timer: SampleTimer, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Reads past Python's file objects; while recording or answered from a recording it reads through them instead."""
-
-    @functools.wraps(original)
+    @hook(timer, patches, np, "fromfile")
     def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offset: int = 0, **kwargs: Any) -> Any:
-        if not timer.live:
-            return original(file, dtype, count, sep, offset, **kwargs)
+        """Reads past Python's file objects; while recording or answered from a recording it reads through them instead."""
         plain = not sep and not kwargs and timer.owns and not np.dtype(dtype).hasobject
         if plain and (timer.recording is not None or _STORAGE in timer.replaced):
             if isinstance(file, (str, bytes, os.PathLike)):
@@ -64,11 +48,13 @@ def _from_file(timer: SampleTimer, original: Callable[..., Any]) -> Callable[...
             if _is_timed(file) or is_recorded(file):
                 return _through(file, np.dtype(dtype), count, offset)
         stage = _STORAGE if plain else _DECODE
-        array = timer.timed_call(stage, "numpy.fromfile", original, (file, dtype, count, sep, offset), kwargs, replayable=False)
+        array = timer.timed_call(stage, "numpy.fromfile", from_file, (file, dtype, count, sep, offset), kwargs, replayable=False)
         timer.bytes_read += array.nbytes if plain else 0
         return array
 
-    return fromfile
+    _mapped_arrays(timer, patches)
+    _hide_descriptors(patches)
+    _text_opener(patches)
 
 
 def _through(file: Any, dtype: np.dtype[Any], count: int, offset: int) -> Any:
@@ -117,7 +103,9 @@ def _text_opener(patches: Patches) -> None:
 # -- mapped arrays --------------------------------------------------------------------------------------------------
 
 
-def _indexer(timer: SampleTimer, original: Callable[..., Any]) -> Callable[..., Any]:
+def _mapped_arrays(timer: SampleTimer, patches: Patches) -> None:
+    original = np.memmap.__getitem__
+
     def touched(array: Any, index: Any) -> Any:
         result = original(array, index)
         if isinstance(result, np.ndarray):
@@ -126,13 +114,11 @@ def _indexer(timer: SampleTimer, original: Callable[..., Any]) -> Callable[..., 
             timer.bytes_read += result.nbytes
         return result
 
-    @functools.wraps(original)
+    @hook(timer, patches, np.memmap, "__getitem__")
     def getitem(self: Any, index: Any) -> Any:
-        if not timer.live or not isinstance(self.base, mmap.mmap) or is_memory(self.base):
+        if not isinstance(self.base, mmap.mmap) or is_memory(self.base):
             return original(self, index)
         return timer.timed_call(_STORAGE, "numpy.memmap[index]", touched, (self, index))
-
-    return getitem
 
 
 def touch(array: np.ndarray[Any, Any]) -> None:

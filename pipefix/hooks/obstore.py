@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipefix.hooks import object_answers
+from pipefix.hooks.calls import hook
 from pipefix.hooks.object_answers import Answer
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
@@ -54,9 +55,9 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 def _cut(timer: SampleTimer, patches: Patches, owner: Any, name: str, ask: Callable[..., Any]) -> None:
     original, op = getattr(owner, name), f"obstore.{name}"
 
-    @functools.wraps(original)
-    def wrapper(held: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
-        if not timer.live or timer.stage is _STORAGE:
+    @hook(timer, patches, owner, name)
+    def asked(held: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
+        if timer.stage is _STORAGE:
             return original(held, path, *args, **kwargs)
         url = _url(held, path) if timer.recording is not None or timer.replaced else None
         if url is None or (name == "get" and (args or kwargs)):
@@ -65,8 +66,6 @@ def _cut(timer: SampleTimer, patches: Patches, owner: Any, name: str, ask: Calla
             return value
         answered = functools.partial(object_answers.asked_of, LIBRARY, timer, op, url)
         return ask(answered, functools.partial(original, held, path, *args, **kwargs), url, kwargs)
-
-    patches.replace(owner, name, wrapper, everywhere=owner.__name__ == "obstore")
 
 
 def _url(held: Any, path: str) -> str | None:

@@ -1,17 +1,15 @@
-"""File system calls of `os`, and through them `os.path` and `pathlib`.
+"""Files that are opened and read by descriptor.
 
 While recording or replaying, regular files that are read by descriptor go by the path that they were opened by.
 """
 
 from __future__ import annotations
 
-import functools
 import os
-import pathlib
 import stat
 from typing import Any
 
-from pipefix.hooks.calls import How, cut
+from pipefix.hooks.calls import hook
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.recorded_files import IN_MEMORY, descriptor, key_behind, key_of, note, remember_name, remembered, replayed
 from pipefix.hooks.sample_timer import SampleTimer
@@ -26,12 +24,6 @@ _HARMLESS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_
 
 
 def install(timer: SampleTimer, patches: Patches) -> None:
-    accessor = getattr(pathlib, "_NormalAccessor", None)  # Python 3.10 keeps its own references
-    for name in ("stat", "lstat", "listdir"):
-        cut(timer, patches, os, name, _STORAGE)
-        if accessor is not None and hasattr(accessor, name):
-            patches.replace(accessor, name, staticmethod(getattr(os, name)))
-    cut(timer, patches, os, "scandir", _STORAGE, how=How.TIMED)
     _replace_open(timer, patches)
     for name in ("read", "pread", "readv", "preadv"):
         if hasattr(os, name):
@@ -42,10 +34,8 @@ def _replace_open(timer: SampleTimer, patches: Patches) -> None:
     """``os.open``: a whole recorded file is opened in memory."""
     original = os.open
 
-    @functools.wraps(original)
+    @hook(timer, patches, os, "open")
     def opened(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
-        if not timer.live:
-            return original(path, flags, mode, dir_fd=dir_fd)
         taping = timer.recording is not None or bool(timer.replaced)
         key = key_of(path) if taping and dir_fd is None and not flags & ~_HARMLESS and not isinstance(path, int) else None
         files = remembered(timer)
@@ -64,18 +54,14 @@ def _replace_open(timer: SampleTimer, patches: Patches) -> None:
                 note(timer, key, 0, b"", status.st_size)
         return fd
 
-    patches.replace(os, "open", opened, everywhere=True)
-
 
 def _replace_read(timer: SampleTimer, patches: Patches, name: str) -> None:
     """``os.read(fd, n)``, ``os.pread(fd, n, offset)``, ``os.readv(fd, buffers)`` or ``os.preadv(fd, buffers, offset)``."""
     original = getattr(os, name)
     into = name.endswith("v")
 
-    @functools.wraps(original)
+    @hook(timer, patches, os, name)
     def read(fd: int, length_or_buffers: Any, *offset: int) -> Any:
-        if not timer.live:
-            return original(fd, length_or_buffers, *offset)
         status = _STATUS(fd) if timer.recording is not None or timer.replaced else None
         key, at = None, 0
         if status is not None and stat.S_ISREG(status.st_mode):
@@ -96,8 +82,6 @@ def _replace_read(timer: SampleTimer, patches: Patches, name: str) -> None:
         if key is not None and status is not None and timer.recording is not None:
             note(timer, key, at, b"".join(bytes(each) for each in length_or_buffers)[:got] if into else got, status.st_size)
         return got
-
-    patches.replace(os, name, read, everywhere=True)
 
 
 def _bytes_of(buffer: Any) -> memoryview:

@@ -6,12 +6,10 @@ that load. Answered from a recording, `Image.open` gives a decoded image of the 
 
 from __future__ import annotations
 
-import functools
 import io
-from collections.abc import Callable
 from typing import Any
 
-from pipefix.hooks import snapshot
+from pipefix.hooks.calls import hook
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.result_store import MISSING
 from pipefix.hooks.sample_timer import SampleTimer
@@ -32,9 +30,8 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
     adopt = _Loads(timer, patches)
     adopt.family(ImageFile.ImageFile)
-    patches.replace(Image, "open", _opener(timer, Image.open, adopt), everywhere=True)
-    patches.replace(Image.Image, "convert", _converter(timer, Image.Image.convert))
-    timer.force = snapshot.force
+    _replace_open(timer, patches, Image, adopt)
+    _replace_convert(timer, patches, Image.Image)
 
 
 def _is_lazy(image: Any) -> bool:
@@ -60,16 +57,13 @@ class _Loads:
         if kind in self.seen:
             return
         self.seen.add(kind)
-        original = kind.__dict__.get("load")
-        if original is not None:
-            self._patches.replace(kind, "load", self._timed(original))
+        original, timer = kind.__dict__.get("load"), self._timer
+        if original is None:
+            return
 
-    def _timed(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        timer = self._timer
-
-        @functools.wraps(original)
+        @hook(timer, self._patches, kind, "load")
         def load(image: Any, *args: Any, **kwargs: Any) -> Any:
-            if not timer.live or not _is_lazy(image):
+            if not _is_lazy(image):
                 return original(image, *args, **kwargs)
             place = image.__dict__.pop(_PLACE, None) if timer.recording is not None else None
             pixels = timer.timed_call(_DECODE, _LOAD, original, (image, *args), kwargs, replayable=False, deferred=True)
@@ -81,14 +75,12 @@ class _Loads:
                 timer.resume()
             return pixels
 
-        return load
 
+def _replace_open(timer: SampleTimer, patches: Patches, module: Any, adopt: _Loads) -> None:
+    original = module.open
 
-def _opener(timer: SampleTimer, original: Callable[..., Any], adopt: _Loads) -> Callable[..., Any]:
-    @functools.wraps(original)
+    @hook(timer, patches, module, "open")
     def open_image(fp: Any, *args: Any, **kwargs: Any) -> Any:
-        if not timer.live:
-            return original(fp, *args, **kwargs)
         if timer.recording is None and not timer.replaced:
             image = timer.timed_call(_DECODE, _OPEN, original, (fp, *args), kwargs)
             if type(image) not in adopt.seen:
@@ -109,8 +101,6 @@ def _opener(timer: SampleTimer, original: Callable[..., Any], adopt: _Loads) -> 
             image.__dict__[_PLACE] = (timer.open_recording, label, ordinal, timer.unit)
         return image
 
-    return open_image
-
 
 def _read_through(fp: Any) -> None:
     """Read what decoding would have read: storage stays as dear as it is."""
@@ -127,13 +117,12 @@ def _read_through(fp: Any) -> None:
     fp.read()
 
 
-def _converter(timer: SampleTimer, original: Callable[..., Any]) -> Callable[..., Any]:
+def _replace_convert(timer: SampleTimer, patches: Patches, kind: Any) -> None:
     """Of an image as it came from its file the conversion is the last part of decoding; of any other it augments."""
+    original = kind.convert
 
-    @functools.wraps(original)
+    @hook(timer, patches, kind, "convert")
     def convert(self: Any, mode: str | None = None, *args: Any, **kwargs: Any) -> Any:
-        if not timer.live:
-            return original(self, mode, *args, **kwargs)
         if _is_lazy(self):
             self.load()
         if self.format is None:
@@ -146,5 +135,3 @@ def _converter(timer: SampleTimer, original: Callable[..., Any]) -> Callable[...
             return copy
         # The copy itself is not kept: the opened image already is.
         return timer.timed_call(_DECODE, _CONVERT, original, (self, mode, *args), kwargs, replayable=not copies)
-
-    return convert

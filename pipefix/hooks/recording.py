@@ -56,12 +56,9 @@ class Recording(ResultStore):
     def keep(self, unit: object, op: str, ordinal: int, stage: Stage, value: Any) -> None:
         if op in self.refused:
             return
-        try:
-            copy = snapshot(value)
-        except NotCopyable as error:
-            self.refused[op] = str(error)
+        copy, size = self._copy(op, value)
+        if copy is MISSING:
             return
-        size = nbytes(copy)
         if self.nbytes + size > MOST * self.budget:
             self.files.overflowed = True
             return
@@ -79,18 +76,22 @@ class Recording(ResultStore):
         if self.files.overflowed:
             return
         self.units.append(unit)
-        try:
-            self.samples[unit] = snapshot(sample)
-        except NotCopyable as error:
-            self.refused["sample"] = str(error)
-            return
-        self._bytes += nbytes(self.samples[unit])
+        copy, size = self._copy("sample", sample)
+        if copy is not MISSING:
+            self.samples[unit] = copy
+            self._bytes += size
 
     def keep_batch(self, batch: Any) -> None:
+        copy, size = self._copy("batch", batch)
+        if copy is not MISSING:
+            self.batches.append(copy)
+            self._bytes += size
+
+    def _copy(self, name: str, value: Any) -> tuple[Any, int]:
+        """With its size; `MISSING` for what cannot be kept, which is noted under ``name``."""
         try:
-            copy = snapshot(batch)
+            copy = snapshot(value)
+            return copy, nbytes(copy)
         except NotCopyable as error:
-            self.refused["batch"] = str(error)
-            return
-        self.batches.append(copy)
-        self._bytes += nbytes(copy)
+            self.refused[name] = str(error)
+            return MISSING, 0

@@ -6,13 +6,8 @@ from typing import Any
 
 from pipefix.vocabulary.stage import Stage
 
-
-class _Missing:
-    def __repr__(self) -> str:
-        return "MISSING"
-
-
-MISSING = _Missing()
+MISSING: Any = object()
+"""In the place of a recorded value, where there is none."""
 
 
 class ByteStore:

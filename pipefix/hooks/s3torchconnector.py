@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import functools
+import importlib
 from typing import Any
 
 from pipefix.hooks import object_answers
+from pipefix.hooks.calls import hook
 from pipefix.hooks.object_answers import Answer
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
 
 LIBRARY = "s3torchconnector"
-
-_CLIENT = "s3torchconnector._s3client._s3client"
 
 
 class StreamInMemory:
@@ -38,15 +37,13 @@ class StreamInMemory:
 
 
 def install(timer: SampleTimer, patches: Patches) -> None:
-    import importlib
+    from s3torchconnectorclient._mountpoint_s3_client import HeadObjectResult
 
-    client: Any = importlib.import_module(_CLIENT).S3Client
+    client: Any = importlib.import_module("s3torchconnector._s3client._s3client").S3Client
     stream, head = client._get_object_stream, client.head_object
 
-    @functools.wraps(stream)
+    @hook(timer, patches, client, "_get_object_stream")
     def get_object_stream(self: Any, bucket: str, key: str, start: int | None = None, end: int | None = None) -> Any:
-        if not timer.live:
-            return stream(self, bucket, key, start, end)
         url, begin = f"s3://{bucket}/{key}", start or 0
 
         def ask() -> Answer:
@@ -57,10 +54,8 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         answer = object_answers.asked_of(LIBRARY, timer, "s3torchconnector.get_object", url, (begin, end), ask)
         return StreamInMemory(answer.data or b"", begin)
 
-    @functools.wraps(head)
+    @hook(timer, patches, client, "head_object")
     def head_object(self: Any, bucket: str, key: str) -> Any:
-        if not timer.live:
-            return head(self, bucket, key)
         url = f"s3://{bucket}/{key}"
         answered: list[Any] = []
 
@@ -70,14 +65,5 @@ def install(timer: SampleTimer, patches: Patches) -> None:
             info = {"etag": value.etag, "size": value.size, "last_modified": value.last_modified}
             return Answer(url, value.size, 0, None, {"info": info})
 
-        head_info = object_answers.asked_of(LIBRARY, timer, "s3torchconnector.head_object", url, (0, 0), ask, "info").told["info"]
-        return answered[0] if answered else _result_of(head_info["etag"], head_info["size"], head_info["last_modified"])
-
-    patches.replace(client, "_get_object_stream", get_object_stream)
-    patches.replace(client, "head_object", head_object)
-
-
-def _result_of(etag: str, size: int, changed: int) -> Any:
-    from s3torchconnectorclient._mountpoint_s3_client import HeadObjectResult
-
-    return HeadObjectResult(etag, size, changed, None, None)
+        info = object_answers.asked_of(LIBRARY, timer, "s3torchconnector.head_object", url, (0, 0), ask, "info").told["info"]
+        return answered[0] if answered else HeadObjectResult(info["etag"], info["size"], info["last_modified"], None, None)

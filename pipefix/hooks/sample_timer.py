@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from pipefix.hooks.charges import BITS, OWN_BEFORE, OWN_DECODED, OWN_RAW, Charges
 from pipefix.hooks.chunk_reads import ChunkReads
 from pipefix.hooks.result_store import MISSING, READS, Reads, ResultStore
+from pipefix.hooks.snapshot import force
 from pipefix.vocabulary.stage import Stage
 
 T = TypeVar("T")
@@ -38,8 +39,6 @@ class SampleTimer(Charges):
         self.unit: object = None
         self.reread: Callable[[Reads], None] | None = None
         """Set by the file hook: reads file ranges again, so that replacing a decode keeps the storage cost inside it."""
-        self.force: Callable[..., None] | None = None
-        """Makes lazy values among its arguments real (set by the PIL hook)."""
         self.trail: Reads | None = None
         """While a decode is recorded: the file ranges read inside it."""
         self._ordinals: dict[tuple[str, int], int] = {}
@@ -91,8 +90,7 @@ class SampleTimer(Charges):
         *,
         replayable: bool = True,
         deferred: bool = False,
-        only_timed: bool = False,
-        force: Callable[..., None] | None = None,
+        own: bool = False,
         leaf: bool = True,
     ) -> T:
         """Call ``fn`` as operation ``op`` of ``stage``: timed, recorded or replaced as the mode says.
@@ -100,20 +98,18 @@ class SampleTimer(Charges):
         Inside an operation of the same stage the call belongs to that operation and is neither timed nor recorded apart.
 
         Args:
-            replayable: Whether a recorded result can stand for the call.
+            replayable: Whether a recorded result can stand for the call; else it is neither recorded nor replaced.
             deferred: Work that an earlier call put off (PIL's lazy load); it does not make the user's code around it mixed.
-            only_timed: Neither record nor replace.
-            force: Given for the user's own code, which is one piece of ``stage``: it is recorded and replaced as a whole, unless it
-                was found to hold work of other stages (`mixed`): then its hooks are. Makes lazy values real where the call that
-                would have done so is replaced.
+            own: Of the user's own code, which is one piece of ``stage``: it is recorded and replaced as a whole, unless it was
+                found to hold work of other stages (`mixed`): then its hooks are.
             leaf: Whether calls of the same stage inside are part of it; else they are timed under their own names.
         """
         if not self.live or self._stage is stage:
             return fn(*args, **kwargs)
         if get_ident() != self.owner:
-            return fn(*args, **kwargs) if force is not None else self._beside(stage, op, fn, args, kwargs)
-        if (self.recording is not None or self.replaced) and replayable and not only_timed:
-            return self._recorded(stage, op, fn, args, kwargs, deferred, force, leaf)
+            return fn(*args, **kwargs) if own else self._beside(stage, op, fn, args, kwargs)
+        if (self.recording is not None or self.replaced) and replayable:
+            return self._recorded(stage, op, fn, args, kwargs, own, leaf)
         key = self._ids.get((stage, op), -1)
         if key < 0:
             key = self.op_id(stage, op)
@@ -128,7 +124,7 @@ class SampleTimer(Charges):
         self._top = key
         if leaf:
             self._stage = stage
-        if force is not None:
+        if own:
             self._crossed = 0
         value: Any = MISSING
         try:
@@ -139,7 +135,7 @@ class SampleTimer(Charges):
             spent = now - self._last
             self.wall[self._top] += spent
             self._last = self._charge_cpu(self._top, spent) if self.cpu else now
-            if force is not None:
+            if own:
                 if self._crossed & ~BITS[stage] or value is None:
                     # Without a result it works on its arguments or its object: a recording could not stand in for that.
                     self.mixed.add(op)
@@ -161,28 +157,27 @@ class SampleTimer(Charges):
         fn: Callable[..., T],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-        deferred: bool,
-        force: Callable[..., None] | None,
+        own: bool,
         leaf: bool,
     ) -> T:
-        """A call while recording or replaying. The user's own code (``force``) is one piece, unless it is mixed."""
-        whole = force is None or op not in self.mixed
+        """A call while recording or replaying. The user's own code is one piece, unless it is mixed."""
+        whole = not own or op not in self.mixed
         label, ordinal = self.place(op)
         if whole and stage in self.replaced:
-            value: Any = self.answer(stage, label, ordinal, args, kwargs, force=force)
+            value: Any = self.answer(stage, label, ordinal, args, kwargs)
             if value is not MISSING:
                 return value  # type: ignore[no-any-return]
         recording, before = self.open_recording, (self._scope, self._base, self._hushed, self.trail)
         if whole:
-            self._scope, self._base, self._hushed = f"{label}/", (ordinal + 1) * _NESTED, self._hushed or force is not None
-        reads: Reads | None = [] if recording is not None and stage is _DECODE and force is None else None
+            self._scope, self._base, self._hushed = f"{label}/", (ordinal + 1) * _NESTED, self._hushed or own
+        reads: Reads | None = [] if recording is not None and stage is _DECODE and not own else None
         if reads is not None:
             self.trail = reads
         try:
-            value = self.timed_call(stage, op, fn, args, kwargs, deferred=deferred, only_timed=True, force=force, leaf=leaf)
+            value = self.timed_call(stage, op, fn, args, kwargs, replayable=False, own=own, leaf=leaf)
         finally:
             self._scope, self._base, self._hushed, self.trail = before
-        if recording is not None and (force is None or op not in self.mixed):
+        if recording is not None and (not own or op not in self.mixed):  # which it may be by now
             self.keep(stage, label, ordinal, value, reads)
         return value  # type: ignore[no-any-return]
 
@@ -208,14 +203,12 @@ class SampleTimer(Charges):
         kwargs: Mapping[str, Any] = {},
         *,
         reread: bool = True,
-        force: Callable[..., None] | None = None,
     ) -> Any:
         """The recorded result of a call, or `MISSING`. What the call would have caused besides is still done: lazy arguments are
         decoded, and files read inside a decode are read (unless those stages are replaced too)."""
         if self.playing is None:
             return MISSING
-        force = force or self.force
-        if stage is _AUGMENT and _DECODE not in self.replaced and force is not None:
+        if stage is _AUGMENT and _DECODE not in self.replaced:
             force(args, kwargs)
         self._charge()
         value = self.playing.find(self.unit, label, ordinal)
@@ -275,8 +268,7 @@ class UntimedTimer(SampleTimer):
         if not self.live or self._stage is stage or get_ident() != self.owner:
             return fn(*args, **kwargs)
         if self.playing is not None and stage in self.replaced and how.get("replayable", True):
-            missing = self.playing.find(self.unit, op, 0) is MISSING  # which may take a miss back
-            self.misses += missing
+            self.misses += 1
         above, self._stage = self._stage, stage
         try:
             return fn(*args, **kwargs)

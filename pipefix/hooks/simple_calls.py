@@ -66,19 +66,21 @@ _TORCHVISION = (
     " to_grayscale rgb_to_grayscale erase gaussian_blur invert posterize solarize autocontrast equalize elastic_transform"
     " convert_image_dtype"
 )
-_R, _T = How.RESULT, How.TIMED
+_T = How.TIMED
 TABLE = (
     # The standard library. What reads through Python's files has their reads charged to storage, inside.
+    Calls("os", "", "stat lstat listdir", STORAGE, "os."),
+    Calls("os", "", "scandir", STORAGE, "os.", _T),
+    Calls("pathlib", "_NormalAccessor", "stat lstat listdir", STORAGE, "os."),  # Python 3.10 keeps its own references
+    Calls("mmap", "mmap", "read readline", STORAGE, "mmap.", _T, counts=len),
     Calls("json", "", "loads", DECODE, "json."),
     Calls("pickle", "", "loads", DECODE, "pickle."),
     Calls("pickle", "", "load", DECODE, "pickle.", How.STREAM),
     *(Calls(module, "", "decompress", DECODE, f"{module}.") for module in ("zlib", "gzip", "bz2", "lzma")),
     # ``readinto`` is what the read buffer of a compressed stream calls; ``read`` and ``readall`` what it calls in turn.
     Calls("gzip", "_GzipReader", "read", DECODE, "compressed stream", _T),
-    *(
-        Calls(module, "DecompressReader", "readinto read readall", DECODE, "compressed stream", _T)
-        for module in ("_compression", "compression._common._streams")
-    ),
+    Calls("_compression", "DecompressReader", "readinto read readall", DECODE, "compressed stream", _T),
+    Calls("compression._common._streams", "DecompressReader", "readinto read readall", DECODE, "compressed stream", _T),
     Calls("zipfile", "ZipFile", "read", DECODE, "zipfile.ZipFile."),
     Calls("zipfile", "ZipExtFile", "read read1 readline peek", DECODE, "zip member stream", _T),
     Calls("zipfile", "ZipFile", "_RealGetContents", DECODE, "zip directory", _T),
@@ -87,16 +89,14 @@ TABLE = (
     Calls("http.client", "HTTPConnection", "request getresponse", STORAGE, "http.client.", _T),
     Calls("http.client", "HTTPResponse", "read readinto read1 readline peek", STORAGE, "http.client.HTTPResponse.", _T),
     Calls("socket", "", "create_connection getaddrinfo", STORAGE, "socket.", _T),
-    *(
-        row
-        for module, kind, label in (("socket", "socket", "socket."), ("ssl", "SSLSocket", "ssl.SSLSocket."))
-        for row in (
-            Calls(module, kind, "connect do_handshake", STORAGE, label, _T),
-            Calls(module, kind, "sendall send", _sending_stage, label, _T),
-            Calls(module, kind, "recv", STORAGE, label, _T, counts=len),
-            Calls(module, kind, "recv_into", STORAGE, label, _T, counts=int),
-        )
-    ),
+    Calls("socket", "socket", "connect", STORAGE, "socket.", _T),
+    Calls("socket", "socket", "sendall send", _sending_stage, "socket.", _T),
+    Calls("socket", "socket", "recv", STORAGE, "socket.", _T, counts=len),
+    Calls("socket", "socket", "recv_into", STORAGE, "socket.", _T, counts=int),
+    Calls("ssl", "SSLSocket", "connect do_handshake", STORAGE, "ssl.SSLSocket.", _T),
+    Calls("ssl", "SSLSocket", "sendall send", _sending_stage, "ssl.SSLSocket.", _T),
+    Calls("ssl", "SSLSocket", "recv", STORAGE, "ssl.SSLSocket.", _T, counts=len),
+    Calls("ssl", "SSLSocket", "recv_into", STORAGE, "ssl.SSLSocket.", _T, counts=int),
     # Arrays and tensors.
     Calls("numpy", "", "loadtxt genfromtxt", DECODE, "numpy."),
     Calls("numpy.lib.npyio", "NpzFile", "__getitem__", DECODE, "numpy.load(npz)[key]"),
@@ -145,10 +145,9 @@ TABLE = (
     Calls("torchvision.transforms.v2.functional", "", f"{_TORCHVISION} to_image to_dtype elastic gaussian_noise horizontal_flip"
           " vertical_flip grayscale_to_rgb jpeg permute_channels uniform_temporal_subsample sanitize_bounding_boxes"
           " clamp_bounding_boxes convert_bounding_box_format", AUGMENT, "v2.F."),
-    *(
-        Calls(module, "", "imread mimread volread improps immeta", DECODE, "imageio.")
-        for module in ("imageio", "imageio.v2", "imageio.v3")
-    ),
+    Calls("imageio", "", "imread mimread volread improps immeta", DECODE, "imageio."),
+    Calls("imageio.v2", "", "imread mimread volread", DECODE, "imageio."),
+    Calls("imageio.v3", "", "imread improps immeta", DECODE, "imageio."),
     Calls("transformers.image_processing_base", "ImageProcessingMixin", "__call__ preprocess", AUGMENT, "image_processor."),
     # Samples of WebDataset: whatever a decoder calls is part of it, except what augments.
     Calls("webdataset.autodecode", "Decoder", "decode1", DECODE, "webdataset.Decoder."),
@@ -182,10 +181,9 @@ TABLE = (
           " zero_mean_unit_variance_normalization mean_std_normalization cut_off_outliers", AUGMENT, "batchgenerators."),
     Calls("batchgenerators.augmentations.utils", "", "resize_segmentation resize_multichannel_image pad_nd_image"
           " convert_seg_image_to_one_hot_encoding", AUGMENT, "batchgenerators."),
-    *(
-        Calls("batchgeneratorsv2.transforms.base.basic_transform", kind, "apply", AUGMENT, "batchgeneratorsv2.")
-        for kind in ("BasicTransform", "ImageOnlyTransform", "SegOnlyTransform")
-    ),
+    Calls("batchgeneratorsv2.transforms.base.basic_transform", "BasicTransform", "apply", AUGMENT, "batchgeneratorsv2."),
+    Calls("batchgeneratorsv2.transforms.base.basic_transform", "ImageOnlyTransform", "apply", AUGMENT, "batchgeneratorsv2."),
+    Calls("batchgeneratorsv2.transforms.base.basic_transform", "SegOnlyTransform", "apply", AUGMENT, "batchgeneratorsv2."),
     Calls("batchgeneratorsv2.transforms.spatial.spatial", "SpatialTransform", "get_parameters", AUGMENT,
           "batchgeneratorsv2.SpatialTransform."),
     # Videos: FFmpeg reads and decodes in one call, all of which is charged to decode.
@@ -200,25 +198,20 @@ TABLE = (
     Calls("cv2", "VideoCapture", "open", DECODE, "cv2.VideoCapture.", _T),
     Calls("cv2", "VideoCapture", "read@1 retrieve@1", DECODE, "cv2.VideoCapture.", into="image"),
     Calls("cv2", "VideoCapture", "__init__", DECODE, "cv2.VideoCapture", _T),
-    *(
-        row
-        for kind in ("VideoReader", "AudioReader", "AVReader")
-        for row in (
-            Calls("decord", kind, "__init__ seek seek_accurate", DECODE, f"decord.{kind}.", _T),
-            Calls("decord", kind, "__getitem__ get_batch next", DECODE, f"decord.{kind}."),
-        )
-    ),
+    Calls("decord", "VideoReader", "__init__ seek seek_accurate", DECODE, "decord.VideoReader.", _T),
+    Calls("decord", "VideoReader", "__getitem__ get_batch next", DECODE, "decord.VideoReader."),
+    Calls("decord", "AudioReader", "__init__", DECODE, "decord.AudioReader.", _T),
+    Calls("decord", "AudioReader", "__getitem__ get_batch", DECODE, "decord.AudioReader."),
+    Calls("decord", "AVReader", "__init__ seek seek_accurate", DECODE, "decord.AVReader.", _T),
+    Calls("decord", "AVReader", "__getitem__ get_batch next", DECODE, "decord.AVReader."),
     Calls("decord", "nd.NDArray", "asnumpy", DECODE, "decord.NDArray."),
-    *(
-        row
-        for kind in ("VideoDecoder", "AudioDecoder", "WavDecoder")
-        for row in (
-            Calls("torchcodec.decoders", kind, "__init__", DECODE, f"torchcodec.{kind}.", _T),
-            Calls("torchcodec.decoders", kind, "__getitem__ get_frame_at get_frames_at get_frames_in_range get_frame_played_at"
-                  " get_frames_played_at get_frames_played_in_range get_all_frames get_all_samples get_samples_played_in_range",
-                  DECODE, f"torchcodec.{kind}."),
-        )
-    ),
+    Calls("torchcodec.decoders", "VideoDecoder", "__init__", DECODE, "torchcodec.VideoDecoder.", _T),
+    Calls("torchcodec.decoders", "VideoDecoder", "__getitem__ get_frame_at get_frames_at get_frames_in_range get_frame_played_at"
+          " get_frames_played_at get_frames_played_in_range get_all_frames", DECODE, "torchcodec.VideoDecoder."),
+    Calls("torchcodec.decoders", "AudioDecoder", "__init__", DECODE, "torchcodec.AudioDecoder.", _T),
+    Calls("torchcodec.decoders", "AudioDecoder", "get_all_samples get_samples_played_in_range", DECODE, "torchcodec.AudioDecoder."),
+    Calls("torchcodec.decoders", "WavDecoder", "__init__", DECODE, "torchcodec.WavDecoder.", _T),
+    Calls("torchcodec.decoders", "WavDecoder", "get_all_samples get_samples_played_in_range", DECODE, "torchcodec.WavDecoder."),
     Calls("torchvision.io", "", "read_video read_video_timestamps", DECODE, "torchvision.io."),
     # Sounds.
     Calls("soundfile", "", "read", DECODE, "soundfile.", How.FILE, ("frames", "start", "stop")),

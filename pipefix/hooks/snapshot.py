@@ -59,7 +59,7 @@ def snapshot(value: Any) -> Any:
     try:
         return copier(value)
     except RecursionError:
-        raise NotCopyable(f"a {kind.__qualname__} that contains itself, or is nested too deep") from None
+        raise NotCopyable(_endless(kind)) from None
 
 
 def is_unchangeable(value: Any) -> bool:
@@ -68,12 +68,20 @@ def is_unchangeable(value: Any) -> bool:
 
 
 def nbytes(value: Any) -> int:
-    """How many bytes ``value`` holds, its parts included; nearly right for containers, exact for arrays, tensors and strings."""
+    """How many bytes ``value`` holds, its parts included; nearly right for containers, exact for arrays, tensors and strings.
+    Raises `NotCopyable` of what has no end."""
     kind = type(value)
     sizer = _sizers.get(kind)
     if sizer is None:
         sizer = _sizers[kind] = _find_sizer(kind)
-    return sizer(value)
+    try:
+        return sizer(value)
+    except RecursionError:
+        raise NotCopyable(_endless(kind)) from None
+
+
+def _endless(kind: type) -> str:
+    return f"a {kind.__qualname__} that contains itself, or is nested too deep"
 
 
 def force(*values: Any) -> None:
@@ -238,10 +246,6 @@ def _find_sizer(kind: type) -> Sizer:
 # -- kinds of libraries -----------------------------------------------------------------------------------------------
 
 
-def _deep_copy(frame: Any) -> Any:
-    return frame.copy(deep=True)
-
-
 def _nbytes(value: Any) -> int:
     return int(value.nbytes)
 
@@ -260,13 +264,12 @@ _KINDS: tuple[Kind, ...] = (
     ("decord", "nd.NDArray", lambda array: sys.modules["decord"].nd.array(array.asnumpy()), lambda array: _nbytes(array.asnumpy())),
     ("SimpleITK", "Image", lambda image: type(image)(image),
      lambda image: int(image.GetNumberOfPixels() * image.GetNumberOfComponentsPerPixel() * image.GetSizeOfPixelComponent())),
-    ("pandas", "DataFrame", _deep_copy, lambda frame: int(frame.memory_usage(deep=True).sum())),
-    ("pandas", "Series", _deep_copy, lambda series: int(series.memory_usage(deep=True))),
+    ("pandas", "DataFrame", lambda frame: frame.copy(deep=True), lambda frame: int(frame.memory_usage(deep=True).sum())),
+    ("pandas", "Series", lambda series: series.copy(deep=True), lambda series: int(series.memory_usage(deep=True))),
     *(("polars", name, lambda frame: frame.clone(), lambda frame: int(frame.estimated_size())) for name in ("DataFrame", "Series")),
     ("pyarrow", "Table", _itself, _nbytes),
     ("pyarrow", "RecordBatch", _itself, _nbytes),
 )  # fmt: skip
-"""Libraries are only looked at where they are loaded: before that, no value is of their types."""
 
 
 def _kind_of(kind: type) -> Kind | None:

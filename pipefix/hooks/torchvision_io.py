@@ -8,26 +8,23 @@ Decoders that take a path are split into the read and the decode they consist of
 from __future__ import annotations
 
 import contextlib
-import functools
-from collections.abc import Callable
 from typing import Any
 
+from pipefix.hooks.calls import hook
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "torchvision.io"
 
-_READ_FILE = "torchvision.io.read_file"
-
 
 def install(timer: SampleTimer, patches: Patches) -> None:
-    from torch import empty, frombuffer, uint8
+    from torch import Tensor, empty, frombuffer, uint8
     from torchvision.io import image
 
     from pipefix.hooks.numpy import touch
 
-    read_file = image.read_file
+    read_file, decode_original = image.read_file, image.decode_image
 
     def read(path: Any) -> Any:
         data = read_file(path)
@@ -35,30 +32,15 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         timer.bytes_read += data.numel()
         return data
 
-    @functools.wraps(read_file)
+    @hook(timer, patches, image, "read_file")
     def timed_read_file(path: Any) -> Any:
-        if not timer.live:
-            return read_file(path)
         if timer.owns and (timer.recording is not None or Stage.STORAGE in timer.replaced):
             with contextlib.suppress(OSError, TypeError), open(path, "rb", buffering=0) as file:  # the original says what is wrong
                 data = bytearray(file.read())
                 return frombuffer(data, dtype=uint8) if data else empty(0, dtype=uint8)
-        return timer.timed_call(Stage.STORAGE, _READ_FILE, read, (path,))
+        return timer.timed_call(Stage.STORAGE, "torchvision.io.read_file", read, (path,))
 
-    patches.replace(image, "read_file", timed_read_file, everywhere=True)
-    patches.replace(image, "decode_image", _split(timer, image.decode_image, timed_read_file), everywhere=True)
-
-
-def _split(timer: SampleTimer, original: Callable[..., Any], read_file: Callable[..., Any]) -> Callable[..., Any]:
-    from torch import Tensor
-
-    decode = Stage.DECODE
-
-    @functools.wraps(original)
+    @hook(timer, patches, image, "decode_image")
     def decode_image(input: Any, *args: Any, **kwargs: Any) -> Any:
-        if not timer.live:
-            return original(input, *args, **kwargs)
-        data = input if type(input) is Tensor or isinstance(input, Tensor) else read_file(str(input))
-        return timer.timed_call(decode, "torchvision.io.decode_image", original, (data, *args), kwargs)
-
-    return decode_image
+        data = input if isinstance(input, Tensor) else timed_read_file(str(input))
+        return timer.timed_call(Stage.DECODE, "torchvision.io.decode_image", decode_original, (data, *args), kwargs)

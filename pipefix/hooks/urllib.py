@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import email.message
-import functools
 import io
-from collections.abc import Callable
 from typing import Any
 from urllib.response import addinfourl
 
 from pipefix.hooks import object_answers
+from pipefix.hooks.calls import hook
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "urllib.request"
+
+_OP = "urllib.request.urlopen"
 
 
 class RecordedResponse(addinfourl):
@@ -36,40 +37,31 @@ class RecordedResponse(addinfourl):
 
 
 def install(timer: SampleTimer, patches: Patches) -> None:
-    import urllib.request
+    from urllib.request import OpenerDirector
 
-    urlopen = _seen(timer, urllib.request.urlopen, "urllib.request.urlopen", 0)
-    patches.replace(urllib.request, "urlopen", urlopen, everywhere=True)
-    opener = _seen(timer, urllib.request.OpenerDirector.open, "urllib.request.OpenerDirector.open", 1)
-    patches.replace(urllib.request.OpenerDirector, "open", opener)
+    original = OpenerDirector.open  # by which ``urlopen`` opens
 
-
-def _seen(timer: SampleTimer, original: Callable[..., Any], op: str, at: int) -> Callable[..., Any]:
-    """``original`` timed, recorded and replayed; the URL or request is its argument number ``at``."""
-
-    def read_whole(args: tuple[Any, ...], kwargs: dict[str, Any]) -> object_answers.Received:
-        with original(*args, **kwargs) as answer:
-            status, reason = getattr(answer, "status", None) or 200, getattr(answer, "reason", None)
-            return object_answers.Received(answer.read(), status, reason, list(answer.headers.items()), answer.url)
-
-    @functools.wraps(original)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if not timer.live or timer.stage is Stage.STORAGE:
-            return original(*args, **kwargs)
+    @hook(timer, patches, OpenerDirector, "open")
+    def opened(self: Any, fullurl: Any, data: Any = None, *timeout: Any, **named_timeout: Any) -> Any:
+        args = (self, fullurl, data, *timeout)
+        if timer.stage is Stage.STORAGE:
+            return original(*args, **named_timeout)
         if timer.recording is None and Stage.STORAGE not in timer.replaced:
-            return timer.timed_call(Stage.STORAGE, op, original, args, kwargs)
-        question = _question(args, kwargs, at)
+            return timer.timed_call(Stage.STORAGE, _OP, original, args, named_timeout)
+        question = _question(fullurl, data)
         if question is None and object_answers.player(timer) is not None:
-            return timer.timed_call(Stage.STORAGE, op, original, args, kwargs, replayable=False)
-        return RecordedResponse(object_answers.received(LIBRARY, timer, op, question, functools.partial(read_whole, args, kwargs)))
+            return timer.timed_call(Stage.STORAGE, _OP, original, args, named_timeout, replayable=False)
 
-    return wrapper
+        def read_whole() -> object_answers.Received:
+            with original(*args, **named_timeout) as answer:
+                status, reason = getattr(answer, "status", None) or 200, getattr(answer, "reason", None)
+                return object_answers.Received(answer.read(), status, reason, list(answer.headers.items()), answer.url)
+
+        return RecordedResponse(object_answers.received(LIBRARY, timer, _OP, question, read_whole))
 
 
-def _question(args: tuple[Any, ...], kwargs: dict[str, Any], at: int) -> tuple[str, str | None] | None:
+def _question(request: Any, data: Any) -> tuple[str, str | None] | None:
     """URL and Range of a request that only reads; None for any other."""
-    request: Any = args[at] if len(args) > at else kwargs.get("url", kwargs.get("fullurl"))
-    data = args[at + 1] if len(args) > at + 1 else kwargs.get("data")
     if isinstance(request, str):
         return (request, None) if object_answers.is_question("GET", request, data) else None
     url: str = getattr(request, "full_url", "")

@@ -5,11 +5,11 @@ A source cache keeps the body as it crossed the network (compressed, if it was),
 
 from __future__ import annotations
 
-import functools
 import io
 from typing import Any
 
 from pipefix.hooks import object_answers
+from pipefix.hooks.calls import hook
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.stage import Stage
@@ -24,10 +24,10 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
     original = HTTPConnectionPool.urlopen
 
-    @functools.wraps(original)
+    @hook(timer, patches, HTTPConnectionPool, "urlopen")
     def urlopen(self: Any, method: str, url: str, body: Any = None, headers: Any = None, *args: Any, **kwargs: Any) -> Any:
         arguments = (self, method, url, body, headers, *args)
-        if not timer.live or timer.stage is Stage.STORAGE:
+        if timer.stage is Stage.STORAGE:
             return original(*arguments, **kwargs)
         with object_answers.one_question() as outermost:
             recorded_or_replaced = timer.recording is not None or Stage.STORAGE in timer.replaced
@@ -46,8 +46,6 @@ def install(timer: SampleTimer, patches: Patches) -> None:
                 return object_answers.Received(data, response.status, response.reason, list(response.headers.items()), whole)
 
             return _response(object_answers.received(LIBRARY, timer, _OP, question, read_whole), whole, method, kwargs)
-
-    patches.replace(HTTPConnectionPool, "urlopen", urlopen)
 
 
 def _url_of(pool: Any, url: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from pipefix.hooks.charges import BITS, OWN_BEFORE, OWN_DECODED
 from pipefix.hooks.patches import Patches, ReplacedAttribute
 from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.hooks.snapshot import force
 from pipefix.subject import recompile
 from pipefix.subject.recompile import Expression, Place
 from pipefix.subject.staging import UNKNOWN, VALUES, StageEvidence, data_stage, draws_random
@@ -206,8 +207,7 @@ class CallSites:
         # The parts of an object such as a list of transforms are better told apart.
         one_piece = not isinstance(getattr(type(function), "__call__", None), FunctionType)  # noqa: B004 - written in Python
         if site.closed:
-            if self.timer.force is not None:
-                self.timer.force(args, kwargs)
+            force(args, kwargs)
             function, args = self._closed, (function, *args)
         return self.timer.timed_call(site.stage, site.label, function, args, kwargs, replayable=site.gives, leaf=one_piece)
 

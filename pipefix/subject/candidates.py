@@ -13,9 +13,9 @@ import textwrap
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset
 
-from pipefix.subject.adapters.frameworks import is_data_module, is_module_class, is_node
+from pipefix.subject.frameworks import is_data_module, is_module_class, is_node
 from pipefix.vocabulary.attributes import names_in
 from pipefix.vocabulary.errors import NothingToProbe, TargetError
 from pipefix.vocabulary.held_loaders import held_loader
@@ -153,10 +153,6 @@ def parts(dataset: Any) -> list[Any]:
 def is_dataset(value: Any) -> bool:
     """Whether a loader could read from it: subclassing Dataset is a habit, not a condition."""
     return isinstance(value, Dataset) or (hasattr(type(value), "__getitem__") and not isinstance(value, (str, bytes, type)))
-
-
-def is_stream(value: Any) -> bool:
-    return isinstance(value, IterableDataset)
 
 
 def callable_bare(value: Any) -> bool:

@@ -92,20 +92,18 @@ def _relative_depth(path: Path) -> int:
 
 def _hides(name: str, path: Path) -> bool:
     """Whether a module of this name other than ``path`` can be imported, or already is."""
-    loaded = sys.modules.get(name)
+    loaded, specification = sys.modules.get(name), None
     if loaded is not None:
-        places = [getattr(loaded, "__file__", None) or "", *getattr(loaded, "__path__", ())]
-        return not any(place and path.is_relative_to(place) for place in places)
-    if name in sys.stdlib_module_names:
+        places = [getattr(loaded, "__file__", None), *getattr(loaded, "__path__", ())]
+    elif name in sys.stdlib_module_names:
         return True
-    with suppress(ImportError, ValueError, AttributeError):
-        specification = importlib.util.find_spec(name)
-        places = [
-            (specification.origin or "") if specification else "",
-            *((specification.submodule_search_locations or ()) if specification else ()),
-        ]
-        return specification is not None and not any(place and path.is_relative_to(place) for place in places)
-    return False
+    else:
+        with suppress(ImportError, ValueError, AttributeError):
+            specification = importlib.util.find_spec(name)
+        if specification is None:
+            return False
+        places = [specification.origin, *(specification.submodule_search_locations or ())]
+    return not any(place and path.is_relative_to(place) for place in places)
 
 
 def _make_findable(folder: Path, *, first: bool) -> None:

@@ -6,6 +6,7 @@ Runs the user's code.
 from __future__ import annotations
 
 import inspect
+import os
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,18 +15,18 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from torch import nn
-from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler, SequentialSampler
 
 from pipefix.hooks.torch_internals import loader_arguments
 from pipefix.subject import candidates, failure, importing, naming
-from pipefix.subject.adapters import image_folder
-from pipefix.subject.adapters.frameworks import unwrapped
+from pipefix.subject.frameworks import unwrapped
 from pipefix.subject.subject import Subject, length_of
 from pipefix.vocabulary import user_modules
 from pipefix.vocabulary.errors import BadUsage, TargetError
 
 ASSUMED_BATCH_SIZE = 32
-
+ASSUMED_TRANSFORMS = "the ImageNet training transforms (RandomResizedCrop 224, flip, normalise)"
+MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 Directory = Callable[[Path], Any]
 """Makes a dataset of a directory, or None where the directory is not of its kind."""
@@ -92,12 +93,12 @@ class Resolved(NamedTuple):
 
 def _resolve(name: str, directories: Sequence[Directory]) -> Resolved:
     place = naming.named(name)
-    if isinstance(place, naming.Directory):
+    if place.path is not None and place.path.is_dir():
         known = next((opened for directory in directories if (opened := directory(place.path)) is not None), None)
         if known is not None:
             return Resolved(known, name)
-        return Resolved(image_folder.dataset(place.path), name, assumed=(image_folder.ASSUMPTION,))
-    module = importing.from_file(place.path) if isinstance(place, naming.PythonFile) else importing.from_name(place.location)
+        return Resolved(_image_folder(place.path), name, assumed=(ASSUMED_TRANSFORMS,))
+    module = importing.from_file(place.path) if place.path is not None else importing.from_name(place.location)
     if place.attribute:
         value = candidates.named(module, place.attribute, place.location)
         if place.given:
@@ -110,6 +111,38 @@ def _resolve(name: str, directories: Sequence[Directory]) -> Resolved:
         return Resolved(value, name, module)
     choice = candidates.chosen(module, place.location)
     return Resolved(choice.value, f"{place.location}:{choice.name}", module, choice.words)
+
+
+def _image_folder(path: Path) -> Any:
+    """Class folders, read as torchvision's ImageFolder with the usual ImageNet training list.
+
+    What ImageFolder would refuse is refused at the first folder without a picture: it goes through all others before it says so.
+    """
+    from torchvision import transforms
+    from torchvision.datasets import ImageFolder
+    from torchvision.datasets.folder import IMG_EXTENSIONS
+
+    classes = sorted(entry.path for entry in os.scandir(path) if entry.is_dir())
+    if not classes:
+        raise _not_in_layout(path, "it holds no folders")
+    for folder in classes:
+        names = (name for _, _, names in os.walk(folder, followlinks=True) for name in names)
+        if not any(name.lower().endswith(IMG_EXTENSIONS) for name in names):
+            raise _not_in_layout(path, f"no picture lies in its folder {os.path.basename(folder)!r}")
+    usual = [
+        transforms.RandomResizedCrop(224),
+        transforms.RandomHorizontalFlip(),
+        transforms.ToTensor(),
+        transforms.Normalize(MEAN, DEVIATION),
+    ]
+    return ImageFolder(str(path), transform=transforms.Compose(usual))
+
+
+def _not_in_layout(path: Path, why: str) -> TargetError:
+    return TargetError(
+        f"The directory {str(path)!r} is not in ImageFolder layout: {why}.",
+        advice="It needs one folder a class with images inside, like photos/cat/1.jpg. Otherwise name a Python file: FILE.py.",
+    )
 
 
 def _call(value: Any, label: str) -> Any:
@@ -162,7 +195,7 @@ def _loader(value: Any, label: str, batch_size: int | None, workers: int | None)
     if workers is None:
         workers = 0
         assumed.append("num_workers=0")
-    shuffle = not candidates.is_stream(value) and bool(_length(value, label))
+    shuffle = not isinstance(value, IterableDataset) and bool(_length(value, label))
     if shuffle:
         assumed.append("shuffle=True")
     return DataLoader(value, batch_size=batch_size, shuffle=shuffle or None, num_workers=workers), tuple(assumed)
@@ -201,7 +234,7 @@ def _length(dataset: Any, label: str) -> int | None:
     """Its length, or None where it has none; raising is an error of the dataset's, except in a stream."""
     if not hasattr(type(dataset), "__len__"):
         return None
-    if candidates.is_stream(dataset):
+    if isinstance(dataset, IterableDataset):
         return length_of(dataset)
     with failure.as_target_error(f"len() of {label}"):
         return len(dataset)
@@ -212,7 +245,7 @@ def _check_length(loader: DataLoader[Any], label: str, *, loader_given: bool) ->
     length = _length(dataset, label)
     if length is None:
         counted = isinstance(loader.sampler, (SequentialSampler, RandomSampler)) and loader.sampler.data_source is dataset
-        if not candidates.is_stream(dataset) and (not loader_given or counted):
+        if not isinstance(dataset, IterableDataset) and (not loader_given or counted):
             raise TargetError(
                 f"{label} has no length: a map-style dataset needs __len__ so that a sampler can draw indices from it.",
                 advice="Give its class a __len__, or give the DataLoader a sampler of your own.",
@@ -228,7 +261,7 @@ def _check_length(loader: DataLoader[Any], label: str, *, loader_given: bool) ->
             f"{label} holds one sample: its length is 1, and a rate needs at least 2.",
             advice="Probe a dataset with at least a few batches of samples.",
         )
-    if not candidates.is_stream(dataset):
+    if not isinstance(dataset, IterableDataset):
         _check_batches(loader, label, length)
 
 

@@ -24,26 +24,19 @@ class Given(NamedTuple):
         return bool(self.positional or self.named)
 
 
-class Directory(NamedTuple):
-    path: Path
+class NamedTarget(NamedTuple):
+    """A directory, a file of Python, or a module that is to be imported."""
 
-
-class PythonFile(NamedTuple):
-    path: Path
     location: str
     """As it was written."""
-    attribute: str
+    path: Path | None
+    """Of a directory or a file; None for a module."""
+    attribute: str = ""
     """What of it is named; empty where that is to be found."""
     given: Given = Given()
 
 
-class ImportedModule(NamedTuple):
-    location: str
-    attribute: str
-    given: Given = Given()
-
-
-def named(target: str) -> Directory | PythonFile | ImportedModule:
+def named(target: str) -> NamedTarget:
     """What ``target`` names.
 
     Raises:
@@ -58,7 +51,7 @@ def named(target: str) -> Directory | PythonFile | ImportedModule:
         raise TargetError(f"{target!r} is an address, and a target lies on this machine.", advice=advice)
     path = Path(target).expanduser()
     if path.is_dir():
-        return Directory(path)
+        return NamedTarget(target, path)
     called = _CALL.fullmatch(target)
     arguments = _given(called["given"], target) if called is not None else Given()
     target = called["name"] if called is not None else target
@@ -68,12 +61,12 @@ def named(target: str) -> Directory | PythonFile | ImportedModule:
     file = Path(location).expanduser()
     if location.endswith(".py") or file.is_file():
         _refuse(file)
-        return PythonFile(file, location, attribute, arguments)
+        return NamedTarget(location, file, attribute, arguments)
     meant = next((word for word in (target.replace("::", ":"), f"{target}.py") if _names_a_file(word)), None)
     if meant is not None:
         raise TargetError(_not_found(path), advice=f"Did you mean {meant}?")
     if colon:
-        return ImportedModule(location, attribute, arguments)
+        return NamedTarget(location, None, attribute, arguments)
     raise TargetError(_not_found(path))
 
 

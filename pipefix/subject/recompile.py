@@ -14,8 +14,8 @@ import operator
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
+from functools import cache, partial
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -59,21 +59,15 @@ MakeSite = Callable[[FunctionType, Expression], Any]
 IsWanted = Callable[[FunctionType, Place], bool]
 
 
-@dataclass
 class ParsedFile:
     """The file of a function, parsed."""
 
-    file: str
-    lines: Sequence[str]
-    tree: ast.Module = field(init=False)
-    definitions: dict[tuple[str, int], ast.FunctionDef] = field(init=False)
-    """By name and first line, decorators included."""
-    codes: dict[tuple[str, int], CodeType] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.tree = ast.parse("".join(self.lines))
+    def __init__(self, file: str, lines: Sequence[str]) -> None:
+        self.file, self.lines = file, lines
+        self.tree = ast.parse("".join(lines))
         nodes = [node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef)]
         self.definitions = {(node.name, _first_line(node)): node for node in nodes}
+        """By name and first line, decorators included."""
         self.codes = self.compiled()
 
     def compiled(self) -> dict[tuple[str, int], CodeType]:
@@ -81,9 +75,6 @@ class ParsedFile:
             warnings.simplefilter("ignore")  # a text is called, it says
             whole: CodeType = compile(self.tree, self.file, "exec", dont_inherit=True)
         return {_key(code): code for code in _codes(whole)}
-
-
-_sources: dict[str, ParsedFile | None] = {}
 
 
 def with_sites(functions: Iterable[FunctionType], site: MakeSite, wanted: IsWanted) -> dict[FunctionType, CodeType]:
@@ -132,14 +123,13 @@ def _rewritten(
     return codes
 
 
+@cache
 def _source_of(file: str) -> ParsedFile | None:
-    if file not in _sources:
-        lines = linecache.getlines(file)
-        try:
-            _sources[file] = ParsedFile(file, lines) if 0 < len(lines) < LONGEST_SOURCE else None
-        except _NOT_COMPILED:
-            _sources[file] = None
-    return _sources[file]
+    lines = linecache.getlines(file)
+    try:
+        return ParsedFile(file, lines) if 0 < len(lines) < LONGEST_SOURCE else None
+    except _NOT_COMPILED:
+        return None
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

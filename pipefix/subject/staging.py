@@ -6,6 +6,7 @@ mean it read, pixels that it loaded. Text and lists say nothing by themselves: t
 
 from __future__ import annotations
 
+import functools
 import inspect
 import io
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,17 +45,12 @@ class _Kind(Enum):
 
 
 _PLAIN, _ARRAY = _Kind.PLAIN, _Kind.ARRAY
-_kinds: dict[type, _Kind] = {}
-"""Asked for every argument of every call, so it is found out once a type."""
-_MOST_KINDS = 4096
 
 
 def data_stage(values: Iterable[Any], *, nested: bool = False) -> Stage | None:
     """What a call that is handed ``values`` does, by the first that is bytes or pixels; None where none is (an index, a path)."""
     for value in values:
-        kind = _kinds.get(type(value))
-        if kind is None:
-            kind = _learn(type(value))
+        kind = _kind_of(type(value))
         if kind is _PLAIN:
             continue
         if kind is _ARRAY:
@@ -74,14 +70,9 @@ def data_stage(values: Iterable[Any], *, nested: bool = False) -> Stage | None:
     return None
 
 
-def _learn(kind: type) -> _Kind:
-    if len(_kinds) > _MOST_KINDS:
-        _kinds.clear()
-    _kinds[kind] = known = _kind_of(kind)
-    return known
-
-
+@functools.lru_cache(4096)
 def _kind_of(kind: type) -> _Kind:
+    """Asked for every argument of every call, so it is found out once a type."""
     if issubclass(kind, _RAW):
         return _Kind.RAW
     libraries = {str(base.__module__).partition(".")[0] for base in kind.__mro__}  # those of subclasses too: MetaTensor, tv_tensors

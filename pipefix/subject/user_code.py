@@ -24,7 +24,6 @@ from torch.utils.data import Dataset
 from pipefix.hooks.install import stand_in
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.hooks.snapshot import force
 from pipefix.subject.staging import UNKNOWN, StageEvidence, is_lazy, is_users_function
 from pipefix.vocabulary.attributes import attributes, names_in, own
 from pipefix.vocabulary.user_modules import is_users
@@ -32,7 +31,7 @@ from pipefix.vocabulary.user_modules import is_users
 _DEPTH = 4
 _LONGEST_LIST = 64
 """A longer list holds samples, not operations."""
-_DEEPER = 3
+_DEEPER = 4
 """A wrapper adds frames: so many times more recursion is let through while functions are wrapped."""
 _MAKES_SAMPLES = ("__getitem__", "__getitems__", "__iter__", "__next__")
 _FUNCTIONS = (FunctionType, MethodType, functools.partial)
@@ -161,24 +160,30 @@ class UserCodeHooks:
         return holds_any
 
     def _call(self, original: Callable[..., Any], *, composed: bool, label: Callable[[Any], str] | None) -> Callable[..., Any]:
-        timer, evidence = self.timer, self.evidence
+        timer, timed = self.timer, self._timed
 
         @functools.wraps(original)
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             if not timer.live:
                 return original(self, *args, **kwargs)
             name = type(self).__name__ if label is None else label(self)
-            stage = evidence.of(name, args, kwargs)
-            if stage is None:
-                return original(self, *args, **kwargs)
-            if stage is UNKNOWN:
-                phase = timer.phase
-                result = original(self, *args, **kwargs)
-                evidence.learn(name, args, kwargs, phase, result)
-                return result
-            return timer.timed_call(stage, name, original, (self, *args), kwargs, force=force, leaf=not composed)
+            return timed(name, original, (self, *args), kwargs, args, leaf=not composed)
 
         return call
+
+    def _timed(
+        self, label: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], handed: tuple[Any, ...], *, leaf: bool
+    ) -> Any:
+        """Call it as an operation of the stage that what it is ``handed`` tells, or what it gave the first time."""
+        stage = self.evidence.of(label, handed, kwargs)
+        if stage is None:
+            return function(*args, **kwargs)
+        if stage is UNKNOWN:
+            phase = self.timer.phase
+            result = function(*args, **kwargs)
+            self.evidence.learn(label, handed, kwargs, phase, result)
+            return result
+        return self.timer.timed_call(stage, label, function, args, kwargs, own=True, leaf=leaf)
 
     # -- methods and functions -------------------------------------------------------------------------------------
 
@@ -268,7 +273,7 @@ class UserCodeHooks:
 
     def _wrapped(self, function: Any, label: str, *, skip: int = 0) -> Callable[..., Any]:
         """``skip``: leading arguments that say nothing about the sample (self, what a partial holds)."""
-        timer, evidence = self.timer, self.evidence
+        timer = self.timer
         inside = False
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -277,16 +282,7 @@ class UserCodeHooks:
                 return function(*args, **kwargs)
             inside = True
             try:
-                sample_args = args[skip:] if skip else args
-                stage = evidence.of(label, sample_args, kwargs)
-                if stage is None:
-                    return function(*args, **kwargs)
-                if stage is UNKNOWN:
-                    phase = timer.phase
-                    result = function(*args, **kwargs)
-                    evidence.learn(label, sample_args, kwargs, phase, result)
-                    return result
-                return timer.timed_call(stage, label, function, args, kwargs, force=force, leaf=False)
+                return self._timed(label, function, args, kwargs, args[skip:] if skip else args, leaf=False)
             finally:
                 inside = False
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-import glob
 import multiprocessing
 import re
 import signal
-from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
@@ -28,12 +28,9 @@ def start_method_of(loader: Any) -> str:
 def lost_by_fork() -> str | None:
     """The library whose threads run here now. Cannot see them where the system has no /proc."""
     names = set()
-    for path in glob.glob("/proc/self/task/*/comm"):
-        try:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                names.add(file.read().strip())
-        except OSError:  # the thread ended meanwhile
-            continue
+    for path in Path("/proc/self/task").glob("*/comm"):
+        with contextlib.suppress(OSError):  # the thread ended meanwhile
+            names.add(path.read_text(errors="replace").strip())
     return next((library for library, named in _THREADS.items() if any(map(named.match, names))), None)
 
 
@@ -45,5 +42,5 @@ def lost_by_workers_of(loader: Any) -> str | None:
 
 def die_with_parent() -> None:
     """The kernel kills this process when the one that started it ends. Linux only; elsewhere workers notice by themselves."""
-    with suppress(OSError, AttributeError):
+    with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

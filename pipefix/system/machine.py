@@ -5,7 +5,9 @@ A field is None where the system does not say: much of this is Linux only.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import importlib.metadata
 import os
 import platform
 from typing import Any
@@ -16,9 +18,24 @@ import psutil
 from pipefix.system.cgroups import limits
 from pipefix.system.mounts import Filesystem, filesystem, filesystems
 from pipefix.system.resources import cores, shared_memory
-from pipefix.system.software import thread_environment, versions
 
 __all__ = ["Filesystem", "Gpu", "Machine", "filesystem", "filesystems", "look"]
+
+PACKAGES = [
+    "pipefix", "torch", "torchvision", "torchaudio", "torchcodec", "numpy", "pillow", "pillow-simd", "opencv-python",
+    "opencv-python-headless", "opencv-contrib-python", "albumentations", "kornia", "imageio", "h5py", "lmdb", "pyarrow",
+    "pandas", "tokenizers", "transformers", "datasets", "webdataset", "fsspec", "nvidia-ml-py", "nvidia-dali-cuda110",
+    "nvidia-dali-cuda120", "nvidia-dali-cuda130",
+]  # fmt: skip
+"""Packages whose version can change a pipeline's speed."""
+
+THREAD_VARIABLES = [
+    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
+    "OMP_WAIT_POLICY", "KMP_BLOCKTIME", "KMP_AFFINITY", "GOMP_CPU_AFFINITY", "OPENCV_FOR_THREADS_NUM",
+    "TOKENIZERS_PARALLELISM", "PYTORCH_NVML_BASED_CUDA_CHECK", "CUDA_VISIBLE_DEVICES", "PYTHONGIL", "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_TRIM_THRESHOLD_",
+]  # fmt: skip
+"""Environment variables that change how many threads run or how memory is had. Only these are kept."""
 
 
 class Gpu(msgspec.Struct, frozen=True):
@@ -112,8 +129,17 @@ def look() -> Machine:
         gpu_declined=declined,
         python=platform.python_version(),
         versions=versions(),
-        environment=thread_environment(os.environ),
+        environment={name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
     )
+
+
+def versions() -> dict[str, str]:
+    """Installed packages of `PACKAGES` and their versions. Nothing is imported to find out."""
+    versions = {}
+    for name in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    return versions
 
 
 def _cpu_model() -> str | None:

@@ -16,10 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipefix.hooks.chunk_reads import ChunkReads, chunks_of
-from pipefix.hooks.install import install_all
-from pipefix.hooks.patches import Patches
-from pipefix.hooks.recording import Recording
-from pipefix.hooks.sample_timer import SampleTimer
 
 
 def numbers(length: int) -> st.SearchStrategy[Any]:
@@ -80,38 +76,30 @@ def test_chunks_that_the_library_keeps_are_not_unpacked_again() -> None:
     assert reads.chunk == "6 x 3"
 
 
-def unpacked_by(make: Any) -> dict[str, ChunkReads]:
-    timer, patches = SampleTimer(), Patches()
-    timer.active = True
-    install_all(timer, patches)
-    timer.recording = Recording(1 << 24)
-    try:
-        for sample in range(4):
-            timer.begin(sample)
-            make(sample)
-            timer.end()
-    finally:
-        patches.undo()
-    return timer.chunk_reads
+def unpacked_by(hooks: Any, library: str, make: Any) -> dict[str, ChunkReads]:
+    hooks.install(library)
+    for sample in range(4):
+        hooks.run(lambda sample=sample: make(sample), unit=sample, record=True)
+    return hooks.timer.chunk_reads  # type: ignore[no-any-return]
 
 
-def test_compressed_arrays_of_hdf5(tmp_path: Path) -> None:
+def test_compressed_arrays_of_hdf5(hooks: Any, tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("x", data=np.zeros((64, 128, 128), "i2"), chunks=(32, 128, 128), compression="gzip")
         file.create_dataset("whole", data=np.zeros((64, 8), "i2"))
     with h5py.File(tmp_path / "a.h5") as file:
-        reads = unpacked_by(lambda sample: (file["x"][16 * sample], file["whole"][sample]))
+        reads = unpacked_by(hooks, "h5py", lambda sample: (file["x"][16 * sample], file["whole"][sample]))
     assert list(reads) == ["/x in a.h5"]
     x = reads["/x in a.h5"]
     # A chunk has 1 MiB: HDF5 keeps one, and two samples in a row lie in the same.
     assert (x.chunk, x.asked, x.unpacked) == ("32 x 128 x 128", 4 * 128 * 128 * 2, 2 * 32 * 128 * 128 * 2)
 
 
-def test_row_groups_of_parquet(tmp_path: Path) -> None:
+def test_row_groups_of_parquet(hooks: Any, tmp_path: Path) -> None:
     table = pa.table({"x": np.arange(1000, dtype="i8")})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=500)
     file = pq.ParquetFile(tmp_path / "a.parquet")
-    reads = unpacked_by(lambda sample: file.read_row_group(sample % 2)["x"][3])
+    reads = unpacked_by(hooks, "pyarrow", lambda sample: file.read_row_group(sample % 2)["x"][3])
     assert list(reads) == ["row groups of Parquet"]
     rows = reads["row groups of Parquet"]
     assert (rows.chunk, rows.asked, rows.unpacked) == ("", 0, pytest.approx(4 * 500 * 8, rel=0.05))

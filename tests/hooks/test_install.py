@@ -46,8 +46,8 @@ def test_installing_again_adds_nothing_and_undo_takes_all_back():
     patches.undo()
 
 
-TAKEN = [("json", "loads"), ("urllib.request", "urlopen"), ("numpy", "load"), ("PIL.Image", "open"), ("cv2", "imread"),
-         ("torchvision.io", "read_file"), ("torchvision.io", "decode_image")]  # fmt: skip
+TAKEN = [("json", "loads"), ("numpy", "load"), ("PIL.Image", "open"), ("cv2", "imread"), ("torchvision.io", "read_file"),
+         ("torchvision.io", "decode_image")]  # fmt: skip
 
 
 def test_what_modules_took_by_name_is_timed_and_put_back(module_with):

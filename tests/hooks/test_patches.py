@@ -15,10 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipefix.hooks import files, patches
-from pipefix.hooks.calls import cut
+from pipefix.hooks.calls import hook
 from pipefix.hooks.patches import Patches, held
 from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
 
 
 class Place:
@@ -97,19 +96,12 @@ class Stranger:
         return self.place.call(), list(self.calls)
 
 
-class Ours:
-    """Hooks that come and go, of two users at once."""
-
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self.users = [Patches(), Patches()]
-
-    def install(self, user: int) -> None:
-        timer = SampleTimer()
-        if self.place.kind in ("property", "class method", "static"):
-            self.users[user].replace(self.place.owner, self.place.name, self.place.wrapped(lambda: None))
-        else:
-            cut(timer, self.users[user], self.place.owner, self.place.name, Stage.DECODE)
+def install(place: Place, user: Patches) -> None:
+    """One hook of ours, which comes and goes."""
+    if place.kind in ("property", "class method", "static"):
+        user.replace(place.owner, place.name, place.wrapped(lambda: None))
+    else:
+        hook(SampleTimer(), user, place.owner, place.name)(lambda *_: None)
 
 
 KINDS = ["function", "builtin", "method", "inherited", "static", "class method", "property"]
@@ -122,7 +114,8 @@ ACTIONS = st.one_of(
 @given(kind=st.sampled_from(KINDS), actions=st.lists(ACTIONS, max_size=14))
 def test_any_interleaving_leaves_what_a_world_without_us_would_have(kind: str, actions: list[tuple[str, int]]) -> None:
     place, twin = Place(kind), Place(kind)
-    ours, stranger, alone = Ours(place), Stranger(place), Stranger(twin)
+    users = [Patches(), Patches()]
+    stranger, alone = Stranger(place), Stranger(twin)
     before = held(place.owner, place.name)
     wrapping: set[int] = set()
     for action, number in actions:
@@ -133,11 +126,11 @@ def test_any_interleaving_leaves_what_a_world_without_us_would_have(kind: str, a
             getattr(stranger, action)(number)
             getattr(alone, action)(number)
         elif action == "install":
-            ours.install(number)
+            install(place, users[number])
         else:
-            getattr(ours.users[number], action)()
+            getattr(users[number], action)()
         assert stranger.observed() == alone.observed(), f"after {action} {number}"
-    for user in ours.users:
+    for user in users:
         user.undo()
     assert stranger.observed() == alone.observed()
     for number in sorted(wrapping, reverse=True):
@@ -153,17 +146,17 @@ def test_any_interleaving_leaves_what_a_world_without_us_would_have(kind: str, a
 
 def test_what_is_wrapped_while_paused_is_not_lost_by_resuming() -> None:
     place = Place("function")
-    ours, stranger = Ours(place), Stranger(place)
-    ours.install(0)
-    ours.users[0].pause()
+    ours, stranger = Patches(), Stranger(place)
+    install(place, ours)
+    ours.pause()
     stranger.wrap(1)
-    ours.users[0].resume()
+    ours.resume()
     assert stranger.observed() == ("function", [1])
     stranger.unwrap(1)
-    installed = ours.users[0].replaced[0].replacement
-    ours.users[0].resume()
+    installed = ours.replaced[0].replacement
+    ours.resume()
     assert place.owner.function is installed, "it is timed again as soon as it can be"
-    ours.users[0].undo()
+    ours.undo()
 
 
 def test_files_are_python_s_own_once_the_seams_are_undone(tmp_path: Path) -> None:

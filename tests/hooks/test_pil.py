@@ -198,7 +198,7 @@ def test_a_lazy_image_loaded_inside_an_entry_recorded_whole_is_kept(hooks, jpeg)
 
     def sample():
         image = Image.open(jpeg)
-        return hooks.timer.timed_call(Stage.AUGMENT, "to array", lambda: np.asarray(image).copy(), force=force)
+        return hooks.timer.timed_call(Stage.AUGMENT, "to array", lambda: np.asarray(image).copy(), own=True)
 
     bare = hooks.run(sample, record=True)
     assert hooks.timer.mixed == set()

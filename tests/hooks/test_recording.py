@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,12 @@ class TestRefusal:
             recording = kept(file)
         assert recording.refused == {"load": "a BufferedReader is a handle, not a value: it can only be made again"}
         assert recording.find(7, "load", 0) is MISSING
+
+    def test_what_refers_to_itself_is_refused(self) -> None:
+        """A copy of it could be made; how much it holds could not be told."""
+        node = SimpleNamespace()
+        node.parent = node
+        assert "that contains itself, or is nested too deep" in kept(node).refused["load"]
 
     def test_what_was_refused_once_is_not_tried_again(self) -> None:
         """Half of an operation's results would make an arm that is half real."""

@@ -137,7 +137,7 @@ def test_calls_between_samples_are_neither_recorded_nor_answered(hooks):
     hooks.timer.active, hooks.timer.recording, hooks.timer.playing = True, hooks.store, hooks.store
     hooks.timer.replaced = frozenset([DECODE])
     assert collate() == "live"
-    assert len(hooks.store.values) == 1
+    assert len(hooks.store._values) == 1
 
 
 def test_replacing_the_outer_call_does_not_shift_later_ones(hooks):
@@ -166,19 +166,15 @@ def test_entries_are_recorded_whole_unless_mixed(hooks):
     timer = hooks.timer
 
     def whole():
-        return timer.timed_call(
-            AUGMENT, "jitter", lambda: timer.timed_call(AUGMENT, "flip", lambda: [1]), force=lambda *_: None, leaf=False
-        )
+        return timer.timed_call(AUGMENT, "jitter", lambda: timer.timed_call(AUGMENT, "flip", lambda: [1]), own=True, leaf=False)
 
     def mixed():
-        return timer.timed_call(
-            DECODE, "load", lambda: [timer.timed_call(STORAGE, "get", lambda: 2)], force=lambda *_: None, leaf=False
-        )
+        return timer.timed_call(DECODE, "load", lambda: [timer.timed_call(STORAGE, "get", lambda: 2)], own=True, leaf=False)
 
     hooks.run(mixed)
     assert timer.mixed == {"load"}
     assert hooks.run(lambda: (whole(), mixed()), record=True) == ([1], [2])
-    assert {op for _, op, _ in hooks.store.values} == {"jitter", "get"}
+    assert {op for _, op, _ in hooks.store._values} == {"jitter", "get"}
     assert hooks.run(lambda: (whole(), mixed()), replace=[AUGMENT]) == ([1], [2])
     assert "flip" not in hooks.charged()
 

@@ -133,6 +133,8 @@ def test_results_written_into_an_array_of_the_caller_are_never_answered(
 def test_names_are_those_of_the_library_where_it_is_installed(row: Calls) -> None:
     """A release may lack some of them; none of them would be a row about something else."""
     owner = pytest.importorskip(row.module, exc_type=ImportError)
+    if row.owner == "_NormalAccessor" and sys.version_info >= (3, 11):
+        pytest.skip("of Python 3.10")
     for part in row.owner.split(".") if row.owner else ():
         owner = getattr(owner, part)
     known = [named for named in row.names.split() if hasattr(owner, named.partition("@")[0])]
@@ -151,8 +153,7 @@ def test_rows_come_with_their_modules_and_only_then(hooks: Any, monkeypatch: pyt
 
 def test_a_class_that_lets_nothing_be_replaced_stays_as_it_is(hooks: Any) -> None:
     for how in (How.RESULT, How.STEPS):
-        calls.cut(hooks.timer, hooks.patches, bytes, "upper", Stage.DECODE, how=how)
-    calls.cut(hooks.timer, hooks.patches, bytes, "nothing", Stage.DECODE)
+        calls.install_row(Calls("builtins", "bytes", "upper nothing", Stage.DECODE, "bytes.", how), hooks.timer, hooks.patches)
     assert not hooks.patches.replaced
 
 

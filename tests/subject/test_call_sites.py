@@ -127,6 +127,17 @@ class Cut:
         return {(str(stage), op.partition(" at ")[0]): round(wall / 1e6, 1) for (stage, op), wall in spent if stage and wall > 1e5}
 
 
+def costs_of(dataset: Any, *, mixed: str = "") -> dict[tuple[str, str], float]:
+    """What operations of a sample cost, after a look at others."""
+    cut = Cut(dataset)
+    try:
+        cut.look(mixed=mixed)
+        cut.sample()
+        return cut.costs_ms()
+    finally:
+        cut.patches.undo()
+
+
 @pytest.fixture
 def ticks(monkeypatch: pytest.MonkeyPatch) -> Ticks:
     clock = Ticks(1e-7).given_to(MEASUREMENT, monkeypatch)
@@ -211,43 +222,18 @@ class Looping:
         return values
 
 
-def test_every_step_of_a_loop_is_an_operation_only_where_it_takes_long(ticks: Ticks, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps_ms = {
-        0.02: {("decode", "library.unpack"): 5.0},
-        0.1: {("decode", "library.unpack"): 5.0, ("augment", "library.nudge"): 20.0},
-    }
-    for step_ms, costs in steps_ms.items():
-        monkeypatch.setattr(library, "nudge", lambda values, cost=step_ms: ticks.passes(cost * MS) or values + 1, raising=False)
-        cut = Cut(Looping())
-        cut.look()
-        cut.sample()
-        assert {name: pytest.approx(spent, abs=0.3) for name, spent in costs.items()} == cut.costs_ms()
-        cut.patches.undo()
-
-
-def test_what_a_decorator_stands_before_is_cut_inside(ticks: Ticks) -> None:
-    cut = Cut(Decorated())
-    cut.look()
-    cut.sample()
-    assert cut.costs_ms() == {("decode", "library.unpack"): 5.0}
-    cut.patches.undo()
-
-
-def test_what_runs_code_of_the_users_is_no_operation_itself(ticks: Ticks) -> None:
-    cut = Cut(Batched())
-    cut.look()
-    cut.sample()
-    assert cut.costs_ms() == {("decode", "library.unpack"): 10.0}
-    cut.patches.undo()
+@pytest.mark.parametrize(("step_ms", "costs"), [(0.02, {}), (0.1, {("augment", "library.nudge"): 20.0})])
+def test_every_step_of_a_loop_is_an_operation_only_where_it_takes_long(
+    step_ms: float, costs: dict[tuple[str, str], float], ticks: Ticks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library, "nudge", lambda values: ticks.passes(step_ms * MS) or values + 1, raising=False)
+    assert costs_of(Looping()) == pytest.approx({("decode", "library.unpack"): 5.0} | costs, abs=0.3)
 
 
 @pytest.mark.parametrize(("mixed", "cut_apart"), [("", False), ("helper", True)])
 def test_a_function_is_cut_apart_where_it_does_the_work_of_several_stages(mixed: str, cut_apart: bool, ticks: Ticks) -> None:
-    cut = Cut(Helped())
-    cut.look(mixed=mixed)
-    cut.sample()
-    assert ({("decode", "library.unpack"), ("augment", "library.blur")} <= cut.costs_ms().keys()) is cut_apart
-    cut.patches.undo()
+    costs = costs_of(Helped(), mixed=mixed)
+    assert ({("decode", "library.unpack"), ("augment", "library.blur")} <= costs.keys()) is cut_apart
 
 
 def test_what_gives_nothing_works_on_its_arguments_and_is_called_all_the_same(inline: Cut) -> None:
@@ -312,12 +298,17 @@ class Indexed:
         return Graph(library.blur(library.unpack(b"abcd")))
 
 
-def test_a_method_that_no_stage_is_known_of_is_cut_inside(ticks: Ticks) -> None:
-    cut = Cut(Indexed())
-    cut.look()
-    cut.sample()
-    assert cut.costs_ms() == {("decode", "library.unpack"): 5.0, ("augment", "library.blur"): 3.0}
-    cut.patches.undo()
+@pytest.mark.parametrize(
+    ("dataset", "costs"),
+    [
+        (Decorated(), {("decode", "library.unpack"): 5.0}),
+        (Batched(), {("decode", "library.unpack"): 10.0}),
+        (Indexed(), {("decode", "library.unpack"): 5.0, ("augment", "library.blur"): 3.0}),
+    ],
+    ids=["under a decorator", "what runs code of the user's is no operation itself", "a method that no stage is known of"],
+)
+def test_what_the_users_code_is_cut_into(dataset: Any, costs: dict[tuple[str, str], float], ticks: Ticks) -> None:
+    assert costs_of(dataset) == costs
 
 
 class Rows:
@@ -342,11 +333,7 @@ def test_values_that_own_code_makes_of_an_index_are_decoded_or_waited_for(
     computed = ticks.process_time_ns  # fake clock
     monkeypatch.setattr("pipefix.subject.call_sites.process_time_ns", lambda: 0 if waits else computed())
     monkeypatch.setattr(library, "row", lambda index: ticks.passes(4 * MS) or value, raising=False)
-    cut = Cut(Rows())
-    cut.look()
-    cut.sample()
-    assert cut.costs_ms() == costs
-    cut.patches.undo()
+    assert costs_of(Rows()) == costs
 
 
 class Draws(np.random.RandomState):
@@ -369,11 +356,7 @@ def test_random_numbers_drawn_for_data_augment_and_else_are_the_data(
     row: Any, stage: str, ticks: Ticks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(library, "row", lambda index: row, raising=False)
-    cut = Cut(Noisy())
-    cut.look()
-    cut.sample()
-    assert cut.costs_ms() == {(stage, "draws.normal"): 4.0}
-    cut.patches.undo()
+    assert costs_of(Noisy()) == {(stage, "draws.normal"): 4.0}
 
 
 def test_a_row_that_a_library_gives_first_of_all_is_decoded(ticks: Ticks, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -383,8 +366,4 @@ def test_a_row_that_a_library_gives_first_of_all_is_decoded(ticks: Ticks, monkey
 
     row.__module__ = "library"
     monkeypatch.setattr(library, "row", row, raising=False)
-    cut = Cut(Rows())
-    cut.look()
-    cut.sample()
-    assert cut.costs_ms() == {("decode", "library.row"): 4.0}
-    cut.patches.undo()
+    assert costs_of(Rows()) == {("decode", "library.row"): 4.0}

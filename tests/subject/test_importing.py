@@ -45,10 +45,9 @@ def test_names_that_are_no_identifiers(write: Write, name: str) -> None:
 
 
 def test_relative_imports(write: Write) -> None:
-    write("shop/__init__.py", "", bare=True)
-    write("shop/sizes.py", "COUNT = 3", bare=True)
-    write("shop/data/__init__.py", "", bare=True)
-    write("shop/data/near.py", "EXTRA = 1", bare=True)
+    files = {"__init__": "", "sizes": "COUNT = 3", "data/__init__": "", "data/near": "EXTRA = 1"}
+    for name, text in files.items():
+        write(f"shop/{name}.py", text, bare=True)
     path = write("shop/data/train.py", "from ..sizes import COUNT\nfrom .near import EXTRA\ndata = Numbers(COUNT + EXTRA)")
     subject = load(path)
     assert subject.settings.length == 4
@@ -96,30 +95,25 @@ def test_an_error_is_shown_with_the_users_frames_only(write: Write) -> None:
     assert raised.value.exit_code == 3
 
 
-def test_an_error_that_had_a_cause_shows_both(write: Write) -> None:
-    text = "try:\n    {}['cause']\nexcept KeyError as error:\n    raise RuntimeError('what came of it') from error"
-    with pytest.raises(TargetError) as raised:
-        load(write("train.py", text))
-    assert "KeyError: 'cause'" in (raised.value.user_traceback or "") and "what came of it" in (raised.value.user_traceback or "")
-
-
-def test_a_syntax_error_says_where(write: Write) -> None:
-    with pytest.raises(TargetError, match="SyntaxError") as raised:
-        load(write("train.py", "data = Numbers(", bare=True))
-    assert "line 1" in (raised.value.user_traceback or "")
-
-
-def test_a_package_that_is_not_installed(write: Write) -> None:
-    with pytest.raises(TargetError, match="No module named 'nosuchpackage'") as raised:
-        load(write("train.py", "import nosuchpackage.inner", bare=True))
-    assert raised.value.advice.startswith("Install 'nosuchpackage' into this Python")
-
-
-@pytest.mark.parametrize("ending", ["raise SystemExit(3)", "import argparse\nargparse.ArgumentParser().parse_args(['--what'])"])
-def test_a_file_that_ends_the_program(write: Write, ending: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(TargetError, match="raised SystemExit") as raised:
-        load(write("train.py", ending))
-    assert "__main__" in raised.value.advice
+@pytest.mark.parametrize(
+    ("text", "message", "advice", "shown"),
+    [
+        ("try:\n    {}['cause']\nexcept KeyError as error:\n    raise RuntimeError('what came of it') from error",
+         "what came of it", "", ["KeyError: 'cause'", "what came of it"]),
+        ("data = Numbers(", "SyntaxError", "", ["line 1"]),
+        ("import nosuchpackage.inner", "No module named 'nosuchpackage'", "Install 'nosuchpackage' into this Python", []),
+        ("raise SystemExit(3)", "raised SystemExit", "__main__", []),
+        ("import argparse\nargparse.ArgumentParser().parse_args(['--what'])", "raised SystemExit", "__main__", []),
+        ("class Odd(Exception):\n    def __str__(self):\n        raise ValueError\nraise Odd", "raised Odd", "", []),
+    ],
+    ids=["an error with a cause", "syntax", "a package that is not installed", "an end of the program", "arguments that it minds",
+         "an error whose message cannot be read"],
+)  # fmt: skip
+def test_what_a_file_does_wrong_is_told(write: Write, text: str, message: str, advice: str, shown: list[str]) -> None:
+    with pytest.raises(TargetError, match=message) as raised:
+        load(write("train.py", text, bare=True))
+    assert advice in raised.value.advice
+    assert all(words in (raised.value.user_traceback or "") for words in shown)
 
 
 def test_an_interrupt_stays_one(write: Write) -> None:
@@ -144,9 +138,3 @@ def test_a_file_that_may_not_be_read(write: Write) -> None:
     path.chmod(0)
     with pytest.raises(TargetError, match="cannot be read"):
         load(path)
-
-
-def test_an_error_whose_message_cannot_be_read(write: Write) -> None:
-    text = "class Odd(Exception):\n    def __str__(self):\n        raise ValueError\nraise Odd"
-    with pytest.raises(TargetError, match="raised Odd"):
-        load(write("train.py", text))

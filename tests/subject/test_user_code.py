@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from PIL import Image
 from torch.utils.data import ConcatDataset, Dataset, Subset
 
-from pipefix.hooks.install import install_all
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.subject.user_code import UserCodeHooks
@@ -162,9 +161,9 @@ def watched(dataset: Any) -> Iterator[Watched]:
         watch.patches.undo()
 
 
-def ops_of(dataset: Any, samples: int = 2) -> dict[str, str]:
+def ops_of(dataset: Any) -> dict[str, str]:
     with watched(dataset) as watch:
-        for _ in range(samples):
+        for _ in range(3):
             watch.sample()
         return watch.ops
 
@@ -172,25 +171,28 @@ def ops_of(dataset: Any, samples: int = 2) -> dict[str, str]:
 # -- what is cut -------------------------------------------------------------------------------------------------------
 
 
-def test_held_operations_and_functions() -> None:
-    def read(self: Any, index: int) -> Any:
-        return self.second(self.first(self.decode(RAW)))
-
-    assert ops_of(case(read, first=Add(), second=half, decode=parse)) == {"Add": "augment", "half": "augment", "parse": "decode"}
-
-
-def test_functions_of_the_file_and_those_they_call() -> None:
-    def read(self: Any, index: int) -> Any:
-        return halve_twice(parse(RAW))
-
-    assert ops_of(case(read)) == {"halve_twice": "augment", "half": "augment", "parse": "decode"}
+def each_in_turn(self: Any, index: int) -> Any:
+    value = PIXELS
+    for operation in self.operations:
+        value = operation(value)
+    return self.by_split["train"](value)
 
 
-def test_what_makes_texts_of_texts_in_memory_decodes() -> None:
-    def read(self: Any, index: int) -> Any:
-        return clean("A Text"), length_of("A Text")
-
-    assert ops_of(case(read), samples=3) == {"clean": "decode"}
+@pytest.mark.parametrize(
+    ("read", "held", "ops"),
+    [
+        (lambda self, index: self.second(self.first(self.decode(RAW))), {"first": Add(), "second": half, "decode": parse},
+         {"Add": "augment", "half": "augment", "parse": "decode"}),
+        (lambda self, index: halve_twice(parse(RAW)), {}, {"halve_twice": "augment", "half": "augment", "parse": "decode"}),
+        (lambda self, index: (clean("A Text"), length_of("A Text")), {}, {"clean": "decode"}),
+        (each_in_turn, {"operations": [Add(), half], "by_split": {"train": functools.partial(depth, left=0), "val": None}},
+         {"Add": "augment", "half": "augment", "depth": "augment"}),
+    ],
+    ids=["held operations and functions", "functions of the file and those they call", "texts made of texts in memory",
+         "lists and dicts of operations"],
+)  # fmt: skip
+def test_what_is_cut_and_of_which_stage_it_is(read: Any, held: dict[str, Any], ops: dict[str, str]) -> None:
+    assert ops_of(case(read, **held)) == ops
 
 
 def test_functions_of_a_neighbouring_module(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,18 +248,6 @@ def test_a_dataset_under_another_name() -> None:
     inner = FakeData(4, image_size=(3, 8, 8), transform=Enlarge())
     ops = ops_of(case(lambda self, index: self.source[index], source=inner))
     assert ops["Enlarge"] == "augment"
-
-
-def test_lists_and_dicts_of_operations() -> None:
-    def read(self: Any, index: int) -> Any:
-        value = PIXELS
-        for operation in self.operations:
-            value = operation(value)
-        return self.by_split["train"](value)
-
-    dataset = case(read, operations=[Add(), half], by_split={"train": functools.partial(depth, left=0), "val": None})
-    ops = ops_of(dataset)
-    assert ops == {"Add": "augment", "half": "augment", "depth": "augment"}
 
 
 def test_transform_lists_name_each_operation() -> None:
@@ -546,16 +536,16 @@ def _read(self: Any, index: int) -> Any:
 def test_the_samples_are_the_same(chosen: list[int], last: int, seed: int) -> None:
     dataset = case(_read, operations=[OPERATIONS[number]() for number in chosen], last=OPERATIONS[last]())
 
-    def samples(get: Callable[[int], Any]) -> list[Any]:
+    def samples(get: Callable[[int], Any]) -> Any:
         np.random.seed(seed)
         torch.manual_seed(seed)
-        return [get(index) for index in (0, 3, 1)]
+        return np.array([get(index) for index in (0, 3, 1)])
 
-    plain = samples(lambda index: dataset[index])
+    plain = samples(dataset.__getitem__)
     with watched(dataset) as watch:
-        assert all(np.array_equal(sample, own) for sample, own in zip(samples(watch.sample), plain, strict=True))
-        assert all(np.array_equal(sample, own) for sample, own in zip(samples(lambda index: dataset[index]), plain, strict=True))
-    assert all(np.array_equal(sample, own) for sample, own in zip(samples(lambda index: dataset[index]), plain, strict=True))
+        assert np.array_equal(samples(watch.sample), plain)
+        assert np.array_equal(samples(dataset.__getitem__), plain)
+    assert np.array_equal(samples(dataset.__getitem__), plain)
 
 
 def test_a_file_that_the_dataset_opened_before_is_read_under_the_clock_and_put_back(tmp_path: Path) -> None:
@@ -572,14 +562,8 @@ def test_a_file_that_the_dataset_opened_before_is_read_under_the_clock_and_put_b
 
     shard = Shard()
     opened, expected = shard.file, Shard()[3]
-    timer, patches = SampleTimer(), Patches()
-    install_all(timer, patches)
-    UserCodeHooks(timer, patches).dataset(shard)
-    timer.active = True
-    timer.begin(3)
-    assert shard[3] == expected
-    timer.end()
-    assert timer.bytes_read >= 65536
-    patches.undo()
+    with watched(shard) as watch:
+        assert watch.sample(3) == expected
+        assert watch.timer.bytes_read >= 65536
     assert shard.file is opened
     assert shard[3] == expected

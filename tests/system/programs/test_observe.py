@@ -31,9 +31,8 @@ def test_models_that_are_compiled_are_left_alone(place: Place) -> None:
         from torch._dynamo.utils import counters
         print(counters["frames"]["total"], counters["stats"]["unique_graphs"])
     """)  # fmt: skip
-    ran = (
-        place.run()
-    )  # once, by both counts, as without us; torch's compiler was seen to abort by itself, so that is not run beside it
+    # Once, by both counts, as without us; torch's compiler was seen to abort by itself, so that is not run beside it.
+    ran = place.run()
     assert (ran.code, ran.out) == (0, "1 1\n"), ran.err
     assert ran.program.loops[0].outside_share is None
 

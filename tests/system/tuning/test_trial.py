@@ -115,9 +115,6 @@ import sys
 sys.path.insert(0, {root!r})
 from torch.utils.data import DataLoader
 from tests.tuning.paced import Paced, as_list
-from tests.tuning.real_trials import Wide, alive, children, nothing_left, state
-
-__all__ = ["nothing_left"]  # a fixture
 import pipefix
 print("ready", flush=True)
 pipefix.tune(DataLoader(Paced(0.01), batch_size=4, num_workers=2, collate_fn=as_list), budget=60.0)

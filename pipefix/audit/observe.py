@@ -20,7 +20,7 @@ from pipefix.audit.dataset_scan import scan_dataset
 from pipefix.audit.facts import BatchFacts, MemoryGrowth
 from pipefix.audit.handle_scan import open_handles
 from pipefix.audit.on_handover import SMALL_BYTES
-from pipefix.audit.store_scan import store_in
+from pipefix.audit.storage_facts import store_in
 from pipefix.system.forks import lost_by_workers_of, start_method_of
 from pipefix.system.machine import filesystems
 from pipefix.system.resources import rollup

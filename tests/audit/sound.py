@@ -11,7 +11,7 @@ from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement.measurement import Unpacked
 from pipefix.system.machine import Filesystem, Gpu
 from tests.audit import pipelines
-from tests.audit.case import GB, IMAGES, MIB, Calls, Case, described, loader, machine, machine_of, quota_tree, unpacking
+from tests.audit.case import GB, IMAGES, MIB, Calls, Case, described, loader, machine, under_quota, unpacking
 from tests.audit.mistakes import held
 from tests.audit.pipelines import observed
 
@@ -35,11 +35,6 @@ def fast_loader_from_a_server() -> AuditFacts:
     return AuditFacts(machine=machine(), settings=loader(num_workers=2), **loader_facts(made) | {"start_method": "forkserver"})
 
 
-def quota_equals_workers() -> AuditFacts:
-    seen = machine_of(quota_tree("800000 100000\n"))
-    return AuditFacts(machine=seen, settings=loader(), cpu_share=1.0, throttled_share=0.05)
-
-
 HEALTHY = [
     Case("nothing known at all", AuditFacts),
     Case("chunks of three samples", lambda: unpacking(Unpacked("x", "3 x 64 x 64", 8192.0, 24_576.0))),
@@ -48,7 +43,10 @@ HEALTHY = [
     Case("all frames of a clip", lambda: unpacking(operations=[Calls("av.decode", 17.0), Calls("av.VideoFrame.to_ndarray", 16.0)])),
     Case("sound machine alone", described()),
     Case("8 workers on 16 cores, images", described(settings=loader(), batch=IMAGES, cpu_share=1.0)),
-    Case("as many CPU-bound workers as the quota's cores, now and then throttled", quota_equals_workers),
+    Case(
+        "as many CPU-bound workers as the quota's cores, now and then throttled",
+        described(machine=under_quota(8.0), settings=loader(), cpu_share=1.0, throttled_share=0.05),
+    ),
     Case("32 workers that mostly wait, on 16 cores", described(settings=loader(num_workers=32), cpu_share=0.2)),
     Case(
         "no workers, docker's 64 MB of /dev/shm",

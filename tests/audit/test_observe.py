@@ -21,7 +21,7 @@ from pipefix.audit.dataset_scan import scan_dataset
 from pipefix.audit.facts import BatchFacts, DatasetFacts
 from pipefix.audit.handle_scan import open_handles
 from pipefix.audit.observe import batch_facts, growth, loader_facts, run_facts, worker_facts
-from pipefix.audit.store_scan import store_in
+from pipefix.audit.storage_facts import store_in
 from tests.audit import pipelines
 
 SPECIAL = ("__len__", "__iter__", "__getitem__", "__sizeof__", "__contains__", "items", "values", "keys", "__repr__")

@@ -210,7 +210,7 @@ class Tuner:
     def _trials(self) -> str:
         assert self.footprint is not None
         while True:
-            proposal = self.search.next(self.trials, look=self.footprint.batch, fits=self._fits)
+            proposal = self.search.next(self.trials, self.footprint.batch, fits=self._fits)
             if isinstance(proposal, Finished):
                 return proposal.why
             if self.trials and self.left < self.starts.needed(proposal.settings.workers, self.plan.start.workers, self.each):

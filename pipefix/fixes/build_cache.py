@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from pipefix.caches import convert as conversion
-from pipefix.fixes.builder import Builder, Say
+from pipefix.fixes.builder import Say
 from pipefix.fixes.steps import FixContext, Fixer
 from pipefix.plan.plan import Proposed
 from pipefix.plan.planfile import CacheChange
@@ -41,7 +41,7 @@ class BuildCache(Fixer):
         folder = context.folder / change.path
         folder.parent.mkdir(exist_ok=True)
         recipe = conversion.recipe_of(change.format, change.store)
-        (context.builder or Builder(context.subject)).build(recipe, folder, say)
+        context.builder.build(recipe, folder, say)
 
 
 def _change(step: Proposed) -> CacheChange:

@@ -193,7 +193,7 @@ class Session:
     # -- looking -------------------------------------------------------------------------------------------------------
 
     def _context(self) -> FixContext:
-        return FixContext(self.subject, self.plan, self.folder, self.machine, self._builder)
+        return FixContext(self.subject, self.plan, self.folder, self._builder)
 
     def _pipeline(self, plan: PlanFile) -> speedup.Pipeline:
         if plan.loader is None and plan.cache is None and plan.augmentation is None:

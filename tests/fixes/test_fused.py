@@ -27,7 +27,6 @@ from pipefix.fixes import apply_plan, fused_trial, same_samples, speedup
 from pipefix.fixes.choice import candidates, fixer_for
 from pipefix.fixes.outcome import Applied, Refused
 from pipefix.fixes.speedup import WholeLoader
-from pipefix.fixes.steps import FixContext
 from pipefix.kernels.kernel import Absent, native
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.fusing import in_part
@@ -41,7 +40,7 @@ from pipefix.plan import planfile
 from pipefix.plan.planfile import AugmentationChange, LoaderChange, PlanFile
 from pipefix.subject.load import load
 from tests.doubles.measured import measured
-from tests.fixes.benchtop import MACHINE, Bench, step
+from tests.fixes.benchtop import Bench, context, step
 
 TRAIN = v1.Compose([v1.RandomResizedCrop(32), v1.RandomHorizontalFlip(), v1.ToTensor()])
 STILL = v1.Compose([v1.Resize((32, 32)), v1.ToTensor()])
@@ -61,10 +60,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def loader(folder: Path, transform: Any = TRAIN, **options: Any) -> DataLoader[Any]:
     return DataLoader(ImageFolder(str(folder), transform), batch_size=4, **options)
-
-
-def place(theirs: DataLoader[Any], folder: Path, plan: PlanFile | None = None) -> FixContext:
-    return FixContext(load(theirs), plan or PlanFile(), folder, MACHINE)
 
 
 def with_fuse(theirs: DataLoader[Any], mode: Any, folder: Path) -> Any:
@@ -194,7 +189,7 @@ def test_a_process_that_dies_or_hangs_or_raises_is_told() -> None:
 
 def test_it_writes_the_plan_and_refuses_what_cannot_be(folder: Path, tmp_path: Path) -> None:
     fixer, exact = fixer_for(step("fuse-exact")), step("fuse-exact", risk="random numbers are drawn anew")
-    at = place(loader(folder), tmp_path, PlanFile(loader=LoaderChange(num_workers=2)))
+    at = context(loader(folder), tmp_path, PlanFile(loader=LoaderChange(num_workers=2)))
     assert fixer.refuses(exact, at) is None
     assert fixer.alters(exact) == "random numbers are drawn anew"
     assert fixer.alters(step("fuse-exact")) is None
@@ -205,11 +200,11 @@ def test_it_writes_the_plan_and_refuses_what_cannot_be(folder: Path, tmp_path: P
     assert 'fuse = "exact"' in (tmp_path / planfile.NAME).read_text()
     made = apply_plan.fixed(at.subject, planfile.read(tmp_path / planfile.NAME), tmp_path).loader
     assert isinstance(made, FastLoader) and (made.fuse, made.num_workers) == ("exact", 2)
-    again = place(loader(folder), tmp_path, plan)
+    again = context(loader(folder), tmp_path, plan)
     assert fixer.refuses(exact, again) == "pictures are made by one call each already (fuse = 'exact')"
-    theirs = place(FastLoader(at.subject.dataset, fuse="close"), tmp_path)
+    theirs = context(FastLoader(at.subject.dataset, fuse="close"), tmp_path)
     assert "already (fuse = 'close')" in str(fixer.refuses(exact, theirs))
-    moved = place(loader(folder), tmp_path, PlanFile(augmentation=AugmentationChange(backend="kornia")))
+    moved = context(loader(folder), tmp_path, PlanFile(augmentation=AugmentationChange(backend="kornia")))
     assert fixer.refuses(exact, moved) == "the plan moves transforms to whole batches, and a fused call makes all of them"
 
 

@@ -304,9 +304,9 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def test_the_verb_is_a_function_and_its_room_a_package(tmp_path: Path):
-    import pipefix.watching.cusum as cusum
+    import pipefix.watching.window as window
 
-    assert cusum.Rise
+    assert window.Window is Window
     loader = DataLoader(Files(tmp_path, 16), batch_size=4)
     with pipefix.watch(loader, jsonl=tmp_path / "watch.jsonl", every=60) as watched:
         assert len(list(watched)) == 4

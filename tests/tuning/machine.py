@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from pipefix.tuning.block_figures import TrialBlock
 from pipefix.tuning.limits import BatchCost, ResourceLimits, Usage
+from pipefix.tuning.results import Goal, TuneResult, TuningPlan
 from pipefix.tuning.space import Settings
 from pipefix.tuning.trial import TrialEnded, Watch
+from pipefix.tuning.tuner import Tuner
 from tests.tuning.grids import Grid
 
 TICK = 0.05
@@ -164,6 +167,20 @@ class FakeTrial:
     def close(self, *, at_once: bool = False) -> None:
         if self in self.machine.running:
             self.machine.running.remove(self)
+
+
+ONE, NONE = Settings(1), ResourceLimits()
+
+
+def planned(machine: Machine, start: Settings = ONE, limits: ResourceLimits = NONE, **more: Any) -> TuningPlan:
+    """A minute of the machine's clock, for its consumer if it has one; ``more``: what is otherwise."""
+    goal = Goal(has_consumer=machine.grid.demand is not None)
+    facts: dict[str, Any] = {"space": machine.grid.space, "goal": goal, "start": start, "limits": limits, "budget": 60.0}
+    return TuningPlan(**facts | more)
+
+
+def tuned(machine: Machine, start: Settings = ONE, limits: ResourceLimits = NONE, **more: Any) -> TuneResult:
+    return Tuner(machine, planned(machine, start, limits, **more), clock=machine.clock).run()
 
 
 def breaches(limits: ResourceLimits, highest: Usage) -> list[str]:

@@ -15,10 +15,8 @@ from pipefix.report.tune_report import ConsumerName, TuneReporter
 from pipefix.subject.load import load
 from pipefix.system.machine import Machine
 from pipefix.tuning.child import TrialWork
-from pipefix.tuning.results import Goal, TuningPlan
 from pipefix.tuning.space import Settings
 from pipefix.tuning.trial import TrialProcesses
-from pipefix.tuning.tuner import Tuner
 from pipefix.vocabulary.settings import LoaderSettings
 from tests.tuning import grids
 from tests.tuning import machine as made_up
@@ -89,10 +87,8 @@ def test_a_trial_runs_on_the_cpus_of_its_rank() -> None:
 
 
 def test_the_report_says_whose_workers_they_are() -> None:
-    grid = next(iter(grids.every()))
-    machine = made_up.Machine(grid)
-    plan = TuningPlan(grid.space, Goal(), Settings(1), budget=60.0, most_trials=2)
-    result = Tuner(machine, plan, clock=machine.clock).run()
+    machine = made_up.Machine(grids.SHAPES[0])
+    result, plan = made_up.tuned(machine, most_trials=2), made_up.planned(machine)
     telling = TuneReporter("data.py", LoaderSettings(), plan, result, ConsumerName("none", present=False), ranks=4)
     workers, notes = result.chosen.workers, telling.report(created="", written=None).notes
     assert any(f"{workers} workers a rank are {4 * workers} in all" in note for note in notes)

@@ -59,7 +59,6 @@ def settings_of(loader: DataLoader[Any]) -> LoaderSettings:
         prefetch_factor=loader.prefetch_factor,
         pin_memory=loader.pin_memory,
         persistent_workers=loader.persistent_workers,
-        start_method=None if loader.multiprocessing_context is None else loader.multiprocessing_context.get_start_method(),
         length=len(loader.dataset),  # type: ignore[arg-type]
     )
 

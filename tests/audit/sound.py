@@ -107,15 +107,16 @@ HEALTHY = [
         "spawn on macOS, quick start",
         described(
             machine=machine(system="Darwin", shm_bytes=None, shm_free_bytes=None),
-            settings=loader(start_method="spawn"),
+            settings=loader(),
+            start_method="spawn",
             first_batch_s=0.8,
         ),
     ),
     Case(
         "spawn on Windows, persistent",
-        described(machine=machine(system="Windows", shm_bytes=None, fd_soft=None), settings=loader(start_method="spawn")),
+        described(machine=machine(system="Windows", shm_bytes=None, fd_soft=None), settings=loader(), start_method="spawn"),
     ),
-    Case("spawn, no workers", described(settings=loader(num_workers=0, start_method="spawn"))),
+    Case("spawn, no workers", described(settings=loader(num_workers=0), start_method="spawn")),
     Case(
         "local disks", described(settings=loader(), filesystems={"/": Filesystem("ext4", "/"), "/data": Filesystem("xfs", "/data")})
     ),

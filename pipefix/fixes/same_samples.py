@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import random
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -155,8 +156,6 @@ class _Alike:
         self.then = then
 
     def __call__(self, worker: int) -> None:
-        import random
-
         if self.then is not None:
             self.then(worker)
         random.seed(7)

@@ -21,11 +21,6 @@ def array_dataset() -> AuditFacts:
     return observed(made, machine=machine())
 
 
-def short_list() -> AuditFacts:
-    made = DataLoader(pipelines.PathList(50_000), batch_size=1000, num_workers=2, shuffle=True, multiprocessing_context="fork")
-    return observed(made, machine=machine())
-
-
 def preloaded() -> AuditFacts:
     return AuditFacts(machine=machine(python="3.14.0"), settings=loader(), preload=["__main__", "torch"], first_batch_s=0.3)
 
@@ -87,7 +82,6 @@ HEALTHY = [
     Case("paths in arrays, looked at", lambda: held(pipelines.PathArray(400_000))),
     Case("list of 20,000 tuples", lambda: held(pipelines.PathList(20_000))),
     Case("paths in arrays", array_dataset, real=True, long=True),
-    Case("list of 50,000 tuples", short_list, real=True, long=True),
     Case(
         "a million-entry list, no workers",
         described(

@@ -37,7 +37,7 @@ class Lines(Dataset[Any]):
     """Each sample is what a small file says."""
 
     def __init__(self, folder: Path, count: int = 12) -> None:
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         self.paths = [folder / f"{number}.txt" for number in range(count)]
         for number, path in enumerate(self.paths):
             if not path.exists():

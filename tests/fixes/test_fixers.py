@@ -294,7 +294,6 @@ class TestDecodingByDali:
 
     def test_a_run_keeps_it_and_looks_for_nothing_afterwards(self, files, tmp_path, monkeypatch):
         monkeypatch.setattr(DecodeByDali, "refuses", lambda *_: None)
-        (tmp_path / "bench").mkdir()
         bench = Bench(
             tmp_path / "bench", [step("decode-gpu"), step("thread-caps")], target=files.subject.loader, gains=[2.0, 3.0, 6.0]
         )

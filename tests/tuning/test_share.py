@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 
 import pytest
 from torch.utils.data import DataLoader
@@ -77,13 +78,11 @@ def test_what_is_searched_and_what_may_be_taken_is_a_ranks_part() -> None:
 def test_a_trial_runs_on_the_cpus_of_its_rank() -> None:
     subject = load(DataLoader(Paced(0.001), batch_size=4, collate_fn=as_list))
     cpu = min(os.sched_getaffinity(0))
-    trial = TrialProcesses(TrialWork(subject, consumer_for, lots=1, cpus=(cpu,))).start(Settings(0), lambda _: None)
-    try:
+    bench = TrialProcesses(TrialWork(subject, consumer_for, lots=1, cpus=(cpu,)))
+    with closing(bench.start(Settings(0), lambda _: None)) as trial:
         assert trial.block(0.05).samples
         assert trial._process.pid is not None
         assert os.sched_getaffinity(trial._process.pid) == {cpu}
-    finally:
-        trial.close()
 
 
 def test_the_report_says_whose_workers_they_are() -> None:

@@ -20,7 +20,7 @@ from pipefix.tuning.child import LONGEST_BLOCK, TrialWork, serve
 from pipefix.tuning.limits import BatchCost, Usage
 from pipefix.tuning.results import FAILED
 from pipefix.tuning.space import Settings
-from pipefix.tuning.vram import Vram
+from pipefix.tuning.usage import Vram
 from pipefix.vocabulary import worker_exit
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.garbage import existing_objects_skipped

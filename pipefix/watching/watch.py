@@ -20,14 +20,13 @@ from typing import Any
 import msgspec
 
 from pipefix.loader.metering.meter import Meter
-from pipefix.vocabulary.errors import BadUsage, PipefixError
+from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.held_loaders import held_loader, is_dataloader
 from pipefix.watching import baseline as baselines
-from pipefix.watching import rank as ranks
 from pipefix.watching import sentences
 from pipefix.watching.attach import Attachment
 from pipefix.watching.drift import Baseline, Drift
-from pipefix.watching.exporter import Exporter, JsonLines, Scalars
+from pipefix.watching.exporter import Exporter, opened, rank
 from pipefix.watching.gather import Gatherer
 from pipefix.watching.machine import LOOK_EVERY, MachineFigures
 from pipefix.watching.window import Notice, Window
@@ -291,52 +290,15 @@ def watch(
     if not every > 0:
         raise BadUsage(f"every={every!r} is not a number of seconds above zero.", advice="Write every=30")
     held = baselines.read(Path(baseline)) if isinstance(baseline, (str, Path)) else baseline
-    exporters = _exporters(jsonl, prometheus, textfile, tensorboard)
+    exporters = opened(jsonl, prometheus, textfile, tensorboard)
     return Watch(
         loader, exporters=exporters, baseline=held, every=every, stages=stages, on_drift=on_drift, labels=_labels(labels)
     ).start()
-
-
-def _exporters(
-    jsonl: str | Path | None, prometheus: int | str | None, textfile: str | Path | None, tensorboard: Any
-) -> list[Exporter]:
-    """Those that were asked for. One whose file or port cannot be had is told of and left out; arguments that are none raise."""
-    wanted: list[tuple[Callable[[Any], Exporter], Any]] = []
-    if jsonl is not None:
-        wanted.append((JsonLines, ranks.own_file(jsonl)))
-    if prometheus is not None or textfile is not None:
-        from pipefix.watching.prometheus import Endpoint, Textfile
-
-        if textfile is not None:
-            wanted.append((Textfile, ranks.own_file(textfile)))
-        if prometheus is not None:
-            wanted.append((Endpoint, ranks.own_port(prometheus)))
-    if tensorboard is not None:
-        wanted.append((Scalars, ranks.own_folder(tensorboard)))
-    exporters: list[Exporter] = []
-    try:
-        for kind, place in wanted:
-            try:
-                exporters.append(kind(place))
-            except PipefixError:
-                raise  # an argument that makes no sense, or a library that is missing, is told at the start
-            except Exception as error:  # noqa: BLE001 - whatever the output's library raises
-                log.warning("pipefix.watch goes on without one of its outputs: %s", _said(error))
-    except BaseException:
-        for exporter in exporters:
-            exporter.close()
-        raise
-    return exporters
-
-
-def _said(error: Exception) -> str:
-    """Ours are OSErrors that say it all; those of libraries are named."""
-    return str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
 
 
 def _labels(labels: dict[str, str] | None) -> dict[str, str]:
     """Which process of a distributed job this is."""
     if labels is not None:
         return {str(name): str(value) for name, value in labels.items()}
-    rank = ranks.rank()
-    return {"rank": str(rank)} if rank is not None else {}
+    here = rank()
+    return {"rank": str(here)} if here is not None else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -279,11 +280,8 @@ class TestDecodingByDali:
         # One colour a picture: flipping does not show.
         for one, own in zip(fixed.loader, files.subject.loader, strict=True):
             assert torch.allclose(one[0].cpu(), own[0], atol=1 / 255) and one[1].tolist() == own[1].tolist()
-        running = WholeLoader(fixed, Consumer())
-        try:
+        with closing(WholeLoader(fixed, Consumer())) as running:
             assert running.block(PLAIN, 0.05).rate > 0
-        finally:
-            running.close()
 
     def test_samples_that_are_not_those_of_the_files_are_told(self, files):
         files.subject.dataset.samples = files.subject.dataset.samples[::-1]

@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -270,15 +270,12 @@ def test_the_loader_itself_is_run_over_many_epochs(folder: Path, tmp_path: Path,
 
     _, after = with_fuse(loader(folder, num_workers=2, shuffle=True), "exact", tmp_path)
     consumer = Counts()
-    pool = WholeLoader(after, consumer)
-    try:
+    with closing(WholeLoader(after, consumer)) as pool:
         blocks = [pool.block(PLAIN, 0.05) for _ in range(2)]
         assert all(block.rate > 0 and block.samples % 4 == 0 for block in blocks)
         assert consumer.seen > 4
         assert "by fused calls" in pool._loader.explain()
         assert bool(pool.processes) is isinstance(native(), Absent), "without the native kernel threads would take turns"
-    finally:
-        pool.close()
 
 
 def test_a_run_keeps_it_in_the_plan_and_ends_there(folder: Path, tmp_path: Path) -> None:

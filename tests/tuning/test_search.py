@@ -143,23 +143,20 @@ def searched(search: Search, trial: Callable[[Settings], Trial], look: BatchCost
     return best.settings, trials
 
 
-@pytest.mark.parametrize(("handing", "turned"), [(0.3, True), (0.01, False)])
-def test_batches_that_are_large_are_handed_over_another_way(handing: float, turned: bool) -> None:
-    search = Search(Space(most_workers=4, cores=2, slots=True, reorder=False), Goal(), Settings(2))
-
-    def trial(of: Settings) -> Trial:
-        return tried(of, 100.0 * (1.3 if of.engine else 1.0) * min(2, of.workers or 1), doubt=0.01)
-
-    best, trials = searched(search, trial, looked(100.0, handing=handing))
-    assert (best.engine == "processes") == turned == any(trial.settings.engine is not None for trial in trials)
-
-
 @pytest.mark.parametrize(
-    ("stall", "potential", "turned"),
-    [(None, 300.0, True), (None, 105.0, False), (0.5, 300.0, True), (0.05, 300.0, False), (None, None, False)],
+    ("handing", "stall", "potential", "turned"),
+    [
+        (0.3, None, None, True),
+        (0.01, None, None, False),
+        (0.0, None, 300.0, True),
+        (0.0, None, 105.0, False),
+        (0.0, 0.5, 300.0, True),
+        (0.0, 0.05, 300.0, False),
+    ],
+    ids=["large batches", "small batches", "workers idle", "workers at work", "idle though waited for", "idle since fed"],
 )
-def test_workers_that_idle_though_batches_are_waited_for_hand_over_another_way(
-    stall: float | None, potential: float | None, turned: bool
+def test_where_handing_over_holds_workers_up_it_is_done_another_way(
+    handing: float, stall: float | None, potential: float | None, turned: bool
 ) -> None:
     goal = Goal(has_consumer=stall is not None)
     search = Search(Space(most_workers=4, cores=2, slots=True, reorder=False), goal, Settings(2))
@@ -169,7 +166,8 @@ def test_workers_that_idle_though_batches_are_waited_for_hand_over_another_way(
         more = potential * min(2, of.workers) if potential is not None and of.workers else None
         return tried(of, rate, doubt=0.01, stall=stall, demand=1000.0 if stall is not None else None, potential=more)
 
-    assert (searched(search, trial, looked(100.0))[0].engine == "processes") == turned
+    best, trials = searched(search, trial, looked(100.0, handing=handing))
+    assert (best.engine == "processes") == turned == any(trial.settings.engine is not None for trial in trials)
 
 
 @pytest.mark.parametrize(("handing", "turned"), [(0.3, True), (0.06, False)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import closing
 
 from pipefix.tuning import block_figures as figures
 from pipefix.tuning.limits import Footprint, ResourceLimits, Usage, ending, refusal
@@ -30,13 +31,10 @@ def sweep(bench: TrialProcesses, tuned: TuneResult, own: int, limits: ResourceLi
         why = refusal(limits, footprint.predict(settings))
         if why is None:
             try:
-                running = bench.start(settings, watch)
-                try:
+                with closing(bench.start(settings, watch)) as running:
                     blocks = [running.block(seconds / BLOCKS) for _ in range(BLOCKS)]
                     used = running.used
                     footprint = footprint.with_trial(settings, used)
-                finally:
-                    running.close()
             except TrialEnded as end:
                 why = str(end)
         if why is not None:

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -181,11 +181,8 @@ class TrialProcesses:
 
     def look(self, settings: Settings, watch: Watch) -> BatchCost:
         """A few batches without workers."""
-        trial = self.start(settings, watch)
-        try:
+        with closing(self.start(settings, watch)) as trial:
             return trial.look()
-        finally:
-            trial.close()
 
     def start(self, settings: Settings, watch: Watch) -> TrialProcess:
         """Run settings, on samples that no other trial reads."""

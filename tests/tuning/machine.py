@@ -6,6 +6,7 @@ Its processes take memory bit by bit, as real ones do while they start; what the
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,13 +83,10 @@ class Machine:
         return Usage(0.6 * self.appetite.process, 0.0, self.appetite.process_files)
 
     def look(self, settings: Settings, watch: Watch) -> BatchCost:
-        trial = self.start(settings, watch)
-        trial.steps = False
-        try:
-            trial.block(0.2)
-        finally:
-            trial.close()
+        with closing(self.start(settings, watch)) as trial:
             self.started.pop()
+            trial.steps = False
+            trial.block(0.2)
         seconds = BATCH / self.grid.curve(0)
         own = self.appetite
         wrong = np.exp(0.05 * self.draw.standard_normal(3))

@@ -77,7 +77,7 @@ class ByHand(Fixer):
     """What only the user's own code can change: refused, with the reason."""
 
     def refuses(self, step: Proposed, context: FixContext) -> str | None:
-        return step.by_hand or "this version does not know how to apply it"
+        return step.by_hand
 
     def alters(self, step: Proposed) -> str | None:
         return None

@@ -21,7 +21,7 @@ import msgspec
 
 from pipefix.loader.metering.meter import Meter
 from pipefix.vocabulary.errors import BadUsage
-from pipefix.vocabulary.held_loaders import held_loader, is_dataloader
+from pipefix.vocabulary.held_loaders import held_loader
 from pipefix.watching import baseline as baselines
 from pipefix.watching import sentences
 from pipefix.watching.attach import Attachment
@@ -65,8 +65,6 @@ class Watch:
         inner = _iterated(loader)
         own = getattr(inner, "meter", None)
         self.meter = own if isinstance(own, Meter) else Meter()
-        # A DataLoader that meters its steps still has to be taught to look into its workers.
-        self._carries = isinstance(own, Meter) and not is_dataloader(type(inner))
         self._attachment = Attachment(inner, self.meter, stages=stages)
         self._exporters = list(exporters)
         self.drift = Drift(baseline)
@@ -89,8 +87,7 @@ class Watch:
 
     def start(self, *, thread: bool = True) -> Watch:
         """Hang the meter on. Without a thread, whoever started it calls `pulse`."""
-        if not self._carries:
-            self._attachment.attach()
+        self._attachment.attach()
         if thread:
             self._thread = threading.Thread(target=self._run, name="pipefix-watch", daemon=True)
             self._thread.start()
@@ -103,11 +100,9 @@ class Watch:
             self._attachment.detach()
             self.loader = loader
             self._attachment = Attachment(_iterated(loader), self.meter, stages=self._attachment.stages)
-            if not self._carries:
-                self._attachment.attach()
-        if not self._carries:
-            for iterator in iterators:
-                self._attachment.adopt(iterator)
+            self._attachment.attach()
+        for iterator in iterators:
+            self._attachment.adopt(iterator)
 
     def close(self) -> None:
         """The last window is written, and the loader is as it was."""
@@ -134,7 +129,7 @@ class Watch:
     # -- as a loader -----------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Any]:
-        if self.closed or self._carries or self.loader is not self._attachment.loader:
+        if self.closed or self.loader is not self._attachment.loader:
             return iter(self.loader)
         return self._attachment.around()
 

@@ -99,10 +99,6 @@ def test_what_is_verified_runs_with_the_hand_over_of_the_plan(place):
         pool.close(at_once=True)
 
 
-def test_a_remedy_of_a_later_version_is_refused(place):
-    assert fixer_for(step("warp-drive")).refuses(step("warp-drive"), place) == "this version does not know how to apply it"
-
-
 @pytest.mark.parametrize(
     ("id", "said"),
     [

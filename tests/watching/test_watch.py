@@ -217,17 +217,6 @@ def test_what_is_no_loader_at_all_is_counted_under_its_own_name_too(through_the_
     assert type(graph) is Graph and vars(graph) == {}
 
 
-def test_a_loader_that_carries_a_meter_is_read_as_it_is():
-    class Carrying(list):  # type: ignore[type-arg]
-        meter = Meter()
-
-    loader = Carrying([1, 2])
-    with hung(loader) as watched:
-        assert watched.meter is Carrying.meter
-        assert list(watched) == [1, 2]
-    assert type(loader) is Carrying
-
-
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_fast_loaders_own_meter_is_the_one_that_is_read(tmp_path: Path, workers: int):
     loader: FastLoader[Any] = FastLoader(Files(tmp_path, 16), batch_size=4, num_workers=workers)

@@ -44,6 +44,7 @@ from tests.fixes.benchtop import Bench, context, step
 
 TRAIN = v1.Compose([v1.RandomResizedCrop(32), v1.RandomHorizontalFlip(), v1.ToTensor()])
 STILL = v1.Compose([v1.Resize((32, 32)), v1.ToTensor()])
+EQUAL = "pixels equal the list's own"
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +90,7 @@ def test_it_is_tried_on_the_datasets_own_pictures(folder: Path, monkeypatch: pyt
     paces = fused_trial._paces
     monkeypatch.setattr(fused_trial, "_paces", lambda loader, seconds: paces(loader, seconds / 60))
     found = in_child_process(partial(fused_trial.try_on_dataset, loader(folder), "exact", 60.0), 90.0)
-    assert found.equal and found.distance == "pixels equal the list's own"
+    assert found.distance == EQUAL
     assert (found.draws, found.processes) == (True, "")
     call = tried.fused_call(found)
     assert call.pictures == len(found.own) == 12
@@ -119,7 +120,7 @@ def test_what_fits_in_part_is_tried_so(folder: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(in_part, "LEAST_GAIN", 0.0)
     odd = v1.Compose([v1.RandomResizedCrop(32), v1.ColorJitter(), v1.ToTensor()])
     found = fused_trial.try_on_dataset(loader(folder, odd), "close")
-    assert found.equal and found.draws and found.processes == "your own transforms run in them"
+    assert found.distance == EQUAL and found.draws and found.processes == "your own transforms run in them"
 
 
 def test_putting_the_generators_at_a_samples_numbers_is_not_its_codes_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

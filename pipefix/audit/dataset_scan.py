@@ -13,6 +13,8 @@ from itertools import islice
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from pipefix.audit.facts import DatasetFacts
 from pipefix.vocabulary.attributes import attributes
 
@@ -60,8 +62,7 @@ def _large(value: Any, name: str, depth: int, visited: set[int]) -> Iterator[tup
 
 def _is_object_array(value: Any) -> bool:
     """A NumPy array whose elements are Python objects."""
-    kind = type(value)
-    return kind.__module__ == "numpy" and kind.__name__ == "ndarray" and value.dtype.hasobject and value.size > FEW
+    return type(value) is np.ndarray and value.dtype.hasobject and value.size > FEW
 
 
 def _weighed(container: Any, name: str) -> DatasetFacts:

@@ -13,6 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -245,6 +246,17 @@ def _exit_code(process: Any) -> int | None:
     if state is None:
         return None
     return -state.si_status if state.si_code in (os.CLD_KILLED, os.CLD_DUMPED) else state.si_status
+
+
+@contextmanager
+def training_goes_on(failed: str = "this loader could not be watched") -> Iterator[None]:
+    """For callbacks of trainers: what fails inside is told, and the training goes on; an option that makes no sense is raised."""
+    try:
+        yield
+    except BadUsage:
+        raise
+    except Exception:
+        log.exception("pipefix.watch: %s; the training goes on.", failed)
 
 
 def watch(

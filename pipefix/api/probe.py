@@ -13,7 +13,7 @@ import msgspec
 from pipefix.api import try_fused_calls, try_handover, try_sample_cache
 from pipefix.api.run_files import Run as Run
 from pipefix.api.target import Progress, consumed, load_target, silent
-from pipefix.audit import observe, store_scan, unpacked_reads
+from pipefix.audit import observe, storage_facts
 from pipefix.audit.facts import AuditFacts, Finding, StepFacts
 from pipefix.audit.on_workers import handle_before_fork
 from pipefix.audit.rules import audit
@@ -274,8 +274,8 @@ def _audit(subject: Subject, machine: Machine, measurement: Measurement, diagnos
     )
     operations = [operation for cost in sample for operation in cost.ops]
     sample_bytes = facts.batch.bytes / measurement.settings.samples_a_batch if facts.batch is not None else 0.0
-    facts = msgspec.structs.replace(facts, unpacked=unpacked_reads.amplified(measurement.unpacked, operations, sample_bytes))
+    facts = msgspec.structs.replace(facts, unpacked=storage_facts.amplified(measurement.unpacked, operations, sample_bytes))
     reading = diagnosis.stages.get(Stage.STORAGE)
     if reading is not None and measurement.stores:
-        facts = msgspec.structs.replace(facts, store=store_scan.timed(measurement.stores, reading.ops, reading.bytes))
+        facts = msgspec.structs.replace(facts, store=storage_facts.timed(measurement.stores, reading.ops, reading.bytes))
     return audit(facts)

@@ -29,7 +29,7 @@ from pipefix.tuning.child import TrialWork
 from pipefix.tuning.results import BatchSize, Goal, Trial, TuneResult, TuningPlan
 from pipefix.tuning.trial import TrialProcesses, can_fork
 from pipefix.tuning.tuner import Tuner
-from pipefix.tuning.vram import Vram
+from pipefix.tuning.usage import Vram
 from pipefix.vocabulary import amounts
 from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError, UnreadableFile
 from pipefix.vocabulary.generators import untouched

@@ -13,6 +13,8 @@ from itertools import islice
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from pipefix.audit.facts import DatasetFacts
 from pipefix.vocabulary.attributes import attributes
 
@@ -37,9 +39,8 @@ def scan_dataset(dataset: Any) -> DatasetFacts:
     held = [_weighed(container, name) for name, container in _large(dataset, "dataset", 0, set())]
     if not held:
         return DatasetFacts()
-    largest = max(held, key=lambda facts: facts.bytes)
-    objects, weight = sum(facts.objects for facts in held), sum(facts.bytes for facts in held)
-    return DatasetFacts(objects=objects, bytes=weight, where=largest.where, entries=largest.entries)
+    where = max(held, key=lambda facts: facts.bytes).where
+    return DatasetFacts(objects=sum(facts.objects for facts in held), bytes=sum(facts.bytes for facts in held), where=where)
 
 
 def _large(value: Any, name: str, depth: int, visited: set[int]) -> Iterator[tuple[str, Any]]:
@@ -61,8 +62,7 @@ def _large(value: Any, name: str, depth: int, visited: set[int]) -> Iterator[tup
 
 def _is_object_array(value: Any) -> bool:
     """A NumPy array whose elements are Python objects."""
-    kind = type(value)
-    return kind.__module__ == "numpy" and kind.__name__ == "ndarray" and value.dtype.hasobject and value.size > FEW
+    return type(value) is np.ndarray and value.dtype.hasobject and value.size > FEW
 
 
 def _weighed(container: Any, name: str) -> DatasetFacts:
@@ -81,7 +81,7 @@ def _weighed(container: Any, name: str) -> DatasetFacts:
         count = len(met) * length / len(sample) if len(distinct) >= SHARED * len(met) else float(len(distinct))
         objects += count
         weight += count * sum(min(_size(value), PAGE) for value in distinct.values()) / len(distinct)
-    return DatasetFacts(objects=round(objects), bytes=round(weight), where=name, entries=length)
+    return DatasetFacts(objects=round(objects), bytes=round(weight), where=name)
 
 
 def _size(value: Any) -> int:

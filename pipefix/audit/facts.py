@@ -53,8 +53,6 @@ class DatasetFacts(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
     where: str = ""
     """The attribute that holds most of them."""
-    entries: int = 0
-    """Entries of that attribute."""
 
 
 class OpenHandle(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,7 +117,7 @@ class AuditFacts(msgspec.Struct, frozen=True, kw_only=True):
     shards: int | None = None
     """Parts that a stream can be read in at once."""
     start_method: str | None = None
-    """The method really in use: that of the loader, else that of the program, else the platform's default."""
+    """fork, forkserver or spawn, as really in use: that of the loader, else that of the program, else the platform's default."""
     preload: list[str] | None = None
     """Modules that the fork server imports once for all workers."""
     sharing_strategy: str | None = None
@@ -149,11 +147,6 @@ class AuditFacts(msgspec.Struct, frozen=True, kw_only=True):
         if self.settings is None or self.settings.num_workers == 0:
             return None
         return self.settings.num_workers * (self.settings.prefetch_factor or 2) + 1
-
-    @property
-    def method(self) -> str | None:
-        """fork, forkserver or spawn."""
-        return self.start_method or (self.settings.start_method if self.settings else None)
 
 
 class Message(msgspec.Struct, frozen=True):

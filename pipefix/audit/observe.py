@@ -15,12 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
+import torch
+from torch.multiprocessing import get_sharing_strategy
+from torch.utils.data import IterableDataset
 
 from pipefix.audit.dataset_scan import scan_dataset
 from pipefix.audit.facts import BatchFacts, MemoryGrowth
 from pipefix.audit.handle_scan import open_handles
 from pipefix.audit.on_handover import SMALL_BYTES
-from pipefix.audit.store_scan import store_in
+from pipefix.audit.storage_facts import store_in
 from pipefix.system.forks import lost_by_workers_of, start_method_of
 from pipefix.system.machine import filesystems
 from pipefix.system.resources import rollup
@@ -43,6 +47,7 @@ THREAD_CPU_S = 0.001
 MAX_DEPTH = 6
 MAX_PARTS = 20_000
 """Of one batch, that are looked at."""
+ARRAYS = (bytes, bytearray, memoryview, np.ndarray)
 
 
 def worker_facts(batch: Any) -> dict[str, float]:
@@ -59,12 +64,9 @@ def worker_facts(batch: Any) -> dict[str, float]:
 
 def batch_facts(batch: Any) -> BatchFacts:
     """Size and make-up of a batch of any shape: tensors and arrays in dicts, lists, tuples and objects."""
-    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
-    tensor = (torch.Tensor,) if torch is not None else ()
-    array = (bytes, bytearray, memoryview, *((numpy.ndarray,) if numpy is not None else ()))
-    parts = list(islice(_parts(batch, (*tensor, *array)), MAX_PARTS))
-    storages = dict(_storage(part) for part in parts if isinstance(part, tensor))
-    piped = sum(part.nbytes if hasattr(part, "nbytes") else len(part) for part in parts if isinstance(part, array))
+    parts = list(islice(_parts(batch), MAX_PARTS))
+    storages = dict(_storage(part) for part in parts if isinstance(part, torch.Tensor))
+    piped = sum(part.nbytes if hasattr(part, "nbytes") else len(part) for part in parts if isinstance(part, ARRAYS))
     sizes = list(storages.values())
     return BatchFacts(
         bytes=sum(sizes) + piped,
@@ -74,16 +76,16 @@ def batch_facts(batch: Any) -> BatchFacts:
     )
 
 
-def _parts(value: Any, whole: tuple[type, ...], depth: int = 0) -> Iterator[Any]:
-    """The leaves of a batch, and after each that is of another kind than ``whole`` those of what it holds."""
+def _parts(value: Any, depth: int = 0) -> Iterator[Any]:
+    """The leaves of a batch, and after each that is an object of another kind those of what it holds."""
     for leaf in leaves(value):
         yield leaf
-        if depth < MAX_DEPTH and not isinstance(leaf, (*whole, str, int, float, type)):
+        if depth < MAX_DEPTH and not isinstance(leaf, (torch.Tensor, *ARRAYS, str, int, float, type)):
             for held in attributes(leaf).values():
-                yield from _parts(held, whole, depth + 1)
+                yield from _parts(held, depth + 1)
 
 
-def _storage(tensor: Any) -> tuple[Any, int]:
+def _storage(tensor: torch.Tensor) -> tuple[Any, int]:
     """What a tensor's memory is known by, and its bytes."""
     try:
         storage = tensor.untyped_storage()
@@ -102,9 +104,6 @@ def growth(looks: Sequence[tuple[int, Mapping[str, float]]]) -> MemoryGrowth | N
 
 def loader_facts(loader: Any) -> dict[str, Any]:
     """Fields of `AuditFacts` that can be read off a loader without running it."""
-    from torch.multiprocessing import get_sharing_strategy
-    from torch.utils.data import IterableDataset
-
     return {
         "start_method": start_method_of(loader),
         "lost_by_fork": lost_by_workers_of(loader),

@@ -26,10 +26,6 @@ def cores(machine: Machine) -> str:
     return had
 
 
-def whole_cores(machine: Machine) -> int:
-    return max(1, int(machine.effective_cores))
-
-
 @rule(
     "cpu-quota",
     "warning",
@@ -67,7 +63,7 @@ def _throttled(facts: AuditFacts) -> Message | None:
 def _hidden_quota(machine: Machine, has_loader: bool) -> Message | None:
     if machine.quota_cores is None or machine.quota_cores >= (machine.affinity_cores or machine.logical_cores):
         return None
-    count = whole_cores(machine)
+    count = max(1, int(machine.effective_cores))
     workers = "pipefix tune TARGET finds how many workers are best" if has_loader else f"DataLoader(..., num_workers={count})"
     return Message(
         f"Only {machine.quota_cores:g} of the {machine.logical_cores} cores are available: a CPU quota, "

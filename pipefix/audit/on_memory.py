@@ -36,7 +36,7 @@ def _copied_objects(facts: AuditFacts, held: DatasetFacts, workers: int) -> Mess
     """Each worker will come to hold a copy of more Python objects than are worth a word."""
     name = held.where or "dataset"
     sentence = f"{name} holds {held.objects:,} Python objects ({size(held.bytes)})"
-    if facts.method == "fork":
+    if facts.start_method == "fork":
         sentence += (
             f"; reading one counts a reference, which copies its page, so that each of {workers} workers ends up with its own copy"
         )

@@ -13,7 +13,7 @@ QUICK_START_S = 1.0
 
 @rule("handle-before-fork", "problem", "workers are forked while the dataset holds open what every process must open for itself")
 def handle_before_fork(facts: AuditFacts) -> Message | None:
-    if not facts.num_workers or facts.method != "fork" or not facts.handles:
+    if not facts.num_workers or facts.start_method != "fork" or not facts.handles:
         return None
     handles = ", ".join(f"{handle.where} ({handle.kind})" for handle in facts.handles[:TOLD])
     more = len(facts.handles) - TOLD
@@ -56,7 +56,7 @@ def few_shards(facts: AuditFacts) -> Message | None:
     "workers are started with spawn, or forkserver without a preload, and the first batch takes over 1 s or was not timed",
 )
 def start_method(facts: AuditFacts) -> Message | None:
-    method = facts.method
+    method = facts.start_method
     if not facts.num_workers or method not in ("spawn", "forkserver"):
         return None
     if facts.first_batch_s is not None and facts.first_batch_s <= QUICK_START_S:

@@ -50,11 +50,7 @@ class Attempt:
             alters: what training is known to see differently afterwards.
         """
         say("verifying: comparing samples", 0.0)
-        untouched = (before.cache, before.augmentation) == (self.plan.cache, self.plan.augmentation)
-        if before.augmentation != self.plan.augmentation:
-            self.same = same_moved(now.subject, then.subject, on_batch, alters=alters)
-        else:
-            self.same = same_samples.same(now.subject, then.subject, alters=alters, untouched=untouched)
+        self.same = compared(before, now.subject, self.plan, then.subject, on_batch, alters=alters)
         if self.same.kind == "unchecked":
             return f"whether samples stay what they are cannot be told: {self.same.sentence}"
         if self.same.kind == "unlike" or (self.same.kind == "different" and alters is None):
@@ -68,11 +64,15 @@ class Attempt:
         return f"no gain that can be told from noise: {gains}"
 
 
-def same_moved(before: Subject, after: Subject, on_batch: Callable[[Any], Any] | None, *, alters: str | None) -> Sameness:
-    """Compare a batch where transforms moved to whole batches. DALI draws otherwise, and makes no batches to compare: its pictures
-    were compared before the plan was changed."""
+def compared(
+    before: PlanFile, now: Subject, after: PlanFile, then: Subject, on_batch: Callable[[Any], Any] | None, *, alters: str | None
+) -> Sameness:
+    """Samples under one plan against those under another: a batch of them where transforms moved to whole batches. DALI draws
+    otherwise, and makes no batches to compare: its pictures were compared before the plan was changed."""
+    if before.augmentation == after.augmentation:
+        return same_samples.same(now, then, alters=alters, untouched=before.cache == after.cache)
     changed = alters or "augmentation moved"
-    if on_batch is None or not before.auto_collation:
+    if on_batch is None or not now.auto_collation:
         sentence = f"{changed}; operation by operation it was shown to do the same as on the CPU"
         return Sameness(kind="different", sentence=sentence)
-    return same_samples.same_batch(before, after, on_batch, alters=changed)
+    return same_samples.same_batch(now, then, on_batch, alters=changed)

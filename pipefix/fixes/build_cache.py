@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pipefix.caches import convert as conversion
 from pipefix.caches.estimate import Forecast, forecast
-from pipefix.fixes.builder import Builder, Say
+from pipefix.fixes.builder import Say
 from pipefix.fixes.steps import FixContext, Fixer
 from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.errors import NotFused
@@ -47,7 +47,7 @@ class BuildCache(Fixer):
         folder = context.folder / change.path
         folder.parent.mkdir(exist_ok=True)
         recipe = conversion.recipe_of(change.format, change.store)
-        (context.builder or Builder(context.subject)).build(recipe, folder, say)
+        context.builder.build(recipe, folder, say)
 
 
 def _change(step: Proposed) -> CacheChange:

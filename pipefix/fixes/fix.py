@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from pipefix.fixes import apply_plan, attempts, build_cache, history, same_samples, speedup
+from pipefix.fixes import apply_plan, attempts, build_cache, history, speedup
 from pipefix.fixes.attempts import Attempt
 from pipefix.fixes.builder import Builder, Say
 from pipefix.fixes.choice import Wishes, candidates, condition, fixer_for, is_called, refused, too_little, why_not
@@ -193,7 +193,7 @@ class Session:
     # -- looking -------------------------------------------------------------------------------------------------------
 
     def _context(self) -> FixContext:
-        return FixContext(self.subject, self.plan, self.folder, self.machine, self._builder)
+        return FixContext(self.subject, self.plan, self.folder, self._builder)
 
     def _pipeline(self, plan: PlanFile) -> speedup.Pipeline:
         if plan.loader is None and plan.cache is None and plan.augmentation is None:
@@ -293,11 +293,8 @@ class Session:
             return
         first, last = speedup.Pipeline(self.subject, self.consumer), self._pipeline(self.plan)
         altered = "; ".join(words for words in dict.fromkeys(_altered(applied)) if words) or None
-        if self.plan.augmentation is not None:
-            on_batch = planned.module(self.subject.dataset, self.plan, self.folder)
-            self.whole_same = attempts.same_moved(first.subject, last.subject, on_batch, alters=altered)
-        else:
-            self.whole_same = same_samples.same(first.subject, last.subject, alters=altered)
+        on_batch = planned.module(self.subject.dataset, self.plan, self.folder)
+        self.whole_same = attempts.compared(PlanFile(), first.subject, self.plan, last.subject, on_batch, alters=altered)
         workers = {pipeline.subject.loader.num_workers for pipeline in (first, last)}
         epochs = any(outcome.measured.epochs for outcome in applied) or len(workers) > 1  # those have to be started
         self.total = speedup.faster(first, last, seconds=(1 - LOOKING) * self.wishes.budget, epochs=epochs, say=self.say)

@@ -43,7 +43,6 @@ class DatasetTrial:
 
     own: tuple[float, ...]
     fused: tuple[float, ...]
-    equal: bool
     distance: str
     """How far the pictures lie apart, in words."""
     draws: bool
@@ -84,7 +83,7 @@ def try_on_dataset(loader: DataLoader[Any], mode: str, seconds: float = 1.0) -> 
         raise NotFused(f"on pictures of the dataset, {distance.sentence()}")
     # A process that was made to try things has no workers of its own.
     paces = () if processes else _paces(fused_by(loader, mode), seconds)
-    return DatasetTrial(own, fused, distance.max == 0, distance.sentence(), source.draws, processes, paces)
+    return DatasetTrial(own, fused, distance.sentence(), source.draws, processes, paces)
 
 
 def source_of(loader: DataLoader[Any], mode: str) -> tuple[FusedSource, str]:

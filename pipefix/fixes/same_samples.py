@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import random
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -155,8 +157,6 @@ class _Alike:
         self.then = then
 
     def __call__(self, worker: int) -> None:
-        import random
-
         if self.then is not None:
             self.then(worker)
         random.seed(7)
@@ -300,12 +300,11 @@ def _shape(array: np.ndarray[Any, Any]) -> str:
 
 
 def _equal(expected: Any, actual: Any) -> bool:
-    try:
+    with suppress(Exception):  # the user's own __eq__
         if bool(expected == actual) or bool(expected != expected and actual != actual):
             return True
-    except Exception:  # noqa: BLE001 - the user's own __eq__
-        return _pickled(expected) == _pickled(actual)
-    return _pickled(expected) is not None and _pickled(expected) == _pickled(actual)
+    held = _pickled(expected)
+    return held is not None and held == _pickled(actual)
 
 
 def _pickled(value: Any) -> bytes | None:

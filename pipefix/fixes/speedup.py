@@ -6,7 +6,7 @@ import statistics
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch.utils.data import Sampler
 
+from pipefix.fixes.builder import Say
 from pipefix.fixes.outcome import Measured
 from pipefix.hooks.torch_internals import end_workers, processes_of
 from pipefix.measurement import experiments, failing
@@ -43,8 +44,6 @@ STARTS = 3
 """Epochs whose beginning is timed."""
 EPOCH_BATCHES = 3
 """Of such an epoch, for each worker."""
-
-Say = Callable[[str, float], None]
 LEAST_SAVED = 0.5
 """Part of an epoch's start that workers that are up save at least."""
 _ENDED = object()

@@ -12,7 +12,6 @@ from pipefix.measurement.consumer import Consumer
 from pipefix.plan.plan import Plan, Proposed
 from pipefix.plan.planfile import Change, LoaderChange, PlanFile
 from pipefix.subject.subject import Subject
-from pipefix.system.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -40,9 +39,8 @@ class FixContext:
     """What is in effect already."""
     folder: Path
     """Where the plan lies, and what it names."""
-    machine: Machine
-    builder: Builder | None = None
-    """Makes caches; without one this process does."""
+    builder: Builder
+    """Makes caches."""
 
 
 class Fixer:
@@ -79,7 +77,7 @@ class ByHand(Fixer):
     """What only the user's own code can change: refused, with the reason."""
 
     def refuses(self, step: Proposed, context: FixContext) -> str | None:
-        return step.by_hand or "this version does not know how to apply it"
+        return step.by_hand
 
     def alters(self, step: Proposed) -> str | None:
         return None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
 
 from pipefix.tuning import block_figures as figures
-from pipefix.tuning.limits import Footprint, ResourceLimits, Usage, ending, refusal
+from pipefix.tuning.limits import Footprint, ResourceLimits, ending, refusal
 from pipefix.tuning.results import BatchSize, TuneResult
 from pipefix.tuning.trial import TrialEnded, TrialProcesses
 
@@ -18,10 +20,6 @@ def sweep(bench: TrialProcesses, tuned: TuneResult, own: int, limits: ResourceLi
     """From half the present size upwards, with the settings that were chosen."""
     assert tuned.batch is not None
     footprint = Footprint(tuned.batch).with_trial(tuned.chosen.but(batch_size=own), tuned.used)
-
-    def watch(now: Usage) -> str | None:
-        return ending(limits, now)
-
     for power in range(-1, DOUBLINGS):
         count = int(own * 2**power)
         if count < 1:
@@ -30,13 +28,10 @@ def sweep(bench: TrialProcesses, tuned: TuneResult, own: int, limits: ResourceLi
         why = refusal(limits, footprint.predict(settings))
         if why is None:
             try:
-                running = bench.start(settings, watch)
-                try:
+                with closing(bench.start(settings, partial(ending, limits))) as running:
                     blocks = [running.block(seconds / BLOCKS) for _ in range(BLOCKS)]
                     used = running.used
                     footprint = footprint.with_trial(settings, used)
-                finally:
-                    running.close()
             except TrialEnded as end:
                 why = str(end)
         if why is not None:

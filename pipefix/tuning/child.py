@@ -29,10 +29,9 @@ from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.run_arms import Pool
 from pipefix.measurement.worker_probe import WorkerProbe
 from pipefix.system.forks import die_with_parent
-from pipefix.tuning.block_figures import TrialBlock
+from pipefix.tuning.block_figures import BatchTimes, TrialBlock, turns
 from pipefix.tuning.limits import BatchCost
 from pipefix.tuning.space import Settings
-from pipefix.tuning.supply import BatchTimes, turns
 from pipefix.tuning.usage import read
 from pipefix.vocabulary.errors import PipefixError
 from pipefix.vocabulary.nested import leaves

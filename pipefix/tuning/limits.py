@@ -1,4 +1,5 @@
-"""How far settings may go: memory, shared memory, open files and CPU, predicted before a trial and watched during it. Pure.
+"""How far settings may go: memory, shared memory, open files and CPU, predicted before a trial and watched during it; and how long
+they take to start, since a tuning keeps its budget. Pure.
 
 A limit is a promise: settings that are predicted to break one are never run, and a trial that comes near one is ended. What a trial
 takes is predicted from what earlier ones took; before there is one, from a few batches made in a single process, and with a margin.
@@ -7,7 +8,7 @@ takes is predicted from what earlier ones took; before there is one, from a few 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
@@ -74,23 +75,17 @@ class Usage(msgspec.Struct, frozen=True):
 
 FIGURES = ("memory_bytes", "shm_bytes", "files", "cores", "vram_bytes")
 _WORDS = {
-    "memory_bytes": ("of memory", "memory"),
-    "shm_bytes": ("of /dev/shm", "/dev/shm"),
-    "files": ("open files", "open files"),
-    "cores": ("CPU cores", "CPU"),
-    "vram_bytes": ("of the device's memory", "the device's memory"),
+    "memory_bytes": "of memory",
+    "shm_bytes": "of /dev/shm",
+    "files": "open files",
+    "cores": "CPU cores",
+    "vram_bytes": "of the device's memory",
 }
 
 
 def _said(name: str, value: float) -> str:
-    words = _WORDS[name][0]
-    return (
-        f"{size(value)} {words}"
-        if name.endswith("bytes")
-        else f"{value:.2g} {words}"
-        if name == "cores"
-        else f"{value:.0f} {words}"
-    )
+    number = size(value) if name.endswith("bytes") else f"{value:.2g}" if name == "cores" else f"{value:.0f}"
+    return f"{number} {_WORDS[name]}"
 
 
 def above(limits: ResourceLimits, usage: Usage, share: float) -> Iterator[tuple[str, float, float]]:
@@ -169,7 +164,7 @@ class Footprint:
 
     batch: BatchCost
     trials: tuple[tuple[Settings, Usage], ...] = ()
-    ended: tuple[tuple[Settings, Usage], ...] = field(default=())
+    ended: tuple[tuple[Settings, Usage], ...] = ()
     """Those that came too near a limit: they would have taken more still."""
 
     def with_trial(self, settings: Settings, usage: Usage, *, ended: bool = False) -> Footprint:
@@ -212,3 +207,52 @@ class Footprint:
         cores_per_worker = [usage.cores / settings.workers for settings, usage in self._seen() if usage.cores]
         busy = max(cores_per_worker) if cores_per_worker else cores_of_one
         return max(cores_of_one, settings.workers * busy)
+
+
+# -- how long settings take to start --------------------------------------------------------------------------------------------
+
+START_UNTRIED = 0.1
+"""Seconds that each worker is thought to take to start while none was ever seen."""
+QUICK_START = 0.02
+"""Seconds that a start takes at least, whatever else was part of what was measured."""
+LIKE_SEEN = 1.25
+"""Times the longest start so far that another may take where that is longer than a trial."""
+
+
+@dataclass(frozen=True)
+class StartTimes:
+    """Seconds from the start of a trial's workers to its first batch, by number of workers."""
+
+    cores: float
+    """Workers beyond these start one after the other."""
+    batch_s: float
+    """Making the first batch, which the seconds hold too."""
+    seen: tuple[tuple[int, float], ...] = ()
+
+    def with_start(self, workers: int, seconds: float) -> StartTimes:
+        return StartTimes(self.cores, self.batch_s, (*self.seen, (workers, seconds))) if workers else self
+
+    def predict(self, workers: int) -> float:
+        """Seconds to the first batch."""
+        return self._alone(workers) + self.batch_s if workers else 0.0
+
+    def _alone(self, workers: int) -> float:
+        """Seconds of the start, less making the batch, which is made without workers too; by the most that were started yet."""
+        known, seconds = max(self.seen, default=(1, START_UNTRIED + self.batch_s))
+        return max(QUICK_START, seconds - self.batch_s) * max(self.cores, workers) / max(self.cores, known) if workers else 0.0
+
+    def too_long(self, workers: int, most: float) -> str | None:
+        """Why so many are not started where a start should take ``most`` seconds; None where they may be."""
+        seconds = self._alone(workers)
+        if seconds <= max(most, LIKE_SEEN * max((took for _, took in self.seen), default=0.0)):
+            return None
+        return f"starting its workers would take about {seconds:.2g} s, and the budget has {most:.2g} s for each trial"
+
+    def longest_trial(self, workers: int, each: float, left: float) -> float:
+        """Seconds after which a trial of so many workers is ended: ``each`` are meant for one, and ``left`` are left for all."""
+        return min(max(left / 2, 2 * (self.predict(workers) + each)), max(each, left - each))
+
+    def needed(self, workers: int, own: int, each: float) -> float:
+        """Seconds for a trial of so many, and for holding the winner against the user's ``own`` once more."""
+        confirming = max(2 * each, self.predict(own) + each)
+        return max(1.2 * each, self.predict(workers) + 0.5 * each) + confirming

@@ -80,7 +80,7 @@ class Search:
     start: Settings
     most_trials: int = MOST_TRIALS
 
-    def next(self, trials: Sequence[Trial], *, look: BatchCost | None = None, fits: Fits = lambda _: None) -> NextTrial | Finished:
+    def next(self, trials: Sequence[Trial], look: BatchCost, *, fits: Fits = lambda _: None) -> NextTrial | Finished:
         tried = {trial.settings.normal() for trial in trials}
         left = self.most_trials - len(tried)
         if not trials and fits(self.start) is None:
@@ -144,7 +144,7 @@ class Search:
         ran: Sequence[Trial],
         best: Trial,
         crowded: Trial,
-        look: BatchCost | None,
+        look: BatchCost,
         allowed: Callable[[Settings], bool],
     ) -> NextTrial | None:
         """The next number of workers to try, with the other settings of the best that has any."""
@@ -157,7 +157,7 @@ class Search:
                 return NextTrial(crowded.settings.but(workers=workers).normal(), why)
         return None
 
-    def _steps(self, same: dict[int, Trial], best: Trial, look: BatchCost | None) -> Iterator[Step]:
+    def _steps(self, same: dict[int, Trial], best: Trial, look: BatchCost) -> Iterator[Step]:
         """What to try, the best idea first. ``same``: trials with the same other settings, by number of workers."""
         demands = [trial.demand for trial in same.values() if trial.demand is not None]
         demand = statistics.median(demands) if demands else None
@@ -165,19 +165,19 @@ class Search:
             yield from self._to_feed(same, demand, look)
             if self.goal.fed(best):
                 return
-        if look is not None and demand is None and look.rate > ALONE * best.level:
+        if demand is None and look.rate > ALONE * best.level:
             yield 0, -1, 1, f"without workers {look.rate:,.0f} samples/s were made beforehand"
         busy, guess = _busy(look), self._guess(look)
         if len(same) < 3 and not any(1 / ALIKE < (n or 0.1) / max(guess, 0.1) < ALIKE for n in same):
             yield guess, 0, math.inf, f"as many as keep {self.space.cores:g} cores busy"
         most = max(trial.level for trial in same.values())
         plateau = [n for n, trial in same.items() if trial.level >= (1 - LEVEL) * most]
-        full = busy > 0.5 and look is not None and self._cores_full(same[max(plateau)], look)
+        full = busy > 0.5 and self._cores_full(same[max(plateau)], look)
         more = _more(same, max(plateau), double=not full)
         steps = [*more, *_fewer(same, min(plateau)), *_more(same, min(plateau), double=False)]
         yield from sorted(steps, key=_width, reverse=True)
 
-    def _guess(self, look: BatchCost | None) -> float:
+    def _guess(self, look: BatchCost) -> float:
         """Workers that keep the cores busy."""
         return min(self.space.cores / max(_busy(look), 0.02), self.space.most_workers)
 
@@ -186,11 +186,11 @@ class Search:
         most = self.space.cores / look.sample_cpu_s if look.sample_cpu_s else math.inf
         return CORES_BUSY * most <= trial.level <= most / CORES_BUSY
 
-    def _to_feed(self, same: dict[int, Trial], demand: float, look: BatchCost | None) -> Iterator[Step]:
+    def _to_feed(self, same: dict[int, Trial], demand: float, look: BatchCost) -> Iterator[Step]:
         """Towards the fewest workers that feed the consumer, by what a worker supplies."""
         feeds = min((n for n, trial in same.items() if self.goal.fed(trial)), default=None)
         fails = max((n for n, trial in same.items() if not self.goal.fed(trial) and (feeds is None or n < feeds)), default=0)
-        if feeds is not None and look is not None and demand / (demand + look.rate) <= self.goal.stall:
+        if feeds is not None and demand / (demand + look.rate) <= self.goal.stall:
             yield 0, -1, 1, "making a batch takes so little that the consumer may be fed without workers"
         needs = [n * demand * (1 + MARGIN) / supply for n in (fails, feeds) if n and (supply := self._supply(same[n], demand))]
         if feeds is None and not fails and 0 in same:
@@ -213,7 +213,7 @@ class Search:
 
     # -- everything else -----------------------------------------------------------------------------------------------
 
-    def _knobs(self, trial: Trial, best: Trial, look: BatchCost | None) -> Iterator[Knob]:
+    def _knobs(self, trial: Trial, best: Trial, look: BatchCost) -> Iterator[Knob]:
         """Settings beside the workers that something hints at, the likeliest first; to be turned on ``trial``."""
         space, settings = self.space, trial.settings
         if self.goal.fed(best) or not settings.workers:
@@ -233,22 +233,22 @@ class Search:
         if settings.prefetch < space.most_prefetch and trial is best:
             yield Knob("prefetch", space.most_prefetch, "more batches in flight even out slow ones")
 
-    def _held_up(self, trial: Trial, look: BatchCost | None) -> tuple[float, str] | None:
+    def _held_up(self, trial: Trial, look: BatchCost) -> tuple[float, str] | None:
         """The part of the time that handing over is thought to keep workers from making batches, and why; None where it is not."""
         waited = trial.stall is None or trial.stall > UNUSED
         unused = 1 - trial.level / trial.potential if trial.potential and waited else 0.0
         if unused > UNUSED:
             why = f"workers idle {100 * unused:.0f} % of the time though every batch is waited for: handing over holds them up"
             return unused, why
-        if look is not None and look.handing > HANDING:
+        if look.handing > HANDING:
             why = f"handing over a batch takes about {100 * look.handing:.0f} % of its making, in fresh memory each time"
             return look.handing, why
         return None
 
 
-def _busy(look: BatchCost | None) -> float:
+def _busy(look: BatchCost) -> float:
     """Share of its time that making a batch computes."""
-    return min(1.0, look.sample_cpu_s * look.rate) if look is not None and look.cpu_s else 1.0
+    return min(1.0, look.sample_cpu_s * look.rate) if look.cpu_s else 1.0
 
 
 def _with_knobs_of(crowded: Trial, ran: Sequence[Trial]) -> dict[int, Trial]:

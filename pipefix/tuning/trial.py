@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from pipefix.tuning.child import LONGEST_BLOCK, TrialWork, serve
 from pipefix.tuning.limits import BatchCost, Usage
 from pipefix.tuning.results import FAILED
 from pipefix.tuning.space import Settings
-from pipefix.tuning.vram import Vram
+from pipefix.tuning.usage import Vram
 from pipefix.vocabulary import worker_exit
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.garbage import existing_objects_skipped
@@ -181,11 +181,8 @@ class TrialProcesses:
 
     def look(self, settings: Settings, watch: Watch) -> BatchCost:
         """A few batches without workers."""
-        trial = self.start(settings, watch)
-        try:
+        with closing(self.start(settings, watch)) as trial:
             return trial.look()
-        finally:
-            trial.close()
 
     def start(self, settings: Settings, watch: Watch) -> TrialProcess:
         """Run settings, on samples that no other trial reads."""

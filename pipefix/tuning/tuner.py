@@ -14,11 +14,10 @@ from pipefix.measurement.in_turn import in_turn
 from pipefix.tuning import block_figures as figures
 from pipefix.tuning.block_figures import TrialBlock
 from pipefix.tuning.confirmation import confirmed
-from pipefix.tuning.limits import Footprint, Usage, ending, refusal
+from pipefix.tuning.limits import Footprint, StartTimes, Usage, ending, refusal
 from pipefix.tuning.results import Trial, TuneResult, TuningPlan, trial_of, why_none_is_better
 from pipefix.tuning.search import Finished, Search
 from pipefix.tuning.space import Settings, most_workers, said
-from pipefix.tuning.start_times import StartTimes
 from pipefix.tuning.trial import TrialEnded, TrialProcess, TrialProcesses, Watch
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from pipefix.vocabulary.quantity import Interval
@@ -210,7 +209,7 @@ class Tuner:
     def _trials(self) -> str:
         assert self.footprint is not None
         while True:
-            proposal = self.search.next(self.trials, look=self.footprint.batch, fits=self._fits)
+            proposal = self.search.next(self.trials, self.footprint.batch, fits=self._fits)
             if isinstance(proposal, Finished):
                 return proposal.why
             if self.trials and self.left < self.starts.needed(proposal.settings.workers, self.plan.start.workers, self.each):

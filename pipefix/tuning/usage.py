@@ -1,4 +1,5 @@
-"""What a process and all that it started use now, read from /proc: memory by PSS, shared memory, open files, CPU seconds.
+"""What a process and all that it started use now. Read from /proc: memory by PSS, shared memory, open files, CPU seconds; asked of
+the driver: the device's memory.
 
 Summed resident sizes count every shared page once a process; the proportional size counts it once. Shared memory that was unlinked
 while it is in use (as torch's batches are) is in no directory, so it is counted by what is mapped.
@@ -6,12 +7,16 @@ while it is in use (as torch's batches are) is in no directory, so it is counted
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from pipefix.system.resources import rollup
 from pipefix.tuning.limits import Usage
+from pipefix.vocabulary.nvml import NotVisible, handle_of
 
 PROC = Path("/proc")
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
@@ -63,3 +68,56 @@ def _stat(pid: int) -> list[str] | None:
     except OSError:
         return None
     return text.rpartition(")")[2].split()
+
+
+class Vram:
+    """Bytes of the first device's memory, as the driver tells (NVML), since the tuning began; ``why`` says why there is none to be
+    watched. Does not wake CUDA."""
+
+    def __init__(self, nvml: Any = None) -> None:
+        self.why: str | None = None
+        self.free: float | None = None
+        """Bytes that could be taken at the beginning."""
+        self._handle: Any = None
+        self._before = 0.0
+        try:
+            self._nvml = nvml if nvml is not None else importlib.import_module("pynvml")
+        except ImportError:
+            self.why = "pynvml is not installed (pip install nvidia-ml-py), so the driver cannot be asked"
+            return
+        try:
+            self._nvml.nvmlInit()
+            if not self._nvml.nvmlDeviceGetCount():
+                self.why = "the driver knows no device"
+                return
+            self._handle = handle_of(self._nvml)
+            memory = self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
+            self.free, self._before = float(memory.total - memory.used), float(memory.used)
+        except NotVisible as error:
+            self.why = str(error)
+        except self._nvml.NVMLError as error:
+            self._handle = None
+            self.why = f"the driver cannot be asked: {error}"
+
+    def of(self, processes: Iterable[int]) -> float:
+        """Bytes that these hold; where the driver knows them by other numbers (in a container), all that came since the beginning.
+
+        0 where nothing can be told.
+        """
+        if self._handle is None:
+            return 0.0
+        try:
+            trial_pids = set(processes)
+            running = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
+            held = [process.usedGpuMemory for process in running if process.pid in trial_pids]
+            if held and None not in held:
+                return float(sum(held))
+            return max(0.0, float(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used) - self._before) if running else 0.0
+        except self._nvml.NVMLError:
+            return 0.0
+
+    def close(self) -> None:
+        if self._handle is not None:
+            self._handle = None
+            with contextlib.suppress(self._nvml.NVMLError):
+                self._nvml.nvmlShutdown()

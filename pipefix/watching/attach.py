@@ -23,7 +23,6 @@ from pipefix.loader.metering.stage_clock import StageClock, preload
 from pipefix.vocabulary.held_loaders import is_dataloader
 
 _MARK = "_pipefix_watch"
-_ITERATOR_MARK = "_pipefix_hook"
 
 
 class Attachment:
@@ -33,6 +32,7 @@ class Attachment:
         self.loader, self.meter, self.stages = loader, meter, stages
         self._class: type | None = None
         self._iterators: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Those with the meter on."""
         self._processes: list[Any] = []
         self._clock: StageClock | None = None
         """Of batches made in this process."""
@@ -87,7 +87,7 @@ class Attachment:
 
     def adopt(self, iterator: Any) -> None:
         """An iterator of this loader that was made before: its steps are seen, and its stages where it makes batches here."""
-        if not self.attached or not hasattr(iterator, "_next_data") or _ITERATOR_MARK in vars(iterator):
+        if not self.attached or not hasattr(iterator, "_next_data") or iterator in self._iterators:
             return
         if hasattr(iterator, "_dataset_fetcher"):
             self._in_process(lambda: iterator)
@@ -108,7 +108,7 @@ class Attachment:
         workers = int(loader.num_workers)
         meter.workers = workers > 0
         if known is not None:
-            if _ITERATOR_MARK not in vars(known):
+            if known not in self._iterators:
                 meter.declined = "its workers were running before the watch began"
             iterator = self._hook(make())
         elif workers:
@@ -162,19 +162,17 @@ class Attachment:
             return Metered(iterator, self.meter, size_of(self.loader))
         self.running = weakref.ref(iterator)
         self._processes = processes_of(iterator)
-        if _ITERATOR_MARK not in vars(iterator):
+        if iterator not in self._iterators:
             if getattr(iterator, "meter", None) is not self.meter:
                 # By a weak reference: an iterator that is dropped ends its workers at once, as it does unwatched.
                 taking = functools.partial(_next_data, weakref.ref(iterator), self.meter, size_of(self.loader))
                 vars(iterator)["_next_data"] = taking
-            vars(iterator)[_ITERATOR_MARK] = True
             self._iterators.add(iterator)
         return iterator
 
     @staticmethod
     def _release(iterator: Any) -> None:
         vars(iterator).pop("_next_data", None)
-        vars(iterator).pop(_ITERATOR_MARK, None)
         fetcher = getattr(iterator, "_dataset_fetcher", None)
         if fetcher is not None:
             vars(fetcher).pop("fetch", None)

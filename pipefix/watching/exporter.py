@@ -1,4 +1,5 @@
-"""Exporters, which write windows where somebody reads them: their interface, a file of JSON lines, and TensorBoard's scalars."""
+"""Exporters, which write windows where somebody reads them: their interface, a file of JSON lines, TensorBoard's scalars, and how
+those that were asked for are opened, each rank's of a distributed job under a name of its own."""
 
 from __future__ import annotations
 
@@ -6,12 +7,15 @@ import errno
 import itertools
 import logging
 import os
+import re
 import stat
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary import launched
+from pipefix.vocabulary.errors import BadUsage, PipefixError
 from pipefix.vocabulary.extras import need
 from pipefix.vocabulary.files import is_at
 from pipefix.watching import window as windows
@@ -177,3 +181,76 @@ def _refuse_other(path: Path) -> bool:
             f"{path} exists and is not what pipefix.watch writes: nothing will be added to it.", advice="Choose another name."
         )
     return end not in (b"", b"\n")
+
+
+# -- those that were asked for ---------------------------------------------------------------------------------------------------
+
+
+def opened(jsonl: str | Path | None, prometheus: int | str | None, textfile: str | Path | None, tensorboard: Any) -> list[Exporter]:
+    """Those that were asked for. One whose file or port cannot be had is told of and left out; arguments that are none raise."""
+    wanted: list[tuple[Callable[[Any], Exporter], Any]] = []
+    if jsonl is not None:
+        wanted.append((JsonLines, own_file(jsonl)))
+    if prometheus is not None or textfile is not None:
+        from pipefix.watching.prometheus import Endpoint, Textfile
+
+        if textfile is not None:
+            wanted.append((Textfile, own_file(textfile)))
+        if prometheus is not None:
+            wanted.append((Endpoint, own_port(prometheus)))
+    if tensorboard is not None:
+        wanted.append((Scalars, own_folder(tensorboard)))
+    exporters: list[Exporter] = []
+    try:
+        for kind, place in wanted:
+            try:
+                exporters.append(kind(place))
+            except PipefixError:
+                raise  # an argument that makes no sense, or a library that is missing, is told at the start
+            except Exception as error:  # noqa: BLE001 - whatever the output's library raises
+                log.warning("pipefix.watch goes on without one of its outputs: %s", _said(error))
+    except BaseException:
+        for exporter in exporters:
+            exporter.close()
+        raise
+    return exporters
+
+
+def _said(error: Exception) -> str:
+    """Ours are OSErrors that say it all; those of libraries are named."""
+    return str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+
+
+# -- names by the rank in a distributed job ---------------------------------------------------------------------------------------
+
+
+def rank() -> int | None:
+    """Among all processes of the job; None outside of one."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank())
+    return launched.number("RANK", "LOCAL_RANK")
+
+
+def own_file(path: str | Path) -> Path:
+    """``watch.jsonl`` for the first rank, ``watch.rank1.jsonl`` for the next. A name that says its rank already stays."""
+    file, here = Path(path), rank()
+    if not here or re.search(rf"rank[-_. ]?{here}(?!\d)", file.name, re.IGNORECASE):
+        return file
+    return file.with_name(f"{file.stem}.rank{here}{file.suffix}")
+
+
+def own_folder(place: Any) -> Any:
+    """A folder's part for this rank; a writer of the user's own stays."""
+    here = rank()
+    return Path(place) / f"rank{here}" if here and isinstance(place, (str, Path)) else place
+
+
+def own_port(address: int | str) -> int | str:
+    """Each process of a machine listens one port further on."""
+    host, colon, port = str(address).rpartition(":")
+    local = launched.number("LOCAL_RANK")
+    here = rank() if local is None else local
+    if not here or not port.isdecimal() or not int(port):
+        return address
+    return f"{host}{colon}{int(port) + here}"

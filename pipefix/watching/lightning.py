@@ -5,14 +5,11 @@ Each window's figures also go to the trainer's own loggers, beside the curves of
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from pipefix.vocabulary.errors import BadUsage, MissingExtra
+from pipefix.vocabulary.errors import MissingExtra
 from pipefix.watching.exporter import scalars
-from pipefix.watching.watch import Watch, watch
+from pipefix.watching.watch import Watch, training_goes_on, watch
 from pipefix.watching.window import Window
 
 try:
@@ -24,8 +21,6 @@ except ImportError:
         raise MissingExtra(
             "LightningWatch needs Lightning, which cannot be imported.", advice="Install it with: pip install lightning"
         ) from error
-
-log = logging.getLogger("pipefix.watch")
 
 
 class LightningWatch(Callback):  # type: ignore[misc,unused-ignore]
@@ -41,7 +36,7 @@ class LightningWatch(Callback):  # type: ignore[misc,unused-ignore]
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Before Lightning starts the workers: loaders that were handed to ``fit``."""
-        with self._training_goes_on():
+        with training_goes_on():
             source = getattr(getattr(trainer, "fit_loop", None), "_data_source", None)
             for loader in _loaders(getattr(source, "instance", None)):
                 if hasattr(type(loader), "__iter__"):
@@ -49,7 +44,7 @@ class LightningWatch(Callback):  # type: ignore[misc,unused-ignore]
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Lightning has loaders of its own by now, or those that the module made; the first epoch's iterators run."""
-        with self._training_goes_on():
+        with training_goes_on():
             combined = getattr(getattr(trainer, "fit_loop", None), "_combined_loader", None)
             iterators = list(getattr(getattr(combined, "_iterator", None), "iterators", None) or [])
             for number, loader in enumerate(_loaders(trainer.train_dataloader)):
@@ -66,19 +61,10 @@ class LightningWatch(Callback):  # type: ignore[misc,unused-ignore]
         if window is None or window is self._logged or not self._logs:
             return
         self._logged, self._logs = window, False  # a logger that fails gets no more
-        with self._training_goes_on("the trainer's loggers get no more figures"):
+        with training_goes_on("the trainer's loggers get no more figures"):
             for logger in trainer.loggers:
                 logger.log_metrics(scalars(window), step=trainer.global_step)
             self._logs = True
-
-    @contextmanager
-    def _training_goes_on(self, failed: str = "this loader could not be watched") -> Iterator[None]:
-        try:
-            yield
-        except BadUsage:
-            raise  # an option that makes no sense is told at the start
-        except Exception:
-            log.exception("pipefix.watch: %s; the training goes on.", failed)
 
     def _watch(self, loader: Any) -> None:
         # Files and ports are one watch's: of several loaders the first has them.

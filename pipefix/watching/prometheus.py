@@ -51,9 +51,11 @@ _QUANTILES = (("0.5", "p50"), ("0.95", "p95"), ("0.99", "p99"), ("1", "max"))
 
 
 class Collector:
-    """Tells the latest window whenever it is asked."""
+    """Tells the latest window whenever its registry is asked."""
 
     def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
         self.window: Window | None = None
         self.batches = self.samples = self.deaths = 0
         self._alarms: dict[tuple[str, str], int] = {}
@@ -69,9 +71,6 @@ class Collector:
                 self._alarms[notice.kind, stage] = self._alarms.get((notice.kind, stage), 0) + 1
                 self._ratios[stage] = notice.ratio or 1.0
         self.window = window
-
-    def describe(self) -> Iterable[Metric]:
-        return ()
 
     def collect(self) -> Iterator[Metric]:
         window = self.window
@@ -161,8 +160,8 @@ def _end(connection: socket.socket) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
-def _handler(collector: Collector, registry: CollectorRegistry) -> type[BaseRequestHandler]:
-    class Handler(MetricsHandler.factory(registry)):  # type: ignore[misc]
+def _handler(collector: Collector) -> type[BaseRequestHandler]:
+    class Handler(MetricsHandler.factory(collector.registry)):  # type: ignore[misc]
         def do_GET(self) -> None:  # noqa: N802 - the library's name
             if self.path == WINDOW:
                 self.send_response(200)
@@ -182,10 +181,8 @@ class Endpoint:
     def __init__(self, address: int | str) -> None:
         host, port = _address(address)
         self._collector = Collector()
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(self._collector)
         try:
-            self._server = _Server(host, port, _handler(self._collector, registry))
+            self._server = _Server(host, port, _handler(self._collector))
         except OSError as error:
             raise OSError(
                 f"the Prometheus endpoint {host}:{port} cannot be opened: {error.strerror or error}. "
@@ -216,12 +213,10 @@ class Textfile:
                 advice=f"Name it so: textfile={str(Path(path).with_suffix('.prom'))!r}",
             )
         self._collector = Collector()
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self._collector)
 
     def write(self, window: Window) -> None:
         self._collector.take(window)
-        write_to_textfile(str(self.path), self._registry)
+        write_to_textfile(str(self.path), self._collector.registry)
 
     def close(self) -> None:
         """The file stays: it says that the watch ended."""

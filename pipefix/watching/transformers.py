@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
-from pipefix.vocabulary.errors import BadUsage, MissingExtra
-from pipefix.watching.watch import Watch, watch
+from pipefix.vocabulary.errors import MissingExtra
+from pipefix.watching.watch import Watch, training_goes_on, watch
 
 try:
     from transformers import TrainerCallback
@@ -15,8 +14,6 @@ except ImportError as error:
         "TransformersWatch needs transformers, which cannot be imported.",
         advice="Install it with: pip install transformers accelerate",
     ) from error
-
-log = logging.getLogger("pipefix.watch")
 
 
 class TransformersWatch(TrainerCallback):  # type: ignore[misc,unused-ignore]
@@ -29,12 +26,8 @@ class TransformersWatch(TrainerCallback):  # type: ignore[misc,unused-ignore]
     def on_train_begin(self, args: Any, state: Any, control: Any, train_dataloader: Any = None, **_: Any) -> None:
         if train_dataloader is None or self.watch is not None:
             return
-        try:
+        with training_goes_on():
             self.watch = watch(train_dataloader, **self.options)
-        except BadUsage:
-            raise  # an option that makes no sense is told at the start
-        except Exception:
-            log.exception("pipefix.watch: this loader could not be watched; the training goes on.")
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self.watch is not None:

@@ -13,6 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,14 +21,13 @@ from typing import Any
 import msgspec
 
 from pipefix.loader.metering.meter import Meter
-from pipefix.vocabulary.errors import BadUsage, PipefixError
-from pipefix.vocabulary.held_loaders import held_loader, is_dataloader
+from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.held_loaders import held_loader
 from pipefix.watching import baseline as baselines
-from pipefix.watching import rank as ranks
 from pipefix.watching import sentences
 from pipefix.watching.attach import Attachment
 from pipefix.watching.drift import Baseline, Drift
-from pipefix.watching.exporter import Exporter, JsonLines, Scalars
+from pipefix.watching.exporter import Exporter, opened, rank
 from pipefix.watching.gather import Gatherer
 from pipefix.watching.machine import LOOK_EVERY, MachineFigures
 from pipefix.watching.window import Notice, Window
@@ -66,8 +66,6 @@ class Watch:
         inner = _iterated(loader)
         own = getattr(inner, "meter", None)
         self.meter = own if isinstance(own, Meter) else Meter()
-        # A DataLoader that meters its steps still has to be taught to look into its workers.
-        self._carries = isinstance(own, Meter) and not is_dataloader(type(inner))
         self._attachment = Attachment(inner, self.meter, stages=stages)
         self._exporters = list(exporters)
         self.drift = Drift(baseline)
@@ -90,8 +88,7 @@ class Watch:
 
     def start(self, *, thread: bool = True) -> Watch:
         """Hang the meter on. Without a thread, whoever started it calls `pulse`."""
-        if not self._carries:
-            self._attachment.attach()
+        self._attachment.attach()
         if thread:
             self._thread = threading.Thread(target=self._run, name="pipefix-watch", daemon=True)
             self._thread.start()
@@ -104,11 +101,9 @@ class Watch:
             self._attachment.detach()
             self.loader = loader
             self._attachment = Attachment(_iterated(loader), self.meter, stages=self._attachment.stages)
-            if not self._carries:
-                self._attachment.attach()
-        if not self._carries:
-            for iterator in iterators:
-                self._attachment.adopt(iterator)
+            self._attachment.attach()
+        for iterator in iterators:
+            self._attachment.adopt(iterator)
 
     def close(self) -> None:
         """The last window is written, and the loader is as it was."""
@@ -135,7 +130,7 @@ class Watch:
     # -- as a loader -----------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Any]:
-        if self.closed or self._carries or self.loader is not self._attachment.loader:
+        if self.closed or self.loader is not self._attachment.loader:
             return iter(self.loader)
         return self._attachment.around()
 
@@ -253,6 +248,17 @@ def _exit_code(process: Any) -> int | None:
     return -state.si_status if state.si_code in (os.CLD_KILLED, os.CLD_DUMPED) else state.si_status
 
 
+@contextmanager
+def training_goes_on(failed: str = "this loader could not be watched") -> Iterator[None]:
+    """For callbacks of trainers: what fails inside is told, and the training goes on; an option that makes no sense is raised."""
+    try:
+        yield
+    except BadUsage:
+        raise
+    except Exception:
+        log.exception("pipefix.watch: %s; the training goes on.", failed)
+
+
 def watch(
     loader: Any,
     *,
@@ -291,52 +297,15 @@ def watch(
     if not every > 0:
         raise BadUsage(f"every={every!r} is not a number of seconds above zero.", advice="Write every=30")
     held = baselines.read(Path(baseline)) if isinstance(baseline, (str, Path)) else baseline
-    exporters = _exporters(jsonl, prometheus, textfile, tensorboard)
+    exporters = opened(jsonl, prometheus, textfile, tensorboard)
     return Watch(
         loader, exporters=exporters, baseline=held, every=every, stages=stages, on_drift=on_drift, labels=_labels(labels)
     ).start()
-
-
-def _exporters(
-    jsonl: str | Path | None, prometheus: int | str | None, textfile: str | Path | None, tensorboard: Any
-) -> list[Exporter]:
-    """Those that were asked for. One whose file or port cannot be had is told of and left out; arguments that are none raise."""
-    wanted: list[tuple[Callable[[Any], Exporter], Any]] = []
-    if jsonl is not None:
-        wanted.append((JsonLines, ranks.own_file(jsonl)))
-    if prometheus is not None or textfile is not None:
-        from pipefix.watching.prometheus import Endpoint, Textfile
-
-        if textfile is not None:
-            wanted.append((Textfile, ranks.own_file(textfile)))
-        if prometheus is not None:
-            wanted.append((Endpoint, ranks.own_port(prometheus)))
-    if tensorboard is not None:
-        wanted.append((Scalars, ranks.own_folder(tensorboard)))
-    exporters: list[Exporter] = []
-    try:
-        for kind, place in wanted:
-            try:
-                exporters.append(kind(place))
-            except PipefixError:
-                raise  # an argument that makes no sense, or a library that is missing, is told at the start
-            except Exception as error:  # noqa: BLE001 - whatever the output's library raises
-                log.warning("pipefix.watch goes on without one of its outputs: %s", _said(error))
-    except BaseException:
-        for exporter in exporters:
-            exporter.close()
-        raise
-    return exporters
-
-
-def _said(error: Exception) -> str:
-    """Ours are OSErrors that say it all; those of libraries are named."""
-    return str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
 
 
 def _labels(labels: dict[str, str] | None) -> dict[str, str]:
     """Which process of a distributed job this is."""
     if labels is not None:
         return {str(name): str(value) for name, value in labels.items()}
-    rank = ranks.rank()
-    return {"rank": str(rank)} if rank is not None else {}
+    here = rank()
+    return {"rank": str(here)} if here is not None else {}

@@ -1,17 +1,15 @@
-"""What a case is, and what cases are made of: a sound machine, sound settings, and /proc and /sys of other machines."""
+"""What a case is, and what cases are made of: a sound machine, sound settings, operations that a sample makes."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipefix.audit.facts import AuditFacts, BatchFacts
-from pipefix.audit.unpacked_reads import amplified
+from pipefix.audit.storage_facts import amplified
 from pipefix.measurement.measurement import Unpacked
-from pipefix.system.cgroups import limits
 from pipefix.system.machine import Machine
 from pipefix.vocabulary.settings import LoaderSettings
 
@@ -60,37 +58,17 @@ def machine(**fields: Any) -> Machine:
     return Machine(**plain | fields)
 
 
+def under_quota(cores: float) -> Machine:
+    """Which os.cpu_count does not show."""
+    return machine(quota_cores=cores, effective_cores=cores)
+
+
 def loader(**fields: Any) -> LoaderSettings:
     plain = {"batch_size": 32, "num_workers": 8, "prefetch_factor": 2, "persistent_workers": True, "length": 100_000}
     return LoaderSettings(**plain | fields)
 
 
 IMAGES = BatchFacts(bytes=19_300_000, tensors=2, small_tensors=1)
-
-
-def tree(files: dict[str, str]) -> tempfile.TemporaryDirectory[str]:
-    folder = tempfile.TemporaryDirectory()
-    for name, text in files.items():
-        path = Path(folder.name) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return folder
-
-
-def quota_tree(quota: str, *, cgroup: str = "0::/kubepods/pod7/box\n", level: str = "kubepods/pod7/") -> dict[str, str]:
-    return {
-        "proc/self/cgroup": cgroup,
-        "proc/self/mountinfo": "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
-        f"sys/fs/cgroup/{level}cpu.max": quota,
-        "sys/fs/cgroup/kubepods/pod7/box/cgroup.procs": "1\n",
-    }
-
-
-def machine_of(files: dict[str, str]) -> Machine:
-    """16 cores under these control groups."""
-    with tree(files) as root:
-        quota = limits(root).quota_cores
-    return machine(quota_cores=quota, effective_cores=quota or 16.0)
 
 
 def described(**facts: Any) -> Callable[[], AuditFacts]:

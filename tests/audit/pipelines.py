@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -59,7 +58,6 @@ def settings_of(loader: DataLoader[Any]) -> LoaderSettings:
         prefetch_factor=loader.prefetch_factor,
         pin_memory=loader.pin_memory,
         persistent_workers=loader.persistent_workers,
-        start_method=None if loader.multiprocessing_context is None else loader.multiprocessing_context.get_start_method(),
         length=len(loader.dataset),  # type: ignore[arg-type]
     )
 
@@ -83,13 +81,6 @@ def observed(loader: DataLoader[Any], **more: Any) -> AuditFacts:
     longest = max(looks.values(), key=lambda seen: seen[-1][0])
     facts = {**run_facts(loader, longest[-1][1]), "settings": settings_of(loader), "growth": growth(longest)}
     return AuditFacts(**{**facts, **more})
-
-
-def first_batch(loader: DataLoader[Any]) -> float:
-    """Seconds to it, by the clock."""
-    begun = time.perf_counter()
-    next(iter(loader))
-    return time.perf_counter() - begun
 
 
 class Arrays(Dataset[torch.Tensor]):

@@ -11,18 +11,13 @@ from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement.measurement import Unpacked
 from pipefix.system.machine import Filesystem, Gpu
 from tests.audit import pipelines
-from tests.audit.case import GB, IMAGES, MIB, Calls, Case, described, loader, machine, machine_of, quota_tree, unpacking
+from tests.audit.case import GB, IMAGES, MIB, Calls, Case, described, loader, machine, under_quota, unpacking
 from tests.audit.mistakes import held
 from tests.audit.pipelines import observed
 
 
 def array_dataset() -> AuditFacts:
     made = DataLoader(pipelines.PathArray(500_000), batch_size=2000, num_workers=2, shuffle=True, multiprocessing_context="fork")
-    return observed(made, machine=machine())
-
-
-def short_list() -> AuditFacts:
-    made = DataLoader(pipelines.PathList(50_000), batch_size=1000, num_workers=2, shuffle=True, multiprocessing_context="fork")
     return observed(made, machine=machine())
 
 
@@ -35,11 +30,6 @@ def fast_loader_from_a_server() -> AuditFacts:
     return AuditFacts(machine=machine(), settings=loader(num_workers=2), **loader_facts(made) | {"start_method": "forkserver"})
 
 
-def quota_equals_workers() -> AuditFacts:
-    seen = machine_of(quota_tree("800000 100000\n"))
-    return AuditFacts(machine=seen, settings=loader(), cpu_share=1.0, throttled_share=0.05)
-
-
 HEALTHY = [
     Case("nothing known at all", AuditFacts),
     Case("chunks of three samples", lambda: unpacking(Unpacked("x", "3 x 64 x 64", 8192.0, 24_576.0))),
@@ -48,7 +38,10 @@ HEALTHY = [
     Case("all frames of a clip", lambda: unpacking(operations=[Calls("av.decode", 17.0), Calls("av.VideoFrame.to_ndarray", 16.0)])),
     Case("sound machine alone", described()),
     Case("8 workers on 16 cores, images", described(settings=loader(), batch=IMAGES, cpu_share=1.0)),
-    Case("as many CPU-bound workers as the quota's cores, now and then throttled", quota_equals_workers),
+    Case(
+        "as many CPU-bound workers as the quota's cores, now and then throttled",
+        described(machine=under_quota(8.0), settings=loader(), cpu_share=1.0, throttled_share=0.05),
+    ),
     Case("32 workers that mostly wait, on 16 cores", described(settings=loader(num_workers=32), cpu_share=0.2)),
     Case(
         "no workers, docker's 64 MB of /dev/shm",
@@ -89,7 +82,6 @@ HEALTHY = [
     Case("paths in arrays, looked at", lambda: held(pipelines.PathArray(400_000))),
     Case("list of 20,000 tuples", lambda: held(pipelines.PathList(20_000))),
     Case("paths in arrays", array_dataset, real=True, long=True),
-    Case("list of 50,000 tuples", short_list, real=True, long=True),
     Case(
         "a million-entry list, no workers",
         described(
@@ -109,15 +101,16 @@ HEALTHY = [
         "spawn on macOS, quick start",
         described(
             machine=machine(system="Darwin", shm_bytes=None, shm_free_bytes=None),
-            settings=loader(start_method="spawn"),
+            settings=loader(),
+            start_method="spawn",
             first_batch_s=0.8,
         ),
     ),
     Case(
         "spawn on Windows, persistent",
-        described(machine=machine(system="Windows", shm_bytes=None, fd_soft=None), settings=loader(start_method="spawn")),
+        described(machine=machine(system="Windows", shm_bytes=None, fd_soft=None), settings=loader(), start_method="spawn"),
     ),
-    Case("spawn, no workers", described(settings=loader(num_workers=0, start_method="spawn"))),
+    Case("spawn, no workers", described(settings=loader(num_workers=0), start_method="spawn")),
     Case(
         "local disks", described(settings=loader(), filesystems={"/": Filesystem("ext4", "/"), "/data": Filesystem("xfs", "/data")})
     ),

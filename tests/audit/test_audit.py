@@ -110,7 +110,7 @@ class TestWords:
         )
 
     def test_lists(self) -> None:
-        held = DatasetFacts(objects=3_000_000, bytes=200_000_000, where="dataset.samples", entries=1_000_000)
+        held = DatasetFacts(objects=3_000_000, bytes=200_000_000, where="dataset.samples")
         forked = AuditFacts(machine=machine(), settings=LoaderSettings(num_workers=4), dataset=held, start_method="fork")
         assert "each of 4 workers ends up with its own copy: 800 MB more." in self.only(forked).found
         spawned = msgspec.structs.replace(forked, start_method="spawn", first_batch_s=0.5)

@@ -14,13 +14,14 @@ from torch.utils.data import DataLoader, Dataset
 
 from pipefix.caches import pool
 from pipefix.fixes import speedup
+from pipefix.fixes.builder import Builder
 from pipefix.fixes.choice import Wishes
 from pipefix.fixes.fix import Session
 from pipefix.fixes.outcome import Measured
-from pipefix.fixes.steps import ProbeResult
+from pipefix.fixes.steps import FixContext, ProbeResult
 from pipefix.measurement.consumer import Consumer
 from pipefix.plan.plan import Declined, Plan, Proposed, Step
-from pipefix.plan.planfile import Change, LoaderChange
+from pipefix.plan.planfile import Change, LoaderChange, PlanFile
 from pipefix.plan.remedy import Remedy, all_remedies
 from pipefix.subject.load import load
 from pipefix.system.machine import Machine
@@ -36,7 +37,7 @@ class Lines(Dataset[Any]):
     """Each sample is what a small file says."""
 
     def __init__(self, folder: Path, count: int = 12) -> None:
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         self.paths = [folder / f"{number}.txt" for number in range(count)]
         for number, path in enumerate(self.paths):
             if not path.exists():
@@ -78,6 +79,12 @@ def declined(id: str, why: str = "nothing is read") -> Declined:
 
 def measured(gain: float, spread: float = 0.03) -> Measured:
     return Measured(gain=about(gain, spread), before=about(100.0), after=about(100.0 * gain), pairs=4)
+
+
+def context(loader: DataLoader[Any], folder: Path, plan: PlanFile | None = None) -> FixContext:
+    """For a fixer by itself. This process builds caches."""
+    subject = load(loader)
+    return FixContext(subject, plan or PlanFile(), folder, Builder(subject))
 
 
 class Bench:

@@ -54,6 +54,20 @@ def test_nothing_of_a_number_is_another() -> None:
     assert not list(differences([np.array([0.0, NAN]), float("nan")], [np.array([-0.0, -NAN]), float("nan")]))
 
 
+class Closed:
+    """Neither compared nor pickled."""
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("cannot compare")
+
+    def __reduce__(self) -> Any:
+        raise TypeError("cannot pickle")
+
+
+def test_what_cannot_be_compared_is_not_called_equal() -> None:
+    assert list(differences(Closed(), Closed()))
+
+
 PLAIN = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.binary(max_size=5))
 TREES = st.recursive(
     PLAIN, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3))

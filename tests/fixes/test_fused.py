@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -27,7 +27,6 @@ from pipefix.fixes import apply_plan, fused_trial, same_samples, speedup
 from pipefix.fixes.choice import candidates, fixer_for
 from pipefix.fixes.outcome import Applied, Refused
 from pipefix.fixes.speedup import WholeLoader
-from pipefix.fixes.steps import FixContext
 from pipefix.kernels.kernel import Absent, native
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.fusing import in_part
@@ -41,10 +40,11 @@ from pipefix.plan import planfile
 from pipefix.plan.planfile import AugmentationChange, LoaderChange, PlanFile
 from pipefix.subject.load import load
 from tests.doubles.measured import measured
-from tests.fixes.benchtop import MACHINE, Bench, step
+from tests.fixes.benchtop import Bench, context, step
 
 TRAIN = v1.Compose([v1.RandomResizedCrop(32), v1.RandomHorizontalFlip(), v1.ToTensor()])
 STILL = v1.Compose([v1.Resize((32, 32)), v1.ToTensor()])
+EQUAL = "pixels equal the list's own"
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +61,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def loader(folder: Path, transform: Any = TRAIN, **options: Any) -> DataLoader[Any]:
     return DataLoader(ImageFolder(str(folder), transform), batch_size=4, **options)
-
-
-def place(theirs: DataLoader[Any], folder: Path, plan: PlanFile | None = None) -> FixContext:
-    return FixContext(load(theirs), plan or PlanFile(), folder, MACHINE)
 
 
 def with_fuse(theirs: DataLoader[Any], mode: Any, folder: Path) -> Any:
@@ -94,7 +90,7 @@ def test_it_is_tried_on_the_datasets_own_pictures(folder: Path, monkeypatch: pyt
     paces = fused_trial._paces
     monkeypatch.setattr(fused_trial, "_paces", lambda loader, seconds: paces(loader, seconds / 60))
     found = in_child_process(partial(fused_trial.try_on_dataset, loader(folder), "exact", 60.0), 90.0)
-    assert found.equal and found.distance == "pixels equal the list's own"
+    assert found.distance == EQUAL
     assert (found.draws, found.processes) == (True, "")
     call = tried.fused_call(found)
     assert call.pictures == len(found.own) == 12
@@ -124,7 +120,7 @@ def test_what_fits_in_part_is_tried_so(folder: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(in_part, "LEAST_GAIN", 0.0)
     odd = v1.Compose([v1.RandomResizedCrop(32), v1.ColorJitter(), v1.ToTensor()])
     found = fused_trial.try_on_dataset(loader(folder, odd), "close")
-    assert found.equal and found.draws and found.processes == "your own transforms run in them"
+    assert found.distance == EQUAL and found.draws and found.processes == "your own transforms run in them"
 
 
 def test_putting_the_generators_at_a_samples_numbers_is_not_its_codes_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +190,7 @@ def test_a_process_that_dies_or_hangs_or_raises_is_told() -> None:
 
 def test_it_writes_the_plan_and_refuses_what_cannot_be(folder: Path, tmp_path: Path) -> None:
     fixer, exact = fixer_for(step("fuse-exact")), step("fuse-exact", risk="random numbers are drawn anew")
-    at = place(loader(folder), tmp_path, PlanFile(loader=LoaderChange(num_workers=2)))
+    at = context(loader(folder), tmp_path, PlanFile(loader=LoaderChange(num_workers=2)))
     assert fixer.refuses(exact, at) is None
     assert fixer.alters(exact) == "random numbers are drawn anew"
     assert fixer.alters(step("fuse-exact")) is None
@@ -205,11 +201,11 @@ def test_it_writes_the_plan_and_refuses_what_cannot_be(folder: Path, tmp_path: P
     assert 'fuse = "exact"' in (tmp_path / planfile.NAME).read_text()
     made = apply_plan.fixed(at.subject, planfile.read(tmp_path / planfile.NAME), tmp_path).loader
     assert isinstance(made, FastLoader) and (made.fuse, made.num_workers) == ("exact", 2)
-    again = place(loader(folder), tmp_path, plan)
+    again = context(loader(folder), tmp_path, plan)
     assert fixer.refuses(exact, again) == "pictures are made by one call each already (fuse = 'exact')"
-    theirs = place(FastLoader(at.subject.dataset, fuse="close"), tmp_path)
+    theirs = context(FastLoader(at.subject.dataset, fuse="close"), tmp_path)
     assert "already (fuse = 'close')" in str(fixer.refuses(exact, theirs))
-    moved = place(loader(folder), tmp_path, PlanFile(augmentation=AugmentationChange(backend="kornia")))
+    moved = context(loader(folder), tmp_path, PlanFile(augmentation=AugmentationChange(backend="kornia")))
     assert fixer.refuses(exact, moved) == "the plan moves transforms to whole batches, and a fused call makes all of them"
 
 
@@ -275,15 +271,12 @@ def test_the_loader_itself_is_run_over_many_epochs(folder: Path, tmp_path: Path,
 
     _, after = with_fuse(loader(folder, num_workers=2, shuffle=True), "exact", tmp_path)
     consumer = Counts()
-    pool = WholeLoader(after, consumer)
-    try:
+    with closing(WholeLoader(after, consumer)) as pool:
         blocks = [pool.block(PLAIN, 0.05) for _ in range(2)]
         assert all(block.rate > 0 and block.samples % 4 == 0 for block in blocks)
         assert consumer.seen > 4
         assert "by fused calls" in pool._loader.explain()
         assert bool(pool.processes) is isinstance(native(), Absent), "without the native kernel threads would take turns"
-    finally:
-        pool.close()
 
 
 def test_a_run_keeps_it_in_the_plan_and_ends_there(folder: Path, tmp_path: Path) -> None:

@@ -206,12 +206,6 @@ def test_only_one_remedy(tmp_path):
         Bench(tmp_path / "c", plan).run(only="magic")
 
 
-@pytest.fixture(autouse=True)
-def folders(tmp_path):
-    for name in "abc":
-        (tmp_path / name).mkdir()
-
-
 def test_it_goes_on_from_the_plan_that_is_there(tmp_path):
     Bench(tmp_path, [step("workers-2", 1.5)], []).run()
     bench = Bench(tmp_path, [step("cache-source", 1.5)], [])

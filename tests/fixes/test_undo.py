@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
@@ -108,7 +109,6 @@ def test_a_plan_that_was_taken_away_stays_away(tmp_path):
 
 def test_a_cache_that_another_plan_may_name_is_not_removed(tmp_path):
     """However it writes the path, and whether it can be read or not."""
-    (tmp_path / "once").mkdir()
     Bench(tmp_path / "once", [step("cache-source", 3.0)], []).run()
     head = 'format = "pipefix.plan/1"\n'
     named = '[cache]\npath = "./pipefix-caches/source"\nstore = "source"\n'
@@ -148,7 +148,6 @@ def test_killed_before_any_act_a_run_leaves_a_state_that_can_be_gone_on_from(tmp
     acts = 0
     while True:
         folder = tmp_path / f"run-{acts}"
-        folder.mkdir()
         bench = Bench(folder, *PLANS[:3], [], gains=[1.5, 0.5, 1.5])
         with killed_at(acts) as done:
             try:
@@ -170,23 +169,15 @@ def test_killed_before_any_act_a_run_leaves_a_state_that_can_be_gone_on_from(tmp
 @pytest.mark.parametrize("undone_first", [True, False])
 def test_killed_before_any_act_undo_takes_all_back(tmp_path, undone_first):
     for acts in range(0, 60, 3 if undone_first else 4):
-        folder = tmp_path / f"run-{acts}"
-        folder.mkdir()
-        bench = Bench(folder, *PLANS, gains=[1.5, 1.5, 1.5, 1.5])
+        bench = Bench(tmp_path / f"run-{acts}", *PLANS, gains=[1.5, 1.5, 1.5, 1.5])
         finished = False
-        with killed_at(acts):
-            try:
-                bench.run()
-                finished = True
-            except Killed:
-                pass
+        with killed_at(acts), suppress(Killed):
+            bench.run()
+            finished = True
         if bench.out.exists() and list(bench.out.iterdir()):
             if undone_first:
-                with killed_at(acts % 5):
-                    try:
-                        undo(bench.out)
-                    except (Killed, BadUsage):
-                        pass
+                with killed_at(acts % 5), suppress(Killed, BadUsage):
+                    undo(bench.out)
                 settled(bench)
             taken_back(bench)
             assert bench.plan_text() is None and not (bench.out / "pipefix-caches").exists()

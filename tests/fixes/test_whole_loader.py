@@ -146,11 +146,7 @@ class Leaves(Numbers):
         raise SystemExit(0)
 
 
-def test_a_sample_that_ends_the_program_is_told() -> None:
+def test_a_sample_that_ends_the_program_is_told(running: Any) -> None:
     """Otherwise `fix` would end with it, and with its exit code, and say nothing."""
-    whole = WholeLoader(load(DataLoader(Leaves(), batch_size=5)), Consumer())
-    try:
-        with pytest.raises(TargetError):
-            whole.block(PLAIN, 0.05)
-    finally:
-        whole.close(at_once=True)
+    with pytest.raises(TargetError):
+        running(DataLoader(Leaves(), batch_size=5)).block(PLAIN, 0.05)

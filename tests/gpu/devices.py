@@ -14,7 +14,7 @@ from pipefix.loader.device import Carrier
 from pipefix.measurement import gpu, transfer
 from pipefix.measurement.consumer import ModelStep
 from pipefix.measurement.measurement import Measurement
-from pipefix.tuning.vram import Vram
+from pipefix.tuning.usage import Vram
 from pipefix.vocabulary.settings import LoaderSettings
 
 

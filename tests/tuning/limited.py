@@ -11,12 +11,10 @@ import torch
 from torch.utils.data import Dataset
 
 from pipefix.tuning.limits import ResourceLimits
-from pipefix.tuning.results import Goal, TuningPlan
 from pipefix.tuning.space import Settings
-from pipefix.tuning.tuner import Tuner
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from tests.tuning.grids import Grid
-from tests.tuning.machine import Appetite, Machine, breaches
+from tests.tuning.machine import Appetite, Machine, breaches, tuned
 
 
 def drawn(seed: int) -> tuple[Appetite, ResourceLimits, Settings]:
@@ -44,10 +42,9 @@ def made_up(seed: int, grids: Sequence[Grid]) -> dict[str, Any]:
     appetite, limits, start = drawn(seed)
     grid = grids[seed % len(grids)]
     machine = Machine(grid, appetite, seed=seed, break_at=float(seed % 60) if seed % 10 == 3 else None)
-    plan = TuningPlan(grid.space, Goal(has_consumer=grid.demand is not None), start, limits, budget=60.0)
     ending = "could not run at all"
     try:
-        result = Tuner(machine, plan, clock=machine.clock).run()
+        result = tuned(machine, start, limits)
         ending = "interrupted" if result.partial else "settings kept" if result.kept else "better settings"
     except (BadUsage, TargetError):
         pass

@@ -6,14 +6,18 @@ Its processes take memory bit by bit, as real ones do while they start; what the
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from pipefix.tuning.block_figures import TrialBlock
 from pipefix.tuning.limits import BatchCost, ResourceLimits, Usage
+from pipefix.tuning.results import Goal, TuneResult, TuningPlan
 from pipefix.tuning.space import Settings
 from pipefix.tuning.trial import TrialEnded, Watch
+from pipefix.tuning.tuner import Tuner
 from tests.tuning.grids import Grid
 
 TICK = 0.05
@@ -79,13 +83,10 @@ class Machine:
         return Usage(0.6 * self.appetite.process, 0.0, self.appetite.process_files)
 
     def look(self, settings: Settings, watch: Watch) -> BatchCost:
-        trial = self.start(settings, watch)
-        trial.steps = False
-        try:
-            trial.block(0.2)
-        finally:
-            trial.close()
+        with closing(self.start(settings, watch)) as trial:
             self.started.pop()
+            trial.steps = False
+            trial.block(0.2)
         seconds = BATCH / self.grid.curve(0)
         own = self.appetite
         wrong = np.exp(0.05 * self.draw.standard_normal(3))
@@ -164,6 +165,20 @@ class FakeTrial:
     def close(self, *, at_once: bool = False) -> None:
         if self in self.machine.running:
             self.machine.running.remove(self)
+
+
+ONE, NONE = Settings(1), ResourceLimits()
+
+
+def planned(machine: Machine, start: Settings = ONE, limits: ResourceLimits = NONE, **more: Any) -> TuningPlan:
+    """A minute of the machine's clock, for its consumer if it has one; ``more``: what is otherwise."""
+    goal = Goal(has_consumer=machine.grid.demand is not None)
+    facts: dict[str, Any] = {"space": machine.grid.space, "goal": goal, "start": start, "limits": limits, "budget": 60.0}
+    return TuningPlan(**facts | more)
+
+
+def tuned(machine: Machine, start: Settings = ONE, limits: ResourceLimits = NONE, **more: Any) -> TuneResult:
+    return Tuner(machine, planned(machine, start, limits, **more), clock=machine.clock).run()
 
 
 def breaches(limits: ResourceLimits, highest: Usage) -> list[str]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import select
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from torch.utils.data import Dataset
@@ -28,13 +26,7 @@ class Wide(Dataset[Any]):
 
 def children() -> list[int]:
     """Processes that descend from this one."""
-    mine, descendants = {os.getpid()}, []
-    for name in sorted((name for name in os.listdir("/proc") if name.isdigit()), key=int):
-        fields = usage._stat(int(name))
-        if fields is not None and fields[0] != "Z" and int(fields[1]) in mine:
-            mine.add(int(name))
-            descendants.append(int(name))
-    return descendants
+    return [child.pid for child in psutil.Process().children(recursive=True) if alive(child.pid)]
 
 
 def state(pid: int) -> str:
@@ -51,23 +43,11 @@ def shared_memory_of(processes: set[int]) -> set[str]:
     return {name for name in os.listdir("/dev/shm") if name.split("_")[:2] in [["torch", str(pid)] for pid in processes]}
 
 
-def managers() -> list[int]:
+def managers() -> list[psutil.Process]:
     """Torch's processes that remove shared memory when those who made it are gone; they leave the session of who started them."""
-    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if b"torch_shm_manager" in command_line(pid)]
-
-
-def command_line(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-def ended(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        process = os.pidfd_open(pid)
-        select.select([process], [], [], 75)
-        os.close(process)
+    return [
+        process for process in psutil.process_iter(["cmdline"]) if "torch_shm_manager" in " ".join(process.info["cmdline"] or [])
+    ]
 
 
 @pytest.fixture
@@ -83,6 +63,6 @@ def nothing_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(usage, "group", noting)
     yield
     assert set(children()) <= before
-    for pid in set(managers()) - known if shared_memory_of(own) else ():
-        ended(pid)
+    if shared_memory_of(own):
+        psutil.wait_procs(set(managers()) - known, timeout=75)
     assert not shared_memory_of(own)

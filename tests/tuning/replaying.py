@@ -35,7 +35,7 @@ def play(grid: Grid, start: Settings, *, seed: int, most: int = 8) -> Played:
     look = grid.looked_at(draw)
     trials: list[Trial] = []
     while True:
-        proposal = search.next(trials, look=look)
+        proposal = search.next(trials, look)
         if isinstance(proposal, Finished):
             break
         assert isinstance(proposal, NextTrial)

@@ -10,27 +10,20 @@ from pipefix.api.tune import _with_sizes
 from pipefix.report.tune_report import ConsumerName, TuneReporter
 from pipefix.tuning.batch_sizes import DOUBLINGS, sweep
 from pipefix.tuning.limits import ResourceLimits
-from pipefix.tuning.results import BatchSize, Goal, TuneResult, TuningPlan
+from pipefix.tuning.results import BatchSize
 from pipefix.tuning.space import Settings
-from pipefix.tuning.tuner import Tuner
 from pipefix.vocabulary.settings import LoaderSettings
 from tests.tuning import grids
-from tests.tuning.machine import Appetite, Machine
+from tests.tuning.machine import Appetite, Machine, planned, tuned
 
 EIGHT = next(grid for grid in grids.every() if grid.name == "eight-cores")
 FED = next(grid for grid in grids.every() if grid.demand is not None)
 
 
-def tuned(machine: Machine, limits: ResourceLimits) -> TuneResult:
-    goal = Goal(has_consumer=machine.grid.demand is not None)
-    plan = TuningPlan(machine.grid.space, goal, Settings(4), limits, budget=60.0)  # fake clock
-    return Tuner(machine, plan, clock=machine.clock).run()
-
-
 @pytest.mark.parametrize(("grid", "waits"), [(EIGHT, False), (FED, True)], ids=["no consumer", "a consumer"])
 def test_sizes_are_doubled_from_half_the_present_one(grid: grids.Grid, waits: bool) -> None:
     machine = Machine(grid)
-    result = tuned(machine, ResourceLimits())
+    result = tuned(machine, Settings(4))
     before = len(machine.started)
     sizes = list(sweep(machine, result, 32, ResourceLimits(), seconds=1.0))
     assert [size.batch_size for size in sizes] == [16 * 2**power for power in range(DOUBLINGS + 1)]
@@ -44,12 +37,12 @@ def test_sizes_are_doubled_from_half_the_present_one(grid: grids.Grid, waits: bo
 def test_a_size_that_does_not_fit_is_told_and_ends_it() -> None:
     limits = ResourceLimits(memory_bytes=6e9)
     machine = Machine(EIGHT, Appetite(batch=40e6))
-    result = tuned(machine, limits)
+    result = tuned(machine, Settings(4), limits)
     sizes = list(sweep(machine, result, 32, limits, seconds=1.0))
     assert len(sizes) < DOUBLINGS + 1
     assert "the limit is 6.00 GB of memory" in sizes[-1].reason and sizes[-1].rate is None
     assert not any(size.reason for size in sizes[:-1])
-    plan = TuningPlan(EIGHT.space, Goal(), Settings(4), limits)
+    plan = planned(machine, Settings(4), limits)
     telling = TuneReporter("data.py", LoaderSettings(batch_size=32), plan, result, ConsumerName("none", present=False), sizes)
     report = telling.report(created="", written=None)
     assert report.batch_sizes == sizes and "batch_size" not in report.changes
@@ -58,9 +51,8 @@ def test_a_size_that_does_not_fit_is_told_and_ends_it() -> None:
 
 def test_an_interrupt_among_the_sizes_keeps_what_was_tuned() -> None:
     machine = Machine(EIGHT)
-    limits = ResourceLimits()
-    plan = TuningPlan(EIGHT.space, Goal(), Settings(4), limits, budget=60.0)  # fake clock
-    result = tuned(machine, limits)
+    plan = planned(machine, Settings(4))
+    result = tuned(machine, Settings(4))
     machine.break_at = machine.now + 5.0
     sizes: list[BatchSize] = []
     subject = SimpleNamespace(settings=LoaderSettings(batch_size=32))

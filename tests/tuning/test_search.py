@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pipefix.tuning.limits import BatchCost
 from pipefix.tuning.results import Goal, Trial
 from pipefix.tuning.search import Finished, NextTrial, Search, beaten
 from pipefix.tuning.space import Settings, Space, most_workers, said
@@ -15,10 +16,12 @@ from tests.tuning.replaying import play
 
 SPACE = Space(most_workers=32, cores=8)
 BY_NAME = {grid.name: grid for grid in grids.every()}
+SLOW = looked(1.0)
+"""A look that hints at nothing."""
 
 
 def test_it_begins_with_the_settings_as_they_are() -> None:
-    proposal = Search(SPACE, Goal(), Settings(3)).next([])
+    proposal = Search(SPACE, Goal(), Settings(3)).next([], SLOW)
     assert proposal == NextTrial(Settings(3), "the settings as they are")
 
 
@@ -51,10 +54,10 @@ def test_what_computes_is_not_tried_with_many_more_workers_than_cores_at_once(cp
     """A step of 5 ms was to be fed by 13 workers on two cores, which were the first that were tried."""
     search = Search(Space(most_workers=64, cores=2), Goal(has_consumer=True), Settings(0))
     start = tried(Settings(0), 90.0, stall=0.9, demand=2000.0)
-    proposal = search.next([start], look=looked(100.0, cpu_s=cpu_s))
+    proposal = search.next([start], looked(100.0, cpu_s=cpu_s))
     assert isinstance(proposal, NextTrial) and 1 <= proposal.settings.workers <= most
     twice = tried(proposal.settings, 90.0 * proposal.settings.workers, stall=0.8, demand=2000.0)
-    more = search.next([start, twice], look=looked(100.0, cpu_s=cpu_s))
+    more = search.next([start, twice], looked(100.0, cpu_s=cpu_s))
     assert isinstance(more, NextTrial) and more.settings.workers > proposal.settings.workers, "they all helped: more may"
 
 
@@ -76,7 +79,9 @@ def rates(supply: dict[int, float]) -> list[Trial]:
     ids=["the cores", "double", "halve where it bends", "halve", "bisect", "halve first", "bisect below"],
 )
 def test_counts_are_doubled_halved_and_bisected(supply: dict[int, float], cores: float, workers: int) -> None:
-    following = Search(Space(most_workers=64, cores=cores, most_prefetch=2, reorder=False), Goal(), Settings(4)).next(rates(supply))
+    following = Search(Space(most_workers=64, cores=cores, most_prefetch=2, reorder=False), Goal(), Settings(4)).next(
+        rates(supply), SLOW
+    )
     assert isinstance(following, NextTrial)
     assert following.settings.workers == workers
 
@@ -84,24 +89,24 @@ def test_counts_are_doubled_halved_and_bisected(supply: dict[int, float], cores:
 def test_no_more_is_tried_where_the_cores_are_busy() -> None:
     search = Search(Space(most_workers=64, cores=8, most_prefetch=2, reorder=False), Goal(), Settings(4))
     trials = rates({4: 400.0, 6: 600.0, 8: 790.0})
-    assert isinstance(search.next(trials, look=looked(100.0, cpu_s=0.01)), Finished)
-    assert isinstance(search.next(trials, look=looked(100.0, cpu_s=0.001)), NextTrial), "they mostly wait"
+    assert isinstance(search.next(trials, looked(100.0, cpu_s=0.01)), Finished)
+    assert isinstance(search.next(trials, looked(100.0, cpu_s=0.001)), NextTrial), "they mostly wait"
 
 
 def test_what_another_setting_changed_carries_over_to_other_counts() -> None:
     search = Search(Space(most_workers=16, cores=8, most_prefetch=8), Goal(), Settings(4))
     trials = [*rates({4: 400.0, 6: 600.0, 8: 790.0, 16: 780.0}), tried(Settings(8, prefetch=8), 1000.0)]
-    proposal = search.next(trials)
+    proposal = search.next(trials, SLOW)
     assert not isinstance(proposal, NextTrial) or proposal.settings.workers not in (4, 6, 16)
 
 
 def test_workers_that_feed_a_consumer_are_counted_by_what_one_supplies() -> None:
     search = Search(Space(most_workers=64, cores=64), Goal(has_consumer=True), Settings(4))
     hungry = tried(Settings(4), 400.0, stall=0.6, demand=1000.0)
-    proposal = search.next([hungry])
+    proposal = search.next([hungry], SLOW)
     assert isinstance(proposal, NextTrial) and proposal.settings.workers == 10
     wide = tried(Settings(16), 1000.0, stall=0.0, demand=1000.0, potential=1600.0)
-    proposal = search.next([hungry, wide])
+    proposal = search.next([hungry, wide], SLOW)
     assert isinstance(proposal, NextTrial) and proposal.settings.workers == 11 - 1
 
 
@@ -124,37 +129,34 @@ def test_late_batches_suggest_another_order_and_threads_a_cap() -> None:
     assert capped.chosen.worker_threads == 1
     in_order = Search(replace(SPACE, reorder=False), Goal(), Settings(4))
     trials = [tried(Settings(n), 100.0 * min(n, 8), tail=50.0) for n in (4, 8, 9, 12)]
-    proposal = in_order.next(trials)
+    proposal = in_order.next(trials, SLOW)
     assert not isinstance(proposal, NextTrial) or proposal.settings.in_order
 
 
-def searched(search: Search, trial: Callable[[Settings], Trial], **how: Any) -> tuple[Settings, list[Trial]]:
+def searched(search: Search, trial: Callable[[Settings], Trial], look: BatchCost, **how: Any) -> tuple[Settings, list[Trial]]:
     """The best settings of a whole search, and all its trials."""
     trials: list[Trial] = []
-    while isinstance(proposal := search.next(trials, **how), NextTrial):
+    while isinstance(proposal := search.next(trials, look, **how), NextTrial):
         trials.append(trial(proposal.settings))
     best = search.best(trials)
     assert best is not None
     return best.settings, trials
 
 
-@pytest.mark.parametrize(("handing", "turned"), [(0.3, True), (0.01, False)])
-def test_batches_that_are_large_are_handed_over_another_way(handing: float, turned: bool) -> None:
-    search = Search(Space(most_workers=4, cores=2, slots=True, reorder=False), Goal(), Settings(2))
-
-    def trial(of: Settings) -> Trial:
-        return tried(of, 100.0 * (1.3 if of.engine else 1.0) * min(2, of.workers or 1), doubt=0.01)
-
-    best, trials = searched(search, trial, look=looked(100.0, handing=handing))
-    assert (best.engine == "processes") == turned == any(trial.settings.engine is not None for trial in trials)
-
-
 @pytest.mark.parametrize(
-    ("stall", "potential", "turned"),
-    [(None, 300.0, True), (None, 105.0, False), (0.5, 300.0, True), (0.05, 300.0, False), (None, None, False)],
+    ("handing", "stall", "potential", "turned"),
+    [
+        (0.3, None, None, True),
+        (0.01, None, None, False),
+        (0.0, None, 300.0, True),
+        (0.0, None, 105.0, False),
+        (0.0, 0.5, 300.0, True),
+        (0.0, 0.05, 300.0, False),
+    ],
+    ids=["large batches", "small batches", "workers idle", "workers at work", "idle though waited for", "idle since fed"],
 )
-def test_workers_that_idle_though_batches_are_waited_for_hand_over_another_way(
-    stall: float | None, potential: float | None, turned: bool
+def test_where_handing_over_holds_workers_up_it_is_done_another_way(
+    handing: float, stall: float | None, potential: float | None, turned: bool
 ) -> None:
     goal = Goal(has_consumer=stall is not None)
     search = Search(Space(most_workers=4, cores=2, slots=True, reorder=False), goal, Settings(2))
@@ -164,14 +166,15 @@ def test_workers_that_idle_though_batches_are_waited_for_hand_over_another_way(
         more = potential * min(2, of.workers) if potential is not None and of.workers else None
         return tried(of, rate, doubt=0.01, stall=stall, demand=1000.0 if stall is not None else None, potential=more)
 
-    assert (searched(search, trial, look=looked(100.0))[0].engine == "processes") == turned
+    best, trials = searched(search, trial, looked(100.0, handing=handing))
+    assert (best.engine == "processes") == turned == any(trial.settings.engine is not None for trial in trials)
 
 
 @pytest.mark.parametrize(("handing", "turned"), [(0.3, True), (0.06, False)])
 def test_what_is_thought_to_gain_much_is_tried_before_another_count(handing: float, turned: bool) -> None:
     search = Search(Space(most_workers=16, cores=4, slots=True, reorder=False), Goal(), Settings(2))
     trials = [tried(Settings(2), 200.0, doubt=0.02), tried(Settings(5), 380.0, doubt=0.02)]
-    proposal = search.next(trials, look=looked(105.0, handing=handing))
+    proposal = search.next(trials, looked(105.0, handing=handing))
     assert isinstance(proposal, NextTrial)
     assert (proposal.settings.engine is not None) == turned
 
@@ -182,24 +185,24 @@ def test_what_does_not_fit_is_not_asked_for() -> None:
     def fits(settings: Settings) -> str | None:
         return "too much" if settings.workers > 5 or settings.prefetch > 2 else None
 
-    best, trials = searched(search, lambda of: tried(of, 100.0 * max(1, of.workers)), fits=fits, look=looked(100.0))
+    best, trials = searched(search, lambda of: tried(of, 100.0 * max(1, of.workers)), looked(100.0), fits=fits)
     assert best.workers == 5
     assert all(fits(trial.settings) is None for trial in trials)
 
 
 def test_a_start_that_does_not_fit_gives_way_to_a_smaller_one() -> None:
     search = Search(SPACE, Goal(), Settings(8, prefetch=4))
-    proposal = search.next([], fits=lambda settings: "too much" if settings.workers > 2 else None)
+    proposal = search.next([], SLOW, fits=lambda settings: "too much" if settings.workers > 2 else None)
     assert isinstance(proposal, NextTrial)
     assert proposal.settings == Settings(1, prefetch=2)
-    assert search.next([], fits=lambda _: "too much") == Finished("no settings fit the limits")
+    assert search.next([], SLOW, fits=lambda _: "too much") == Finished("no settings fit the limits")
 
 
 def test_what_takes_more_than_a_trial_that_was_ended_is_not_tried() -> None:
     search = Search(SPACE, Goal(), Settings(4))
     trials = [tried(Settings(4), 400.0), tried(Settings(8), ended="it took too much")]
     for _ in range(4):
-        proposal = search.next(trials)
+        proposal = search.next(trials, SLOW)
         if isinstance(proposal, Finished):
             break
         assert proposal.settings.workers < 8

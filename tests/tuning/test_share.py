@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 
 import pytest
 from torch.utils.data import DataLoader
@@ -15,10 +16,8 @@ from pipefix.report.tune_report import ConsumerName, TuneReporter
 from pipefix.subject.load import load
 from pipefix.system.machine import Machine
 from pipefix.tuning.child import TrialWork
-from pipefix.tuning.results import Goal, TuningPlan
 from pipefix.tuning.space import Settings
 from pipefix.tuning.trial import TrialProcesses
-from pipefix.tuning.tuner import Tuner
 from pipefix.vocabulary.settings import LoaderSettings
 from tests.tuning import grids
 from tests.tuning import machine as made_up
@@ -79,20 +78,16 @@ def test_what_is_searched_and_what_may_be_taken_is_a_ranks_part() -> None:
 def test_a_trial_runs_on_the_cpus_of_its_rank() -> None:
     subject = load(DataLoader(Paced(0.001), batch_size=4, collate_fn=as_list))
     cpu = min(os.sched_getaffinity(0))
-    trial = TrialProcesses(TrialWork(subject, consumer_for, lots=1, cpus=(cpu,))).start(Settings(0), lambda _: None)
-    try:
+    bench = TrialProcesses(TrialWork(subject, consumer_for, lots=1, cpus=(cpu,)))
+    with closing(bench.start(Settings(0), lambda _: None)) as trial:
         assert trial.block(0.05).samples
         assert trial._process.pid is not None
         assert os.sched_getaffinity(trial._process.pid) == {cpu}
-    finally:
-        trial.close()
 
 
 def test_the_report_says_whose_workers_they_are() -> None:
-    grid = next(iter(grids.every()))
-    machine = made_up.Machine(grid)
-    plan = TuningPlan(grid.space, Goal(), Settings(1), budget=60.0, most_trials=2)
-    result = Tuner(machine, plan, clock=machine.clock).run()
+    machine = made_up.Machine(grids.SHAPES[0])
+    result, plan = made_up.tuned(machine, most_trials=2), made_up.planned(machine)
     telling = TuneReporter("data.py", LoaderSettings(), plan, result, ConsumerName("none", present=False), ranks=4)
     workers, notes = result.chosen.workers, telling.report(created="", written=None).notes
     assert any(f"{workers} workers a rank are {4 * workers} in all" in note for note in notes)

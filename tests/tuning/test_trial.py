@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,18 +42,15 @@ class Failing(Dataset[Any]):
 @pytest.mark.usefixtures("nothing_left")
 def test_a_model_that_cannot_be_fed_is_no_consumer_in_any_trial() -> None:
     subject = replace(load(DataLoader(Paced(0.001), batch_size=8, collate_fn=as_list)), model=torch.nn.Linear(3, 1))
-    bench = TrialProcesses(TrialWork(subject, lambda subject: consumer_for(subject), lots=1))
+    bench = TrialProcesses(TrialWork(subject, consumer_for, lots=1))
     assert "without a tensor at its top level" in bench.look(Settings(0), lambda _: None).why_none
-    trial = bench.start(Settings(0), lambda _: None)
-    try:
+    with closing(bench.start(Settings(0), lambda _: None)) as trial:
         assert not any(trial.block(0.05).steps)
-    finally:
-        trial.close()
 
 
 def test_shared_memory_of_another_program_stays_whatever_number_its_process_has() -> None:
     """With --ipc=host /dev/shm is the machine's, and the numbers of processes are the container's."""
-    bench = TrialProcesses(TrialWork(load(DataLoader(Paced(0.0), batch_size=4)), lambda subject: consumer_for(subject), lots=1))
+    bench = TrialProcesses(TrialWork(load(DataLoader(Paced(0.0), batch_size=4)), consumer_for, lots=1))
     trial = bench.start(Settings(0), lambda _: None)
     leftover = Path(f"/dev/shm/torch_{trial._process.pid}_1234_0")
     leftover.write_bytes(b"a neighbour's tensor")
@@ -129,13 +128,10 @@ def test_without_a_way_to_see_what_trials_take_none_is_run(monkeypatch: pytest.M
 def test_handing_over_through_reused_memory_runs_and_leaves_nothing() -> None:
     files = usage.read([os.getpid()]).files
     subject = load(DataLoader(Wide(), batch_size=8))
-    bench = TrialProcesses(TrialWork(subject, lambda subject: consumer_for(subject, step_ms=5.0), lots=1))
-    trial = bench.start(Settings(2, engine="processes"), lambda _: None)
-    try:
+    bench = TrialProcesses(TrialWork(subject, partial(consumer_for, step_ms=5.0), lots=1))
+    with closing(bench.start(Settings(2, engine="processes"), lambda _: None)) as trial:
         blocks = [trial.block(0.15) for _ in range(2)]  # of one that the machine holds up, two turns are left
         assert all(block.rate > 0 for block in blocks)
         assert sum(len(block.turns) for block in blocks) > 2
         assert all(0 <= block.stall < 1 for block in blocks)
         assert trial.used.files < files + 60, "no descriptor for each of 20 tensors of 4 batches"
-    finally:
-        trial.close()

@@ -9,29 +9,17 @@ import pytest
 
 from pipefix.report.tune_report import ConsumerName, TuneReporter
 from pipefix.tuning.limits import BatchCost, Footprint, ResourceLimits, Usage, ending, refusal
-from pipefix.tuning.results import Goal, TuneResult, TuningPlan
 from pipefix.tuning.space import Settings
 from pipefix.tuning.trial import TrialEnded, Watch
-from pipefix.tuning.tuner import Tuner
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from pipefix.vocabulary.settings import LoaderSettings
 from tests.tuning import grids
 from tests.tuning.grids import Grid
 from tests.tuning.limited import made_up
-from tests.tuning.machine import Appetite, FakeTrial, Machine, breaches
+from tests.tuning.machine import Appetite, FakeTrial, Machine, breaches, planned, tuned
 
 BY_NAME = {grid.name: grid for grid in grids.every()}
 EIGHT = BY_NAME["eight-cores"]
-
-
-ONE, NONE = Settings(1), ResourceLimits()
-
-
-def tuned(machine: Machine, start: Settings = ONE, limits: ResourceLimits = NONE, **more: float) -> TuneResult:
-    plan = TuningPlan(
-        machine.grid.space, Goal(has_consumer=machine.grid.demand is not None), start, limits, budget=more.get("budget", 60.0)
-    )
-    return Tuner(machine, plan, clock=machine.clock).run()
 
 
 def test_the_winner_is_confirmed_and_nothing_is_left_running() -> None:
@@ -98,10 +86,8 @@ class Unfed(Machine):
 
 
 def test_where_the_model_cannot_be_fed_the_loader_alone_is_tuned() -> None:
-    grid = next(grid for grid in grids.every() if grid.demand is not None)
-    machine = Unfed(grid)
-    plan = TuningPlan(grid.space, Goal(has_consumer=True), ONE, budget=60.0, most_trials=2)
-    result = Tuner(machine, plan, clock=machine.clock).run()
+    machine = Unfed(grids.FED[0])
+    result, plan = tuned(machine, most_trials=2), planned(machine)
     consumer = ConsumerName("none", present=False, why_none="TypeError: no")
     certificate = TuneReporter("data.py", LoaderSettings(), plan, result, consumer).certificate()
     assert (certificate.fed, certificate.stall, certificate.demand) == (None, None, None)
@@ -185,17 +171,13 @@ def test_a_trial_that_fails_is_told_and_the_others_go_on() -> None:
 def test_where_all_others_fail_the_start_is_kept_for_that_reason(most: int, says: str) -> None:
     machine = Failing(EIGHT)
     machine.fails = lambda settings: settings.workers > 0  # type: ignore[method-assign]
-    space = replace(EIGHT.space, most_workers=most, open=False)
-    plan = TuningPlan(space, Goal(), Settings(0), ResourceLimits(), budget=60.0)  # fake clock
-    result = Tuner(machine, plan, clock=machine.clock).run()
+    result = tuned(machine, Settings(0), space=replace(EIGHT.space, most_workers=most, open=False))
     assert result.chosen == Settings(0)
     assert result.kept == f"{says} (dataset[3] raised OSError)"
 
 
 def test_where_nothing_else_was_tried_that_is_why_the_start_is_kept() -> None:
-    machine = Machine(EIGHT)
-    plan = TuningPlan(EIGHT.space, Goal(), Settings(1), ResourceLimits(), budget=60.0, most_trials=1)  # fake clock
-    result = Tuner(machine, plan, clock=machine.clock).run()
+    result = tuned(Machine(EIGHT), most_trials=1)
     assert [trial.settings for trial in result.tried if trial.ran] == [Settings(1)]
     assert result.kept == "no other settings were tried"
 

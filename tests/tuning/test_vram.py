@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 import pipefix
 from pipefix.tuning.limits import BatchCost, Footprint, ResourceLimits, Usage, ending, refusal
 from pipefix.tuning.space import Settings
-from pipefix.tuning.vram import Vram
+from pipefix.tuning.usage import Vram
 from tests.doubles.driver import GIB, Driver
 from tests.tuning.paced import Paced, as_list
 

@@ -12,6 +12,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -81,14 +82,10 @@ def test_what_later_versions_add_is_passed_over(window: Window):
     assert windows.decode(json.dumps(line).encode(), origin="here").number == window.number
 
 
-def test_an_endpoint_tells_the_latest_window(window: Window):
-    endpoint = prometheus.Endpoint("127.0.0.1:0")
-    try:
-        endpoint.write(window)
-        endpoint.write(msgspec.structs.replace(window, number=2, notices=[]))
-        text, latest = (scraped(endpoint, path).decode() for path in ("/metrics", "/window"))
-    finally:
-        endpoint.close()
+def test_an_endpoint_tells_the_latest_window(endpoint: prometheus.Endpoint, window: Window):
+    endpoint.write(window)
+    endpoint.write(msgspec.structs.replace(window, number=2, notices=[]))
+    text, latest = (scraped(endpoint, path).decode() for path in ("/metrics", "/window"))
     assert 'pipefix_stage_seconds{rank="0",stage="decode"}' in text
     assert 'pipefix_drift_alarms_total{kind="costlier",rank="0",stage="decode"} 1.0' in text
     assert 'pipefix_samples_total{rank="0"} 76800.0' in text
@@ -123,7 +120,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 @pytest.fixture
 def endpoint() -> Iterator[prometheus.Endpoint]:
-    endpoint = prometheus.Endpoint(0)
+    endpoint = prometheus.Endpoint("127.0.0.1:0")
     yield endpoint
     endpoint.close()
 
@@ -217,15 +214,6 @@ def test_a_file_that_was_moved_away_is_made_anew(removed: bool, tmp_path: Path, 
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
-def test_a_textfile_stays_where_it_was_named(tmp_path: Path, window: Window, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path)
-    exporter = prometheus.Textfile("pipefix.prom")
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    exporter.write(window)
-    assert (tmp_path / "pipefix.prom").is_file()
-
-
 def test_two_watches_of_one_name_do_not_mix_their_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture, window: Window):
     path = tmp_path / "watch.jsonl"
     code = (
@@ -255,35 +243,29 @@ def threads_at_work() -> int:
     return sum(not (isinstance(thread, threading.Timer) and thread.finished.is_set()) for thread in threading.enumerate())
 
 
-def test_idle_connections_take_no_threads_and_are_ended(window: Window, patience: Callable[..., None]):
+def test_idle_connections_take_no_threads_and_are_ended(
+    endpoint: prometheus.Endpoint, window: Window, patience: Callable[..., None]
+):
     patience(*[0.1] * 5)
-    endpoint = prometheus.Endpoint(0)
     endpoint.write(window)
     threads = threads_at_work()
-    idle = [socket.create_connection(("127.0.0.1", port_of(endpoint))) for _ in range(5)]
-    try:
+    with ExitStack() as idle:
+        for _ in range(5):
+            idle.enter_context(socket.create_connection(("127.0.0.1", port_of(endpoint))))
         assert b"pipefix_window" in scraped(endpoint)
         assert threads_at_work() <= threads + 1
-    finally:
-        for connection in idle:
-            connection.close()
-        endpoint.close()
 
 
-def test_a_request_that_dribbles_is_ended(window: Window, patience: Callable[..., None]):
+def test_a_request_that_dribbles_is_ended(endpoint: prometheus.Endpoint, window: Window, patience: Callable[..., None]):
     patience(0.3)
-    endpoint = prometheus.Endpoint(0)
     endpoint.write(window)
-    try:
-        with socket.create_connection(("127.0.0.1", port_of(endpoint))) as slow:
-            begun = time.monotonic()
-            with pytest.raises(OSError, match=r"reset|[Bb]roken|abort"):
-                while time.monotonic() < begun + 60:
-                    slow.sendall(b"G")
-                    time.sleep(0.02)
-        assert b"pipefix_window" in scraped(endpoint)
-    finally:
-        endpoint.close()
+    with socket.create_connection(("127.0.0.1", port_of(endpoint))) as slow:
+        begun = time.monotonic()
+        with pytest.raises(OSError, match=r"reset|[Bb]roken|abort"):
+            while time.monotonic() < begun + 60:
+                slow.sendall(b"G")
+                time.sleep(0.02)
+    assert b"pipefix_window" in scraped(endpoint)
 
 
 BESIEGED = """
@@ -317,13 +299,16 @@ def test_a_thousand_idle_connections_leave_training_its_files(preloaded: str):
     assert (out, job.returncode) == ("[1, 2, 3]\n", 0), err
 
 
-def test_a_textfile_is_whole(tmp_path: Path, window: Window):
-    path = tmp_path / "pipefix.prom"
-    exporter = prometheus.Textfile(path)
+def test_a_textfile_is_whole_and_stays_where_it_was_named(tmp_path: Path, window: Window, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    exporter = prometheus.Textfile("pipefix.prom")
+    monkeypatch.chdir(tmp_path / "elsewhere")
     exporter.write(window)
     exporter.close()
-    assert f'pipefix_stage_seconds{{rank="0",stage="decode"}} {window.stages["decode"].s}' in path.read_text()
-    assert [path.name for path in tmp_path.iterdir()] == ["pipefix.prom"]
+    text = (tmp_path / "pipefix.prom").read_text()
+    assert f'pipefix_stage_seconds{{rank="0",stage="decode"}} {window.stages["decode"].s}' in text
+    assert {path.name for path in tmp_path.rglob("*")} == {"pipefix.prom", "elsewhere"}
     with pytest.raises(BadUsage, match=r"end with \.prom"):
         prometheus.Textfile(tmp_path / "metrics.txt")
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -30,22 +32,35 @@ def written(path: Path, windows: list[Window]) -> Path:
     return path
 
 
+def numbers(groups: list[list[Window]]) -> list[list[int]]:
+    return [[window.number for window in group] for group in groups]
+
+
+def after(*steps: Callable[[], object]) -> Callable[[float], None]:
+    """A sleep during which somebody does the next of these things."""
+    left = iter(steps)
+
+    def sleep(_: float) -> None:
+        next(left)()
+
+    return sleep
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
 def test_a_finished_job_is_read_whole(tmp_path: Path):
-    groups = list(follow(str(written(tmp_path / "watch.jsonl", job(5)))))
-    assert [[window.number for window in group] for group in groups] == [[1, 2, 3, 4, 5]]
+    assert numbers(list(follow(str(written(tmp_path / "watch.jsonl", job(5)))))) == [[1, 2, 3, 4, 5]]
 
 
 def test_lines_that_come_later_come_later_and_half_ones_wait(tmp_path: Path):
-    windows = job(4)
-    path = written(tmp_path / "watch.jsonl", windows[:1])
-    steps = iter([encode(windows[1])[:40], encode(windows[1])[40:] + encode(windows[2]), encode(windows[3])])
-
-    def sleep(_: float) -> None:
-        with path.open("ab") as file:
-            file.write(next(steps))
-
-    groups = list(follow(str(path), sleep=sleep))
-    assert [[window.number for window in group] for group in groups] == [[1], [2, 3], [4]]
+    first, second, third, fourth = map(encode, job(4))
+    path = tmp_path / "watch.jsonl"
+    path.write_bytes(first)
+    steps = after(*(partial(append, path, data) for data in (second[:40], second[40:] + third, fourth)))
+    assert numbers(list(follow(str(path), sleep=steps))) == [[1], [2, 3], [4]]
 
 
 def test_once_does_not_wait(tmp_path: Path):
@@ -126,9 +141,9 @@ def test_an_endpoint_is_followed_until_it_is_gone(monkeypatch: pytest.MonkeyPatc
     windows = job(3, ended=False)
     endpoint = Endpoint(0)
     endpoint.write(windows[0])
-    steps = iter([lambda: None, lambda: endpoint.write(windows[1]), lambda: endpoint.write(windows[2]), endpoint.close])
-    groups = list(follow(endpoint.url, sleep=lambda _: next(steps)()))
-    assert [[window.number for window in group] for group in groups] == [[1], [2], [3]]
+    steps = after(lambda: None, lambda: endpoint.write(windows[1]), lambda: endpoint.write(windows[2]), endpoint.close)
+    groups = list(follow(endpoint.url, sleep=steps))
+    assert numbers(groups) == [[1], [2], [3]]
     assert groups[1][0].batches == windows[1].batches
     assert groups[1][0].stages == windows[1].stages
 
@@ -149,20 +164,6 @@ def test_a_job_that_was_killed_is_not_waited_for_for_ever(tmp_path: Path, caplog
     assert f"Nothing was written to {path} for 320 s: the job has ended without its last window." in caplog.text
 
 
-def numbers(groups: list[list[Window]]) -> list[list[int]]:
-    return [[window.number for window in group] for group in groups]
-
-
-def after(*steps: Callable[[], object]) -> Callable[[float], None]:
-    """A sleep during which somebody does the next of these things."""
-    left = iter(steps)
-
-    def sleep(_: float) -> None:
-        next(left)()
-
-    return sleep
-
-
 def test_a_file_that_is_cut_is_read_from_its_new_beginning(tmp_path: Path):
     """What logrotate's copytruncate does."""
     windows = job(4)
@@ -176,8 +177,7 @@ def test_a_file_that_is_moved_is_read_to_its_end_and_then_the_new_one(tmp_path: 
     path = written(tmp_path / "watch.jsonl", windows[:1])
 
     def moved() -> None:
-        with path.open("ab") as file:
-            file.write(encode(windows[1]))
+        append(path, encode(windows[1]))
         path.rename(tmp_path / "watch.1.jsonl")
         written(path, windows[2:])
 
@@ -205,37 +205,25 @@ def test_it_is_not_waited_for_for_ever_nor_at_once_nor_without_a_folder(tmp_path
     assert sum(slept) == followed.SILENT_SECONDS
 
 
+REFUSED = ConnectionRefusedError(111, "Connection refused")
+
+
 def test_an_address_is_waited_for_too(monkeypatch: pytest.MonkeyPatch):
-    windows, told = job(2), list[str]()
-    answers: list[bytes | Exception] = [ConnectionRefusedError(111, "Connection refused"), b"", *map(encode, windows)]
-
-    def asked(url: str) -> bytes:
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    monkeypatch.setattr(followed, "_asked", asked)
+    told = list[str]()
+    monkeypatch.setattr(followed, "_asked", Mock(side_effect=[REFUSED, b"", *map(encode, job(2))]))
     assert numbers(list(follow("9400", sleep=lambda _: None, say=told.append))) == [[1], [2]]
     assert [line.partition(":")[0] for line in told] == ["Nobody serves http", "The job at http"]
 
 
 def test_an_endpoint_that_once_gives_no_answer_has_not_ended(monkeypatch: pytest.MonkeyPatch):
-    first, second = job(2, ended=False)
-    late, gone = TimeoutError("timed out"), ConnectionRefusedError(111, "Connection refused")
+    first, second = map(encode, job(2, ended=False))
+    late = TimeoutError("timed out")
     for answers, seen, end in (
-        ([encode(first), late, late, encode(second), gone], [[1], [2]], "(Connection refused): the job has ended."),
-        ([encode(first), late, late, late], [[1]], "(timed out): the job hangs, or its machine is gone."),
+        ([first, late, late, second, REFUSED], [[1], [2]], "(Connection refused): the job has ended."),
+        ([first, late, late, late], [[1]], "(timed out): the job hangs, or its machine is gone."),
     ):
-        left, told = list(answers), list[str]()
-
-        def asked(url: str, left: list[bytes | Exception] = left) -> bytes:
-            answer = left.pop(0)
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
-
-        monkeypatch.setattr(followed, "_asked", asked)
+        told = list[str]()
+        monkeypatch.setattr(followed, "_asked", Mock(side_effect=answers))
         assert numbers(list(follow("9400", sleep=lambda _: None, say=told.append))) == seen
         assert told == [f"http://127.0.0.1:9400/metrics does not answer any more {end}"]
 

@@ -29,7 +29,7 @@ import pipefix
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.metering.meter import Meter
 from pipefix.vocabulary.errors import BadUsage
-from pipefix.watching import rank as ranks
+from pipefix.watching import exporter as exporters
 from pipefix.watching.watch import Watch, _exit_code, watch
 from pipefix.watching.window import Notice, Window
 from tests.watching.pipelines import Breaking, Endless, Files, Mine, Stream, note_worker
@@ -217,17 +217,6 @@ def test_what_is_no_loader_at_all_is_counted_under_its_own_name_too(through_the_
     assert type(graph) is Graph and vars(graph) == {}
 
 
-def test_a_loader_that_carries_a_meter_is_read_as_it_is():
-    class Carrying(list):  # type: ignore[type-arg]
-        meter = Meter()
-
-    loader = Carrying([1, 2])
-    with hung(loader) as watched:
-        assert watched.meter is Carrying.meter
-        assert list(watched) == [1, 2]
-    assert type(loader) is Carrying
-
-
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_fast_loaders_own_meter_is_the_one_that_is_read(tmp_path: Path, workers: int):
     loader: FastLoader[Any] = FastLoader(Files(tmp_path, 16), batch_size=4, num_workers=workers)
@@ -304,9 +293,9 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def test_the_verb_is_a_function_and_its_room_a_package(tmp_path: Path):
-    import pipefix.watching.cusum as cusum
+    import pipefix.watching.window as window
 
-    assert cusum.Rise
+    assert window.Window is Window
     loader = DataLoader(Files(tmp_path, 16), batch_size=4)
     with pipefix.watch(loader, jsonl=tmp_path / "watch.jsonl", every=60) as watched:
         assert len(list(watched)) == 4
@@ -389,19 +378,19 @@ def test_each_rank_has_files_and_a_port_of_its_own(
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert [ranks.own_file(name).name for name in ("watch.jsonl", "pipefix.prom", "rank1.jsonl")] == files
-    assert str(ranks.own_port(9400)) == str(port)
-    assert str(ranks.own_port("0.0.0.0:9400")) == f"0.0.0.0:{port}"
-    assert ranks.own_port("nonsense") == "nonsense"
+    assert [exporters.own_file(name).name for name in ("watch.jsonl", "pipefix.prom", "rank1.jsonl")] == files
+    assert str(exporters.own_port(9400)) == str(port)
+    assert str(exporters.own_port("0.0.0.0:9400")) == f"0.0.0.0:{port}"
+    assert exporters.own_port("nonsense") == "nonsense"
     writer = object()
-    assert ranks.own_folder(writer) is writer
+    assert exporters.own_folder(writer) is writer
 
 
 def test_the_rank_of_a_process_group_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("RANK", "5")
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: 3)
-    assert ranks.rank() == 3
+    assert exporters.rank() == 3
 
 
 def test_ranks_label_themselves(monkeypatch: pytest.MonkeyPatch):
@@ -498,7 +487,7 @@ def test_an_output_whose_library_raises_is_told_of_and_left_out(
     def broken(place: Any) -> Any:
         raise RuntimeError("descriptors cannot be created directly")
 
-    monkeypatch.setattr("pipefix.watching.watch.JsonLines", broken)
+    monkeypatch.setattr("pipefix.watching.exporter.JsonLines", broken)
     with watch([1, 2], jsonl=tmp_path / "watch.jsonl", every=60) as watched:
         assert list(watched) == [1, 2]
     assert "without one of its outputs: RuntimeError: descriptors cannot be created directly" in caplog.text

@@ -23,7 +23,7 @@ LIBRARIES = (
     "pipefix.api.probe",
     "pipefix.api.tune",
     "pipefix.augment.module",
-    "pipefix.tuning.vram",
+    "pipefix.tuning.usage",
     "pynvml",
 )
 

@@ -1,4 +1,5 @@
-"""The object stores that a dataset names in its strings; and seconds of a request to one, from what the probe timed."""
+"""Facts about where samples come from: the object stores that a dataset names, and what the probe timed and counted of reading:
+seconds of a request to a store, and what is unpacked and not used (chunks, row groups, frames of a video)."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Protocol
 
-from pipefix.audit.facts import ObjectStoreFacts
+from pipefix.audit.facts import AmplifiedReads, ObjectStoreFacts
 from pipefix.vocabulary.attributes import attributes
 from pipefix.vocabulary.urls import store_of
 
@@ -15,6 +16,10 @@ _FIRST = 8
 """Entries of a container that are looked at."""
 _CLIENTS = ("urllib.request.", "urllib3.", "requests.", "fsspec.", "obstore.", "s3torchconnector.", "http.client.get")
 """Operations that are a request each."""
+_DECODED = ("av.decode", "av.Packet.decode")
+"""Operations that are a frame each, whether it is used or not."""
+_USED = "av.VideoFrame."
+"""And those that hand one over."""
 
 
 class Operation(Protocol):
@@ -26,6 +31,19 @@ class Operation(Protocol):
     def wall_s(self) -> float: ...
     @property
     def calls(self) -> float: ...
+
+
+class UnpackedReads(Protocol):
+    """`pipefix.measurement.measurement.Unpacked`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def chunk(self) -> str: ...
+    @property
+    def asked(self) -> float: ...
+    @property
+    def unpacked(self) -> float: ...
 
 
 def store_in(dataset: Any) -> ObjectStoreFacts | None:
@@ -65,3 +83,24 @@ def _stores(value: Any, depth: int) -> Iterator[str]:
         for member in attributes(value).values():
             if hasattr(type(member), "__getitem__"):
                 yield from _stores(member, depth + 1)
+
+
+def amplified(reads: Iterable[UnpackedReads], operations: Iterable[Operation], sample_bytes: float) -> list[AmplifiedReads]:
+    """``sample_bytes``: of a finished sample; 0 where that is not known. What no selection tells is held against these."""
+    divided = [
+        AmplifiedReads(
+            name=read.name, pieces="chunks" if read.chunk else "row groups", chunk=read.chunk,
+            used=read.asked or sample_bytes, unpacked=read.unpacked,
+        )
+        for read in reads
+    ]  # fmt: skip
+    return [*divided, *_frames(list(operations))]
+
+
+def _frames(operations: list[Operation]) -> list[AmplifiedReads]:
+    decoded = [operation for operation in operations if operation.name in _DECODED]
+    used = sum(operation.calls for operation in operations if operation.name.startswith(_USED))
+    if not decoded or not used:
+        return []
+    most = max(decoded, key=lambda operation: operation.calls)
+    return [AmplifiedReads(name=most.name, pieces="frames", used=used, unpacked=most.calls)]

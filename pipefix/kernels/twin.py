@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 from pipefix.kernels.errors import BadPicture
-from pipefix.kernels.header import Header, lacks_scans, read_header
+from pipefix.kernels.header import lacks_scans, read_header
 from pipefix.kernels.picture import (
     Arithmetic,
     Box,
@@ -37,10 +37,7 @@ class TwinKernel:
     """Decodes whole pictures, then crops. Damage that the decoder passes over in silence is not noticed, other than by `native`."""
 
     name = "twin"
-
-    def header(self, data: Data) -> Header:
-        """What a picture says of itself. Raises `BadPicture` where there is no JPEG, or its header is cut off."""
-        return read_header(np.frombuffer(data, dtype=np.uint8).data)
+    header = staticmethod(read_header)
 
     def jpeg_region(self, data: Data, box: Box) -> np.ndarray[Any, Any]:
         """The pixels of a box as they are, height x width x 3."""
@@ -96,7 +93,7 @@ def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
 def _decoded(data: Data) -> torch.Tensor:
     """3 x height x width of uint8."""
     encoded = np.frombuffer(data, dtype=np.uint8)
-    header = read_header(encoded.data)
+    header = read_header(encoded)
     header.refuse()
     if END not in bytes(encoded[-1024:]) and END not in bytes(encoded):
         raise BadPicture("truncated", "the end of the picture is missing")

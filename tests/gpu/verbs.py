@@ -157,6 +157,14 @@ def heard(folder: str, how: str, then: str) -> dict[str, str]:
     return {finding.id: finding.found for finding in run.audit}
 
 
+def is_heard(fake_device: Any, folder: Path, how: str, then: str, lines: dict[str, int]) -> None:
+    """``lines``: those that the audit minds, by rule."""
+    found = fake_device(heard, str(folder), how, then)
+    assert {"blocking-copies", "step-waits", "full-precision"} & found.keys() == lines.keys()
+    for rule, line in lines.items():
+        assert f"train_step at job.py:{line}" in found[rule]
+
+
 def swapped(folder: str, to: str) -> dict[str, Any]:
     """`pipefix swap --check` over a folder of pictures; DALI asks the driver for more than the fake one has."""
     beside = Path(folder).with_name("swapped")  # what Python compiles of the file would be a class of the folder

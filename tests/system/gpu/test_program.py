@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT
 from tests.gpu.conftest import FakeDevice
 
 TRAINS = """
@@ -64,26 +58,14 @@ if __name__ == "__main__":
 def test_copies_to_the_device_are_a_part_of_the_step(fake_device: FakeDevice, tmp_path: Path) -> None:
     """10 ms for 160 kB, 5 ms of the forward pass and 15 ms after the optimizer's step, all of it queued."""
     (tmp_path / "train.py").write_text(COPIES)
-    slow = {"FAKE_PAGEABLE_GBS": "0.016"}
-    program, said = trained(tmp_path, {**fake_device.environment, **slow}, "train.py")
-    assert said == "False True", "nothing is left of what timed them"
-    (loop,) = [loop for loop in program["loops"] if loop["role"] == "training"]
+    run, said = fake_device.program(tmp_path, "train.py", FAKE_PAGEABLE_GBS="0.016")
+    assert said == "False True\n", "nothing is left of what timed them"
+    (loop,) = [loop for loop in run["program"]["loops"] if loop["role"] == "training"]
     split = loop["step_split"]
     whole = sum(split.values())
     assert whole == pytest.approx(loop["seconds"], rel=0.01)
     parts = {part: split[f"{part}_s"] / whole for part in ("copies", "forward", "other")}
     assert parts == pytest.approx({"copies": 10 / 30, "forward": 5 / 30, "other": 15 / 30}, abs=0.1)
-
-
-def trained(folder: Path, device: dict[str, str], *words: str) -> tuple[Any, str]:
-    """What pipefix noted of the program, and what that printed."""
-    environment = {**os.environ, **device, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "pipefix", "run", "-q", *words]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    program = json.loads((folder / "pipefix-run" / "run.json").read_text())["program"]
-    assert program["errors"] == []
-    return program, done.stdout.strip()
 
 
 @pytest.mark.parametrize(("burst", "supply_ms"), [(1, 20.0), (8, 6.0), (8, 20.0)])
@@ -92,8 +74,8 @@ def test_what_a_program_waited_is_what_its_device_idled(
 ) -> None:
     """The step takes 10 ms of the device and next to nothing of the CPU, which waits for data nearly all the time."""
     (tmp_path / "train.py").write_text(TRAINS)
-    program, said = trained(tmp_path, fake_device.environment, "train.py", str(burst), str(supply_ms))
-    (loop,) = [loop for loop in program["loops"] if loop["role"] == "training"]
+    run, said = fake_device.program(tmp_path, "train.py", str(burst), str(supply_ms))
+    (loop,) = [loop for loop in run["program"]["loops"] if loop["role"] == "training"]
     assert loop["by_device"]
     idled, launching = map(float, said.split())
     # On a busy machine the CPU takes its time: from the step's begin to its kernel the device idles, and waits for no data.
@@ -106,11 +88,6 @@ def test_a_step_of_the_experiments_takes_as_long_as_on_the_device(
 ) -> None:
     """The CPU hands it over in a millisecond or two, and goes on."""
     (tmp_path / "train.py").write_text(TRAINS)
-    environment = {**os.environ, **fake_device.environment, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "pipefix", "run", "-q", "--probe=3", "train.py", "1", str(supply_ms)]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    run = json.loads((tmp_path / "pipefix-run" / "run.json").read_text())
-    assert run["program"]["errors"] == []
+    run, _ = fake_device.program(tmp_path, "--probe=3", "train.py", "1", str(supply_ms))
     emulated = float(run["consumer"].removeprefix("emulated: ").removesuffix(" ms a batch"))
     assert emulated == pytest.approx(demand, rel=0.3)

@@ -65,6 +65,8 @@ def merged_notes(
                 here[event["loop"]].idle_workers = event["workers"]
             elif event["event"] == "rank":
                 process.update(rank=event["rank"], world_size=event["world_size"])
+            elif event["event"] == "inside":
+                process["experiments_s"] = event["seconds"]
             elif event["event"] == "plan":
                 planned.append(event["loader"])
             elif event["event"] == "error":

@@ -201,15 +201,17 @@ def test_the_account_tells_where_the_whole_time_went(tmp_path: Path) -> None:
     ]
     evaluation = {**steps(0.2, 1.0, at=8.0, optimizer_steps=0, without_gradients=10, first_s=[0.1]), "loop": 1}
     other = [{**PROCESS, "at": 0.5, "rank": "1"}, LOOP, steps(3.0, 3.0, at=9.0), ENDED]
-    here = [{**PROCESS, "rank": "0"}, LOOP, {**LOOP, "loop": 1, "loader": "train.py:9"}, *training, evaluation, ENDED]
+    probed = {"event": "inside", "seconds": 1.5}
+    here = [{**PROCESS, "rank": "0"}, LOOP, {**LOOP, "loop": 1, "loader": "train.py:9"}, *training, evaluation, probed, ENDED]
     account = program(tmp_path, other, here, seconds=13.0).account
     assert account is not None
     assert msgspec.structs.asdict(account) == pytest.approx(
         {
             "start_up": 2.5, "first_batch": 1.3, "training": 5.5 - 1.2 - 1.3 - 0.4, "evaluation": 1.2, "checkpoints": 1.0,
-            "between_epochs": 0.3, "rest": 13.0 - 2.5 - 1.3 - 2.6 - 1.2 - 1.0 - 0.3,
+            "between_epochs": 0.3, "experiments": 1.5, "rest": 13.0 - 2.5 - 1.3 - 2.6 - 1.2 - 1.0 - 0.3 - 1.5,
         }
     )  # fmt: skip
+    assert account.shares()["pipefix's experiments"] == pytest.approx(1.5 / 13.0)
 
 
 def test_a_program_without_loops_is_all_rest(tmp_path: Path) -> None:

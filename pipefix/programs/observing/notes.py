@@ -82,23 +82,10 @@ def _machine() -> dict[str, Any]:
 
 def _numa_nodes(cores: set[int]) -> str | None:
     """Those that the cores lie on, as Linux numbers them: "0", or "0, 1"; None where that is unknown."""
-    folder, nodes = "/sys/devices/system/node", []
+    folder = "/sys/devices/system/node"
     try:
-        for name in sorted(os.listdir(folder)):
-            if name.startswith("node") and name[4:].isdigit():
-                with open(f"{folder}/{name}/cpulist", encoding="ascii") as file:
-                    if cores & set(_numbers(file.read())):
-                        nodes.append(name[4:])
-    except (OSError, ValueError):
+        nodes = [name for name in sorted(os.listdir(folder)) if name.startswith("node") and name[4:].isdigit()]
+    except OSError:
         return None
-    return ", ".join(nodes) or None
-
-
-def _numbers(text: str) -> list[int]:
-    """``0-3,8`` as Linux writes it."""
-    cores: list[int] = []
-    for part in text.strip().split(","):
-        first, _, last = part.partition("-")
-        if first:
-            cores += range(int(first), int(last or first) + 1)
-    return cores
+    own = [node for node in nodes if any(os.path.exists(f"{folder}/{node}/cpu{core}") for core in cores)]
+    return ", ".join(node[4:] for node in own) or None

@@ -99,13 +99,12 @@ class Observer:
                 epoch = epoch.outer
             for loop in self.loops.values():
                 self.flush(loop)
-            cuda = getattr(sys.modules.get("torch"), "cuda", None)
-            on_cuda = bool(cuda is not None and cuda.is_initialized())
             try:
                 each = cost_of_a_step(Observer(""))
             except OSError:  # files that were named when the program began are gone
                 each = 0.0
-            self.notes.write("ended", overhead_s=self.notes.own_s + self.calls * each + self.looks.cost_s(), cuda=on_cuda)
+            overhead_s = self.notes.own_s + self.calls * each + self.looks.cost_s()
+            self.notes.write("ended", overhead_s=overhead_s, cuda=in_use() is not None)
 
     def forget(self) -> None:
         """In a process forked from this one: what was noted belongs to the parent, events of its device above all. They are kept,
@@ -119,37 +118,34 @@ class Observer:
         self.device = None
         self.current = self.latest = self.training.program = None
         self.notes.forget()
+        self.looks.forget()
         self.calls = 0
 
     # -- what the program does ---------------------------------------------------------------------------------------------
 
     def look_before(self, loader: Any) -> Any:
         """What `Looks.after` is to be given once the loader has made its iterator."""
+        return self._looked(self.looks.before, loader)
+
+    def _look_here(self, iterator: Any, epoch: Epoch) -> None:
+        """At batches that are made in this process."""
+        loader = epoch.loader()
+        if loader is not None and not epoch.pids:
+            epoch.loop.add(self._looked(self.looks.here, loader, iterator))
+
+    def _looked(self, look: Any, *given: Any) -> Any:
+        """What ``look`` returns; None where it cannot be: the stages stay unknown."""
         if self.notes.silent:
             return None
         begun = clock()
         try:
-            return self.looks.before(loader)
-        except Exception as error:  # noqa: BLE001 - the stages stay unknown
+            return look(*given)
+        except Exception as error:  # noqa: BLE001 - see above
             self.looks.possible = False
             self.failed(error, "pipefix could not look at the stages of a loader")
             return None
         finally:
             self.notes.own_s += clock() - begun
-
-    def _look_here(self, iterator: Any, epoch: Epoch) -> None:
-        """At batches that are made in this process."""
-        loader = epoch.loader()
-        if loader is None or epoch.pids or self.notes.silent:
-            return
-        try:
-            record = self.looks.here(loader, iterator)
-        except Exception as error:  # noqa: BLE001 - the stages stay unknown
-            self.looks.possible = False
-            self.failed(error, "pipefix could not look at the stages of a loader")
-            return
-        if record is not None and record not in epoch.loop.records:
-            epoch.loop.records.append(record)
 
     def planned_for(self, place: str) -> PlanInProgram | None:
         return self.planned if self.planned is not None and self.planned.target == place else None
@@ -160,6 +156,8 @@ class Observer:
         ``record``: where the makers of its batches write what these take.
         """
         self.unasked[iterator] = weakref.ref(loader), starting_s, record
+        if record is not None:
+            self.looks.follow(loader, iterator, record)
 
     def first_asked(self, iterator: Any) -> Epoch | None:
         """Of an iterator that no ``__iter__`` handed out."""
@@ -190,8 +188,7 @@ class Observer:
             loop.ended = None
         if self.device is None:
             self.device = in_use()
-        if record is not None and record not in loop.records:
-            loop.records.append(record)
+        loop.add(record)
         if loop.ended is not None:
             ended, in_epochs = loop.ended
             loop.between_s += max(0.0, clock() - starting_s - ended - (self._in_epochs - in_epochs))

@@ -26,7 +26,6 @@ from pipefix.kernels.picture import (
     Target,
     require_inside,
     require_rgb,
-    require_weights,
 )
 
 END = b"\xff\xd9"
@@ -56,24 +55,6 @@ class TwinKernel:
         target.require(cut, finish, index)
         require_rgb(pixels)
         _write(_tensor(pixels).permute(2, 0, 1), cut, finish, target.tensor[index])
-
-    def hue_turned(self, pixels: np.ndarray[Any, Any], shift: int) -> np.ndarray[Any, Any]:
-        """The hue of RGB pixels turned by so many of 256 parts."""
-        require_rgb(pixels)
-        hue, *others = Image.fromarray(pixels).convert("HSV").split()
-        turned = Image.fromarray(np.asarray(hue) + np.uint8(shift))
-        return np.array(Image.merge("HSV", (turned, *others)).convert("RGB"))
-
-    def blurred(self, pixels: np.ndarray[Any, Any], weight: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-        """RGB pixels convolved with rows x columns of weights, edges reflected."""
-        require_rgb(pixels)
-        require_weights(pixels, weight)
-        rows, columns = weight.shape
-        values = _tensor(pixels).permute(2, 0, 1).float()
-        padded = torch.nn.functional.pad(values[None], [columns // 2, columns // 2, rows // 2, rows // 2], mode="reflect")
-        weights = torch.from_numpy(np.array(weight, dtype=np.float32)).expand(3, 1, rows, columns)
-        filtered = torch.nn.functional.conv2d(padded, weights, groups=3)
-        return filtered[0].round().to(torch.uint8).permute(1, 2, 0).contiguous().numpy()
 
 
 class _Alias:

@@ -52,12 +52,6 @@ def test_a_batch_cannot_lose_its_memory() -> None:
     assert target.tensor.sum() == 0
 
 
-@pytest.mark.parametrize("tensor", [torch.zeros((2, 3, 8, 8), device="meta"), torch.zeros((2, 3, 8, 8)).to_sparse()])
-def test_a_tensor_without_memory_is_no_batch(tensor: torch.Tensor) -> None:
-    with pytest.raises(BadRequest, match="A batch buffer"):
-        Target(tensor)
-
-
 def test_a_tensor_whose_storage_was_resized_is_no_batch() -> None:
     batch = torch.zeros((2, 3, 8, 8))
     batch.untyped_storage().resize_(64)

@@ -207,9 +207,15 @@ class TestRefused:
         with pytest.raises(BadRequest, match=words):
             kernel.pixels_into(drawn(20, 20), PictureCut(Box(0, 0, 20, 20), (10, 8), window), UINT8, target, index)
 
-    @pytest.mark.parametrize("batch", [torch.zeros(3, 8, 8), torch.zeros(1, 1, 8, 8), torch.zeros(1, 3, 8, 8, dtype=torch.float64)])
+    @pytest.mark.parametrize(
+        "batch",
+        [
+            torch.zeros(3, 8, 8), torch.zeros(1, 1, 8, 8), torch.zeros(1, 3, 8, 8, dtype=torch.float64),
+            torch.zeros((2, 3, 8, 8), device="meta"), torch.zeros((2, 3, 8, 8)).to_sparse(),
+        ],
+    )  # fmt: skip
     def test_a_buffer_of_another_kind(self, batch: torch.Tensor) -> None:
-        with pytest.raises(BadRequest, match="A batch buffer is N x 3 x H x W of float32 or uint8 in main memory"):
+        with pytest.raises(BadRequest, match=r"A batch buffer (is N x 3 x H x W of float32 or uint8 in main memory|has memory)"):
             Target(batch)
 
     def test_pixels_of_another_kind(self, kernel: Kernel) -> None:

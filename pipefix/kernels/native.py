@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pipefix.kernels import _native
-from pipefix.kernels.errors import REASONS, raised
+from pipefix.kernels.errors import REASONS, BadPicture, BadRequest
 from pipefix.kernels.header import read_header
 from pipefix.kernels.picture import Arithmetic, Box, Data, Finish, PictureCut, Target, require_inside, require_rgb, require_weights
 
@@ -73,4 +73,5 @@ class NativeKernel:
 
 def _raise(fault: tuple[int, str] | None) -> None:
     if fault is not None:
-        raise raised(REASONS[fault[0]], fault[1])
+        reason, detail = REASONS[fault[0]], fault[1]
+        raise BadRequest(f"{detail}.") if reason == "bad-request" else BadPicture(reason, detail)

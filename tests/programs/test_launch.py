@@ -41,10 +41,7 @@ def test_a_module_and_a_program_by_its_name(light: Place) -> None:
     light.write(SHOWS, "package/train.py")
     for words in (["-m", "package.train", "-x"], [sys.executable, "-X", "utf8", "package/train.py"], ["sh", "-c", "exit 5"]):
         ran = light.run(*words, options=["--quiet"], input="")
-        alone = subprocess.run(
-            words if words[0] != "-m" else [sys.executable, *words],
-            cwd=light.folder, env=light.environment, capture_output=True, text=True, input="",
-        )  # fmt: skip
+        alone = light.started(words if words[0] != "-m" else [sys.executable, *words], input="")
         assert (ran.code, ran.out, ran.err) == (alone.returncode, alone.stdout, alone.stderr)
 
 
@@ -210,8 +207,7 @@ def test_an_error_of_ours_is_told_and_ends_nothing(looping: Callable[..., Place]
 def test_standard_error_may_be_closed(looping: Callable[..., Place]) -> None:
     place = looping("import os; os.close(2); print('end')")
     assert place.run().out == "end\n"
-    line = " ".join(place.command(["train.py"])) + " 2>&-"
-    done = subprocess.run(line, shell=True, cwd=place.folder, env=place.environment, capture_output=True, text=True)
+    done = place.started(["sh", "-c", " ".join(place.command(["train.py"])) + " 2>&-"])
     assert (done.returncode, done.stdout) == (0, "end\n")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 from PIL import Image
 
 from pipefix.kernels.kernel import Absent, Kernel, native
@@ -28,6 +29,9 @@ def native_kernel() -> Any:
 
 
 Draw = Callable[..., np.ndarray[Any, Any]]
+Encode = Callable[..., bytes]
+patient = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+"""Fixtures are kernels and functions without a state."""
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +49,7 @@ def drawn() -> Draw:
 
 
 @pytest.fixture(scope="session")
-def encoded(drawn: Draw) -> Callable[..., bytes]:
+def encoded(drawn: Draw) -> Encode:
     """A JPEG of drawn pixels; options go to Pillow's writer."""
 
     def encode(width: int = 90, height: int = 70, mode: str = "RGB", seed: int = 0, **options: Any) -> bytes:

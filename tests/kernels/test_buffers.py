@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,8 @@ import torch
 from pipefix.kernels.errors import BadRequest
 from pipefix.kernels.kernel import Kernel
 from pipefix.kernels.picture import UINT8, Box, PictureCut, Target
+from tests.kernels.conftest import Encode
 
-Encode = Callable[..., bytes]
 CUT = PictureCut(Box(0, 0, 90, 70), (16, 16), Box(0, 0, 16, 16))
 
 

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from torchvision.transforms import functional as v1
 from torchvision.transforms._functional_tensor import _get_gaussian_kernel2d
 
 from pipefix.kernels.errors import BadRequest
+from tests.kernels.conftest import patient
 
-patient = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 Pixels = np.ndarray[Any, Any]
 KINDS = ("noise", "smooth", "even", "nearly grey", "two levels")
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -16,11 +15,8 @@ from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.header import Header, read_header
 from pipefix.kernels.kernel import Kernel
 from pipefix.kernels.picture import Box
+from tests.kernels.conftest import Encode, patient
 from tests.kernels.jpegs import segments, with_filling
-
-Encode = Callable[..., bytes]
-patient = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-
 
 MODES, TURNS = ("RGB", "L", "CMYK"), (None, *range(1, 9))
 PAIRS = [(MODES[place % 3], place % 2 == 0, turned) for place, turned in enumerate(TURNS)]

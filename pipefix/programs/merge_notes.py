@@ -64,7 +64,7 @@ def merged_notes(
             elif event["event"] == "idle workers" and event["loop"] in here:
                 here[event["loop"]].idle_workers = event["workers"]
             elif event["event"] == "rank":
-                process.update(rank=event["rank"], world_size=event["world_size"])
+                process["rank"] = event["rank"]
             elif event["event"] == "inside":
                 process["experiments_s"] = event["seconds"]
             elif event["event"] == "plan":

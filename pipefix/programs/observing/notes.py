@@ -42,7 +42,7 @@ class Notes:
         distributed = None if self._rank_told else sys.modules.get("torch.distributed")
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
             self._rank_told = True
-            self.write("rank", rank=str(distributed.get_rank()), world_size=str(distributed.get_world_size()))
+            self.write("rank", rank=str(distributed.get_rank()))
 
     def write(self, event: str, **figures: Any) -> None:
         if self.silent:
@@ -61,10 +61,10 @@ class Notes:
         self._pid = os.getpid()
         name = os.path.join(self.folder, f"events-{platform.node()}-{self._pid}.jsonl")
         self._file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o666)
-        ranks = {name: os.environ.get(variable) for name, variable in (("rank", "RANK"), ("world_size", "WORLD_SIZE"))}
         own = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
         machine = {"host": platform.node(), "cores": len(own), "numa_nodes": _numa_nodes(own), **_machine()}
-        here = {"event": "process", "at": time.time(), "pid": self._pid, "argv": sys.argv, **ranks, **machine}
+        rank = os.environ.get("RANK")
+        here = {"event": "process", "at": time.time(), "pid": self._pid, "argv": sys.argv, "rank": rank, **machine}
         os.write(self._file, (json.dumps(here) + "\n").encode())
 
 

@@ -180,7 +180,7 @@ class Observer:
         loop = self.loop_over.get(loader)
         if loop is None:
             way = way_to_users_line()
-            facts = {"workers": workers, "batch_size": size, "kind": type(loader).__name__, "persistent": persistent}
+            facts = {"workers": workers, "batch_size": size, "persistent": persistent}
             loop = self.loop_over[loader] = self.loop_of(self.places.get(loader) or (way or ("",))[-1], way, **facts)
         loop.begun += 1
         if self.current is not None and self.current.loop is loop:

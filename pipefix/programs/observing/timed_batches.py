@@ -180,9 +180,9 @@ def _makes_batches(loader: Any) -> bool:
 
 
 def summed(records: Any) -> dict[str, Any]:
-    """What was looked at since this was last asked: batches, samples, and seconds by stage; empty where there was nothing."""
+    """What was looked at since this was last asked: batches, and seconds by stage; empty where there was nothing."""
     looks = [look for record in records for look in record.looks()]
     if not looks:
         return {}
-    figures: dict[str, Any] = {"batches": len(looks), "samples": sum(look.samples for look in looks)}
-    return figures | {name: round(sum(getattr(look, name) for look in looks) / 1e9, 7) for name in (*STAGES, "cpu", "made")}
+    seconds = {name: round(sum(getattr(look, name) for look in looks) / 1e9, 7) for name in (*STAGES, "cpu", "made")}
+    return {"batches": len(looks), **seconds}

@@ -16,11 +16,11 @@ from .device import DeviceWaits, in_use
 from .inside import Inside, end_program, without_words
 from .lines import way_to_users_line
 from .loops import Epoch, Loop, clock
-from .model_calls import ModelCalls
 from .notes import Notes
 from .own_cost import cost_of_a_step
 from .plan_in_program import PlanInProgram
 from .samples import Orders, cpu_seconds, idle_pools, pids_of, share_of
+from .steps import ModelCalls
 from .timed_batches import Looks
 from .training import TrainingSteps
 

@@ -111,8 +111,7 @@ class Observer:
         since a process that was forked beside CUDA ends where it frees one."""
         if self.device is not None:
             self.device.forget()
-        self.of_parents += [self.device, self.current, self.latest, self.training.program]
-        self.of_parents += [*self.loops.values(), *self.loop_over.values()]
+        self.of_parents += [self.device, self.current, self.latest, self.training.program, *self.loops.values()]
         self.loops.clear()
         self.loop_over.clear()
         self.device = None
@@ -334,8 +333,7 @@ class Observer:
         if epoch.outer is None:
             self._in_epochs += now - epoch.begun
         loop.ended = now, self._in_epochs
-        epoch.delivered = 0.0
-        epoch.starting_s = 0.0
+        epoch.delivered = epoch.starting_s = 0.0
         self.current, self.latest = epoch.outer, epoch
         epoch.outer = None
         self._told_apart(epoch)

@@ -17,9 +17,9 @@ from torchvision.transforms.v2 import functional as tv
 from pipefix.kernels import twin
 from pipefix.kernels.errors import BadRequest
 from pipefix.kernels.kernel import Kernel
-from pipefix.kernels.picture import UINT8, Arithmetic, Box, Filter, Finish, PictureCut, Ramp, Target, normalised
+from pipefix.kernels.picture import UINT8, Arithmetic, Box, Filter, Finish, PictureCut, Ramp, Target
 from pipefix.loader.fusing.recognise import resizes_bytes
-from tests.kernels.conftest import Draw, Encode, patient
+from tests.kernels.conftest import Draw, Encode, normalised, patient
 
 IMAGENET = normalised((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 

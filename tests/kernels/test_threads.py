@@ -12,8 +12,8 @@ import torch
 
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.kernel import Kernel
-from pipefix.kernels.picture import UINT8, Box, PictureCut, Target, normalised
-from tests.kernels.conftest import Encode
+from pipefix.kernels.picture import UINT8, Box, PictureCut, Target
+from tests.kernels.conftest import Encode, normalised
 
 CUT = PictureCut(Box(5, 5, 180, 140), (64, 64), Box(0, 0, 64, 64))
 FINISH = normalised((0.5, 0.5, 0.5), (0.2, 0.2, 0.2))

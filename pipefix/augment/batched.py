@@ -49,11 +49,6 @@ class BatchedOp:
 # -- sizes -------------------------------------------------------------------------------------------------------------------
 
 
-def pair(size: Any) -> tuple[int, int]:
-    values = [size] if isinstance(size, int) else list(size)
-    return (values[0], values[0]) if len(values) == 1 else (values[0], values[1])
-
-
 def _resized(shape: Shape, arguments: Arguments) -> Shape:
     """torchvision's rule for one length: the shorter side becomes it, the longer one is cut to a whole number."""
     size = [arguments["size"]] if isinstance(arguments["size"], int) else list(arguments["size"])
@@ -109,13 +104,13 @@ TABLE = (
     BatchedOp(tv.resize, tv.resize, size_after=_resized, refuses=_sampling(_RESIZING)),
     BatchedOp(
         tv.resized_crop, geometry.resized_crop, ("top", "left", "height", "width"), "close",
-        lambda shape, arguments: (shape[0], *pair(arguments["size"])),
+        lambda shape, arguments: (shape[0], *geometry.pair(arguments["size"])),
         lambda shape, arguments: _sampling(_RESIZING)(shape, arguments) or _outside(shape, arguments),
         "torchvision weighs bytes with 16-bit integers and rounds between two passes, this rounds once (Kornia's crop_and_resize "
         "has no antialiasing: 3.3/255, 14 at the 99th percentile)",
     ),
     BatchedOp(tv.crop, geometry.crop, ("top", "left"), size_after=_cropped, refuses=_outside, note="Kornia's crop resamples"),
-    BatchedOp(tv.center_crop, tv.center_crop, size_after=lambda shape, arguments: (shape[0], *pair(arguments["output_size"]))),
+    BatchedOp(tv.center_crop, tv.center_crop, size_after=lambda shape, given: (shape[0], *geometry.pair(given["output_size"]))),
     BatchedOp(tv.pad, tv.pad, size_after=_padded),
     BatchedOp(tv.horizontal_flip, tv.horizontal_flip),
     BatchedOp(tv.vertical_flip, tv.vertical_flip),

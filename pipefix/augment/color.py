@@ -14,8 +14,6 @@ from torchvision.transforms.v2 import functional as tv
 
 from pipefix.augment.geometry import as_float, constant, to_input_dtype
 
-SHARES = (0.2989, 0.587, 0.114)
-"""Of red, green and blue in grey: torchvision's weights; Kornia's have a digit less."""
 BLACK, MEAN_GREY, GREY = range(3)
 """What `blended` blends pictures with."""
 
@@ -28,24 +26,9 @@ def _column(factor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     return factor.to(like.dtype).view(-1, 1, 1, 1)
 
 
-def _unit(images: torch.Tensor) -> torch.Tensor:
-    """Between 0 and 1."""
-    return images if images.is_floating_point() else images.to(torch.float32) / 255
-
-
-def _from_unit(floats: torch.Tensor, images: torch.Tensor) -> torch.Tensor:
-    """torchvision turns a floating-point picture into bytes by equal shares of the range."""
-    return floats if images.is_floating_point() else (floats * (256 - 1e-3)).floor().clamp(0, 255).to(images.dtype)
-
-
 def _grey(images: torch.Tensor) -> torch.Tensor:
-    """The brightness of every pixel; whole where the pictures are bytes."""
-    floats = as_float(images)
-    if images.shape[1] == 1:
-        return floats
-    red, green, blue = floats.unbind(1)
-    mixed = (red * SHARES[0] + green * SHARES[1] + blue * SHARES[2]).unsqueeze(1)
-    return mixed if images.is_floating_point() else mixed.floor()
+    """The brightness of every pixel, by torchvision's weights (Kornia's have a digit less); whole where the pictures are bytes."""
+    return as_float(tv.rgb_to_grayscale(images))
 
 
 def _blend(images: torch.Tensor, base: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
@@ -80,7 +63,7 @@ def hue(images: torch.Tensor, *, hue_factor: torch.Tensor) -> torch.Tensor:
     """Hues are counted in sixths of the circle, from red on."""
     if images.shape[1] == 1:
         return images
-    unit = _unit(images)
+    unit = tv.to_dtype(images, torch.float32, scale=True)
     red, green, blue = unit.unbind(1)
     most, least = unit.amax(1), unit.amin(1)
     spread = most - least
@@ -91,11 +74,12 @@ def hue(images: torch.Tensor, *, hue_factor: torch.Tensor) -> torch.Tensor:
     turned = sixths.unsqueeze(1) + _column(6 * hue_factor, unit)
     distance = (turned + constant((5.0, 3.0, 1.0), unit.dtype, unit.device).view(1, 3, 1, 1)) % 6
     share = torch.minimum(distance, 4 - distance).clamp(0, 1)
-    return _from_unit(most.unsqueeze(1) - spread.unsqueeze(1) * share, images)
+    return tv.to_dtype(most.unsqueeze(1) - spread.unsqueeze(1) * share, images.dtype, scale=True)
 
 
 def gamma(images: torch.Tensor, *, gamma: torch.Tensor, gain: float) -> torch.Tensor:
-    return _from_unit(enhance.adjust_gamma(_unit(images), gamma.to(torch.float32), float(gain)), images)
+    unit = tv.to_dtype(images, torch.float32, scale=True)
+    return tv.to_dtype(enhance.adjust_gamma(unit, gamma.to(torch.float32), float(gain)), images.dtype, scale=True)
 
 
 def normalize(images: torch.Tensor, *, mean: tuple[float, ...], std: tuple[float, ...], **_: Any) -> torch.Tensor:

@@ -43,13 +43,9 @@ KEPT = 2
 _made: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def pipeline(
-    front: Front, feed: Callable[[], tuple[Any, ...]], by_name: bool, decoder: str, *, build: bool = True, **settings: Any
-) -> Any:
-    """Not built, it asks for no driver."""
+def pipeline(front: Front, feed: Callable[[], tuple[Any, ...]], by_name: bool, decoder: str, **settings: Any) -> Any:
+    """Until it is built it asks for no driver."""
     pipe = pipeline_def(_nodes, exec_dynamic=decoder == "mixed", **settings)(front, feed, by_name, decoder)
-    if build:
-        pipe.build()
     _made.add(pipe)
     return pipe
 
@@ -274,7 +270,7 @@ class DaliLoader:
 
     def _built(self) -> Any:
         device = torch.device(self.device)
-        settings: dict[str, Any] = {"batch_size": self.batch_size, "num_threads": self.threads}
+        settings: dict[str, Any] = {"batch_size": self.batch_size, "num_threads": self.threads, "device_id": None}
         fed = weakref.WeakMethod(self._feed)
 
         def feed() -> tuple[Any, ...]:
@@ -283,12 +279,16 @@ class DaliLoader:
             assert method is not None, "a loader that is gone asks for no batch"
             return method()
 
-        if device.type == "cpu":
-            return pipeline(self.front, feed, self.files is not None, "cpu", device_id=None, **settings)
+        decoder = "cpu" if device.type == "cpu" else "mixed"
         try:
-            number = torch.cuda.current_device() if device.index is None else device.index
-            return pipeline(self.front, feed, self.files is not None, "mixed", device_id=number, **settings)
+            if decoder == "mixed":
+                settings["device_id"] = torch.cuda.current_device() if device.index is None else device.index
+            pipe = pipeline(self.front, feed, self.files is not None, decoder, **settings)
+            pipe.build()
+            return pipe
         except RuntimeError as error:
+            if decoder == "cpu":
+                raise
             raise BadUsage(
                 f"DALI cannot use the device {self.device!r}: {_cause(error)}",
                 advice="See that nvidia-smi works and that DALI is built for this driver's CUDA (nvidia-dali-cuda120, -cuda130); "

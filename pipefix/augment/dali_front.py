@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from pipefix.augment.batched import BY_NAME, pair
-from pipefix.augment.geometry import mode_name
+from pipefix.augment.batched import BY_NAME
+from pipefix.augment.geometry import mode_name, pair
 from pipefix.augment.record import RecordedCall, RecordedImage
 from pipefix.augment.transforms import SIZES, TRIALS, ListedTransform
 from pipefix.vocabulary.random_state import seeded

@@ -32,6 +32,12 @@ def mode_name(interpolation: Any) -> str:
     return _PILLOW_MODES.get(interpolation, "") if isinstance(interpolation, int) else str(interpolation)
 
 
+def pair(size: Any) -> tuple[int, int]:
+    """Height and width, of what torchvision takes as a size."""
+    values = [size] if isinstance(size, int) else list(size)
+    return (values[0], values[0]) if len(values) == 1 else (values[0], values[1])
+
+
 def to_input_dtype(floats: torch.Tensor, like: torch.Tensor, *, truncate: bool = False) -> torch.Tensor:
     """Convert back to the dtype of the input: bytes are rounded, or truncated as torchvision's colour functions do."""
     if like.is_floating_point():
@@ -124,8 +130,7 @@ def resized_crop(
 ) -> torch.Tensor:  # fmt: skip
     """Windows of each picture's own, resized to one size."""
     mode = mode_name(interpolation)
-    rows, columns = (size[0], size[0]) if len(size) == 1 else (size[0], size[1])
-    return _resample(images, (top, left, height, width), (rows, columns), mode, bool(antialias) and not mode.startswith("nearest"))
+    return _resample(images, (top, left, height, width), pair(size), mode, bool(antialias) and not mode.startswith("nearest"))
 
 
 # -- moving whole pixels -----------------------------------------------------------------------------------------------
@@ -160,17 +165,19 @@ def on_grid(images: torch.Tensor, grid: torch.Tensor, interpolation: str, fill: 
     return to_input_dtype(out, images)
 
 
-def affine_grid(theta: torch.Tensor, height: int, width: int, out_height: int, out_width: int) -> torch.Tensor:
-    """Where every pixel comes from; ``theta`` (n, 2, 3) counts pixels from the middle."""
-    x = torch.linspace((1 - out_width) * 0.5, (out_width - 1) * 0.5, out_width, device=theta.device)
-    y = torch.linspace((1 - out_height) * 0.5, (out_height - 1) * 0.5, out_height, device=theta.device)
-    base = torch.stack([*torch.meshgrid(x, y, indexing="xy"), torch.ones(out_height, out_width, device=theta.device)], dim=-1)
-    half = constant((0.5 * width, 0.5 * height), torch.float32, theta.device)
-    scaled = theta.transpose(1, 2) / half
-    return (base.view(1, -1, 3).expand(len(theta), -1, -1) @ scaled).view(len(theta), out_height, out_width, 2)
+def _mapped(x: torch.Tensor, y: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
+    """The places (x, y, 1) of every row and column, by each of the matrices (n, 3, m): n, height, width, m."""
+    places = torch.stack([*torch.meshgrid(x, y, indexing="xy"), torch.ones(len(y), len(x), device=x.device)], dim=-1)
+    mapped = places.view(1, -1, 3).expand(len(matrices), -1, -1) @ matrices
+    return mapped.view(len(matrices), len(y), len(x), -1)
 
 
-def inverse_affine(
+def _half(images: torch.Tensor) -> torch.Tensor:
+    """Of width and height."""
+    return constant((0.5 * images.shape[-1], 0.5 * images.shape[-2]), torch.float32, images.device)
+
+
+def _inverse_affine(
     angle: torch.Tensor, translate: torch.Tensor, scale: torch.Tensor, shear: torch.Tensor, center: tuple[float, float]
 ) -> torch.Tensor:
     """The matrices that lead from a pixel of the result to its origin; angles in degrees, lengths in pixels from the middle."""
@@ -196,9 +203,9 @@ def affine(
     images: torch.Tensor, *, angle: torch.Tensor, translate: torch.Tensor, scale: torch.Tensor, shear: torch.Tensor,
     interpolation: Any, fill: Any, center: tuple[float, float] | None,
 ) -> torch.Tensor:  # fmt: skip
-    height, width = images.shape[-2:]
-    theta = inverse_affine(angle, translate, scale, shear, _from_middle(center, images))
-    return on_grid(images, affine_grid(theta, height, width, height, width), mode_name(interpolation), fill)
+    matrices = _inverse_affine(angle, translate, scale, shear, _from_middle(center, images))
+    y, x = (torch.linspace((1 - side) * 0.5, (side - 1) * 0.5, side, device=images.device) for side in images.shape[-2:])
+    return on_grid(images, _mapped(x, y, matrices.transpose(1, 2) / _half(images)), mode_name(interpolation), fill)
 
 
 def rotate(
@@ -214,16 +221,11 @@ def rotate(
 
 def perspective(images: torch.Tensor, *, coefficients: torch.Tensor, interpolation: Any, fill: Any, **_: Any) -> torch.Tensor:
     """``coefficients`` (n, 8): torchvision's, solved from the points where they were drawn."""
-    height, width = images.shape[-2:]
     coefficients = coefficients.to(torch.float32)
-    matrix = torch.cat([coefficients, torch.ones_like(coefficients[:, :1])], dim=1).view(-1, 3, 3)
-    x = torch.arange(width, device=images.device, dtype=torch.float32) + 0.5
-    y = torch.arange(height, device=images.device, dtype=torch.float32) + 0.5
-    base = torch.stack([*torch.meshgrid(x, y, indexing="xy"), torch.ones(height, width, device=images.device)], dim=-1)
-    moved = base.view(1, -1, 3).expand(len(images), -1, -1) @ matrix.transpose(1, 2)
-    half = constant((0.5 * width, 0.5 * height), torch.float32, images.device)
-    grid = moved[..., :2] / half / moved[..., 2:] - 1
-    return on_grid(images, grid.view(len(images), height, width, 2), mode_name(interpolation), fill)
+    matrices = torch.cat([coefficients, torch.ones_like(coefficients[:, :1])], dim=1).view(-1, 3, 3)
+    y, x = (torch.arange(side, device=images.device, dtype=torch.float32) + 0.5 for side in images.shape[-2:])
+    moved = _mapped(x, y, matrices.transpose(1, 2))
+    return on_grid(images, moved[..., :2] / _half(images) / moved[..., 2:] - 1, mode_name(interpolation), fill)
 
 
 def elastic(images: torch.Tensor, *, displacement: torch.Tensor, interpolation: Any, fill: Any) -> torch.Tensor:

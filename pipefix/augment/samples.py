@@ -11,6 +11,7 @@ from PIL import Image
 from torch.utils.data import IterableDataset
 from torchvision import tv_tensors
 from torchvision.datasets.folder import default_loader
+from torchvision.transforms.v2 import functional as tv
 
 from pipefix.augment.split import Split
 from pipefix.augment.swap import DatasetTransform, with_calls
@@ -136,8 +137,7 @@ def kind_of(picture: Any) -> Literal["pil", "tensor", "array"]:
 
 def size_of(picture: Any) -> tuple[int, int, int]:
     """Channels, height and width."""
-    if isinstance(picture, Image.Image):
-        return (len(picture.getbands()), picture.height, picture.width)
-    if isinstance(picture, torch.Tensor):
-        return (int(picture.shape[-3]), int(picture.shape[-2]), int(picture.shape[-1]))
-    return (picture.shape[2] if picture.ndim == 3 else 1, picture.shape[0], picture.shape[1])
+    if isinstance(picture, np.ndarray):
+        return (picture.shape[2] if picture.ndim == 3 else 1, picture.shape[0], picture.shape[1])
+    channels, height, width = tv.get_dimensions(picture)
+    return (channels, height, width)

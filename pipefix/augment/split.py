@@ -72,65 +72,60 @@ def split(
         kind: What the dataset hands to its transforms.
     """
     parts = parts_of(transform)
-    tried = _Tried(parts, size, same_size, kind)
+    tried, formats = _tried(parts, size, same_size, kind)
+    if target == "dali":
+        return _whole(parts, tried, formats[-1])
     reasons: list[tuple[str, str]] = []
     cut = 0
-    for place, part in enumerate(parts):
-        why = tried.reasons[place]
+    for place, (part, why) in enumerate(zip(parts, tried, strict=True)):
         if why:
             reasons += [(earlier.name, f"{part.name} follows, which stays") for earlier in parts[cut:place]]
             reasons.append((part.name, why))
             cut = place + 1
-    if target == "dali":
-        return _whole(parts, tried, reasons)
-    uniform = next((place for place in range(cut, len(parts) + 1) if tried.formats[place].shape), len(parts))
-    if tried.formats[-1].shape is None:
+    uniform = next((place for place in range(cut, len(parts) + 1) if formats[place].shape), len(parts))
+    if formats[-1].shape is None:
         uniform = len(parts)
     reasons += [(part.name, "pictures differ in size until they are cropped or resized to one") for part in parts[cut:uniform]]
-    return Split(
-        target, tuple(parts[:uniform]), tuple(parts[uniform:]), tuple(reasons), tried.formats[-1], tried.formats[uniform]
-    )  # fmt: skip
+    return Split(target, tuple(parts[:uniform]), tuple(parts[uniform:]), tuple(reasons), formats[-1], formats[uniform])
 
 
-def _whole(parts: Sequence[ListedTransform], tried: _Tried, reasons: list[tuple[str, str]]) -> Split:
+def _whole(parts: Sequence[ListedTransform], tried: Sequence[str], before: SampleFormat) -> Split:
     """DALI begins with encoded bytes, so it takes the whole list or none of it."""
-    before = tried.formats[-1]
-    if not reasons and parts:
+    own = [(part.name, why) for part, why in zip(parts, tried, strict=True) if why]
+    if not own and parts:
         front = front_of(parts)
         if isinstance(front, str):
-            reasons = [(parts[0].name, front)]
-    if not reasons:
+            own = [(parts[0].name, front)]
+    if not own:
         return Split("dali", (), tuple(parts), (), before, before)
-    name = next((name for name, why in reasons if "follows, which stays" not in why), reasons[0][0])
-    own = [(stays, why) for stays, why in reasons if "follows, which stays" not in why]
-    rest = [(part.name, f"{name} stays, and DALI begins with the file") for part in parts if part.name not in dict(own)]
+    rest = [(part.name, f"{own[0][0]} stays, and DALI begins with the file") for part in parts if part.name not in dict(own)]
     return Split("dali", tuple(parts), (), (*own, *rest), before, before)
 
 
-class _Tried:
-    """What became of pictures without pixels: why a transform cannot be recorded, and the format of samples before each of them."""
-
-    def __init__(self, parts: Sequence[ListedTransform], size: tuple[int, int, int] | None, same_size: bool, kind: Kind) -> None:
-        channels, *known = size or (3,)
-        own = [(known[0], known[1])] if known else []
-        sizes = (
-            own
-            if same_size
-            else [*own, *(SIZES if not own else [(height + 64, width + 32) for height, width in (own[0], own[0][::-1])])]
-        )
-        images = [
-            RecordedImage.of((channels, *sizes[trial % len(sizes)]), torch.uint8, from_pil=kind != "tensor")
-            for trial in range(TRIALS)
-        ]
-        self.reasons: list[str] = []
-        self.formats = [_format(images)]
-        for place, part in enumerate(parts):
-            why, images = _recorded(part, images, place, kind)
-            if kind == "array" and part.name not in TO_TENSOR:
-                why = "the dataset gives arrays, which torchvision's transforms pass over until they are tensors"
-            kind = "tensor" if part.name in TO_TENSOR else kind
-            self.reasons.append(why)
-            self.formats.append(_format(images))
+def _tried(
+    parts: Sequence[ListedTransform], size: tuple[int, int, int] | None, same_size: bool, kind: Kind
+) -> tuple[list[str], list[SampleFormat]]:
+    """What becomes of pictures without pixels: why each transform cannot be recorded ("": it can), and the format of samples before
+    each and after the last."""
+    channels, *known = size or (3,)
+    sizes: Sequence[tuple[int, int]] = SIZES
+    if known:
+        height, width = known
+        others = [] if same_size else [(height + 64, width + 32), (width + 64, height + 32)]
+        sizes = [(height, width), *others]
+    images = [
+        RecordedImage.of((channels, *sizes[trial % len(sizes)]), torch.uint8, from_pil=kind != "tensor") for trial in range(TRIALS)
+    ]
+    reasons: list[str] = []
+    formats = [_format(images)]
+    for place, part in enumerate(parts):
+        why, images = _recorded(part, images, place, kind)
+        if kind == "array" and part.name not in TO_TENSOR:
+            why = "the dataset gives arrays, which torchvision's transforms pass over until they are tensors"
+        kind = "tensor" if part.name in TO_TENSOR else kind
+        reasons.append(why)
+        formats.append(_format(images))
+    return reasons, formats
 
 
 def _format(images: Sequence[RecordedImage]) -> SampleFormat:
@@ -150,19 +145,13 @@ def _recorded(part: ListedTransform, images: list[RecordedImage], place: int, ki
         except NotRecordable as why:
             return str(why), images
         except Exception as error:  # noqa: BLE001 - the user's own class may raise anything
-            return (
-                f"called with a picture alone it raises {type(error).__name__}: {_first_line(error)}",
-                images,
-            )
+            first = str(error).partition("\n")[0][:100]
+            return f"called with a picture alone it raises {type(error).__name__}: {first}", images
     if not all(isinstance(image, RecordedImage) for image in after):
         return "it makes something else of a picture than one picture", images
     if part.compared and not _does_the_same(part, images[0], kind):
         return f"what torchvision's new {part.name} would do is not quite what it does to a picture, or it draws otherwise", images
     return "", after
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0][:100]
 
 
 def _does_the_same(part: ListedTransform, like: RecordedImage, kind: Kind) -> bool:

@@ -2,7 +2,6 @@ from typing import Any
 
 Fault = tuple[int, str]
 
-def jpeg_header(data: Any, /) -> Fault | tuple[int, int, int, int, int, int]: ...
 def jpeg_region(data: Any, box: tuple[int, int, int, int], out: Any, /) -> Fault | None: ...
 def resampled(
     picture: Any, request: tuple[Any, ...], batch: Any, index: int, table: Any, ramp: Any, divides: bool, /

@@ -29,10 +29,3 @@ class BadPicture(ValueError):
 
 class BadRequest(ValueError):
     """What was asked for does not fit the picture or the buffer."""
-
-
-def raised(reason: str, detail: str) -> Exception:
-    """The error for a reason, to be raised."""
-    if reason == "bad-request":
-        return BadRequest(f"{detail}.")
-    return BadPicture(reason, detail)

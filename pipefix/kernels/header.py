@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pipefix.kernels.errors import BadPicture
+
+if TYPE_CHECKING:
+    from pipefix.kernels.picture import Data
 
 MOST_PIXELS = 178_956_970
 """More than that Pillow refuses as a decompression bomb: twice its ``MAX_IMAGE_PIXELS``."""
@@ -49,9 +52,10 @@ class Header(NamedTuple):
             raise BadPicture("unsupported", f"it has {self.components} components of {self.precision} bits")
 
 
-def read_header(data: bytes | bytearray | memoryview) -> Header:
-    """Raises `BadPicture` where there is no JPEG, its header is cut off, or no kernel decodes its kind."""
-    if bytes(data[:2]) != b"\xff\xd8":
+def read_header(encoded: Data) -> Header:
+    """What a picture says of itself. Raises `BadPicture` where there is no JPEG, or its header is cut off."""
+    data = memoryview(encoded).cast("B")
+    if data[:2] != b"\xff\xd8":
         raise BadPicture("not-jpeg", "it begins with no JPEG marker" if len(data) else "it is empty")
     at, orientation = 2, 1
     while True:
@@ -75,7 +79,7 @@ def read_header(data: bytes | bytearray | memoryview) -> Header:
             raise BadPicture("unsupported", f"its frame is of kind {marker:X}")
         if marker not in _SKIPPED:
             raise BadPicture("corrupt", f"the marker {marker:X} does not belong before a frame")
-        if marker == 0xE1 and bytes(body[:6]) == b"Exif\0\0":
+        if marker == 0xE1 and body[:6] == b"Exif\0\0":
             orientation = _orientation(bytes(body[6:]))
         at += 2 + max(length, 2)
     raise BadPicture("truncated", "it ends within its header")

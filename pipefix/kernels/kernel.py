@@ -23,7 +23,7 @@ class Absent:
     advice: str
 
 
-def native() -> Kernel | Absent:
+def native() -> NativeKernel | Absent:
     """The native kernel, or why there is none."""
     try:
         from pipefix.kernels.native import NativeKernel

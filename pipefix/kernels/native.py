@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from pipefix.kernels import _native
-from pipefix.kernels.errors import REASONS, raised
-from pipefix.kernels.header import Header
+from pipefix.kernels.errors import REASONS, BadPicture, BadRequest
+from pipefix.kernels.header import read_header
 from pipefix.kernels.picture import Arithmetic, Box, Data, Finish, PictureCut, Target, require_inside, require_rgb, require_weights
 
 SHARP = 3.0
@@ -19,22 +19,16 @@ class NativeKernel:
     """One call a picture, without the interpreter's lock, straight into the batch buffer."""
 
     name = "native"
+    header = staticmethod(read_header)
 
     @property
     def loops(self) -> str:
         """The instruction set in use: avx2 or baseline."""
         return str(_native.loops())
 
-    def header(self, data: Data) -> Header:
-        """What a picture says of itself. Raises `BadPicture` where there is no JPEG, or its header is cut off."""
-        answer = _native.jpeg_header(data)
-        if len(answer) == 2:
-            raise raised(REASONS[answer[0]], answer[1])
-        return Header(answer[0], answer[1], answer[2], answer[3], bool(answer[4]), answer[5])
-
     def jpeg_region(self, data: Data, box: Box) -> np.ndarray[Any, Any]:
         """The pixels of a box as they are, height x width x 3."""
-        header = self.header(data)
+        header = read_header(data)
         header.refuse()
         require_inside(box, header.width, header.height)
         out = np.empty((box.height, box.width, 3), dtype=np.uint8)
@@ -79,4 +73,5 @@ class NativeKernel:
 
 def _raise(fault: tuple[int, str] | None) -> None:
     if fault is not None:
-        raise raised(REASONS[fault[0]], fault[1])
+        reason, detail = REASONS[fault[0]], fault[1]
+        raise BadRequest(f"{detail}.") if reason == "bad-request" else BadPicture(reason, detail)

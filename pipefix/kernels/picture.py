@@ -130,12 +130,6 @@ class Ramp:
 UINT8 = Finish(None)
 
 
-def normalised(mean: tuple[float, float, float], deviation: tuple[float, float, float], *, divides: bool = True) -> Finish:
-    """To [0, 1], minus mean, over deviation. ``divides``: by 255 rather than times 1/255, which rounds a little differently."""
-    ramp = Ramp(255.0 if divides else 1 / 255, divides, mean, deviation)
-    return Finish(ramp.table(), ramp)
-
-
 class Target:
     """A batch buffer whose rows are written one picture at a time: N x 3 x H x W in any memory order (`channels_last` too)."""
 

@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 from pipefix.kernels.errors import BadPicture
-from pipefix.kernels.header import Header, lacks_scans, read_header
+from pipefix.kernels.header import lacks_scans, read_header
 from pipefix.kernels.picture import (
     Arithmetic,
     Box,
@@ -26,7 +26,6 @@ from pipefix.kernels.picture import (
     Target,
     require_inside,
     require_rgb,
-    require_weights,
 )
 
 END = b"\xff\xd9"
@@ -37,10 +36,7 @@ class TwinKernel:
     """Decodes whole pictures, then crops. Damage that the decoder passes over in silence is not noticed, other than by `native`."""
 
     name = "twin"
-
-    def header(self, data: Data) -> Header:
-        """What a picture says of itself. Raises `BadPicture` where there is no JPEG, or its header is cut off."""
-        return read_header(np.frombuffer(data, dtype=np.uint8).data)
+    header = staticmethod(read_header)
 
     def jpeg_region(self, data: Data, box: Box) -> np.ndarray[Any, Any]:
         """The pixels of a box as they are, height x width x 3."""
@@ -60,24 +56,6 @@ class TwinKernel:
         require_rgb(pixels)
         _write(_tensor(pixels).permute(2, 0, 1), cut, finish, target.tensor[index])
 
-    def hue_turned(self, pixels: np.ndarray[Any, Any], shift: int) -> np.ndarray[Any, Any]:
-        """The hue of RGB pixels turned by so many of 256 parts."""
-        require_rgb(pixels)
-        hue, *others = Image.fromarray(pixels).convert("HSV").split()
-        turned = Image.fromarray(np.asarray(hue) + np.uint8(shift))
-        return np.array(Image.merge("HSV", (turned, *others)).convert("RGB"))
-
-    def blurred(self, pixels: np.ndarray[Any, Any], weight: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-        """RGB pixels convolved with rows x columns of weights, edges reflected."""
-        require_rgb(pixels)
-        require_weights(pixels, weight)
-        rows, columns = weight.shape
-        values = _tensor(pixels).permute(2, 0, 1).float()
-        padded = torch.nn.functional.pad(values[None], [columns // 2, columns // 2, rows // 2, rows // 2], mode="reflect")
-        weights = torch.from_numpy(np.array(weight, dtype=np.float32)).expand(3, 1, rows, columns)
-        filtered = torch.nn.functional.conv2d(padded, weights, groups=3)
-        return filtered[0].round().to(torch.uint8).permute(1, 2, 0).contiguous().numpy()
-
 
 class _Alias:
     """The same memory, declared writable: torch has no notion of memory that is not, and nothing here writes to it."""
@@ -96,7 +74,7 @@ def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
 def _decoded(data: Data) -> torch.Tensor:
     """3 x height x width of uint8."""
     encoded = np.frombuffer(data, dtype=np.uint8)
-    header = read_header(encoded.data)
+    header = read_header(encoded)
     header.refuse()
     if END not in bytes(encoded[-1024:]) and END not in bytes(encoded):
         raise BadPicture("truncated", "the end of the picture is missing")

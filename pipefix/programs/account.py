@@ -15,22 +15,23 @@ def account(loops: Sequence[LoopNotes], begun: float, seconds: float) -> Program
         return ProgramAccount(rest=seconds)
     loops = _of_one_process(loops)
     training = [notes for notes in loops if notes.role == "training"]
-    first_batch = sum(sum(block["first_s"]) for notes in training for block in notes.blocks)
+    first_batch = sum(sum(notes.first_s) for notes in training)
     checkpoints = _total(training, "saved_s")
     parts = {
         "start_up": min(seconds, *(max(0.0, _begin(notes) - begun) for notes in loops)),
         "first_batch": first_batch,
-        "training": _working(training) - first_batch - (checkpoints - _total(training, "saved_outside_s")),
-        "evaluation": _working(notes for notes in loops if notes.role == "evaluation"),
+        "training": _seconds(training) - first_batch - (checkpoints - _total(training, "saved_outside_s")),
+        "evaluation": _seconds(notes for notes in loops if notes.role == "evaluation"),
         "checkpoints": checkpoints,
         "between_epochs": _total(training, "between_s") - _total(training, "saved_between_s"),
+        "experiments": loops[0].process.get("experiments_s", 0.0),
     }
     parts = {part: max(0.0, spent) for part, spent in parts.items()}
     return ProgramAccount(**parts, rest=max(0.0, seconds - sum(parts.values())))
 
 
 def _of_one_process(loops: Sequence[LoopNotes]) -> list[LoopNotes]:
-    chosen = min(loops, key=lambda notes: (notes.role != "training", notes.rank or 0, -_working([notes])))
+    chosen = min(loops, key=lambda notes: (notes.role != "training", notes.rank or 0, -notes.seconds))
     return [notes for notes in loops if notes.process is chosen.process]
 
 
@@ -40,9 +41,8 @@ def _begin(notes: LoopNotes) -> float:
     return float(first.get("at", 0.0) - first["wait_s"] - first["step_s"])
 
 
-def _working(loops: Iterable[LoopNotes]) -> float:
-    """Seconds of waits and steps, without loops inside them."""
-    return sum(notes.total("wait_s") + notes.total("step_s") - notes.total("inner_s") for notes in loops)
+def _seconds(loops: Iterable[LoopNotes]) -> float:
+    return sum(notes.seconds for notes in loops)
 
 
 def _total(loops: Iterable[LoopNotes], name: str) -> float:

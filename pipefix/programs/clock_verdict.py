@@ -98,7 +98,8 @@ def _without_loader(outside: Interval | None) -> Verdict:
 def _besides_training(program: ProgramFigures) -> str:
     """What else took a large part of the program's time."""
     shares = program.account.shares() if program.account is not None else {}
-    parts = [f"{part} {percent(share)}" for part, share in shares.items() if part not in ("training", "rest") and share >= LARGE]
+    others = ("training", "pipefix's experiments", "rest")
+    parts = [f"{part} {percent(share)}" for part, share in shares.items() if part not in others and share >= LARGE]
     return f" Of the program's time, besides training: {', '.join(parts)}." if parts else ""
 
 

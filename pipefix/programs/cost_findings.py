@@ -31,11 +31,11 @@ def findings(place: str, loops: Sequence[LoopNotes]) -> Iterator[Finding]:
 def _workers_anew(place: str, notes: LoopNotes) -> Iterator[Finding]:
     """Beyond what persistent workers take to make a first batch as well: each of them a batch, at the loop's own pace."""
     workers, persistent = notes.facts.get("workers") or 0, notes.facts.get("persistent")
-    firsts = [spent for block in notes.blocks for spent in block["first_s"]]
+    firsts = notes.first_s
     others = notes.total("steps") - len(firsts)
     if not workers or persistent is not False or len(firsts) < LEAST_EPOCHS or others <= 0:
         return
-    each = max(0.0, _seconds(notes) - sum(firsts)) / others
+    each = max(0.0, notes.seconds - sum(firsts)) / others
     paid = sum(max(0.0, spent - (workers + 1) * each) for spent in firsts[1:])
     if _is_much(paid, notes):
         yield Finding(
@@ -90,7 +90,7 @@ def _many_tensors(place: str, notes: LoopNotes) -> Iterator[Finding]:
     steps = notes.total("steps")
     if not notes.facts.get("workers") or notes.tensors < MANY_TENSORS or not steps:
         return
-    handing, each = notes.tensors * TENSOR_S, _seconds(notes) / steps
+    handing, each = notes.tensors * TENSOR_S, notes.seconds / steps
     if handing >= HANDED * each:
         yield Finding(
             id="many-tensors",
@@ -102,13 +102,9 @@ def _many_tensors(place: str, notes: LoopNotes) -> Iterator[Finding]:
         )
 
 
-def _seconds(notes: LoopNotes) -> float:
-    return max(0.0, notes.total("wait_s") + notes.total("step_s") - notes.total("inner_s"))
-
-
 def _is_much(paid: float, notes: LoopNotes) -> bool:
-    return paid >= max(LEAST_PAID, PAID * (_seconds(notes) + notes.total("between_s")))
+    return paid >= max(LEAST_PAID, PAID * (notes.seconds + notes.total("between_s")))
 
 
 def _paid(paid: float, notes: LoopNotes) -> str:
-    return f"{seconds(paid)}, {percent(paid / (_seconds(notes) + notes.total('between_s')))} of its time"
+    return f"{seconds(paid)}, {percent(paid / (notes.seconds + notes.total('between_s')))} of its time"

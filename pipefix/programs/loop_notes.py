@@ -43,6 +43,16 @@ class LoopNotes:
         return total(self.blocks, name)
 
     @property
+    def seconds(self) -> float:
+        """Of waits and steps, without loops inside them."""
+        return max(0.0, self.total("wait_s") + self.total("step_s") - self.total("inner_s"))
+
+    @property
+    def first_s(self) -> list[float]:
+        """Waits for the first batches of its epochs."""
+        return [spent for block in self.blocks for spent in block["first_s"]]
+
+    @property
     def role(self) -> str:
         """training, evaluation, or unknown: also where a thread takes batches ahead for another that trains."""
         if not self.waits:

@@ -64,7 +64,9 @@ def merged_notes(
             elif event["event"] == "idle workers" and event["loop"] in here:
                 here[event["loop"]].idle_workers = event["workers"]
             elif event["event"] == "rank":
-                process.update(rank=event["rank"], world_size=event["world_size"])
+                process["rank"] = event["rank"]
+            elif event["event"] == "inside":
+                process["experiments_s"] = event["seconds"]
             elif event["event"] == "plan":
                 planned.append(event["loader"])
             elif event["event"] == "error":
@@ -141,10 +143,8 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _figures(notes: LoopNotes, begun: float, steps_over: tuple[int, str] | None) -> LoopFigures:
-    wait, step = notes.total("wait_s"), notes.total("step_s")
-    step -= notes.total("inner_s")
+    known = notes.seconds
     by_device = notes.total("device_steps") >= MOSTLY_SEEN * notes.total("steps") > 0
-    known = wait + step
     looked_on_device = notes.total("on_device_steps")
     return LoopFigures(
         loader=notes.loader,
@@ -156,7 +156,7 @@ def _figures(notes: LoopNotes, begun: float, steps_over: tuple[int, str] | None)
         step_samples=steps_over[0] if steps_over is not None and notes.role == "training" else None,
         seconds=known,
         workers=notes.facts.get("workers"),
-        first_batch_s=[seconds for block in notes.blocks for seconds in block["first_s"]],
+        first_batch_s=notes.first_s,
         wait_share=_share(_by_device(notes.blocks) if by_device else notes.blocks) if notes.loader and known else None,
         outside_share=_outside_share(notes.blocks) if not notes.loader else None,
         by_device=by_device,
@@ -170,8 +170,8 @@ def _figures(notes: LoopNotes, begun: float, steps_over: tuple[int, str] | None)
 
 def _split_by_clocks(notes: LoopNotes) -> dict[str, float]:
     named = {f"{part}_s": notes.total(f"{part}_s") for part in ("wait", "forward", "backward", "optimizer", "inner")}
-    step = notes.total("step_s") - named["inner_s"]
-    return named | {"other_s": max(0.0, step - sum(named[f"{part}_s"] for part in ("forward", "backward", "optimizer")))}
+    told = sum(named[f"{part}_s"] for part in ("wait", "forward", "backward", "optimizer"))
+    return named | {"other_s": max(0.0, notes.seconds - told)}
 
 
 def _split_on_device(notes: LoopNotes, known: float) -> dict[str, float]:

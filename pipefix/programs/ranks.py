@@ -185,7 +185,7 @@ _ADVICE: dict[Callable[..., float], str] = {
 
 def _late_start(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
     """A rank whose first batch comes later than everybody's."""
-    first = {rank: sum(sum(block.get("first_s", ())) for block in notes.blocks) for rank, notes in ranks.items()}
+    first = {rank: sum(notes.first_s) for rank, notes in ranks.items()}
     slow = max(first, key=first.__getitem__)
     more = first[slow] - statistics.median(spent for rank, spent in first.items() if rank != slow)
     whole = first[slow] + _step_of(ranks[slow].blocks) * ranks[slow].total("steps")

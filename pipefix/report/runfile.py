@@ -227,13 +227,16 @@ class ProgramAccount(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints: float = 0.0
     """Calls of torch.save in the main thread."""
     between_epochs: float = 0.0
+    experiments: float = 0.0
+    """Of pipefix, while which the program stood still."""
     rest: float = 0.0
 
     def shares(self) -> dict[str, float]:
         """Each part of the whole, by its name in words."""
         parts = msgspec.structs.asdict(self)
         whole = sum(parts.values()) or 1.0
-        return {name.replace("_", " "): seconds / whole for name, seconds in parts.items()}
+        ours = {"experiments": "pipefix's experiments"}
+        return {ours.get(name, name.replace("_", " ")): seconds / whole for name, seconds in parts.items()}
 
 
 class ProgramFigures(msgspec.Struct, frozen=True, kw_only=True):

@@ -165,7 +165,7 @@ def test_every_graph_is_made_for_a_gpu_and_its_operators_are_registered_there() 
     assert len(fronts) >= 8
     decoders, odd = set(), []
     for front in fronts:
-        pipe = dali.pipeline(front, lambda: (), True, "mixed", build=False, batch_size=4, num_threads=2, device_id=None)
+        pipe = dali.pipeline(front, lambda: (), True, "mixed", batch_size=4, num_threads=2, device_id=None)
         pipe._build_graph()
         pipe._init_pipeline_backend()
         assert pipe.serialize()

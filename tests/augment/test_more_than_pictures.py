@@ -9,33 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from PIL import Image
-from torch.utils.data import DataLoader, Dataset, Subset, distributed
+from torch.utils.data import DataLoader, Subset, distributed
 from torchvision import tv_tensors
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
 import pipefix
 from pipefix.augment.samples import refuse_more_than_pictures
-from pipefix.augment.split import split
-from pipefix.augment.swap import Swap
-from pipefix.augment.transforms import find, parts_of
+from pipefix.augment.transforms import parts_of
 from pipefix.vocabulary.errors import BadUsage, TargetError
-from tests.augment.lists import pictures
+from tests.augment.calls import Pictures, swapped
 
 LIST = v2.Compose([v2.RandomCrop(24), v2.RandomHorizontalFlip(0.5), v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
-
-
-class Pictures(Dataset[Any]):
-    def __init__(self, transform: Any = LIST) -> None:
-        self.images = [Image.fromarray(picture.permute(1, 2, 0).numpy()) for picture in pictures(6, 40, 50)]
-        self.transform = transform
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.transform(self.images[index]), index
 
 
 class AsDictionary(Pictures):
@@ -70,20 +55,20 @@ class Later(Pictures):
 
 
 def refused(dataset: Any) -> str | None:
-    place = find(dataset)
-    assert place is not None
+    swap = swapped(dataset)
+    assert swap.place is not None
     try:
-        refuse_more_than_pictures(dataset, place, split(place.value))
+        refuse_more_than_pictures(dataset, swap.place, swap.split)
     except TargetError as error:
         return str(error)
     return None
 
 
 def test_a_picture_and_what_lies_beside_it_can_move() -> None:
-    assert refused(Pictures()) is None
-    assert refused(AsDictionary()) is None
-    assert refused(Subset(Pictures(), [1, 2])) is None
-    assert refused(MarkedMasks()) is None, "a mask that says what it is moves with its picture"
+    assert refused(Pictures(LIST)) is None
+    assert refused(AsDictionary(LIST)) is None
+    assert refused(Subset(Pictures(LIST), [1, 2])) is None
+    assert refused(MarkedMasks(LIST)) is None, "a mask that says what it is moves with its picture"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +81,7 @@ def test_a_picture_and_what_lies_beside_it_can_move() -> None:
     ],
 )
 def test_what_else_a_sample_holds_is_refused(kind: type, why: str) -> None:
-    dataset = kind()
+    dataset = kind(LIST)
     before = torch.get_rng_state()
     assert why in (refused(dataset) or "")
     assert dataset.transform is LIST
@@ -105,7 +90,7 @@ def test_what_else_a_sample_holds_is_refused(kind: type, why: str) -> None:
 
 def test_swap_refuses_it() -> None:
     with pytest.raises(TargetError, match="mask"):
-        pipefix.swap(DataLoader(Masks()), to="kornia")
+        pipefix.swap(DataLoader(Masks(LIST)), to="kornia")
 
 
 def test_files_whose_samples_are_others_are_not_given_to_dali(photos: Path) -> None:
@@ -123,10 +108,8 @@ def test_files_whose_samples_are_others_are_not_given_to_dali(photos: Path) -> N
 
 def test_a_part_of_a_dataset_brings_the_calls_of_its_own_samples() -> None:
     """A `Subset` reads whole batches itself, past whatever wraps it."""
-    data = Subset(Pictures(), [4, 2, 0, 1])
-    place = find(data)
-    assert place is not None
-    swap = Swap(split(place.value), place)
+    data = Subset(Pictures(LIST), [4, 2, 0, 1])
+    swap = swapped(data)
     torch.manual_seed(3)
     expected, numbers = next(iter(DataLoader(data, 4)))
     torch.manual_seed(3)
@@ -136,11 +119,9 @@ def test_a_part_of_a_dataset_brings_the_calls_of_its_own_samples() -> None:
 
 
 def test_two_pictures_in_one_call_are_refused() -> None:
+    dataset = Masks(LIST)
     with pytest.raises(TargetError, match="given 2 pictures in one sample"):
-        dataset = Masks()
-        place = find(dataset)
-        assert place is not None
-        Swap(split(place.value), place).dataset(dataset)[0]
+        swapped(dataset).dataset(dataset)[0]
 
 
 # -- ranks -------------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
+from torch.utils.data import DataLoader, IterableDataset, Subset
 from torchvision import transforms as v1
 from torchvision import tv_tensors
 from torchvision.datasets import ImageFolder
@@ -25,6 +25,7 @@ from pipefix.augment.split import split
 from pipefix.augment.swap import DatasetTransform, Swap, with_calls
 from pipefix.augment.transforms import files_of, find
 from pipefix.vocabulary.errors import BadUsage, MissingExtra, TargetError
+from tests.augment.calls import Pictures, swapped
 from tests.augment.lists import pictures
 
 LIST = v1.Compose(
@@ -39,26 +40,6 @@ LIST = v1.Compose(
 NEW = v2.Compose([v2.ToImage(), v2.RandomCrop(32), v2.TrivialAugmentWide(), v2.ToDtype(torch.float32, scale=True)])
 
 
-class Own(Dataset[Any]):
-    """A dataset as people write them."""
-
-    def __init__(self, transform: Any, name: str = "transform") -> None:
-        self.images = [Image.fromarray(image.permute(1, 2, 0).numpy()) for image in pictures(12, 40, 50)]
-        setattr(self, name, transform)
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.transform(self.images[index]), index % 3
-
-
-def swapped(dataset: Any, target: str = "kornia", **settings: Any) -> Swap:
-    place = find(dataset)
-    assert place is not None
-    return Swap(split(place.value, target, **settings), place)
-
-
 def batches(loader: Any) -> list[Any]:
     torch.manual_seed(5)
     return list(loader)
@@ -67,8 +48,8 @@ def batches(loader: Any) -> list[Any]:
 def test_transforms_are_found_where_people_keep_them(photos: Path) -> None:
     for dataset, path in (
         (ImageFolder(photos, LIST), ("transform",)),
-        (Own(LIST, "aug"), ("aug",)),
-        (Subset(Own(LIST), [1, 2]), ("dataset", "transform")),
+        (Pictures(LIST, "aug"), ("aug",)),
+        (Subset(Pictures(LIST), [1, 2]), ("dataset", "transform")),
     ):
         place = find(dataset)
         assert place is not None
@@ -79,7 +60,7 @@ def test_transforms_are_found_where_people_keep_them(photos: Path) -> None:
 @pytest.mark.parametrize("listed", [LIST, NEW])
 def test_the_same_seed_gives_the_same_samples(listed: Any) -> None:
     """All that is left is rounding, and the random numbers after it are the same ones."""
-    dataset = Own(listed)
+    dataset = Pictures(listed)
     swap = swapped(dataset)
     module = swap.module()
     expected = batches(DataLoader(dataset, 4, shuffle=True))
@@ -97,7 +78,7 @@ def test_workers_and_a_collate_function_of_the_users_own() -> None:
     def collate(samples: list[Any]) -> dict[str, Any]:
         return {"x": torch.stack([image for image, _ in samples]), "y": [label for _, label in samples]}
 
-    dataset = Own(NEW)
+    dataset = Pictures(NEW)
     swap = swapped(dataset)
     module = swap.module()
     expected = batches(DataLoader(dataset, 4, collate_fn=collate, num_workers=1))
@@ -109,8 +90,8 @@ def test_workers_and_a_collate_function_of_the_users_own() -> None:
 
 
 def test_what_crosses_is_bytes_of_one_size() -> None:
-    swap = swapped(Own(LIST))
-    (sample, label), calls = swap.dataset(Own(LIST))[0]
+    swap = swapped(Pictures(LIST))
+    (sample, label), calls = swap.dataset(Pictures(LIST))[0]
     assert (sample.dtype, tuple(sample.shape), label) == (torch.uint8, (3, 24, 24), 0)
     assert isinstance(calls, bytes)
     assert len(calls) < 1000
@@ -215,7 +196,7 @@ def test_a_difference_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
     from pipefix.augment.batched import BY_NAME
 
-    dataset = Own(LIST)
+    dataset = Pictures(LIST)
     place = find(dataset)
     assert place is not None
     cut, samples = swapped(dataset).split, samples_of(dataset, place, 6)
@@ -238,7 +219,7 @@ def test_a_dataset_without_transforms(target: Path) -> None:
 
 
 def test_transforms_of_another_name_are_named() -> None:
-    data = Own(v1.Compose([v1.RandomInvert()]))
+    data = Pictures(v1.Compose([v1.RandomInvert()]))
     vars(data)["my_steps"] = vars(data).pop("transform")
     with pytest.raises(TargetError) as caught:
         pipefix.swap(data)
@@ -251,7 +232,7 @@ def test_transforms_of_another_name_are_named() -> None:
 def test_mistakes_are_told(target: Path) -> None:
     with pytest.raises(BadUsage, match="The device 'tpu' cannot be used"):
         pipefix.swap(f"{target}:loader", device="tpu")
-    data = Own(v1.Compose([v1.Lambda(lambda picture: 1 / 0), v1.RandomInvert()]))
+    data = Pictures(v1.Compose([v1.Lambda(lambda picture: 1 / 0), v1.RandomInvert()]))
     with pytest.raises(TargetError, match="raised ZeroDivisionError"):
         pipefix.swap(DataLoader(data), check=True)
 
@@ -259,9 +240,9 @@ def test_mistakes_are_told(target: Path) -> None:
 def test_dali_has_a_loader_and_no_module() -> None:
     pytest.importorskip("nvidia.dali")
     with pytest.raises(BadUsage, match="makes a loader, not a module"):
-        swapped(Own(LIST), "dali").module()
+        swapped(Pictures(LIST), "dali").module()
     with pytest.raises(BadUsage, match="lists its files"):
-        swapped(Own(LIST), "dali").loader(Own(LIST))
+        swapped(Pictures(LIST), "dali").loader(Pictures(LIST))
 
 
 @pytest.mark.parametrize(("cuda", "extra"), [("12.8", "dali-cuda12"), ("13.0", "dali"), (None, "dali")])
@@ -269,14 +250,14 @@ def test_the_dali_of_torchs_own_cuda_is_named(cuda: str | None, extra: str, monk
     monkeypatch.setitem(sys.modules, "nvidia.dali", None)
     monkeypatch.setattr(torch.version, "cuda", cuda)
     with pytest.raises(MissingExtra, match=r"The target dali needs the package 'nvidia\.dali'") as raised:
-        pipefix.swap(Own(LIST), to="dali")
+        pipefix.swap(Pictures(LIST), to="dali")
     assert raised.value.advice == f"Install it with: pip install 'pipefix[{extra}]'"
 
 
 def test_a_dataset_that_lists_no_files_is_declined_at_once(photos: Path) -> None:
     pytest.importorskip("nvidia.dali")
     with pytest.raises(TargetError, match="DALI begins with the encoded files, and the dataset does not list its files") as raised:
-        pipefix.swap(DataLoader(Own(LIST)), to="dali")
+        pipefix.swap(DataLoader(Pictures(LIST)), to="dali")
     assert "--to kornia" in raised.value.advice
     changed = ImageFolder(photos, LIST, target_transform=abs)
     with pytest.raises(TargetError, match="the dataset changes its labels"):
@@ -311,7 +292,7 @@ class TestLightning:
             return batch
 
     def test_training_batches_are_augmented(self) -> None:
-        data = Own(v2.Compose([v2.RandomCrop(32), v2.RandomInvert(1.0), v2.ToImage()]))
+        data = Pictures(v2.Compose([v2.RandomCrop(32), v2.RandomInvert(1.0), v2.ToImage()]))
         swap = swapped(data)
         module = lightning.attach(self.Module(), swap.module())
         batch = next(iter(DataLoader(swap.dataset(data), 3)))

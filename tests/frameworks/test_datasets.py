@@ -15,7 +15,7 @@ from torchvision import transforms
 
 import pipefix
 from pipefix.loader.fast_loader import FastLoader
-from tests.frameworks.package import package
+from tests.frameworks.conftest import package
 from tests.loader.likeness import assert_same
 
 pytestmark = pytest.mark.filterwarnings("ignore")

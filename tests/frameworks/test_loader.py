@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.slots import arena as arenas
 from pipefix.loader.slots.portable import Portable, prepare
-from tests.frameworks.package import package
+from tests.frameworks.conftest import package
 from tests.loader import pipelines
 
 pytestmark = pytest.mark.filterwarnings("ignore")

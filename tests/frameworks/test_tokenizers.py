@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
-from tests.frameworks.package import package
+from tests.frameworks.conftest import package
 
 WORDS = {"[UNK]": 0, "the": 1, "cat": 2, "sat": 3}
 

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from pipefix.watching.exporter import Scalars
-from tests.frameworks.package import package
+from tests.frameworks.conftest import package
 from tests.watching.pipelines import Files
 from tests.watching.streams import Job
 

@@ -99,7 +99,7 @@ def kept_batch(workers: int) -> list[bool]:
     try:
         running.record(2, 10.0)
         keeps.append(running.keep_batch()().is_pinned())
-        for arm in (experiments.PLAIN, experiments.REAL, experiments.PREBUILT):
+        for arm in (experiments.PLAIN, experiments.REAL, experiments.SAMPLES, experiments.PREBUILT):
             running.block(arm, 0.02)
     finally:
         running.close()

@@ -76,6 +76,16 @@ class FakeDevice:
         assert told["code"] == 0, told["said"] or told
         return told["answer"]
 
+    def program(self, folder: Path, *words: str, **environment: str) -> tuple[Any, str]:
+        """The run file of ``pipefix run`` of a program on the device, and what the program printed."""
+        command = [sys.executable, "-m", "pipefix", "run", "-q", *words]
+        on_device = {**os.environ, **self.environment, **environment, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, cwd=folder, env=on_device, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        run = json.loads((folder / "pipefix-run" / "run.json").read_text())
+        assert run["program"]["errors"] == []
+        return run, done.stdout
+
     def _line(self) -> str:
         assert self._host.stdout is not None
         return self._host.stdout.readline()

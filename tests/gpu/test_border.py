@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from pipefix.measurement import experiments, gpu, transfer
-from pipefix.measurement.consumer import Consumer, ModelStep, UserStep
+from pipefix.measurement.consumer import ModelStep, UserStep
 from pipefix.measurement.worker_probe import close_fetchers
 from pipefix.vocabulary import quantity
 from tests.gpu.conftest import Note
@@ -144,30 +144,3 @@ class TestModel:
         assert model.weight.device.type == "cpu"
         assert torch.equal(model.weight, before)
         assert next(step._model.parameters()).is_cuda
-
-
-class Keeps(Consumer):
-    name = "keeps"
-    present = True
-
-    def __init__(self) -> None:
-        self.pinned: list[bool] = []
-
-    def __call__(self, batch: Any) -> None:
-        self.pinned.append(batch[0].is_pinned())
-
-
-class TestPinning:
-    @pytest.mark.parametrize("workers", [0, 2])
-    def test_batches_arrive_pinned(self, workers: int, paths: list[str]) -> None:
-        keeps = Keeps()
-        running = planted.pool(planted.loader("map", paths, workers=workers, pin_memory=True), keeps)
-        try:
-            running.record(2, 10.0)
-            for arm in (experiments.PLAIN, experiments.REAL, experiments.SAMPLES, experiments.PREBUILT):
-                block = running.block(arm, 0.05)
-                assert all(0 <= row.waited <= row.got - row.asked for row in block.rows)
-        finally:
-            running.close()
-        assert keeps.pinned
-        assert all(keeps.pinned)

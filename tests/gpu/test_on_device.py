@@ -9,6 +9,7 @@ import torch
 
 from tests.gpu import ahead, exposed, races
 from tests.gpu.conftest import Note
+from tests.gpu.test_border import cycles_of
 
 pytestmark = pytest.mark.gpu
 
@@ -16,15 +17,7 @@ pytestmark = pytest.mark.gpu
 @pytest.fixture(autouse=True)
 def milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
     """``torch.cuda._sleep`` takes clock cycles, of which the fake device has one a nanosecond."""
-    begun, ended = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    sleep, trial = torch.cuda._sleep, 20_000_000
-    for _ in range(30):
-        sleep(trial)  # until its clock has risen
-    begun.record()
-    sleep(trial)
-    ended.record()
-    torch.cuda.synchronize()
-    each = trial / (begun.elapsed_time(ended) * 1e6)
+    sleep, each = torch.cuda._sleep, cycles_of(20.0) / 20_000_000
     monkeypatch.setattr(torch.cuda, "_sleep", lambda nanoseconds: sleep(int(nanoseconds * each)))
 
 
@@ -50,6 +43,12 @@ def test_copies_begin_ahead(workers: int, note: Note) -> None:
     note(f"copies that begin ahead, {workers} workers", f"{found['ahead']} of {found['batches']} (wanted: 95)")
     assert found["ahead"] >= 95
     assert found["pinned"] == 0
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_that_a_probe_keeps_stay_pinned(workers: int) -> None:
+    pinned = ahead.kept_batch(workers)
+    assert pinned and all(pinned)
 
 
 def test_idle_time_on_the_grid(note: Note) -> None:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-from tests.conftest import ROOT
 from tests.gpu.conftest import FakeDevice
 
 TRAINS = """
@@ -41,14 +36,8 @@ def test_a_program_is_watched_and_its_loader_probed_beside_it(tmp_path: Path, fa
     """Workers of later epochs, and of an evaluation within a step, note nothing on the device and free nothing of it; the process
     in which the loader is probed pins and copies nothing."""
     (tmp_path / "train.py").write_text(TRAINS)
-    environment = {**os.environ, **fake_device.environment, "PYTHONPATH": str(ROOT)}
-
-    command = [sys.executable, "-m", "pipefix", "run", "--probe=1", "train.py", "3"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 3
-    run = json.loads((tmp_path / "pipefix-run" / "run.json").read_text())
-    assert run["program"]["errors"] == []
+    run, printed = fake_device.program(tmp_path, "--probe=1", "train.py", "3")
+    assert len(printed.splitlines()) == 3
     assert [loop["by_device"] for loop in run["program"]["loops"]] == [True, True]
     stages = {stage["stage"]: stage for stage in run["stages"]}
     assert "in another process" in stages["transfer"]["declined"]

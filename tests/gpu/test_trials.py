@@ -25,3 +25,12 @@ def test_a_process_that_has_asked_for_cuda_runs_no_trials(first: str, can: bool,
 
 def test_without_a_device_asking_for_one_changes_nothing(fake_device: FakeDevice) -> None:
     assert fake_device(trials.forks, "is_available", FAKE_DEVICES=0) == [None, None]
+
+
+def test_importing_pipefix_leaves_the_driver_asleep(fake_device: FakeDevice) -> None:
+    assert fake_device.owner == 0
+
+
+def test_a_forked_process_cannot_use_a_driver_that_is_awake(fake_device: FakeDevice) -> None:
+    """Of the fake device itself: what is tested here rests on it."""
+    assert "Cannot re-initialize CUDA in forked subprocess" in fake_device(trials.driver_in_a_fork)

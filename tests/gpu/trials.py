@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import Any
 
@@ -47,3 +48,19 @@ def forks(first: str) -> list[str | None]:
     elif first == "tensor":
         torch.zeros(1, device="cuda")
     return [before, can_fork()]
+
+
+def driver_in_a_fork() -> str:
+    """What a forked process is told that asks for the device."""
+    torch.zeros(1, device="cuda")
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            torch.zeros(1, device="cuda")
+            os.write(writes, b"it worked")
+        except RuntimeError as error:
+            os.write(writes, str(error).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    return os.read(reads, 1000).decode()

@@ -50,20 +50,23 @@ def train_step(batch):
 """
 
 
-def job(folder: str, workers: int) -> str:
+def job(folder: str | Path, text: str, **parts: Any) -> str:
+    """The loader of a file with that text."""
     file = Path(folder) / "job.py"
-    file.write_text(MOVING.replace("{workers}", str(workers)))
-    return str(file)
+    for name, part in parts.items():
+        text = text.replace(f"{{{name}}}", str(part))
+    file.write_text(text)
+    return f"{file}:loader"
 
 
 def probed(folder: str, workers: int) -> dict[str, Any]:
-    run = pipefix.probe(job(folder, workers), budget=5)
+    run = pipefix.probe(job(folder, MOVING, workers=workers), budget=5)
     assert run.verdict is not None
     return {"verdict": run.verdict.kind, "consumer": run.consumer}
 
 
 def tuned(folder: str, workers: int) -> dict[str, Any]:
-    found = pipefix.tune(job(folder, workers), budget=6, trials=2)
+    found = pipefix.tune(job(folder, MOVING, workers=workers), budget=6, trials=2)
     return {"trials": [[trial.status, trial.reason] for trial in found.trials], "owner": ctypes.CDLL(None).fake_owner()}
 
 
@@ -117,9 +120,7 @@ def train_step(batch):
 
 def copied(folder: str, pinned: bool) -> dict[str, Any]:
     """A batch of 8 MB in every step, which takes 10 ms besides."""
-    file = Path(folder) / "job.py"
-    file.write_text(COPYING.replace("{pinned}", str(pinned)))
-    run = pipefix.probe(f"{file}:loader", budget=6)
+    run = pipefix.probe(job(folder, COPYING, pinned=pinned), budget=6)
     stages = {one.stage: one for one in run.stages}
     walls = {name: one.wall_s.value * 8 for name, one in stages.items() if one.wall_s is not None}
     return {
@@ -149,31 +150,33 @@ def train_step(batch):
 
 def heard(folder: str, how: str, then: str) -> dict[str, str]:
     """What the audit minds of a step, by rule."""
-    file = Path(folder) / "job.py"
-    file.write_text(STEPPING.replace("{how}", how).replace("{then}", then))
     to = torch.Tensor.to
-    run = pipefix.probe(f"{file}:loader", budget=2)
+    run = pipefix.probe(job(folder, STEPPING, how=how, then=then), budget=2)
     assert torch.Tensor.to is to and torch.cuda.get_sync_debug_mode() == 0
     return {finding.id: finding.found for finding in run.audit}
+
+
+def is_heard(fake_device: Any, folder: Path, how: str, then: str, lines: dict[str, int]) -> None:
+    """``lines``: those that the audit minds, by rule."""
+    found = fake_device(heard, str(folder), how, then)
+    assert {"blocking-copies", "step-waits", "full-precision"} & found.keys() == lines.keys()
+    for rule, line in lines.items():
+        assert f"train_step at job.py:{line}" in found[rule]
 
 
 def swapped(folder: str, to: str) -> dict[str, Any]:
     """`pipefix swap --check` over a folder of pictures; DALI asks the driver for more than the fake one has."""
     beside = Path(folder).with_name("swapped")  # what Python compiles of the file would be a class of the folder
     beside.mkdir(exist_ok=True)
-    file = beside / "job.py"
-    file.write_text(PICTURES.replace("{folder}", folder))
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        code = main(["swap", f"{file}:loader", "--to", to, "--check"])
+        code = main(["swap", job(beside, PICTURES, pictures=folder), "--to", to, "--check"])
     return {"code": code, "said": " ".join(said.getvalue().split())}
 
 
 def pinned_by_fix(folder: str) -> dict[str, Any]:
     """`pipefix fix` of a job whose copies from ordinary memory take twice its step."""
-    file = Path(folder) / "job.py"
-    file.write_text(COPYING.replace("{pinned}", "False"))
-    fixed = pipefix.fix(f"{file}:loader", budget=8, only="pinning", out=Path(folder) / "out").fixed
+    fixed = pipefix.fix(job(folder, COPYING, pinned=False), budget=8, only="pinning", out=Path(folder) / "out").fixed
     plan = Path(folder) / "out" / "pipefix.plan.toml"
     told = [[type(one).__name__, getattr(one, "why", "")] for one in fixed.outcomes]
     gains = [one.measured.gain.value for one in fixed.outcomes if one.measured is not None]
@@ -228,7 +231,7 @@ from torch.utils.data import DataLoader
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import CenterCrop, Compose, ToTensor
 
-loader = DataLoader(ImageFolder("{folder}", Compose([CenterCrop(32), ToTensor()])), batch_size=4)
+loader = DataLoader(ImageFolder("{pictures}", Compose([CenterCrop(32), ToTensor()])), batch_size=4)
 """
 
 

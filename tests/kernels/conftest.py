@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 from PIL import Image
 
 from pipefix.kernels.kernel import Absent, Kernel, native
+from pipefix.kernels.picture import Finish, Ramp
 from pipefix.kernels.twin import TwinKernel
 
 
@@ -28,6 +30,15 @@ def native_kernel() -> Any:
 
 
 Draw = Callable[..., np.ndarray[Any, Any]]
+Encode = Callable[..., bytes]
+patient = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+"""Fixtures are kernels and functions without a state."""
+
+
+def normalised(mean: tuple[float, float, float], deviation: tuple[float, float, float], *, divides: bool = True) -> Finish:
+    """To [0, 1], minus mean, over deviation. ``divides``: by 255 rather than times 1/255, which rounds a little differently."""
+    ramp = Ramp(255.0 if divides else 1 / 255, divides, mean, deviation)
+    return Finish(ramp.table(), ramp)
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +56,7 @@ def drawn() -> Draw:
 
 
 @pytest.fixture(scope="session")
-def encoded(drawn: Draw) -> Callable[..., bytes]:
+def encoded(drawn: Draw) -> Encode:
     """A JPEG of drawn pixels; options go to Pillow's writer."""
 
     def encode(width: int = 90, height: int = 70, mode: str = "RGB", seed: int = 0, **options: Any) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,8 @@ import torch
 from pipefix.kernels.errors import BadRequest
 from pipefix.kernels.kernel import Kernel
 from pipefix.kernels.picture import UINT8, Box, PictureCut, Target
+from tests.kernels.conftest import Encode
 
-Encode = Callable[..., bytes]
 CUT = PictureCut(Box(0, 0, 90, 70), (16, 16), Box(0, 0, 16, 16))
 
 
@@ -50,12 +49,6 @@ def test_a_batch_cannot_lose_its_memory() -> None:
     with pytest.raises(RuntimeError, match="not resizable"):
         batch.untyped_storage().resize_(0)
     assert target.tensor.sum() == 0
-
-
-@pytest.mark.parametrize("tensor", [torch.zeros((2, 3, 8, 8), device="meta"), torch.zeros((2, 3, 8, 8)).to_sparse()])
-def test_a_tensor_without_memory_is_no_batch(tensor: torch.Tensor) -> None:
-    with pytest.raises(BadRequest, match="A batch buffer"):
-        Target(tensor)
 
 
 def test_a_tensor_whose_storage_was_resized_is_no_batch() -> None:

@@ -1,15 +1,13 @@
-"""The size of a picture before anything is decoded: the two readers say the same, and what Pillow says."""
+"""The size of a picture before anything is decoded: what Pillow says of it, and what kernels decode."""
 
 from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -17,18 +15,8 @@ from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.header import Header, read_header
 from pipefix.kernels.kernel import Kernel
 from pipefix.kernels.picture import Box
+from tests.kernels.conftest import Encode, patient
 from tests.kernels.jpegs import segments, with_filling
-
-Encode = Callable[..., bytes]
-patient = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-
-
-def said(read: Callable[[Any], Header], data: bytes) -> Header | tuple[str, str]:
-    try:
-        return read(data)
-    except BadPicture as error:
-        return error.reason, error.detail
-
 
 MODES, TURNS = ("RGB", "L", "CMYK"), (None, *range(1, 9))
 PAIRS = [(MODES[place % 3], place % 2 == 0, turned) for place, turned in enumerate(TURNS)]
@@ -36,14 +24,14 @@ PAIRS = [(MODES[place % 3], place % 2 == 0, turned) for place, turned in enumera
 
 
 @pytest.mark.parametrize(("mode", "progressive", "turned"), PAIRS)
-def test_what_it_says(kernel: Kernel, encoded: Encode, mode: str, progressive: bool, turned: int | None) -> None:
+def test_what_it_says(encoded: Encode, mode: str, progressive: bool, turned: int | None) -> None:
     exif = Image.Exif()
     if turned:
         exif[0x112] = turned
         exif[0x10E] = "a description, so that the directory has another entry"
     jpeg = encoded(37, 53, mode, progressive=progressive, exif=exif, comment=b"noted")
     components = {"RGB": 3, "L": 1, "CMYK": 4}[mode]
-    assert kernel.header(jpeg) == Header(37, 53, components, 8, progressive, turned or 1)
+    assert read_header(jpeg) == Header(37, 53, components, 8, progressive, turned or 1)
     assert Image.open(io.BytesIO(jpeg)).getexif().get(0x112, 1) == (turned or 1)
 
 
@@ -55,14 +43,15 @@ def test_only_plain_ones_are_decoded_by_kernels(encoded: Encode) -> None:
 
 @patient
 @given(data=st.data())
-def test_both_readers_say_the_same_of_anything(native_kernel: Kernel, encoded: Encode, data: st.DataObject) -> None:
+def test_of_anything_it_says_something_or_what_is_wrong(encoded: Encode, data: st.DataObject) -> None:
     exif = Image.Exif()
     exif[0x112] = 5
     jpeg = bytearray(encoded(exif=exif))
     for _ in range(data.draw(st.integers(0, 5))):
         jpeg[data.draw(st.integers(0, 400))] = data.draw(st.integers(0, 255))
-    changed = bytes(jpeg[: data.draw(st.integers(0, len(jpeg)))])
-    assert said(native_kernel.header, changed) == said(read_header, changed)
+    with contextlib.suppress(BadPicture):
+        header = read_header(jpeg[: data.draw(st.integers(0, len(jpeg)))])
+        assert min(header.width, header.height) > 0 and 1 <= header.orientation <= 8
 
 
 STRAY = st.sampled_from(
@@ -93,28 +82,27 @@ def with_more_in_its_header(jpeg: bytes, data: st.DataObject) -> bytes:
 def test_the_size_is_the_one_that_is_decoded(kernel: Kernel, encoded: Encode, data: st.DataObject, progressive: bool) -> None:
     """What the header says is what libjpeg goes by, or the file is refused: memory is set aside by it."""
     jpeg = with_more_in_its_header(encoded(37, 53, progressive=progressive), data)
-    header = said(kernel.header, jpeg)
-    if isinstance(header, Header) and header.plain:
-        with contextlib.suppress(BadPicture):
-            pixels = kernel.jpeg_region(jpeg, Box(0, 0, header.width, header.height))
-            assert np.array_equal(pixels, np.asarray(Image.open(io.BytesIO(jpeg)).convert("RGB")))
+    with contextlib.suppress(BadPicture):
+        header = read_header(jpeg)
+        pixels = kernel.jpeg_region(jpeg, Box(0, 0, header.width, header.height))
+        assert np.array_equal(pixels, np.asarray(Image.open(io.BytesIO(jpeg)).convert("RGB")))
 
 
-def test_a_fill_byte_hides_no_frame(kernel: Kernel, encoded: Encode) -> None:
-    assert kernel.header(with_filling(encoded(37, 53)))[:2] == (37, 53)
+def test_a_fill_byte_hides_no_frame(encoded: Encode) -> None:
+    assert read_header(with_filling(encoded(37, 53)))[:2] == (37, 53)
 
 
-def test_other_kinds_of_frames_are_left_to_others(kernel: Kernel, encoded: Encode) -> None:
+def test_other_kinds_of_frames_are_left_to_others(encoded: Encode) -> None:
     """Arithmetically coded ones among them, which not every library decodes."""
     jpeg = encoded()
     for kind in (0xC3, 0xC5, 0xC8, 0xC9, 0xCA, 0xCF):
         with pytest.raises(BadPicture, match=f"its frame is of kind {kind:X}") as caught:
-            kernel.header(jpeg.replace(b"\xff\xc0", bytes((0xFF, kind)), 1))
+            read_header(jpeg.replace(b"\xff\xc0", bytes((0xFF, kind)), 1))
         assert caught.value.reason == "unsupported"
 
 
-def test_other_kinds_of_bytes(kernel: Kernel, encoded: Encode) -> None:
+def test_other_kinds_of_bytes(encoded: Encode) -> None:
     jpeg = encoded()
-    expected = kernel.header(jpeg)
+    expected = read_header(jpeg)
     for other in (bytearray(jpeg), memoryview(jpeg), np.frombuffer(jpeg, dtype=np.uint8)):
-        assert kernel.header(other) == expected
+        assert read_header(other) == expected

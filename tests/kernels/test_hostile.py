@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,8 +13,8 @@ from PIL import Image
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.kernel import Kernel
 from pipefix.kernels.picture import UINT8, Box, PictureCut, Target
+from tests.kernels.conftest import Encode
 
-Encode = Callable[..., bytes]
 SMALL = PictureCut(Box(0, 0, 60, 40), (16, 16), Box(0, 0, 16, 16))
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from torchvision.transforms import InterpolationMode
@@ -18,13 +17,11 @@ from torchvision.transforms.v2 import functional as tv
 from pipefix.kernels import twin
 from pipefix.kernels.errors import BadRequest
 from pipefix.kernels.kernel import Kernel
-from pipefix.kernels.picture import UINT8, Arithmetic, Box, Filter, Finish, PictureCut, Ramp, Target, normalised
+from pipefix.kernels.picture import UINT8, Arithmetic, Box, Filter, Finish, PictureCut, Ramp, Target
 from pipefix.loader.fusing.recognise import resizes_bytes
-from tests.kernels.conftest import Draw
+from tests.kernels.conftest import Draw, Encode, normalised, patient
 
 IMAGENET = normalised((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-# Fixtures are kernels and functions without a state.
-patient = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 
 
 @st.composite
@@ -88,7 +85,7 @@ def test_pixels_are_resized_as_the_library_does(kernel: Kernel, drawn: Draw, dat
 @patient
 @given(data=st.data(), width=st.integers(1, 120), height=st.integers(1, 120))
 def test_a_jpeg_equals_its_pixels_decoded_first(
-    kernel: Kernel, encoded: Callable[..., bytes], data: st.DataObject, width: int, height: int
+    kernel: Kernel, encoded: Encode, data: st.DataObject, width: int, height: int
 ) -> None:
     options = {"subsampling": data.draw(st.integers(0, 2)), "progressive": data.draw(st.booleans())}
     options |= {"restart_marker_blocks": data.draw(st.integers(0, 9)), "quality": data.draw(st.integers(20, 99))}
@@ -137,7 +134,7 @@ def test_bytes_in_any_memory_order(kernel: Kernel, drawn: Draw) -> None:
     assert torch.equal(made(kernel, frozen, cut), made(kernel, pixels, cut))
 
 
-def test_encoded_pictures_come_as_any_bytes(kernel: Kernel, encoded: Callable[..., bytes]) -> None:
+def test_encoded_pictures_come_as_any_bytes(kernel: Kernel, encoded: Encode) -> None:
     jpeg = encoded()
     cut = PictureCut(Box(4, 4, 60, 50), (24, 24), Box(0, 0, 24, 24))
     expected = made(kernel, jpeg, cut)
@@ -149,7 +146,7 @@ def test_encoded_pictures_come_as_any_bytes(kernel: Kernel, encoded: Callable[..
 
 @patient
 @given(data=st.data())
-def test_native_loops_and_twin_give_one_answer(native_kernel: Any, encoded: Callable[..., bytes], data: st.DataObject) -> None:
+def test_native_loops_and_twin_give_one_answer(native_kernel: Any, encoded: Encode, data: st.DataObject) -> None:
     from pipefix.kernels import _native
 
     jpeg = encoded(200, 150)
@@ -187,7 +184,7 @@ def test_scaling_while_decoding_stays_close(native_kernel: Any) -> None:
 class TestRefused:
     """What does not fit is said before anything is written."""
 
-    def test_a_box_beyond_the_picture(self, kernel: Kernel, encoded: Callable[..., bytes]) -> None:
+    def test_a_box_beyond_the_picture(self, kernel: Kernel, encoded: Encode) -> None:
         with pytest.raises(BadRequest, match=r"the box at \(40, 0\) of 60 x 70 does not lie in the picture of 90 x 70"):
             made(kernel, encoded(), PictureCut(Box(40, 0, 60, 70), (20, 20), Box(0, 0, 20, 20)))
 
@@ -207,9 +204,15 @@ class TestRefused:
         with pytest.raises(BadRequest, match=words):
             kernel.pixels_into(drawn(20, 20), PictureCut(Box(0, 0, 20, 20), (10, 8), window), UINT8, target, index)
 
-    @pytest.mark.parametrize("batch", [torch.zeros(3, 8, 8), torch.zeros(1, 1, 8, 8), torch.zeros(1, 3, 8, 8, dtype=torch.float64)])
+    @pytest.mark.parametrize(
+        "batch",
+        [
+            torch.zeros(3, 8, 8), torch.zeros(1, 1, 8, 8), torch.zeros(1, 3, 8, 8, dtype=torch.float64),
+            torch.zeros((2, 3, 8, 8), device="meta"), torch.zeros((2, 3, 8, 8)).to_sparse(),
+        ],
+    )  # fmt: skip
     def test_a_buffer_of_another_kind(self, batch: torch.Tensor) -> None:
-        with pytest.raises(BadRequest, match="A batch buffer is N x 3 x H x W of float32 or uint8 in main memory"):
+        with pytest.raises(BadRequest, match=r"A batch buffer (is N x 3 x H x W of float32 or uint8 in main memory|has memory)"):
             Target(batch)
 
     def test_pixels_of_another_kind(self, kernel: Kernel) -> None:
@@ -225,7 +228,7 @@ def region_equals(kernel: Kernel, jpeg: bytes) -> None:
         assert np.array_equal(kernel.jpeg_region(jpeg, box), expected)
 
 
-def test_a_jpeg_that_holds_rgb(kernel: Kernel, encoded: Callable[..., bytes]) -> None:
+def test_a_jpeg_that_holds_rgb(kernel: Kernel, encoded: Encode) -> None:
     region_equals(kernel, encoded(keep_rgb=True))
 
 
@@ -238,7 +241,7 @@ def test_every_usual_sampling_of_chroma(kernel: Kernel, drawn: Draw, sampling: i
     region_equals(kernel, jpeg.tobytes())
 
 
-def test_the_twin_decodes_to_the_same_pixels_where_torchvision_decodes_no_more(encoded: Callable[..., bytes]) -> None:
+def test_the_twin_decodes_to_the_same_pixels_where_torchvision_decodes_no_more(encoded: Encode) -> None:
     for mode in ("RGB", "L"):
         jpeg = np.frombuffer(encoded(61, 47, mode), dtype=np.uint8)
         assert torch.equal(twin._by_pillow_alone(jpeg), twin._decoder()(jpeg))

@@ -7,7 +7,6 @@ library does it in another way: the library of the list has to decode them.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,9 @@ from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.header import lacks_scans
 from pipefix.kernels.kernel import Kernel
 from pipefix.kernels.picture import Box
+from tests.kernels.conftest import Encode
 from tests.kernels.jpegs import first_scans, scans_in
 
-Encode = Callable[..., bytes]
 KINDS: list[dict[str, Any]] = [
     {"subsampling": 0},
     {"subsampling": 1},

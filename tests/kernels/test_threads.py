@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,9 +12,9 @@ import torch
 
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.kernel import Kernel
-from pipefix.kernels.picture import UINT8, Box, PictureCut, Target, normalised
+from pipefix.kernels.picture import UINT8, Box, PictureCut, Target
+from tests.kernels.conftest import Encode, normalised
 
-Encode = Callable[..., bytes]
 CUT = PictureCut(Box(5, 5, 180, 140), (64, 64), Box(0, 0, 64, 64))
 FINISH = normalised((0.5, 0.5, 0.5), (0.2, 0.2, 0.2))
 

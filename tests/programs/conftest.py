@@ -77,16 +77,20 @@ class Place:
 
     def run(self, *words: str, options: Sequence[str] = (), **others: Any) -> Ran:
         """The program with pipefix."""
-        done = self._started(self.command(words or ["train.py"], options), others)
+        done = self.started(self.command(words or ["train.py"], options), **others)
         file = self.folder / "pipefix-run" / "run.json"
         return Ran(done.returncode, done.stdout, done.stderr, runfile.read(file) if file.exists() else None)
 
     def alone(self, *words: str, **others: Any) -> Ran:
         """The program without pipefix."""
-        done = self._started([*self.python, *(words or ["train.py"])], others)
+        done = self.started([*self.python, *(words or ["train.py"])], **others)
         return Ran(done.returncode, done.stdout, done.stderr, None)
 
-    def _started(self, command: list[str], others: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    def verb(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Another of pipefix's commands."""
+        return self.started([sys.executable, "-m", "pipefix", *words])
+
+    def started(self, command: Sequence[str], **others: Any) -> subprocess.CompletedProcess[str]:
         environment = {**self.environment, **others.pop("env", {})}
         return subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=100, **others)
 

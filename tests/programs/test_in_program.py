@@ -70,9 +70,7 @@ MADE_AT = f"train.py:{TRAINS[: TRAINS.index('loader = ')].count(chr(10)) + 1}"
 
 def test_a_program_that_does_not_train_is_told(light: Place) -> None:
     light.write("print('nothing here')")
-    command = [sys.executable, "-m", "pipefix", "probe", "train.py", "--", "--lr", "1"]
-    done = subprocess.run(command, cwd=light.folder, env=light.environment | {"PYTHONPATH": light.environment["PYTHONPATH"]},
-                          capture_output=True, text=True, timeout=100)  # fmt: skip
+    done = light.verb("probe", "train.py", "--", "--lr", "1")
     assert done.returncode != 0
     assert "pipefix run train.py --lr 1" in done.stderr or "cannot be imported" in done.stderr
 
@@ -275,10 +273,9 @@ class TestSignalsToTheProgram:
     def said(self, light: Place, text: str) -> str:
         light.write(LONG, "long.py")
         light.write(ASKED + text)
-        done = subprocess.run([sys.executable, "train.py"], cwd=light.folder, env=light.environment, start_new_session=True,
-                              capture_output=True, text=True, timeout=100)  # fmt: skip
-        assert not done.returncode, done.stderr
-        return done.stdout
+        alone = light.alone(start_new_session=True)
+        assert not alone.code, alone.err
+        return alone.out
 
     def test_its_handler_is_called_once_and_what_it_asks_for_comes_soon(self, light: Place) -> None:
         text = """\

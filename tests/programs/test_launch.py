@@ -29,23 +29,20 @@ sys.exit(3)
 """
 
 
-def test_it_finds_what_it_would_find(light: Place) -> None:
-    light.write(SHOWS)
-    words = ("train.py", "--out", "x", "--", "-m", "--help")
-    ran, alone = light.run(*words, options=["--quiet"], input="text"), light.alone(*words, input="text")
-    assert (ran.code, ran.out, ran.err) == (alone.code, alone.out, alone.err)
-    assert ran.code == 3
-
-
-def test_a_module_and_a_program_by_its_name(light: Place) -> None:
+@pytest.mark.parametrize(
+    ("before", "words", "code"),
+    [
+        ([sys.executable], ["package/train.py", "--out", "x", "--", "-m", "--help"], 3),
+        ([sys.executable], ["-m", "package.train", "-x"], 3),
+        ([], [sys.executable, "-X", "utf8", "package/train.py"], 3),
+        ([], ["sh", "-c", "exit 5"], 5),
+    ],
+)
+def test_it_finds_what_it_would_find(before: list[str], words: list[str], code: int, light: Place) -> None:
     light.write(SHOWS, "package/train.py")
-    for words in (["-m", "package.train", "-x"], [sys.executable, "-X", "utf8", "package/train.py"], ["sh", "-c", "exit 5"]):
-        ran = light.run(*words, options=["--quiet"], input="")
-        alone = subprocess.run(
-            words if words[0] != "-m" else [sys.executable, *words],
-            cwd=light.folder, env=light.environment, capture_output=True, text=True, input="",
-        )  # fmt: skip
-        assert (ran.code, ran.out, ran.err) == (alone.returncode, alone.stdout, alone.stderr)
+    ran, alone = light.run(*words, options=["--quiet"], input="text"), light.started([*before, *words], input="text")
+    assert (ran.code, ran.out, ran.err) == (alone.returncode, alone.stdout, alone.stderr)
+    assert ran.code == code
 
 
 def test_the_folder_of_a_program_that_still_runs_is_left_alone(looping: Callable[..., Place]) -> None:
@@ -210,8 +207,7 @@ def test_an_error_of_ours_is_told_and_ends_nothing(looping: Callable[..., Place]
 def test_standard_error_may_be_closed(looping: Callable[..., Place]) -> None:
     place = looping("import os; os.close(2); print('end')")
     assert place.run().out == "end\n"
-    line = " ".join(place.command(["train.py"])) + " 2>&-"
-    done = subprocess.run(line, shell=True, cwd=place.folder, env=place.environment, capture_output=True, text=True)
+    done = place.started(["sh", "-c", " ".join(place.command(["train.py"])) + " 2>&-"])
     assert (done.returncode, done.stdout) == (0, "end\n")
 
 
@@ -246,14 +242,6 @@ def test_commands_that_are_none(
     with pytest.raises(BadUsage, match=message) as told:
         command_line(words)
     assert advice in str(told.value.advice)
-
-
-def test_python_runs_files_and_modules(tmp_path: Path) -> None:
-    file = tmp_path / "a.py"
-    file.touch()
-    assert command_line([str(file), "-x"]) == [sys.executable, str(file), "-x"]
-    assert command_line(["-m", "a"]) == [sys.executable, "-m", "a"]
-    assert command_line(["sh", "-c", "true"]) == ["sh", "-c", "true"]
 
 
 def test_a_program_that_patches_the_loader_itself(looping: Callable[..., Place]) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
-from pipefix.programs.observing import batches, lines, notes, samples
+from pipefix.programs.observing import batches, lines, notes, samples, timed_batches
 from pipefix.programs.observing.loops import Loop
 
 
@@ -81,9 +82,7 @@ class TestChecksum:
 
 def test_a_rank_that_no_launcher_told_is_asked_of_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known: dict[str, Any] = {"begun": False}
-    distributed = SimpleNamespace(
-        is_available=lambda: True, is_initialized=lambda: known["begun"], get_rank=lambda: 1, get_world_size=lambda: 2
-    )
+    distributed = SimpleNamespace(is_available=lambda: True, is_initialized=lambda: known["begun"], get_rank=lambda: 1)
     monkeypatch.setitem(notes.sys.modules, "torch.distributed", distributed)
     monkeypatch.delenv("RANK", raising=False)
     noted = notes.Notes(str(tmp_path))
@@ -91,16 +90,17 @@ def test_a_rank_that_no_launcher_told_is_asked_of_torch(tmp_path: Path, monkeypa
         known["begun"] = begun
         noted.tell_rank()
     (file,) = tmp_path.iterdir()
-    told = [event for event in map(json.loads, file.read_text().splitlines()) if event["event"] == "rank"]
-    assert [(event["rank"], event["world_size"]) for event in told] == [("1", "2")]
+    told = [event["rank"] for event in map(json.loads, file.read_text().splitlines()) if event["event"] == "rank"]
+    assert told == ["1"]
     monkeypatch.setenv("RANK", "0")
     notes.Notes(str(tmp_path / "none")).tell_rank()
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_cores_are_counted_by_their_nodes() -> None:
-    assert notes._numbers("0-3,8\n") == [0, 1, 2, 3, 8]
-    assert notes._numbers("\n") == []
+def test_nodes_are_those_that_cores_lie_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notes.os, "listdir", lambda folder: ["possible", "node1", "node0", "nodes"])
+    monkeypatch.setattr(notes.os.path, "exists", lambda path: path.endswith(("node0/cpu3", "node1/cpu8")))
+    assert [notes._numa_nodes(cores) for cores in ({3}, {3, 8}, {5})] == ["0", "0, 1", None]
 
 
 def test_storage_is_that_of_the_first_path_that_a_dataset_holds(tmp_path: Path) -> None:
@@ -120,3 +120,32 @@ def test_a_step_takes_as_long_as_on_the_device_where_there_is_one() -> None:
     assert loop.step_seconds() == (2.0, None)
     loop.on_device_durations += [9.0, 4.0, 5.0, 6.0]
     assert loop.step_seconds() == (5.0, 2.0)
+
+
+class TestLooksInWorkers:
+    @pytest.fixture
+    def looks(self, monkeypatch: pytest.MonkeyPatch) -> timed_batches.Looks:
+        monkeypatch.setattr(timed_batches, "_start_method", lambda context: "fork")
+        return timed_batches.Looks()
+
+    def test_they_go_on_from_what_looks_cost_those_before_them(self, looks: timed_batches.Looks) -> None:
+        loader, iterator = DataLoader([1, 2], num_workers=1), Iterator([])
+
+        def record() -> Any:
+            return looks.after(loader, looks.before(loader))
+
+        first = record()
+        looks.follow(loader, iterator, first)
+        assert record() is not first, "its workers may still write there"
+        del iterator
+        assert record() is first
+        looks.follow(loader, Iterator([]), first)
+        looks.forget()
+        assert record() is not first, "in a forked process, beside the parent's"
+
+    def test_workers_that_are_forked_only_where_that_is_pythons_default(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As it is no longer from Python 3.14 on: shared memory cannot be sent to others, and the program ended with that error."""
+        monkeypatch.setattr(timed_batches.multiprocessing, "get_start_method", lambda allow_none: None)
+        for methods in (["fork", "spawn"], ["forkserver", "spawn", "fork"]):
+            monkeypatch.setattr(timed_batches.multiprocessing, "get_all_start_methods", lambda methods=methods: methods)
+            assert timed_batches._start_method(None) == methods[0]

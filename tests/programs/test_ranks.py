@@ -107,7 +107,7 @@ def test_ranks_pinned_unlike_and_on_other_storage() -> None:
 def test_looks_tell_more_than_the_clocks_of_processes() -> None:
     """Workers of a slow rank also wait for their turn, which their CPU seconds a second do not tell from waiting for a disk."""
     slow = rank(1, wait=0.032, cpu=0.014)
-    slow.blocks[0]["looked"] = {"batches": 4, "samples": 8, "cpu": 0.9, "made": 1.0}
+    slow.blocks[0]["looked"] = {"batches": 4, "cpu": 0.9, "made": 1.0}
     ((_, found),) = told(rank(0, backward=0.04), slow)
     assert "decoded and augmented more slowly" in found
 

@@ -1,9 +1,7 @@
-#define _POSIX_C_SOURCE 200809L
 #include "jpeg.h"
 
 #include <setjmp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <jpeglib.h> /* before jerror.h, which needs it */
@@ -91,14 +89,6 @@ static void on_progress(j_common_ptr jpeg) {
 
 /* ---- a picture's decoder ---- */
 
-/* Make room for one call's buffers. */
-static int reserve(pf_arena *arena, size_t bytes, pf_fault *fault) {
-    void *memory = NULL;
-    if (posix_memalign(&memory, 64, bytes)) return pf_say(fault, PF_NO_MEMORY, "%zu bytes are not to be had", bytes);
-    arena->memory = memory, arena->size = bytes, arena->used = 0;
-    return PF_FINE;
-}
-
 /* The end of the picture must be there, even where the wanted rows end before it: a program that decodes all of it would say so.
  * The marker cannot occur within a scan. */
 static int has_end(const struct jpeg_source_mgr *scans) {
@@ -157,16 +147,13 @@ static int box_inside(const pf_box *box, int width, int height, pf_fault *fault)
 
 /* ---- rows of a region ---- */
 
-typedef struct {
-    int x, y, width, height; /* in pixels of the (scaled) output */
-} region;
-
 typedef void take_row(void *who, const uint8_t *row);
 typedef void take_pause(void *who);
 
-/* Decode `wanted` and hand its rows, from its first column on, to `row`; `pause` says that the rows are about to be overwritten.
- * The decompression must have been set up, not started. Rows have PF_SLACK readable bytes behind them. */
-static int rows_of(decoder *self, const region *wanted, take_row *row, take_pause *pause, void *who, pf_fault *fault) {
+/* Decode `wanted`, in pixels of the (scaled) output, and hand its rows, from its first column on, to `row`; `pause`, if any, says
+ * that the rows are about to be overwritten. The decompression must have been set up, not started. Rows have PF_SLACK readable bytes
+ * behind them. */
+static int rows_of(decoder *self, const pf_box *wanted, take_row *row, take_pause *pause, void *who, pf_fault *fault) {
     struct jpeg_decompress_struct *jpeg = &self->jpeg;
     int part = usual_sampling(jpeg);
     jpeg_start_decompress(jpeg);
@@ -194,7 +181,7 @@ static int rows_of(decoder *self, const region *wanted, take_row *row, take_paus
         }
         for (int k = 0; k < filled; k++)
             if (at + k >= wanted->y) row(who, rows[k] + offset);
-        pause(who);
+        if (pause) pause(who);
         at += filled;
     }
     return PF_FINE;
@@ -238,21 +225,6 @@ static int axes_of(pf_resampler *job, pf_arena *arena, const pf_request *request
     return code ? code : pf_axis_make(&job->down, arena, down, request->filter, request->arithmetic, fault);
 }
 
-/* An upper bound of what pf_axis_make and pf_resampler_start take for one axis of so many inputs. */
-static size_t axis_bytes(int inputs, int outputs, int count) {
-    size_t taps = 4.0 * inputs / outputs + 16; /* of a bicubic */
-    return 2 * sizeof(int32_t) * (size_t)count + (2 * sizeof(int16_t) + sizeof(double)) * taps * (count + 2) + 512;
-}
-
-static size_t job_bytes(const pf_request *request, size_t row_bytes) {
-    size_t across = axis_bytes(request->box.width, request->full_width, request->window.width);
-    size_t down = axis_bytes(request->box.height, request->full_height, request->window.height);
-    size_t taps = 4.0 * request->box.height / request->full_height + 16;
-    size_t widest = request->window.width > request->box.width ? request->window.width : request->box.width;
-    size_t ring = (taps + 6) * (3 * (widest + 48) + 2 * PF_SLACK) + 16 * taps;
-    return across + down + ring + ROWS * (row_bytes + 2 * PF_SLACK) + 4096;
-}
-
 static int sensible(const pf_request *request, pf_fault *fault) {
     const int most = 1 << 16;
     if (request->full_width < 1 || request->full_height < 1 || request->full_width > most || request->full_height > most ||
@@ -270,10 +242,9 @@ static int resample_jpeg(decoder *self, const pf_bytes *data, const void *asked,
     int code = open_picture(self, data, fault);
     if (!code) code = box_inside(&request->box, jpeg->image_width, jpeg->image_height, fault);
     if (!code) code = sensible(request, fault);
-    if (!code) code = reserve(&self->arena, job_bytes(request, 3 * (size_t)jpeg->image_width), fault);
     if (code) return code;
     pf_span across, down;
-    region wanted;
+    pf_box wanted;
     jpeg->scale_num = 1, jpeg->scale_denom = denominator(request);
     jpeg_calc_output_dimensions(jpeg);
     scaled(request->box.x, request->box.width, jpeg->scale_denom, jpeg->output_width, &wanted.x, &across);
@@ -298,17 +269,12 @@ static void row_copied(void *who, const uint8_t *row) {
     self->out += bytes;
 }
 
-static void no_pause(void *who) { (void)who; }
-
 static int copy_region(decoder *self, const pf_bytes *data, const void *asked, pf_fault *fault) {
     copying job = *(const copying *)asked;
     const pf_box *box = job.box;
     int code = open_picture(self, data, fault);
     if (!code) code = box_inside(box, self->jpeg.image_width, self->jpeg.image_height, fault);
-    if (!code) code = reserve(&self->arena, ROWS * (3 * (size_t)self->jpeg.image_width + 2 * PF_SLACK) + 4096, fault);
-    if (code) return code;
-    region wanted = {box->x, box->y, box->width, box->height};
-    return rows_of(self, &wanted, row_copied, no_pause, &job, fault);
+    return code ? code : rows_of(self, box, row_copied, NULL, &job, fault);
 }
 
 typedef int work(decoder *self, const pf_bytes *data, const void *asked, pf_fault *fault);
@@ -329,7 +295,7 @@ static int decode(const pf_bytes *data, work *work, const void *asked, pf_fault 
     self.errors.base.output_message = silent;
     int code = guarded(&self, data, work, asked);
     jpeg_destroy_decompress(&self.jpeg);
-    free(self.arena.memory);
+    pf_let_go(&self.arena);
     return fault->code = code;
 }
 
@@ -350,7 +316,6 @@ static int resample_pixels(const pf_pixels *pixels, const pf_request *request, c
     int x, y, width = pixels->width, height = pixels->height;
     size_t most = ((size_t)request->box.width * 3 + 2 * PF_SLACK + 63) & ~(size_t)63;
     if (box_inside(&request->box, width, height, fault) || sensible(request, fault)) return fault->code;
-    if (reserve(arena, job_bytes(request, most), fault)) return fault->code;
     scaled(request->box.x, request->box.width, 1, width, &x, &across);
     scaled(request->box.y, request->box.height, 1, height, &y, &down);
     if (axes_of(&job, arena, request, &across, &down, fault)) return fault->code;
@@ -376,6 +341,6 @@ int pf_pixels_resampled(const pf_pixels *pixels, const pf_request *request, cons
     pf_arena arena = {0};
     fault->code = PF_FINE;
     resample_pixels(pixels, request, target, &arena, fault);
-    free(arena.memory);
+    pf_let_go(&arena);
     return fault->code;
 }

@@ -20,10 +20,6 @@ typedef struct {
     double sharp; /* outputs are made of at least so many scaled inputs along each axis */
 } pf_request;
 
-typedef struct {
-    int width, height, components, precision, progressive, orientation;
-} pf_header;
-
 /* Of an encoded picture. */
 typedef struct {
     const uint8_t *at;
@@ -37,8 +33,6 @@ typedef struct {
     ptrdiff_t stride;
 } pf_pixels;
 
-/* Read as pipefix.kernels.header does. */
-int pf_jpeg_header(const pf_bytes *data, pf_header *header, pf_fault *fault);
 /* Everything that was asked for, straight into the target. */
 int pf_jpeg_resampled(const pf_bytes *data, const pf_request *request, const pf_target *target, pf_fault *fault);
 /* The box as it is, as RGB rows without gaps. */

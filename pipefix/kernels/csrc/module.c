@@ -138,21 +138,6 @@ static PyObject *jpeg_region(PyObject *self, PyObject *given) {
     return answer(&fault);
 }
 
-static PyObject *jpeg_header(PyObject *self, PyObject *given) {
-    (void)self;
-    static const int flags[MOST_BUFFERS] = {PyBUF_SIMPLE};
-    buffers all = {{given}, {{0}}};
-    pf_header header;
-    pf_fault fault = {0};
-    if (!take_hold(&all, flags)) return NULL;
-    pf_bytes data = bytes_of(&all.view[0]);
-    pf_jpeg_header(&data, &header, &fault);
-    let_go(&all);
-    if (fault.code) return answer(&fault);
-    return Py_BuildValue("(iiiiii)", header.width, header.height, header.components, header.precision, header.progressive,
-                         header.orientation);
-}
-
 /* Two buffers of height x width x 3 bytes, and rows x columns of floats where a picture is blurred. */
 static int pictures_of(const buffers *all, pf_picture *picture) {
     pf_pixels in, out;
@@ -213,10 +198,10 @@ static PyObject *choose_loops(PyObject *self, PyObject *name) {
 }
 
 static PyMethodDef methods[] = {
-    {"resampled", resampled, METH_VARARGS, NULL},  {"jpeg_region", jpeg_region, METH_VARARGS, NULL},
-    {"jpeg_header", jpeg_header, METH_O, NULL},    {"loops", loops, METH_NOARGS, NULL},
-    {"choose_loops", choose_loops, METH_O, NULL},  {"hue_turned", hue_turned, METH_VARARGS, NULL},
-    {"blurred", blurred, METH_VARARGS, NULL},      {NULL, NULL, 0, NULL},
+    {"resampled", resampled, METH_VARARGS, NULL},   {"jpeg_region", jpeg_region, METH_VARARGS, NULL},
+    {"hue_turned", hue_turned, METH_VARARGS, NULL}, {"blurred", blurred, METH_VARARGS, NULL},
+    {"loops", loops, METH_NOARGS, NULL},            {"choose_loops", choose_loops, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef definition = {

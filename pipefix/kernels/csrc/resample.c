@@ -1,3 +1,4 @@
+#define _POSIX_C_SOURCE 200809L
 #include "resample.h"
 
 #include <math.h>
@@ -16,15 +17,17 @@ int pf_say(pf_fault *fault, int code, const char *format, ...) {
     return fault->code = code;
 }
 
-/* Blocks are aligned for any vector. All that one call takes is asked for beforehand (`pf_arena` is sized by its owner). */
 void *pf_take(pf_arena *arena, size_t bytes, pf_fault *fault) {
-    size_t begin = (arena->used + 63) & ~(size_t)63;
-    if (bytes > arena->size || begin > arena->size - bytes) {
-        pf_say(fault, PF_NO_MEMORY, "a buffer of %zu bytes does not fit in what was set aside", bytes);
+    void *memory = NULL;
+    if (arena->count == sizeof arena->blocks / sizeof *arena->blocks || posix_memalign(&memory, 64, bytes)) {
+        pf_say(fault, PF_NO_MEMORY, "%zu bytes are not to be had", bytes);
         return NULL;
     }
-    arena->used = begin + bytes;
-    return arena->memory + begin;
+    return arena->blocks[arena->count++] = memory;
+}
+
+void pf_let_go(pf_arena *arena) {
+    while (arena->count) free(arena->blocks[--arena->count]);
 }
 
 /* ---- loops of this processor ---- */

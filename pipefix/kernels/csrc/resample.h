@@ -53,10 +53,10 @@ typedef struct {
     int upside_down;
 } pf_target;
 
-/* Memory that is kept from call to call. */
+/* Memory of one call. */
 typedef struct {
-    uint8_t *memory;
-    size_t size, used;
+    void *blocks[16];
+    int count;
 } pf_arena;
 
 typedef struct pf_loops pf_loops;
@@ -78,7 +78,9 @@ typedef struct {
     const uint8_t *waiting; /* a row that waits for its neighbour, so that two are worked on together */
 } pf_resampler;
 
+/* A block that is aligned for any vector; NULL where there is none. */
 void *pf_take(pf_arena *arena, size_t bytes, pf_fault *fault);
+void pf_let_go(pf_arena *arena);
 int pf_axis_make(pf_axis *axis, pf_arena *arena, const pf_span *span, int filter, int arithmetic, pf_fault *fault);
 
 /* `across` and `down` must have been made. Rows are read up to PF_SLACK bytes beyond their end. */

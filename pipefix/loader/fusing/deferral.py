@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 
-from pipefix.kernels.kernel import Kernel
 from pipefix.loader.fusing.deferred_picture import DeferredFile, DeferredPicture, PutOff
 from pipefix.loader.fusing.native_operations import Function, Place, native_operations
 from pipefix.loader.policy.read_policy import StandsForDataset
 from pipefix.vocabulary.random_state import RandomState
+
+if TYPE_CHECKING:
+    from pipefix.kernels.native import NativeKernel
 
 
 class Deferral(PutOff):
@@ -45,7 +47,7 @@ class Deferral(PutOff):
 _here = threading.local()
 
 
-def _kernel_here() -> Kernel | None:
+def _kernel_here() -> NativeKernel | None:
     """Of the sample that this thread makes."""
     deferral: Deferral | None = getattr(_here, "deferral", None)
     return None if deferral is None else deferral.kernel

@@ -9,17 +9,19 @@ from __future__ import annotations
 import copy
 import io
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 
 from pipefix.kernels.errors import BadPicture
-from pipefix.kernels.kernel import Kernel
 from pipefix.kernels.picture import UINT8, Arithmetic, Box, Filter, Finish, Target
 from pipefix.loader.fusing.errors import CannotFollow
 from pipefix.loader.fusing.recipe import Layout
+
+if TYPE_CHECKING:
+    from pipefix.kernels.native import NativeKernel
 
 RESAMPLING = {Image.Resampling.BILINEAR: Filter.BILINEAR, Image.Resampling.BICUBIC: Filter.BICUBIC}
 FLIPS = {Image.Transpose.FLIP_LEFT_RIGHT: True, Image.Transpose.FLIP_TOP_BOTTOM: False}
@@ -29,7 +31,7 @@ FLIPS = {Image.Transpose.FLIP_LEFT_RIGHT: True, Image.Transpose.FLIP_TOP_BOTTOM:
 class PutOff:
     """What is put off while a sample is made, and what it is decoded by."""
 
-    def __init__(self, kernel: Kernel, arithmetic: Arithmetic) -> None:
+    def __init__(self, kernel: NativeKernel, arithmetic: Arithmetic) -> None:
         self.kernel, self.arithmetic = kernel, arithmetic
         self.views = 1
         """Pictures that were made of one file in the sample before."""

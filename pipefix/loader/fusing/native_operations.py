@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,12 +17,14 @@ from torchvision.transforms import _functional_pil, _functional_tensor
 from torchvision.transforms.v2 import functional as v2
 from torchvision.transforms.v2.functional import _misc, _utils
 
-from pipefix.kernels.kernel import Kernel
+if TYPE_CHECKING:
+    from pipefix.kernels.native import NativeKernel
+
 
 MOST_SIZES = 64
 """Of blurs that are remembered; where every picture is of another size, torchvision does it."""
 Function = Callable[..., Any]
-Known = Callable[[], "Kernel | None"]
+Known = Callable[[], "NativeKernel | None"]
 """The kernel, for the thread that makes a sample; None for all others."""
 Place = tuple[dict[Any, Any], Any]
 """Where a function stands: the names of a module, or a table of torchvision's, and the key there."""
@@ -52,7 +54,7 @@ def _hue(own: Function, known: Known) -> Function:
 
     verdict: list[bool] = []
 
-    def agrees(kernel: Kernel) -> bool:
+    def agrees(kernel: NativeKernel) -> bool:
         if not verdict:
             pixels = np.random.default_rng(1).integers(0, 256, (64, 64, 3), dtype=np.uint8)
             drawn = [Image.fromarray(pixels >> shift) for shift in (0, 5)]  # the second is nearly grey
@@ -64,7 +66,7 @@ def _hue(own: Function, known: Known) -> Function:
     return adjust_hue
 
 
-def _turned(kernel: Kernel, picture: Image.Image, factor: float) -> Image.Image:
+def _turned(kernel: NativeKernel, picture: Image.Image, factor: float) -> Image.Image:
     shift = int(np.int32(factor * 255).astype(np.uint8))
     return Image.frombytes("RGB", picture.size, kernel.hue_turned(np.asarray(picture), shift))
 
@@ -106,6 +108,6 @@ def _fits(img: Any, kernel_size: Any, sigma: Any) -> bool:
     )
 
 
-def _blurred(kernel: Kernel, img: torch.Tensor, weights: torch.Tensor) -> torch.Tensor | None:
+def _blurred(kernel: NativeKernel, img: torch.Tensor, weights: torch.Tensor) -> torch.Tensor | None:
     blurred = kernel.blurred(img.permute(1, 2, 0).numpy(), weights.numpy())
     return None if blurred is None else torch.from_numpy(blurred).permute(2, 0, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -67,15 +68,10 @@ def _values(held: Any) -> Any:
         return held[:_VALUES] if isinstance(held, (str, bytes)) else held
     if getattr(held, "is_cuda", False) or str(getattr(held, "device", "cpu")) != "cpu":
         return None
-    flat = held.reshape(-1)[:: max(1, held.shape[0] and _size(held) // _VALUES)] if _is_whole(held) else None
-    return None if flat is None else (tuple(held.shape), flat[:_VALUES].tolist())
-
-
-def _size(held: Any) -> int:
-    size = 1
-    for length in held.shape:
-        size *= int(length)
-    return size
+    if not _is_whole(held):
+        return None
+    flat = held.reshape(-1)[:: max(1, math.prod(held.shape) // _VALUES)]
+    return tuple(held.shape), flat[:_VALUES].tolist()
 
 
 def _is_whole(held: Any) -> bool:

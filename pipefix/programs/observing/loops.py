@@ -62,6 +62,11 @@ class Loop:
         on_device = _of_warm(self.on_device_durations)
         return on_device, min(on_cpu, on_device)
 
+    def add(self, record: Any) -> None:
+        """Where makers of its batches write what these take, if anywhere."""
+        if record is not None and record not in self.records:
+            self.records.append(record)
+
     def noted(self) -> None:
         self.noted_after = min(LATER_NOTES, LONGER * self.noted_after)
         self.clear()

@@ -42,7 +42,7 @@ class Notes:
         distributed = None if self._rank_told else sys.modules.get("torch.distributed")
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
             self._rank_told = True
-            self.write("rank", rank=str(distributed.get_rank()), world_size=str(distributed.get_world_size()))
+            self.write("rank", rank=str(distributed.get_rank()))
 
     def write(self, event: str, **figures: Any) -> None:
         if self.silent:
@@ -61,10 +61,10 @@ class Notes:
         self._pid = os.getpid()
         name = os.path.join(self.folder, f"events-{platform.node()}-{self._pid}.jsonl")
         self._file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o666)
-        ranks = {name: os.environ.get(variable) for name, variable in (("rank", "RANK"), ("world_size", "WORLD_SIZE"))}
         own = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
         machine = {"host": platform.node(), "cores": len(own), "numa_nodes": _numa_nodes(own), **_machine()}
-        here = {"event": "process", "at": time.time(), "pid": self._pid, "argv": sys.argv, **ranks, **machine}
+        rank = os.environ.get("RANK")
+        here = {"event": "process", "at": time.time(), "pid": self._pid, "argv": sys.argv, "rank": rank, **machine}
         os.write(self._file, (json.dumps(here) + "\n").encode())
 
 
@@ -82,23 +82,10 @@ def _machine() -> dict[str, Any]:
 
 def _numa_nodes(cores: set[int]) -> str | None:
     """Those that the cores lie on, as Linux numbers them: "0", or "0, 1"; None where that is unknown."""
-    folder, nodes = "/sys/devices/system/node", []
+    folder = "/sys/devices/system/node"
     try:
-        for name in sorted(os.listdir(folder)):
-            if name.startswith("node") and name[4:].isdigit():
-                with open(f"{folder}/{name}/cpulist", encoding="ascii") as file:
-                    if cores & set(_numbers(file.read())):
-                        nodes.append(name[4:])
-    except (OSError, ValueError):
+        nodes = [name for name in sorted(os.listdir(folder)) if name.startswith("node") and name[4:].isdigit()]
+    except OSError:
         return None
-    return ", ".join(nodes) or None
-
-
-def _numbers(text: str) -> list[int]:
-    """``0-3,8`` as Linux writes it."""
-    cores: list[int] = []
-    for part in text.strip().split(","):
-        first, _, last = part.partition("-")
-        if first:
-            cores += range(int(first), int(last or first) + 1)
-    return cores
+    own = [node for node in nodes if any(os.path.exists(f"{folder}/{node}/cpu{core}") for core in cores)]
+    return ", ".join(node[4:] for node in own) or None

@@ -16,11 +16,11 @@ from .device import DeviceWaits, in_use
 from .inside import Inside, end_program, without_words
 from .lines import way_to_users_line
 from .loops import Epoch, Loop, clock
-from .model_calls import ModelCalls
 from .notes import Notes
 from .own_cost import cost_of_a_step
 from .plan_in_program import PlanInProgram
 from .samples import Orders, cpu_seconds, idle_pools, pids_of, share_of
+from .steps import ModelCalls
 from .timed_batches import Looks
 from .training import TrainingSteps
 
@@ -99,57 +99,52 @@ class Observer:
                 epoch = epoch.outer
             for loop in self.loops.values():
                 self.flush(loop)
-            cuda = getattr(sys.modules.get("torch"), "cuda", None)
-            on_cuda = bool(cuda is not None and cuda.is_initialized())
             try:
                 each = cost_of_a_step(Observer(""))
             except OSError:  # files that were named when the program began are gone
                 each = 0.0
-            self.notes.write("ended", overhead_s=self.notes.own_s + self.calls * each + self.looks.cost_s(), cuda=on_cuda)
+            overhead_s = self.notes.own_s + self.calls * each + self.looks.cost_s()
+            self.notes.write("ended", overhead_s=overhead_s, cuda=in_use() is not None)
 
     def forget(self) -> None:
         """In a process forked from this one: what was noted belongs to the parent, events of its device above all. They are kept,
         since a process that was forked beside CUDA ends where it frees one."""
         if self.device is not None:
             self.device.forget()
-        self.of_parents += [self.device, self.current, self.latest, self.training.program]
-        self.of_parents += [*self.loops.values(), *self.loop_over.values()]
+        self.of_parents += [self.device, self.current, self.latest, self.training.program, *self.loops.values()]
         self.loops.clear()
         self.loop_over.clear()
         self.device = None
         self.current = self.latest = self.training.program = None
         self.notes.forget()
+        self.looks.forget()
         self.calls = 0
 
     # -- what the program does ---------------------------------------------------------------------------------------------
 
     def look_before(self, loader: Any) -> Any:
         """What `Looks.after` is to be given once the loader has made its iterator."""
+        return self._looked(self.looks.before, loader)
+
+    def _look_here(self, iterator: Any, epoch: Epoch) -> None:
+        """At batches that are made in this process."""
+        loader = epoch.loader()
+        if loader is not None and not epoch.pids:
+            epoch.loop.add(self._looked(self.looks.here, loader, iterator))
+
+    def _looked(self, look: Any, *given: Any) -> Any:
+        """What ``look`` returns; None where it cannot be: the stages stay unknown."""
         if self.notes.silent:
             return None
         begun = clock()
         try:
-            return self.looks.before(loader)
-        except Exception as error:  # noqa: BLE001 - the stages stay unknown
+            return look(*given)
+        except Exception as error:  # noqa: BLE001 - see above
             self.looks.possible = False
             self.failed(error, "pipefix could not look at the stages of a loader")
             return None
         finally:
             self.notes.own_s += clock() - begun
-
-    def _look_here(self, iterator: Any, epoch: Epoch) -> None:
-        """At batches that are made in this process."""
-        loader = epoch.loader()
-        if loader is None or epoch.pids or self.notes.silent:
-            return
-        try:
-            record = self.looks.here(loader, iterator)
-        except Exception as error:  # noqa: BLE001 - the stages stay unknown
-            self.looks.possible = False
-            self.failed(error, "pipefix could not look at the stages of a loader")
-            return
-        if record is not None and record not in epoch.loop.records:
-            epoch.loop.records.append(record)
 
     def planned_for(self, place: str) -> PlanInProgram | None:
         return self.planned if self.planned is not None and self.planned.target == place else None
@@ -160,6 +155,8 @@ class Observer:
         ``record``: where the makers of its batches write what these take.
         """
         self.unasked[iterator] = weakref.ref(loader), starting_s, record
+        if record is not None:
+            self.looks.follow(loader, iterator, record)
 
     def first_asked(self, iterator: Any) -> Epoch | None:
         """Of an iterator that no ``__iter__`` handed out."""
@@ -182,7 +179,7 @@ class Observer:
         loop = self.loop_over.get(loader)
         if loop is None:
             way = way_to_users_line()
-            facts = {"workers": workers, "batch_size": size, "kind": type(loader).__name__, "persistent": persistent}
+            facts = {"workers": workers, "batch_size": size, "persistent": persistent}
             loop = self.loop_over[loader] = self.loop_of(self.places.get(loader) or (way or ("",))[-1], way, **facts)
         loop.begun += 1
         if self.current is not None and self.current.loop is loop:
@@ -190,8 +187,7 @@ class Observer:
             loop.ended = None
         if self.device is None:
             self.device = in_use()
-        if record is not None and record not in loop.records:
-            loop.records.append(record)
+        loop.add(record)
         if loop.ended is not None:
             ended, in_epochs = loop.ended
             loop.between_s += max(0.0, clock() - starting_s - ended - (self._in_epochs - in_epochs))
@@ -337,8 +333,7 @@ class Observer:
         if epoch.outer is None:
             self._in_epochs += now - epoch.begun
         loop.ended = now, self._in_epochs
-        epoch.delivered = 0.0
-        epoch.starting_s = 0.0
+        epoch.delivered = epoch.starting_s = 0.0
         self.current, self.latest = epoch.outer, epoch
         epoch.outer = None
         self._told_apart(epoch)

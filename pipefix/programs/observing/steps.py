@@ -1,7 +1,7 @@
-"""Times a few steps of a program that trains without a DataLoader: seconds outside of its models' work.
+"""Looks into a few steps by hooks on the models that they call: seconds outside of the models' work, and calls without gradients.
 
-Nothing tells the making of a batch from logging there. But both lie outside of the models' calls, the backward passes and the
-optimizers' steps, and where that is little, making batches takes no more.
+In a program that trains without a DataLoader nothing tells the making of a batch from logging. But both lie outside of the models'
+calls, the backward passes and the optimizers' steps, and where that is little, making batches takes no more.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ import sys
 import threading
 from typing import Any
 
-from .loops import clock
+from .loops import Loop, clock
+
+TRIES = 3
+"""Steps of a loop in which it is looked how a model is called."""
 
 
 class StepLook:
@@ -69,3 +72,37 @@ def look_into_step() -> StepLook | None:
         return None
     modules = sys.modules.get("torch.nn.modules.module")
     return StepLook(modules) if modules is not None else None
+
+
+class ModelCalls:
+    """Looks at the first call of a model in a step. Its hook is gone with that call, or with the next step.
+
+    A loop evaluates as well where it enters ``torch.no_grad()`` for each batch anew, as Hugging Face's Trainer and Accelerate's
+    examples have it; when a batch is handed out, gradients are computed there.
+    """
+
+    def __init__(self) -> None:
+        self._hook: Any = None
+
+    def look_into_step(self, loop: Loop) -> None:
+        """Of a loop that has begun one and did not train in the one before; not in programs that compile their models."""
+        self.end()
+        modules, torch = sys.modules.get("torch.nn.modules.module"), sys.modules.get("torch")
+        if modules is None or torch is None or loop.model_looks >= TRIES or compiles():
+            return
+        loop.model_looks += 1
+        thread, gradients = threading.get_ident(), torch.is_grad_enabled
+
+        def called(module: Any, *_: Any) -> None:
+            if threading.get_ident() == thread and next(module.parameters(), None) is not None:
+                self.end()
+                if not gradients():
+                    loop.calls_without_gradients += 1
+                    loop.model_looks = TRIES
+
+        self._hook = modules.register_module_forward_pre_hook(called)
+
+    def end(self) -> None:
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None

@@ -39,6 +39,8 @@ class Looks:
         self.possible = "PIPEFIX_RUN_BLIND" not in os.environ and find_spec("pipefix") is not None
         self._here: weakref.WeakKeyDictionary[Any, LooksHere] = weakref.WeakKeyDictionary()
         """Of loaders whose batches are made in this process."""
+        self._free: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
+        """By loader: records of workers that have ended. Those in their place go on from what looks have cost by then."""
 
     def before(self, loader: Any) -> Any:
         """Called before a loader makes an iterator: workers that start now look later. What `after` is to be given."""
@@ -46,15 +48,12 @@ class Looks:
         workers, own_init = int(held.get("num_workers") or 0), held.get("worker_init_fn")
         if not self._can_look(loader, own_init) or not workers or held.get("_iterator") is not None:
             return None
-        context = held.get("_DataLoader__multiprocessing_context")
-        method = context.get_start_method() if context is not None else multiprocessing.get_start_method(allow_none=True) or "fork"
-        if method != "fork":
+        if _start_method(held.get("_DataLoader__multiprocessing_context")) != "fork":
             return None
         if clock() > self.due:
             import_module("pipefix.loader.metering.stage_clock").preload()  # forked workers find it then
-        record = import_module("pipefix.loader.metering.cost_record").CostRecord(
-            min(workers, LOOKING_WORKERS), memory=functools.partial(mmap.mmap, -1)
-        )
+        free = self._free.get(loader)
+        record = free.pop() if free else _shared_record(min(workers, LOOKING_WORKERS))
         held["worker_init_fn"] = LooksLater(record, own_init, self.due, _makes_batches(loader))
         return record, own_init
 
@@ -62,6 +61,14 @@ class Looks:
         """The record that workers write to which were started since `before`."""
         record, vars(loader)["worker_init_fn"] = before
         return record
+
+    def follow(self, loader: Any, iterator: Any, record: Any) -> None:
+        """Whose workers write to ``record``."""
+        weakref.finalize(iterator, self._free.setdefault(loader, []).append, record).atexit = False
+
+    def forget(self) -> None:
+        """In a process forked from this one, whose workers may not write where those of this one do."""
+        self._free.clear()
 
     def here(self, loader: Any, iterator: Any) -> Any:
         """Have batches that ``iterator`` makes in this process looked at once the time has come; what tells of these looks."""
@@ -149,6 +156,18 @@ def _timed_later(fetch: Any, due: float, begin: Any) -> Any:
     return fetched
 
 
+def _start_method(context: Any) -> str:
+    """Of workers; asking leaves the program free to choose it later."""
+    if context is not None:
+        return str(context.get_start_method())
+    return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+
+
+def _shared_record(pages: int) -> Any:
+    """That forked processes share."""
+    return import_module("pipefix.loader.metering.cost_record").CostRecord(pages, memory=functools.partial(mmap.mmap, -1))
+
+
 def _begun(record: Any, worker: int, batched: bool) -> Any:
     stage_clock = import_module("pipefix.loader.metering.stage_clock").StageClock(record, batched=batched, a_sample=float("inf"))
     stage_clock.begin(worker)
@@ -161,9 +180,9 @@ def _makes_batches(loader: Any) -> bool:
 
 
 def summed(records: Any) -> dict[str, Any]:
-    """What was looked at since this was last asked: batches, samples, and seconds by stage; empty where there was nothing."""
+    """What was looked at since this was last asked: batches, and seconds by stage; empty where there was nothing."""
     looks = [look for record in records for look in record.looks()]
     if not looks:
         return {}
-    figures: dict[str, Any] = {"batches": len(looks), "samples": sum(look.samples for look in looks)}
-    return figures | {name: round(sum(getattr(look, name) for look in looks) / 1e9, 7) for name in (*STAGES, "cpu", "made")}
+    seconds = {name: round(sum(getattr(look, name) for look in looks) / 1e9, 7) for name in (*STAGES, "cpu", "made")}
+    return {"batches": len(looks), **seconds}

@@ -84,7 +84,7 @@ class TrainingSteps:
 
     def _own_batches(self) -> Loop:
         if self.program is None:
-            self.program = self._observer.loop_of("", kind="no loader", workers=0, batch_size=None)
+            self.program = self._observer.loop_of("", workers=0, batch_size=None)
         return self.program
 
     def goes_back(self) -> None:

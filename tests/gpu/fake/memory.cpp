@@ -6,7 +6,8 @@
 
 #include "world.h"
 
-static constexpr double COPY_S = 2e-6;  // that the smallest copy takes
+static constexpr double COPY_S = 2e-6;        // that the smallest copy takes
+static constexpr double LOCAL_RATE = 1500e9;  // bytes a second within a device
 
 static Block* block_of(const void* place) {
   auto& memory = world().memory;
@@ -39,7 +40,7 @@ static cudaError_t copy(Entered& entered, void* to, const void* from, size_t byt
     wait(entered, stream);
     move();
   } else if (into && out_of) {
-    queue(entered, stream, bytes / all.local_rate + COPY_S, move);
+    queue(entered, stream, bytes / LOCAL_RATE + COPY_S, move);
   } else if (into && source) {
     queue(entered, stream, bytes / all.pinned_rate + COPY_S, move);
   } else if (into) {  // ordinary memory is read before the call returns
@@ -129,7 +130,7 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t byt
 }
 cudaError_t cudaMemsetAsync(void* place, int value, size_t bytes, cudaStream_t stream) {
   ENTER;
-  queue(entered, stream_of(stream), bytes / world().local_rate, [=] { memset(place, value, bytes); });
+  queue(entered, stream_of(stream), bytes / LOCAL_RATE, [=] { memset(place, value, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMemset(void* place, int value, size_t bytes) { return cudaMemsetAsync(place, value, bytes, nullptr); }

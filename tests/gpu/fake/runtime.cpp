@@ -11,6 +11,8 @@
   Entered entered; \
   if (auto error = awake()) return error
 
+static constexpr double KERNEL_S = 5e-6, LAUNCH_S = 3e-6, CYCLES_A_SECOND = 1e9;
+
 static std::unordered_map<const void*, std::string>& kernels() {
   static auto* names = new std::unordered_map<const void*, std::string>;
   return *names;
@@ -24,8 +26,8 @@ static cudaError_t launched(const void* kernel, void** arguments, cudaStream_t s
     return failed(error);
   }
   bool spins = kernels()[kernel].find("spin_kernel") != std::string::npos && arguments;
-  double until = now() + all.launch_s;
-  queue(entered, stream_of(stream), spins ? (double)*(int64_t*)arguments[0] / all.cycles_a_second : all.kernel_s, nullptr);
+  double until = now() + LAUNCH_S;
+  queue(entered, stream_of(stream), spins ? (double)*(int64_t*)arguments[0] / CYCLES_A_SECOND : KERNEL_S, nullptr);
   while (now() < until) {
   }
   return cudaSuccess;
@@ -235,8 +237,6 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, 
 // -- what tests ask, by ctypes
 int fake_owner() { return owner; }         // the process that woke the driver; 0: none has
 long fake_waits() { return world().waits; }  // how often the host waited for the device
-long fake_taken(int device) { return (long)world().devices[device].taken; }  // bytes
-int fake_streams() { return (int)world().streams.size(); }
 void fake_fail_next_launch(int error) { world().next_launch = (cudaError_t)error; }
 // The work queued now on the current device's default stream ends in an assertion: every later call fails.
 void fake_assertion() {

@@ -7,6 +7,8 @@
 
 #include "world.h"
 
+static constexpr size_t DEPTH = 1024;  // pieces of work that a stream holds before a launch waits
+
 static std::mutex& the_lock() {
   static auto* lock = new std::mutex;  // never destroyed: torch calls at exit
   return *lock;
@@ -43,11 +45,6 @@ static World* made() {
   it->bytes_each = (size_t)(setting("FAKE_GIB", 80) * (double)(1ull << 30));
   it->pinned_rate = setting("FAKE_PINNED_GBS", 25) * 1e9;
   it->pageable_rate = setting("FAKE_PAGEABLE_GBS", 6) * 1e9;
-  it->local_rate = setting("FAKE_LOCAL_GBS", 1500) * 1e9;
-  it->kernel_s = setting("FAKE_KERNEL_US", 5) * 1e-6;
-  it->launch_s = setting("FAKE_LAUNCH_US", 3) * 1e-6;
-  it->cycles_a_second = 1e9;
-  it->depth = (size_t)setting("FAKE_DEPTH", 1024);
   int devices = (int)setting("FAKE_DEVICES", 1);
   for (int device = 0; device < devices; device++) {
     auto* stream = new Stream{device, true};
@@ -113,7 +110,7 @@ void queue(Entered& entered, Stream* stream, double seconds, std::function<void(
   }
   if (run) run();
   while (!stream->ends.empty() && stream->ends.front() <= moment) stream->ends.pop_front();
-  if (stream->ends.size() >= all.depth) {
+  if (stream->ends.size() >= DEPTH) {
     double until = stream->ends.front();
     stream->ends.pop_front();
     entered.sleep_until(until);

@@ -61,9 +61,7 @@ struct World {
   bool race;
   std::string lag;  // default: the default streams lag; side: all others do; none
   size_t bytes_each;
-  double pinned_rate, pageable_rate, local_rate;  // bytes a second
-  double kernel_s, launch_s, cycles_a_second;
-  size_t depth;  // pieces of work that a stream holds before a launch waits
+  double pinned_rate, pageable_rate;  // bytes a second
   std::vector<Device> devices;
   std::vector<Stream*> streams;
   std::map<uintptr_t, Block> memory;

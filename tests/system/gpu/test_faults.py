@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.gpu import faults
 from tests.gpu.conftest import FakeDevice
 
-VERBS: dict[str, list[Any]] = {"probe": ["--budget", "60s"], "tune": ["--budget", "60s", "--trials", "2"]}
-"""With more time than is spent: all is over when the step fails, which it does in its fifth call at the latest."""
 
-
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize(
-    ("step", "said", "advice"),
-    [
-        ("assertion", "device-side assert triggered", "CUDA_LAUNCH_BLOCKING=1"),
-        ("launch", "unspecified launch failure", "CUDA_LAUNCH_BLOCKING=1"),
-        ("too much", "CUDA out of memory", "--batch-size N"),
-    ],
-)
-def test_what_a_step_does_wrong_on_the_device(
-    step: str, said: str, advice: str, verb: str, tmp_path: Path, fake_device: FakeDevice
-) -> None:
-    found = fake_device(faults.run, str(tmp_path), step, verb, *VERBS[verb], FAKE_GIB=1)
-    assert found["code"] == 3, found["said"]
-    assert "The consumer (train_step) raised" in found["said"]
-    assert said in found["said"]
-    assert advice in found["said"]
+@pytest.mark.parametrize("verb", faults.VERBS)
+@pytest.mark.parametrize("step", faults.TOLD)
+def test_what_a_step_does_wrong_on_the_device(step: str, verb: str, tmp_path: Path, fake_device: FakeDevice) -> None:
+    faults.is_told(fake_device, tmp_path, step, verb)
 
 
 def test_without_room_for_a_batch_its_copy_is_not_measured(tmp_path: Path, fake_device: FakeDevice) -> None:

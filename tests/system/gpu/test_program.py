@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT
 from tests.gpu.conftest import FakeDevice
 
 TRAINS = """
@@ -64,9 +58,8 @@ if __name__ == "__main__":
 def test_copies_to_the_device_are_a_part_of_the_step(fake_device: FakeDevice, tmp_path: Path) -> None:
     """10 ms for 160 kB, 5 ms of the forward pass and 15 ms after the optimizer's step, all of it queued."""
     (tmp_path / "train.py").write_text(COPIES)
-    slow = {"FAKE_PAGEABLE_GBS": "0.016"}
-    run, said = trained(tmp_path, {**fake_device.environment, **slow}, "train.py")
-    assert said == "False True", "nothing is left of what timed them"
+    run, said = fake_device.program(tmp_path, "train.py", FAKE_PAGEABLE_GBS="0.016")
+    assert said == "False True\n", "nothing is left of what timed them"
     (loop,) = [loop for loop in run["program"]["loops"] if loop["role"] == "training"]
     split = loop["step_split"]
     whole = sum(split.values())
@@ -75,24 +68,13 @@ def test_copies_to_the_device_are_a_part_of_the_step(fake_device: FakeDevice, tm
     assert parts == pytest.approx({"copies": 10 / 30, "forward": 5 / 30, "other": 15 / 30}, abs=0.1)
 
 
-def trained(folder: Path, device: dict[str, str], *words: str) -> tuple[Any, str]:
-    """What pipefix noted of a run of the program, and what that printed."""
-    environment = {**os.environ, **device, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "pipefix", "run", "-q", *words]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    run = json.loads((folder / "pipefix-run" / "run.json").read_text())
-    assert run["program"]["errors"] == []
-    return run, done.stdout.strip()
-
-
 @pytest.mark.parametrize(("burst", "supply_ms"), [(1, 20.0), (8, 6.0), (8, 20.0)])
 def test_what_a_program_waited_is_what_its_device_idled(
     burst: int, supply_ms: float, fake_device: FakeDevice, tmp_path: Path
 ) -> None:
     """The step takes 10 ms of the device and next to nothing of the CPU, which waits for data nearly all the time."""
     (tmp_path / "train.py").write_text(TRAINS)
-    run, said = trained(tmp_path, fake_device.environment, "train.py", str(burst), str(supply_ms))
+    run, said = fake_device.program(tmp_path, "train.py", str(burst), str(supply_ms))
     (loop,) = [loop for loop in run["program"]["loops"] if loop["role"] == "training"]
     assert loop["by_device"]
     idled, launching = map(float, said.split())
@@ -100,12 +82,12 @@ def test_what_a_program_waited_is_what_its_device_idled(
     assert loop["wait_share"]["value"] == pytest.approx(idled, abs=max(0.06, 0.02 + launching))
 
 
-@pytest.mark.parametrize("supply_ms", [20.0, 5.0])
+@pytest.mark.parametrize(("supply_ms", "demand"), [(20.0, 10), (5.0, 10)])
 def test_a_step_of_the_experiments_takes_as_long_as_on_the_device(
-    supply_ms: float, fake_device: FakeDevice, tmp_path: Path
+    supply_ms: float, demand: int, fake_device: FakeDevice, tmp_path: Path
 ) -> None:
     """The CPU hands it over in a millisecond or two, and goes on."""
     (tmp_path / "train.py").write_text(TRAINS)
-    run, _ = trained(tmp_path, fake_device.environment, "--probe=3", "train.py", "1", str(supply_ms))
+    run, _ = fake_device.program(tmp_path, "--probe=3", "train.py", "1", str(supply_ms))
     emulated = float(run["consumer"].removeprefix("emulated: ").removesuffix(" ms a batch"))
-    assert emulated == pytest.approx(10, rel=0.3)
+    assert emulated == pytest.approx(demand, rel=0.3)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -36,17 +34,10 @@ def test_what_cannot_be_put_in_place_leaves_the_loader_as_it_is(place: Place) ->
     assert "The plan could not be put in place, and the loader is as the program has it" in " ".join(ran.err.split())
 
 
-def ended(place: Place, words: str) -> subprocess.CompletedProcess[str]:
-    """A command that runs a program up to its training loop, in the program's folder."""
-    command = [sys.executable, "-m", "pipefix", *words.split()]
-    done = subprocess.run(command, cwd=place.folder, env=place.environment, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stderr
-    return done
-
-
 def test_a_program_is_probed_and_ended(place: Place) -> None:
     place.write(TRAINS)
-    done = ended(place, "probe train.py --budget 2 --json -- 0 1000")
+    done = place.verb("probe", "train.py", "--budget", "2", "--json", "--", "0", "1000")
+    assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["target"] == MADE_AT
     assert told["stages"]
@@ -63,7 +54,8 @@ def test_a_file_that_is_a_program_is_run(guarded: bool, place: Place) -> None:
         "def __init__(self, length): self.length = length\n    def __len__(self): return self.length",
     )
     place.write(text if guarded else text.replace('if __name__ == "__main__":', "if True:"))
-    done = ended(place, "probe train.py --budget 2 --json")
+    done = place.verb("probe", "train.py", "--budget", "2", "--json")
+    assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["target"] == "train.py:15"
     why = "hands over no dataset when it is imported" if guarded else "trains when it is imported"
     assert f"train.py {why}, so it is run to its training loop" in " ".join(done.stderr.split())
@@ -71,5 +63,7 @@ def test_a_file_that_is_a_program_is_run(guarded: bool, place: Place) -> None:
 
 def test_the_dataset_of_a_program_is_converted(place: Place) -> None:
     place.write(TRAINS.replace("index + noise", "float(index)"))
-    ended(place, "convert train.py --to lmdb --store sample --out cache --json -- 0 1000")
+    words = ("convert", "train.py", "--to", "lmdb", "--store", "sample", "--out", "cache", "--json")
+    done = place.verb(*words, "--", "0", "1000")
+    assert done.returncode == 0, done.stderr
     assert len(CachedDataset(place.folder / "cache")) == 60

@@ -144,8 +144,3 @@ def test_says_how_a_machine_differs() -> None:
         "it was tuned with H100, here there is no GPU",
         "it was tuned with 16.0 GB of memory, here there are 4.00 GB",
     ]
-
-
-def test_keys_of_earlier_versions_are_read_over() -> None:
-    text = f'format = "{planfile.FORMAT}"\n[loader]\nnum_workers = 2\nsharing = "file_system"\nbatched_fetch = false\n'
-    assert planfile.decode(text, origin="plan").loader == planfile.LoaderChange(num_workers=2)

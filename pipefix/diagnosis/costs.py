@@ -121,11 +121,11 @@ class StageCosts:
         if stage is None:
             return 0.0
         names = OWN_NAMES[1:] if stage is Stage.STORAGE else OWN_NAMES
-        return float(sum(op[1] for op in self.ops.get(stage, []) if op[0] in names))
+        return float(sum(op.wall_s for op in self.ops.get(stage, []) if op.name in names))
 
     def _operations(self, stage: Stage) -> tuple[OpCost, ...]:
         """The costliest ones, and the others as one: they add up to the stage."""
-        every = [OpCost(*op) for op in self.ops.get(stage, [])]
+        every = self.ops.get(stage, [])
         rest = every[OPS_KEPT:]
         if len(rest) < 2:
             return tuple(every)

@@ -38,8 +38,7 @@ def diagnose(measurement: Measurement) -> Diagnosis:
     """Where a delivered sample's time goes and what limits it."""
     real = measurement.of(experiments.REAL.name)
     clocked = ledger(measurement, real)
-    draws = bootstrap(clocked.groups, per_sample)
-    each = clocked.each()
+    draws, each = bootstrap(clocked, per_sample), per_sample(np.concatenate(clocked))
     if measurement.workers:
         each[INDEX["border"]], draws[:, INDEX["border"]] = _paced(
             [_without_sampler(block, measurement) for block in measurement.of(experiments.PREBUILT.name)]

@@ -18,7 +18,7 @@ from pipefix.diagnosis.throughput import PipelineModel
 from pipefix.diagnosis.verdict_rules import Ranking
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import LEAVE_ONE_OUT, POOL, Experiment
-from pipefix.measurement.measurement import Measurement
+from pipefix.measurement.measurement import Measurement, charges_of
 from pipefix.measurement.statistics import Floats
 from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, Bounded, MeasuredGain
 from pipefix.vocabulary.quantity import Interval
@@ -178,9 +178,8 @@ def _supported_in_part(claim: Claim, stage: Stage, saved: float, arms: dict[str,
 
 def _charged(measurement: Measurement, arm: str, stage: Stage) -> float:
     """Nanoseconds a sample that clocks charged to a stage in an arm."""
-    blocks = measurement.of(arm)
-    spent = sum(charge.wall for block in blocks for row in block.rows for charge in row.trace.charges if charge.stage == stage)
-    return spent / (sum(block.samples for block in blocks) or 1)
+    spent = sum(charge.wall for charge in charges_of(measurement.rows(arm)) if charge.stage == stage)
+    return spent / (sum(block.samples for block in measurement.of(arm)) or 1)
 
 
 def _own(claim: Claim) -> bool:

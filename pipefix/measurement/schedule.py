@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import LEAVE_ONE_OUT, Experiment
-from pipefix.measurement.measurement import Block
+from pipefix.measurement.measurement import Block, charges_of
 from pipefix.vocabulary.quantity import percent
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
@@ -57,7 +57,7 @@ class ScheduleFacts:
 def facts(first: Block, workers: int, *, has_consumer: bool, no_batches: str | None) -> ScheduleFacts:
     """What a block of the pipeline as it is tells."""
     spent, own = dict.fromkeys(IN_SAMPLE, 0), 0
-    for charge in (charge for row in first.rows for charge in row.trace.charges):
+    for charge in charges_of(first.rows):
         if charge.stage is None:
             own += charge.wall
         else:

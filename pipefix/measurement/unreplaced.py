@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pipefix.measurement.experiments import Experiment
-from pipefix.measurement.measurement import Block
+from pipefix.measurement.measurement import Block, charges_of, rows_of
 from pipefix.vocabulary.stage import IN_SAMPLE
 
 MOST_LEFT = 0.5
@@ -24,16 +24,13 @@ def unreplaced_operation(arm: Experiment, block: Block, real: Sequence[Block]) -
     return max(left, key=left.__getitem__)
 
 
-def _spent(blocks: Sequence[Block], stages: set[str]) -> Counter[str]:
+def _spent(blocks: Sequence[Block], stages: set[str]) -> dict[str, float]:
     """Nanoseconds a sample of these stages, by operation."""
-    samples = sum(block.samples for block in blocks) or 1
+    rows, samples = rows_of(blocks), sum(block.samples for block in blocks) or 1
+    spent = [(charge.stage, charge.op, charge.wall) for charge in charges_of(rows)]
+    spent += [entry for row in rows for entry in row.trace.foreign]  # threads of the user's own are neither recorded nor replaced
     spent_ns: Counter[str] = Counter()
-    for block in blocks:
-        for row in block.rows:
-            for charge in row.trace.charges:
-                if charge.stage in stages:
-                    spent_ns[charge.op] += charge.wall / samples  # type: ignore[assignment]
-            for stage, op, wall in row.trace.foreign:  # threads of the user's own are neither recorded nor replaced
-                if stage in stages:
-                    spent_ns[op] += wall / samples  # type: ignore[assignment]
-    return spent_ns
+    for stage, op, wall in spent:
+        if stage in stages:
+            spent_ns[op] += wall
+    return {op: wall / samples for op, wall in spent_ns.items()}

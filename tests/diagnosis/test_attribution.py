@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipefix.diagnosis.attribution import COLUMNS, INDEX, cpu_shares, ledger, operations
+from pipefix.diagnosis.attribution import COLUMNS, INDEX, cpu_shares, ledger, operations, per_sample
 from pipefix.diagnosis.diagnose import diagnose
 from pipefix.hooks.charges import OWN_NAMES
 from pipefix.measurement.measurement import Block
@@ -20,7 +20,7 @@ COSTS = st.fixed_dictionaries({name: st.floats(0.05, 20.0) for name in ("storage
 
 
 def each(measurement, name):  # type: ignore[no-untyped-def]
-    return ledger(measurement, measurement.of("real")).each()[INDEX[name]] * 1e3
+    return per_sample(np.concatenate(ledger(measurement, measurement.of("real"))))[INDEX[name]] * 1e3
 
 
 @given(COSTS)
@@ -102,15 +102,15 @@ def test_operations_are_named_costliest_first_and_own_code_says_why_it_is_not_cu
         keep=False,
     )
     ops = operations(measurement.of("real"))[Stage.AUGMENT]
-    assert [op[0] for op in ops] == ["Resize", "own code on decoded values", "Flip"]
-    assert ops[1][4] == "the user's own code, bounded by no library call"
-    assert ops[0][3] == 1.0
+    assert [op.name for op in ops] == ["Resize", "own code on decoded values", "Flip"]
+    assert ops[1].opaque == "the user's own code, bounded by no library call"
+    assert ops[0].calls == 1.0
 
 
 def test_every_column_is_named_once_and_rows_carry_their_samples() -> None:
     assert len(set(COLUMNS)) == len(COLUMNS)
     book = ledger(measured({"decode": 1.0}), measured({"decode": 1.0}).of("real"))
-    assert np.all(book.all[:, -1] == 4)
+    assert np.all(np.concatenate(book)[:, -1] == 4)
 
 
 def test_blocks_know_their_rate() -> None:
@@ -170,5 +170,5 @@ def test_own_code_that_waits_for_threads_of_its_stage_is_theirs() -> None:
     for row in {id(row): row for row in found.rows("real")}.values():
         row.trace.charges = [*row.trace.charges, Charge(None, OWN_NAMES[1], 40 * MS, 4 * MS, 40 * MS, 0)]
         row.trace.foreign = [("decode", "cv2.imdecode", 70 * MS)]
-    ops = {op[0]: op[1] for op in operations(found.of("real"))[Stage.DECODE]}
+    ops = {op.name: op.wall_s for op in operations(found.of("real"))[Stage.DECODE]}
     assert ops == pytest.approx({"cv2.imdecode (other threads)": 9e-3, OWN_NAMES[1]: 1e-3})

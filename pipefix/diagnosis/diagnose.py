@@ -83,7 +83,7 @@ def diagnose(measurement: Measurement) -> Diagnosis:
         samples = experiments.SAMPLES.name
         doubt = Doubt(DoubtKind.NO_ROOM, ranking.stage, _measured(measurement, arms, samples), samples)
     else:
-        doubt = doubted(Claim(measurement, ranking, model, costs.own_code(ranking.stage), sampler), gains, arms)
+        doubt = doubted(Claim(measurement, ranking, model, costs.own_code(ranking.stage), sampler, gains, arms))
         agreed = by_arms is not None and (by_arms.stage, by_arms.sampler) == (ranking.stage, ranking.sampler)
         if by_arms is not None and agreed and measurement.workers and doubt is not None and doubt.kind is DoubtKind.LITTLE_GAIN:
             # How much it gains is then the arm's to say: what runs beside it changes with it.

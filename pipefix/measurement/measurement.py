@@ -200,10 +200,10 @@ class Measurement:
     """Why the model of the target's file is not the consumer."""
     shards: int | None = None
     """Parts that a stream can be read in at once; None for other datasets, and where the stream does not say."""
-    own_lines: dict[str, int] = field(default_factory=dict)
+    own_lines: Counter[str] = field(default_factory=Counter)
     """Lines of the user's own code that no hook times, by how often they were seen running."""
     unpacked: list[Unpacked] = field(default_factory=list)
-    collate_lines: dict[str, int] = field(default_factory=dict)
+    collate_lines: Counter[str] = field(default_factory=Counter)
     """Lines of the user's own code, by how often they were seen running while batches were collated."""
 
     first_calls: dict[str, float] = field(default_factory=dict)

@@ -40,6 +40,8 @@ COLUMNS = (
 single batch knows them."""
 WORKER = ("storage", "decode", "augment", "collate", "ipc")
 MAIN = ("main_ipc", "transfer", "step")
+IN_TURN = ("storage", "decode", "augment", "collate", "transfer", "step")
+"""Stages of the one process that does all of it, where there are no workers."""
 INDEX = {name: number for number, name in enumerate(COLUMNS)}
 SAMPLES = len(COLUMNS)
 WAITING = 0.5

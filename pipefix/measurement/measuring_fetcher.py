@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -224,8 +225,6 @@ class MeasuringFetcher:
 
     def _late_imports(self) -> None:
         """Libraries that the dataset imported while running get their hooks too."""
-        import sys
-
         if len(sys.modules) != self._modules:
             install_all(self.timer, self.patches)
             self._modules = len(sys.modules)

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import BatchSampler, DataLoader
 
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.measurement import gpu
+from pipefix.measurement import consumer_alone, gpu
 from pipefix.measurement.consumer import Consumer, Emulated, ModelStep, UserStep, consumer_for
 from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.subject.subject import Subject
@@ -329,3 +329,17 @@ class TestOnItsWay:
         run = planted.subject(loader).loader_to_run()
         assert [batch.tolist() for batch in run] == [[[1, 1], [1, 1]]] * 2
         assert [batch.tolist() for batch in loader] == [[[2, 2], [2, 2]]] * 2
+
+
+class TestAlone:
+    def test_it_is_a_block_of_its_own_rate(self, ticks: Ticks) -> None:
+        block = consumer_alone.alone(Emulated(0.005, name="5 ms"), KeptBatch(None), 8, 0.1, name="alone")
+        steps = len(ticks.sleeps) - 1  # the first is a trial
+        assert set(ticks.sleeps) == {0.005}
+        assert (block.arm, block.rows, block.samples) == ("alone", (), 8 * steps)
+        assert block.seconds == pytest.approx(0.005 * steps)
+        assert 0.1 <= block.seconds < 0.2
+        assert block.rate == pytest.approx(1600)
+
+    def test_a_step_longer_than_the_time_still_runs_twice(self, ticks: Ticks) -> None:
+        assert consumer_alone.alone(Emulated(0.03, name="30 ms"), KeptBatch(None), 1, 0.001, name="alone").samples == 2

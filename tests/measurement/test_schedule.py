@@ -1,4 +1,4 @@
-"""Which arms run on a pipeline, which are declined and why, and how long their blocks are."""
+"""The table of experiments is whole; which of its arms run on a pipeline, why others are declined, and how long blocks are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipefix.measurement import experiments
-from pipefix.measurement.experiments import POOL, Experiment
+from pipefix.measurement.experiments import LEAVE_ONE_OUT, POOL, Experiment
 from pipefix.measurement.schedule import (
     FEWEST_ROUNDS,
     LONGEST,
@@ -21,9 +21,37 @@ from pipefix.measurement.schedule import (
     facts,
     schedule,
 )
-from pipefix.vocabulary.stage import Stage
+from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 from tests.doubles.made_up import sampled
 from tests.doubles.measured import measured
+
+WITHOUT_AN_ARM = {Stage.TRANSFER: "without its copy to the device there is no step, so its time is measured by events alone"}
+
+
+def test_every_stage_can_be_left_out_or_says_why_not() -> None:
+    assert LEAVE_ONE_OUT.keys() | WITHOUT_AN_ARM.keys() == set(Stage)
+    assert not LEAVE_ONE_OUT.keys() & WITHOUT_AN_ARM.keys()
+
+
+def test_a_leave_one_out_arm_leaves_out_just_that_stage() -> None:
+    for stage, arm in LEAVE_ONE_OUT.items():
+        assert arm.replaces == (frozenset() if stage is Stage.STEP else {stage})
+        assert arm.consumer == (stage is not Stage.STEP)
+
+
+def test_every_arm_of_the_module_is_in_the_table() -> None:
+    defined = {id(value) for value in vars(experiments).values() if isinstance(value, experiments.Experiment)}
+    assert {id(arm) for arm in POOL} == defined
+    assert len({arm.name for arm in POOL}) == len(POOL)
+    assert not any(arm.replaces for arm in POOL if not arm.timed), "what runs without clocks replaces nothing"
+
+
+def test_arms_of_several_stages_replace_a_whole_front_of_the_row() -> None:
+    """What lies before a recorded stage is recorded too: nobody could cache a batch and still read its files."""
+    row = [*IN_SAMPLE, Stage.COLLATE, Stage.IPC]
+    for arm in (experiments.DECODED, experiments.SAMPLES, experiments.PREBUILT, experiments.FLOOR):
+        assert arm.replaces == frozenset(row[: len(arm.replaces)])
+
 
 NEVER = {experiments.RECORD, experiments.COLD, experiments.TRACED}
 """Arms with a time of their own."""

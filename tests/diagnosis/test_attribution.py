@@ -82,7 +82,7 @@ def test_pickling_counts_per_batch_handed_over() -> None:
 def test_the_seams_own_cost_is_taken_off_where_the_calls_are_made() -> None:
     measurement = measured({"storage": 1.0, "decode": 1.0, "augment": 1.0})
     measurement.seam_cost = 1e-5
-    for row in {id(row): row for row in measurement.rows("real")}.values():
+    for row in measurement.rows("real"):
         read, decode, flip = row.trace.charges
         row.trace.charges = [read, msgspec.structs.replace(decode, entered=read.calls), flip]
     assert [each(measurement, stage) for stage in ("storage", "decode", "augment")] == pytest.approx([1.0, 0.99, 1.0])
@@ -119,7 +119,7 @@ def test_blocks_know_their_rate() -> None:
 
 def waiting(measurement, *, others: float):  # type: ignore[no-untyped-def]
     """The making thread computes for a tenth of the time; other threads of its process for ``others`` of it."""
-    for row in {id(row): row for row in measurement.rows("real")}.values():
+    for row in measurement.rows("real"):
         trace = row.trace
         trace.charges = [
             Charge(charge.stage, charge.op, charge.wall, charge.wall // 10, charge.wall, charge.calls) for charge in trace.charges
@@ -167,7 +167,7 @@ def test_calls_that_cost_nothing_in_this_pipeline_are_not_made_cheaper() -> None
 def test_own_code_that_waits_for_threads_of_its_stage_is_theirs() -> None:
     """Pictures that were read are decoded in a pool: the line that waits for it is decoding, of a call that is known."""
     found = measured({"storage": 0.5})
-    for row in {id(row): row for row in found.rows("real")}.values():
+    for row in found.rows("real"):
         row.trace.charges = [*row.trace.charges, Charge(None, OWN_NAMES[1], 40 * MS, 4 * MS, 40 * MS, 0)]
         row.trace.foreign = [("decode", "cv2.imdecode", 70 * MS)]
     ops = {op.name: op.wall_s for op in operations(found.of("real"))[Stage.DECODE]}

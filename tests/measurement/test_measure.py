@@ -439,7 +439,7 @@ def test_a_dataset_that_keeps_what_it_has_read_is_told_of(keeps: str, stages: li
 def test_operations_of_one_stage_count_together_as_read_again() -> None:
     """Of two that decode, the last may be called seldom: the dataset keeps nothing for that."""
     found = made_up({"decode": 4.0})
-    for row in {id(row): row for row in found.rows("real")}.values():
+    for row in found.rows("real"):
         row.trace.charges = [Charge("decode", "often", MS, MS, MS, 40), Charge("decode", "once", MS, MS, MS, 4)]
     found.first_calls = {"decode": 11.0}
     assert found.kept_by_dataset == []

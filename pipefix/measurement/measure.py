@@ -21,10 +21,9 @@ from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import Block, Measurement, Row, calls_by_stage, cpu_by_stage, unpacked_of
 from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.run_arms import Pool
-from pipefix.measurement.schedule import SHORTEST, TRIAL_LENGTH, TRIED_EVERY, Schedule, facts, schedule
+from pipefix.measurement.schedule import SHORTEST, TRIAL_LENGTH, TRIED_EVERY, Schedule, facts, schedule, unreplaced_operation
 from pipefix.measurement.time_limit import HANGS, LIMIT
 from pipefix.measurement.trials import Trials
-from pipefix.measurement.unreplaced import unreplaced_operation
 from pipefix.measurement.worker_endings import deaf_to_interrupts
 from pipefix.subject.subject import Subject
 from pipefix.system import cgroups

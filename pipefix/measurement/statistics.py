@@ -1,8 +1,9 @@
-"""Medians, ratios and their intervals. Pure; numpy only."""
+"""Medians, ratios and their intervals, and the turns in which two things run that are compared. Pure; numpy only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ FLOOR = 0.01
 """No ratio of two timings is believed to be closer than this: clocks agree, machines drift."""
 
 Floats = NDArray[np.float64]
+T = TypeVar("T")
 
 
 def interval(draws: Floats, value: float | None = None) -> Interval:
@@ -60,6 +62,15 @@ def ratio(fast: Sequence[float], base: Sequence[float]) -> Interval:
     )
     half = max(FLOOR, _spread(a) / np.sqrt(len(a)), _spread(b) / np.sqrt(len(b)), float(np.percentile(np.abs(draws - centre), 95)))
     return Interval(float(np.exp(centre)), float(np.exp(centre - half)), float(np.exp(centre + half)))
+
+
+def in_turn(candidate: Callable[[], T], reference: Callable[[], T]) -> Iterator[tuple[T, T]]:
+    """What both give, pair after pair, every second one in the other order: what drifts evens out. As many as are asked for."""
+    while True:
+        first = candidate()
+        yield first, reference()
+        second = reference()
+        yield candidate(), second
 
 
 def paired_ratio(pairs: Sequence[tuple[float, float]]) -> Interval:

@@ -15,8 +15,8 @@ import pipefix
 from pipefix.measurement import experiments, schedule
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import Block, Row
+from pipefix.measurement.schedule import unreplaced_operation
 from pipefix.measurement.trace import BatchTrace, Charge
-from pipefix.measurement.unreplaced import unreplaced_operation
 from tests.doubles.ticks import PROBE, Ticks
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import partial
 
 import numpy as np
@@ -45,7 +46,7 @@ def diagnose(measurement: Measurement) -> Diagnosis:
         )
         each[INDEX["supply"]], draws[:, INDEX["supply"]] = _paced(_undisturbed(measurement))
     model = of_draws(draws, measurement.workers)
-    arms = {name: gain for name in {block.arm for block in measurement.blocks} if (gain := _gain(measurement, name)) is not None}
+    arms = _arms(measurement)
     gains = _gains(measurement, arms, draws)
     ranking = verdict_rules.judge(draws, measurement.workers, has_consumer=measurement.has_consumer)
     tried = {stage: gain for stage, gain in gains.items() if isinstance(gain, MeasuredGain)}
@@ -219,14 +220,12 @@ def _lead_of_arms(measurement: Measurement, *arms: Experiment | None) -> Interva
     return Interval(lead.value, min(lead.low, lead.value * np.exp(-half)), max(lead.high, lead.value * np.exp(half)))
 
 
-def _gain(measurement: Measurement, arm: str) -> Interval | None:
-    """Throughput of an arm over the real one's; timed arms against the timed one, the untimed against itself."""
-    blocks = measurement.of(arm)
-    base = measurement.of(experiments.REAL.name)
-    if not blocks or not base or arm == experiments.ALONE:
-        return None
-    cost = delivered_seconds(measurement)
-    return ratio([unclocked(block, cost) for block in blocks], [unclocked(block, cost) for block in base])
+def _arms(measurement: Measurement) -> dict[str, Interval]:
+    """Throughput of every arm over the real one's; timed arms against the timed one, the untimed against itself."""
+    cost, rates = delivered_seconds(measurement), defaultdict[str, list[float]](list)
+    for block in measurement.blocks:
+        rates[block.arm].append(unclocked(block, cost))
+    return {arm: ratio(rates[arm], rates[experiments.REAL.name]) for arm in rates if arm != experiments.ALONE}
 
 
 def _gains(measurement: Measurement, arms: dict[str, Interval], draws: Floats) -> dict[Stage, MeasuredGain | Bounded]:

@@ -118,25 +118,22 @@ class MeasuringFetcher:
     # -- a batch -----------------------------------------------------------------------------------------------------
 
     def attempt(self, order: Any) -> Delivered | Failure:
-        """A batch of the arm that is on. ``order``: of a stream how many samples, None for one that is not to be collated."""
-        self._entered = time.perf_counter_ns()
-        outcome = self._attempt(order)
-        if len(self.task.switch) > SWITCH_WORDS + self.worker:
-            self.task.switch[SWITCH_WORDS + self.worker] += 1
-        return outcome
-
-    def _attempt(self, order: Any) -> Delivered | Failure:
-        """A batch, or what is to be said in its place.
+        """A batch of the arm that is on, or what is to be said in its place.
 
         Where the user's code raises while something is replaced, the replacement may be to blame: the same batch is made live, and
-        if that succeeds, the arm does not suit this pipeline.
+        if that succeeds, the arm does not suit this pipeline. ``order``: of a stream how many samples, None for one that is not to
+        be collated.
         """
+        self._entered = time.perf_counter_ns()
+        switch = self.task.switch
         outcome = self._guarded(order)
-        if isinstance(outcome, Delivered) or self._time_limit.fired or not POOL[int(self.task.switch[0])].replaces:
-            return outcome
-        self._collating = None
-        self.samples.begin_again()
-        return self._guarded(order, unfit=outcome.what)
+        if isinstance(outcome, Failure) and not self._time_limit.fired and POOL[int(switch[0])].replaces:
+            self._collating = None
+            self.samples.begin_again()
+            outcome = self._guarded(order, unfit=outcome.what)
+        if len(switch) > SWITCH_WORDS + self.worker:
+            switch[SWITCH_WORDS + self.worker] += 1
+        return outcome
 
     def _guarded(self, order: Any, *, unfit: str = "") -> Delivered | Failure:
         """`make`; whatever the user's code raises becomes a failure that says so, and so does what takes too long."""
@@ -261,10 +258,6 @@ class MeasuringFetcher:
             self._shared_anew = shared_anew(recorded)
         return self._shared_anew()
 
-    def _whole(self) -> int:
-        """Samples that one recorded unit stands for."""
-        return len(self.recording.units[0]) if self.task.kind == "batched" and self.recording.units else 1
-
     def _asides(self, trace: BatchTrace, made_samples: MadeSamples, batch: Any, experiment: Experiment) -> None:
         """Measurements beside the batch, in time that is told apart (`extra`)."""
         if experiment is RECORD and self.samples.discovered >= DISCOVERY_UNITS and len(self.recording.batches) < 1:
@@ -272,7 +265,9 @@ class MeasuringFetcher:
             self._kept_samples = trace.samples
         observe = self.task.options.observe
         if experiment is PLAIN and observe is not None and self.plain_batches % OBSERVE_EVERY == 0:
-            trace.facts = {**observe(batch), "decoded_bytes": self.recording.decoded_bytes / self._whole()}
+            # One recorded unit of a batched fetch stands for many samples.
+            whole = len(self.recording.units[0]) if self.task.kind == "batched" and self.recording.units else 1
+            trace.facts = {**observe(batch), "decoded_bytes": self.recording.decoded_bytes / whole}
         self.plain_batches += experiment is PLAIN
         if (
             experiment.timed

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from pipefix.diagnosis.attribution import COLUMNS, INDEX, cpu_shares, ledger, operations, per_sample
 from pipefix.diagnosis.diagnose import diagnose
 from pipefix.hooks.charges import OWN_NAMES
-from pipefix.measurement.measurement import Block
 from pipefix.measurement.trace import Charge
 from pipefix.vocabulary.stage import Stage
 from tests.doubles.measured import MS, charged, measured
@@ -111,10 +110,6 @@ def test_every_column_is_named_once_and_rows_carry_their_samples() -> None:
     assert len(set(COLUMNS)) == len(COLUMNS)
     book = ledger(measured({"decode": 1.0}), measured({"decode": 1.0}).of("real"))
     assert np.all(np.concatenate(book)[:, -1] == 4)
-
-
-def test_blocks_know_their_rate() -> None:
-    assert Block("real", (), 2.0, 10).rate == 5.0
 
 
 def waiting(measurement, *, others: float):  # type: ignore[no-untyped-def]

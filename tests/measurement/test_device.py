@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Any
 
@@ -15,6 +16,10 @@ from tests.doubles.ticks import Ticks
 
 COPY_MS = {True: 2.0, False: 5.0}
 """What the fake device takes for a copy, from pinned memory and not."""
+
+
+class Pinned(torch.Tensor):
+    pass
 
 
 class FakeDevice:
@@ -48,37 +53,23 @@ class FakeDevice:
             def synchronize(self) -> None:
                 device.waits += 1
 
-            def __enter__(self) -> None:
-                pass
-
-            def __exit__(self, *raised: Any) -> None:
-                pass
-
-        original = torch.Tensor.to
-
         def to(tensor: torch.Tensor, where: Any, *, non_blocking: bool = False) -> torch.Tensor:
             assert where == torch.device("cuda", 0)
-            pinned = id(tensor) in self.pinned
+            pinned = isinstance(tensor, Pinned)
             device.copies.append((pinned, non_blocking))
             device.clock += COPY_MS[pinned]
-            return original(tensor, "cpu")
-
-        self.pinned: set[int] = set()
-        self.kept: list[torch.Tensor] = []
+            return tensor
 
         def pin_memory(tensor: torch.Tensor) -> torch.Tensor:
-            copy = tensor.clone()
-            self.kept.append(copy)
-            self.pinned.add(id(copy))
             self.ticks.passes(0.001)
-            return copy
+            return tensor.as_subclass(Pinned)
 
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
         monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
         monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 0)
         monkeypatch.setattr(torch.cuda, "Event", Event)
         monkeypatch.setattr(torch.cuda, "Stream", Stream)
-        monkeypatch.setattr(torch.cuda, "stream", lambda stream: stream)
+        monkeypatch.setattr(torch.cuda, "stream", contextlib.nullcontext)
         monkeypatch.setattr(torch.Tensor, "to", to)
         monkeypatch.setattr(torch.Tensor, "pin_memory", pin_memory)
 

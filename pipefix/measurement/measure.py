@@ -21,7 +21,7 @@ from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import Block, Measurement, Row, calls_by_stage, cpu_by_stage, unpacked_of
 from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.run_arms import Pool
-from pipefix.measurement.schedule import SHORTEST, TRIAL_LENGTH, TRIED_EVERY, Schedule, facts, schedule, unreplaced_operation
+from pipefix.measurement.schedule import SHORTEST, TRIAL_LENGTH, TRIED_EVERY, Schedule, facts_of, schedule, unreplaced_operation
 from pipefix.measurement.time_limit import HANGS, LIMIT
 from pipefix.measurement.trials import Trials
 from pipefix.measurement.worker_endings import deaf_to_interrupts
@@ -174,7 +174,10 @@ class _Session:
         first = self.pool.block(experiments.REAL, SHORTEST, most=max(2.0, self.clock.left))
         self.round_seconds = first.seconds * max(1, self.found.workers) / max(1, len(first.rows))
         reserve = RESERVE_SHARE * self.plan.budget
-        chosen = self._scheduled(first, self.clock.left - reserve)
+        facts = facts_of(first, self.found.workers, self.consumer.present, self.found.refused.get("batch"))
+        chosen = schedule(facts, self.plan.trial_workers, seconds=self.clock.left - reserve, lap=self.round_seconds)
+        self.found.declined.update(chosen.declined)
+        self.found.untried |= chosen.untried
         if chosen.short:
             self._keep(experiments.REAL, first)
         self.trials.start(chosen.trials, self.known, self.first_seconds)
@@ -264,14 +267,6 @@ class _Session:
         for row in self.pool.rows_with_facts:
             self.found.looks.setdefault(row.trace.pid, []).append((row.trace.samples_made, row.trace.facts))
         self.pool.rows_with_facts.clear()
-
-    def _scheduled(self, first: Block, seconds: float) -> Schedule:
-        """What to run, by the first look at where the time goes."""
-        situation = facts(first, self.found.workers, has_consumer=self.consumer.present, no_batches=self.found.refused.get("batch"))
-        chosen = schedule(situation, self.plan.trial_workers, seconds=seconds, lap=self.round_seconds)
-        self.found.declined.update(chosen.declined)
-        self.found.untried |= chosen.untried
-        return chosen
 
     # -- apart from the loader -----------------------------------------------------------------------------------------
 

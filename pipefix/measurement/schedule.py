@@ -57,7 +57,7 @@ class ScheduleFacts:
         return self.parts.get(arm.name, 0.0)
 
 
-def facts(first: Block, workers: int, *, has_consumer: bool, no_batches: str | None) -> ScheduleFacts:
+def facts_of(first: Block, workers: int, has_consumer: bool, no_batches: str | None) -> ScheduleFacts:
     """What a block of the pipeline as it is tells."""
     spent, own = dict.fromkeys(IN_SAMPLE, 0), 0
     for charge in charges_of(first.rows):

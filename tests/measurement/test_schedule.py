@@ -18,7 +18,7 @@ from pipefix.measurement.schedule import (
     TRIED_EVERY,
     Schedule,
     ScheduleFacts,
-    facts,
+    facts_of,
     schedule,
 )
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
@@ -127,7 +127,7 @@ def test_where_batches_take_long_the_arm_without_what_takes_most_is_kept(lead: E
 @pytest.mark.parametrize("workers", [0, 2])
 def test_what_a_first_look_tells(workers: int) -> None:
     first = sampled(measured({"decode": 3.0, "augment": 1.0, "collate": 1.0}, workers=workers, step=2.0), 0.5).of("real")[0]
-    told = facts(first, workers, has_consumer=True, no_batches=None)
+    told = facts_of(first, workers, has_consumer=True, no_batches=None)
     assert told.share == pytest.approx({Stage.STORAGE: 0.0, Stage.DECODE: 0.6, Stage.AUGMENT: 0.2})
     each = 2.5 if workers else 7.0
     wanted = {"decode-recorded": 3.0, "collate-recorded": 1.0, "no-consumer": 2.0, "sampler-recorded": 0.5}

@@ -117,8 +117,6 @@ class _Session:
         self.known: list[Any] = []
         self.ranges: dict[str, dict[int, Ranges]] = {}
         """What each worker read of each file."""
-        self.round_seconds = 0.0
-        """How long all workers take for a batch each, in the real arm."""
         self.first_seconds = 0.0
         """How long the first batch took, the start of the workers included."""
 
@@ -172,10 +170,10 @@ class _Session:
 
     def rounds(self) -> None:
         first = self.pool.block(experiments.REAL, SHORTEST, most=max(2.0, self.clock.left))
-        self.round_seconds = first.seconds * max(1, self.found.workers) / max(1, len(first.rows))
+        lap = first.seconds * max(1, self.found.workers) / max(1, len(first.rows))
         reserve = RESERVE_SHARE * self.plan.budget
         facts = facts_of(first, self.found.workers, self.consumer.present, self.found.refused.get("batch"))
-        chosen = schedule(facts, self.plan.trial_workers, seconds=self.clock.left - reserve, lap=self.round_seconds)
+        chosen = schedule(facts, self.plan.trial_workers, seconds=self.clock.left - reserve, lap=lap)
         self.found.declined.update(chosen.declined)
         self.found.untried |= chosen.untried
         if chosen.short:

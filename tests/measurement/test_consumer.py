@@ -108,16 +108,6 @@ def test_the_files_step_goes_before_its_model_and_with_neither_there_is_none(fou
     assert consumer.settle() == []
 
 
-class TestUserStep:
-    def test_batches_arrive_as_they_are(self) -> None:
-        batches: list[Any] = []
-        step = UserStep(batches.append)
-        batch = object()
-        step(batch)
-        assert batches == [batch]
-        assert step.settle() == []
-
-
 class Layered(nn.Module):
     """Its forward takes a while, and calls modules within modules."""
 

@@ -89,8 +89,13 @@ def diagnose(measurement: Measurement) -> Diagnosis:
         if by_arms is not None and agreed and measurement.workers and doubt is not None and doubt.kind is DoubtKind.LITTLE_GAIN:
             # How much it gains is then the arm's to say: what runs beside it changes with it.
             ranking, doubt = by_arms, None
+    kind = "inconclusive" if doubt is not None else ranking.kind
+    stage = ranking.stage if kind in ("input-bound", "step-bound") else None
     diagnosis = Diagnosis(
-        verdict=Verdict(kind="inconclusive", stage=None, sentence="", confidence=0.0),
+        verdict=Verdict(
+            kind=kind, stage=stage, sentence="", confidence=round(ranking.confidence, 4), blocks=len(real),
+            by_arms=ranking.by_arms, rule=verdict_rules.STATEMENT,
+        ),
         sample=sample,
         stages=stages,
         declined=_declined(stages, measurement.declined),
@@ -107,13 +112,7 @@ def diagnose(measurement: Measurement) -> Diagnosis:
         calls_per_sample=calls_per_sample(real),
         tail=_tail(real),
         arms=arms,
-    )
-    kind = "inconclusive" if doubt is not None else ranking.kind
-    stage = ranking.stage if kind in ("input-bound", "step-bound") else None
-    diagnosis.lead = ranking.lead if stage is not None else None
-    diagnosis.verdict = Verdict(
-        kind=kind, stage=stage, sentence="", confidence=round(ranking.confidence, 4), blocks=len(real), by_arms=ranking.by_arms,
-        rule=verdict_rules.STATEMENT,
+        lead=ranking.lead if stage is not None else None,
     )  # fmt: skip
     sentence = sentences.verdict(measurement, diagnosis, ranking, doubt, costs.share_interval)
     diagnosis.verdict = replace(diagnosis.verdict, sentence=sentence)

@@ -299,8 +299,8 @@ def operations(blocks: Sequence[Block], cost: float = 0.0) -> dict[Stage, list[O
             continue
         each = wall / samples / 1e9
         own = "the user's own code, bounded by no library call" if op in OWN_NAMES else None
-        cost_s = OpCost(op, each, each * min(1.0, cpu / base) if base else None, calls / samples, own)
-        result.setdefault(Stage(column), []).append(cost_s)
+        op_cost = OpCost(op, each, each * min(1.0, cpu / base) if base else None, calls / samples, own)
+        result.setdefault(Stage(column), []).append(op_cost)
     return {stage: sorted(ops, key=lambda op: -op.wall_s) for stage, ops in result.items()}
 
 

@@ -18,7 +18,7 @@ from pipefix.measurement.consumer import Consumer, Emulated, ModelStep, UserStep
 from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import BadUsage, TargetError
-from tests.doubles.ticks import MEASUREMENT, Ticks
+from tests.doubles.ticks import Ticks
 from tests.measurement import planted
 
 
@@ -26,13 +26,6 @@ from tests.measurement import planted
 def _no_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """These hold for the CPU; tests/gpu has the others."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-
-
-@pytest.fixture
-def ticks(monkeypatch: pytest.MonkeyPatch) -> Ticks:
-    clock = Ticks(0.0).given_to(MEASUREMENT, monkeypatch)
-    monkeypatch.setattr(planted, "burn", clock.passes)
-    return clock
 
 
 @pytest.fixture

@@ -24,18 +24,11 @@ from pipefix.measurement.experiments import POOL
 from pipefix.measurement.measurement import Row
 from pipefix.measurement.probed_loader import SampleOrders
 from pipefix.measurement.trace import BatchTrace
-from tests.doubles.ticks import MEASUREMENT, Ticks
+from tests.doubles.ticks import Ticks
 from tests.measurement import planted
 from tests.measurement.planted import Mapped, loader, pool, subject
 
 MS = 1_000_000
-
-
-@pytest.fixture
-def ticks(monkeypatch: pytest.MonkeyPatch) -> Ticks:
-    clock = Ticks(0.0).given_to(MEASUREMENT, monkeypatch)
-    monkeypatch.setattr(planted, "burn", clock.passes)
-    return clock
 
 
 class Uneven(Mapped):

@@ -28,7 +28,7 @@ from pipefix.measurement.experiments import POOL, RECORD, Experiment
 from pipefix.measurement.failing import Failure
 from pipefix.measurement.probed_loader import SampleOrders
 from pipefix.measurement.run_arms import Pool
-from pipefix.measurement.worker_probe import _hear_once, _unless_left, close_fetchers
+from pipefix.measurement.worker_probe import _hear_once, _unless_left
 from pipefix.vocabulary.stage import Stage
 from tests.doubles.of_one_process import Collecting
 from tests.doubles.ticks import MEASUREMENT, Ticks
@@ -169,13 +169,8 @@ def test_a_function_that_reads_decodes_and_augments_is_replayed_by_its_seams(pat
     assert {(charge.stage, charge.op) for charge in trace.charges} >= {("storage", "read"), ("augment", "augment")}
 
 
+@pytest.mark.usefixtures("ticks")
 class TestCharges:
-    @pytest.fixture(autouse=True)
-    def ticks(self, monkeypatch: pytest.MonkeyPatch) -> Ticks:
-        clock = Ticks(0.0).given_to(MEASUREMENT, monkeypatch)
-        monkeypatch.setattr(planted, "burn", clock.passes)
-        return clock
-
     @pytest.mark.parametrize("kind", ["map", "batched", "stream"])
     def test_they_add_up_to_the_samples_time(self, kind: str, paths: list[str]) -> None:
         ours = alone(kind, paths)
@@ -398,12 +393,6 @@ def test_batches_of_the_users_own_batch_sampler_are_replayed_whole(paths: list[s
     running.close()
     orders = SampleOrders(planted.subject(built), known)
     assert all(order in known for order in itertools.islice(iter(orders), 12))
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    close_fetchers()
 
 
 @pytest.mark.parametrize(

@@ -13,16 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipefix.diagnosis.attribution import (
-    COLUMNS,
-    INDEX,
-    cpu_shares,
-    exposed_share,
-    ledger,
-    operations,
-    own_wait,
-    per_sample,
-)
+from pipefix.diagnosis.attribution import COLUMNS, INDEX, cpu_shares, exposed_share, ledger, operations, own_wait, per_sample
 from pipefix.diagnosis.diagnose import diagnose
 from pipefix.hooks.charges import OWN_NAMES
 from pipefix.measurement.measurement import Block, Measurement, Row

@@ -24,13 +24,12 @@ from pipefix.hooks.snapshot import snapshot
 from pipefix.measurement import failing
 from pipefix.measurement.experiments import PLAIN, POOL, RECORD, TRACED, Experiment
 from pipefix.measurement.failing import EmptyStream, Failure
-from pipefix.measurement.fill_trace import RecordingReport, write_charges, write_events
 from pipefix.measurement.kept_batch import shared_anew
 from pipefix.measurement.own_lines import OwnLines
 from pipefix.measurement.probe_task import SWITCH_WORDS, Delivered, ProbeTask
-from pipefix.measurement.sample_maker import DISCOVERY_UNITS, MadeSamples, SampleMaker
+from pipefix.measurement.sample_maker import DISCOVERY_UNITS, MadeSamples, RecordingReport, SampleMaker
 from pipefix.measurement.time_limit import BatchTimeLimit
-from pipefix.measurement.trace import BatchTrace, encode
+from pipefix.measurement.trace import BatchTrace, Charge, encode
 from pipefix.subject import failure
 from pipefix.subject.call_sites import CallSites
 from pipefix.subject.subject import length_of
@@ -289,10 +288,19 @@ class MeasuringFetcher:
         trace.bytes_read = timer.bytes_read
         trace.replay += timer.replay_ns
         trace.misses = timer.misses
+        names = timer.names
         if timer.active:
-            write_charges(timer, trace)
+            columns = zip(names, timer.wall, timer.cpu_time, timer.cpu_wall, timer.calls, timer.entered, strict=True)
+            trace.charges = [
+                Charge(stage.value if stage is not None else None, op, wall, *figures)
+                for (stage, op), wall, *figures in columns
+                if wall
+            ]
+            trace.foreign = [(str(names[key][0]), names[key][1], spent) for key, spent in timer.foreign.items()]
         if timer.events is not None:
-            write_events(timer, made_samples.marks, trace)
+            trace.events = [(str(names[key][0]), names[key][1], begun, ended) for key, begun, ended in timer.events]
+            trace.events += [("sample", *mark) for mark in made_samples.marks]
+            trace.events.append(("collate", "collate", trace.made, trace.ended))
         if self.hand is not None:
             counters = self.hand.take()
             trace.dumps, trace.send, trace.handed = counters.dumps_ns, counters.send_ns, counters.count

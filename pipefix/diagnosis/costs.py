@@ -38,14 +38,9 @@ class StageCosts:
         self._whole = float(self._cycle(each[None, :])[0])
 
     def measured(self) -> list[Stage]:
-        without = set()
-        if not self.measurement.workers:
-            without.add(Stage.IPC)
-        if not self.measurement.transfer:
-            without.add(Stage.TRANSFER)
-        if not self.measurement.has_consumer:
-            without.add(Stage.STEP)
-        return [stage for stage in ORDER if stage not in without]
+        seen = self.measurement
+        ran = {Stage.IPC: bool(seen.workers), Stage.TRANSFER: bool(seen.transfer), Stage.STEP: seen.has_consumer}
+        return [stage for stage in ORDER if ran.get(stage, True)]
 
     def _station(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Of what limits: the columns that make up its stages, and those that belong to none."""

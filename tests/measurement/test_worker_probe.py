@@ -27,7 +27,6 @@ from pipefix.measurement.consumer import Consumer, UserStep
 from pipefix.measurement.experiments import POOL, RECORD, Experiment
 from pipefix.measurement.failing import Failure
 from pipefix.measurement.probed_loader import SampleOrders
-from pipefix.measurement.run_arms import Pool
 from pipefix.measurement.worker_probe import _hear_once, _unless_left
 from pipefix.vocabulary.stage import Stage
 from tests.doubles.of_one_process import Collecting
@@ -89,53 +88,20 @@ def assert_same_batches(built: DataLoader[Any], own_batches: list[Any]) -> None:
     assert all(same(batch, own) for batch, own in zip(batches, own_batches, strict=True))
 
 
-class TestArms:
-    """An arm leaves out the stages it names, and nothing else."""
-
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_in_this_process(self, kind: str, paths: list[str]) -> None:
-        ours = alone(kind, paths)
-        ours.record()
-        samples = 1 if kind == "single" else 4
-        for arm in ARMS:
-            ours.turn_to(arm)
-            before = calls()
-            traces = [ours.ask(ours.order(number))[1] for number in range(3)]
-            ran = {name: count - before[name] for name, count in calls().items()}
-            assert ran == expected(arm, 3, samples), arm.name
-            assert all((trace.samples, trace.misses) == (samples, 0) for trace in traces), arm.name
-            reads = 0 if Stage.STORAGE in arm.replaces or not arm.timed else BYTES * samples
-            assert all(trace.bytes_read == reads for trace in traces), arm.name
-
-    @pytest.mark.parametrize("kind", ["map", "stream"])
-    def test_in_two_workers(self, kind: str, paths: list[str]) -> None:
-        running = pool(loader(kind, paths, workers=2))
-        samples = 1 if kind == "single" else 4
-        try:
-            running.record(4 if kind == "map" else 1, 20.0)
-            for arm in ARMS:
-                _steady(running, arm)
-                before = calls()
-                for _ in range(12):
-                    running.next(consume=False)
-                ran = {name: count - before[name] for name, count in calls().items()}
-                wanted = expected(arm, 12, samples)
-                # While 12 batches are taken, as many are made, give or take those that lie ready. Some collate twice, to
-                # learn what the shared memory of a worker costs.
-                slack = 6 * samples
-                for name, count in wanted.items():
-                    assert count == ran[name] == 0 or abs(ran[name] - count) <= slack, (arm.name, name)
-                    assert (count == 0) == (ran[name] == 0), (arm.name, name)
-        finally:
-            running.close()
-
-
-def _steady(running: Pool, arm: Experiment) -> None:
-    """Turn to an arm and take batches until none of the arm before is left, neither made nor being made."""
-    running.turn_to(arm)
-    fresh = 0
-    while fresh < 2 * (running.workers * running.prefetch):
-        fresh += running.next(consume=False).trace.epoch == running.epoch
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_arm_leaves_out_the_stages_it_names_and_nothing_else(kind: str, paths: list[str]) -> None:
+    ours = alone(kind, paths)
+    ours.record()
+    samples = 1 if kind == "single" else 4
+    for arm in ARMS:
+        ours.turn_to(arm)
+        before = calls()
+        traces = [ours.ask(ours.order(number))[1] for number in range(3)]
+        ran = {name: count - before[name] for name, count in calls().items()}
+        assert ran == expected(arm, 3, samples), arm.name
+        assert all((trace.samples, trace.misses) == (samples, 0) for trace in traces), arm.name
+        reads = 0 if Stage.STORAGE in arm.replaces or not arm.timed else BYTES * samples
+        assert all(trace.bytes_read == reads for trace in traces), arm.name
 
 
 def test_a_decoder_that_opens_its_file_by_itself_still_costs_its_read(photos: Path) -> None:

@@ -179,10 +179,14 @@ class TestRows:
 
 
 class TestRecord:
-    def test_every_process_holds_its_share(self, paths: list[str]) -> None:
+    def test_every_process_holds_its_share_and_answers_from_it(self, paths: list[str]) -> None:
         running = pool(loader("map", paths, workers=2))
         rows = running.record(4, 20.0)
+        running.block(experiments.PREBUILT, 0.0)
+        before = planted.calls()
+        running.block(experiments.PREBUILT, 0.0)
         running.close()
+        assert planted.calls() == before
         held = {row.trace.worker: row.trace.recorded for row in rows}
         assert len(held) == 2
         assert all(count >= 4 for count in held.values())

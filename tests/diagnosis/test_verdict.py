@@ -303,6 +303,14 @@ def test_hidden_stages_have_no_share_but_keep_their_cost() -> None:
     assert diagnosis.stages[Stage.STEP].share == pytest.approx(1.0, rel=1e-3)
 
 
+def test_a_model_that_is_no_consumer_is_told_with_the_reason() -> None:
+    measurement = measured({"decode": 1.0})
+    measurement.why_none = "it returns a tuple"
+    caveats = dict(diagnose(measurement).caveats)
+    assert "no-consumer" not in caveats
+    assert "because a training step made around it failed: it returns a tuple. This is" in caveats["model-left-out"]
+
+
 def test_what_the_clocks_cost_is_no_gain_of_the_arm_that_has_fewer_of_them() -> None:
     """The timed arm runs a tenth slower than the untimed one; an arm without timed calls that is as fast gains nothing."""
     measurement = measured({"decode": 1.0}, arms={"augment-recorded": 1.1})

@@ -18,7 +18,7 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, get_worker
 from pipefix.diagnosis.diagnose import diagnose
 from pipefix.measurement import experiments, residency, schedule, startup, transfer
 from pipefix.measurement.budget import BudgetClock, MeasurementPlan
-from pipefix.measurement.consumer import Consumer, Emulated, ModelStep, UserStep
+from pipefix.measurement.consumer import Consumer, Emulated, UserStep
 from pipefix.measurement.consumer_alone import ConsumerAlone
 from pipefix.measurement.experiments import POOL
 from pipefix.measurement.kept_batch import KeptBatch
@@ -126,18 +126,6 @@ class TestArms:
         assert {row.trace.samples for row in measurement.rows("real")} == {6}
         step = diagnose(measurement).stages[Stage.STEP].wall.value
         assert step * measurement.settings.samples_a_batch >= 0.002, "what a batch's step sleeps"
-
-    def test_a_model_that_cannot_be_fed_leaves_the_loader_alone(self, paths: list[str]) -> None:
-        measurement = measured(loader("map", paths), ModelStep(torch.nn.Linear(3, 1), None))
-        assert (measurement.consumer, measurement.has_consumer) == ("none", False)
-        assert "mat1 and mat2 shapes cannot be multiplied" in measurement.why_none
-        assert measurement.of("real")
-        assert measurement.declined[experiments.ALONE] == "there is no consumer"
-        caveats = dict(diagnose(measurement).caveats)
-        assert "no-consumer" not in caveats
-        assert caveats["model-left-out"].startswith(
-            "The file's model is not the consumer, because a training step made around it failed: "
-        )
 
     def test_enough_is_enough(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)

@@ -29,7 +29,7 @@ from pipefix.plan.advise import advise
 from pipefix.plan.case import Moving
 from pipefix.plan.plan import Plan as Advice
 from pipefix.plan.planfile import CacheChange
-from pipefix.plan.remedies.fusing import LEAST_BUDGET
+from pipefix.plan.remedies.pictures import LEAST_BUDGET
 from pipefix.plan.remedy import WORTH_TRYING
 from pipefix.report import run_figures, runfile
 from pipefix.report import trace as trace_file

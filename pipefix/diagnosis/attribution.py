@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from pipefix.diagnosis.clocks import call_seconds
+from pipefix.diagnosis.diagnosis import OpCost
 from pipefix.hooks.charges import OWN_NAMES
-from pipefix.measurement.measurement import Block, Measurement, Row
+from pipefix.measurement.measurement import Block, Measurement, Row, charges_of, rows_of
 from pipefix.measurement.statistics import Floats
 from pipefix.measurement.trace import Charge
 from pipefix.vocabulary.stage import Stage
@@ -39,29 +40,16 @@ COLUMNS = (
 single batch knows them."""
 WORKER = ("storage", "decode", "augment", "collate", "ipc")
 MAIN = ("main_ipc", "transfer", "step")
+IN_TURN = ("storage", "decode", "augment", "collate", "transfer", "step")
+"""Stages of the one process that does all of it, where there are no workers."""
 INDEX = {name: number for number, name in enumerate(COLUMNS)}
 SAMPLES = len(COLUMNS)
 WAITING = 0.5
 """Code that computes for less than this part of its time is waiting."""
 
 
-@dataclass(frozen=True)
-class Ledger:
-    """One row a batch: `COLUMNS` in nanoseconds and the number of samples, grouped by block."""
-
-    groups: list[Floats]
-    workers: int
-
-    @property
-    def all(self) -> Floats:
-        return np.concatenate(self.groups)
-
-    def each(self) -> Floats:
-        """Seconds a sample by column."""
-        return per_sample(self.all)
-
-
 def per_sample(rows: Floats) -> Floats:
+    """Seconds a sample by column, of rows of a ledger."""
     return np.asarray(rows[:, :SAMPLES].sum(axis=0) / rows[:, SAMPLES].sum() / 1e9, dtype=np.float64)
 
 
@@ -69,8 +57,8 @@ def columns(rows: Floats, names: tuple[str, ...]) -> Floats:
     return np.asarray(rows[:, [INDEX[name] for name in names]])
 
 
-def ledger(measurement: Measurement, blocks: Sequence[Block]) -> Ledger:
-    """The timed blocks as numbers."""
+def ledger(measurement: Measurement, blocks: Sequence[Block]) -> list[Floats]:
+    """The timed blocks as numbers: a row a batch, `COLUMNS` in nanoseconds and the number of samples."""
     shared = _shared_part(blocks) if measurement.workers else 0.0
     first = _first_code(blocks)
     cost = clock_cost(measurement, blocks)
@@ -81,7 +69,7 @@ def ledger(measurement: Measurement, blocks: Sequence[Block]) -> Ledger:
         if measurement.workers:
             rows[:, INDEX["idle"]] = max(0.0, _idle(block) - hand)
         groups.append(rows)
-    return Ledger(groups, measurement.workers)
+    return groups
 
 
 def _row(row: Row, measurement: Measurement, shared: float, hand: float, first: str, cost: float) -> list[float]:
@@ -134,17 +122,16 @@ def exposed_share(blocks: Sequence[Block], workers: int, own: float = 0.0) -> fl
     ``own``: nanoseconds a batch that it waits for the loader itself, whatever the data. Taken off the sum, not off each wait: what
     one wait has more than the mean, another has less.
     """
-    loop = waited = batches = 0.0
-    for block in blocks:
-        for row in block.rows:
-            exposed = _exposed(row, workers)
-            waited += exposed
-            if row.idle is None:
-                loop += row.done - row.got + max(_fetching(row, workers), ran_on_after(row))
-            else:  # the device's own time line
-                loop += exposed + row.device
-            batches += 1
-    return max(0.0, waited - batches * own) / loop if loop else 0.0
+    loop = waited = 0.0
+    rows = rows_of(blocks)
+    for row in rows:
+        exposed = _exposed(row, workers)
+        waited += exposed
+        if row.idle is None:
+            loop += row.done - row.got + max(_fetching(row, workers), ran_on_after(row))
+        else:  # the device's own time line
+            loop += exposed + row.device
+    return max(0.0, waited - len(rows) * own) / loop if loop else 0.0
 
 
 def own_wait(blocks: Sequence[Block], workers: int) -> float:
@@ -194,7 +181,7 @@ def _first_code(blocks: Sequence[Block]) -> str:
     Where it mostly waits, it waits for a source that no hook knows. Where nothing is ever read or decoded the data are
     in memory, and all code works on values. Otherwise it belongs to no stage.
     """
-    charges = [charge for block in blocks for row in block.rows for charge in row.trace.charges]
+    charges = list(charges_of(rows_of(blocks)))
     own_charges = [charge for charge in charges if charge.op == OWN_NAMES[0]]
     base, spent = sum(charge.cpu_wall for charge in own_charges), sum(charge.wall for charge in own_charges)
     computed = sum(charge.cpu for charge in own_charges) / base if base else 1.0
@@ -217,7 +204,7 @@ def _spread_foreign(cells: dict[str, float], foreign: Sequence[tuple[str, str, i
 
 def _shared_part(blocks: Sequence[Block]) -> float:
     """Part of collating in a worker that only goes into fresh shared memory: the hand-over's cost, not collating's."""
-    pairs = [(row.trace.plain_collate, row.trace.collate_wall) for block in blocks for row in block.rows if row.trace.plain_collate]
+    pairs = [(row.trace.plain_collate, row.trace.collate_wall) for row in rows_of(blocks) if row.trace.plain_collate]
     if not pairs:
         return 0.0
     plain, live = (float(np.median([pair[side] for pair in pairs])) for side in (0, 1))
@@ -226,31 +213,29 @@ def _shared_part(blocks: Sequence[Block]) -> float:
 
 def _handed(blocks: Sequence[Block]) -> float:
     """Nanoseconds a batch that a worker spends pickling what it hands over."""
-    spent = sum(row.trace.dumps for block in blocks for row in block.rows)
-    count = sum(row.trace.handed for block in blocks for row in block.rows)
+    rows = rows_of(blocks)
+    spent, count = sum(row.trace.dumps for row in rows), sum(row.trace.handed for row in rows)
     return spent / count if count else 0.0
 
 
 def cpu_shares(blocks: Sequence[Block]) -> dict[str, float]:
     """CPU over wall by stage, from those samples whose CPU time was read."""
-    wall: dict[str, int] = {}
-    cpu: dict[str, int] = {}
-    first = _first_code(blocks)
-    for block in blocks:
-        for row in block.rows:
-            for charge in row.trace.charges:
-                column = _column(charge.stage, charge.op, first)
-                wall[column] = wall.get(column, 0) + charge.cpu_wall
-                cpu[column] = cpu.get(column, 0) + charge.cpu
-            wall["collate"] = wall.get("collate", 0) + row.trace.collate_wall
-            cpu["collate"] = cpu.get("collate", 0) + row.trace.collate_cpu
+    wall: Counter[str] = Counter()
+    cpu: Counter[str] = Counter()
+    first, rows = _first_code(blocks), rows_of(blocks)
+    for charge in charges_of(rows):
+        column = _column(charge.stage, charge.op, first)
+        wall[column] += charge.cpu_wall
+        cpu[column] += charge.cpu
+    wall["collate"] += sum(row.trace.collate_wall for row in rows)
+    cpu["collate"] += sum(row.trace.collate_cpu for row in rows)
     return {name: min(1.0, cpu[name] / spent) for name, spent in wall.items() if spent}
 
 
 def starved_share(blocks: Sequence[Block]) -> float:
     """Part of the making of batches in which the making thread was ready to run and had no CPU."""
-    starved = sum(row.trace.starved for block in blocks for row in block.rows)
-    making_ns = sum(row.trace.ended - row.trace.begun for block in blocks for row in block.rows)
+    traces = [row.trace for row in rows_of(blocks)]
+    starved, making_ns = sum(trace.starved for trace in traces), sum(trace.ended - trace.begun for trace in traces)
     return min(1.0, starved / making_ns) if making_ns else 0.0
 
 
@@ -260,8 +245,8 @@ def compute_shares(blocks: Sequence[Block]) -> dict[str, float]:
 
     Who computes more queues more, so queueing is spread over the stages by their CPU time. Who waits more waits for other threads.
     """
-    cpu = sum(row.trace.cpu for block in blocks for row in block.rows)
-    starved = sum(row.trace.starved for block in blocks for row in block.rows)
+    traces = [row.trace for row in rows_of(blocks)]
+    cpu, starved = sum(trace.cpu for trace in traces), sum(trace.starved for trace in traces)
     longer = 1 + starved / cpu if cpu else 1.0
     shares = {name: min(1.0, share * longer) for name, share in cpu_shares(blocks).items()}
     covered = _covered(blocks, shares)
@@ -273,7 +258,7 @@ def other_threads(blocks: Sequence[Block]) -> float:
 
     Without what hands over the batch before: that runs beside the making, and nobody waits for it.
     """
-    traces = [row.trace for block in blocks for row in block.rows]
+    traces = [row.trace for row in rows_of(blocks)]
     return float(sum(max(0, trace.process_made - trace.cpu - trace.dumps - trace.send) for trace in traces if trace.process_made))
 
 
@@ -284,51 +269,46 @@ def _covered(blocks: Sequence[Block], shares: dict[str, float]) -> float:
         return 0.0
     first = _first_code(blocks)
     waited = 0.0
-    for block in blocks:
-        for row in block.rows:
-            for charge in row.trace.charges:
-                waited += charge.wall * (1 - shares.get(_column(charge.stage, charge.op, first), 1.0))
-            waited += row.trace.collate_wall * (1 - shares.get("collate", 1.0))
+    for row in rows_of(blocks):
+        for charge in row.trace.charges:
+            waited += charge.wall * (1 - shares.get(_column(charge.stage, charge.op, first), 1.0))
+        waited += row.trace.collate_wall * (1 - shares.get("collate", 1.0))
     return min(1.0, beside / waited) if waited else 0.0
 
 
-def operations(blocks: Sequence[Block], cost: float = 0.0) -> dict[Stage, list[tuple[str, float, float | None, float, str | None]]]:
-    """(name, wall s/sample, CPU s/sample, calls/sample, why it could not be cut further) by stage, costliest first.
-
-    They add up to what the ledger says of their stage. ``cost``: nanoseconds that one timed call adds.
-    """
-    sums: dict[tuple[str, str], list[float]] = {}
+def operations(blocks: Sequence[Block], cost: float = 0.0) -> dict[Stage, list[OpCost]]:
+    """By stage, costliest first; they add up to what the ledger says of it. ``cost``: nanoseconds that one timed call adds."""
+    sums: defaultdict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])
     samples = sum(block.samples for block in blocks)
     first = _first_code(blocks)
-    for block in blocks:
-        for row in block.rows:
-            waiting = 0.0
-            for charge in row.trace.charges:
-                column, wall = _column(charge.stage, charge.op, first), _unclocked(charge, cost)
-                entry = sums.setdefault((column, charge.op), [0.0, 0.0, 0.0, 0.0])
-                for place, value in enumerate((wall, charge.cpu, charge.cpu_wall, charge.calls)):
-                    entry[place] += value
-                waiting += wall if column == "own" else 0.0
-            beside = sum(spent for _, _, spent in row.trace.foreign)
-            for stage, op, spent in row.trace.foreign:
-                sums.setdefault((stage, f"{op} (other threads)"), [0.0, 0.0, 0.0, 0.0])[0] += waiting * spent / beside
+    for row in rows_of(blocks):
+        waiting = 0.0
+        for charge in row.trace.charges:
+            column, wall = _column(charge.stage, charge.op, first), _unclocked(charge, cost)
+            entry = sums[column, charge.op]
+            for place, value in enumerate((wall, charge.cpu, charge.cpu_wall, charge.calls)):
+                entry[place] += value
+            waiting += wall if column == "own" else 0.0
+        beside = sum(spent for _, _, spent in row.trace.foreign)
+        for stage, op, spent in row.trace.foreign:
+            sums[stage, f"{op} (other threads)"][0] += waiting * spent / beside
     _give_to_threads(sums, blocks)
-    result: dict[Stage, list[tuple[str, float, float | None, float, str | None]]] = {}
+    result: dict[Stage, list[OpCost]] = {}
     for (column, op), (wall, cpu, base, calls) in sums.items():
         if column == "own":
             continue
         each = wall / samples / 1e9
         own = "the user's own code, bounded by no library call" if op in OWN_NAMES else None
-        result.setdefault(Stage(column), []).append((op, each, each * min(1.0, cpu / base) if base else None, calls / samples, own))
-    return {stage: sorted(ops, key=lambda entry: -entry[1]) for stage, ops in result.items()}
+        op_cost = OpCost(op, each, each * min(1.0, cpu / base) if base else None, calls / samples, own)
+        result.setdefault(Stage(column), []).append(op_cost)
+    return {stage: sorted(ops, key=lambda op: -op.wall_s) for stage, ops in result.items()}
 
 
-def _give_to_threads(sums: dict[tuple[str, str], list[float]], blocks: Sequence[Block]) -> None:
+def _give_to_threads(sums: defaultdict[tuple[str, str], list[float]], blocks: Sequence[Block]) -> None:
     """The user's own code that waits while helper threads do operations of its stage waits for those: the time is theirs."""
-    beside: dict[str, dict[str, int]] = {}
-    for stage, op, spent in (entry for block in blocks for row in block.rows for entry in row.trace.foreign):
-        threads = beside.setdefault(stage, {})
-        threads[op] = threads.get(op, 0) + spent
+    beside: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for stage, op, spent in (entry for row in rows_of(blocks) for entry in row.trace.foreign):
+        beside[stage][op] += spent
     for (column, op), entry in list(sums.items()):
         wall, cpu, base, _ = entry
         if op not in OWN_NAMES or column not in beside or not base or not wall:
@@ -337,4 +317,4 @@ def _give_to_threads(sums: dict[tuple[str, str], list[float]], blocks: Sequence[
         of_threads = min(wall * max(0.0, 1 - cpu / base), float(total))
         entry[0], entry[2] = wall - of_threads, base * (1 - of_threads / wall)
         for thread_op, spent in beside[column].items():
-            sums.setdefault((column, f"{thread_op} (other threads)"), [0.0, 0.0, 0.0, 0.0])[0] += of_threads * spent / total
+            sums[column, f"{thread_op} (other threads)"][0] += of_threads * spent / total

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pipefix.measurement import experiments
-from pipefix.measurement.measurement import Block, Measurement
+from pipefix.measurement.measurement import Block, Measurement, charges_of, rows_of
 from pipefix.measurement.statistics import ratio
 
 CLOCK_DOUBT = 2.0
@@ -54,7 +54,7 @@ def unclocked(block: Block, cost: float) -> float:
 
 def calls_per_sample(blocks: list[Block]) -> float:
     """Timed calls a sample."""
-    count = sum(charge.calls for block in blocks for row in block.rows for charge in row.trace.charges)
+    count = sum(charge.calls for charge in charges_of(rows_of(blocks)))
     samples = sum(block.samples for block in blocks)
     return count / samples if samples else 0.0
 

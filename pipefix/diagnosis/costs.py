@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipefix.diagnosis.attribution import INDEX, MAIN, WORKER, clock_cost, columns, compute_shares, cpu_shares, operations
+from pipefix.diagnosis.attribution import IN_TURN, INDEX, MAIN, WORKER, clock_cost, columns, compute_shares, cpu_shares, operations
 from pipefix.diagnosis.diagnosis import OpCost, StageCost
 from pipefix.diagnosis.throughput import PipelineModel
 from pipefix.hooks.charges import OWN_NAMES
@@ -28,64 +28,48 @@ class StageCosts:
     def __init__(
         self, measurement: Measurement, real: list[Block], each: Floats, draws: Floats, model: PipelineModel, main_bound: bool
     ) -> None:
-        self.measurement = measurement
-        self.real = real
-        self.each = each
-        self.draws = draws
-        self.main_bound = main_bound
+        self.measurement, self.real, self.each, self.draws, self.main_bound = measurement, real, each, draws, main_bound
         self.border_bound = measurement.workers > 0 and not main_bound and bool(np.median(model.crossing_limits))
         self.cpu = cpu_shares(real)
         self.compute = compute_shares(real)
         self.ops = operations(real, clock_cost(measurement, real))
         self.samples = sum(block.samples for block in real)
+        self._exposed, self._rest = self._station()
+        self._whole = float(self._cycle(each[None, :])[0])
 
     def measured(self) -> list[Stage]:
-        without = set()
-        if not self.measurement.workers:
-            without.add(Stage.IPC)
-        if not self.measurement.transfer:
-            without.add(Stage.TRANSFER)
-        if not self.measurement.has_consumer:
-            without.add(Stage.STEP)
-        return [stage for stage in ORDER if stage not in without]
+        seen = self.measurement
+        ran = {Stage.IPC: bool(seen.workers), Stage.TRANSFER: bool(seen.transfer), Stage.STEP: seen.has_consumer}
+        return [stage for stage in ORDER if ran.get(stage, True)]
 
-    def _exposed(self) -> tuple[str, ...]:
-        """The columns that make up the limiting station's time."""
+    def _station(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Of what limits: the columns that make up its stages, and those that belong to none."""
         if not self.measurement.workers:
-            return ("storage", "decode", "augment", "collate", "transfer", "step")
+            return IN_TURN, ("own", "between", "loop", "sampler")
         if self.main_bound:
-            return MAIN
+            return MAIN, ("wait", "loop", "sampler")
         # Where the crossing limits, that is what workers are idle for.
-        return (*WORKER, "idle") if self.border_bound else WORKER
-
-    def _rest(self) -> tuple[str, ...]:
-        """The columns of the limiting station that belong to no stage."""
-        if not self.measurement.workers:
-            return ("own", "between", "loop", "sampler")
-        if self.main_bound:
-            return ("wait", "loop", "sampler")
-        return ("own", "between") if self.border_bound else ("own", "between", "idle")
+        return ((*WORKER, "idle"), ("own", "between")) if self.border_bound else (WORKER, ("own", "between", "idle"))
 
     def _cycle(self, rows: Floats) -> Floats:
         """Seconds a sample that the limiting station is up, for one draw a row."""
-        return np.asarray(columns(rows, (*self._exposed(), *self._rest())).sum(axis=1))
+        return np.asarray(columns(rows, (*self._exposed, *self._rest)).sum(axis=1))
 
     def total(self) -> float:
         """Attributed and unattributed seconds a delivered sample, as the clocks saw them."""
-        cycle = float(self._cycle(self.each[None, :])[0])
-        return cycle / self.measurement.workers if self.measurement.workers and not self.main_bound else cycle
+        return self._whole / self.measurement.workers if self.measurement.workers and not self.main_bound else self._whole
 
     def unattributed(self) -> float:
         """Share of the limiting station's time that belongs to no stage."""
-        return float(sum(self.each[INDEX[name]] for name in self._rest()) / self._cycle(self.each[None, :])[0])
+        return float(sum(self.each[INDEX[name]] for name in self._rest) / self._whole)
 
     def share_interval(self, stage: Stage) -> Interval:
         names: tuple[str, ...] = (stage.value,)
         if stage is Stage.IPC:
             names = ("main_ipc",) if self.main_bound else ("ipc", "idle") if self.border_bound else ("ipc",)
-        if not set(names) <= set(self._exposed()):
+        if not set(names) <= set(self._exposed):
             return exactly(0.0)
-        share = float(self.each[[INDEX[name] for name in names]].sum() / self._cycle(self.each[None, :])[0])
+        share = float(self.each[[INDEX[name] for name in names]].sum() / self._whole)
         return interval(columns(self.draws, names).sum(axis=1) / self._cycle(self.draws), share)
 
     def stage(self, stage: Stage, gain: MeasuredGain | Bounded | NotTried) -> StageCost:
@@ -121,11 +105,11 @@ class StageCosts:
         if stage is None:
             return 0.0
         names = OWN_NAMES[1:] if stage is Stage.STORAGE else OWN_NAMES
-        return float(sum(op[1] for op in self.ops.get(stage, []) if op[0] in names))
+        return float(sum(op.wall_s for op in self.ops.get(stage, []) if op.name in names))
 
     def _operations(self, stage: Stage) -> tuple[OpCost, ...]:
         """The costliest ones, and the others as one: they add up to the stage."""
-        every = [OpCost(*op) for op in self.ops.get(stage, [])]
+        every = self.ops.get(stage, [])
         rest = every[OPS_KEPT:]
         if len(rest) < 2:
             return tuple(every)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import partial
 
 import numpy as np
@@ -38,15 +39,14 @@ def diagnose(measurement: Measurement) -> Diagnosis:
     """Where a delivered sample's time goes and what limits it."""
     real = measurement.of(experiments.REAL.name)
     clocked = ledger(measurement, real)
-    draws = bootstrap(clocked.groups, per_sample)
-    each = clocked.each()
+    draws, each = bootstrap(clocked, per_sample), per_sample(np.concatenate(clocked))
     if measurement.workers:
         each[INDEX["border"]], draws[:, INDEX["border"]] = _paced(
             [_without_sampler(block, measurement) for block in measurement.of(experiments.PREBUILT.name)]
         )
         each[INDEX["supply"]], draws[:, INDEX["supply"]] = _paced(_undisturbed(measurement))
     model = of_draws(draws, measurement.workers)
-    arms = {name: gain for name in {block.arm for block in measurement.blocks} if (gain := _gain(measurement, name)) is not None}
+    arms = _arms(measurement)
     gains = _gains(measurement, arms, draws)
     ranking = verdict_rules.judge(draws, measurement.workers, has_consumer=measurement.has_consumer)
     tried = {stage: gain for stage, gain in gains.items() if isinstance(gain, MeasuredGain)}
@@ -84,13 +84,18 @@ def diagnose(measurement: Measurement) -> Diagnosis:
         samples = experiments.SAMPLES.name
         doubt = Doubt(DoubtKind.NO_ROOM, ranking.stage, _measured(measurement, arms, samples), samples)
     else:
-        doubt = doubted(Claim(measurement, ranking, model, costs.own_code(ranking.stage), sampler), gains, arms)
+        doubt = doubted(Claim(measurement, ranking, model, costs.own_code(ranking.stage), sampler, gains, arms))
         agreed = by_arms is not None and (by_arms.stage, by_arms.sampler) == (ranking.stage, ranking.sampler)
         if by_arms is not None and agreed and measurement.workers and doubt is not None and doubt.kind is DoubtKind.LITTLE_GAIN:
             # How much it gains is then the arm's to say: what runs beside it changes with it.
             ranking, doubt = by_arms, None
+    kind = "inconclusive" if doubt is not None else ranking.kind
+    stage = ranking.stage if kind in ("input-bound", "step-bound") else None
     diagnosis = Diagnosis(
-        verdict=Verdict(kind="inconclusive", stage=None, sentence="", confidence=0.0),
+        verdict=Verdict(
+            kind=kind, stage=stage, sentence="", confidence=round(ranking.confidence, 4), blocks=len(real),
+            by_arms=ranking.by_arms, rule=verdict_rules.STATEMENT,
+        ),
         sample=sample,
         stages=stages,
         declined=_declined(stages, measurement.declined),
@@ -107,13 +112,7 @@ def diagnose(measurement: Measurement) -> Diagnosis:
         calls_per_sample=calls_per_sample(real),
         tail=_tail(real),
         arms=arms,
-    )
-    kind = "inconclusive" if doubt is not None else ranking.kind
-    stage = ranking.stage if kind in ("input-bound", "step-bound") else None
-    diagnosis.lead = ranking.lead if stage is not None else None
-    diagnosis.verdict = Verdict(
-        kind=kind, stage=stage, sentence="", confidence=round(ranking.confidence, 4), blocks=len(real), by_arms=ranking.by_arms,
-        rule=verdict_rules.STATEMENT,
+        lead=ranking.lead if stage is not None else None,
     )  # fmt: skip
     sentence = sentences.verdict(measurement, diagnosis, ranking, doubt, costs.share_interval)
     diagnosis.verdict = replace(diagnosis.verdict, sentence=sentence)
@@ -220,14 +219,12 @@ def _lead_of_arms(measurement: Measurement, *arms: Experiment | None) -> Interva
     return Interval(lead.value, min(lead.low, lead.value * np.exp(-half)), max(lead.high, lead.value * np.exp(half)))
 
 
-def _gain(measurement: Measurement, arm: str) -> Interval | None:
-    """Throughput of an arm over the real one's; timed arms against the timed one, the untimed against itself."""
-    blocks = measurement.of(arm)
-    base = measurement.of(experiments.REAL.name)
-    if not blocks or not base or arm == experiments.ALONE:
-        return None
-    cost = delivered_seconds(measurement)
-    return ratio([unclocked(block, cost) for block in blocks], [unclocked(block, cost) for block in base])
+def _arms(measurement: Measurement) -> dict[str, Interval]:
+    """Throughput of every arm over the real one's; timed arms against the timed one, the untimed against itself."""
+    cost, rates = delivered_seconds(measurement), defaultdict[str, list[float]](list)
+    for block in measurement.blocks:
+        rates[block.arm].append(unclocked(block, cost))
+    return {arm: ratio(rates[arm], rates[experiments.REAL.name]) for arm in rates if arm != experiments.ALONE}
 
 
 def _gains(measurement: Measurement, arms: dict[str, Interval], draws: Floats) -> dict[Stage, MeasuredGain | Bounded]:

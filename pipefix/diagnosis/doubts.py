@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum
+from functools import cached_property
 
 import numpy as np
 
 from pipefix.diagnosis import verdict_rules
 from pipefix.diagnosis.attribution import WORKER
-from pipefix.diagnosis.busiest_line import busiest_line
 from pipefix.diagnosis.throughput import PipelineModel
 from pipefix.diagnosis.verdict_rules import Ranking
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import LEAVE_ONE_OUT, POOL, Experiment
-from pipefix.measurement.measurement import Measurement
+from pipefix.measurement.measurement import Measurement, charges_of
 from pipefix.measurement.statistics import Floats
 from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, Bounded, MeasuredGain
 from pipefix.vocabulary.quantity import Interval
@@ -29,6 +29,8 @@ SUPPORT, LEAST_SUPPORT = 0.6, 0.4
 An arm saves a little less than all: recordings are looked up, and what shares the cores with it changes."""
 MOST_OWN = 0.5
 """Part of a stage that the user's own code, bounded by no call that pipefix knows, may take before its name is not enough."""
+ENOUGH = ((20, 0.4), (8, 0.7))
+"""Looks at the running line, and the part of them that a line must have, before it is named: of few looks, more of them."""
 FEWEST_LOOKS = 20
 """Looks at the running line before a line decides a verdict."""
 MOST_LEFT = 0.7
@@ -40,7 +42,7 @@ BEYOND = (experiments.REAL.name, experiments.PLAIN.name, experiments.COLD.name, 
 """Arms that replace nothing."""
 
 
-class DoubtKind(StrEnum):
+class DoubtKind(Enum):
     RIVAL = "rival"
     """Another stage's arm gains more than the stage that the clocks point to."""
     LITTLE_GAIN = "little gain"
@@ -72,45 +74,67 @@ class Doubt:
 
 @dataclass(frozen=True)
 class Claim:
-    """What the clocks say."""
+    """What the clocks say, and what the arms gain."""
 
     measurement: Measurement
     ranking: Ranking
     model: PipelineModel
     own: float
     """Seconds a sample of the named stage that are the user's own code, put there by their place only."""
-    sampler: MeasuredGain | None = None
+    sampler: MeasuredGain | None
     """Of the pipeline without the user's sampler."""
+    gains: Mapping[Stage, MeasuredGain | Bounded]
+    """Of the pipeline without a stage."""
+    arms: Mapping[str, Interval]
 
     @property
-    def cost(self) -> float:
-        """Seconds a sample of the named stage, in one process."""
+    def stage(self) -> Stage:
+        """The named one."""
         assert self.ranking.stage is not None
-        return _middle(self.model.wall_of(self.ranking.stage))
+        return self.ranking.stage
 
-    def times(self) -> tuple[float, float, float]:
-        """Seconds a delivered sample: as it is, without the named stage, and what the named stage alone takes of them."""
-        stage, workers, model = self.ranking.stage, self.measurement.workers, self.model
-        assert stage is not None
-        without = model.without(stage).seconds()
+    @property
+    def is_own_code(self) -> bool:
+        """Whether its place alone puts most of the time into the named stage."""
+        return self.own > MOST_OWN * _middle(self.model.wall_of(self.stage))
+
+    @cached_property
+    def _whole(self) -> float:
+        """Seconds a delivered sample."""
+        return _middle(self.model.seconds())
+
+    def saved(self, after: Floats) -> float:
+        """Part of the time that is gone where a delivered sample takes ``after`` seconds."""
+        return max(0.0, 1 - _middle(after) / self._whole) if self._whole else 0.0
+
+    @cached_property
+    def claimed(self) -> float:
+        """Part of the time that would be gone with the named stage."""
+        without = self.model.without(self.stage).seconds()
+        if not self.measurement.workers:
+            # What a device computes meanwhile is left when the making is gone.
+            without = np.maximum(without, 0.0 if self.stage is Stage.STEP else _device_seconds(self.measurement))
+        return self.saved(without)
+
+    @cached_property
+    def alone(self) -> float:
+        """Part of the time that the named stage takes by itself."""
+        stage, workers, model = self.stage, self.measurement.workers, self.model
         making, taking = (
             parts[stage.value].wall if stage.value in parts else np.zeros(1) for parts in (model.making, model.taking)
         )
         alone: Floats = making / max(1, workers) + taking
         if workers and stage is Stage.IPC:
             alone = np.maximum(model.taking[stage.value].wall, model.crossing)
-        if not workers:
-            # What a device computes meanwhile is left when the making is gone.
-            without = np.maximum(without, 0.0 if stage is Stage.STEP else _device_seconds(self.measurement))
-        return _middle(model.seconds()), _middle(without), _middle(alone)
+        return _middle(alone) / self._whole if self._whole else 0.0
 
 
-def doubted(claim: Claim, gains: Mapping[Stage, MeasuredGain | Bounded], arms: dict[str, Interval]) -> Doubt | None:
+def doubted(claim: Claim) -> Doubt | None:
     """Why the stage that the ranking names is not to be named; None where it may be, or where none is named."""
     ranking, measurement = claim.ranking, claim.measurement
     stage = ranking.stage
     if ranking.sampler and stage is None:
-        return _sampler_doubted(claim, arms)
+        return _sampler_doubted(claim)
     if ranking.kind not in ("input-bound", "step-bound") or stage is None:
         return None
     kept = [Stage(name) for name in measurement.kept_by_library if name != stage]
@@ -118,29 +142,26 @@ def doubted(claim: Claim, gains: Mapping[Stage, MeasuredGain | Bounded], arms: d
         return Doubt(DoubtKind.KEPT, kept[0])
     if ranking.by_arms:
         return None
-    whole, without, alone = claim.times()
-    saved, alone = (max(0.0, 1 - without / whole), alone / whole) if whole else (0.0, 0.0)
-    gain = gains.get(stage)
-    own_code = Doubt(DoubtKind.OWN_CODE, stage, own=claim.own) if _own(claim) else None
+    gain = claim.gains.get(stage)
+    own_code = Doubt(DoubtKind.OWN_CODE, stage, own=claim.own) if claim.is_own_code else None
     if isinstance(gain, MeasuredGain):
         if stage is not Stage.STEP and gain.blocks < FEWEST_FOR_INTERVAL:
             return Doubt(DoubtKind.ONE_BLOCK, stage, gain)
-        if supports(arms[LEAVE_ONE_OUT[stage].name], saved) or _supported_in_part(claim, stage, saved, arms):
+        if supports(claim.arms[LEAVE_ONE_OUT[stage].name], claim.claimed) or _supported_in_part(claim):
             return None
         return own_code or Doubt(DoubtKind.LITTLE_GAIN, stage, gain)
     if own_code is not None:
-        return None if _is_line(claim, saved, alone, arms) else own_code
+        return None if _is_line(claim) else own_code
     paced = stage is Stage.STEP and _sets_the_pace(measurement)
     if could_run(stage, measurement) and not paced:
         return Doubt(DoubtKind.NOT_TRIED, stage)
     if len(measurement.of(experiments.REAL.name)) < FEWEST_FOR_INTERVAL and not paced:
         return Doubt(DoubtKind.ONE_BLOCK, stage)
-    return _against(measurement, stage, saved, alone, arms)
+    return _against(claim)
 
 
-def _sampler_doubted(claim: Claim, arms: dict[str, Interval]) -> Doubt | None:
+def _sampler_doubted(claim: Claim) -> Doubt | None:
     """What speaks against the sampler: the arm without it gains much less than the clocks claim, or another gains more."""
-    measurement, model = claim.measurement, claim.model
     gain, own = claim.sampler, experiments.NO_SAMPLER.name
     if gain is None:
         return Doubt(DoubtKind.NOT_TRIED, None)
@@ -148,13 +169,12 @@ def _sampler_doubted(claim: Claim, arms: dict[str, Interval]) -> Doubt | None:
         return Doubt(DoubtKind.ONE_BLOCK, None)
     if claim.ranking.by_arms:
         return None
-    whole, without = _middle(model.seconds()), _middle(model.without_sampler().seconds())
-    if not supports(gain.interval, max(0.0, 1 - without / whole) if whole else 0.0):
+    if not supports(gain.interval, claim.saved(claim.model.without_sampler().seconds())):
         return Doubt(DoubtKind.LITTLE_GAIN, None, gain, own)
-    for name, rival in arms.items():
+    for name, rival in claim.arms.items():
         # Without workers' work the sampler has a core to itself: an arm may gain by that alone, and as much as its own.
         if name not in (*BEYOND, own) and rival.low > verdict_rules.CONTRADICTION * gain.interval.high:
-            return Doubt(DoubtKind.NO_ROOM, None, MeasuredGain(rival, len(measurement.of(name))), name)
+            return Doubt(DoubtKind.NO_ROOM, None, MeasuredGain(rival, len(claim.measurement.of(name))), name)
     return None
 
 
@@ -163,47 +183,51 @@ def supports(gain: Interval, saved: float) -> bool:
     return 1 - 1 / gain.high >= SUPPORT * saved and 1 - 1 / gain.value >= LEAST_SUPPORT * saved
 
 
-def _supported_in_part(claim: Claim, stage: Stage, saved: float, arms: dict[str, Interval]) -> bool:
+def _supported_in_part(claim: Claim) -> bool:
     """Where the stage's own arm ran part of it all the same (a video is opened, whatever its frames are answered from): whether it
     saves about what the rest takes, and an arm that does without whole samples saves all that is claimed."""
-    measurement, arm = claim.measurement, LEAVE_ONE_OUT[stage].name
-    now, then = (_charged(measurement, name, stage) for name in (experiments.REAL.name, arm))
+    stage, arm = claim.stage, LEAVE_ONE_OUT[claim.stage].name
+    now, then = (_charged(claim.measurement, name, stage) for name in (experiments.REAL.name, arm))
     left = then / now if now else 1.0
-    if not 0 < left < MOST_LEFT or not any(_removes(other, stage) and other.name in arms for other in POOL):
+    if not 0 < left < MOST_LEFT or not any(_removes(other, stage) and other.name in claim.arms for other in POOL):
         return False
-    whole, _, alone = claim.times()
-    part = max(0.0, 1 - _middle(claim.model.scaled(stage, left).seconds()) / whole) if whole else 0.0
-    return supports(arms[arm], part) and _against(measurement, stage, saved, alone / whole if whole else 0.0, arms) is None
+    part = claim.saved(claim.model.scaled(stage, left).seconds())
+    return supports(claim.arms[arm], part) and _against(claim) is None
 
 
 def _charged(measurement: Measurement, arm: str, stage: Stage) -> float:
     """Nanoseconds a sample that clocks charged to a stage in an arm."""
-    blocks = measurement.of(arm)
-    spent = sum(charge.wall for block in blocks for row in block.rows for charge in row.trace.charges if charge.stage == stage)
-    return spent / (sum(block.samples for block in blocks) or 1)
+    spent = sum(charge.wall for charge in charges_of(measurement.rows(arm)) if charge.stage == stage)
+    return spent / (sum(block.samples for block in measurement.of(arm)) or 1)
 
 
-def _own(claim: Claim) -> bool:
-    return claim.own > MOST_OWN * claim.cost
+def busiest_line(looks: Mapping[str, int], function: str = "") -> str | None:
+    """The line that was seen running most often, of a function of the user's or of any, where it stands out:
+    ``function at file.py:line``."""
+    seen = {line: count for line, count in looks.items() if not function or _is_in(line, function)}
+    line = max(seen, key=seen.__getitem__, default=None)
+    every = sum(seen.values())
+    stands_out = line is not None and any(every >= looks and seen[line] >= part * every for looks, part in ENOUGH)
+    return line if stands_out else None
 
 
-def _is_line(claim: Claim, saved: float, alone: float, arms: dict[str, Interval]) -> bool:
+def _is_in(line: str, function: str) -> bool:
+    name = line.partition(" at ")[0]
+    return name == function or function.endswith(f".{name}")  # before Python 3.11 a frame does not know its class
+
+
+def _is_line(claim: Claim) -> bool:
     """Whether one line of the user's own code was seen so often that it alone takes more than every other stage, and the arms that
     do without whole samples save what is claimed: then the line is what to look at, whatever its stage is called."""
-    stage, measurement = claim.ranking.stage, claim.measurement
+    stage, measurement = claim.stage, claim.measurement
     line = busiest_line(measurement.own_lines)
-    without = [arm.name for arm in POOL if stage is not None and _removes(arm, stage)]
+    without = [arm.name for arm in POOL if _removes(arm, stage)]
     looks = sum(measurement.own_lines.values())
-    if (
-        stage is None
-        or line is None
-        or looks < FEWEST_LOOKS
-        or max(len(measurement.of(arm)) for arm in without) < FEWEST_FOR_INTERVAL
-    ):
+    if line is None or looks < FEWEST_LOOKS or max(len(measurement.of(arm)) for arm in without) < FEWEST_FOR_INTERVAL:
         return False
     takes = claim.own * measurement.own_lines[line] / looks
     others = [_middle(claim.model.wall_of(Stage(name))) for name in WORKER if name != stage and name in claim.model.making]
-    return takes > verdict_rules.DOMINATES * max(others, default=0.0) and _against(measurement, stage, saved, alone, arms) is None
+    return takes > verdict_rules.DOMINATES * max(others, default=0.0) and _against(claim) is None
 
 
 def _sets_the_pace(measurement: Measurement) -> bool:
@@ -221,14 +245,15 @@ def could_run(stage: Stage, measurement: Measurement) -> bool:
     return arm is not None and (arm.name in measurement.untried or arm.name not in measurement.declined)
 
 
-def _against(measurement: Measurement, stage: Stage, saved: float, alone: float, arms: dict[str, Interval]) -> Doubt | None:
-    """An arm that ran and leaves no room for the claim: ``alone`` is the part of the time that the stage takes by itself."""
-    for arm in (arm for arm in POOL if arm.name in arms and arm.name not in BEYOND):
-        gain, measured_gain = arms[arm.name], MeasuredGain(arms[arm.name], len(measurement.of(arm.name)))
+def _against(claim: Claim) -> Doubt | None:
+    """An arm that ran and leaves no room for the claim."""
+    stage, measurement = claim.stage, claim.measurement
+    for arm in (arm for arm in POOL if arm.name in claim.arms and arm.name not in BEYOND):
+        gain, measured_gain = claim.arms[arm.name], MeasuredGain(claim.arms[arm.name], len(measurement.of(arm.name)))
         if _removes(arm, stage):
-            if not supports(gain, saved):
+            if not supports(gain, claim.claimed):
                 return Doubt(DoubtKind.LITTLE_GAIN, stage, measured_gain, arm.name)
-        elif stage not in arm.replaces and gain.low * alone > verdict_rules.DOMINATES:
+        elif stage not in arm.replaces and gain.low * claim.alone > verdict_rules.DOMINATES:
             return Doubt(DoubtKind.NO_ROOM, stage, measured_gain, arm.name)
     return None
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pipefix.diagnosis.busiest_line import busiest_line
 from pipefix.diagnosis.diagnosis import Diagnosis, OpCost
-from pipefix.diagnosis.doubts import Doubt, DoubtKind
+from pipefix.diagnosis.doubts import Doubt, DoubtKind, busiest_line
 from pipefix.diagnosis.verdict_rules import Ranking
 from pipefix.hooks.charges import OWN_NAMES
 from pipefix.measurement.experiments import SAMPLES

@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from pipefix.diagnosis.attribution import INDEX, MAIN, WORKER, columns
+from pipefix.diagnosis.attribution import IN_TURN, INDEX, MAIN, WORKER, columns
 from pipefix.diagnosis.throughput import draws, of_draws
 from pipefix.measurement.statistics import Floats, interval
 from pipefix.vocabulary.gain import MeasuredGain
@@ -90,8 +90,8 @@ def _beside_sampler(ranking: Ranking, draws: Floats, workers: int) -> Ranking:
     """The sampler takes turns with everything where there are no workers, and else with what the training process does."""
     if workers and float(np.mean(of_draws(draws, workers).supply_over_main() < 1 / DOMINATES)) < SURE:
         return ranking
-    names = MAIN if workers else ("storage", "decode", "augment", "collate", "transfer", "step")
-    lead = draws[:, INDEX["sampler"]] / np.maximum(columns(draws, names).max(axis=1), 1e-12)
+    beside = columns(draws, MAIN if workers else IN_TURN).max(axis=1)
+    lead = draws[:, INDEX["sampler"]] / np.maximum(beside, 1e-12)
     ahead = float(np.mean(lead > DOMINATES))
     if ahead >= SURE:
         return Ranking("input-bound", None, ranking.stage, ahead, interval(lead), sampler=True)
@@ -101,8 +101,7 @@ def _beside_sampler(ranking: Ranking, draws: Floats, workers: int) -> Ranking:
 
 def _judge(draws: Floats, workers: int, *, has_consumer: bool) -> Ranking:
     if not workers:
-        names = ("storage", "decode", "augment", "collate", "transfer", "step")
-        return _rank(columns(draws, names), names, base=1.0)
+        return _rank(columns(draws, IN_TURN), IN_TURN, base=1.0)
     ratio = of_draws(draws, workers).supply_over_main()
     pool = _pool_costs(draws, workers)
     waits, fed = float(np.mean(ratio > DOMINATES)), float(np.mean(ratio < 1 / DOMINATES))

@@ -23,11 +23,10 @@ from pipefix.hooks.torch_internals import end_workers, processes_of
 from pipefix.measurement import experiments, failing
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import Experiment
-from pipefix.measurement.in_turn import in_turn
 from pipefix.measurement.measurement import Block
 from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.run_arms import LONGEST_REST, Pool
-from pipefix.measurement.statistics import ratio, spread_around
+from pipefix.measurement.statistics import in_turn, ratio, spread_around
 from pipefix.measurement.time_limit import BatchTimeLimit
 from pipefix.measurement.worker_endings import abandon
 from pipefix.plan.plan import Proposed

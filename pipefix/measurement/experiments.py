@@ -24,29 +24,28 @@ class Experiment:
     """Runs in one round out of so many: arms that only remedies read may be known less well."""
     length: float = 1.0
     """Of its blocks, compared with the other arms': the real arm carries the clocks."""
-    answers: str = ""
 
 
-def _arm(name: str, *replaced: Stage, answers: str, **options: bool | str | float) -> Experiment:
-    return Experiment(name, frozenset(replaced), answers=answers, **options)  # type: ignore[arg-type]
+def _arm(name: str, *replaced: Stage, **options: bool | str | float) -> Experiment:
+    return Experiment(name, frozenset(replaced), **options)  # type: ignore[arg-type]
 
 
-RECORD = Experiment("record", timed=False, source="new", consumer=False, answers="makes the recording")
-REAL = _arm("real", length=2.0, answers="the pipeline as it is, its files in the page cache")
-PLAIN = _arm("plain", timed=False, answers="the same without clocks: what the instrument costs")
-COLD = _arm("real-cold", source="cold", answers="the pipeline as it is, its files evicted")
-NO_STORAGE = _arm("storage-from-memory", S, answers="what if storage were free?")
-NO_DECODE = _arm("decode-recorded", D, answers="what if decoding were free?")
-NO_AUGMENT = _arm("augment-recorded", A, answers="what if augmentation were free?")
-NO_COLLATE = _arm("collate-recorded", C, answers="what if collating were free?")
-NO_HANDOVER = _arm("handover-skipped", H, answers="what if crossing from the worker were free?")
-DECODED = _arm("decoded-recorded", S, D, every=2, answers="what if samples were stored decoded?")
-SAMPLES = _arm("samples-recorded", S, D, A, every=2, answers="what if samples were stored ready?")
-PREBUILT = _arm("batch-prebuilt", S, D, A, C, consumer=False, answers="what does the hand-over alone carry?")
-FLOOR = _arm("loader-floor", S, D, A, C, H, every=2, answers="what does the loader itself take, whatever the data?")
-TRACED = _arm("traced", answers="the pipeline as it is, with every operation's begin and end noted")
-NO_SAMPLER = _arm("sampler-recorded", answers="what if the sampler were free?")
-SUPPLY = _arm("no-consumer", consumer=False, answers="what if the step were free?")
+RECORD = Experiment("record", timed=False, source="new", consumer=False)  # makes the recording
+REAL = _arm("real", length=2.0)  # the pipeline as it is, its files in the page cache
+PLAIN = _arm("plain", timed=False)  # the same without clocks: what the instrument costs
+COLD = _arm("real-cold", source="cold")  # the pipeline as it is, its files evicted
+NO_STORAGE = _arm("storage-from-memory", S)  # what if storage were free?
+NO_DECODE = _arm("decode-recorded", D)  # what if decoding were free?
+NO_AUGMENT = _arm("augment-recorded", A)  # what if augmentation were free?
+NO_COLLATE = _arm("collate-recorded", C)  # what if collating were free?
+NO_HANDOVER = _arm("handover-skipped", H)  # what if crossing from the worker were free?
+DECODED = _arm("decoded-recorded", S, D, every=2)  # what if samples were stored decoded?
+SAMPLES = _arm("samples-recorded", S, D, A, every=2)  # what if samples were stored ready?
+PREBUILT = _arm("batch-prebuilt", S, D, A, C, consumer=False)  # what does the hand-over alone carry?
+FLOOR = _arm("loader-floor", S, D, A, C, H, every=2)  # what does the loader itself take, whatever the data?
+TRACED = _arm("traced")  # the pipeline as it is, with every operation's begin and end noted
+NO_SAMPLER = _arm("sampler-recorded")  # what if the sampler were free?
+SUPPLY = _arm("no-consumer", consumer=False)  # what if the step were free?
 
 POOL: tuple[Experiment, ...] = (
     RECORD, REAL, PLAIN, NO_STORAGE, NO_DECODE, NO_AUGMENT, NO_COLLATE, NO_HANDOVER,

@@ -58,6 +58,11 @@ def stream_spent(drawn: int) -> Failure:
     )
 
 
+def of_code(doing: str, error: BaseException, *, more: str = "", advice: str | None = None) -> Failure:
+    """The user's code raised, ``doing`` what it says. ``advice``: where this is known better than by the error."""
+    return Failure(f"{doing} raised {failure.summary(error)}{more}", advice or _advice(error) or MEND, failure.frames(error))
+
+
 def of_sample(error: BaseException, unit: Any, *, kind: str, length: int | None) -> Failure:
     """``dataset[unit]`` (or its like) raised."""
     if kind == "stream":
@@ -66,10 +71,10 @@ def of_sample(error: BaseException, unit: Any, *, kind: str, length: int | None)
         doing = f"The dataset's __getitems__, asked for the samples {_some(unit)},"
     else:
         doing = f"dataset[{unit!r}]"
-    advice = _advice(error)
-    if advice is None and isinstance(error, IndexError) and length is not None:
+    advice = None
+    if isinstance(error, IndexError) and length is not None and _advice(error) is None:
         advice = f"Where the index is the cause: __len__ says {length}, so {length - 1} is the last index that must be answered."
-    return Failure(f"{doing} raised {failure.summary(error)}", advice or MEND, failure.frames(error))
+    return of_code(doing, error, advice=advice)
 
 
 def making(order: Any, kind: str) -> str:
@@ -77,11 +82,6 @@ def making(order: Any, kind: str) -> str:
     if kind == "stream":
         return "reading the dataset's stream"
     return f"making dataset[{order!r}]" if kind == "single" else f"making a batch of the samples {_some(order)}"
-
-
-def of_beginning(error: BaseException) -> Failure:
-    """The user's worker_init_fn raised, or their dataset did not take what we asked of it before the first sample."""
-    return Failure(f"worker_init_fn raised {failure.summary(error)}", _advice(error) or MEND, failure.frames(error))
 
 
 def of_handover(error: BaseException) -> Failure:
@@ -96,11 +96,10 @@ def of_batch(error: BaseException, units: Sequence[Any], samples: Sequence[Any])
     """The collate function raised."""
     missing = [unit for unit, sample in zip(units, samples, strict=False) if sample is None]
     doing = f"Collating the samples {_some(units)}" if len(units) else "Collating a batch"
-    if missing:
-        message = f"{doing} raised {failure.summary(error)}. Of these samples, {_some(missing)} came as None"
-        advice = "Let __getitem__ return a sample for every index, or give the DataLoader a collate_fn that leaves None out."
-        return Failure(message, advice, failure.frames(error))
-    return Failure(f"{doing} raised {failure.summary(error)}", _advice(error) or MEND, failure.frames(error))
+    if not missing:
+        return of_code(doing, error)
+    advice = "Let __getitem__ return a sample for every index, or give the DataLoader a collate_fn that leaves None out."
+    return of_code(doing, error, more=f". Of these samples, {_some(missing)} came as None", advice=advice)
 
 
 def raised(who: str, error: BaseException, workers: Sequence[Any] = ()) -> TargetError:
@@ -117,8 +116,7 @@ def raised(who: str, error: BaseException, workers: Sequence[Any] = ()) -> Targe
         # Torch's own threads and workers send the traceback as text; its last line is the error.
         lines = text.strip().splitlines()
         return TargetError(f"{who} raised {lines[-1]} ({lines[0].rstrip('.')})", advice=_advice(error) or MEND, user_traceback=text)
-    advice = _advice(error) or MEND
-    return TargetError(f"{who} raised {failure.summary(error)}", advice=advice, user_traceback=failure.frames(error))
+    return of_code(who, error).as_error()
 
 
 def next_of(iterator: Any, subject: Subject, limit: BatchTimeLimit | None, *ended: Any) -> Any:

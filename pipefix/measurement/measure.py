@@ -7,6 +7,7 @@ import pickle
 import resource
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,10 +21,9 @@ from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import Block, Measurement, Row, calls_by_stage, cpu_by_stage, unpacked_of
 from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.run_arms import Pool
-from pipefix.measurement.schedule import SHORTEST, TRIAL_LENGTH, TRIED_EVERY, Schedule, facts, schedule
+from pipefix.measurement.schedule import SHORTEST, TRIAL_LENGTH, TRIED_EVERY, Schedule, facts_of, schedule, unreplaced_operation
 from pipefix.measurement.time_limit import HANGS, LIMIT
 from pipefix.measurement.trials import Trials
-from pipefix.measurement.unreplaced import unreplaced_operation
 from pipefix.measurement.worker_endings import deaf_to_interrupts
 from pipefix.subject.subject import Subject
 from pipefix.system import cgroups
@@ -77,12 +77,7 @@ def measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, *, core
 
 
 def _measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, clock: BudgetClock, measurement: Measurement) -> None:
-    workers = measurement.workers
-    share = plan.recording_bytes // max(1, workers)
-    limit = HANGS if workers and lost_by_workers_of(subject.loader) else LIMIT
-    options = ProbeOptions(share, workers, observe=plan.observe, package=subject.package, limit=limit)
-    pool = Pool(subject, options, consumer)
-    session = _Session(subject, consumer, plan, clock, measurement, pool)
+    session = _Session(subject, consumer, plan, clock, measurement)
     complete = False
     try:
         session.record()
@@ -91,17 +86,17 @@ def _measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, clock:
             session.rounds()
         measurement.nvml = watch.figures
         session.cold()
-        if pool.kept is not None:
-            session.apart.copies(pool.kept)
+        if session.pool.kept is not None:
+            session.apart.copies(session.pool.kept)
         complete = True
     except RuntimeError as error:
         if not worker_exit.is_worker_death(error):
             raise
-        raise failing.raised("The loader", error, pool.processes) from error
+        raise failing.raised("The loader", error, session.pool.processes) from error
     finally:
         session.close(at_once=not complete)
     if clock.left > min(0.05 * plan.budget, session.first_seconds):
-        plan.progress("measuring start-up", min(1.0, clock.spent / plan.budget))
+        session.say("measuring start-up")
         startup.measure(subject, measurement, clock.left)
 
 
@@ -109,21 +104,19 @@ class _Session:
     """One run through the experiments."""
 
     def __init__(
-        self, subject: Subject, consumer: Consumer, plan: MeasurementPlan, clock: BudgetClock, measurement: Measurement, pool: Pool
+        self, subject: Subject, consumer: Consumer, plan: MeasurementPlan, clock: BudgetClock, measurement: Measurement
     ) -> None:
-        self.subject = subject
-        self.consumer = consumer
-        self.plan = plan
-        self.clock = clock
-        self.found = measurement
-        self.pool = pool
+        self.subject, self.consumer, self.plan, self.clock, self.found = subject, consumer, plan, clock, measurement
+        workers = measurement.workers
+        share = plan.recording_bytes // max(1, workers)
+        limit = HANGS if workers and lost_by_workers_of(subject.loader) else LIMIT
+        options = ProbeOptions(share, workers, observe=plan.observe, package=subject.package, limit=limit)
+        self.pool = Pool(subject, options, consumer)
         self.apart = ConsumerAlone(consumer, plan, clock, measurement)
-        self.trials = Trials(subject, consumer, clock, measurement, pool)
+        self.trials = Trials(subject, consumer, clock, measurement, self.pool)
         self.known: list[Any] = []
         self.ranges: dict[str, dict[int, Ranges]] = {}
         """What each worker read of each file."""
-        self.round_seconds = 0.0
-        """How long all workers take for a batch each, in the real arm."""
         self.first_seconds = 0.0
         """How long the first batch took, the start of the workers included."""
 
@@ -162,9 +155,8 @@ class _Session:
         measurement.recorded_bytes = sum(row.trace.recorded_bytes for row in last.values())
         for row in last.values():
             measurement.refused.update(row.trace.refused)
-            for seen, told in ((measurement.own_lines, row.trace.own_lines), (measurement.collate_lines, row.trace.collate_lines)):
-                for line, looks in told.items():
-                    seen[line] = seen.get(line, 0) + looks
+            measurement.own_lines.update(row.trace.own_lines)
+            measurement.collate_lines.update(row.trace.collate_lines)
             measurement.mixed = sorted({*measurement.mixed, *row.trace.mixed})
         measurement.unpacked = unpacked_of(list(last.values()), sum(row.trace.samples for row in rows))
         # What is imported and set up with a worker's first batch is no part of a sample.
@@ -178,9 +170,12 @@ class _Session:
 
     def rounds(self) -> None:
         first = self.pool.block(experiments.REAL, SHORTEST, most=max(2.0, self.clock.left))
-        self.round_seconds = first.seconds * max(1, self.found.workers) / max(1, len(first.rows))
+        lap = first.seconds * max(1, self.found.workers) / max(1, len(first.rows))
         reserve = RESERVE_SHARE * self.plan.budget
-        chosen = self._scheduled(first, self.clock.left - reserve)
+        facts = facts_of(first, self.found.workers, self.consumer.present, self.found.refused.get("batch"))
+        chosen = schedule(facts, self.plan.trial_workers, seconds=self.clock.left - reserve, lap=lap)
+        self.found.declined.update(chosen.declined)
+        self.found.untried |= chosen.untried
         if chosen.short:
             self._keep(experiments.REAL, first)
         self.trials.start(chosen.trials, self.known, self.first_seconds)
@@ -209,7 +204,7 @@ class _Session:
                 if done % arm.every or arm.name in self.found.declined:
                     continue
                 self.say(f"round {done + 1}: {arm.name}")
-                self._spared(lambda arm=arm: self._run(arm, chosen), arm.name)  # type: ignore[misc]
+                self._spared(partial(self._run, arm, chosen), arm.name)
             # Not in the first round: memory that is touched for the first time makes it slow, and only one of the two sides.
             for name in list(self.trials.pools) if done % TRIED_EVERY == 1 else ():
                 if self.clock.left >= reserve or not self.found.trials.get(name):
@@ -222,20 +217,20 @@ class _Session:
 
     def _closing(self, chosen: Schedule) -> None:
         """Blocks of the few arms that the verdict needs, where no whole round fits: they come before cold reads and start-up."""
-        for _ in range(MOST_CLOSING if self.plan.wanting is not None else 0):
-            names = self.plan.wanting(self.found)  # type: ignore[misc]
+        for _ in range(MOST_CLOSING):
+            names = self.plan.wanting(self.found) if self.plan.wanting is not None else ()
             wanting = [arm for arm in chosen.arms if arm.name in names and arm.name not in self.found.declined]
             for arm in wanting:
                 if self.clock.left < (-RESERVE_SHARE * self.plan.budget if chosen.short else 0.0):
                     return
                 self.say(f"once more: {arm.name}")
-                self._spared(lambda arm=arm: self._run(arm, chosen), arm.name)  # type: ignore[misc]
+                self._spared(partial(self._run, arm, chosen), arm.name)
             if not wanting:
                 return
 
     def _try(self, name: str, chosen: Schedule) -> None:
         self.say(f"trying {name}")
-        self._spared(lambda: self.trials.run(name, TRIAL_LENGTH * chosen.length))
+        self._spared(partial(self.trials.run, name, TRIAL_LENGTH * chosen.length))
 
     def _spared(self, run: Callable[[], object], arm: str = "") -> None:
         """Run; where a pool that only tries other settings could not start or lost a worker, go on without it.
@@ -270,14 +265,6 @@ class _Session:
         for row in self.pool.rows_with_facts:
             self.found.looks.setdefault(row.trace.pid, []).append((row.trace.samples_made, row.trace.facts))
         self.pool.rows_with_facts.clear()
-
-    def _scheduled(self, first: Block, seconds: float) -> Schedule:
-        """What to run, by the first look at where the time goes."""
-        situation = facts(first, self.found.workers, has_consumer=self.consumer.present, no_batches=self.found.refused.get("batch"))
-        chosen = schedule(situation, self.plan.trial_workers, seconds=seconds, lap=self.round_seconds)
-        self.found.declined.update(chosen.declined)
-        self.found.untried |= chosen.untried
-        return chosen
 
     # -- apart from the loader -----------------------------------------------------------------------------------------
 

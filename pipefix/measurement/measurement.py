@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,11 +67,11 @@ class Block:
         """Of arms whose batches nobody looks at one by one: operations are summed in the first row, and the others
         forget theirs. A fast loader gives a hundred thousand batches a minute."""
         sums: dict[tuple[str | None, str], list[int]] = {}
+        for charge in charges_of(self.rows):
+            figures = sums.setdefault((charge.stage, charge.op), [0, 0, 0, 0, 0])
+            for place, value in enumerate((charge.wall, charge.cpu, charge.cpu_wall, charge.calls, charge.entered)):
+                figures[place] += value
         for row in self.rows:
-            for charge in row.trace.charges:
-                figures = sums.setdefault((charge.stage, charge.op), [0, 0, 0, 0, 0])
-                for place, value in enumerate((charge.wall, charge.cpu, charge.cpu_wall, charge.calls, charge.entered)):
-                    figures[place] += value
             row.trace.charges, row.trace.unit_walls, row.trace.foreign = [], [], []
         if self.rows:
             self.rows[0].trace.charges = [Charge(stage, op, *figures) for (stage, op), figures in sums.items()]
@@ -200,10 +200,10 @@ class Measurement:
     """Why the model of the target's file is not the consumer."""
     shards: int | None = None
     """Parts that a stream can be read in at once; None for other datasets, and where the stream does not say."""
-    own_lines: dict[str, int] = field(default_factory=dict)
+    own_lines: Counter[str] = field(default_factory=Counter)
     """Lines of the user's own code that no hook times, by how often they were seen running."""
     unpacked: list[Unpacked] = field(default_factory=list)
-    collate_lines: dict[str, int] = field(default_factory=dict)
+    collate_lines: Counter[str] = field(default_factory=Counter)
     """Lines of the user's own code, by how often they were seen running while batches were collated."""
 
     first_calls: dict[str, float] = field(default_factory=dict)
@@ -223,7 +223,7 @@ class Measurement:
         rows = self.rows("real")
         samples = sum(row.trace.samples for row in rows)
         again: Counter[str] = Counter()
-        for charge in (charge for row in rows for charge in row.trace.charges):
+        for charge in charges_of(rows):
             again[charge.stage or ""] += charge.calls
         return [stage for stage, calls in self.first_calls.items() if samples and again[stage] / samples < KEPT * calls]
 
@@ -250,25 +250,34 @@ class Measurement:
         return [block for block in self.blocks if block.arm == arm]
 
     def rows(self, arm: str) -> list[Row]:
-        return [row for block in self.of(arm) for row in block.rows]
+        return rows_of(self.of(arm))
+
+
+def rows_of(blocks: Iterable[Block]) -> list[Row]:
+    """Their batches, block after block."""
+    return [row for block in blocks for row in block.rows]
+
+
+def charges_of(rows: Iterable[Row]) -> Iterator[Charge]:
+    """What operations took in these batches."""
+    return (charge for row in rows for charge in row.trace.charges)
 
 
 def calls_by_stage(rows: Sequence[Row]) -> dict[str, float]:
     """Operations a sample, by stage: of reading and decoding, where every second sample has one at least."""
     samples = sum(row.trace.samples for row in rows) or 1
     counted = dict.fromkeys((Stage.STORAGE.value, Stage.DECODE.value), 0.0)
-    for row in rows:
-        for charge in row.trace.charges:
-            if charge.stage in counted:
-                counted[charge.stage] += charge.calls / samples
+    for charge in charges_of(rows):
+        if charge.stage in counted:
+            counted[charge.stage] += charge.calls / samples
     return {stage: calls for stage, calls in counted.items() if calls >= 0.5}
 
 
 def cpu_by_stage(rows: Sequence[Row]) -> dict[str, float]:
     """CPU nanoseconds a sample of reading and decoding, by the samples whose CPU time was read."""
     spent: dict[str, float] = {}
-    for charge in (charge for row in rows for charge in row.trace.charges if charge.cpu_wall):
-        if charge.stage in (Stage.STORAGE.value, Stage.DECODE.value):
+    for charge in charges_of(rows):
+        if charge.cpu_wall and charge.stage in (Stage.STORAGE.value, Stage.DECODE.value):
             spent[charge.stage] = spent.get(charge.stage, 0.0) + charge.wall * min(1.0, charge.cpu / charge.cpu_wall)
     samples = sum(row.trace.samples for row in rows)
     return {stage: value / samples for stage, value in spent.items()} if samples else {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -23,13 +24,12 @@ from pipefix.hooks.snapshot import snapshot
 from pipefix.measurement import failing
 from pipefix.measurement.experiments import PLAIN, POOL, RECORD, TRACED, Experiment
 from pipefix.measurement.failing import EmptyStream, Failure
-from pipefix.measurement.fill_trace import RecordingReport, write_charges, write_events
 from pipefix.measurement.kept_batch import shared_anew
 from pipefix.measurement.own_lines import OwnLines
 from pipefix.measurement.probe_task import SWITCH_WORDS, Delivered, ProbeTask
-from pipefix.measurement.sample_maker import DISCOVERY_UNITS, MadeSamples, SampleMaker
+from pipefix.measurement.sample_maker import DISCOVERY_UNITS, MadeSamples, RecordingReport, SampleMaker
 from pipefix.measurement.time_limit import BatchTimeLimit
-from pipefix.measurement.trace import BatchTrace, encode
+from pipefix.measurement.trace import BatchTrace, Charge, encode
 from pipefix.subject import failure
 from pipefix.subject.call_sites import CallSites
 from pipefix.subject.subject import length_of
@@ -117,25 +117,22 @@ class MeasuringFetcher:
     # -- a batch -----------------------------------------------------------------------------------------------------
 
     def attempt(self, order: Any) -> Delivered | Failure:
-        """A batch of the arm that is on. ``order``: of a stream how many samples, None for one that is not to be collated."""
-        self._entered = time.perf_counter_ns()
-        outcome = self._attempt(order)
-        if len(self.task.switch) > SWITCH_WORDS + self.worker:
-            self.task.switch[SWITCH_WORDS + self.worker] += 1
-        return outcome
-
-    def _attempt(self, order: Any) -> Delivered | Failure:
-        """A batch, or what is to be said in its place.
+        """A batch of the arm that is on, or what is to be said in its place.
 
         Where the user's code raises while something is replaced, the replacement may be to blame: the same batch is made live, and
-        if that succeeds, the arm does not suit this pipeline.
+        if that succeeds, the arm does not suit this pipeline. ``order``: of a stream how many samples, None for one that is not to
+        be collated.
         """
+        self._entered = time.perf_counter_ns()
+        switch = self.task.switch
         outcome = self._guarded(order)
-        if isinstance(outcome, Delivered) or self._time_limit.fired or not POOL[int(self.task.switch[0])].replaces:
-            return outcome
-        self._collating = None
-        self.samples.begin_again()
-        return self._guarded(order, unfit=outcome.what)
+        if isinstance(outcome, Failure) and not self._time_limit.fired and POOL[int(switch[0])].replaces:
+            self._collating = None
+            self.samples.begin_again()
+            outcome = self._guarded(order, unfit=outcome.what)
+        if len(switch) > SWITCH_WORDS + self.worker:
+            switch[SWITCH_WORDS + self.worker] += 1
+        return outcome
 
     def _guarded(self, order: Any, *, unfit: str = "") -> Delivered | Failure:
         """`make`; whatever the user's code raises becomes a failure that says so, and so does what takes too long."""
@@ -224,8 +221,6 @@ class MeasuringFetcher:
 
     def _late_imports(self) -> None:
         """Libraries that the dataset imported while running get their hooks too."""
-        import sys
-
         if len(sys.modules) != self._modules:
             install_all(self.timer, self.patches)
             self._modules = len(sys.modules)
@@ -262,10 +257,6 @@ class MeasuringFetcher:
             self._shared_anew = shared_anew(recorded)
         return self._shared_anew()
 
-    def _whole(self) -> int:
-        """Samples that one recorded unit stands for."""
-        return len(self.recording.units[0]) if self.task.kind == "batched" and self.recording.units else 1
-
     def _asides(self, trace: BatchTrace, made_samples: MadeSamples, batch: Any, experiment: Experiment) -> None:
         """Measurements beside the batch, in time that is told apart (`extra`)."""
         if experiment is RECORD and self.samples.discovered >= DISCOVERY_UNITS and len(self.recording.batches) < 1:
@@ -273,7 +264,9 @@ class MeasuringFetcher:
             self._kept_samples = trace.samples
         observe = self.task.options.observe
         if experiment is PLAIN and observe is not None and self.plain_batches % OBSERVE_EVERY == 0:
-            trace.facts = {**observe(batch), "decoded_bytes": self.recording.decoded_bytes / self._whole()}
+            # One recorded unit of a batched fetch stands for many samples.
+            whole = len(self.recording.units[0]) if self.task.kind == "batched" and self.recording.units else 1
+            trace.facts = {**observe(batch), "decoded_bytes": self.recording.decoded_bytes / whole}
         self.plain_batches += experiment is PLAIN
         if (
             experiment.timed
@@ -295,10 +288,19 @@ class MeasuringFetcher:
         trace.bytes_read = timer.bytes_read
         trace.replay += timer.replay_ns
         trace.misses = timer.misses
+        names = timer.names
         if timer.active:
-            write_charges(timer, trace)
+            columns = zip(names, timer.wall, timer.cpu_time, timer.cpu_wall, timer.calls, timer.entered, strict=True)
+            trace.charges = [
+                Charge(stage.value if stage is not None else None, op, wall, *figures)
+                for (stage, op), wall, *figures in columns
+                if wall
+            ]
+            trace.foreign = [(str(names[key][0]), names[key][1], spent) for key, spent in timer.foreign.items()]
         if timer.events is not None:
-            write_events(timer, made_samples.marks, trace)
+            trace.events = [(str(names[key][0]), names[key][1], begun, ended) for key, begun, ended in timer.events]
+            trace.events += [("sample", *mark) for mark in made_samples.marks]
+            trace.events.append(("collate", "collate", trace.made, trace.ended))
         if self.hand is not None:
             counters = self.hand.take()
             trace.dumps, trace.send, trace.handed = counters.dumps_ns, counters.send_ns, counters.count

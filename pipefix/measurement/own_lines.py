@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from itertools import accumulate, chain, repeat, starmap, takewhile
 from operator import methodcaller
+from traceback import walk_stack
 from types import FrameType
 
 from pipefix.hooks.sample_timer import SampleTimer
@@ -94,13 +95,9 @@ def stack(thread: int) -> list[FrameType]:
             gc.enable()
 
 
-def users_line(frame: FrameType | None) -> str | None:
-    """The innermost line of the user's own code in this thread, and the function that it is in."""
-    frames = []
-    while frame is not None:
-        frames.append(frame)
-        frame = frame.f_back
-    return line_of(frames)
+def users_line(frame: FrameType) -> str | None:
+    """The innermost line of the user's own code around ``frame``, and the function that it is in."""
+    return line_of(frame for frame, _ in walk_stack(frame))
 
 
 def line_of(frames: Iterable[FrameType]) -> str | None:

@@ -63,7 +63,8 @@ def cold(read: Mapping[str, Ranges]) -> ColdProof:
         why = _some_failed(failed)
     elif after > COLD:
         left = f"{percent(after)} of the pages is still in memory after eviction (the limit is {percent(COLD)})"
-        why = f"{left}: {_survival(worst)}"
+        in_use = "is in use: something maps it into memory (an open LMDB, Arrow or memmap file), or reads, writes or holds it"
+        why = f"{left}: {_unreachable_cache([worst]) or f'{worst} {in_use}'}"
     elif client_side:
         why = client_side
     return msgspec.structs.replace(bare, before=before, after=after, cold=not why, why=why)
@@ -155,11 +156,3 @@ def _doubt(under: Filesystem) -> str:
     if under.network:
         return f"client-cold only: {under.mount} is {under.kind}, and what its server still holds in memory is out of reach"
     return ""
-
-
-def _survival(worst: str) -> str:
-    """Why pages of a file survived, as far as it can be found out."""
-    under = filesystem(worst)
-    if under is not None and _doubt(under):
-        return _doubt(under)
-    return f"{worst} is in use: something maps it into memory (an open LMDB, Arrow or memmap file), or reads, writes or holds it"

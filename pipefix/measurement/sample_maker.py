@@ -1,7 +1,10 @@
-"""Makes the samples of a batch in one process: live, or from the recording, as the experiment has it."""
+"""Makes the samples of a batch in one process, live or from the recording, as the experiment has it; tells what is recorded."""
 
 from __future__ import annotations
 
+import operator
+import os
+import pickle
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,7 +15,7 @@ from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.hooks.snapshot import snapshot
 from pipefix.measurement.experiments import RECORD, Experiment
 from pipefix.measurement.failing import EmptyStream
-from pipefix.measurement.fill_trace import SampleKeys
+from pipefix.measurement.own_lines import OwnLines
 from pipefix.measurement.probe_task import ProbeTask
 from pipefix.measurement.trace import BatchTrace
 from pipefix.subject.call_sites import CallSites
@@ -43,6 +46,38 @@ class MadeSamples:
         self.samples.append(sample)
         if mark:
             self.marks.append((str(unit)[:LONGEST_NAME], begun, ended))
+
+
+class SampleKeys:
+    """What samples are kept under, and what the sampler said where that is something else: samplers also ask for lists, tensors and
+    whatever else their dataset understands."""
+
+    def __init__(self) -> None:
+        self._originals: dict[Any, Any] = {}
+
+    def of(self, unit: Any) -> Any:
+        key = _hashable(unit)
+        if key is not unit:
+            self._originals[key] = unit
+        return key
+
+    def originals(self, keys: list[Any]) -> list[Any]:
+        """What the dataset is to be asked for, key by key."""
+        return [key if isinstance(key, list) else self._originals.get(key, key) for key in keys] if self._originals else keys
+
+
+def _hashable(unit: Any) -> Any:
+    """The unit itself where it can be a key; else an equal value that can."""
+    if isinstance(unit, (list, tuple)):
+        inner = tuple(_hashable(element) for element in unit)
+        return unit if type(unit) is tuple and all(map(operator.is_, inner, unit)) else inner
+    if hasattr(unit, "tolist"):
+        return _hashable(unit.tolist())
+    try:
+        hash(unit)
+    except TypeError:
+        return repr(unit)
+    return unit
 
 
 class SampleMaker:
@@ -227,3 +262,31 @@ class SampleMaker:
             if self.discovered == DISCOVERY_UNITS:
                 self.sites.choose()
                 self.stream = self.stream if self.kind != "stream" else None
+
+
+class RecordingReport:
+    """What is said of a recording: once, or again where it has changed."""
+
+    def __init__(self, recording: Recording, keys: SampleKeys, timer: SampleTimer, lines: OwnLines) -> None:
+        self._recording, self._keys = recording, keys
+        self._timer, self._lines = timer, lines
+        self._told = 0
+        """Recorded units (or whole batches of them) that the training process knows."""
+        self._told_ranges: dict[str, list[tuple[int, int]]] = {}
+
+    def write(self, trace: BatchTrace, orders: list[list[Any]] | None) -> None:
+        """``orders``: whole batches that were recorded, where the user's own batch sampler makes them."""
+        recording = self._recording
+        trace.recorded, trace.recorded_bytes, trace.full = len(recording.units), recording.nbytes, recording.full
+        known = recording.units if orders is None else orders
+        trace.units = pickle.dumps(self._keys.originals(known[self._told :]))
+        self._told = len(known)
+        trace.refused = recording.refused
+        trace.mixed = sorted(self._timer.mixed)
+        trace.own_lines, trace.collate_lines = dict(self._lines.seen), dict(self._lines.seen_collating)
+        trace.chunk_reads = [(name, reads.chunk, reads.asked, reads.unpacked) for name, reads in self._timer.chunk_reads.items()]
+        for path in recording.files:
+            ranges = recording.files.ranges(path)
+            if self._told_ranges.get(path) != ranges:
+                self._told_ranges[path] = ranges
+                trace.paths.append((os.fsencode(path), ranges))

@@ -1,13 +1,14 @@
-"""Decides which arms are worth their time on this pipeline, and how many seconds their blocks may take. Pure."""
+"""Decides which arms are worth their time on this pipeline, how long their blocks may be, and which of them told nothing. Pure."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import LEAVE_ONE_OUT, Experiment
-from pipefix.measurement.measurement import Block
+from pipefix.measurement.measurement import Block, charges_of, rows_of
 from pipefix.vocabulary.quantity import percent
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
@@ -33,6 +34,8 @@ GIVEN_UP_FIRST = (experiments.SAMPLES, experiments.DECODED, experiments.FLOOR)
 OWN_LEADS = 0.5
 """Part of the time that the user's own code between known calls takes, from which on the verdict rests on the arm without whole
 samples: no stage's arm does without such code."""
+MOST_LEFT = 0.5
+"""Part of the replaced stages' time that may be left where the replacement took hold: looking recordings up costs something too."""
 WITHOUT_ONE = (*LEAVE_ONE_OUT.values(), experiments.NO_SAMPLER)
 """Arms that are given up next, where not even a block of each fits: those first that leave out what takes least."""
 
@@ -54,10 +57,10 @@ class ScheduleFacts:
         return self.parts.get(arm.name, 0.0)
 
 
-def facts(first: Block, workers: int, *, has_consumer: bool, no_batches: str | None) -> ScheduleFacts:
+def facts_of(first: Block, workers: int, has_consumer: bool, no_batches: str | None) -> ScheduleFacts:
     """What a block of the pipeline as it is tells."""
     spent, own = dict.fromkeys(IN_SAMPLE, 0), 0
-    for charge in (charge for row in first.rows for charge in row.trace.charges):
+    for charge in charges_of(first.rows):
         if charge.stage is None:
             own += charge.wall
         else:
@@ -169,3 +172,26 @@ def _useless(arm: Experiment, situation: ScheduleFacts) -> str | None:
     if arm is experiments.DECODED and min(situation.share[stage] for stage in replaced) < SMALL_STAGE:
         return "the same as replacing the larger of storage and decode"
     return None
+
+
+def unreplaced_operation(arm: Experiment, block: Block, real: Sequence[Block]) -> str | None:
+    """The costliest operation of a replaced stage that ran all the same; None where the replacement took hold."""
+    replaced = {stage.value for stage in IN_SAMPLE if stage in arm.replaces}
+    if not replaced or not real:
+        return None
+    left, whole = _spent([block], replaced), _spent(real, replaced)
+    if sum(left.values()) <= MOST_LEFT * sum(whole.values()):
+        return None
+    return max(left, key=left.__getitem__)
+
+
+def _spent(blocks: Sequence[Block], stages: set[str]) -> dict[str, float]:
+    """Nanoseconds a sample of these stages, by operation."""
+    rows, samples = rows_of(blocks), sum(block.samples for block in blocks) or 1
+    spent = [(charge.stage, charge.op, charge.wall) for charge in charges_of(rows)]
+    spent += [entry for row in rows for entry in row.trace.foreign]  # threads of the user's own are neither recorded nor replaced
+    spent_ns: Counter[str] = Counter()
+    for stage, op, wall in spent:
+        if stage in stages:
+            spent_ns[op] += wall
+    return {op: wall / samples for op, wall in spent_ns.items()}

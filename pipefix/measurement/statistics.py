@@ -1,8 +1,9 @@
-"""Medians, ratios and their intervals. Pure; numpy only."""
+"""Medians, ratios and their intervals, and the turns in which two things run that are compared. Pure; numpy only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ FLOOR = 0.01
 """No ratio of two timings is believed to be closer than this: clocks agree, machines drift."""
 
 Floats = NDArray[np.float64]
+T = TypeVar("T")
 
 
 def interval(draws: Floats, value: float | None = None) -> Interval:
@@ -25,12 +27,12 @@ def interval(draws: Floats, value: float | None = None) -> Interval:
     return Interval(centre, min(low, centre), max(high, centre))
 
 
-def bootstrap(groups: Sequence[Floats], statistic: Callable[[Floats], Floats], *, seed: int = 0) -> Floats:
+def bootstrap(groups: Sequence[Floats], statistic: Callable[[Floats], Floats]) -> Floats:
     """Resample whole groups, then rows inside each: rows of one block resemble each other more than rows of another.
 
     ``groups`` are arrays of shape (rows, columns); ``statistic`` takes (rows, columns) and returns a vector.
     """
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     filled = [group for group in groups if len(group)]
     draws = []
     for _ in range(RESAMPLES):
@@ -60,6 +62,15 @@ def ratio(fast: Sequence[float], base: Sequence[float]) -> Interval:
     )
     half = max(FLOOR, _spread(a) / np.sqrt(len(a)), _spread(b) / np.sqrt(len(b)), float(np.percentile(np.abs(draws - centre), 95)))
     return Interval(float(np.exp(centre)), float(np.exp(centre - half)), float(np.exp(centre + half)))
+
+
+def in_turn(candidate: Callable[[], T], reference: Callable[[], T]) -> Iterator[tuple[T, T]]:
+    """What both give, pair after pair, every second one in the other order: what drifts evens out. As many as are asked for."""
+    while True:
+        first = candidate()
+        yield first, reference()
+        second = reference()
+        yield candidate(), second
 
 
 def paired_ratio(pairs: Sequence[tuple[float, float]]) -> Interval:

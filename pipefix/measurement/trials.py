@@ -10,12 +10,11 @@ from typing import Any
 from pipefix.measurement import experiments
 from pipefix.measurement.budget import BudgetClock
 from pipefix.measurement.consumer import Consumer
-from pipefix.measurement.in_turn import in_turn
 from pipefix.measurement.measurement import Block, Measurement
 from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.run_arms import Pool
 from pipefix.measurement.schedule import SHORTEST
-from pipefix.measurement.statistics import paired_ratio
+from pipefix.measurement.statistics import in_turn, paired_ratio
 from pipefix.measurement.time_limit import LIMIT
 from pipefix.subject.subject import Subject
 from pipefix.system.forks import lost_by_workers_of

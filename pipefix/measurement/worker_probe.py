@@ -51,7 +51,7 @@ class WorkerProbe:
             try:
                 self.init(worker)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - told with the first batch that is asked for
-                self._failed = failing.of_beginning(error)
+                self._failed = failing.of_code("worker_init_fn", error)
         torch_internals.make_next_fetcher(self.fetcher)
 
     def fetcher(self, kind: int, dataset: Any, auto_collation: bool, collate_fn: Any, drop_last: bool) -> Any:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from pipefix.diagnosis.diagnosis import Diagnosis, OpCost
 from pipefix.hooks.charges import OWN_NAMES
-from pipefix.measurement.measurement import Measurement
+from pipefix.measurement.measurement import Measurement, charges_of
 from pipefix.vocabulary.stage import Stage
 
 _PICTURE = re.compile(r"PIL|Image|jpe?g|png|webp|imread|imdecode|decode_image|read_image|imageio|pil_loader", re.IGNORECASE)
@@ -45,12 +46,8 @@ class Operations:
     @property
     def fixed(self) -> tuple[OpCost, ...]:
         """The augmentations before the first one that may be random: their results can be kept."""
-        costs: list[OpCost] = []
-        for op in self.augment:
-            if not self.same and not is_fixed(op.name):
-                break
-            costs.append(op)
-        return tuple(op for op in costs if op.name not in _CONTAINERS)
+        before = takewhile(lambda op: self.same or is_fixed(op.name), self.augment)
+        return tuple(op for op in before if op.name not in _CONTAINERS)
 
     @property
     def first_random(self) -> str | None:
@@ -89,7 +86,6 @@ def _ops(diagnosis: Diagnosis, stage: Stage) -> Sequence[OpCost]:
 def _first_met(measurement: Measurement) -> dict[str, int]:
     """Where each operation stands in a batch's charges, which list them as they were first met."""
     order: dict[str, int] = {}
-    for row in measurement.rows("real")[:8]:
-        for charge in row.trace.charges:
-            order.setdefault(charge.op, len(order))
+    for charge in charges_of(measurement.rows("real")[:8]):
+        order.setdefault(charge.op, len(order))
     return order

@@ -10,7 +10,7 @@ from functools import partial
 
 import msgspec
 
-from pipefix.measurement.in_turn import in_turn
+from pipefix.measurement.statistics import in_turn
 from pipefix.tuning import block_figures as figures
 from pipefix.tuning.block_figures import TrialBlock
 from pipefix.tuning.confirmation import confirmed

@@ -26,7 +26,7 @@ from pipefix.vocabulary.gain import Bounded
 from pipefix.vocabulary.stage import Stage
 from tests.doubles.invariants import broken
 from tests.doubles.made_up import CANNOT, LACKED, MADE_UP, MadeUp, sampled
-from tests.doubles.measured import MS, charged, measured
+from tests.doubles.measured import MS, charged, measured, slowed
 
 
 def told(measurement: Measurement, diagnosis: Diagnosis | None = None) -> Run:
@@ -98,11 +98,7 @@ def test_a_stage_that_can_have_no_arm_is_named_where_the_others_leave_that_room(
 def test_hand_over_that_its_own_arm_does_not_confirm_is_left_open() -> None:
     """JSON lines at 30 µs a sample: by the clocks 71 %, by its own arm 1.19x (0.86-1.65)."""
     measurement = measured({"decode": 0.005, "ipc": 0.025}, workers=1, handing=0.01, arms={"handover-skipped": 1.19}, batches=32)
-    arm = [block for block in measurement.blocks if block.arm == "handover-skipped"]
-    uneven = zip(arm, (0.8, 1.0, 1.25), strict=True)
-    wide = {id(block): dataclasses.replace(block, seconds=block.seconds * factor) for block, factor in uneven}
-    measurement.blocks = [wide.get(id(block), block) for block in measurement.blocks]
-    verdict = diagnose(measurement).verdict
+    verdict = diagnose(slowed(measurement, "handover-skipped", 0.8, 1.0, 1.25)).verdict
     assert verdict.kind == "inconclusive"
     assert "its own arm, which does without it, delivers 1.19x" in verdict.sentence
     assert verdict.sentence.endswith("--budget 60.")

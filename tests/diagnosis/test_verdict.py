@@ -15,7 +15,7 @@ from pipefix.measurement import experiments
 from pipefix.measurement.measurement import Block, Measurement
 from pipefix.measurement.trace import Charge
 from pipefix.vocabulary.stage import Stage
-from tests.doubles.measured import charged, measured
+from tests.doubles.measured import charged, measured, slowed
 
 EVEN = {"storage": 1.0, "decode": 1.0, "augment": 1.0, "collate": 0.3}
 
@@ -182,14 +182,8 @@ def test_arms_decide_between_a_sampler_and_a_loader_that_clocks_take_for_alike()
     for row in alike.rows("real"):
         object.__setattr__(row, "sampled", 3_800_000)
     assert diagnose(alike).verdict.kind in ("inconclusive", "balanced")
-    disturbed = iter([0.8, 1.25, 0.8, 1.25])
-    alike.blocks = [
-        dataclasses.replace(block, seconds=block.seconds * next(disturbed)) if block.arm == "real" else block
-        for block in alike.blocks
-    ]
-    for _ in range(4):
-        alike.blocks.append(Block(experiments.NO_SAMPLER.name, (), 0.048 / 1.9, 48))
-    diagnosis = diagnose(alike)
+    slowed(alike, "real", 0.8, 1.25)
+    diagnosis = diagnose(arm(alike, experiments.NO_SAMPLER.name, *[1 / 1.9] * 4))
     assert diagnosis.verdict.sentence.startswith("Input-bound, of the input side alone: the sampler takes")
     assert diagnosis.verdict.by_arms
 
@@ -282,12 +276,7 @@ def test_no_dominance_above_the_threshold_is_ever_misnamed(stage: str, lead: flo
 def test_settled_needs_a_sure_verdict_and_a_known_gain() -> None:
     sure = measured({"decode": 3.0, "augment": 1.0}, arms={"decode-recorded": 4.0})
     assert settled(sure)
-    gains = iter([3.0, 4.0, 5.0])
-    sure.blocks = [
-        dataclasses.replace(block, seconds=block.seconds * 4 / next(gains)) if block.arm == "decode-recorded" else block
-        for block in sure.blocks
-    ]
-    assert not settled(sure)
+    assert not settled(slowed(sure, "decode-recorded", 4 / 3, 1.0, 4 / 5))
 
 
 @pytest.mark.parametrize(
@@ -314,13 +303,18 @@ def test_hidden_stages_have_no_share_but_keep_their_cost() -> None:
     assert diagnosis.stages[Stage.STEP].share == pytest.approx(1.0, rel=1e-3)
 
 
+def test_a_model_that_is_no_consumer_is_told_with_the_reason() -> None:
+    measurement = measured({"decode": 1.0})
+    measurement.why_none = "it returns a tuple"
+    caveats = dict(diagnose(measurement).caveats)
+    assert "no-consumer" not in caveats
+    assert "because a training step made around it failed: it returns a tuple. This is" in caveats["model-left-out"]
+
+
 def test_what_the_clocks_cost_is_no_gain_of_the_arm_that_has_fewer_of_them() -> None:
     """The timed arm runs a tenth slower than the untimed one; an arm without timed calls that is as fast gains nothing."""
     measurement = measured({"decode": 1.0}, arms={"augment-recorded": 1.1})
-    measurement.blocks = [
-        dataclasses.replace(block, seconds=block.seconds / 1.1) if block.arm == "plain" else block for block in measurement.blocks
-    ]
-    gain = diagnose(measurement).arms["augment-recorded"]
+    gain = diagnose(slowed(measurement, "plain", 1 / 1.1)).arms["augment-recorded"]
     assert gain.value == pytest.approx(1.0, rel=1e-3)
 
 
@@ -362,8 +356,5 @@ def test_what_the_loader_takes_whatever_the_data_is_no_waiting_for_data() -> Non
 def test_clocks_never_cost_more_than_a_block_took() -> None:
     """On a disturbed machine the timed blocks may be many times slower than the others: no rate turns negative by that."""
     measurement = measured({"decode": 1.0}, arms={"augment-recorded": 1.0})
-    real = measurement.of("real")
-    slow = [real[0], *(dataclasses.replace(block, seconds=block.seconds * 40) for block in real[1:])]
-    measurement.blocks = [*slow, *(block for block in measurement.blocks if block.arm != "real")]
-    gain = diagnose(measurement).arms["augment-recorded"]
+    gain = diagnose(slowed(measurement, "real", 1.0, 40.0, 40.0)).arms["augment-recorded"]
     assert 0 < gain.low <= gain.value <= gain.high

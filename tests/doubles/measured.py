@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from collections.abc import Mapping
 
 from pipefix.measurement import experiments
@@ -56,6 +58,15 @@ def charged(measurement: Measurement, *charges: Charge, keep: bool = True) -> Me
     """Add these charges to every batch of the pipeline as it is, or put them in the place of its own."""
     for row in measurement.rows("real"):
         row.trace.charges = [*(row.trace.charges if keep else ()), *charges]
+    return measurement
+
+
+def slowed(measurement: Measurement, arm: str, *factors: float) -> Measurement:
+    """The blocks of an arm take so many times as long, one factor after the other."""
+    each = itertools.cycle(factors)
+    for number, block in enumerate(measurement.blocks):
+        if block.arm == arm:
+            measurement.blocks[number] = dataclasses.replace(block, seconds=block.seconds * next(each))
     return measurement
 
 

@@ -13,12 +13,12 @@ from torch import nn
 from torch.utils.data import BatchSampler, DataLoader
 
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.measurement import gpu
+from pipefix.measurement import consumer_alone, gpu
 from pipefix.measurement.consumer import Consumer, Emulated, ModelStep, UserStep, consumer_for
 from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import BadUsage, TargetError
-from tests.doubles.ticks import MEASUREMENT, Ticks
+from tests.doubles.ticks import Ticks
 from tests.measurement import planted
 
 
@@ -26,13 +26,6 @@ from tests.measurement import planted
 def _no_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """These hold for the CPU; tests/gpu has the others."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-
-
-@pytest.fixture
-def ticks(monkeypatch: pytest.MonkeyPatch) -> Ticks:
-    clock = Ticks(0.0).given_to(MEASUREMENT, monkeypatch)
-    monkeypatch.setattr(planted, "burn", clock.passes)
-    return clock
 
 
 @pytest.fixture
@@ -106,16 +99,6 @@ def test_the_files_step_goes_before_its_model_and_with_neither_there_is_none(fou
     assert (type(consumer), consumer.name, consumer.present) == (Consumer, "none", False)
     consumer(object())
     assert consumer.settle() == []
-
-
-class TestUserStep:
-    def test_batches_arrive_as_they_are(self) -> None:
-        batches: list[Any] = []
-        step = UserStep(batches.append)
-        batch = object()
-        step(batch)
-        assert batches == [batch]
-        assert step.settle() == []
 
 
 class Layered(nn.Module):
@@ -329,3 +312,17 @@ class TestOnItsWay:
         run = planted.subject(loader).loader_to_run()
         assert [batch.tolist() for batch in run] == [[[1, 1], [1, 1]]] * 2
         assert [batch.tolist() for batch in loader] == [[[2, 2], [2, 2]]] * 2
+
+
+class TestAlone:
+    def test_it_is_a_block_of_its_own_rate(self, ticks: Ticks) -> None:
+        block = consumer_alone.alone(Emulated(0.005, name="5 ms"), KeptBatch(None), 8, 0.1, name="alone")
+        steps = len(ticks.sleeps) - 1  # the first is a trial
+        assert set(ticks.sleeps) == {0.005}
+        assert (block.arm, block.rows, block.samples) == ("alone", (), 8 * steps)
+        assert block.seconds == pytest.approx(0.005 * steps)
+        assert 0.1 <= block.seconds < 0.2
+        assert block.rate == pytest.approx(1600)
+
+    def test_a_step_longer_than_the_time_still_runs_twice(self, ticks: Ticks) -> None:
+        assert consumer_alone.alone(Emulated(0.03, name="30 ms"), KeptBatch(None), 1, 0.001, name="alone").samples == 2

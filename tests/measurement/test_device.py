@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,81 +19,58 @@ COPY_MS = {True: 2.0, False: 5.0}
 """What the fake device takes for a copy, from pinned memory and not."""
 
 
-class FakeDevice:
-    """Events and streams whose clock only copies advance."""
-
-    def __init__(self) -> None:
-        self.clock = 0.0
-        self.ticks = Ticks(0.0)
-        self.copies: list[tuple[bool, bool]] = []
-        """(pinned, non_blocking) of every copy."""
-        self.waits = 0
-
-    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        device = self
-        self.ticks.given_to(("pipefix.measurement.transfer",), monkeypatch)
-
-        class Event:
-            def __init__(self, enable_timing: bool) -> None:
-                assert enable_timing
-
-            def record(self, stream: Any = None) -> None:
-                self.at = device.clock
-
-            def elapsed_time(self, end: Event) -> float:
-                return end.at - self.at
-
-        class Stream:
-            def __init__(self, device: int) -> None:
-                assert device == 0
-
-            def synchronize(self) -> None:
-                device.waits += 1
-
-            def __enter__(self) -> None:
-                pass
-
-            def __exit__(self, *raised: Any) -> None:
-                pass
-
-        original = torch.Tensor.to
-
-        def to(tensor: torch.Tensor, where: Any, *, non_blocking: bool = False) -> torch.Tensor:
-            assert where == torch.device("cuda", 0)
-            pinned = id(tensor) in self.pinned
-            device.copies.append((pinned, non_blocking))
-            device.clock += COPY_MS[pinned]
-            return original(tensor, "cpu")
-
-        self.pinned: set[int] = set()
-        self.kept: list[torch.Tensor] = []
-
-        def pin_memory(tensor: torch.Tensor) -> torch.Tensor:
-            copy = tensor.clone()
-            self.kept.append(copy)
-            self.pinned.add(id(copy))
-            self.ticks.passes(0.001)
-            return copy
-
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-        monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-        monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 0)
-        monkeypatch.setattr(torch.cuda, "Event", Event)
-        monkeypatch.setattr(torch.cuda, "Stream", Stream)
-        monkeypatch.setattr(torch.cuda, "stream", lambda stream: stream)
-        monkeypatch.setattr(torch.Tensor, "to", to)
-        monkeypatch.setattr(torch.Tensor, "pin_memory", pin_memory)
+class Pinned(torch.Tensor):
+    pass
 
 
 @pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
-    fake = FakeDevice()
-    fake.install(monkeypatch)
-    return fake
+def device(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Events and streams whose clock only copies advance."""
+    # Of every copy: whether it was of pinned memory, and whether it did not block.
+    device = SimpleNamespace(clock=0.0, copies=[], waits=0)
+    ticks = Ticks(0.0).given_to(("pipefix.measurement.transfer",), monkeypatch)
+
+    class Event:
+        def __init__(self, enable_timing: bool) -> None:
+            assert enable_timing
+
+        def record(self, stream: Any = None) -> None:
+            self.at = device.clock
+
+        def elapsed_time(self, end: Event) -> float:
+            return end.at - self.at
+
+    class Stream:
+        def __init__(self, number: int) -> None:
+            assert number == 0
+
+        def synchronize(self) -> None:
+            device.waits += 1
+
+    def to(tensor: torch.Tensor, where: Any, *, non_blocking: bool = False) -> torch.Tensor:
+        assert where == torch.device("cuda", 0)
+        pinned = isinstance(tensor, Pinned)
+        device.copies.append((pinned, non_blocking))
+        device.clock += COPY_MS[pinned]
+        return tensor
+
+    def pin_memory(tensor: torch.Tensor) -> torch.Tensor:
+        ticks.passes(0.001)
+        return tensor.as_subclass(Pinned)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 0)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "stream", contextlib.nullcontext)
+    monkeypatch.setattr(torch.Tensor, "to", to)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin_memory)
+    return device
 
 
 class TestTransfer:
-    def test_pinned_and_pageable_are_told_apart(self, device: FakeDevice) -> None:
+    def test_pinned_and_pageable_are_told_apart(self, device: SimpleNamespace) -> None:
         seconds = transfer.measure(torch.zeros(1000))
         assert seconds["pinned"] == pytest.approx(0.002)
         assert seconds["pageable"] == pytest.approx(0.005)
@@ -107,11 +86,11 @@ class TestTransfer:
             ({"pixels": torch.zeros(10), "of": [torch.zeros(5), ("name", torch.zeros(1))]}, 3),
         ],
     )
-    def test_every_tensor_of_a_batch_counts(self, device: FakeDevice, batch: Any, tensors: int) -> None:
+    def test_every_tensor_of_a_batch_counts(self, device: SimpleNamespace, batch: Any, tensors: int) -> None:
         assert transfer.measure(batch)["pinned"] == pytest.approx(0.002 * tensors)
 
     @pytest.mark.parametrize("batch", ["text", [], {"names": ["a"]}, None])
-    def test_a_batch_without_tensors_has_no_transfer(self, device: FakeDevice, batch: Any) -> None:
+    def test_a_batch_without_tensors_has_no_transfer(self, device: SimpleNamespace, batch: Any) -> None:
         assert transfer.measure(batch) == {}
         assert not device.copies
 

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from multiprocessing import connection, current_process
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +20,6 @@ from pipefix.hooks import torch_internals
 from pipefix.measurement import failing, run_arms, worker_endings
 from pipefix.measurement.experiments import PLAIN
 from pipefix.measurement.sockets import Sockets
-from pipefix.measurement.worker_probe import close_fetchers
 from pipefix.subject import failure
 from pipefix.vocabulary.errors import TargetError
 from tests.measurement.planted import pool
@@ -66,12 +65,6 @@ def ended(act: Callable[[], object], workers: int, **options: Any) -> TargetErro
         return raised.value
     finally:
         running.close(at_once=True)
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    close_fetchers()
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -1,4 +1,5 @@
-"""The machine, and control groups and mounts as read from trees that stand for other machines."""
+"""The machine, what others use of it, and which threads a forked worker would lack; control groups and mounts as read from trees
+that stand for other machines."""
 
 from __future__ import annotations
 
@@ -8,17 +9,22 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from torch.utils.data import DataLoader
 
+from pipefix.caches import pool
+from pipefix.system import forks, neighbours, resources
 from pipefix.system import machine as machine_file
-from pipefix.system import resources
 from pipefix.system.cgroups import Limits, limits, memory_left, throttle, throttled_share
+from pipefix.system.forks import lost_by_fork, lost_by_workers_of
 from pipefix.system.machine import Machine, filesystem, filesystems, look
 from tests.doubles.driver import GIB, Driver
+from tests.doubles.named_threads import named_thread
 
-V2_MOUNT = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate"
+V2_MOUNT = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:
@@ -27,6 +33,12 @@ def tree(root: Path, files: dict[str, str]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return root
+
+
+def grouped(root: Path, group: str, mounts: str, files: dict[str, str]) -> Path:
+    """A process in that control group, and what lies under /sys/fs/cgroup."""
+    own = {"proc/self/cgroup": group, "proc/self/mountinfo": mounts}
+    return tree(root, own | {f"sys/fs/cgroup/{name}": f"{text}\n" for name, text in files.items()})
 
 
 def test_an_empty_tree_has_no_limits(tmp_path: Path) -> None:
@@ -67,51 +79,34 @@ QUOTA = {"cpu.max": "250000 100000"}
     ],
 )
 def test_quota_v2(tmp_path: Path, group: str, mounted: str, files: dict[str, str], cores: float | None) -> None:
-    root = tree(
-        tmp_path,
-        {
-            "proc/self/cgroup": f"0::{group}\n",
-            "proc/self/mountinfo": f"30 23 0:26 {mounted} /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
-            **{f"sys/fs/cgroup/{name}": f"{text}\n" for name, text in files.items()},
-        },
-    )
-    assert limits(root).quota_cores == cores
+    mount = f"30 23 0:26 {mounted} /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+    assert limits(grouped(tmp_path, f"0::{group}\n", mount, files)).quota_cores == cores
+
+
+def mounted_v1(of: str) -> str:
+    return "".join(f"31 30 0:27 {of} /sys/fs/cgroup/{kind} rw - cgroup cgroup rw,{kind}\n" for kind in ("cpu,cpuacct", "memory"))
 
 
 def test_quota_v1_where_the_container_sees_its_own_group_as_the_root(tmp_path: Path) -> None:
-    root = tree(
-        tmp_path,
-        {
-            "proc/self/cgroup": "4:cpu,cpuacct:/docker/abc\n3:memory:/docker/abc\n",
-            "proc/self/mountinfo": (
-                "31 30 0:27 /docker/abc /sys/fs/cgroup/cpu,cpuacct ro - cgroup cgroup rw,cpu,cpuacct\n"
-                "32 30 0:28 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n"
-            ),
-            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "200000\n",
-            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
-            "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{2 * GIB}\n",
-            "sys/fs/cgroup/memory/memory.usage_in_bytes": f"{GIB}\n",
-            "sys/fs/cgroup/memory/memory.stat": f"total_inactive_file {GIB // 4}\ntotal_active_file {GIB // 4}\n",
-        },
-    )
-    assert limits(root) == Limits(2.0, 2 * GIB, GIB // 2)
+    files = {
+        "cpu,cpuacct/cpu.cfs_quota_us": "200000",
+        "cpu,cpuacct/cpu.cfs_period_us": "100000",
+        "memory/memory.limit_in_bytes": str(2 * GIB),
+        "memory/memory.usage_in_bytes": str(GIB),
+        "memory/memory.stat": f"total_inactive_file {GIB // 4}\ntotal_active_file {GIB // 4}",
+    }
+    group = "4:cpu,cpuacct:/docker/abc\n3:memory:/docker/abc\n"
+    assert limits(grouped(tmp_path, group, mounted_v1("/docker/abc"), files)) == Limits(2.0, 2 * GIB, GIB // 2)
 
 
 def test_v1_unlimited_memory_and_quota_are_none(tmp_path: Path) -> None:
-    root = tree(
-        tmp_path,
-        {
-            "proc/self/cgroup": "4:cpu:/\n3:memory:/\n",
-            "proc/self/mountinfo": (
-                "31 30 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
-                "32 30 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
-            ),
-            "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
-            "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
-            "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
-        },
-    )
-    assert (limits(root).quota_cores, limits(root).memory_bytes) == (None, None)
+    files = {
+        "cpu,cpuacct/cpu.cfs_quota_us": "-1",
+        "cpu,cpuacct/cpu.cfs_period_us": "100000",
+        "memory/memory.limit_in_bytes": "9223372036854771712",
+    }
+    found = limits(grouped(tmp_path, "4:cpu,cpuacct:/\n3:memory:/\n", mounted_v1("/"), files))
+    assert (found.quota_cores, found.memory_bytes) == (None, None)
 
 
 @pytest.mark.parametrize(("limit", "told"), [(2 * GIB, 2 * GIB), (1 << 59, None)])
@@ -128,48 +123,34 @@ def test_the_room_that_memory_leaves() -> None:
     assert limited.memory_room_bytes == 3 * GIB // 4
 
 
-V1_MOUNT = "32 30 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory"
-
-
 @pytest.mark.parametrize(
-    ("group", "mount", "limit", "used", "prefix"),
+    ("group", "mounts", "folder", "limit", "used", "prefix"),
     [
-        ("sys/fs/cgroup", V2_MOUNT, "memory.max", "memory.current", ""),
-        ("sys/fs/cgroup/memory", V1_MOUNT, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+        ("0::/job/step\n", V2_MOUNT, "", "memory.max", "memory.current", ""),
+        ("3:memory:/job/step\n", mounted_v1("/"), "memory/", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
     ],
 )
 def test_what_every_level_leaves_and_the_page_cache_is_part_of_it(
-    group: str, mount: str, limit: str, used: str, prefix: str, tmp_path: Path
+    group: str, mounts: str, folder: str, limit: str, used: str, prefix: str, tmp_path: Path
 ) -> None:
-    root = tree(
-        tmp_path,
-        {
-            "proc/self/mountinfo": f"{mount}\n",
-            "proc/self/cgroup": "0::/job/step\n" if mount is V2_MOUNT else "3:memory:/job/step\n",
-            f"{group}/job/step/{limit}": f"{10 * GIB}\n",
-            f"{group}/job/step/{used}": f"{9 * GIB}\n",
-            f"{group}/job/step/memory.stat": f"anon 1\n{prefix}inactive_file {5 * GIB}\n{prefix}active_file {2 * GIB}\n",
-            f"{group}/job/{limit}": "4096\n",
-            f"{group}/job/{used}": "1024\n",
-        },
-    )
-    assert memory_left(root) == [8 * GIB, 3072]
+    files = {
+        f"{folder}job/step/{limit}": str(10 * GIB),
+        f"{folder}job/step/{used}": str(9 * GIB),
+        f"{folder}job/step/memory.stat": f"anon 1\n{prefix}inactive_file {5 * GIB}\n{prefix}active_file {2 * GIB}",
+        f"{folder}job/{limit}": "4096",
+        f"{folder}job/{used}": "1024",
+    }
+    assert memory_left(grouped(tmp_path, group, mounts, files)) == [8 * GIB, 3072]
     assert resources.memory_left() > 0
 
 
 def test_throttling_is_the_difference_of_two_readings(tmp_path: Path) -> None:
-    root = tree(
-        tmp_path,
-        {
-            "proc/self/mountinfo": f"{V2_MOUNT}\n",
-            "proc/self/cgroup": "0::/\n",
-            "sys/fs/cgroup/cpu.max": "100000 100000\n",
-            "sys/fs/cgroup/cpu.stat": "usage_usec 9\nnr_periods 100\nnr_throttled 10\nthrottled_usec 500000\n",
-        },
-    )
-    before = throttle(root)
-    tree(root, {"sys/fs/cgroup/cpu.stat": "usage_usec 9\nnr_periods 200\nnr_throttled 60\nthrottled_usec 2500000\n"})
-    assert throttled_share(before, throttle(root)) == 0.5
+    def read(periods: int, throttled: int) -> dict[str, tuple[int, int]]:
+        stat = f"usage_usec 9\nnr_periods {periods}\nnr_throttled {throttled}\nthrottled_usec 500000"
+        return throttle(grouped(tmp_path, "0::/\n", V2_MOUNT, {"cpu.max": "100000 100000", "cpu.stat": stat}))
+
+    before, after = read(100, 10), read(200, 60)
+    assert throttled_share(before, after) == 0.5
     assert throttled_share(before, before) == 0.0
 
 
@@ -265,3 +246,58 @@ class TestHere:
         code += "from pipefix.system.machine import look; print(look().effective_cores)"
         ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert 0 < float(ran.stdout) <= 1, "one core, or what a quota leaves of it"
+
+
+def test_what_others_used_and_what_a_hypervisor_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = SimpleNamespace(time=100.0, own=5.0, books={"user": 50.0, "idle": 0.0, "steal": 0.0})
+    used = {resource.RUSAGE_SELF: lambda: now.own, resource.RUSAGE_CHILDREN: lambda: 0.0}
+    monkeypatch.setattr(neighbours.time, "monotonic", lambda: now.time)
+    monkeypatch.setattr(neighbours.resource, "getrusage", lambda who: SimpleNamespace(ru_utime=used[who](), ru_stime=0.0))
+    monkeypatch.setattr(neighbours.psutil, "cpu_times", lambda: SimpleNamespace(**now.books))
+    watch = neighbours.Neighbours()
+    assert watch.cores() == 0.0, "no time has passed"
+    now.time, now.own, now.books = 110.0, 12.0, {"user": 65.0, "idle": 90.0, "steal": 2.0}
+    assert watch.cores() == pytest.approx((15 + 2 - 7) / 10)
+    now.own = 23.0
+    assert watch.cores() == 0.0, "all of it was this process's"
+
+
+class TestForks:
+    """Threads are seen by their names, and nothing is forked that would wait for them."""
+
+    @pytest.fixture(autouse=True)
+    def no_tokio(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Tests of object stores leave threads of it in this process."""
+        monkeypatch.setattr(forks, "_THREADS", {forks.POLARS: forks._THREADS[forks.POLARS]})
+
+    def test_threads_of_polars_are_seen_while_they_run(self) -> None:
+        assert lost_by_fork() is None
+        with named_thread("polars-1"):
+            assert lost_by_fork() == "polars"
+        assert lost_by_fork() is None
+
+    def test_polars_is_named_for_the_threads_of_tokio_that_it_runs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.undo()
+        with named_thread("polars-1"), named_thread("tokio-rt-worker"):
+            assert lost_by_fork() == "polars"
+
+    def test_threads_of_a_download_are_no_matter_for_workers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.undo()
+        with named_thread("tokio-rt-worker"):
+            assert lost_by_fork() is not None
+            assert lost_by_workers_of(DataLoader([1], num_workers=1, multiprocessing_context="fork")) is None  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("name", ["polars-ooc-clea", "python", "OpenBLAS-1"])
+    def test_other_threads_do_not_matter(self, name: str) -> None:
+        with named_thread(name):
+            assert lost_by_fork() is None
+
+    @pytest.mark.parametrize(("method", "lost"), [("fork", "polars"), ("forkserver", None), ("spawn", None)])
+    def test_only_forked_workers_lack_them(self, method: str, lost: str | None) -> None:
+        with named_thread("polars-0"):
+            assert lost_by_workers_of(DataLoader([1], num_workers=1, multiprocessing_context=method)) == lost  # type: ignore[arg-type]
+
+    def test_a_cache_is_made_in_this_process_then(self) -> None:
+        with named_thread("polars-0"):
+            assert not pool.can_fork()
+            assert pool.apart(lambda sample: b"made here") == b"made here"

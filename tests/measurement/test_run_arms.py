@@ -19,34 +19,16 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler, SequentialSampl
 
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement import experiments, run_arms
-from pipefix.measurement.consumer import Consumer, Emulated
+from pipefix.measurement.consumer import Emulated, UserStep
 from pipefix.measurement.experiments import POOL
 from pipefix.measurement.measurement import Row
 from pipefix.measurement.probed_loader import SampleOrders
 from pipefix.measurement.trace import BatchTrace
-from tests.doubles.ticks import MEASUREMENT, Ticks
+from tests.doubles.ticks import Ticks
 from tests.measurement import planted
 from tests.measurement.planted import Mapped, loader, pool, subject
 
 MS = 1_000_000
-
-
-@pytest.fixture
-def ticks(monkeypatch: pytest.MonkeyPatch) -> Ticks:
-    clock = Ticks(0.0).given_to(MEASUREMENT, monkeypatch)
-    monkeypatch.setattr(planted, "burn", clock.passes)
-    return clock
-
-
-class Keeps(Consumer):
-    name = "keeps"
-    present = True
-
-    def __init__(self) -> None:
-        self.seen: list[Any] = []
-
-    def __call__(self, batch: Any) -> None:
-        self.seen.append(batch)
 
 
 class Uneven(Mapped):
@@ -190,38 +172,35 @@ class TestRows:
             assert delivered.trace.begun <= delivered.trace.made <= delivered.trace.ended
 
     def test_arms_without_a_consumer_leave_it_out(self, paths: list[str]) -> None:
-        keeps = Keeps()
-        running = pool(loader("map", paths), keeps)
+        seen: list[Any] = []
+        running = pool(loader("map", paths), UserStep(seen.append))
         running.block(experiments.SUPPLY, 0.01)
-        assert keeps.seen == []
+        assert seen == []
         running.block(experiments.REAL, 0.01)
         running.close()
-        assert keeps.seen
+        assert seen
 
     def test_where_nothing_crosses_the_consumer_gets_the_kept_batch(self, paths: list[str]) -> None:
-        keeps = Keeps()
-        with closing(pool(loader("map", paths, workers=2), keeps)) as running:
+        seen: list[Any] = []
+        with closing(pool(loader("map", paths, workers=2), UserStep(seen.append))) as running:
             running.record(4, 10.0)
             running.turn_to(experiments.PLAIN)
             batch = running.keep_batch().value
             assert not batch[0].is_shared(), "it must outlive the worker that made it"
             running.block(experiments.NO_HANDOVER, 0.01)
-        assert torch.equal(keeps.seen[-1][0], batch[0])
-        assert keeps.seen[-1] is not batch, "steps may change what they are given"
-
-    def test_facts_about_a_worker_are_put_aside(self, paths: list[str]) -> None:
-        running = pool(loader("map", paths), observe=lambda batch: {"rows": float(len(batch[0]))})
-        running.block(experiments.PLAIN, 0.01)
-        running.close()
-        assert running.rows_with_facts
-        assert all(row.trace.facts["rows"] == 4.0 for row in running.rows_with_facts)
+        assert torch.equal(seen[-1][0], batch[0])
+        assert seen[-1] is not batch, "steps may change what they are given"
 
 
 class TestRecord:
-    def test_every_process_holds_its_share(self, paths: list[str]) -> None:
+    def test_every_process_holds_its_share_and_answers_from_it(self, paths: list[str]) -> None:
         running = pool(loader("map", paths, workers=2))
         rows = running.record(4, 20.0)
+        running.block(experiments.PREBUILT, 0.0)
+        before = planted.calls()
+        running.block(experiments.PREBUILT, 0.0)
         running.close()
+        assert planted.calls() == before
         held = {row.trace.worker: row.trace.recorded for row in rows}
         assert len(held) == 2
         assert all(count >= 4 for count in held.values())

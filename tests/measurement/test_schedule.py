@@ -1,15 +1,23 @@
-"""Which arms run on a pipeline, which are declined and why, and how long their blocks are."""
+"""Which arms of the table run and why others are declined, how long blocks are, and arms that are no answer to their question."""
 
 from __future__ import annotations
 
+import socket
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.data import DataLoader, Dataset
 
+import pipefix
 from pipefix.measurement import experiments
-from pipefix.measurement.experiments import POOL, Experiment
+from pipefix.measurement import schedule as scheduling
+from pipefix.measurement.experiments import LEAVE_ONE_OUT, POOL, Experiment
+from pipefix.measurement.measurement import Block, Row
 from pipefix.measurement.schedule import (
     FEWEST_ROUNDS,
     LONGEST,
@@ -18,12 +26,43 @@ from pipefix.measurement.schedule import (
     TRIED_EVERY,
     Schedule,
     ScheduleFacts,
-    facts,
+    facts_of,
     schedule,
+    unreplaced_operation,
 )
-from pipefix.vocabulary.stage import Stage
+from pipefix.measurement.trace import BatchTrace, Charge
+from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 from tests.doubles.made_up import sampled
 from tests.doubles.measured import measured
+from tests.doubles.ticks import PROBE, Ticks
+
+WITHOUT_AN_ARM = {Stage.TRANSFER: "without its copy to the device there is no step, so its time is measured by events alone"}
+
+
+def test_every_stage_can_be_left_out_or_says_why_not() -> None:
+    assert LEAVE_ONE_OUT.keys() | WITHOUT_AN_ARM.keys() == set(Stage)
+    assert not LEAVE_ONE_OUT.keys() & WITHOUT_AN_ARM.keys()
+
+
+def test_a_leave_one_out_arm_leaves_out_just_that_stage() -> None:
+    for stage, arm in LEAVE_ONE_OUT.items():
+        assert arm.replaces == (frozenset() if stage is Stage.STEP else {stage})
+        assert arm.consumer == (stage is not Stage.STEP)
+
+
+def test_every_arm_of_the_module_is_in_the_table() -> None:
+    defined = {id(value) for value in vars(experiments).values() if isinstance(value, experiments.Experiment)}
+    assert {id(arm) for arm in POOL} == defined
+    assert len({arm.name for arm in POOL}) == len(POOL)
+    assert not any(arm.replaces for arm in POOL if not arm.timed), "what runs without clocks replaces nothing"
+
+
+def test_arms_of_several_stages_replace_a_whole_front_of_the_row() -> None:
+    """What lies before a recorded stage is recorded too: nobody could cache a batch and still read its files."""
+    row = [*IN_SAMPLE, Stage.COLLATE, Stage.IPC]
+    for arm in (experiments.DECODED, experiments.SAMPLES, experiments.PREBUILT, experiments.FLOOR):
+        assert arm.replaces == frozenset(row[: len(arm.replaces)])
+
 
 NEVER = {experiments.RECORD, experiments.COLD, experiments.TRACED}
 """Arms with a time of their own."""
@@ -99,7 +138,7 @@ def test_where_batches_take_long_the_arm_without_what_takes_most_is_kept(lead: E
 @pytest.mark.parametrize("workers", [0, 2])
 def test_what_a_first_look_tells(workers: int) -> None:
     first = sampled(measured({"decode": 3.0, "augment": 1.0, "collate": 1.0}, workers=workers, step=2.0), 0.5).of("real")[0]
-    told = facts(first, workers, has_consumer=True, no_batches=None)
+    told = facts_of(first, workers, has_consumer=True, no_batches=None)
     assert told.share == pytest.approx({Stage.STORAGE: 0.0, Stage.DECODE: 0.6, Stage.AUGMENT: 0.2})
     each = 2.5 if workers else 7.0
     wanted = {"decode-recorded": 3.0, "collate-recorded": 1.0, "no-consumer": 2.0, "sampler-recorded": 0.5}
@@ -148,3 +187,86 @@ def test_what_can_tell_nothing_is_declined_with_the_reason(changed: dict[str, An
     plan = planned(**changed)
     assert plan.declined[arm] == why
     assert arm not in {experiment.name for experiment in plan.arms}
+
+
+def block(**nanoseconds: int) -> Block:
+    """One batch of four; operations are called STAGE_NAME."""
+    trace = BatchTrace(1, 1, 0, 9, 4, 0, 0, 0, 0, 0)
+    trace.charges = [Charge(name.partition("_")[0], name, spent, 0, 0, 1) for name, spent in nanoseconds.items()]
+    return Block("any", (Row(0, 0, 0, 0, 0, trace),), 1.0, 4)
+
+
+def beside(**nanoseconds: int) -> Block:
+    """The same of operations that threads of the dataset's own ran."""
+    alone = block()
+    alone.rows[0].trace.foreign = [(name.partition("_")[0], name, spent) for name, spent in nanoseconds.items()]
+    return alone
+
+
+def test_what_threads_of_the_datasets_own_run_cannot_be_replaced() -> None:
+    real = beside(decode_jpeg=500)
+    assert unreplaced_operation(experiments.NO_DECODE, real, [real]) == "decode_jpeg"
+    assert unreplaced_operation(experiments.NO_STORAGE, real, [real]) is None
+
+
+REAL = block(storage_recv=900, storage_open=100, decode_jpeg=500)
+
+
+@pytest.mark.parametrize(
+    ("arm", "block", "left"),
+    [
+        (experiments.NO_STORAGE, block(storage_recv=880, storage_open=10, decode_jpeg=500), "storage_recv"),
+        (experiments.NO_STORAGE, block(storage_recv=480, storage_open=10), None),
+        (experiments.NO_STORAGE, block(decode_jpeg=500), None),
+        (experiments.DECODED, block(storage_recv=900, decode_jpeg=10), "storage_recv"),
+        (experiments.NO_DECODE, block(storage_recv=900, storage_open=100), None),
+        (experiments.NO_COLLATE, REAL, None),
+        (experiments.REAL, REAL, None),
+    ],
+)
+def test_what_runs_all_the_same_is_named(arm: Experiment, block: Block, left: str | None) -> None:
+    assert unreplaced_operation(arm, block, [REAL, REAL]) == left
+
+
+def test_without_a_look_at_the_real_arm_nothing_is_said() -> None:
+    assert unreplaced_operation(experiments.NO_STORAGE, REAL, []) is None
+
+
+class Asked(Dataset[Any]):
+    """Samples that a server at the other end of a connection gives."""
+
+    def __init__(self, passes: Callable[[float], None]) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:  # what is sent within the machine is no storage
+            self.ours = socket.create_connection(server.getsockname())
+            far_end, _ = server.accept()
+        threading.Thread(target=self.serve, args=(far_end, passes), daemon=True).start()
+
+    @staticmethod
+    def serve(end: socket.socket, passes: Callable[[float], None]) -> None:
+        while end.recv(1):
+            passes(0.002)
+            end.sendall(bytes(256))
+
+    def __len__(self) -> int:
+        return 400
+
+    def __getitem__(self, index: int) -> Any:
+        self.ours.sendall(b"?")
+        return torch.frombuffer(bytearray(self.ours.recv(256)), dtype=torch.uint8).float().sum()
+
+
+def until_the_fourth_round(phase: str, done: float) -> None:
+    """Ends a probe, as Ctrl-C would, once it has seen enough, however long that took."""
+    if phase.startswith("round 4"):
+        raise KeyboardInterrupt
+
+
+def test_a_conversation_is_not_called_free_because_it_cannot_be_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = Ticks(1e-5).given_to(PROBE, monkeypatch)
+    monkeypatch.setattr(scheduling, "LONGEST", SHORTEST)
+    run = pipefix.probe(DataLoader(Asked(ticks.passes), batch_size=4), step_ms=1.0, budget=30.0, progress=until_the_fourth_round)
+    (arm,) = [arm for arm in run.arms if arm.name == "storage-from-memory"]
+    # The answer may be made before the question's call has returned.
+    whys = {f"socket.{call} runs all the same, because what it gives cannot be recorded" for call in ("recv", "sendall")}
+    assert arm.declined in whys
+    assert (run.verdict.kind, run.verdict.stage) == ("input-bound", "storage")

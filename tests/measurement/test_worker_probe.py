@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import copy
 import itertools
 import pickle
 import signal
@@ -22,12 +23,11 @@ from torch.utils.data import DataLoader, Sampler
 
 from pipefix.hooks.torch_internals import DatasetKind
 from pipefix.measurement import experiments
-from pipefix.measurement.consumer import Consumer
+from pipefix.measurement.consumer import Consumer, UserStep
 from pipefix.measurement.experiments import POOL, RECORD, Experiment
 from pipefix.measurement.failing import Failure
 from pipefix.measurement.probed_loader import SampleOrders
-from pipefix.measurement.run_arms import Pool
-from pipefix.measurement.worker_probe import _hear_once, _unless_left, close_fetchers
+from pipefix.measurement.worker_probe import _hear_once, _unless_left
 from pipefix.vocabulary.stage import Stage
 from tests.doubles.of_one_process import Collecting
 from tests.doubles.ticks import MEASUREMENT, Ticks
@@ -74,76 +74,34 @@ class TestUntimed:
         assert_same_batches(loader(kind, paths, workers=2), own_batches)
 
 
-class _Keeps(Consumer):
-    """Keeps what it is given."""
-
-    name = "keeps"
-    present = True
-
-    def __init__(self, batches: list[Any]) -> None:
-        self.seen = batches
-
-    def __call__(self, batch: Any) -> None:
-        self.seen.append(pickle.loads(pickle.dumps(batch)))
+def kept_in(batches: list[Any]) -> Consumer:
+    return UserStep(lambda batch: batches.append(copy.deepcopy(batch)))
 
 
 def assert_same_batches(built: DataLoader[Any], own_batches: list[Any]) -> None:
     """The pool over a loader hands its consumer the batches that the loader itself gives."""
     batches: list[Any] = []
-    with closing(pool(built, _Keeps(batches))) as running:
+    with closing(pool(built, kept_in(batches))) as running:
         running.turn_to(experiments.PLAIN)
         for _ in own_batches:
             running.next(consume=True)
     assert all(same(batch, own) for batch, own in zip(batches, own_batches, strict=True))
 
 
-class TestArms:
-    """An arm leaves out the stages it names, and nothing else."""
-
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_in_this_process(self, kind: str, paths: list[str]) -> None:
-        ours = alone(kind, paths)
-        ours.record()
-        samples = 1 if kind == "single" else 4
-        for arm in ARMS:
-            ours.turn_to(arm)
-            before = calls()
-            traces = [ours.ask(ours.order(number))[1] for number in range(3)]
-            ran = {name: count - before[name] for name, count in calls().items()}
-            assert ran == expected(arm, 3, samples), arm.name
-            assert all((trace.samples, trace.misses) == (samples, 0) for trace in traces), arm.name
-            reads = 0 if Stage.STORAGE in arm.replaces or not arm.timed else BYTES * samples
-            assert all(trace.bytes_read == reads for trace in traces), arm.name
-
-    @pytest.mark.parametrize("kind", ["map", "stream"])
-    def test_in_two_workers(self, kind: str, paths: list[str]) -> None:
-        running = pool(loader(kind, paths, workers=2))
-        samples = 1 if kind == "single" else 4
-        try:
-            running.record(4 if kind == "map" else 1, 20.0)
-            for arm in ARMS:
-                _steady(running, arm)
-                before = calls()
-                for _ in range(12):
-                    running.next(consume=False)
-                ran = {name: count - before[name] for name, count in calls().items()}
-                wanted = expected(arm, 12, samples)
-                # While 12 batches are taken, as many are made, give or take those that lie ready. Some collate twice, to
-                # learn what the shared memory of a worker costs.
-                slack = 6 * samples
-                for name, count in wanted.items():
-                    assert count == ran[name] == 0 or abs(ran[name] - count) <= slack, (arm.name, name)
-                    assert (count == 0) == (ran[name] == 0), (arm.name, name)
-        finally:
-            running.close()
-
-
-def _steady(running: Pool, arm: Experiment) -> None:
-    """Turn to an arm and take batches until none of the arm before is left, neither made nor being made."""
-    running.turn_to(arm)
-    fresh = 0
-    while fresh < 2 * (running.workers * running.prefetch):
-        fresh += running.next(consume=False).trace.epoch == running.epoch
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_arm_leaves_out_the_stages_it_names_and_nothing_else(kind: str, paths: list[str]) -> None:
+    ours = alone(kind, paths)
+    ours.record()
+    samples = 1 if kind == "single" else 4
+    for arm in ARMS:
+        ours.turn_to(arm)
+        before = calls()
+        traces = [ours.ask(ours.order(number))[1] for number in range(3)]
+        ran = {name: count - before[name] for name, count in calls().items()}
+        assert ran == expected(arm, 3, samples), arm.name
+        assert all((trace.samples, trace.misses) == (samples, 0) for trace in traces), arm.name
+        reads = 0 if Stage.STORAGE in arm.replaces or not arm.timed else BYTES * samples
+        assert all(trace.bytes_read == reads for trace in traces), arm.name
 
 
 def test_a_decoder_that_opens_its_file_by_itself_still_costs_its_read(photos: Path) -> None:
@@ -167,25 +125,18 @@ def test_a_decoder_that_opens_its_file_by_itself_still_costs_its_read(photos: Pa
     assert all(same(batch, batches["plain"]) for batch in batches.values())
 
 
-class TestMixed:
-    def test_a_function_that_reads_decodes_and_augments_is_replayed_by_its_seams(self, paths: list[str]) -> None:
-        ours = alone("map", paths)
-        trace_recorded = ours.record()[-1]
-        assert trace_recorded.mixed == ["picture"]
-        ours.turn_to(experiments.NO_DECODE)
-        before = calls()
-        _, trace = ours.ask([0, 1, 2, 3])
-        assert calls()["decode"] == before["decode"]
-        assert {(charge.stage, charge.op) for charge in trace.charges} >= {("storage", "read"), ("augment", "augment")}
+def test_a_function_that_reads_decodes_and_augments_is_replayed_by_its_seams(paths: list[str]) -> None:
+    ours = alone("map", paths)
+    assert ours.record()[-1].mixed == ["picture"]
+    ours.turn_to(experiments.NO_DECODE)
+    before = calls()
+    _, trace = ours.ask([0, 1, 2, 3])
+    assert calls()["decode"] == before["decode"]
+    assert {(charge.stage, charge.op) for charge in trace.charges} >= {("storage", "read"), ("augment", "augment")}
 
 
+@pytest.mark.usefixtures("ticks")
 class TestCharges:
-    @pytest.fixture(autouse=True)
-    def ticks(self, monkeypatch: pytest.MonkeyPatch) -> Ticks:
-        clock = Ticks(0.0).given_to(MEASUREMENT, monkeypatch)
-        monkeypatch.setattr(planted, "burn", clock.passes)
-        return clock
-
     @pytest.mark.parametrize("kind", ["map", "batched", "stream"])
     def test_they_add_up_to_the_samples_time(self, kind: str, paths: list[str]) -> None:
         ours = alone(kind, paths)
@@ -271,20 +222,6 @@ class _HoldsALoader(Mapped):
         return batch[0]
 
 
-class TestLateImports:
-    def test_a_library_imported_while_a_sample_is_made_gets_its_seams(
-        self, paths: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-    ) -> None:
-        for name in [name for name in sys.modules if name == "imageio" or name.startswith("imageio.")]:
-            monkeypatch.delitem(sys.modules, name)
-        ours = Alone(_Late(paths))
-        ours.record(batches=1)
-        original = sys.modules["imageio"].imread
-        ours.turn_to(RECORD)
-        ours.ask([0, 1])
-        assert sys.modules["imageio"].imread is not original
-
-
 class _Late(Mapped):
     """Imports its reader when the first sample is asked for, as plenty of datasets do."""
 
@@ -295,30 +232,15 @@ class _Late(Mapped):
         return super().__getitem__(index)
 
 
-class TestFailures:
-    def test_the_next_batch_works(self, paths: list[str]) -> None:
-        ours = Alone(_Torn(paths))
-        ours.turn_to(experiments.REAL)
-        failed = ours.ask([0, 5, 1])
-        assert isinstance(failed, Failure)
-        assert "dataset[5] raised ValueError: torn" in failed.what
-        batch, trace = ours.ask([1, 2])
-        assert list(batch[1]) == ["001.bin", "002.bin"]
-        assert trace.samples == 2
-
-    def test_a_torn_sample_is_not_recorded(self, paths: list[str]) -> None:
-        ours = Alone(_Torn(paths))
-        ours.turn_to(RECORD)
-        ours.ask([0, 1])
-        ours.ask([5])
-        _, trace = ours.ask([2, 3])
-        assert pickle.loads(trace.units) == [2, 3]
-
-    def test_ctrl_c_passes_through(self, paths: list[str]) -> None:
-        ours = Alone(_Interrupted(paths))
-        ours.turn_to(experiments.REAL)
-        with pytest.raises(KeyboardInterrupt):
-            ours.ask([0])
+def test_a_library_imported_while_a_sample_is_made_gets_its_seams(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name == "imageio" or name.startswith("imageio.")]:
+        monkeypatch.delitem(sys.modules, name)
+    ours = Alone(_Late(paths))
+    ours.record(batches=1)
+    original = sys.modules["imageio"].imread
+    ours.turn_to(RECORD)
+    ours.ask([0, 1])
+    assert sys.modules["imageio"].imread is not original
 
 
 class _Torn(Mapped):
@@ -328,21 +250,39 @@ class _Torn(Mapped):
         return super().__getitem__(index)
 
 
+def test_after_a_torn_sample_the_next_batch_works_and_it_is_not_recorded(paths: list[str]) -> None:
+    ours = Alone(_Torn(paths))
+    ours.turn_to(RECORD)
+    ours.ask([0, 1])
+    failed = ours.ask([5])
+    assert isinstance(failed, Failure)
+    assert "dataset[5] raised ValueError: torn" in failed.what
+    batch, trace = ours.ask([2, 3])
+    assert list(batch[1]) == ["002.bin", "003.bin"]
+    assert pickle.loads(trace.units) == [2, 3]
+
+
 class _Interrupted(Mapped):
     def __getitem__(self, index: int) -> Any:
         signal.raise_signal(signal.SIGINT)
 
 
-class TestTrace:
-    def test_the_traced_arm_notes_operations_samples_and_collating(self, paths: list[str]) -> None:
-        ours = alone("map", paths)
-        ours.turn_to(experiments.TRACED)
-        _, trace = ours.ask([3, 4])
-        noted = [(stage, op) for stage, op, _, _ in trace.events]
-        assert noted.count(("decode", "decode")) == noted.count(("storage", "read")) == 2
-        assert [op for stage, op in noted if stage == "sample"] == ["3", "4"]
-        assert noted[-1] == ("collate", "collate")
-        assert all(trace.begun <= begun <= ended <= trace.ended for _, _, begun, ended in trace.events)
+def test_ctrl_c_passes_through(paths: list[str]) -> None:
+    ours = Alone(_Interrupted(paths))
+    ours.turn_to(experiments.REAL)
+    with pytest.raises(KeyboardInterrupt):
+        ours.ask([0])
+
+
+def test_the_traced_arm_notes_operations_samples_and_collating(paths: list[str]) -> None:
+    ours = alone("map", paths)
+    ours.turn_to(experiments.TRACED)
+    _, trace = ours.ask([3, 4])
+    noted = [(stage, op) for stage, op, _, _ in trace.events]
+    assert noted.count(("decode", "decode")) == noted.count(("storage", "read")) == 2
+    assert [op for stage, op in noted if stage == "sample"] == ["3", "4"]
+    assert noted[-1] == ("collate", "collate")
+    assert all(trace.begun <= begun <= ended <= trace.ended for _, _, begun, ended in trace.events)
 
 
 class TestObserving:
@@ -404,7 +344,7 @@ class _ByLength(Sampler[list[int]]):
 def test_batches_of_the_users_own_batch_sampler_are_replayed_whole(paths: list[str]) -> None:
     batches: list[Any] = []
     built: DataLoader[Any] = DataLoader(Mapped(paths), batch_sampler=_ByLength(), collate_fn=collate)
-    running = pool(built, _Keeps(batches))
+    running = pool(built, kept_in(batches))
     rows = running.record(9, 60.0)
     known = [order for row in rows for order in pickle.loads(row.trace.units)]
     for arm in (experiments.REAL, experiments.PLAIN, experiments.SAMPLES):
@@ -419,12 +359,6 @@ def test_batches_of_the_users_own_batch_sampler_are_replayed_whole(paths: list[s
     running.close()
     orders = SampleOrders(planted.subject(built), known)
     assert all(order in known for order in itertools.islice(iter(orders), 12))
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    close_fetchers()
 
 
 @pytest.mark.parametrize(

@@ -173,14 +173,9 @@ class World:
         return advise(self.measurement(), self.diagnosis(), **{"machine": MACHINE, **options})
 
     def step_called(self, id: str, **options: Any) -> Step:
-        return find(self.plan(**options), id)
-
-
-def find(plan: Plan, id: str) -> Step:
-    """The one of this id."""
-    steps = {step.id: step for step in plan}
-    assert id in steps, list(steps)
-    return steps[id]
+        steps = {step.id: step for step in self.plan(**options)}
+        assert id in steps, list(steps)
+        return steps[id]
 
 
 JPEGS = World(storage=0.0002, decode=0.006, augment=0.003, collate=0.0002, ipc=0.0004, taking=0.0001)
@@ -229,3 +224,11 @@ def with_threads(world: World, process: int, thread: int) -> World:
         rows.append(Row(0, 1, 2, 0, 0, trace))
     block = Block("real", tuple(rows), 32 * 8 * world.seconds, 32 * 8)
     return world.but(fields={**world.fields, "blocks": [block]})
+
+
+def computing(world: World, cpu: float) -> World:
+    """All threads of its workers compute ``cpu`` seconds a sample."""
+    measurement = world.measurement()
+    (row,) = measurement.rows("real")
+    row.trace.process_made = round(cpu * measurement.of("real")[0].samples * 1e9)
+    return world.but(fields={**world.fields, "blocks": [replace(block, rows=(row,)) for block in measurement.blocks]})

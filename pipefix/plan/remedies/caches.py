@@ -188,37 +188,29 @@ class CacheResized(Cache):
     def useless(self, case: Case) -> str | None:
         if not case.operations.pictures:
             return "no operation that decodes pictures was seen"
-        part = self._part(case)
-        if part is None:
+        if case.pixels is None:
             return "neither the pictures' pixels nor their bytes could be measured"
+        part = self._part(case)
         if part.value > 0.8:
-            pixels = case.pixels
-            assert pixels is not None
             return (
-                f"the images are small already: {_about(part)}{pixels.value / 1e6:.2f} megapixels, {RESIZED} pixels on the shorter "
-                f"side leave {percent(part.value)} of them"
+                f"the images are small already: {_about(part)}{case.pixels.value / 1e6:.2f} megapixels, {RESIZED} pixels on the "
+                f"shorter side leave {percent(part.value)} of them"
             )
         return None
 
-    def _part(self, case: Case) -> Interval | None:
+    def _part(self, case: Case) -> Interval:
         """Pixels that are left, of those there are; images of 4:3."""
-        if case.pixels is None:
-            return None
         left = RESIZED * RESIZED * 4 / 3
-        return case.pixels.mapped(lambda pixels: min(1.0, left / pixels))
+        return case.pixels.mapped(lambda pixels: min(1.0, left / pixels)) if case.pixels is not None else exactly(1.0)
 
     def record_bytes(self, case: Case) -> Interval | None:
-        part = self._part(case)
-        return part.scaled(case.source_bytes) if part is not None and case.source_bytes else None
+        return self._part(case).scaled(case.source_bytes) if case.source_bytes else None
 
     def with_cache(self, case: Case, read: StageTime) -> PipelineModel:
-        part = self._part(case)
-        assert part is not None
-        return case.model.replacing(Stage.STORAGE, read).scaled(Stage.DECODE, draws(part, "pixels"))
+        return case.model.replacing(Stage.STORAGE, read).scaled(Stage.DECODE, draws(self._part(case), "pixels"))
 
     def saves(self, case: Case) -> str:
         part = self._part(case)
-        assert part is not None
         return (
             f"Decoding takes {seconds(case.wall(Stage.DECODE))} a sample; {_about(part)}{percent(part.value)} of the pixels "
             "would be left"

@@ -32,19 +32,19 @@ class WorkerCount(Remedy):
     title = "Change the number of workers"
 
     def judge(self, case: Case) -> Iterable[Step]:
-        tried = _tried(case)
+        tried, now = _tried(case), case.measurement.workers
         known = tried or _predicted(case)
         fitting = {count: gain for count, gain in known.items() if _in_vain(case, count, tried=bool(tried)) is None}
-        best = _best(fitting, case.measurement.workers)
-        if not tried:
-            yield self._from_model(case, best, known)
-            for count in sorted(
-                {case.measurement.workers // 2, 2 * case.measurement.workers} - {best, case.measurement.workers, 0}
-            ):
-                yield self._other(case, count, known)
+        best = _best(fitting, now)
+        if tried:
+            beside = f", {processes(best)} {figure(tried[best])}" if best is not None else ""
+            for count, gain in sorted(tried.items()):
+                yield self._changed(case, count, gain) if count == best else self._other(case, count, gain, beside, tried=True)
             return
-        for count, gain in sorted(tried.items()):
-            yield self._one(case, count, gain, best, tried)
+        yield self._from_model(case, best, known)
+        for count in sorted({now // 2, 2 * now} - {best, now, 0}):
+            gain = known.get(count) or _modelled(case, count)
+            yield self._other(case, count, gain, " (predicted, no other number was tried)", tried=False)
 
     def _from_model(self, case: Case, best: int | None, known: dict[int, Told]) -> Step:
         now = case.measurement.workers
@@ -58,20 +58,10 @@ class WorkerCount(Remedy):
             f"more workers than the {now} in use would not help, {_limit(case)}{gain} (predicted, no other number was tried)"
         )
 
-    def _other(self, case: Case, count: int, known: dict[int, Told]) -> Step:
-        gain = known.get(count) or _modelled(case, count)
-        would = f"{processes(count)} would give {figure(gain)} of today's throughput (predicted, no other number was tried)"
-        return self.declined(_in_vain(case, count) or would, gain, **_named(case, count))
-
-    def _one(self, case: Case, count: int, gain: Told, best: int | None, tried: dict[int, Told]) -> Step:
-        if count == best:
-            return self._changed(case, count, gain)
-        why = _in_vain(case, count, tried=True)
-        if why is None:
-            why = f"{processes(count)} gave {figure(gain)} of today's throughput"
-            if best is not None:
-                why += f", {processes(best)} {figure(tried[best])}"
-        return self.declined(why, gain, **_named(case, count))
+    def _other(self, case: Case, count: int, gain: Told, beside: str, *, tried: bool) -> Step:
+        """A count that is not taken."""
+        told = f"{processes(count)} {'gave' if tried else 'would give'} {figure(gain)} of today's throughput{beside}"
+        return self.declined(_in_vain(case, count, tried=tried) or told, gain, **_named(case, count))
 
     def _changed(self, case: Case, count: int, gain: Told) -> Step:
         now = case.measurement.workers

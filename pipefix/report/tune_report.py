@@ -12,7 +12,7 @@ from functools import partial
 
 import msgspec
 
-from pipefix.report.document import Bar, Bars, Block, CommandLine, Document, Field, Paragraph, Section, Table, field
+from pipefix.report.document import Bar, Block, CommandLine, Document, Field, Paragraph, Section, Table, chart, field
 from pipefix.tuning import block_figures as figures
 from pipefix.tuning.results import FAILED, BatchSize, Trial, TuneResult, TuningPlan
 from pipefix.tuning.space import Settings, said
@@ -319,13 +319,12 @@ def _sizes(sizes: list[BatchSize]) -> list[Block]:
     on_device = any(tried.used.vram_bytes for tried in sizes)
     columns = ["batch size", "samples/s", "from batch to batch", "waited", "memory", *(["GPU memory"] if on_device else [])]
     bars = [_size(tried, columns) for tried in sizes]
-    table = Table(columns, [bar.cells for bar in bars], "r" * len(columns), optional=["waited"], caption="Batch sizes")
     lead = (
         "Samples a second by batch size, with the interval of a few short blocks; nothing else was changed. The sizes were run one "
         "after the other, not in turn: what the machine did meanwhile is in their differences."
     )
     return [
-        Bars(table=table, bars=bars),
+        chart(columns, bars, "r" * len(columns), "Batch sizes", ["waited"]),
         Paragraph(lead, "soft"),
         *(Paragraph(f"{tried.batch_size}: {tried.reason}.", "soft") for tried in sizes if tried.reason and tried.rate is not None),
     ]

@@ -80,6 +80,14 @@ def plain(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
+def verdict_line(run: Run) -> str:
+    """``input-bound (decode), 812 samples/s``."""
+    kind = run.verdict.kind if run.verdict is not None else "no verdict"
+    stage = f" ({run.verdict.stage})" if run.verdict is not None and run.verdict.stage else ""
+    rate = f", {quantity.rate(run.throughput.delivered.value, run.throughput.unit)}" if run.throughput is not None else ""
+    return f"{kind}{stage}{rate}"
+
+
 def step_phrases(run: Run) -> list[str]:
     """The parts of a step that are known, a batch: ``forward 1.20 ms``."""
     parts = msgspec.structs.asdict(run.step_split) if run.step_split is not None else {}

@@ -100,28 +100,6 @@ def test_names_that_are_too_long_are_told(scene: Scene, command: tuple[str, ...]
     assert scene.made() == []
 
 
-THEIRS = {
-    "--html": b"<!doctype html><html><body>My notes on pipefix</body></html>",
-    "--trace": b'{"schemaVersion": 1, "deviceProperties": [], "traceEvents": [{"ph": "X", "name": "aten::mm"}]}',
-    "--out": b'{"note": "of \\"pipefix.run/1\\"", "cited": "pipefix.run/1"}',
-}
-
-
-@pytest.mark.parametrize("flag", THEIRS)
-def test_files_that_only_mention_what_ours_hold_are_not_replaced(scene: Scene, flag: str) -> None:
-    """Any page with the word pipefix, and any trace of torch's profiler, was."""
-    write(scene.project / "mine", THEIRS[flag])
-    scene.remember()
-    scene.run("probe", "train.py", "--budget", "0.2", "-q", flag, "mine").ended_with(2)
-    scene.unchanged()
-
-
-def test_reports_of_ours_are_replaced(scene: Scene) -> None:
-    command = ("probe", "train.py", "--budget", "0.2", "-q", "--html", "page.html", "--trace", "trace.json", "--out", "run.json")
-    for _ in range(2):
-        scene.run(*command).ended_with(0)
-
-
 @pytest.mark.parametrize("plant", ["foreign part", "other file", "linked folder", "foreign index"])
 def test_a_store_that_holds_other_things_is_refused(scene: Scene, plant: str) -> None:
     """`--out file://DIR` wrote over the user's own files, and through links."""

@@ -32,20 +32,6 @@ def test_what_is_no_file_in_a_cache_is_told_and_not_waited_for(cached: Scene, na
             assert told.code in (1, 4), str(told)
 
 
-@pytest.mark.parametrize(("verb", "kind"), [(("show",), "device"), (("show",), "folder"), (("compare", "good.json"), "device")])
-def test_run_files_that_are_none(scene: Scene, verb: tuple[str, ...], kind: str) -> None:
-    """A pipe may be read: `show <(curl ...)` is one."""
-    path = scene.project / "run.json"
-    if kind == "folder":
-        path.mkdir()
-    else:
-        path.symlink_to("/dev/zero")
-    write(scene.project / "good.json", b"{}")
-    scene.remember()
-    scene.run(*verb, "run.json").ended_with(2, 4)
-    scene.unchanged()
-
-
 @pytest.mark.parametrize("what", ["sound", "cut", "flipped", "no manifest"])
 def test_verify_only_reads(cached: Scene, what: str) -> None:
     part = cached.project / "lmdb" / "parts" / "00000.mdb"

@@ -71,18 +71,6 @@ def test_a_neighbour_that_is_a_pipe_is_not_read(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "[tool.pipefix]\nx = " + "[" * 60_000, "tool = 5 # tool.pipefix", "[tool]\npipefix = 5 # tool.pipefix",
-        "[tool]\npipefix = [1] # tool.pipefix", "[tool.pipefix]\nbudget = " + "9" * 6000, "[tool.pipefix]\nlog = 5",
-    ],
-)  # fmt: skip
-def test_settings_of_any_content_end_in_a_sentence(scene: Scene, text: str) -> None:
-    write(scene.project / "pyproject.toml", text)
-    assert "pyproject.toml" in scene.run("log").ended_with(2, 4).err
-
-
-@pytest.mark.parametrize(
     "command",
     [
         ("probe", "{}"), ("show", "{}"), ("log", "{}"), ("verify", "{}"), ("watch", "{}", "--once"), ("compare", "{}", "{}"),

@@ -176,12 +176,6 @@ class TestAsAProcess:
             **options,
         )
 
-    def test_help_goes_to_stdout(self) -> None:
-        done = self.pipefix()
-        assert done.returncode == 0
-        assert done.stdout.startswith("usage: pipefix COMMAND ...\n")
-        assert done.stderr == ""
-
     def test_what_lies_here_under_a_librarys_name_is_not_imported(self, tmp_path: Path) -> None:
         """``python -m`` puts the working directory first; targets that lie there are found, and what they import from there."""
         for name in ("torch", "msgspec", "PIL"):

@@ -245,18 +245,13 @@ def _device(nvml: dict[str, float]) -> str:
 
 def _sweet_spot(sizes: Sequence[BatchSize], own: int | None) -> str | None:
     """The smallest batch that delivers nearly the most; never chosen for the user."""
-    ran = [size for size in sizes if size.rate is not None]
-    if not ran or own is None:
+    rates = {size.batch_size: size.rate.value for size in sizes if size.rate is not None}
+    if not rates or own is None:
         return None
-    most = max(size.rate.value for size in ran if size.rate is not None)
-    sweet = min(
-        (size for size in ran if size.rate is not None and size.rate.value >= 0.95 * most), key=lambda size: size.batch_size
-    )
-    sentence = (
-        f"Of the batch sizes, {sweet.batch_size} is the smallest that delivers within 5 % of the most. The batch size stays {own}."
-    )
+    sweet = min(size for size, rate in rates.items() if rate >= 0.95 * max(rates.values()))
+    sentence = f"Of the batch sizes, {sweet} is the smallest that delivers within 5 % of the most. The batch size stays {own}."
     ended = [size for size in sizes if size.reason]
-    if ended and sweet.batch_size == max(size.batch_size for size in ran):
+    if ended and sweet == max(rates):
         sentence += f" {ended[0].batch_size} was not run: {ended[0].reason}. To train with more, accumulate gradients over several."
     return sentence
 

@@ -19,10 +19,13 @@ def test_a_new_file_in_a_directory_of_ours_is_fine_and_nothing_is_left_behind(tm
     check(out=Path("/dev/null"), html=Path("/dev/stdout"))  # devices and pipes are written straight
 
 
-def test_a_file_in_place_of_a_directory(tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_directory_and_a_directory_in_place_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BadUsage, match="is a file, not a directory"):
         check(out=tmp_path / "file" / "run.json")
+    with pytest.raises(BadUsage, match="is a directory, not a file") as caught:
+        check(plan=tmp_path)
+    assert caught.value.advice.endswith(f"--write {tmp_path}/pipefix.plan.toml")
 
 
 @pytest.mark.parametrize(
@@ -32,6 +35,7 @@ def test_a_file_in_place_of_a_directory(tmp_path: Path) -> None:
         ("out", ""),
         ("html", page(Document())),
         ("trace", json.dumps(chrome_trace([], 1, "x"))),
+        ("plan", '# Written by pipefix.\nformat = "pipefix.plan/1"\n'),
     ],
 )
 def test_an_older_file_of_ours_is_replaced(kind: str, text: str, tmp_path: Path) -> None:

@@ -95,7 +95,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path) -> Path:
     [
         ("manifest.json", ["verify", HOSTILE]),
         ("parts/00000.mdb", ["verify", HOSTILE]),
-        ("", ["verify", f"{HOSTILE}-not-there"]),
         ("", ["fix", "--undo", "--out", HOSTILE]),
         ("", ["convert", "x.py:x", "--to", "parquet", "--store", "rows", "--out", HOSTILE]),
         ("", ["probe", "x.py", "--out", f"{HOSTILE}/missing/{HOSTILE}"]),

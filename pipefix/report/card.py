@@ -184,7 +184,9 @@ def _why(run: Run) -> list[tuple[str, str]]:
 def _clocks(run: Run) -> str:
     kind = run.verdict.kind if run.verdict is not None else ""
     if kind == "step-bound":
-        return " ".join(part for part in (_fed(run), _step(run)) if part)
+        phrases = descriptions.step_phrases(run)
+        step = f"A step is {', '.join(phrases)}." if phrases else ""
+        return f"{_fed(run)} {step}".strip()
     stages = _suspects(run)
     clocks = [_clock(stage, run) for stage in stages]
     if _is_sampler_named(run):
@@ -243,11 +245,6 @@ def _fed(run: Run) -> str:
         demand = quantity.rate_between(rates.demand, rates.unit)
         phrases.append(f"It could take {demand}, and {quantity.rate_between(rates.delivered, rates.unit)} are delivered.")
     return " ".join(phrases)
-
-
-def _step(run: Run) -> str:
-    phrases = descriptions.step_phrases(run)
-    return f"A step is {', '.join(phrases)}." if phrases else ""
 
 
 def _arms(run: Run) -> str:

@@ -38,35 +38,22 @@ if TYPE_CHECKING:
     from pipefix.loader.fast_loader import FastLoader as FastLoader
     from pipefix.loader.slots.portable import prepare as prepare
 
-_HOMES = {
-    "probe": "pipefix.api.probe",
-    "load": "pipefix.api.run_files",
-    "compare": "pipefix.api.run_files",
-    "doctor": "pipefix.api.doctor",
-    "convert": "pipefix.api.convert",
-    "forecast": "pipefix.api.convert",
-    "verify": "pipefix.api.verify",
-    "swap": "pipefix.api.swap",
-    "tune": "pipefix.api.tune",
-    "fix": "pipefix.api.fix",
-    "undo": "pipefix.api.fix",
-    "watch": "pipefix.api.watch",
-    "prepare": "pipefix.loader.slots.portable",
-    "FastLoader": "pipefix.loader.fast_loader",
-    "CachedDataset": "pipefix.caches.dataset",
-    "Run": "pipefix.api.probe",
-    "Comparison": "pipefix.api.run_files",
-    "Finding": "pipefix.api.doctor",
-    "Converted": "pipefix.api.convert",
-    "Forecast": "pipefix.api.convert",
-    "Checked": "pipefix.api.verify",
-    "Swapped": "pipefix.api.swap",
-    "Tuned": "pipefix.api.tune",
-    "FixReport": "pipefix.api.fix",
-    "Undone": "pipefix.api.fix",
-    "Watch": "pipefix.api.watch",
+_NAMES = {
+    "pipefix.api.probe": ("probe", "Run"),
+    "pipefix.api.run_files": ("load", "compare", "Comparison"),
+    "pipefix.api.doctor": ("doctor", "Finding"),
+    "pipefix.api.convert": ("convert", "forecast", "Converted", "Forecast"),
+    "pipefix.api.verify": ("verify", "Checked"),
+    "pipefix.api.swap": ("swap", "Swapped"),
+    "pipefix.api.tune": ("tune", "Tuned"),
+    "pipefix.api.fix": ("fix", "undo", "FixReport", "Undone"),
+    "pipefix.api.watch": ("watch", "Watch"),
+    "pipefix.loader.slots.portable": ("prepare",),
+    "pipefix.loader.fast_loader": ("FastLoader",),
+    "pipefix.caches.dataset": ("CachedDataset",),
 }
-"""The module of each public name. A module is loaded when one of its names is first used: `load` and `compare` need no PyTorch."""
+"""Public names by their module. It is loaded when one of them is first used: `load` and `compare` need no PyTorch."""
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
 __all__ = [*_HOMES, "__version__"]  # noqa: PLE0604 - they are strings
 

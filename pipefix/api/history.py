@@ -14,7 +14,7 @@ import msgspec
 from pipefix.fixes.history import LOG, Entry, read_entries
 from pipefix.fixes.outcome import Measured
 from pipefix.plan import planfile
-from pipefix.report import runfile
+from pipefix.report import descriptions, runfile
 from pipefix.report.history_report import Done
 from pipefix.report.runfile import Run
 from pipefix.vocabulary import quantity
@@ -59,11 +59,7 @@ def runs(folder: Path) -> Iterator[tuple[Path, Run]]:
 
 def _of_run(run: Run, path: Path) -> Done:
     kind = "run" if run.program is not None and not run.stages else "probe"
-    verdict = run.verdict.kind if run.verdict is not None else "no verdict"
-    verdict += f" ({run.verdict.stage})" if run.verdict is not None and run.verdict.stage else ""
-    if run.throughput is not None:
-        verdict += f", {quantity.rate(run.throughput.delivered.value, run.throughput.unit)}"
-    return Done(at=run.created, what=kind, target=run.target, said=verdict, where=str(path))
+    return Done(at=run.created, what=kind, target=run.target, said=descriptions.verdict_line(run), where=str(path))
 
 
 def _entries(path: Path) -> list[Entry]:

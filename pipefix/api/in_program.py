@@ -41,23 +41,12 @@ _LOOK = 0.2
 """Seconds between two looks at how far the work is."""
 
 
-@dataclasses.dataclass(frozen=True)
 class Job:
     """What is to be done inside a program; it lies in a folder of its own, which nobody else can read."""
 
-    folder: Path
-
-    @property
-    def file(self) -> Path:
-        return self.folder / "job.json"
-
-    @property
-    def answer(self) -> Path:
-        return self.folder / "answer"
-
-    @property
-    def progress(self) -> Path:
-        return self.folder / "progress"
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.file, self.answer, self.progress = folder / "job.json", folder / "answer", folder / "progress"
 
     def write(self, verb: str, options: dict[str, Any], *, ends: bool, program: Sequence[str] = ()) -> None:
         """``ends``: the program is ended when the work is done; ``program``: what the user runs it as."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -37,7 +36,7 @@ _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 def run_program(
     command: Sequence[str],
     *,
-    out: Path | None = None,
+    out: Path,
     seconds: float | None = None,
     steps: int | None = None,
     probe: float | None = None,
@@ -48,7 +47,7 @@ def run_program(
 
     Args:
         command: ``["train.py", "--epochs", "3"]``, ``["-m", "package.train"]``, or any program that starts Python.
-        out: an existing folder that gets ``run.json`` and, while the program runs, the notes of each process; None keeps nothing.
+        out: an existing folder that gets ``run.json`` and, while the program runs, the notes of each process.
         seconds: end the program after so long, as Ctrl-C would.
         steps: end it after so many optimizer steps.
         probe: seconds to probe the training loop's loader for, inside the program, which goes on afterwards.
@@ -63,24 +62,21 @@ def run_program(
         UnreadableFile: ``run.json`` could not be written; the run is its ``known``.
     """
     words = check(command, plan)
-    with _folder(out) as folder:
-        if out is not None:
-            _clear(out)
-        with job() if probe is not None else nullcontext() as probe_job:
-            if probe_job is not None:
-                probe_job.write("probe", {"budget": probe}, ends=False)
-            file = probe_job.file if probe_job is not None else None
-            ended = launch(words, folder, seconds=seconds, steps=steps, job=file, plan=plan, stages=stages)
-            run = _told(folder, command, ended, plan)
-            if probe_job is not None:
-                run = shown(_with_probe(run, probe_job, ended, command))
-        if out is not None:
-            try:
-                runfile.write(run, out / "run.json")
-            except UnreadableFile as error:
-                error.known = run
-                raise
-        return run
+    _clear(out)
+    with job() if probe is not None else nullcontext() as probe_job:
+        if probe_job is not None:
+            probe_job.write("probe", {"budget": probe}, ends=False)
+        file = probe_job.file if probe_job is not None else None
+        ended = launch(words, out, seconds=seconds, steps=steps, job=file, plan=plan, stages=stages)
+        run = _told(out, command, ended, plan)
+        if probe_job is not None:
+            run = shown(_with_probe(run, probe_job, ended, command))
+    try:
+        runfile.write(run, out / "run.json")
+    except UnreadableFile as error:
+        error.known = run
+        raise
+    return run
 
 
 def check(command: Sequence[str], plan: Path | None) -> list[str]:
@@ -89,16 +85,6 @@ def check(command: Sequence[str], plan: Path | None) -> list[str]:
     if plan is not None:
         _check_plan(plan)
     return words
-
-
-@contextmanager
-def _folder(out: Path | None) -> Iterator[Path]:
-    """Where the notes of the program's processes lie: ``out``, or a folder that goes when it is over."""
-    if out is not None:
-        yield out
-        return
-    with tempfile.TemporaryDirectory(prefix="pipefix-run-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
 
 
 def from_folder(folder: Path) -> runfile.Run:

@@ -51,8 +51,8 @@ def loaded(target: Any, say: Progress, **settings: Any) -> Subject:
 def consumed(step_ms: float | str | None, target_rate: float | str | None) -> dict[str, float | None]:
     """An emulated consumer, as arguments of `consumer_for`; both may be given as text."""
     return {
-        "step_ms": None if step_ms is None else amounts.taken("step_ms", step_ms, amounts.milliseconds),
-        "target_rate": None if target_rate is None else amounts.taken("target_rate", target_rate, amounts.rate),
+        "step_ms": amounts.taken("step_ms", step_ms, amounts.milliseconds),
+        "target_rate": amounts.taken("target_rate", target_rate, amounts.rate),
     }
 
 

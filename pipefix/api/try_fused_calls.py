@@ -48,20 +48,18 @@ def _tried(subject: Subject, mode: str, seconds: float) -> FusedCall:
 
 
 def fused_call(trial: fused_trial.DatasetTrial) -> FusedCall:
-    pairs = np.column_stack([trial.fused, trial.own])
-    left = interval(bootstrap([pairs], _left)[:, 0], float(_left(pairs)[0]))
+    pace = _left(np.array(trial.paces, dtype=float)) if len(trial.paces) >= FEW else None
     return FusedCall(
-        left=left, pictures=len(trial.own), apart=trial.distance, draws=trial.draws, processes=trial.processes, pace=_pace(trial)
+        left=_left(np.column_stack([trial.fused, trial.own])), pictures=len(trial.own), apart=trial.distance, draws=trial.draws,
+        processes=trial.processes, pace=pace,
     )  # fmt: skip
 
 
-def _pace(trial: fused_trial.DatasetTrial) -> Interval | None:
-    if len(trial.paces) < FEW:
-        return None
-    pairs = np.array(trial.paces, dtype=float)
-    return interval(bootstrap([pairs], _left)[:, 0], float(_left(pairs)[0]))
+def _left(pairs: Floats) -> Interval:
+    """The part of the time that fused calls take, of pairs of fused and own."""
 
+    def ratio(pairs: Floats) -> Floats:
+        fused, own = pairs.sum(axis=0)
+        return np.atleast_1d(fused / own)
 
-def _left(pairs: Floats) -> Floats:
-    fused, own = pairs.sum(axis=0)
-    return np.atleast_1d(fused / own)
+    return interval(bootstrap([pairs], ratio)[:, 0], float(ratio(pairs)[0]))

@@ -126,7 +126,7 @@ def tune(
     say = progress or silent
     share, seconds = amounts.taken("stall", stall, amounts.share), amounts.taken("budget", budget, amounts.seconds)
     memory, shm, device = (
-        None if value is None else amounts.taken(name, value, amounts.size)
+        amounts.taken(name, value, amounts.size)
         for name, value in (("max_memory", max_memory), ("max_shm", max_shm), ("max_vram", max_vram))
     )
     emulated, write = consumed(step_ms, target_rate), Path(write) if write is not None else None

@@ -1,34 +1,16 @@
-"""Types of option values (``90s``, ``500MB``, ``5%``), and options that several commands share.
-
-A refusal says what was found and what would do.
-"""
+"""Types of option values (``90s``, ``500MB``, ``5%``), and options that several commands share."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 from pipefix.vocabulary import amounts
 from pipefix.vocabulary.urls import is_remote
 
-_Amount = TypeVar("_Amount")
-
-
-def _refused_as_argument(read: Callable[[str], _Amount]) -> Callable[[str], _Amount]:
-    def reading(text: str) -> _Amount:
-        try:
-            return read(text)
-        except ValueError as error:
-            raise ArgumentTypeError(str(error)) from error
-
-    return reading
-
-
-seconds, milliseconds = _refused_as_argument(amounts.seconds), _refused_as_argument(amounts.milliseconds)
-rate, size, share = _refused_as_argument(amounts.rate), _refused_as_argument(amounts.size), _refused_as_argument(amounts.share)
-cores, price = _refused_as_argument(amounts.cores), _refused_as_argument(amounts.price)
+seconds, milliseconds, rate = amounts.seconds, amounts.milliseconds, amounts.rate
+size, share, cores, price = amounts.size, amounts.share, amounts.cores, amounts.price
 
 
 def _whole(least: int, most: int, range_: str, example: str) -> Callable[[str], int]:

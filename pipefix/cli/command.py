@@ -10,7 +10,6 @@ import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from functools import partial
-from types import ModuleType
 from typing import Any, Protocol, cast
 
 import pipefix
@@ -36,12 +35,6 @@ def find() -> dict[str, Command]:
         if hasattr(module, "prepare_parser") and hasattr(module, "run"):
             commands[name.replace("_", "-")] = cast(Command, module)
     return commands
-
-
-def description(command: Command) -> tuple[str, str]:
-    """The first sentence of the docstring, and the whole of it."""
-    text = (cast(ModuleType, command).__doc__ or "").strip()
-    return text.split("\n", 1)[0], text
 
 
 _OF_THE_COMMAND = frozenset({"arg", "color", "command", "full", "html", "json", "program", "quiet", "target"})

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pipefix.cli import arguments, console
 from pipefix.cli.command import options, used
-from pipefix.cli.deliver import deliver, working
+from pipefix.cli.deliver import delivered
 
 TAKES_PROGRAM = True
 STORES = ("source", "resized", "decoded", "sample", "rows")
@@ -55,9 +55,11 @@ def run(arguments: Namespace) -> int:
     if arguments.target is None:
         arguments.target = _target_here()
     verb, own = ("forecast", ("dry_run", "update")) if arguments.dry_run else ("convert", ("dry_run",))
-    with working(quiet=arguments.quiet) as progress:
-        result = used(verb, arguments)(**options(arguments, *own), progress=progress)
-    deliver(result, json=arguments.json)
+    delivered(
+        lambda progress: used(verb, arguments)(**options(arguments, *own), progress=progress),
+        quiet=arguments.quiet,
+        json=arguments.json,
+    )
     return 0
 
 

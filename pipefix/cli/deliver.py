@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,18 +14,15 @@ if TYPE_CHECKING:
     from pipefix.report.shown import Shown
 
 
-@contextmanager
-def working(*, quiet: bool) -> Iterator[Progress]:
-    """While a verb is at work: what the user's code prints goes to stderr too. Loading PyTorch, which takes seconds, is told."""
-    with console.stdout_reserved(), Progress(quiet=quiet) as progress:
-        progress("loading PyTorch", 0.0)
-        yield progress
+def delivered(verb: Callable[[Progress], Any], *, quiet: bool, **how: Any) -> Any:
+    """What a verb returns, after it was delivered; where only a file of the verb's own could not be written, it is all the same.
 
-
-def delivered(verb: Callable[[], Any], **how: Any) -> Any:
-    """What a verb returns, after it was delivered; where only a file of the verb's own could not be written, it is all the same."""
+    Meanwhile what the user's code prints goes to stderr too. Loading PyTorch, which takes seconds, is told.
+    """
     try:
-        result = verb()
+        with console.stdout_reserved(), Progress(quiet=quiet) as progress:
+            progress("loading PyTorch", 0.0)
+            result = verb(progress)
     except UnreadableFile as error:
         if error.known is not None:
             deliver(error.known, **how)  # type: ignore[arg-type]

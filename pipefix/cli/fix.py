@@ -17,12 +17,11 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pipefix
 from pipefix.cli import arguments, console
 from pipefix.cli.command import options, used
-from pipefix.cli.deliver import deliver, delivered, working
+from pipefix.cli.deliver import deliver, delivered
 from pipefix.cli.progress import Progress
 from pipefix.vocabulary.errors import BadUsage, Interrupted
 
@@ -60,12 +59,11 @@ def run(arguments: Namespace) -> int:
     from pipefix.api.fix import check_only
 
     check_only(arguments.only)  # a program would run until its loop is warm before it is told
-
-    def fix() -> Any:
-        with working(quiet=arguments.quiet) as progress:
-            return used("fix", arguments)(**options(arguments, "undo"), ask=_asking(progress), progress=progress)
-
-    report = delivered(fix, json=arguments.json)
+    report = delivered(
+        lambda progress: used("fix", arguments)(**options(arguments, "undo"), ask=_asking(progress), progress=progress),
+        quiet=arguments.quiet,
+        json=arguments.json,
+    )
     if report.fixed.interrupted:
         raise Interrupted(
             "Interrupted: the plan holds the steps above and no other.",

@@ -129,8 +129,8 @@ def _left(leaving: BaseException) -> TargetError:
 
 
 def _unforeseen(error: Exception) -> int:
-    package = _absent_package(error)
-    if package is not None:
+    package = error.name.partition(".")[0] if isinstance(error, ImportError) and error.name else "pipefix"
+    if package != "pipefix":  # a library; one of our own modules that is not there is a bug
         return _tell(
             MissingExtra(
                 f"The package {package!r}, which pipefix stands on, cannot be imported: {error}.",
@@ -146,13 +146,6 @@ def _unforeseen(error: Exception) -> int:
         f"(at {Path(place.filename).name}, line {place.lineno}). {_save_traceback(error)}"
     )
     return BUG
-
-
-def _absent_package(error: BaseException) -> str | None:
-    """The library that could not be imported, unless it is one of our own modules."""
-    if isinstance(error, ImportError) and error.name and error.name.split(".")[0] != "pipefix":
-        return error.name.split(".")[0]
-    return None
 
 
 def _save_traceback(error: Exception) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from pipefix.cli import console, defaults
-from pipefix.cli.command import Command, description
+from pipefix.cli.command import Command
 from pipefix.cli.nearest import nearest
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.version import VERSION
@@ -94,8 +94,8 @@ def build(commands: dict[str, Command]) -> tuple[Parser, dict[str, Parser]]:
     parsers: dict[str, Parser] = {}
     for name in sorted(commands, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST)):
         command = commands[name]
-        first, whole = description(command)
-        parsers[name] = choices.add_parser(name, prog=f"pipefix {name}", help=first, description=whole)
+        text = (command.__doc__ or "").strip()
+        parsers[name] = choices.add_parser(name, prog=f"pipefix {name}", help=text.split("\n", 1)[0], description=text)
         command.prepare_parser(parsers[name])
         parsers[name].add_argument("--color", choices=console.COLORS, default="auto", help="whether text is coloured")
     return top, parsers

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 
 from pipefix.cli import arguments, destination
 from pipefix.cli.command import options, used
-from pipefix.cli.deliver import delivered, working
+from pipefix.cli.deliver import delivered
+from pipefix.cli.progress import Progress
 from pipefix.vocabulary.errors import GateFailed, Interrupted
 
 if TYPE_CHECKING:
@@ -69,23 +70,24 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     destination.check(out=arguments.out, html=arguments.html, trace=arguments.trace)
-    probed = delivered(lambda: _probe(arguments), json=arguments.json, full=arguments.full, out=arguments.out, html=arguments.html)
+    begun = time.perf_counter()
+
+    def probe(progress: Progress) -> Run:
+        # Loading PyTorch takes seconds, ending its processes and the report another: to the user all that is the probe.
+        left = max(1.0, arguments.budget - (time.perf_counter() - begun) - ENDING)
+        chosen = options(arguments, "budget", "recording_budget", "out", "fail_on")
+        run: Run = used("probe", arguments)(budget=left, recording_bytes=arguments.recording_budget, **chosen, progress=progress)
+        return run
+
+    probed = delivered(
+        probe, quiet=arguments.quiet, json=arguments.json, full=arguments.full, out=arguments.out, html=arguments.html
+    )
     if probed.partial:
         raise Interrupted("Interrupted: the figures above are what was known by then.")
     crossed = list(_crossed(probed, arguments.fail_on))
     if crossed:
         raise GateFailed(f"pipefix probe: --fail-on {crossed[0]}.")
     return 0
-
-
-def _probe(arguments: Namespace) -> Run:
-    begun = time.perf_counter()
-    with working(quiet=arguments.quiet) as progress:
-        # Loading PyTorch takes seconds, ending its processes and the report another: to the user all that is the probe.
-        left = max(1.0, arguments.budget - (time.perf_counter() - begun) - ENDING)
-        chosen = options(arguments, "budget", "recording_budget", "out", "fail_on")
-        run: Run = used("probe", arguments)(budget=left, recording_bytes=arguments.recording_budget, **chosen, progress=progress)
-        return run
 
 
 def _crossed(run: Run, gates: list[str]) -> Iterator[str]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 
+import pipefix
 from pipefix.cli import arguments, destination
 from pipefix.cli.deliver import deliver
 
@@ -27,12 +27,8 @@ def run(arguments: Namespace) -> int:
 
     destination.check(html=arguments.html)
     if arguments.run == "-":
-        run = runfile.decode(sys.stdin.buffer.read(), origin="standard input")
-    elif Path(arguments.run).is_dir():
-        from pipefix.api.run import from_folder
-
-        run = from_folder(Path(arguments.run))
+        run = shown(runfile.decode(sys.stdin.buffer.read(), origin="standard input"))
     else:
-        run = runfile.read(Path(arguments.run))
-    deliver(shown(run), json=arguments.json, full=arguments.full, html=arguments.html)
+        run = pipefix.load(arguments.run)
+    deliver(run, json=arguments.json, full=arguments.full, html=arguments.html)
     return 0

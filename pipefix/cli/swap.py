@@ -15,7 +15,7 @@ from pathlib import Path
 import pipefix
 from pipefix.cli import arguments, destination
 from pipefix.cli.command import options
-from pipefix.cli.deliver import deliver, working
+from pipefix.cli.deliver import delivered
 from pipefix.vocabulary.errors import GateFailed
 
 TARGETS = ("kornia", "dali")
@@ -41,9 +41,10 @@ def prepare_parser(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     destination.check(html=arguments.html)
     checked = arguments.check or arguments.html is not None
-    with working(quiet=arguments.quiet) as progress:
-        swapped = pipefix.swap(arguments.target, **options(arguments, "check"), check=checked, progress=progress)
-    deliver(swapped, json=arguments.json, html=arguments.html)
+    swapped = delivered(
+        lambda progress: pipefix.swap(arguments.target, **options(arguments, "check"), check=checked, progress=progress),
+        quiet=arguments.quiet, json=arguments.json, html=arguments.html,
+    )  # fmt: skip
     if checked and swapped.parity is not None and not swapped.parity.holds:
         raise GateFailed(
             "pipefix swap --check: the two sides differ by more than 1/255 on average or 4/255 at the 99th percentile, as "

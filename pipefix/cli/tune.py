@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Any
 
 from pipefix.cli import arguments, console, destination
 from pipefix.cli.command import options, used
-from pipefix.cli.deliver import delivered, working
+from pipefix.cli.deliver import delivered
 from pipefix.vocabulary.errors import Interrupted
 
 PLAN = Path("pipefix.plan.toml")
@@ -58,12 +57,10 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     destination.check(plan=arguments.write, html=arguments.html)
-
-    def tune() -> Any:
-        with working(quiet=arguments.quiet) as progress:
-            return used("tune", arguments)(**options(arguments), progress=progress)
-
-    report = delivered(tune, json=arguments.json, html=arguments.html).report
+    report = delivered(
+        lambda progress: used("tune", arguments)(**options(arguments), progress=progress),
+        quiet=arguments.quiet, json=arguments.json, html=arguments.html,
+    ).report  # fmt: skip
     if report.written is not None:
         console.note(f"plan: {report.written}")
     if report.partial:

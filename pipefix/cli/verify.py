@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pipefix
 from pipefix.cli import arguments
-from pipefix.cli.deliver import deliver, working
+from pipefix.cli.deliver import delivered
 from pipefix.vocabulary.errors import GateFailed, UnreadableFile
 
 
@@ -31,9 +31,9 @@ def run(arguments: Namespace) -> int:
                 advice="Name the folder that convert --out named. A run file is shown by: pipefix show FILE",
             )
         refuse_what_is_no_cache(arguments.cache)  # before PyTorch is loaded, which takes seconds
-    with working(quiet=arguments.quiet) as progress:
-        checked = pipefix.verify(arguments.cache, progress=progress)
-    deliver(checked, json=arguments.json)
+    checked = delivered(
+        lambda progress: pipefix.verify(arguments.cache, progress=progress), quiet=arguments.quiet, json=arguments.json
+    )
     if not checked.sound:
         in_store = not isinstance(arguments.cache, Path)
         anew = "Make it anew elsewhere: pipefix convert TARGET --out s3://BUCKET/OTHER, and the other arguments as before"

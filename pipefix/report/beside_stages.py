@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import zip_longest
 
 from pipefix.report import descriptions
 from pipefix.report.document import Block, Paragraph, Table, Timeline, sentence
@@ -55,24 +56,20 @@ def waits(run: Run) -> list[Block]:
     if waits is None or not waits.wait_s:
         return []
 
-    def amount(values: list[float], place: int) -> float:
-        return values[place] if place < len(values) and quantity.known(values[place]) and 0 < values[place] < 1e9 else 0.0
+    def amount(value: float) -> float:
+        return value if quantity.known(value) and 0 < value < 1e9 else 0.0
 
     count = len(waits.wait_s)
+    took = list(zip_longest(map(amount, waits.wait_s), map(amount, waits.step_s[:count]), fillvalue=0.0))
     size = -(-count // COLUMNS_OF_TIMELINE)
-    longest = [max(range(at, min(at + size, count)), key=lambda place: amount(waits.wait_s, place)) for at in range(0, count, size)]
-    columns = [(amount(waits.wait_s, place), amount(waits.step_s, place)) for place in longest]
-    titles = [
-        f"batch {place + 1:,}: waited {quantity.seconds(wait)}" for place, (wait, _) in zip(longest, columns, strict=True)
-    ] if size == 1 else []  # fmt: skip
+    longest = [max(range(at, min(at + size, count)), key=lambda place: took[place][0]) for at in range(0, count, size)]
+    columns = [took[place] for place in longest]
+    titles = [f"batch {place + 1:,}: waited {quantity.seconds(took[place][0])}" for place in longest] if size == 1 else []
     words = "How long the consumer waited for each batch. A loader that keeps up leaves no columns here."
     if any(step > 0 for _, step in columns):
         words = "How long the consumer waited for each batch (strong), and how long its step then took (pale, on top)."
-    ranked = sorted(range(count), key=lambda place: amount(waits.wait_s, place), reverse=True)[:10]
-    rows = [
-        [f"{place + 1:,}", quantity.seconds(amount(waits.wait_s, place)), quantity.seconds(amount(waits.step_s, place))]
-        for place in sorted(ranked)
-    ]
+    ranked = sorted(range(count), key=lambda place: took[place][0], reverse=True)[:10]
+    rows = [[f"{place + 1:,}", *map(quantity.seconds, took[place])] for place in sorted(ranked)]
     top = quantity.seconds(max(sum(column) for column in columns))
     drawn = Timeline(columns=columns, titles=titles, top=top, ends=["batch 1", f"batch {count:,}"], title="Wait for each batch")
     table = Table(["batch", "wait", "step"], rows, "lrr", caption="The ten longest waits, in order")

@@ -65,8 +65,7 @@ def card(run: Run) -> Card:
     if run.verdict is None:
         ended = "The probe was interrupted before it could say" if run.partial else "This run file holds no verdict on"
         return Card(kind="no verdict", verdict=f"{ended} what limits this pipeline.", why=_why(run), next=next_, command=command)
-    confidence = None
-    blocks = _blocks(run)
+    confidence, blocks = None, run.verdict.blocks
     if blocks >= FEWEST_RESAMPLED and settled and not run.verdict.by_arms and quantity.known(run.verdict.confidence):
         agree = "all" if run.verdict.confidence >= 1 else f"{quantity.percent(run.verdict.confidence)} of"
         confidence = f"{agree} resamples of {blocks} blocks agree"
@@ -75,12 +74,6 @@ def card(run: Run) -> Card:
     return Card(
         kind=run.verdict.kind, verdict=run.verdict.sentence, confidence=confidence, why=_why(run), next=next_, command=command
     )
-
-
-def _blocks(run: Run) -> int:
-    """Blocks of the pipeline as it is that the verdict rests on; 0 where the run does not say."""
-    assert run.verdict is not None
-    return run.verdict.blocks or max((len(arm.rates) for arm in run.arms if arm.name == "real"), default=0)
 
 
 def best_is_told(run: Run) -> bool:
@@ -191,7 +184,9 @@ def _why(run: Run) -> list[tuple[str, str]]:
 def _clocks(run: Run) -> str:
     kind = run.verdict.kind if run.verdict is not None else ""
     if kind == "step-bound":
-        return " ".join(part for part in (_fed(run), _step(run)) if part)
+        phrases = descriptions.step_phrases(run)
+        step = f"A step is {', '.join(phrases)}." if phrases else ""
+        return f"{_fed(run)} {step}".strip()
     stages = _suspects(run)
     clocks = [_clock(stage, run) for stage in stages]
     if _is_sampler_named(run):
@@ -250,11 +245,6 @@ def _fed(run: Run) -> str:
         demand = quantity.rate_between(rates.demand, rates.unit)
         phrases.append(f"It could take {demand}, and {quantity.rate_between(rates.delivered, rates.unit)} are delivered.")
     return " ".join(phrases)
-
-
-def _step(run: Run) -> str:
-    phrases = descriptions.step_phrases(run)
-    return f"A step is {', '.join(phrases)}." if phrases else ""
 
 
 def _arms(run: Run) -> str:

@@ -7,7 +7,7 @@ import math
 import msgspec
 
 from pipefix.report.comparable import changed_settings, doubts, unlike
-from pipefix.report.document import Bar, Bars, Block, Document, Field, Paragraph, Table, field, filled, points
+from pipefix.report.document import Bar, Block, Document, Field, Paragraph, Table, chart, field, filled, points
 from pipefix.report.machine_part import MachinePart, machine_part
 from pipefix.report.runfile import Run, StageFigures, encode
 from pipefix.report.shown import Shown
@@ -299,8 +299,7 @@ def _by_stage(comparison: Comparison) -> list[Block]:
     if not bars:
         return []
     noise = any(change.ratio is not None and not change.settled for change in comparison.stages)
-    table = Table(HEADS, [bar.cells for bar in bars], "lrrr", ["share"], "Stages")
-    return [Bars(table=table, bars=bars, start=1.0), *([Paragraph("~ within noise", "soft")] if noise else [])]
+    return [chart(HEADS, bars, "lrrr", "Stages", ["share"], start=1.0), *([Paragraph("~ within noise", "soft")] if noise else [])]
 
 
 def _word(change: StageChange) -> str:

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from pipefix.report.runfile import Run
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.settings import LoaderSettings
@@ -78,13 +80,20 @@ def plain(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
+def verdict_line(run: Run) -> str:
+    """``input-bound (decode), 812 samples/s``."""
+    kind = run.verdict.kind if run.verdict is not None else "no verdict"
+    stage = f" ({run.verdict.stage})" if run.verdict is not None and run.verdict.stage else ""
+    rate = f", {quantity.rate(run.throughput.delivered.value, run.throughput.unit)}" if run.throughput is not None else ""
+    return f"{kind}{stage}{rate}"
+
+
 def step_phrases(run: Run) -> list[str]:
     """The parts of a step that are known, a batch: ``forward 1.20 ms``."""
-    split = run.step_split
-    if split is None:
-        return []
-    parts = {"forward": split.forward_s, "backward": split.backward_s, "optimizer": split.optimizer_s, "other": split.other_s}
-    return [f"{name} {quantity.seconds(value)}" for name, value in parts.items() if quantity.known(value) and value]
+    parts = msgspec.structs.asdict(run.step_split) if run.step_split is not None else {}
+    return [
+        f"{name.removesuffix('_s')} {quantity.seconds(value)}" for name, value in parts.items() if quantity.known(value) and value
+    ]
 
 
 def cold_sentence(run: Run) -> str | None:

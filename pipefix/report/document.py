@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -175,8 +175,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     warning: str = ""
     kind: str = ""
     """good, bad or warn: the colour of the card."""
-    badge: tuple[str, str] | None = None
-    """The kind of the verdict, and how certain it is."""
+    badge: str = ""
+    """The kind of the verdict."""
     card: list[Field] = []
     """What a person reads first."""
     card_last: bool = False
@@ -199,6 +199,12 @@ def filled(*listed: tuple[str, Sequence[Block], str]) -> list[Section]:
 def untitled(*blocks: Block) -> Section:
     """Blocks below no title."""
     return Section(title="", blocks=list(blocks))
+
+
+def chart(columns: list[str], bars: list[Bar], align: str, caption: str, optional: Sequence[str] = (), **how: Any) -> Bars:
+    """These bars, and the table of their cells behind them; where a bar has no figures, it says why."""
+    rows = [bar.cells if len(bar.cells) > 1 else [*bar.cells, bar.note, *[""] * (len(columns) - 2)] for bar in bars]
+    return Bars(table=Table(columns, rows, align, list(optional), caption), bars=bars, **how)
 
 
 def field(label: str, text: str, style: str = "") -> Field:

@@ -8,7 +8,6 @@ from pipefix.fixes.outcome import Applied, Fixed, Refused, Undone
 from pipefix.report.document import (
     Bar,
     BarPart,
-    Bars,
     Block,
     CommandLine,
     Document,
@@ -16,7 +15,7 @@ from pipefix.report.document import (
     Item,
     Items,
     Paragraph,
-    Table,
+    chart,
     field,
     filled,
     sentence,
@@ -145,8 +144,8 @@ def _waterfall(fixed: Fixed, after: Run | None) -> list[Block]:
     for label, begin, end, stage in rows:
         text = quantity.rate(end) if not begin else f"{quantity.number(begin)} to {quantity.rate(end)}"
         bars.append(Bar(cells=[label, text], parts=[BarPart(min(begin, end), max(begin, end), stage, text)], title=text))
-    table = Table(["step", "rate"], [bar.cells for bar in bars], "lr", caption="What each kept step added")
-    return [Paragraph("What each kept step added, as it was measured when it was kept.", "soft"), Bars(table=table, bars=bars)]
+    lead = "What each kept step added, as it was measured when it was kept."
+    return [Paragraph(lead, "soft"), chart(["step", "rate"], bars, "lr", "What each kept step added")]
 
 
 def _gains(fixed: Fixed) -> list[Block]:
@@ -159,9 +158,8 @@ def _gains(fixed: Fixed) -> list[Block]:
             bars.append(Bar(cells=cells, value=gain, stage=step.stage, modelled=how == "predicted", title=": ".join(cells)))
     if not bars:
         return []
-    table = Table(["step", "times the throughput"], [bar.cells for bar in bars], "lr", caption="Gains")
     lead = "Each step's gain over the pipeline as it was before that step; pale bars are predictions."
-    return [Paragraph(lead, "soft"), Bars(table=table, bars=bars, start=1.0)]
+    return [Paragraph(lead, "soft"), chart(["step", "times the throughput"], bars, "lr", "Gains", start=1.0)]
 
 
 class ShownUndone(Shown, Undone, frozen=True, kw_only=True):

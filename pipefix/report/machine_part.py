@@ -60,16 +60,11 @@ class _Queueing(msgspec.Struct, frozen=True):
 
 def machine_part(before: Run, after: Run) -> MachinePart:
     """What the machine did differently to the second run."""
-    queueing = _queueing(before), _queueing(after)
     more = _more_neighbours(before, after)
-    pace = _pace(before, after, sure=more is False)
-    stretched = _stretched(before, after, *queueing) if more is not False else 1.0
-    phrases, factor = [], 1.0
-    for word, part in (("stretch", stretched), ("pace", pace)):
-        if part is None or abs(math.log(part)) <= BY_CHANCE:
-            continue
-        factor *= part
-        phrases.append(_of_the_queue(*queueing) if word == "stretch" else _of_the_pace(part))
+    parts = {} if more is False else _stretched(before, after)
+    parts |= _pace(before, after, sure=more is False)
+    felt = {phrase: part for phrase, part in parts.items() if abs(math.log(part)) > BY_CHANCE}
+    phrases, factor = list(felt), math.prod(felt.values(), start=1.0)
     others = _cores_of_others(before), _cores_of_others(after)
     if more:
         phrases.append(f"other programs used {_cores(others[1])} meanwhile ({_cores(others[0])} in the first run)")
@@ -81,14 +76,16 @@ def machine_part(before: Run, after: Run) -> MachinePart:
     )
 
 
-def _stretched(before: Run, after: Run, old: _Queueing | None, new: _Queueing | None) -> float | None:
-    """By how much more queueing stretched the second run's samples; None where that is not the machine's, or cannot be told.
+def _stretched(before: Run, after: Run) -> dict[str, float]:
+    """In words, by how much more queueing stretched the second run's samples; empty where that is not the machine's, or unknown.
 
     With other workers the pipeline competes with itself, in another way than before.
     """
+    old, new = _queueing(before), _queueing(after)
     if old is None or new is None or before.settings.num_workers != after.settings.num_workers:
-        return None
-    return new.stretch / old.stretch
+        return {}
+    first, second = (quantity.percent(queueing.queued / queueing.wall) for queueing in (old, new))
+    return {f"its samples queued for a CPU {second} of their time ({first} in the first run)": new.stretch / old.stretch}
 
 
 def _queueing(run: Run) -> _Queueing | None:
@@ -104,8 +101,8 @@ def _queueing(run: Run) -> _Queueing | None:
     return _Queueing(wall, queued) if wall > queued else None
 
 
-def _pace(before: Run, after: Run, *, sure: bool) -> float | None:
-    """The factor of CPU time that all stages which compute show, as far as they agree; None where too few do.
+def _pace(before: Run, after: Run, *, sure: bool) -> dict[str, float]:
+    """In words, the factor of CPU time that all stages which compute show, as far as they agree; empty where too few do.
 
     ``sure``: by the ends of their intervals that are nearest to none. Nobody else was seen on the machine, and of a stage of
     microseconds a few per cent are chance.
@@ -113,10 +110,11 @@ def _pace(before: Run, after: Run, *, sure: bool) -> float | None:
     old, new = _cpu_seconds(before), _cpu_seconds(after)
     logs = [_log_ratio(old[name], new[name], sure=sure) for name in old if name in new]
     if len(logs) < 2:
-        return None
+        return {}
     agreed = max(0.0, min(logs)) + min(0.0, max(logs))
     most = 2 * abs(agreed) if len(logs) > 2 else abs(agreed)
-    return math.exp(max(-most, min(most, median(logs))))
+    pace = math.exp(max(-most, min(most, median(logs))))
+    return {f"all that computes took {quantity.times(pace)} the CPU time": pace}
 
 
 def _cpu_seconds(run: Run) -> dict[str, Interval]:
@@ -144,17 +142,6 @@ def _more_neighbours(before: Run, after: Run) -> bool | None:
         return None
     usable: Any = after.machine.get("effective_cores")
     return new - old > NEIGHBOUR * (usable if isinstance(usable, (int, float)) and usable > 0 else 1.0)
-
-
-def _of_the_queue(old: _Queueing | None, new: _Queueing | None) -> str:
-    assert old is not None
-    assert new is not None
-    first, second = (quantity.percent(queueing.queued / queueing.wall) for queueing in (old, new))
-    return f"its samples queued for a CPU {second} of their time ({first} in the first run)"
-
-
-def _of_the_pace(pace: float) -> str:
-    return f"all that computes took {quantity.times(pace)} the CPU time"
 
 
 def _cores(count: float | None) -> str:

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+
+from msgspec.structs import replace
 
 from pipefix.report import beside_stages, descriptions, doctor_report, program_report, stage_table
 from pipefix.report.card import Card, best_is_told, card, remedy_cost
 from pipefix.report.document import (
     COLOURS,
     Bar,
-    Bars,
     Block,
     Document,
     Field,
     Item,
     Items,
     Paragraph,
-    Section,
-    Table,
+    chart,
     fields,
     filled,
     points,
     to_do,
 )
 from pipefix.report.runfile import Arm, RemedyFigures, Run, encode
-from pipefix.report.stage_table import dash, row_cells
+from pipefix.report.stage_table import dash
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.gain import pedigree
 from pipefix.vocabulary.quantity import exactly
@@ -78,23 +78,17 @@ def full(run: Run) -> Document:
         ("The instrument's own cost", fields(beside_stages.instrument(run)), ""),
     )
     program = [] if run.program is None else [program_report.section(run.program, only="page")]
-    return _document(run, sections=[*program, *sections], card_last=True)
+    return replace(_document(run), sections=[*program, *sections], card_last=True)
 
 
 def short(run: Run) -> Document:
     """The card in about 15 lines, the next best remedies, the audit's worst, and what was probed where that was a choice."""
-    return _document(run, also=list(_also(run)), after=[Paragraph(BEHIND, "soft")], brief=True)
+    document = _document(run, brief=True)
+    return replace(document, card=[*document.card, *_also(run)], after=[Paragraph(BEHIND, "soft")])
 
 
-def _document(
-    run: Run,
-    *,
-    sections: Sequence[Section] = (),
-    also: Sequence[Field] = (),
-    after: Sequence[Paragraph] = (),
-    card_last: bool = False,
-    brief: bool = False,
-) -> Document:
+def _document(run: Run, *, brief: bool = False) -> Document:
+    """With the card alone."""
     words = card(run)
     consumer = "no consumer" if run.consumer == "none" else f"consumer: {run.consumer}"
     measured = run.program is None or run.stages
@@ -106,12 +100,9 @@ def _document(
         about=[line for line in about[: 1 if brief else None] if line] if measured else [],
         warning="Interrupted: these figures are what was known by then." if run.partial else "",
         kind=COLOURS.get(words.kind, ""),
-        badge=(words.kind.capitalize(), words.confidence or ""),
-        card=[*_card(words, brief=brief), *also],
-        card_last=card_last,
+        badge=words.kind.capitalize(),
+        card=list(_card(words, brief=brief)),
         tiles=_tiles(run),
-        sections=list(sections),
-        after=list(after),
         version=run.pipefix,
         data=encode(run),
     )
@@ -187,8 +178,7 @@ def _what_if(run: Run) -> list[Block]:
         "Throughput over throughput now. Full bars were measured: the pipeline ran with the stage replaced by a recording, or with "
         "the remedy in a trial. Pale bars are the model's prediction. Gains do not add up."
     )
-    table = Table(["if", "throughput", "how known"], [bar.cells for bar in bars], "lrl", caption="What if")
-    return [Paragraph(lead, "soft"), Bars(table=table, bars=bars, start=1.0)]
+    return [Paragraph(lead, "soft"), chart(["if", "throughput", "how known"], bars, "lrl", "What if", start=1.0)]
 
 
 def _remedies(run: Run) -> list[Block]:
@@ -229,8 +219,8 @@ def _operations(run: Run) -> list[Block]:
             notes.append(f"{op.name} cannot be cut further: {op.opaque}")
     if not bars:
         return []
-    table = Table(["operation", "wall/sample", "part", "CPU", "calls"], [bar.cells for bar in bars], "lrlrr", caption="Operations")
-    return [Bars(table=table, bars=bars, first=OPERATIONS), *map(Paragraph, notes)]
+    columns = ["operation", "wall/sample", "part", "CPU", "calls"]
+    return [chart(columns, bars, "lrlrr", "Operations", first=OPERATIONS), *map(Paragraph, notes)]
 
 
 # -- arms and audit ----------------------------------------------------------------------------------------------------
@@ -246,12 +236,11 @@ def _arms(run: Run) -> list[Block]:
     bars = [_arm(arm, untimed) for arm in ranked]
     unit = run.throughput.unit if run.throughput is not None else "samples/s"
     columns = ["arm", unit, "times", "from-to", "blocks", "tried"]
-    table = Table(columns, [row_cells(bar, 6) for bar in bars], "lrrrrl", optional=["times", "tried"], caption="Arms")
     lead = (
         "Each block is the same loader with the named stages replaced by recordings; the blocks of all arms took turns. Multiples "
         "are of the pipeline as it is, without clocks."
     )
-    return [Bars(table=table, bars=bars), Paragraph(lead, "soft")]
+    return [chart(columns, bars, "lrrrrl", "Arms", ["times", "tried"]), Paragraph(lead, "soft")]
 
 
 def _arm(arm: Arm, untimed: float | None) -> Bar:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from pipefix.report.document import COLOURS, Bar, BarPart, Bars, Block, Document, Paragraph, Section, Table, field
+from pipefix.report.document import COLOURS, Bar, BarPart, Bars, Block, Document, Paragraph, Section, chart, field
 from pipefix.report.runfile import LoopFigures, ProgramFigures, Run
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.commands import command
@@ -61,9 +61,9 @@ def _loops(program: ProgramFigures) -> Bars:
         name = f"{loop.role} {loop.loader or '(no loader)'}{where}{rank}"
         cells = [name, waits(loop), quantity.seconds(loop.seconds), f"{loop.steps:,}", first, *parts]
         bars.append(Bar(cells=cells, parts=list(_lane(loop)), title=name))
-    table = Table(columns, [bar.cells for bar in bars], "l" + "r" * (len(columns) - 1), ["first", "steps"], "Loops over loaders")
     end = quantity.seconds(max([program.seconds, *(part.end for bar in bars for part in bar.parts)]))
-    return Bars(table=table, bars=bars, ends=("the program begins; above: waiting for batches, below: working on them", end))
+    ends = ("the program begins; above: waiting for batches, below: working on them", end)
+    return chart(columns, bars, "l" + "r" * (len(columns) - 1), "Loops over loaders", ["first", "steps"], ends=ends)
 
 
 def _lane(loop: LoopFigures) -> Iterator[BarPart]:

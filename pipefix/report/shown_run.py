@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pipefix.report import probe_report, program_report
+from pipefix.report import descriptions, probe_report, program_report
 from pipefix.report.document import Document
 from pipefix.report.runfile import Run
 from pipefix.report.shown import Shown, shown_as
-from pipefix.vocabulary import quantity
 
 
 class ShownRun(Shown, Run, frozen=True, kw_only=True):
@@ -25,10 +24,7 @@ class ShownRun(Shown, Run, frozen=True, kw_only=True):
         return [*probed, *([program_report.report(self)] if self.program is not None else [])]
 
     def __repr__(self) -> str:
-        kind = self.verdict.kind if self.verdict is not None else "no verdict"
-        stage = f" ({self.verdict.stage})" if self.verdict is not None and self.verdict.stage else ""
-        rate = f", {quantity.rate(self.throughput.delivered.value, self.throughput.unit)}" if self.throughput is not None else ""
-        return f"<pipefix run of {self.target or 'a pipeline'}: {kind}{stage}{rate}>"
+        return f"<pipefix run of {self.target or 'a pipeline'}: {descriptions.verdict_line(self)}>"
 
 
 def shown(run: Run) -> ShownRun:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipefix.report.document import Bar, BarPart, Bars, Block, Paragraph, Table
+from pipefix.report.document import Bar, BarPart, Block, Paragraph, chart
 from pipefix.report.runfile import GainFigures, Run, StageFigures
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.quantity import Interval, exactly
@@ -39,19 +39,13 @@ def stages(run: Run) -> list[Block]:
         cells = ["delivered", "-", f"{quantity.seconds_between(total)}", "-", "-", "-"]
         bars.append(Bar(cells=cells, value=None if parts else exactly(0.0), parts=parts, title="All stages together"))
     columns = ["stage", "share", "wall/sample", "CPU", "bytes", "if it were free"]
-    rows = [row_cells(bar, len(columns)) for bar in bars]
-    table = Table(columns, rows, "lrrrrr", optional=["bytes", "CPU", "if it were free"], caption="Stages")
+    drawn = chart(columns, bars, "lrrrrr", "Stages", ["bytes", "CPU", "if it were free"], inline=True)
     every = f"One sample is delivered every {quantity.seconds_between(total)}. " if total is not None else ""
     hidden = (
         "A hidden stage runs beside something slower and costs nothing now." if any(stage.hidden for stage in run.stages) else ""
     )
     lead = (every + hidden).strip()
-    return [Bars(table=table, bars=bars, inline=True), *([Paragraph(lead, "soft")] if lead else [])]
-
-
-def row_cells(bar: Bar, columns: int) -> list[str]:
-    """Of a row of figures, or of one that says why there are none."""
-    return [bar.cells[0], bar.note, *[""] * (columns - 2)] if bar.note else bar.cells
+    return [drawn, *([Paragraph(lead, "soft")] if lead else [])]
 
 
 def _stage(stage: StageFigures, run: Run) -> Bar:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 
-from pipefix.report.document import Bars, Block, CommandLine, Document, Field, Fields, Items, Paragraph, Points, Section, Table
+from pipefix.report.document import Bar, Bars, Block, CommandLine, Document, Field, Fields, Items, Paragraph, Points, Section, Table
 from pipefix.vocabulary.printable import printable
 from pipefix.vocabulary.random_state import preserved
 
@@ -110,7 +110,7 @@ class _Printer:
         elif isinstance(block, Items):
             self._items(block, indent)
         elif isinstance(block, Table):
-            self._table(block, [(row, None, "") for row in block.rows], indent)
+            self._table(block, [Bar(cells=row) for row in block.rows], indent)
         elif isinstance(block, Bars):
             self._bars(block, indent)
 
@@ -167,36 +167,30 @@ class _Printer:
     # -- tables --------------------------------------------------------------------------------------------------------
 
     def _bars(self, block: Bars, indent: int) -> None:
-        low, high = block.span
-        rows = []
-        for bar in block.bars[: block.first]:
-            if not bar.note:
-                filled = (bar.value.value if bar.value is not None else low, low, high - low or 1.0)
-                rows.append((bar.cells, filled if block.inline else None, "strong bad" if bar.marked else ""))
+        rows = [bar for bar in block.bars[: block.first] if not bar.note]
         if rows:
-            self._table(block.table, rows, indent)
+            self._table(block.table, rows, indent, block.span if block.inline else None)
         for bar in block.bars:
             if bar.note:
                 self._hang("", f"{bar.cells[0]}: {bar.note}", indent, "soft")
         if block.first is not None and len(block.bars) > block.first:
             self._hang("", f"and {len(block.bars) - block.first} more", indent, "soft")
 
-    def _table(
-        self, table: Table, rows: list[tuple[list[str], tuple[float, float, float] | None, str]], indent: int
-    ) -> None:  # fmt: skip
+    def _table(self, table: Table, rows: list[Bar], indent: int, span: tuple[float, float] | None = None) -> None:
+        """``span``: the bars are drawn between these two figures."""
         align = table.align or "l" * len(table.columns)
-        columns = self._that_fit(table, [cells for cells, _, _ in rows], indent, any(drawn for _, drawn, _ in rows))
+        columns = self._that_fit(table, [bar.cells for bar in rows], indent, span is not None)
         grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(table.columns), header_style="dim")
         grid.add_column(width=max(indent - 2, 0) or None) if indent else None
         for place, column in enumerate(columns):
             grid.add_column(self._text(table.columns[column]), justify="right" if align[column] == "r" else "left", overflow="fold")
-            if place == 0 and any(drawn for _, drawn, _ in rows):
+            if place == 0 and span is not None:
                 grid.add_column("", min_width=6, max_width=BAR)
-        for cells, drawn, style in rows:
-            row: list[RenderableType] = [self._text(cells[column], style) for column in columns]
-            if drawn is not None:
-                value, low, whole = drawn
-                row.insert(1, Drawn(whole, 0, max(0.0, min(value - low, whole)), color="red" if style else "default"))
+        for bar in rows:
+            row: list[RenderableType] = [self._text(bar.cells[column], "strong bad" if bar.marked else "") for column in columns]
+            if span is not None:
+                whole, value = span[1] - span[0] or 1.0, bar.value.value if bar.value is not None else span[0]
+                row.insert(1, Drawn(whole, 0, max(0.0, min(value - span[0], whole)), color="red" if bar.marked else "default"))
             grid.add_row(*([""] if indent else []), *row)
         self._print(grid)
 

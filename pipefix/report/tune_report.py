@@ -12,7 +12,7 @@ from functools import partial
 
 import msgspec
 
-from pipefix.report.document import Bar, Bars, Block, CommandLine, Document, Field, Paragraph, Section, Table, field
+from pipefix.report.document import Bar, Block, CommandLine, Document, Field, Paragraph, Section, Table, chart, field
 from pipefix.tuning import block_figures as figures
 from pipefix.tuning.results import FAILED, BatchSize, Trial, TuneResult, TuningPlan
 from pipefix.tuning.space import Settings, said
@@ -245,18 +245,13 @@ def _device(nvml: dict[str, float]) -> str:
 
 def _sweet_spot(sizes: Sequence[BatchSize], own: int | None) -> str | None:
     """The smallest batch that delivers nearly the most; never chosen for the user."""
-    ran = [size for size in sizes if size.rate is not None]
-    if not ran or own is None:
+    rates = {size.batch_size: size.rate.value for size in sizes if size.rate is not None}
+    if not rates or own is None:
         return None
-    most = max(size.rate.value for size in ran if size.rate is not None)
-    sweet = min(
-        (size for size in ran if size.rate is not None and size.rate.value >= 0.95 * most), key=lambda size: size.batch_size
-    )
-    sentence = (
-        f"Of the batch sizes, {sweet.batch_size} is the smallest that delivers within 5 % of the most. The batch size stays {own}."
-    )
+    sweet = min(size for size, rate in rates.items() if rate >= 0.95 * max(rates.values()))
+    sentence = f"Of the batch sizes, {sweet} is the smallest that delivers within 5 % of the most. The batch size stays {own}."
     ended = [size for size in sizes if size.reason]
-    if ended and sweet.batch_size == max(size.batch_size for size in ran):
+    if ended and sweet == max(rates):
         sentence += f" {ended[0].batch_size} was not run: {ended[0].reason}. To train with more, accumulate gradients over several."
     return sentence
 
@@ -319,13 +314,12 @@ def _sizes(sizes: list[BatchSize]) -> list[Block]:
     on_device = any(tried.used.vram_bytes for tried in sizes)
     columns = ["batch size", "samples/s", "from batch to batch", "waited", "memory", *(["GPU memory"] if on_device else [])]
     bars = [_size(tried, columns) for tried in sizes]
-    table = Table(columns, [bar.cells for bar in bars], "r" * len(columns), optional=["waited"], caption="Batch sizes")
     lead = (
         "Samples a second by batch size, with the interval of a few short blocks; nothing else was changed. The sizes were run one "
         "after the other, not in turn: what the machine did meanwhile is in their differences."
     )
     return [
-        Bars(table=table, bars=bars),
+        chart(columns, bars, "r" * len(columns), "Batch sizes", ["waited"]),
         Paragraph(lead, "soft"),
         *(Paragraph(f"{tried.batch_size}: {tried.reason}.", "soft") for tried in sizes if tried.reason and tried.rate is not None),
     ]

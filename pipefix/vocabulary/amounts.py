@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from argparse import ArgumentTypeError
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pipefix.vocabulary.errors import BadUsage
 
-_Amount = TypeVar("_Amount", int, float)
+_Amount = TypeVar("_Amount")
 
 _NUMBER = re.compile(r"\s*([+-]?[\d._]*\d\.?(?:[eE][+-]?\d+)?)\s*([^\d\s]*)\s*$")
 _SECONDS = {"": 1.0, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "ms": 1e-3}
@@ -17,6 +18,10 @@ _BYTES = {
     "": 1.0, "b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30, "tib": 2.0**40,
     "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12,
 }  # fmt: skip
+
+
+class BadAmount(ValueError, ArgumentTypeError):
+    """A text that is no amount; argparse tells what it says."""
 
 
 def _split(text: str) -> tuple[float, str] | None:
@@ -37,17 +42,17 @@ def _without_comma(text: str) -> None:
     if "," in text and _split(joined) is not None:
         thousands = re.match(r"\s*[+-]?\d{1,3}(,\d{3})+(?!\d)", text) is not None
         readings = [reading for reading, fits in ((point, text.count(",") == 1), (joined, thousands)) if fits] or [joined]
-        raise ValueError(f"{text!r} has a comma in it; write {' or '.join(reading.strip() for reading in readings)}")
+        raise BadAmount(f"{text!r} has a comma in it; write {' or '.join(reading.strip() for reading in readings)}")
 
 
 def _scaled(text: str, units: dict[str, float], quantity: str, examples: str) -> float:
     _without_comma(text)
     parts = _split(text)
     if parts is None or parts[1] not in units:
-        raise ValueError(f"{text!r} is not {quantity}; write {examples}")
+        raise BadAmount(f"{text!r} is not {quantity}; write {examples}")
     value = parts[0] * units[parts[1]]
     if value <= 0:
-        raise ValueError(f"{text!r} is not above zero; write {examples}")
+        raise BadAmount(f"{text!r} is not above zero; write {examples}")
     return value
 
 
@@ -76,7 +81,7 @@ def price(text: str) -> float:
 def size(text: str) -> int:
     value = _scaled(text, _BYTES, "a size", "500MB, 2GB or 1GiB")
     if value < 1:
-        raise ValueError(f"{text!r} is less than one byte; write 500MB, 2GB or 1GiB")
+        raise BadAmount(f"{text!r} is less than one byte; write 500MB, 2GB or 1GiB")
     return int(value)
 
 
@@ -85,11 +90,11 @@ def share(text: str) -> float:
     _without_comma(text)
     parts = _split(text)
     if parts is None or parts[1] not in ("", "%"):
-        raise ValueError(f"{text!r} is not a percentage; write 5%")
+        raise BadAmount(f"{text!r} is not a percentage; write 5%")
     if not 0 <= parts[0] <= 100:
-        raise ValueError(f"{text!r} is not between 0% and 100%; write 5%")
+        raise BadAmount(f"{text!r} is not between 0% and 100%; write 5%")
     if 0 < parts[0] < 1 and not parts[1]:
-        raise ValueError(f"{text!r} could mean {parts[0]:g}% or {100 * parts[0]:g}%; write {100 * parts[0]:g}% or {parts[0]:g}%")
+        raise BadAmount(f"{text!r} could mean {parts[0]:g}% or {100 * parts[0]:g}%; write {100 * parts[0]:g}% or {parts[0]:g}%")
     return parts[0] / 100
 
 
@@ -107,8 +112,8 @@ def taken_share(name: str, value: float | str) -> float:
     return part
 
 
-def taken(name: str, value: _Amount | str, read: Callable[[str], _Amount]) -> _Amount:
-    """An argument of a call that may be given as text.
+def taken(name: str, value: _Amount | str, read: Callable[[str], Any]) -> _Amount:
+    """An argument of a call that may be given as text; what is no text is taken as it is.
 
     Raises:
         BadUsage: It is text that ``read`` refuses.
@@ -116,6 +121,6 @@ def taken(name: str, value: _Amount | str, read: Callable[[str], _Amount]) -> _A
     if not isinstance(value, str):
         return value
     try:
-        return read(value)
+        return read(value)  # type: ignore[no-any-return]
     except ValueError as error:
         raise BadUsage(f"{name}: {error}.", advice=f"Give a number, or text with its unit, for {name}.") from error

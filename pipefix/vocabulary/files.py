@@ -12,7 +12,7 @@ import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 DRAFT = re.compile(r"\.pipefix-[0-9a-f]{12}\Z")
 """Names of files that were begun and not renamed into place: what a process that was killed leaves."""
@@ -26,21 +26,20 @@ def draft_beside(path: Path) -> Path:
 def open_regular(path: Path) -> BinaryIO:
     """The file, open for reading and unbuffered; OSError where it is missing or not a regular file. Never waits."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(path, flags)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-    return open(descriptor, "rb", buffering=0)
+    return _regular(os.open(path, flags), path, "rb")
 
 
 def open_own(path: Path, *, create: bool = True) -> BinaryIO:
     """A file of ours, open to be read and appended to; OSError for a link, which may lead anywhere, and for what is no file."""
     flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-    descriptor = os.open(path, flags, 0o666)
+    return _regular(os.open(path, flags, 0o666), path, "a+b")
+
+
+def _regular(descriptor: int, path: Path, mode: Literal["rb", "a+b"]) -> BinaryIO:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-    return open(descriptor, "a+b", buffering=0)
+    return open(descriptor, mode, buffering=0)
 
 
 def is_at(descriptor: int, path: Path) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import inspect
 import json
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -16,12 +18,12 @@ from pipefix.report.shown import Shown, shown_as
 from tests.cli.test_fix import UNDONE
 
 FORECAST = Forecast(samples=9, tried=3, bytes=1e6, source_bytes=2e6, seconds=4.0, gain=2.5, free=10**9)
-RUN = Path(__file__).parents[2] / "fixtures" / "runs" / "balanced.json"
+RUN = Path(__file__).parents[2] / "fixtures" / "runs" / "decode-bound-workers.json"
 RESULTS: dict[str, Shown] = {
     "9 samples would take 4.00 s": shown_as(ShownForecast, FORECAST),
     "is taken back": UNDONE,
     "VERDICT": pipefix.load(RUN),
-    "No regression: ": pipefix.compare(RUN, RUN, max_regression="5%"),
+    "No regression: ": pipefix.compare(pipefix.load(RUN), str(RUN), max_regression="5%"),
 }
 
 
@@ -29,10 +31,20 @@ RESULTS: dict[str, Shown] = {
 def test_it_is_printed_drawn_and_kept(words: str, tmp_path: Path) -> None:
     result = RESULTS[words]
     page = result.html(tmp_path / "page.html")
-    assert words in page == (tmp_path / "page.html").read_text(encoding="utf-8") and "<iframe" in result._repr_html_()
+    assert words in page == (tmp_path / "page.html").read_text(encoding="utf-8")
+    framed = r'<iframe title="pipefix report" srcdoc="([^"]*)" sandbox="allow-scripts" style="[^"]*"></iframe>'
+    held = re.fullmatch(framed, result._repr_html_())
+    assert held is not None and html.unescape(held[1]) == page, "a notebook shows it in a frame of its own"
     assert words in " ".join(str(result).split()) or words == "No regression: "
     assert json.loads(result.save(tmp_path / "figures.json").read_text(encoding="utf-8"))
     assert str(pickle.loads(pickle.dumps(result))) == str(result), "a process hands it on"
+
+
+def test_a_run_names_itself_in_a_line_and_is_loaded_as_it_was_saved(tmp_path: Path) -> None:
+    run = pipefix.load(str(RUN))
+    assert re.fullmatch(r"<pipefix run of \S+: input-bound \(decode\), [\d,.]+ samples/s>", repr(run))
+    assert run.save(str(tmp_path / "run.json")) == tmp_path / "run.json"
+    assert pipefix.load(tmp_path / "run.json") == run
 
 
 def test_every_result_is_shown() -> None:

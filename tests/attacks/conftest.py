@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.scene import Scene, keep_a_step, numbers_project, pictures_project, warm
+from tests.attacks.scene import Scene, cached_project, fixed_project, numbers_project, warm
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -25,11 +25,7 @@ def scene(tmp_path: Path) -> Scene:
 
 @pytest.fixture(scope="session")
 def fixed_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project in which one step is kept: a cache of smaller pictures."""
-    scene = Scene(tmp_path_factory.mktemp("fixed"))
-    pictures_project(scene.project)
-    keep_a_step(scene)
-    return scene.project
+    return fixed_project(tmp_path_factory.mktemp("fixed"))
 
 
 @pytest.fixture
@@ -40,12 +36,7 @@ def fixed(fixed_once: Path, tmp_path: Path) -> Scene:
 
 @pytest.fixture(scope="session")
 def cache_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    scene = Scene(tmp_path_factory.mktemp("cached"))
-    numbers_project(scene.project)
-    for to in ("lmdb", "parquet"):
-        how = ("--store", "rows") if to == "parquet" else ()
-        scene.run("convert", "train.py", "--to", to, *how, "--out", to, "--workers", "0", "-q").ended_with(0)
-    return scene.project
+    return cached_project(tmp_path_factory.mktemp("cached"))
 
 
 @pytest.fixture

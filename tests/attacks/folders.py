@@ -14,7 +14,7 @@ import socket
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.attacks.scene import CODES, HUNG, Ran, Scene, changes, keep_a_step, look, numbers_project, pictures_project, write
+from tests.attacks.scene import CODES, HUNG, Ran, Scene, cached_project, changes, fixed_project, look, numbers_project, write
 
 MANIFEST = {"format": "pipefix.cache/2", "pipefix": "0.1.0", "target": "evil.py:dataset", "length": 3, "parts": []}
 MARKED = json.dumps(MANIFEST, indent=1)
@@ -24,6 +24,7 @@ NOT_OURS = (
     b"null",
     b'{"event": "an event of theirs"}\n',
 )  # fmt: skip
+FOREIGN_HASHES = {hashlib.sha256(content).hexdigest() for content in (*NOT_OURS, MARKED.encode())}
 TOP = (
     "pipefix.plan.toml", "pipefix.log.jsonl", "pipefix-caches", "pipefix.before.json", "pipefix.after.json", "pipefix.fix.html",
     "pipefix.plan.toml.1", "pipefix.plan.1.toml", "pipefix.plan.toml.bak", "pipefix.plan.toml.2", "pipefix.json", ".pipefix",
@@ -38,15 +39,8 @@ IN_A_CACHE = (
     "index/00000.facts", "parts/00000.parquet", ".repair/a",
 )  # fmt: skip
 CACHES = (
-    "out",
-    "out.building",
-    "lmdb",
-    "parquet",
-    "cache-source",
-    "pipefix-caches/source",
-    "pipefix-caches/sample",
-    "lmdb.building",
-)
+    "out", "out.building", "lmdb", "parquet", "cache-source", "pipefix-caches/source", "pipefix-caches/sample", "lmdb.building",
+)  # fmt: skip
 KINDS = ("file",) * 4 + ("link", "linked folder", "dangling", "loop", "pipe", "folder", "socket", "device", "unreadable", "marked")
 REPORTS = ("pipefix.before.json", "pipefix.after.json", "pipefix.fix.html")
 
@@ -64,24 +58,12 @@ class Yard:
 
     def __init__(self, place: Path, cached: Path | None = None, fixed: Path | None = None) -> None:
         self.place = place
-        plain = Scene(place / "templates" / "plain")
-        numbers_project(plain.project, 6)
+        made = place / "templates"
         self.templates = {
-            "plain": plain.project, "cached": cached or self._make_cached(), "fixed": fixed or self._make_fixed(),
-        }  # fmt: skip
-
-    def _make_cached(self) -> Path:
-        cached = Scene(self.place / "templates" / "cached")
-        numbers_project(cached.project, 6)
-        for to, store in (("lmdb", "source"), ("parquet", "rows")):
-            cached.run("convert", "train.py", "--to", to, "--store", store, "--out", to, "--workers", "0", "-q").ended_with(0)
-        return cached.project
-
-    def _make_fixed(self) -> Path:
-        fixed = Scene(self.place / "templates" / "fixed")
-        pictures_project(fixed.project, 8)
-        keep_a_step(fixed)
-        return fixed.project
+            "plain": numbers_project(made / "plain"),
+            "cached": cached or cached_project(made / "cached"),
+            "fixed": fixed or fixed_project(made / "fixed"),
+        }
 
     def case(self, number: int) -> Case:
         """Make a folder, run a command in it, and take it away."""
@@ -100,7 +82,7 @@ class Yard:
         planted = self._plant(scene, chance, place_of(command))
         before = look(place)
         ran = scene.run(*command)
-        wrong = judge(scene, command, ran, before, ours, template)
+        wrong = judge(scene, command, ran, before, ours)
         shutil.rmtree(place, ignore_errors=True)
         return Case(number, command, planted, ran, wrong)
 
@@ -217,9 +199,7 @@ def place_of(command: tuple[str, ...]) -> str | None:
 # -- what must hold --------------------------------------------------------------------------------------------------------
 
 
-def judge(
-    scene: Scene, command: tuple[str, ...], ran: Ran, before: dict[str, Any], ours: dict[str, Any], template: str
-) -> list[str]:
+def judge(scene: Scene, command: tuple[str, ...], ran: Ran, before: dict[str, Any], ours: dict[str, Any]) -> list[str]:
     wrong = []
     if ran.code == HUNG:
         wrong.append("never ended")
@@ -260,7 +240,7 @@ def may_change(scene: Scene, path: Path, command: tuple[str, ...], before: Any, 
         if name == "pipefix.log.jsonl":
             return str(path) in after
         if name == "pipefix.plan.toml":
-            return str(path) in ours or "a plan" in describe(before[str(path)], scene)
+            return str(path) in ours or before[str(path)][2] not in FOREIGN_HASHES
         if name in REPORTS:
             return made_by_us
     if verb == "fix" and is_left_behind(path, before):
@@ -276,17 +256,6 @@ def is_left_behind(path: Path, before: Any) -> bool:
     files = [other for other in inside if before[str(other)][2] is not None]
     ours = {".pipefix-0123456789ab": hashlib.sha256(MARKED.encode()).hexdigest(), ".lock": hashlib.sha256(b"").hexdigest()}
     return "pipefix-caches" in path.parts and bool(files) and all(before[str(file)][2] == ours.get(file.name) for file in files)
-
-
-def describe(seen: tuple[Any, ...], scene: Scene) -> str:
-    return "a plan" if seen[2] not in FOREIGN_HASHES else "theirs"
-
-
-def _hashes() -> set[str]:
-    return {hashlib.sha256(content).hexdigest() for content in (*NOT_OURS, MARKED.encode())}
-
-
-FOREIGN_HASHES = _hashes()
 
 
 def campaign(yard: Yard, first: int, cases: int) -> list[Case]:

@@ -14,7 +14,7 @@ import stat
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import util
 from pathlib import Path
@@ -124,14 +124,6 @@ def look(*places: Path) -> dict[str, tuple[Any, ...]]:
 def changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     """What was there before and is gone or different now; what is new is no change."""
     return [f"{path} {'changed' if path in after else 'is gone'}" for path in sorted(before) if after.get(path) != before[path]]
-
-
-OURS = ("pipefix-caches", ".pipefix-", "pipefix.", "pipefix-traceback", "__pycache__")
-"""How names of what commands leave beside a target begin."""
-
-
-def new(before: Iterable[str], after: Iterable[str]) -> list[str]:
-    return sorted(set(after) - set(before))
 
 
 # -- commands ---------------------------------------------------------------------------------------------------------------
@@ -291,9 +283,26 @@ class Scene:
 
     def made(self) -> list[str]:
         """What is new since, relative to the scene; what the suite itself wrote, and Python, left out."""
-        now = new(self.before, look(self.place))
+        now = sorted(look(self.place).keys() - self.before.keys())
         mine = (str(self.place / "told"), str(self.place / "tmp"))
         return [path[len(str(self.place)) + 1 :] for path in now if not path.startswith(mine) and "__pycache__" not in path]
+
+
+def cached_project(place: Path) -> Path:
+    """A project of numbers with the finished caches `lmdb` and `parquet`."""
+    scene = Scene(place)
+    numbers_project(scene.project)
+    for to, store in (("lmdb", "source"), ("parquet", "rows")):
+        scene.run("convert", "train.py", "--to", to, "--store", store, "--out", to, "--workers", "0", "-q").ended_with(0)
+    return scene.project
+
+
+def fixed_project(place: Path) -> Path:
+    """A project of pictures in which one step is kept: a cache of smaller ones."""
+    scene = Scene(place)
+    pictures_project(scene.project)
+    keep_a_step(scene)
+    return scene.project
 
 
 BUDGETS = ("0.3", "1", "3", "10")

@@ -71,18 +71,6 @@ def test_a_neighbour_that_is_a_pipe_is_not_read(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "[tool.pipefix]\nx = " + "[" * 60_000, "tool = 5 # tool.pipefix", "[tool]\npipefix = 5 # tool.pipefix",
-        "[tool]\npipefix = [1] # tool.pipefix", "[tool.pipefix]\nbudget = " + "9" * 6000, "[tool.pipefix]\nlog = 5",
-    ],
-)  # fmt: skip
-def test_settings_of_any_content_end_in_a_sentence(scene: Scene, text: str) -> None:
-    write(scene.project / "pyproject.toml", text)
-    assert "pyproject.toml" in scene.run("log").ended_with(2, 4).err
-
-
-@pytest.mark.parametrize(
     "command",
     [
         ("probe", "{}"), ("show", "{}"), ("log", "{}"), ("verify", "{}"), ("watch", "{}", "--once"), ("compare", "{}", "{}"),
@@ -98,28 +86,6 @@ def test_names_that_are_too_long_are_told(scene: Scene, command: tuple[str, ...]
     scene.run(*(word.format(name) for word in command)).ended_with(2, 3, 4)
     scene.unchanged()
     assert scene.made() == []
-
-
-THEIRS = {
-    "--html": b"<!doctype html><html><body>My notes on pipefix</body></html>",
-    "--trace": b'{"schemaVersion": 1, "deviceProperties": [], "traceEvents": [{"ph": "X", "name": "aten::mm"}]}',
-    "--out": b'{"note": "of \\"pipefix.run/1\\"", "cited": "pipefix.run/1"}',
-}
-
-
-@pytest.mark.parametrize("flag", THEIRS)
-def test_files_that_only_mention_what_ours_hold_are_not_replaced(scene: Scene, flag: str) -> None:
-    """Any page with the word pipefix, and any trace of torch's profiler, was."""
-    write(scene.project / "mine", THEIRS[flag])
-    scene.remember()
-    scene.run("probe", "train.py", "--budget", "0.2", "-q", flag, "mine").ended_with(2)
-    scene.unchanged()
-
-
-def test_reports_of_ours_are_replaced(scene: Scene) -> None:
-    command = ("probe", "train.py", "--budget", "0.2", "-q", "--html", "page.html", "--trace", "trace.json", "--out", "run.json")
-    for _ in range(2):
-        scene.run(*command).ended_with(0)
 
 
 @pytest.mark.parametrize("plant", ["foreign part", "other file", "linked folder", "foreign index"])

@@ -1,49 +1,13 @@
-"""Caches, plans and run files that are pipes, devices, cut or made up are told at once, and left (attack.md M2, M8, M9, L1)."""
+"""Caches that are cut, made up or in a circle are told at once, and left (attack.md M2, M8, M9, L1)."""
 
 from __future__ import annotations
 
-import os
 import shutil
 
 import pytest
 
 from tests.attacks.scene import Scene, write
 from tests.caches.test_hostile_caches import sealed_with
-
-
-def commands(name: str) -> list[tuple[str, ...]]:
-    return [("verify", name), ("convert", "train.py", "--to", "lmdb", "--out", name, "--update", "--workers", "0", "-q")]
-
-
-@pytest.mark.parametrize(("name", "kind"), [("manifest.json", "device"), ("parts/00000.mdb", "loop"), ("index/00000.idx", "pipe")])
-def test_what_is_no_file_in_a_cache_is_told_and_not_waited_for(cached: Scene, name: str, kind: str) -> None:
-    path = cached.project / "lmdb" / name
-    assert path.exists(), f"a cache has no {name} now: {sorted(cached.project.glob('lmdb/**/*'))}"
-    path.unlink()
-    if kind == "pipe":
-        os.mkfifo(path)
-    else:
-        path.symlink_to("/dev/zero" if kind == "device" else path.name)
-    cached.remember(path, cached.project / "files", cached.project / "train.py")
-    for command in commands("lmdb"):
-        told = cached.run(*command).of_the_table()
-        cached.unchanged()
-        if command[0] == "verify":
-            assert told.code in (1, 4), str(told)
-
-
-@pytest.mark.parametrize(("verb", "kind"), [(("show",), "device"), (("show",), "folder"), (("compare", "good.json"), "device")])
-def test_run_files_that_are_none(scene: Scene, verb: tuple[str, ...], kind: str) -> None:
-    """A pipe may be read: `show <(curl ...)` is one."""
-    path = scene.project / "run.json"
-    if kind == "folder":
-        path.mkdir()
-    else:
-        path.symlink_to("/dev/zero")
-    write(scene.project / "good.json", b"{}")
-    scene.remember()
-    scene.run(*verb, "run.json").ended_with(2, 4)
-    scene.unchanged()
 
 
 @pytest.mark.parametrize("what", ["sound", "cut", "flipped", "no manifest"])
@@ -75,23 +39,17 @@ def test_a_cache_in_a_cache_and_a_link_to_itself(cached: Scene) -> None:
     cached.unchanged()
 
 
-@pytest.mark.parametrize(
-    "described",
-    [["S", ["\udcff", 1, []]], ["S", ["a", 5, [[0, 5, 10**9, -1]]]], ["S", 5], None],
-)
-def test_records_that_were_damaged_and_sealed_again(cached: Scene, described: object) -> None:
+def test_records_that_were_damaged_and_sealed_again(cached: Scene) -> None:
     """Checksums of a stranger's cache fit whatever it holds: UnicodeDecodeError and IndexError, or another file (L6)."""
-    sealed_with(cached.project / "lmdb", described)
+    sealed_with(cached.project / "lmdb", None)
     cached.remember()
     told = cached.run("verify", "lmdb").ended_with(1)
     cached.unchanged()
     assert "record 0" in told.text or "damaged" in told.text, str(told)
-    if described is not None:  # one way to damage a record is enough for what reads it
-        return
     write(
         cached.project / "reads.py",
         f"import pipefix, train\ndataset = pipefix.CachedDataset({str(cached.project / 'lmdb')!r}, dataset=train.dataset)\n",
     )
     cached.run("probe", "reads.py:dataset", "--budget", "0.2", "-q").of_the_table()
-    cached.run(*commands("lmdb")[1]).ended_with(0)
+    cached.run("convert", "train.py", "--to", "lmdb", "--out", "lmdb", "--update", "--workers", "0", "-q").ended_with(0)
     cached.run("verify", "lmdb").ended_with(0)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.attacks.scene import NUMBERS, PICTURES, ROOT, Scene, pictures_project, write
+from tests.attacks.scene import NUMBERS, PICTURES, Scene, pictures_project, write
 
 COMMANDS = (
     ("probe", "train.py", "--budget", "0.2", "-q"),
@@ -45,28 +43,6 @@ def test_what_is_no_exception_is_told_as_the_samples(scene: Scene, raised: str) 
             scene.run(*command).of_the_table()
     write(scene.project / "train.py", (scene.project / "train.py").read_text().replace("index == 5", "True"))
     scene.run(*COMMANDS[0], "--workers", "1" if raised == "Own()" else "0").ended_with(3)
-
-
-def test_a_file_that_leaves_by_os_exit_is_told(scene: Scene) -> None:
-    """By a process beside it, which the end of standard error waits for. Its exit code stays what it was."""
-    write(scene.project / "train.py", NUMBERS + "\nimport os; os._exit(0)\n")
-    command = [sys.executable, "-m", "pipefix", "doctor", "train.py"]
-    ran = subprocess.run(command, cwd=scene.project, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
-    assert "os._exit()" in ran.stderr
-
-
-def test_a_sample_that_kills_its_process_is_told(scene: Scene) -> None:
-    write(
-        scene.project / "train.py",
-        NUMBERS.replace("            return len", "            import os; os.kill(os.getpid(), 9)\n            return len"),
-    )
-    reading, held = os.pipe()  # the process that tells it holds an end too, until it has
-    code = scene.run(*COMMANDS[0]).code
-    os.close(held)
-    os.read(reading, 1)
-    os.close(reading)
-    assert (scene.place / "told.err").read_text().strip(), "it ended without a word"
-    assert code != 0
 
 
 @pytest.mark.parametrize("message", ["'x' * 20_000_000", "'caf\\udce9'", "'\\x1b[31m\\0'"])

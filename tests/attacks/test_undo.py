@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,27 +50,6 @@ def test_fix_under_a_long_name_of_the_folder_for_temporary_files(scene: Scene) -
 
     scene.run("fix", "train.py", "--yes", "-q", "--budget", "0.2", "--only", "workers", before=name).ended_with(0)
     scene.run("tune", "train.py", "-q", "--budget", "0.2", "--trials", "1", "--workers", "1", before=name).ended_with(0)
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"), [(LOG, "pipe"), (LOG, "link"), (PLAN, "device"), (PLAN, "folder"), (CACHES, "link"), (CACHES, "loop")]
-)
-def test_what_is_no_file_where_ours_would_lie(fixed: Scene, name: str, kind: str) -> None:
-    victim = write(fixed.place / "victim" / "thesis.txt")
-    path = fixed.project / name
-    shutil.rmtree(path) if path.is_dir() else path.unlink()
-    if kind == "pipe":
-        os.mkfifo(path)
-    elif kind == "folder":
-        write(path / "thesis.txt")
-    else:
-        path.symlink_to({"link": victim, "loop": path.name, "device": Path("/dev/zero")}[kind])
-    fixed.remember(victim, path, fixed.project / "files")
-    undo(fixed).of_the_table()
-    fixed.unchanged()
-    if kind not in ("link", "loop"):
-        fixed.run("fix", "train.py", "--yes", "-q", "--budget", "0.2", "--dry-run").of_the_table()
-        fixed.unchanged()
 
 
 def test_reports_of_the_users_are_not_replaced(scene: Scene) -> None:

@@ -77,7 +77,14 @@ def test_a_name_that_no_option_has(text: str, said: str, advice: str, project: P
     assert advice in caught.value.advice
 
 
-def test_a_file_that_is_no_toml(project: Path) -> None:
-    (project / "pyproject.toml").write_text("[tool.pipefix\n")
-    with pytest.raises(UnreadableFile, match="cannot be read"):
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[tool.pipefix\n", "[tool.pipefix]\nx = " + "[" * 60_000, "tool = 5 # tool.pipefix", "[tool]\npipefix = 5 # tool.pipefix",
+        "[tool]\npipefix = [1] # tool.pipefix", "[tool.pipefix]\nbudget = " + "9" * 6000, "[tool.pipefix]\nlog = 5",
+    ],
+)  # fmt: skip
+def test_a_file_of_any_content_ends_in_a_sentence(text: str, project: Path) -> None:
+    (project / "pyproject.toml").write_text(text)
+    with pytest.raises(UnreadableFile, match=r"pyproject\.toml cannot be read"):
         parsed("probe", "x.py")

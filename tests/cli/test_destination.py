@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from pipefix.cli.destination import check
 from pipefix.report import runfile
+from pipefix.report.document import Document
+from pipefix.report.page import page
+from pipefix.report.trace import chrome_trace
 from pipefix.vocabulary.errors import BadUsage
 
 
@@ -15,10 +19,13 @@ def test_a_new_file_in_a_directory_of_ours_is_fine_and_nothing_is_left_behind(tm
     check(out=Path("/dev/null"), html=Path("/dev/stdout"))  # devices and pipes are written straight
 
 
-def test_a_file_in_place_of_a_directory(tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_directory_and_a_directory_in_place_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BadUsage, match="is a file, not a directory"):
         check(out=tmp_path / "file" / "run.json")
+    with pytest.raises(BadUsage, match="is a directory, not a file") as caught:
+        check(plan=tmp_path)
+    assert caught.value.advice.endswith(f"--write {tmp_path}/pipefix.plan.toml")
 
 
 @pytest.mark.parametrize(
@@ -26,8 +33,9 @@ def test_a_file_in_place_of_a_directory(tmp_path: Path) -> None:
     [
         ("out", runfile.encode(runfile.Run(target="x"))),
         ("out", ""),
-        ("html", '<!doctype html><html><meta name="generator" content="pipefix">'),
-        ("trace", '{"otherData":{"writer":"pipefix","target":"x"},"traceEvents":[]}'),
+        ("html", page(Document())),
+        ("trace", json.dumps(chrome_trace([], 1, "x"))),
+        ("plan", '# Written by pipefix.\nformat = "pipefix.plan/1"\n'),
     ],
 )
 def test_an_older_file_of_ours_is_replaced(kind: str, text: str, tmp_path: Path) -> None:
@@ -35,12 +43,24 @@ def test_an_older_file_of_ours_is_replaced(kind: str, text: str, tmp_path: Path)
     check(**{kind: tmp_path / "older"})
 
 
-@pytest.mark.parametrize("text", ["import pipefix\n", '{"name": "somebody"}', "\0\1\2"])
-def test_anything_else_is_kept(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("out", b"import pipefix\n"),
+        ("out", b"\0\1\2"),
+        ("out", b'{"note": "of \\"pipefix.run/1\\"", "cited": "pipefix.run/1"}'),
+        ("html", b"<!doctype html><html><body>My notes on pipefix</body></html>"),
+        ("trace", b'{"schemaVersion": 1, "deviceProperties": [], "traceEvents": [{"ph": "X", "name": "aten::mm"}]}'),
+        ("plan", b"[tool.other]\nx = 1\n"),
+        ("plan", b"\xff\xfe"),
+    ],
+)
+def test_anything_else_is_kept(tmp_path: Path, kind: str, text: bytes) -> None:
+    """Any page with the word pipefix, and any trace of torch's profiler, was replaced."""
     path = tmp_path / "train.py"
-    path.write_text(text)
+    path.write_bytes(text)
+    flag = "--write" if kind == "plan" else f"--{kind}"
     with pytest.raises(BadUsage) as caught:
-        check(out=path)
-    assert str(caught.value) == f"--out {path}: the file exists and is not one that --out writes; it will not be replaced."
+        check(**{kind: path})
+    assert str(caught.value) == f"{flag} {path}: the file exists and is not one that {flag} writes; it will not be replaced."
     assert caught.value.advice == f"Choose another name, or remove it first: rm {path}"
-    assert path.read_text() == text

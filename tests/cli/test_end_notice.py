@@ -36,6 +36,7 @@ def run(pipefix: str, folder: Path, act: str) -> subprocess.CompletedProcess[str
     [
         ("os._exit(0)", 0),
         ("os.kill(os.getpid(), signal.SIGSEGV)", 128 + signal.SIGSEGV),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 128 + signal.SIGKILL),
     ],
 )
 def test_a_sample_that_ends_the_process_is_told(tmp_path: Path, act: str, code: int, preloaded: str) -> None:

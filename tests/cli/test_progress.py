@@ -35,10 +35,10 @@ def test_a_bar_that_was_paused_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -
 def test_a_line_for_each_phase_where_it_is_no_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipefix.cli.progress.monotonic", lambda: 100.0)  # after a second it would tell of the time left
     with Progress() as progress:
-        progress("loading the target", 0.0)
+        progress("loading the target", -1.0)
         progress("recording samples", 0.1)
         progress("recording samples", 0.2)
-        progress("done", 1.0)
+        progress("done", 1.7)
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err == "  0%  loading the target\n 10%  recording samples\n100%  done\n"
@@ -54,33 +54,12 @@ def test_the_time_left_follows_from_the_pace(capsys: pytest.CaptureFixture[str],
 
 
 def test_a_bar_where_it_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = a_terminal(monkeypatch)
-    with Progress() as progress:
-        progress("recording [bold] samples", 0.25)
-    assert "recording [bold] samples" in terminal.getvalue()
-    assert "25 %" in terminal.getvalue()
-
-
-def test_no_thread_draws_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would run beside what is measured."""
-    a_terminal(monkeypatch)
+    """No thread draws it, beside what is measured; worker processes inherit the real streams."""
+    terminal, out = a_terminal(monkeypatch), sys.stdout
     before = set(threading.enumerate())  # one of an earlier test may end meanwhile
     with Progress() as progress:
-        progress("measuring", 0.5)
+        progress("recording [bold] samples", 0.25)
         assert set(threading.enumerate()) <= before
-
-
-def test_worker_processes_keep_the_real_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = a_terminal(monkeypatch)
-    out = sys.stdout
-    with Progress():
-        assert sys.stderr is terminal
-        assert sys.stdout is out
-
-
-def test_fractions_outside_the_scale_are_kept_in_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipefix.cli.progress.monotonic", lambda: 100.0)  # after a second it would tell of the time left
-    with Progress() as progress:
-        progress("early", -1.0)
-        progress("late", 1.7)
-    assert capsys.readouterr().err == "  0%  early\n100%  late\n"
+        assert sys.stderr is terminal and sys.stdout is out
+    assert "recording [bold] samples" in terminal.getvalue()
+    assert "25 %" in terminal.getvalue()

@@ -25,12 +25,6 @@ def test_a_sound_cache(cache, capsys):
     assert json.loads(capsys.readouterr().out)["records"] == 5
 
 
-def test_a_file_is_no_cache_and_is_told_as_a_file(tmp_path, capsys):
-    (tmp_path / "run.json").write_text("{}")
-    assert main(["verify", str(tmp_path / "run.json")]) == 4
-    assert "run.json is a file, and a cache is a folder." in capsys.readouterr().err
-
-
 def test_damage_fails_the_command_and_is_mended(cache, capsys):
     path = cache / "parts" / "00000.mdb"
     data = bytearray(path.read_bytes())

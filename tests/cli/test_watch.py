@@ -15,7 +15,6 @@ import pytest
 
 from pipefix.cli.main import main
 from pipefix.watching.drift import Drift
-from pipefix.watching.prometheus import Endpoint
 from pipefix.watching.window import Notice, Window, encode
 from tests.watching.streams import Job, Plant
 
@@ -134,25 +133,6 @@ def test_strangers_text_does_not_command_the_terminal(as_json: bool, tmp_path: P
     assert (told.out + told.err).replace("\n", "").isprintable()
     if as_json:
         assert json.loads(told.out)["labels"] == {"rank": HOSTILE}
-
-
-def test_an_endpoints_text_does_not_either(capsys: pytest.CaptureFixture[str]):
-    endpoint = Endpoint(0)
-    try:
-        endpoint.write(hostile())
-        assert main(["watch", endpoint.url, "--once"]) == 0
-    finally:
-        endpoint.close()
-    told = capsys.readouterr()
-    assert (told.out + told.err).replace("\n", "").isprintable()
-    assert "window 1" in told.out
-
-
-def test_nor_does_an_error_about_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    path = tmp_path / f"{HOSTILE}.jsonl"
-    path.write_text('{"format": "pipefix.watch/1", "time": 1, "number": 1, "seconds": 1, "stages": {"\u202e\x9b31m": 1}}\n')
-    assert main(["watch", str(path)]) == 4
-    assert capsys.readouterr().err.replace("\n", "").isprintable()
 
 
 def written(path: Path, *jobs: list[Window]) -> Path:

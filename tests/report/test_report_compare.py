@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from rich.cells import cell_len
 
 from pipefix.report import terminal
 from pipefix.report.compare import Comparison, compare, ratio
@@ -244,14 +243,3 @@ def test_what_lies_beside_the_rate_is_what_the_runs_hold() -> None:
     ]
     page = compare(slow, busy).html()
     assert all(figure in page for figure in ("GPU busy", "a sample, 99th percentile", "2.31 GB"))
-
-
-@pytest.mark.parametrize("unicode", [True, False])
-@pytest.mark.parametrize("width", [40, 80])
-def test_no_line_is_wider_than_asked(width: int, unicode: bool) -> None:
-    runs = [read(path) for path in sorted(RUNS.glob("*.json")) if read(path).throughput is not None]
-    assert len(runs) >= 6
-    for before in runs:
-        for line in terminal.lines(compare(before, runs[0], force=True).document(), width=width, unicode=unicode):
-            assert cell_len(line) <= width
-            assert unicode or line.isascii()

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from pipefix.report.compare import compare
 from pipefix.report.document import (
     Bar,
     Bars,
@@ -34,6 +35,7 @@ from tests.conftest import ROOT
 
 RUNS = sorted((ROOT / "fixtures" / "runs").glob("*.json"))
 GOLDEN = ROOT / "fixtures" / "reports"
+SLOW = read(ROOT / "fixtures" / "runs" / "decode-bound-workers.json")
 
 
 def printed(*blocks: object, **how: object) -> list[str]:
@@ -59,8 +61,9 @@ def test_the_whole_text_is_as_it_was(path) -> None:
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
 def test_no_line_is_wider_than_asked_but_a_command(path, width: int, color: bool, unicode: bool) -> None:
     run = read(path)
+    documents = [full(run)] if run.throughput is None else [full(run), compare(run, SLOW, force=True).document()]
     commands = {remedy.command for remedy in run.remedies} | {"pipefix probe"}
-    for line in lines(full(run), width=width, color=color, unicode=unicode):
+    for line in [line for document in documents for line in lines(document, width=width, color=color, unicode=unicode)]:
         shown = without_color(line)
         if not shown.strip().startswith(tuple(command[:20] for command in commands if command)):
             assert cell_len(shown) <= max(width, 40), f"{width}: {shown}"
@@ -73,10 +76,9 @@ def without_color(line: str) -> str:
 
 
 def test_colors_change_nothing_but_the_ink() -> None:
-    run = read(ROOT / "fixtures" / "runs" / "decode-bound-workers.json")
-    painted = lines(full(run), color=True)
+    painted = lines(full(SLOW), color=True)
     assert any("\x1b[" in line for line in painted)
-    assert [without_color(line).rstrip() for line in painted] == lines(full(run))
+    assert [without_color(line).rstrip() for line in painted] == lines(full(SLOW))
 
 
 def test_escape_sequences_in_names_reach_no_terminal() -> None:
@@ -158,14 +160,7 @@ def test_any_run_is_told(name: str, first: float, second: float, width: int) -> 
         stage=name, wall_s=interval, cpu_s=interval, share=second, bytes=first, marginal_gain=gain,
         ops=[OpCost(name=name, wall_s=first)],
     )  # fmt: skip
-    remedy = RemedyFigures(
-        id=name,
-        stage=name,
-        title=name,
-        status="proposed",
-        why=name,
-        speedup=gain,
-    )
+    remedy = RemedyFigures(id=name, stage=name, title=name, status="proposed", why=name, speedup=gain)
     run = Run(target="x", created=name, stages=[stage], remedies=[remedy], unattributed_s=first, sample_s=interval)
     for line in lines(full(run), width=width):
         assert cell_len(line) <= width or line.strip().startswith("pipefix probe")

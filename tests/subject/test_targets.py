@@ -119,6 +119,7 @@ def test_a_directory_of_class_folders(tmp_path: Path) -> None:
         Image.new("RGB", (8, 8)).save(tmp_path / name / "1.png")
     subject = load(str(tmp_path))
     assert (subject.settings.dataset, subject.settings.length) == ("ImageFolder", 2)
+    assert subject.target == str(tmp_path), "whole: half of all datasets have a folder called train"
     assert subject.assumed[-1] == "the ImageNet training transforms (RandomResizedCrop 224, flip, normalise)"
     image, label = subject.dataset[1]
     assert image.shape == (3, 224, 224) and label == 1

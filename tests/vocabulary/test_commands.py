@@ -86,7 +86,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path) -> Path:
 
     monkeypatch.chdir(tmp_path)
     shutil.copytree(root / "fixtures" / "caches" / "lmdb-source-v1", tmp_path / HOSTILE)
-    (tmp_path / "x.py").touch()
+    (tmp_path / "x.py").write_text("x = [1, 2]\n")
     return Path(HOSTILE)
 
 
@@ -95,6 +95,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path) -> Path:
     [
         ("manifest.json", ["verify", HOSTILE]),
         ("parts/00000.mdb", ["verify", HOSTILE]),
+        ("", ["fix", "--undo", "--out", HOSTILE]),
+        ("", ["convert", "x.py:x", "--to", "parquet", "--store", "rows", "--out", HOSTILE]),
         ("", ["probe", "x.py", "--out", f"{HOSTILE}/missing/{HOSTILE}"]),
         ("", ["probe", "x.py", "--out", HOSTILE]),
         ("", ["probe", "x.py", "--out", f"{HOSTILE}/parts/00000.mdb"]),

@@ -65,7 +65,8 @@ def card(run: Run) -> Card:
     if run.verdict is None:
         ended = "The probe was interrupted before it could say" if run.partial else "This run file holds no verdict on"
         return Card(kind="no verdict", verdict=f"{ended} what limits this pipeline.", why=_why(run), next=next_, command=command)
-    confidence, blocks = None, run.verdict.blocks
+    confidence = None
+    blocks = _blocks(run)
     if blocks >= FEWEST_RESAMPLED and settled and not run.verdict.by_arms and quantity.known(run.verdict.confidence):
         agree = "all" if run.verdict.confidence >= 1 else f"{quantity.percent(run.verdict.confidence)} of"
         confidence = f"{agree} resamples of {blocks} blocks agree"
@@ -74,6 +75,12 @@ def card(run: Run) -> Card:
     return Card(
         kind=run.verdict.kind, verdict=run.verdict.sentence, confidence=confidence, why=_why(run), next=next_, command=command
     )
+
+
+def _blocks(run: Run) -> int:
+    """Blocks of the pipeline as it is that the verdict rests on; 0 where the run does not say."""
+    assert run.verdict is not None
+    return run.verdict.blocks or max((len(arm.rates) for arm in run.arms if arm.name == "real"), default=0)
 
 
 def best_is_told(run: Run) -> bool:

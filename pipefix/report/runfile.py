@@ -5,6 +5,7 @@ Readers accept every older version and refuse a newer major one.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ class GainFigures(Interval, frozen=True):
     low: float = float("-inf")
     high: float = float("inf")
     how: str = ""
-    """measured, modelled, bounded or not tried."""
+    """measured, modelled, bounded or not tried; empty in files of older versions that do not tell."""
     at_most: float | None = None
     """What it is bounded by."""
 
@@ -320,7 +321,28 @@ def write(run: Run, path: Path) -> None:
 
 
 def decode(data: bytes | str, *, origin: str) -> Run:
-    return versioned.decode(data, Run, format=FORMAT, origin=origin, what="a pipefix run file", prepare=_figures_unknown)
+    run = versioned.decode(data, Run, format=FORMAT, origin=origin, what="a pipefix run file", prepare=_figures_unknown)
+    stages = [msgspec.structs.replace(stage, marginal_gain=_as_known(stage, run.arms)) for stage in run.stages]
+    return msgspec.structs.replace(run, stages=stages, remedies=[_with_how(remedy) for remedy in run.remedies])
+
+
+def _as_known(stage: StageFigures, arms: list[Arm]) -> GainFigures | None:
+    """Versions before evidence was written filled in a bound where no arm had run: it is told as one."""
+    gain = stage.marginal_gain
+    if gain is None or gain.how or not arms:
+        return gain
+    for arm in arms:
+        if arm.rates and (arm.replaces == [stage.stage] or (arm.name, stage.stage) == ("no-consumer", "step")):
+            return msgspec.structs.replace(gain, how="measured", blocks=len(arm.rates))
+    return GainFigures(how="bounded", at_most=gain.high if math.isfinite(gain.high) else None)
+
+
+def _with_how(remedy: RemedyFigures) -> RemedyFigures:
+    """The same for what remedies would bring."""
+    if remedy.speedup is None or remedy.speedup.how:
+        return remedy
+    how = "measured" if remedy.measured else "modelled"
+    return msgspec.structs.replace(remedy, speedup=msgspec.structs.replace(remedy.speedup, how=how))
 
 
 def read(path: Path) -> Run:

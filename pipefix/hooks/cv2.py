@@ -21,7 +21,8 @@ _DECODE = Stage.DECODE
 def install(timer: SampleTimer, patches: Patches) -> None:
     import cv2
 
-    original, imdecode = cv2.imread, cv2.imdecode
+    original: Any = cv2.imread
+    imdecode = cv2.imdecode
     names = (str, bytes, os.PathLike) if _takes_paths(cv2) else (str,)
 
     def decode(data: bytes, filename: Any, flags: tuple[int, ...]) -> Any:

@@ -50,7 +50,7 @@ _PLAIN, _ARRAY = _Kind.PLAIN, _Kind.ARRAY
 def data_stage(values: Iterable[Any], *, nested: bool = False) -> Stage | None:
     """What a call that is handed ``values`` does, by the first that is bytes or pixels; None where none is (an index, a path)."""
     for value in values:
-        kind = _kind_of(type(value))
+        kind = _kind_of(type(value))  # type: ignore[arg-type]  # a class can be hashed
         if kind is _PLAIN:
             continue
         if kind is _ARRAY:

@@ -198,7 +198,7 @@ class TestCycling:
         answers = [ours.ask() for _ in range(7)]
         assert all(trace.samples == (batch or 1) for _, trace in answers)
 
-    def test_the_recording_ends_with_its_bytes(self, paths: list[str]) -> None:
+    def test_the_recording_ends_with_its_bytes(self, paths: list[str], ticks: Ticks) -> None:
         ours = alone("map", paths, budget=2_000)
         traces = ours.record(batches=5)
         assert traces[-1].full

@@ -175,12 +175,9 @@ class Acting(Numbers):
         return super().__getitem__(index)
 
 
-class Texts(Dataset[Any]):
+class Texts(Numbers):
     def __init__(self, length: int = 3000) -> None:
-        self.length = length
-
-    def __len__(self) -> int:
-        return self.length
+        super().__init__(length)
 
     def __getitem__(self, index: int) -> Any:
         return {

@@ -54,8 +54,8 @@ class Header(NamedTuple):
 
 def read_header(encoded: Data) -> Header:
     """What a picture says of itself. Raises `BadPicture` where there is no JPEG, or its header is cut off."""
-    data = memoryview(encoded).cast("B")
-    if data[:2] != b"\xff\xd8":
+    data = memoryview(encoded).cast("B")  # type: ignore[arg-type]  # numpy's arrays are buffers, too
+    if bytes(data[:2]) != b"\xff\xd8":
         raise BadPicture("not-jpeg", "it begins with no JPEG marker" if len(data) else "it is empty")
     at, orientation = 2, 1
     while True:
@@ -79,7 +79,7 @@ def read_header(encoded: Data) -> Header:
             raise BadPicture("unsupported", f"its frame is of kind {marker:X}")
         if marker not in _SKIPPED:
             raise BadPicture("corrupt", f"the marker {marker:X} does not belong before a frame")
-        if marker == 0xE1 and body[:6] == b"Exif\0\0":
+        if marker == 0xE1 and bytes(body[:6]) == b"Exif\0\0":
             orientation = _orientation(bytes(body[6:]))
         at += 2 + max(length, 2)
     raise BadPicture("truncated", "it ends within its header")

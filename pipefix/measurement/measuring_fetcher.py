@@ -290,7 +290,8 @@ class MeasuringFetcher:
         trace.misses = timer.misses
         names = timer.names
         if timer.active:
-            columns = zip(names, timer.wall, timer.cpu_time, timer.cpu_wall, timer.calls, timer.entered, strict=True)
+            # Another thread may be adding an operation, column by column.
+            columns = zip(names, timer.wall, timer.cpu_time, timer.cpu_wall, timer.calls, timer.entered, strict=False)
             trace.charges = [
                 Charge(stage.value if stage is not None else None, op, wall, *figures)
                 for (stage, op), wall, *figures in columns

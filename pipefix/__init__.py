@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from pipefix.loader.slots.portable import prepare as prepare
 
 _NAMES = {
+    "pipefix.loader.fast_loader": ("FastLoader",),
+    "pipefix.caches.dataset": ("CachedDataset",),
     "pipefix.api.probe": ("probe", "Run"),
     "pipefix.api.run_files": ("load", "compare", "Comparison"),
     "pipefix.api.doctor": ("doctor", "Finding"),
@@ -49,13 +51,12 @@ _NAMES = {
     "pipefix.api.fix": ("fix", "undo", "FixReport", "Undone"),
     "pipefix.api.watch": ("watch", "Watch"),
     "pipefix.loader.slots.portable": ("prepare",),
-    "pipefix.loader.fast_loader": ("FastLoader",),
-    "pipefix.caches.dataset": ("CachedDataset",),
 }
 """Public names by their module. It is loaded when one of them is first used: `load` and `compare` need no PyTorch."""
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
-__all__ = [*_HOMES, "__version__"]  # noqa: PLE0604 - they are strings
+__all__ = [*sorted(_HOMES, key=lambda name: name[0].isupper()), "__version__"]  # noqa: PLE0604 - they are strings
+"""Functions first: the order of the documentation."""
 
 
 def __getattr__(name: str) -> Any:

@@ -33,14 +33,15 @@ def clock_verdict(program: ProgramFigures) -> Verdict:
     if not training:
         return _inconclusive("No loop of the program took optimizer steps, so nothing says which of its loops trains.")
     longest = max(training, key=lambda loop: loop.seconds)
+    if longest.in_turn:
+        together = [loop for loop in training if loop is longest or (loop.rank == longest.rank and loop.named in longest.in_turn)]
+        return _in_turn(program, together)
     if longest.wait_share is None:
         return _without_loader(longest.outside_share)
     loop = max((loop for loop in training if _is_the_same(loop, longest) and loop.wait_share), key=_waiting)
     share = loop.wait_share
     assert share is not None
-    who = f"the loop over the loader made at {loop.loader}"
-    if loop.rank is not None and program.ranks > 1:
-        who += f" (rank {loop.rank} of {program.ranks})"
+    who = f"the loop over the loader made at {loop.loader}{_rank(loop, program)}"
     clause = f"{who} waited for batches in {percent_between(share) if share.high < 1 else percent(share.value)} of its time"
     if sum(loop.first_batch_s) > share.value * loop.seconds / 2 > 0:
         clause += f", {FIRST_BATCH} of {'an epoch' if len(loop.first_batch_s) > 1 else 'its only epoch'}"
@@ -48,8 +49,12 @@ def clock_verdict(program: ProgramFigures) -> Verdict:
         clause += ", by what its device idled meanwhile"
     elif program.cuda:
         clause += ", by the CPU's clocks, which do not see what the GPU still had to do"
+    return _judged(share, clause, program, made_of=_made_of(loop))
+
+
+def _judged(share: Interval, clause: str, program: ProgramFigures, *, made_of: str) -> Verdict:
     if share.low >= WAITING:
-        sentence = f"Input-bound: {clause}.{_made_of(loop)}"
+        sentence = f"Input-bound: {clause}.{made_of}"
         return Verdict(kind="input-bound", stage=None, sentence=sentence, confidence=1.0, rule=_rule())
     if share.high <= FED:
         sentence = f"Not the data: {clause}; nothing to gain there.{_besides_training(program)}"
@@ -57,6 +62,31 @@ def clock_verdict(program: ProgramFigures) -> Verdict:
     if (share.low >= FED and share.high <= 2 * WAITING) or share.high <= WAITING:
         return Verdict(kind="balanced", stage=None, sentence=f"Balanced: {clause}.", confidence=1.0, rule=_rule())
     return _inconclusive(f"{clause}, and that is too {'wide a range' if share.high < 1 else 'short'} for a verdict.")
+
+
+def _in_turn(program: ProgramFigures, loops: list[LoopFigures]) -> Verdict:
+    """On loops whose batches the same steps work on: the step waits for each of them, so what they waited counts together."""
+    seconds = sum(loop.seconds for loop in loops) or 1.0
+    shares = [(loop.wait_share or Interval(0.0, 0.0, 1.0), loop.seconds / seconds) for loop in loops]
+    share = Interval(
+        value=sum(share.value * part for share, part in shares),
+        low=sum(share.low * part for share, part in shares),
+        high=sum(share.high * part for share, part in shares),
+    )
+    alike = len({loop.loader for loop in loops}) < len(loops)
+    waited = [
+        f"{loop.named if alike else loop.loader} {percent(share.value * part)}"
+        for loop, (share, part) in zip(loops, shares, strict=True)
+    ]
+    clause = (
+        f"its steps take batches of {len(loops)} loaders in turn, and waited for them in {percent_between(share)} of the time"
+        f"{_rank(loops[0], program)}: for the one made at {', for the one at '.join(waited)}"
+    )
+    return _judged(share, clause, program, made_of="")
+
+
+def _rank(loop: LoopFigures, program: ProgramFigures) -> str:
+    return f" (rank {loop.rank} of {program.ranks})" if loop.rank is not None and program.ranks > 1 else ""
 
 
 def agreed(said: Verdict, clocks: Verdict) -> Verdict:

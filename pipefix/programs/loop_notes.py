@@ -21,6 +21,8 @@ class LoopNotes:
     """Of the first batches of its first epoch; empty where nothing is known of them."""
     tensors: int = 0
     """Of its first batch."""
+    in_turn: list[LoopNotes] = field(default_factory=list)
+    """Loops of this process whose batches its steps work on as well: of two loaders, one batch each in turn."""
     idle_workers: int = 0
     """Those that had left when the others were at their fourth batch."""
 
@@ -60,7 +62,10 @@ class LoopNotes:
         if self.total("optimizer_steps") or self.total("backward_s"):
             return "training"
         alone = self.total("without_gradients") > self.total("steps") / 2
-        return "evaluation" if alone or self.total("calls_without_gradients") else "unknown"
+        if alone or self.total("calls_without_gradients"):
+            return "evaluation"
+        trains = any(other.total("optimizer_steps") or other.total("backward_s") for other in self.in_turn)
+        return "training" if trains else "unknown"
 
 
 def total(blocks: Iterable[dict[str, Any]], name: str) -> float:

@@ -61,6 +61,9 @@ def merged_notes(
                 here[event["loop"]].checksums = event["checksums"]
             elif event["event"] == "batch" and event["loop"] in here:
                 here[event["loop"]].tensors = event["tensors"]
+            elif event["event"] == "in turn" and event["loop"] in here and event["other"] in here:
+                here[event["loop"]].in_turn.append(here[event["other"]])
+                here[event["other"]].in_turn.append(here[event["loop"]])
             elif event["event"] == "idle workers" and event["loop"] in here:
                 here[event["loop"]].idle_workers = event["workers"]
             elif event["event"] == "rank":
@@ -160,6 +163,7 @@ def _figures(notes: LoopNotes, begun: float, steps_over: tuple[int, str] | None)
         wait_share=_share(_by_device(notes.blocks) if by_device else notes.blocks) if notes.loader and known else None,
         outside_share=_outside_share(notes.blocks) if not notes.loader else None,
         by_device=by_device,
+        in_turn=[" in ".join(filter(None, other.place)) for other in notes.in_turn if other.role == notes.role == "training"],
         timeline=_timeline(notes.blocks, begun),
         step_split=_split_on_device(notes, known) if by_device and looked_on_device >= LEAST else _split_by_clocks(notes),
         between_epochs_s=notes.total("between_s"),

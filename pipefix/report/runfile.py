@@ -196,6 +196,8 @@ class LoopFigures(msgspec.Struct, frozen=True, kw_only=True):
     workers: int | None = None
     first_batch_s: list[float] = []
     """Seconds to the first batch of each epoch."""
+    in_turn: list[str] = []
+    """Other loops that its steps take batches of as well, as `named` gives them: two loaders that a program zips."""
     wait_share: Interval | None = None
     """Of the loop's time that it waited for batches."""
     outside_share: Interval | None = None
@@ -213,6 +215,11 @@ class LoopFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Batches that were looked at."""
     between_epochs_s: float = 0.0
     """Seconds between its epochs, without other loops that ran then: checkpoints, logging, schedulers."""
+
+    @property
+    def named(self) -> str:
+        """By the line that made its loader and the one that goes through it."""
+        return " in ".join(filter(None, (self.loader, self.iterated)))
 
 
 class ProgramAccount(msgspec.Struct, frozen=True, kw_only=True):

@@ -476,3 +476,59 @@ def test_loaders_that_one_helper_makes_are_told_apart_by_the_lines_that_go_throu
     assert len({loop.loader for loop in ran.program.loops}) == 1
     assert len({loop.iterated for loop in ran.program.loops}) == 3
     assert ran.program.loops[0].iterated in ran.err, "which is which is told"
+
+
+ONE_LINE = "loaders = [DataLoader(Slow(1 / 4)), DataLoader(Slow(1 / 16))]"
+TWO_LINES = "loaders = [DataLoader(Slow(1 / 4))]\n        loaders.append(DataLoader(Slow(1 / 16)))"
+
+
+@pytest.mark.parametrize("made", [ONE_LINE, TWO_LINES])
+def test_loaders_that_are_taken_of_in_turn_are_waited_for_together(made: str, light: Place) -> None:
+    """Neither is inside the other: the waits for the one are no step of the other's."""
+    light.write(f"""{OWN_CLOCK}
+        class Slow:
+            def __init__(self, seconds): self.seconds = seconds
+            def __iter__(self):
+                for number in range(20):
+                    passes(self.seconds)
+                    yield torch.autograd
+        {made}
+        optimizer = torch.Optimizer()
+        for epoch in range(3):
+            for batches in zip(*loaders):
+                passes(1 / 8)
+                optimizer.step()
+    """)  # fmt: skip
+    ran = light.run()
+    loops = ran.program.loops
+    assert {loop.role for loop in loops} == {"training"}
+    waited, step = 60 * 5 / 16, 60 / 8
+    assert sum(loop.seconds for loop in loops) == pytest.approx(waited + step)
+    assert sum(loop.step_split["wait_s"] for loop in loops) == pytest.approx(waited)
+    assert ran.run is not None and ran.run.verdict.kind == "input-bound"
+    assert "71 %" in ran.run.verdict.sentence
+    if len(loops) == 2:
+        assert [loop.in_turn for loop in loops] == [[loops[1].named], [loops[0].named]]
+        assert "its steps take batches of 2 loaders in turn" in ran.run.verdict.sentence
+
+
+def test_a_loader_that_one_batch_is_taken_of_now_and_then(light: Place) -> None:
+    """Its iterator is kept, and asked again after many steps on another's batches: these are no step of its own."""
+    light.write(f"""{OWN_CLOCK}
+        class Slow:
+            def __iter__(self):
+                for number in range(40):
+                    passes(1 / 16)
+                    yield torch.autograd
+        loader = DataLoader(Slow())
+        checks = iter(DataLoader(Slow()))
+        optimizer = torch.Optimizer()
+        for epoch in range(2):
+            for number, batch in enumerate(loader):
+                if number % 4 == 0: next(checks)
+                passes(1 / 8)
+                optimizer.step()
+    """)  # fmt: skip
+    loops = light.run().program.loops
+    assert sum(loop.step_split["wait_s"] for loop in loops) == pytest.approx(100 / 16)
+    assert sum(loop.seconds for loop in loops) == pytest.approx(100 / 16 + 80 / 8)

@@ -13,7 +13,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from pipefix.programs.observing import batches, lines, notes, samples, timed_batches
-from pipefix.programs.observing.loops import Loop
+from pipefix.programs.observing.loops import Epoch, Loop
+from pipefix.programs.observing.observer import Observer
 
 
 class Iterator:
@@ -149,3 +150,52 @@ class TestLooksInWorkers:
         for methods in (["fork", "spawn"], ["forkserver", "spawn", "fork"]):
             monkeypatch.setattr(timed_batches.multiprocessing, "get_all_start_methods", lambda methods=methods: methods)
             assert timed_batches._start_method(None) == methods[0]
+
+
+def test_of_loaders_in_turn_the_one_that_is_waited_for_is_worked_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its step is the program's, without the waits for the other; and what the work takes is no loop's time."""
+    monkeypatch.delenv("PIPEFIX_RUN_JOB", raising=False)
+    now = 100.0
+    monkeypatch.setattr("pipefix.programs.observing.observer.clock", lambda: now)
+    monkeypatch.setattr("pipefix.programs.observing.loops.clock", lambda: now)
+    monkeypatch.setattr("pipefix.programs.observing.training.clock", lambda: now)
+    observer, asked = Observer(str(tmp_path)), []
+
+    class Work:
+        done = False
+        job: dict[str, Any] = {}
+
+        def due(self, steps: int, seconds: float) -> bool:
+            return steps == 10
+
+        def do(self, loader: Any, place: str, step: tuple[float, float | None], iterators: Any) -> None:
+            nonlocal now
+            now += 40.0
+            asked.append((loader, place, step))
+
+    observer.inside = Work()  # type: ignore[assignment]
+    loaders = [Loader(place=place, wait=wait) for place, wait in (("slow", 0.5), ("quick", 0.125))]
+    loops = [Loop(number, loader.place) for number, loader in enumerate(loaders)]
+    for loop, loader in zip(loops, loaders, strict=True):
+        observer.epochs[loader] = Epoch(loop, loader, 1, 0.0)
+    for _ in range(20):
+        for loader in loaders:
+            requested, now = now, now + loader.wait
+            observer.took(loader, observer.epochs[loader], requested, now, None, False)
+        now += 0.25
+        observer.training.optimizer_begins()
+        observer.training.optimizer_stepped()
+    assert asked == [(loaders[0], "slow", (0.25, None))]
+    for loop in loops:
+        observer.flush(loop)
+    (file,) = tmp_path.iterdir()
+    notes = [event for event in map(json.loads, file.read_text().splitlines()) if event["event"] == "steps"]
+    assert sum(note["wait_s"] for note in notes) == pytest.approx(20 * 0.625)
+    assert sum(note["step_s"] - note["inner_s"] for note in notes) == pytest.approx(19 * 0.25, abs=0.25), "the last one is not over"
+
+
+class Loader(SimpleNamespace):
+    """Stands for its iterator as well: it can be a key."""
+
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__

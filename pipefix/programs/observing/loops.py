@@ -42,6 +42,10 @@ class Loop:
         """Where the makers of its batches write what these take by stage."""
         self.model_looks = 0
         """Steps in which it was looked how a model is called."""
+        self.in_turn: set[Loop] = set()
+        """Loops whose batches its steps work on as well: of two loaders, one batch each in turn."""
+        self.waited_s = 0.0
+        """Seconds of all its waits."""
         self.durations: list[float] = []
         """Seconds of its steps by the CPU's clock, while something waits for it to be warm."""
         self.on_device_durations: list[float] = []
@@ -119,6 +123,10 @@ class Epoch:
         """When what precedes a backward pass began: with the batch, or where the pass or the optimizer's step before it ended."""
         self.outer: Epoch | None = None
         """On whose batch the program worked when this one began: evaluation inside a training loop."""
+        self.left: tuple[float, Epoch | None] | None = None
+        """When a batch was asked for of another one that is not inside this one, and `outer` then: that one's time begins here."""
+        self.others_waited = 0.0
+        """Seconds of all loops' waits when the latest batch was handed out."""
         self.waited = 0.0
         """Seconds until the latest batch was there."""
         self.batches = self.samples = 0

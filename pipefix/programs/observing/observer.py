@@ -64,6 +64,8 @@ class Observer:
         self._failed: set[str] = set()
         self._in_epochs = 0.0
         """Seconds of all epochs that ended, those inside others apart."""
+        self._waited = 0.0
+        """Seconds of all waits in the main thread."""
 
     # -- notes -------------------------------------------------------------------------------------------------------------
 
@@ -230,22 +232,25 @@ class Observer:
             self.device.got(loop)
         loop.wait_s += now - requested
         if self.current is not epoch:
-            self._turn_to(epoch)
+            self._turn_to(epoch, requested)
         if epoch.delivered:
-            loop.step_s += requested - epoch.delivered
-            loop.inner_s += epoch.inner_s
-            if epoch.outer is not None:
-                epoch.outer.inner_s += now - epoch.delivered
+            begun = epoch.delivered
+            self._worked(epoch, requested, now)
             if self.inside is not None and not self.inside.done and loop.trains:
-                loop.durations.append(requested - epoch.delivered)
-                loop.trained_s += now - epoch.delivered
+                loop.durations.append(max(0.0, requested - begun - (self._waited - epoch.others_waited)))
+                loop.trained_s += now - begun
                 if self.inside.due(len(loop.durations), loop.trained_s):
-                    now += self._work_inside(self.inside, epoch)
+                    stood_still = self._work_inside(self.inside, epoch)
+                    now += stood_still
+                    if epoch.outer is not None:
+                        epoch.outer.inner_s += stood_still
         else:
             if epoch.outer is not None:
                 epoch.outer.inner_s += now - requested + epoch.starting_s
             loop.wait_s += epoch.starting_s
             loop.first_s.append(round(now - requested + epoch.starting_s, 6))
+        self._has_waited(epoch, now - requested)
+        epoch.others_waited = self._waited
         loop.without_gradients += no_gradients
         if not loop.trains and not no_gradients and epoch.batches > 1:
             self.models.look_into_step(loop)
@@ -257,6 +262,38 @@ class Observer:
             self.flush(loop)
             if self.device is not None:
                 self.device.look_into_step(loop)
+
+    def _worked(self, epoch: Epoch, requested: float, now: float) -> None:
+        """Its step is over: at ``requested`` the next batch was asked for, which was there, or known not to come, ``now``.
+
+        Of two loops that are asked in turn neither is inside the other: each has the time from its batch to where the other is
+        asked.
+        """
+        loop = epoch.loop
+        loop.inner_s += epoch.inner_s
+        if epoch.left is None:
+            loop.step_s += requested - epoch.delivered
+            if epoch.outer is not None:
+                epoch.outer.inner_s += now - epoch.delivered
+            return
+        (at, outer), epoch.left = epoch.left, None
+        loop.step_s += at - epoch.delivered
+        if outer is not None:
+            outer.loop.inner_s += at - epoch.delivered
+            self._are_in_turn(loop, outer.loop)
+        if epoch.outer is not None:
+            epoch.outer.inner_s += now - requested
+
+    def _has_waited(self, epoch: Epoch, seconds: float) -> None:
+        epoch.loop.waited_s += seconds
+        if epoch.thread == threading.main_thread().ident:
+            self._waited += seconds
+
+    def _are_in_turn(self, loop: Loop, other: Loop) -> None:
+        if other is not loop and other not in loop.in_turn:
+            loop.in_turn.add(other)
+            other.in_turn.add(loop)
+            self.notes.write("in turn", loop=loop.number, other=other.number)
 
     def _first_batches(self, iterator: Any, epoch: Epoch, batch: Any) -> None:
         if epoch.batches == 1:
@@ -296,7 +333,8 @@ class Observer:
         here = os.getpid()
         try:
             iterators = [(iterator, known.loader()) for iterator, known in self.epochs.items() if known.loader() is not None]
-            why_not = inside.do(epoch.loader(), epoch.loop.loader, epoch.loop.step_seconds(), iterators)
+            chosen = max((epoch, *self._in_turn_with(epoch)), key=lambda other: other.loop.waited_s)
+            why_not = inside.do(chosen.loader(), chosen.loop.loader, epoch.loop.step_seconds(), iterators)
         finally:
             self.kept.clear()
             self.notes.silent = os.getpid() != here
@@ -308,28 +346,46 @@ class Observer:
         self.notes.write("inside", seconds=clock() - begun)
         return clock() - begun
 
-    def _turn_to(self, epoch: Epoch) -> None:
+    def _turn_to(self, epoch: Epoch, requested: float) -> None:
         self.models.end()
         outer = self.current
-        around = outer
-        while around is not None and around is not epoch:
-            around = around.outer
+        around = self._leave_for(epoch, requested)
         # Else back to a loop that another had begun in: that one was left before its end. And a loop that begins anew takes the
         # place of its own earlier epoch, which was left likewise.
         if around is None:
             epoch.outer = outer.outer if outer is not None and outer.loop is epoch.loop else outer
         self.current = epoch
 
+    def _in_turn_with(self, epoch: Epoch) -> list[Epoch]:
+        """Those gone through now whose batches its steps work on as well."""
+        return [other for other in self.epochs.values() if other.loop in epoch.loop.in_turn and other.delivered and other.loader()]
+
+    def _leave_for(self, epoch: Epoch, requested: float) -> Epoch | None:
+        """Those inside ``epoch`` are left, and its own loop's other epoch; None where it is none of those that are gone through."""
+        inside, around = [], self.current
+        while around is not None and around is not epoch:
+            inside.append(around)
+            around = around.outer
+        if around is None:
+            inside = inside[:1] if inside and inside[0].loop is epoch.loop else []
+        for other in inside:
+            if other.left is None and other.thread == epoch.thread:
+                other.left = requested, other.outer
+        return around
+
     def exhausted(self, iterator: Any, epoch: Epoch, requested: float, now: float) -> None:
         loop = epoch.loop
         self.models.end()
         self._look_at_workers(epoch)
+        other = self.current
+        if other is not epoch and self._leave_for(epoch, requested) is None and other is not None and other.loop is loop:
+            # What goes through both has come to its end, and asks the other one no more.
+            loop.step_s += requested - other.delivered
+            other.delivered = requested
         if epoch.delivered:
-            loop.step_s += requested - epoch.delivered
+            self._worked(epoch, requested, now)
             loop.wait_s += now - requested
-            loop.inner_s += epoch.inner_s
-            if epoch.outer is not None:
-                epoch.outer.inner_s += now - epoch.delivered
+            self._has_waited(epoch, now - requested)
         if epoch.outer is None:
             self._in_epochs += now - epoch.begun
         loop.ended = now, self._in_epochs

@@ -15,6 +15,7 @@ import msgspec
 from pipefix.api.in_program import TOO_SHORT, Job, job, with_commands
 from pipefix.plan import planfile
 from pipefix.programs.clock_verdict import agreed, clock_verdict
+from pipefix.programs.cost_findings import MANY_ANEW
 from pipefix.programs.launch import ENOUGH, Ended, command_line, launch
 from pipefix.programs.merge_notes import merged_notes, noted_elsewhere, notes_in, still_noting
 from pipefix.report import runfile
@@ -129,7 +130,7 @@ def _with_probe(run: runfile.Run, probe_job: Job, ended: Ended, command: Sequenc
     except PipefixError as error:
         if any(told.startswith(NOT_PROBED) for told in run.program.errors):
             return run  # the program itself knows why
-        instead = "" if TOO_SHORT not in str(error) else " Let it train for longer, by more epochs or more data."
+        instead = "" if TOO_SHORT not in str(error) else _instead(run.program)
         told = f"{NOT_PROBED} {error}{instead}"
         program = msgspec.structs.replace(run.program, errors=[*run.program.errors, told])
         return msgspec.structs.replace(run, program=program)
@@ -137,6 +138,20 @@ def _with_probe(run: runfile.Run, probe_job: Job, ended: Ended, command: Sequenc
     if with_program.verdict is None or run.verdict is None:
         return with_program
     return msgspec.structs.replace(with_program, verdict=agreed(with_program.verdict, run.verdict))
+
+
+def _instead(program: runfile.ProgramFigures) -> str:
+    """What to do so that the program can be probed."""
+    training = [loop for loop in program.loops if loop.role == "training"]
+    if not training and program.exit_code:
+        return ""  # it failed, and says why
+    if program.loops and not training:
+        return (
+            " None of its loops took optimizer steps or called backward(); probe a loader by its name: pipefix probe FILE.py:NAME"
+        )
+    if any(loop.steps >= MANY_ANEW and loop.steps == len(loop.first_batch_s) for loop in training):
+        return " Each batch is the first of an iterator, as of next(iter(loader)): make the iterator once, before the loop."
+    return " Let it train for longer, by more epochs or more data."
 
 
 def _in_words_of_run(run: runfile.Run) -> runfile.Run:

@@ -31,7 +31,8 @@ def clock_verdict(program: ProgramFigures) -> Verdict:
             f"Batches of the loader made at {ahead.loader} are taken ahead in a thread: what training waits for is not seen."
         )
     if not training:
-        return _inconclusive("No loop of the program took optimizer steps, so nothing says which of its loops trains.")
+        none = "No loop of the program took optimizer steps or called backward(), so nothing says which of its loops trains."
+        return _inconclusive(f"{none}{_longest(program)}")
     longest = max(training, key=lambda loop: loop.seconds)
     if longest.in_turn:
         together = [loop for loop in training if loop is longest or (loop.rank == longest.rank and loop.named in longest.in_turn)]
@@ -62,6 +63,15 @@ def _judged(share: Interval, clause: str, program: ProgramFigures, *, made_of: s
     if (share.low >= FED and share.high <= 2 * WAITING) or share.high <= WAITING:
         return Verdict(kind="balanced", stage=None, sentence=f"Balanced: {clause}.", confidence=1.0, rule=_rule())
     return _inconclusive(f"{clause}, and that is too {'wide a range' if share.high < 1 else 'short'} for a verdict.")
+
+
+def _longest(program: ProgramFigures) -> str:
+    """What the longest loop waited, where none is known to train: it may predict, or train by gradients that it asks for itself."""
+    loop = max((loop for loop in program.loops if loop.wait_share is not None), key=lambda loop: loop.seconds, default=None)
+    if loop is None or loop.wait_share is None:
+        return ""
+    share = percent_between(loop.wait_share) if loop.wait_share.high < 1 else percent(loop.wait_share.value)
+    return f" The longest, over the loader made at {loop.loader}, waited for batches in {share} of its time."
 
 
 def _in_turn(program: ProgramFigures, loops: list[LoopFigures]) -> Verdict:

@@ -16,16 +16,32 @@ LEAST_EPOCHS = 3
 TENSOR_S = 1e-4
 """That a tensor takes at least to come from a worker, however small: a block of shared memory, and a connection that hands its
 descriptor over. Taken low: on two crowded cores it was nine times that."""
+MANY_ANEW = 10
+"""Iterators of one batch each from which it is told that each batch has one."""
 MANY_TENSORS, HANDED = 64, 0.2
 """Tensors of a batch, and part of a batch's time that handing them over takes, from which that is told."""
 
 
 def findings(place: str, loops: Sequence[LoopNotes]) -> Iterator[Finding]:
     """``loops``: over the loaders that the line ``place`` made, one of each process. What ranks have in common is told once."""
-    for look in (_workers_anew, _idle_workers, _idle_pools, _blocking_saves, _many_tensors):
+    for look in (_a_batch_an_iterator, _workers_anew, _idle_workers, _idle_pools, _blocking_saves, _many_tensors):
         finding = next((finding for notes in loops for finding in look(place, notes)), None)
         if finding is not None:
             yield finding
+
+
+def _a_batch_an_iterator(place: str, notes: LoopNotes) -> Iterator[Finding]:
+    """``next(iter(loader))`` in each step."""
+    workers, firsts = notes.facts.get("workers") or 0, sum(len(block["first_s"]) for block in notes.blocks)
+    ended = any(epoch.get("event") == "epoch ended" for epoch in notes.epochs)
+    if workers and not notes.facts.get("persistent") and not ended and MANY_ANEW <= firsts == notes.total("steps"):
+        yield Finding(
+            id="a-batch-an-iterator",
+            severity="warning",
+            found=f"each of {firsts} batches is the first of an iterator of its own, as of next(iter(loader)), and {workers} "
+            f"{'worker starts and ends' if workers == 1 else 'workers start and end'} for it (loader made at {place})",
+            advice="Make the iterator once, before the loop: for batch in loader, or batches = iter(loader) and next(batches).",
+        )
 
 
 def _workers_anew(place: str, notes: LoopNotes) -> Iterator[Finding]:
@@ -41,8 +57,8 @@ def _workers_anew(place: str, notes: LoopNotes) -> Iterator[Finding]:
         yield Finding(
             id="workers-anew",
             severity="warning",
-            found=f"{workers} workers start anew in each of {len(firsts)} epochs: {_paid(paid, notes)} until first batches come "
-            f"(loader made at {place})",
+            found=f"{workers} {'worker starts' if workers == 1 else 'workers start'} anew in each of {len(firsts)} epochs: "
+            f"{_paid(paid, notes)} until first batches come (loader made at {place})",
             advice="Keep them: DataLoader(..., persistent_workers=True).",
         )
 

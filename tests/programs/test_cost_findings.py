@@ -29,6 +29,27 @@ def test_workers_that_start_anew() -> None:
     assert told(loop(first=0.1)) == [], "a batch of each worker takes as long"
 
 
+def test_an_iterator_for_each_batch() -> None:
+    """The workers of one start and end for a single batch."""
+
+    def taken(**facts: Any) -> LoopNotes:
+        notes = loop(**facts)
+        notes.epochs = [{"event": "epoch"}] * 12
+        notes.blocks = [{**notes.blocks[0], "steps": 1, "first_s": [0.1], "wait_s": 0.1}] * 12
+        return notes
+
+    ((name, found),) = told(taken())
+    assert name == "a-batch-an-iterator"
+    assert found == (
+        "each of 12 batches is the first of an iterator of its own, as of next(iter(loader)), and 4 workers start and end for it "
+        "(loader made at train.py:7)"
+    )
+    assert told(taken(workers=0)) == told(taken(persistent=True)) == []
+    whole = taken()
+    whole.epochs.append({"event": "epoch ended"})
+    assert told(whole) == [], "an epoch is one batch"
+
+
 def test_checkpoints_that_the_loop_waits_for() -> None:
     slow, quick, evaluation = loop(), loop(), loop(trains=False)
     for notes, spent in ((slow, 0.3), (quick, 0.01), (evaluation, 0.3)):

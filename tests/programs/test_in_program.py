@@ -33,7 +33,7 @@ from pipefix.programs.observing.observer import Observer
 from pipefix.report import fix_report, terminal
 from pipefix.report.card import card
 from pipefix.report.program_report import NOT_PROBED
-from pipefix.report.runfile import Caveat, ProgramFigures, Run, Verdict
+from pipefix.report.runfile import Caveat, LoopFigures, ProgramFigures, Run, Verdict
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import Interrupted, TargetError
 from tests.programs.conftest import Place
@@ -212,6 +212,17 @@ def test_what_could_not_be_done_in_the_program_is_told(tmp_path: Path) -> None:
     (error,) = run.program.errors
     assert error.startswith(NOT_PROBED)
     assert error.endswith("Let it train for longer, by more epochs or more data.")
+    failed = Run(program=ProgramFigures(command=["train.py"], exit_code=1, seconds=1.0))
+    run = _with_probe(failed, job, Ended(1, 1.0), ["train.py"])
+    assert run.program is not None
+    assert run.program.errors[0].endswith("first batches of epochs left out.")
+    for role, steps, advice in (("unknown", 50, "pipefix probe FILE.py:NAME"), ("training", 12, "make the iterator once")):
+        loop = LoopFigures(loader="train.py:3", role=role, steps=steps, first_batch_s=[0.1] * 12)
+        program = ProgramFigures(command=["train.py"], exit_code=0, seconds=1.0, loops=[loop])
+        run = _with_probe(Run(program=program), job, Ended(0, 1.0), ["train.py"])
+        assert run.program is not None
+        assert advice in run.program.errors[0]
+        assert "more epochs" not in run.program.errors[0]
     with pytest.raises(Interrupted, match="the program was ended, too"):
         job.answered(Ended(-2, 1.0, interrupted=True), ["train.py"])
     (tmp_path / "job.json.taken").touch()

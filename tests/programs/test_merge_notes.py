@@ -63,6 +63,15 @@ def test_where_it_is_not_the_data_the_rest_of_the_time_is_told(tmp_path: Path) -
     )
 
 
+def test_where_no_loop_is_known_to_train_the_longest_is_told(tmp_path: Path) -> None:
+    """The program predicts, or asks for its gradients itself."""
+    found = program(tmp_path, [PROCESS, LOOP, *[steps(0.3, 0.1, optimizer_steps=0)] * 8, ENDED])
+    assert clock_verdict(found).sentence == (
+        "Inconclusive: No loop of the program took optimizer steps or called backward(), so nothing says which of its loops trains."
+        " The longest, over the loader made at train.py:7, waited for batches in 75 % of its time."
+    )
+
+
 def test_what_batches_are_made_of_follows_the_looks(tmp_path: Path) -> None:
     parts = {"storage": 0.1, "decode": 0.6, "augment": 0.2, "own": 0.0, "collate": 0.1}
     looked = {"batches": 2, **parts, "cpu": 0.9, "made": 1.0}

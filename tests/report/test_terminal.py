@@ -27,8 +27,8 @@ from pipefix.report.document import (
     field,
     to_do,
 )
-from pipefix.report.probe_report import full
-from pipefix.report.runfile import GainFigures, OpCost, RemedyFigures, Run, StageFigures, Verdict, read
+from pipefix.report.probe_report import full, short
+from pipefix.report.runfile import GainFigures, OpCost, ProgramFigures, RemedyFigures, Run, StageFigures, Verdict, read
 from pipefix.report.terminal import lines
 from pipefix.vocabulary.quantity import Interval
 from tests.conftest import ROOT
@@ -104,6 +104,16 @@ def test_what_to_do_in_words_is_broken_as_text() -> None:
     ]
     for command in ("pipefix fix train_data.py --only cache-source", "FastLoader(dataset, plan='x', batch_size=64)"):
         assert to_do(command) == [CommandLine(command)]
+
+
+def test_what_shows_the_figures_behind_is_an_option_of_what_was_run() -> None:
+    """``pipefix run`` has neither ``--full`` nor ``--html``."""
+    alone = Run(target="data.py:loader")
+    inside = Run(target="train.py:7", program=ProgramFigures(command=["train.py"], exit_code=0, seconds=9.0))
+    assert "--full, or as a page for the browser: --html" in " ".join(lines(short(alone)))
+    told = " ".join(lines(short(inside)))
+    assert "pipefix show --full FOLDER" in told
+    assert "--html" not in told
 
 
 def test_a_figure_is_not_parted_from_its_unit() -> None:

@@ -116,6 +116,18 @@ def test_a_cache_of_another_length_is_refused(cached: Any, plan: Any) -> None:
         FastLoader(dataset, plan=plan(cache=CacheChange(path="cache", store="source")))
 
 
+def test_a_cache_that_fix_made_is_made_anew_by_fix(cached: Any, plan: Any) -> None:
+    """Nobody typed ``pipefix convert``."""
+    dataset, folder = cached
+    (folder / "pipefix-caches").mkdir()
+    (folder / "cache").rename(folder / "pipefix-caches" / "source")
+    dataset.files = dataset.files[:5]
+    with pytest.raises(BadUsage, match="of 12") as told:
+        FastLoader(dataset, plan=plan(cache=CacheChange(path="pipefix-caches/source", store="source")))
+    assert f"pipefix fix --undo --out {folder}" in told.value.advice
+    assert "convert" not in told.value.advice
+
+
 def test_a_stream_has_no_use_for_a_cache(plan: Any) -> None:
     with pytest.raises(BadUsage, match="the dataset is a stream"):
         FastLoader(pipelines.Stream(), plan=plan(cache=CacheChange(path="cache", store="source")))

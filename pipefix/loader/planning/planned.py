@@ -103,6 +103,11 @@ def cached(original: Any, change: CacheChange, folder: Path) -> CachedDataset:
             f"The plan names the cache {place}, and there is none.",
             advice="Make it anew, pipefix fix TARGET, or take [cache] out of the plan.",
         ) from error
+    except BadUsage as error:  # the dataset is another one now
+        if Path(change.path).parts[:1] == (planfile.CACHES,):  # that fix made it with, and nobody typed convert
+            back = command("pipefix", "fix", "--undo", "--out", folder)
+            error.advise(f"Take the step back, {back}, and have it made anew: pipefix fix TARGET; or take [cache] out of the plan.")
+        raise
     if opened.manifest.recipe.store != change.store:
         raise BadUsage(
             f"The plan calls the cache {place} one of store {change.store!r}, and it is one of {opened.manifest.recipe.store!r}.",

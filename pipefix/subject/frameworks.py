@@ -26,6 +26,9 @@ class Unwrapped(NamedTuple):
 class NodeStream(IterableDataset[Any]):
     """What a graph of nodes yields, from its beginning each time."""
 
+    has_own_workers = True
+    """Threads and processes of its nodes: no loader is there to give it others."""
+
     def __init__(self, node: Any) -> None:
         self.node = node
 

@@ -18,7 +18,9 @@ _INSIDE = ("dataset", "source_dataset", "datapipe", "source_datapipe", "pipeline
 
 
 def shards_of(stream: Any, depth: int = 0) -> int | None:
-    """None where the stream does not say."""
+    """None where the stream does not say; 0 where workers of a loader have no part in it."""
+    if vars(type(stream)).get("has_own_workers") is True:
+        return 0
     if depth > _DEPTH:
         return None
     for name in _COUNTS:

@@ -9,6 +9,8 @@ from pathlib import PurePath
 from typing import Any
 
 _LIBRARY_FOLDERS = tuple({sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")})
+_OURS = ("pipefix", "_pipefix_observing")
+"""The second is what `pipefix run` loads into the program."""
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
@@ -16,7 +18,7 @@ def is_users(name: Any, file: str | None = None) -> bool:
     """Whether the module of this name, whose code lies in ``file`` (by default the module's), is the user's own."""
     if name == "__main__":
         return True
-    if not isinstance(name, str) or name.partition(".")[0] == "pipefix":
+    if not isinstance(name, str) or name.partition(".")[0] in _OURS:
         return False
     if name.partition(".")[0] in _installed_of_users:
         return True

@@ -105,6 +105,7 @@ def test_an_installed_package_that_the_target_names_is_the_users_own(
     assert (user_modules.is_users("lab.stock"), user_modules.is_users("other.stock")) == (True, False)
     assert load("torchvision.datasets:FakeData").package == "torchvision"
     assert not user_modules.is_users("torchvision.datasets"), "its calls are known by themselves"
+    assert not user_modules.is_users("_pipefix_observing.patches", "/src/pipefix/patches.py"), "ours in a program"
 
 
 def test_a_module_whose_only_candidate_is_not_named(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

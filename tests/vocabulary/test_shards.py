@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torch.utils.data import get_worker_info
 
+from pipefix.subject.adapters.frameworks import NodeStream
 from pipefix.vocabulary.shards import shards_of
 
 
@@ -80,3 +81,7 @@ def test_shards_that_are_drawn_with_replacement_limit_no_worker() -> None:
 
 def test_others_say_nothing_and_are_not_run() -> None:
     assert shards_of(Plain()) is None
+
+
+def test_a_graph_of_nodes_has_none_for_workers_of_a_loader() -> None:
+    assert shards_of(NodeStream(None)) == 0

@@ -136,6 +136,8 @@ def _best(known: dict[int, Told], now: int) -> int | None:
 def _in_vain(case: Case, count: int, *, tried: bool = False) -> str | None:
     """Why so many workers would do nothing: no shard to read, no core to run on, or no memory for their batches."""
     shards = case.measurement.shards
+    if shards == 0:
+        return "a graph of nodes has no loader that workers are given to; nodes such as ParallelMapper have them"
     if shards is not None and count > shards:
         parts = "1 shard, which feeds one worker" if shards == 1 else f"{shards} shards, each of which feeds one worker"
         return f"the stream has {parts}: {processes(count)} would leave {count - shards} of them without a sample"

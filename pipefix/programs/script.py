@@ -9,7 +9,7 @@ from pathlib import Path
 from pipefix.vocabulary.files import read_regular
 
 _TRAINERS = ("trainer", "learner")
-"""Part of the name of what ``.fit()`` or ``.train()`` trains with: models have a ``train()`` that only sets a mode."""
+"""Part of the name of what trains by ``.fit()``, ``.train()`` or ``.run()`` (ignite): a model's ``train()`` sets a mode."""
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -54,7 +54,7 @@ def _trains(statements: Iterable[ast.AST], functions: dict[str, list[ast.stmt]],
     for call in _calls(statements):
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         if isinstance(call.func, ast.Attribute) and (
-            name == "backward" or (name in ("fit", "train") and _is_trainer(call.func.value))
+            name == "backward" or (name in ("fit", "train", "run") and _is_trainer(call.func.value))
         ):
             return True
         if name in functions and name not in visited:

@@ -27,6 +27,7 @@ def written(folder: Path, text: str, name: str = "train.py") -> Path:
         "class Run:\n    def begin(self):\n        self.loss().backward()\nRun().begin()\n",
         "trainer = pl.Trainer()\ntrainer.fit(model, loader)\n",
         "Trainer(model, train_dataset=data).train()\n",
+        "trainer = create_supervised_trainer(model, optimizer, loss)\ntrainer.run(loader, max_epochs=9)\n",
         "from engine import begin\nbegin()\n",
         "def again():\n    again()\n    loss.backward()\nagain()\n",
     ],

@@ -69,15 +69,25 @@ def run_program(
             probe_job.write("probe", {"budget": probe}, ends=False)
         file = probe_job.file if probe_job is not None else None
         ended = launch(words, out, seconds=seconds, steps=steps, job=file, plan=plan, stages=stages)
-        run = _told(out, command, ended, plan)
-        if probe_job is not None:
-            run = shown(_with_probe(run, probe_job, ended, command))
-    try:
-        runfile.write(run, out / "run.json")
-    except UnreadableFile as error:
-        error.known = run
-        raise
+        try:
+            run = _told(out, command, ended, plan)
+            if probe_job is not None:
+                run = shown(_with_probe(run, probe_job, ended, command))
+            runfile.write(run, out / "run.json")
+        except UnreadableFile as error:
+            error.known = run
+            raise
+        except Exception as error:
+            raise EndedUntold(ended.exit_code or 0) from error
     return run
+
+
+class EndedUntold(Exception):
+    """A fault of pipefix's, after the program had ended with ``exit_code``: what was seen of it cannot be told."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__(exit_code)
+        self.exit_code = exit_code
 
 
 def check(command: Sequence[str], plan: Path | None) -> list[str]:

@@ -94,14 +94,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
-            return _unforeseen(error)
+            return unforeseen(error)
         from pipefix.vocabulary.versioned import short
 
         return _tell(BadUsage(f"{short(error.filename)}: {error.strerror}.", advice="Choose a shorter name."))
     except MemoryError:
         return _tell(PipefixError("pipefix ran out of memory.", advice="A smaller --recording-budget needs less, such as 100MB."))
     except Exception as error:  # noqa: BLE001 - the border: a traceback of ours never reaches a user
-        return _unforeseen(error)
+        return unforeseen(error)
     except BaseException as leaving:  # noqa: BLE001 - sys.exit(), or what the user's code raises to pass every handler of errors
         return _tell(_left(leaving))
     return code
@@ -128,7 +128,7 @@ def _left(leaving: BaseException) -> TargetError:
     )
 
 
-def _unforeseen(error: Exception) -> int:
+def unforeseen(error: Exception) -> int:
     package = error.name.partition(".")[0] if isinstance(error, ImportError) and error.name else "pipefix"
     if package != "pipefix":  # a library; one of our own modules that is not there is a bug
         return _tell(

@@ -49,7 +49,8 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from pipefix.api.run import check, run_program
+    from pipefix.api.run import EndedUntold, check, run_program
+    from pipefix.cli.main import unforeseen
 
     words = ["-m", *arguments.module] if arguments.module is not None else list(arguments.words)
     if words[:1] == ["--"]:
@@ -69,13 +70,21 @@ def run(arguments: Namespace) -> int:
             raise
         # Only the file is lost: the figures are told, and the exit code is the program's.
         result, where = cast("ShownRun", error.known), f"pipefix: {error}\n  {error.advice}"
+    except EndedUntold as error:
+        unforeseen(cast("Exception", error.__cause__))
+        return _as_the_program_ended(error.exit_code)
     assert result.program is not None
-    paged = _write_page(result, arguments.out / "report.html")
-    if not arguments.quiet:
-        for document in result.printed():
-            console.aside(document)
-        console.note(where)
-        console.note(paged)
+    try:
+        paged = _write_page(result, arguments.out / "report.html")
+        if not arguments.quiet:
+            for document in result.printed():
+                console.aside(document)
+            console.note(where)
+            console.note(paged)
+    except BrokenPipeError:
+        pass  # nobody reads it any more
+    except Exception as error:  # noqa: BLE001 - a fault of pipefix's is not the program's
+        unforeseen(error)
     return 0 if result.program.at_limit else _as_the_program_ended(result.program.exit_code or 0)
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,6 +35,22 @@ def test_the_exit_code_is_the_programs(program: Path, capfd: pytest.CaptureFixtu
     assert main(["run", "--out", "other", "-q", "--", "train.py"]) == 1
     assert capfd.readouterr().err == ""
     assert json.loads((program.parent / "other" / "run.json").read_text())["program"]["command"] == ["train.py"]
+
+
+@pytest.mark.parametrize("place", ["pipefix.api.run.merged_notes", "pipefix.report.shown_run.ShownRun.html"])
+def test_a_fault_of_ours_at_the_end_does_not_change_the_exit_code(
+    place: str, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It ended with 70, and a batch system took the training for failed."""
+
+    def fails(*_: Any, **how: Any) -> Any:
+        raise ValueError("of ours")
+
+    monkeypatch.setenv("PIPEFIX_TRACEBACK", str(tmp_path / "traceback"))
+    monkeypatch.setattr(place, fails)
+    assert main(["run", "train.py", "--lr", "1"]) == 3
+    assert "this is a bug in pipefix" in capfd.readouterr().err
+    assert "of ours" in (tmp_path / "traceback").read_text()
 
 
 def test_a_program_that_was_ended_as_asked_is_no_failure(program: Path, capfd: pytest.CaptureFixture[str]) -> None:

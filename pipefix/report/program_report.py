@@ -91,9 +91,10 @@ def notes(program: ProgramFigures) -> Iterator[str]:
     yield from program.errors
     if not program.loops and not program.errors:
         nothing_seen = "No loop over a DataLoader, no optimizer step and no backward pass was seen"
+        failed = "failed before that, " if program.exit_code and not program.at_limit else ""
         yield (
-            f"{nothing_seen}: the program did not train, or without PyTorch, or in a Python that pipefix does not enter: one that "
-            "is started with -I or -E, or that a script gives a PYTHONPATH without $PYTHONPATH in it."
+            f"{nothing_seen}: the program {failed}did not train, or without PyTorch, or in a Python that pipefix does not enter: "
+            "one that is started with -I or -E, or that a script gives a PYTHONPATH without $PYTHONPATH in it."
         )
     for loop in program.loops:
         if loop.stages:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torch.utils.data import get_worker_info
 
-from pipefix.subject.adapters.frameworks import NodeStream
+from pipefix.subject.frameworks import NodeStream
 from pipefix.vocabulary.shards import shards_of
 
 

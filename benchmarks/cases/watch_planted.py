@@ -17,7 +17,7 @@ from benchmarks.harness.bar import Bar, at_least
 from benchmarks.harness.page import rows
 from benchmarks.harness.record import Record
 from pipefix.loader.metering import stage_clock
-from pipefix.watching.drift import FALSE_ALARMS, MACHINE, Drift, figures_of
+from pipefix.watching.drift import LAST, MACHINE, Drift, figures_of
 from pipefix.watching.watch import Watch
 from pipefix.watching.window import Window
 from tests.watching import streams
@@ -28,7 +28,6 @@ MINUTES = 40
 QUICK = {"repeats": 1, "turns": 1}
 PACE = 0.5
 """Seconds a window, instead of 30: so many more looks are allowed that a window holds about as many."""
-BEFORE = 20
 STEEP, LOOKS = 2.0, 3
 """How far a stage's knob is turned to see what it does to the stage, and for how many windows."""
 AFTER, MORE = 90, 6
@@ -48,9 +47,8 @@ def one_job(stages: dict[str, Any], factors: dict[str, float], turns: int) -> It
         if not factors:
             factors.update(a_fifth_more(watched, batches, knobs, turns))
         for stage in sorted(pipeline.STAGES, key=lambda name: stages[name]["of"]):
-            # As many false alarms a window as by default, not a day.
-            watched.drift = Drift(learn=BEFORE, false_alarms=FALSE_ALARMS * streams.SECONDS / PACE)
-            before = run(watched, batches, knobs, BEFORE)
+            watched.drift = Drift()
+            before = run(watched, batches, knobs, LAST)
             knobs[stage] = factors[stage]
             after = run(watched, batches, knobs, AFTER, named=True)
             after_all = after + run(watched, batches, knobs, MORE)

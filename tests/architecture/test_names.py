@@ -40,5 +40,5 @@ def test_no_function_grows_out_of_hand() -> None:
 
 
 def test_no_name_for_users_is_a_module_as_well() -> None:
-    """``import pipefix.watch.cusum`` would find a function where it looks for a package."""
+    """``import pipefix.watch.level`` would find a function where it looks for a package."""
     assert not [name for name in pipefix.__all__ if f"pipefix.{name}" in house.modules()]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pipefix.cli.main import main
 from pipefix.vocabulary.errors import UnreadableFile
 from pipefix.watching import follow, sentences, window
-from pipefix.watching.drift import Drift
+from pipefix.watching.drift import LAST, Drift
 from pipefix.watching.window import Window
 from tests.watching.streams import Job
 
@@ -26,8 +26,8 @@ from tests.watching.streams import Job
 def shown(described: Window) -> None:
     """Do all that is done with a window."""
     assert [*sentences.state(described), sentences.line(described)]
-    drift = Drift(learn=2)
-    for number in range(5):
+    drift = Drift()
+    for number in range(LAST + 1):
         for notice in drift.feed(msgspec.structs.replace(described, number=number)):
             assert notice.sentence
     assert window.decode(window.encode(described), origin="here") == described

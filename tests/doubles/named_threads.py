@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,3 +27,5 @@ def named_thread(name: str) -> Iterator[None]:
     finally:
         done.set()
         thread.join()
+        while Path(f"/proc/self/task/{thread.native_id}").exists():  # the kernel's part of it ends after Python's
+            os.sched_yield()

@@ -23,6 +23,7 @@ from .samples import Orders, cpu_seconds, idle_pools, pids_of, share_of
 from .steps import ModelCalls
 from .timed_batches import Looks
 from .training import TrainingSteps
+from .turns import Turns, in_turn_with, leave_for, left_at_mark
 
 EACH_MADE = 4
 """Batches a worker, after which it is asked whether all of them are still at work."""
@@ -64,8 +65,7 @@ class Observer:
         self._failed: set[str] = set()
         self._in_epochs = 0.0
         """Seconds of all epochs that ended, those inside others apart."""
-        self._waited = 0.0
-        """Seconds of all waits in the main thread."""
+        self._turns = Turns(self.notes)
 
     # -- notes -------------------------------------------------------------------------------------------------------------
 
@@ -97,7 +97,7 @@ class Observer:
                 self.device.collect()
             epoch = self.current
             while epoch is not None:
-                self._left(epoch)
+                left_at_mark(epoch)
                 epoch = epoch.outer
             for loop in self.loops.values():
                 self.flush(loop)
@@ -185,7 +185,7 @@ class Observer:
             loop = self.loop_over[loader] = self.loop_of(self.places.get(loader) or (way or ("",))[-1], way, **facts)
         loop.begun += 1
         if self.current is not None and self.current.loop is loop:
-            self._left(self.current)
+            left_at_mark(self.current)
             loop.ended = None
         if self.device is None:
             self.device = in_use()
@@ -201,13 +201,6 @@ class Observer:
         epoch.checksums = [] if loop.begun == 1 else None
         if loop.begun <= EPOCHS:
             self.notes.write("epoch", loop=loop.number, idle_pools=idle_pools(self.epochs.values(), loop), **share_of(loader))
-
-    def _left(self, epoch: Epoch) -> None:
-        """No further batch of this epoch may be asked for: its latest step is known up to its backward pass or optimizer's step."""
-        if epoch.delivered and epoch.marked > epoch.delivered:
-            epoch.loop.step_s += epoch.marked - epoch.delivered
-            epoch.loop.inner_s += epoch.inner_by_mark
-            epoch.delivered, epoch.inner_s, epoch.inner_by_mark = epoch.marked, epoch.inner_s - epoch.inner_by_mark, 0.0
 
     def took(
         self, iterator: Any, epoch: Epoch, requested: float, now: float, batch: Any, no_gradients: bool, cpu_s: float | None = None
@@ -235,9 +228,9 @@ class Observer:
             self._turn_to(epoch, requested)
         if epoch.delivered:
             begun = epoch.delivered
-            self._worked(epoch, requested, now)
+            self._turns.worked(epoch, requested, now)
             if self.inside is not None and not self.inside.done and loop.trains:
-                loop.durations.append(max(0.0, requested - begun - (self._waited - epoch.others_waited)))
+                loop.durations.append(max(0.0, requested - begun - (self._turns.waited - epoch.others_waited)))
                 loop.trained_s += now - begun
                 if self.inside.due(len(loop.durations), loop.trained_s):
                     stood_still = self._work_inside(self.inside, epoch)
@@ -249,8 +242,8 @@ class Observer:
                 epoch.outer.inner_s += now - requested + epoch.starting_s
             loop.wait_s += epoch.starting_s
             loop.first_s.append(round(now - requested + epoch.starting_s, 6))
-        self._has_waited(epoch, now - requested)
-        epoch.others_waited = self._waited
+        self._turns.has_waited(epoch, now - requested)
+        epoch.others_waited = self._turns.waited
         loop.without_gradients += no_gradients
         if not loop.trains and not no_gradients and epoch.batches > 1:
             self.models.look_into_step(loop)
@@ -262,38 +255,6 @@ class Observer:
             self.flush(loop)
             if self.device is not None:
                 self.device.look_into_step(loop)
-
-    def _worked(self, epoch: Epoch, requested: float, now: float) -> None:
-        """Its step is over: at ``requested`` the next batch was asked for, which was there, or known not to come, ``now``.
-
-        Of two loops that are asked in turn neither is inside the other: each has the time from its batch to where the other is
-        asked.
-        """
-        loop = epoch.loop
-        loop.inner_s += epoch.inner_s
-        if epoch.left is None:
-            loop.step_s += requested - epoch.delivered
-            if epoch.outer is not None:
-                epoch.outer.inner_s += now - epoch.delivered
-            return
-        (at, outer), epoch.left = epoch.left, None
-        loop.step_s += at - epoch.delivered
-        if outer is not None:
-            outer.loop.inner_s += at - epoch.delivered
-            self._are_in_turn(loop, outer.loop)
-        if epoch.outer is not None:
-            epoch.outer.inner_s += now - requested
-
-    def _has_waited(self, epoch: Epoch, seconds: float) -> None:
-        epoch.loop.waited_s += seconds
-        if epoch.thread == threading.main_thread().ident:
-            self._waited += seconds
-
-    def _are_in_turn(self, loop: Loop, other: Loop) -> None:
-        if other is not loop and other not in loop.in_turn:
-            loop.in_turn.add(other)
-            other.in_turn.add(loop)
-            self.notes.write("in turn", loop=loop.number, other=other.number)
 
     def _first_batches(self, iterator: Any, epoch: Epoch, batch: Any) -> None:
         if epoch.batches == 1:
@@ -333,7 +294,7 @@ class Observer:
         here = os.getpid()
         try:
             iterators = [(iterator, known.loader()) for iterator, known in self.epochs.items() if known.loader() is not None]
-            chosen = max((epoch, *self._in_turn_with(epoch)), key=lambda other: other.loop.waited_s)
+            chosen = max((epoch, *in_turn_with(epoch, self.epochs.values())), key=lambda other: other.loop.waited_s)
             why_not = inside.do(chosen.loader(), chosen.loop.loader, epoch.loop.step_seconds(), iterators)
         finally:
             self.kept.clear()
@@ -349,43 +310,26 @@ class Observer:
     def _turn_to(self, epoch: Epoch, requested: float) -> None:
         self.models.end()
         outer = self.current
-        around = self._leave_for(epoch, requested)
+        around = leave_for(epoch, self.current, requested)
         # Else back to a loop that another had begun in: that one was left before its end. And a loop that begins anew takes the
         # place of its own earlier epoch, which was left likewise.
         if around is None:
             epoch.outer = outer.outer if outer is not None and outer.loop is epoch.loop else outer
         self.current = epoch
 
-    def _in_turn_with(self, epoch: Epoch) -> list[Epoch]:
-        """Those gone through now whose batches its steps work on as well."""
-        return [other for other in self.epochs.values() if other.loop in epoch.loop.in_turn and other.delivered and other.loader()]
-
-    def _leave_for(self, epoch: Epoch, requested: float) -> Epoch | None:
-        """Those inside ``epoch`` are left, and its own loop's other epoch; None where it is none of those that are gone through."""
-        inside, around = [], self.current
-        while around is not None and around is not epoch:
-            inside.append(around)
-            around = around.outer
-        if around is None:
-            inside = inside[:1] if inside and inside[0].loop is epoch.loop else []
-        for other in inside:
-            if other.left is None and other.thread == epoch.thread:
-                other.left = requested, other.outer
-        return around
-
     def exhausted(self, iterator: Any, epoch: Epoch, requested: float, now: float) -> None:
         loop = epoch.loop
         self.models.end()
         self._look_at_workers(epoch)
         other = self.current
-        if other is not epoch and self._leave_for(epoch, requested) is None and other is not None and other.loop is loop:
+        if other is not epoch and leave_for(epoch, self.current, requested) is None and other is not None and other.loop is loop:
             # What goes through both has come to its end, and asks the other one no more.
             loop.step_s += requested - other.delivered
             other.delivered = requested
         if epoch.delivered:
-            self._worked(epoch, requested, now)
+            self._turns.worked(epoch, requested, now)
             loop.wait_s += now - requested
-            self._has_waited(epoch, now - requested)
+            self._turns.has_waited(epoch, now - requested)
         if epoch.outer is None:
             self._in_epochs += now - epoch.begun
         loop.ended = now, self._in_epochs

@@ -1,0 +1,75 @@
+"""Whose step a moment belongs to where a program goes through several loops: one inside another's step, or two in turn."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+from .loops import Epoch, Loop
+from .notes import Notes
+
+
+class Turns:
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self.waited = 0.0
+        """Seconds of all waits in the main thread."""
+
+    def worked(self, epoch: Epoch, requested: float, now: float) -> None:
+        """Its step is over: at ``requested`` the next batch was asked for, which was there, or known not to come, ``now``.
+
+        Of two loops that are asked in turn neither is inside the other: each has the time from its batch to where the other is
+        asked.
+        """
+        loop = epoch.loop
+        loop.inner_s += epoch.inner_s
+        if epoch.left is None:
+            loop.step_s += requested - epoch.delivered
+            if epoch.outer is not None:
+                epoch.outer.inner_s += now - epoch.delivered
+            return
+        (at, outer), epoch.left = epoch.left, None
+        loop.step_s += at - epoch.delivered
+        if outer is not None:
+            outer.loop.inner_s += at - epoch.delivered
+            self._are_in_turn(loop, outer.loop)
+        if epoch.outer is not None:
+            epoch.outer.inner_s += now - requested
+
+    def has_waited(self, epoch: Epoch, seconds: float) -> None:
+        epoch.loop.waited_s += seconds
+        if epoch.thread == threading.main_thread().ident:
+            self.waited += seconds
+
+    def _are_in_turn(self, loop: Loop, other: Loop) -> None:
+        if other is not loop and other not in loop.in_turn:
+            loop.in_turn.add(other)
+            other.in_turn.add(loop)
+            self._notes.write("in turn", loop=loop.number, other=other.number)
+
+
+def in_turn_with(epoch: Epoch, epochs: Iterable[Epoch]) -> list[Epoch]:
+    """Those gone through now whose batches its steps work on as well."""
+    return [other for other in epochs if other.loop in epoch.loop.in_turn and other.delivered and other.loader()]
+
+
+def leave_for(epoch: Epoch, current: Epoch | None, requested: float) -> Epoch | None:
+    """Those inside ``epoch`` are left, and its own loop's other epoch; None where it is none of those that are gone through."""
+    inside, around = [], current
+    while around is not None and around is not epoch:
+        inside.append(around)
+        around = around.outer
+    if around is None:
+        inside = inside[:1] if inside and inside[0].loop is epoch.loop else []
+    for other in inside:
+        if other.left is None and other.thread == epoch.thread:
+            other.left = requested, other.outer
+    return around
+
+
+def left_at_mark(epoch: Epoch) -> None:
+    """No further batch of this epoch may be asked for: its latest step is known up to its backward pass or optimizer's step."""
+    if epoch.delivered and epoch.marked > epoch.delivered:
+        epoch.loop.step_s += epoch.marked - epoch.delivered
+        epoch.loop.inner_s += epoch.inner_by_mark
+        epoch.delivered, epoch.inner_s, epoch.inner_by_mark = epoch.marked, epoch.inner_s - epoch.inner_by_mark, 0.0

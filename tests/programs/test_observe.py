@@ -404,6 +404,10 @@ def test_nodes_are_a_loader(light: Place) -> None:
     )
     (loop,) = light.run().program.loops
     assert (loop.loader, loop.role, loop.steps) == ("train.py:4", "training", 18)
+    planfile.write(PlanFile(target="train.py:4", loader=LoaderChange(num_workers=1)), light.folder / "pipefix.plan.toml")
+    ran = light.run(options=["--plan", "pipefix.plan.toml"])
+    assert (ran.code, ran.program.loops[0].steps, ran.program.errors) == (0, 18, []), "it is no DataLoader: left alone"
+    assert "changed nothing: no DataLoader was made at the line" in " ".join(ran.err.split())
 
 
 @pytest.mark.parametrize(("wait", "step", "kind"), [(0.02, 0.02, "input-bound"), (0.0005, 0.04, "step-bound")])

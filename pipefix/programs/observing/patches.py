@@ -33,7 +33,7 @@ def _observer_of(folder: str) -> Observer:
 def install_loaders(module: Any, folder: str) -> None:
     """Note every loop over a loader of ``module.DataLoader`` or a subclass, from now on."""
     observer = _observer_of(folder)
-    _patch_loader(module.DataLoader, observer)
+    _patch_loader(module.DataLoader, observer, planned=True)
     if hasattr(module, "_BaseDataLoaderIter"):
         observer.orders.watch(module._BaseDataLoaderIter)
 
@@ -74,8 +74,8 @@ def _timed(function: Any, begins: Any, ended: Any) -> Any:
     return timed
 
 
-def _patch_loader(loader_class: Any, observer: Observer) -> None:
-    """The class, and every subclass that is defined from now on."""
+def _patch_loader(loader_class: Any, observer: Observer, *, planned: bool = False) -> None:
+    """The class, and every subclass that is defined from now on. ``planned``: a plan may take the place of the class's own loaders."""
     patched: set[type] = set()
     following = super(loader_class, loader_class).__init_subclass__
 
@@ -84,7 +84,7 @@ def _patch_loader(loader_class: Any, observer: Observer) -> None:
         _patch_methods(subclass, observer, patched)
 
     loader_class.__init_subclass__ = classmethod(__init_subclass__)
-    _patch_methods(loader_class, observer, patched, plain=True)
+    _patch_methods(loader_class, observer, patched, plain=planned)
     for known in _subclasses(loader_class):
         _patch_methods(known, observer, patched)
 
@@ -94,7 +94,7 @@ def _subclasses(kind: Any) -> list[Any]:
 
 
 def _patch_methods(loader_class: Any, observer: Observer, patched: set[type], *, plain: bool = False) -> None:
-    """``plain``: the class is torch's own, whose loaders a plan may take the place of."""
+    """``plain``: the class is torch's own `DataLoader`, in whose place a plan may be put."""
     make = vars(loader_class).get("__init__")
     if inspect.isfunction(make):
 

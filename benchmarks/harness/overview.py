@@ -37,7 +37,7 @@ ELSEWHERE = (
     Claims("help", "2", [], "every test run", "tests/architecture/test_weight.py", None, "--help within 0.25 s, without torch"),
     Claims("golden caches", "3, bar 7", [], "every test run", "tests/caches/test_golden.py", None, "caches of version 1 are read"),
     Claims("operations", "5, bar 1", [], "every test run", "docs/swap.md", None, "operations covered by each target of swap"),
-    Claims("on a GPU", "5, bar 5", [], "never: no device was lent", "scripts/gpu_check", 15, "rates of augmentation and feeding"),
+    Claims("on a GPU", "5, bar 5", [], "2026-11-27", "scripts/gpu_check", 15, "rates of augmentation and feeding"),
 )
 """Held by tests, or measured where there is a CUDA device."""
 

@@ -37,9 +37,12 @@ def judge(drawn: Unseen, *, budget: float) -> dict[str, Any]:
         begun = time.perf_counter()
         run = probed(pipeline, file, budget)
         spent = time.perf_counter() - begun
-        copied = SAMPLES / length_of(pipeline)
-        file.write_text(text(pipeline, str(folder), timed=False, length=SAMPLES))
-        done = [_done(remedy, pipeline, folder, copied) for remedy in run.proposed]
+        done = []
+        for remedy in run.proposed:
+            # All samples together read a few files, of which each part of a cache of sources holds each once: it is made whole.
+            length = length_of(pipeline) if remedy.id == "cache-source" else SAMPLES
+            file.write_text(text(pipeline, str(folder), timed=False, length=length))
+            done.append(_done(remedy, pipeline, folder, length / length_of(pipeline)))
         verdict = run.verdict
         assert verdict is not None
         return {

@@ -47,6 +47,8 @@ ASIDE, MOST_ASIDE, TRIED_ASIDE = 0.05, 3.0, 2
 workers."""
 PATIENT = 2.0
 """So many times as long all conversions together may take to make their first samples; what comes later is not tried."""
+LEAST_PATIENT, SLOW_SAMPLES, MOST_PATIENT = 4.0, 10, 0.25
+"""Seconds that they may take in any case; and of slow samples as long as so many of these, up to this part of the budget."""
 QUIET_BUDGET = 8.0
 """Below this many seconds other worker counts are not tried: there would be no time left for the pipeline itself."""
 
@@ -158,7 +160,8 @@ def look_at(
     if aside and diagnosis is not None and not measurement.partial and not hung:
         progress("trying what fixes would bring", measured)
         _try_aside(subject, consumer, measurement, diagnosis, aside)
-        _try_conversions(subject, machine, measurement, diagnosis, PATIENT * aside)
+        patience = max(LEAST_PATIENT, PATIENT * aside, min(MOST_PATIENT * budget, SLOW_SAMPLES * _making(diagnosis)))
+        _try_conversions(subject, machine, measurement, diagnosis, patience)
     progress("done", 1.0)
     run, advice = _told(subject, machine, measurement, diagnosis)
     assert run.instrument is not None
@@ -193,7 +196,8 @@ def _try_conversions(subject: Subject, machine: Machine, measurement: Measuremen
 
     def tried(store: str) -> TriedCache:
         left = until - time.perf_counter()
-        return (try_sample_cache.begin_cache(subject, store, left) if left > 0 else None) or TriedCache()
+        began = try_sample_cache.begin_cache(subject, store, left, _making(diagnosis)) if left > 0 else None
+        return began or TriedCache(late=True)
 
     try:
         if diagnosis.part_of_making(Stage.AUGMENT) > WORTH_TRYING and not held_transforms(subject.dataset):
@@ -207,6 +211,11 @@ def _try_conversions(subject: Subject, machine: Machine, measurement: Measuremen
             known.update({store: tried(store) for store in sorted(new)})
     except KeyboardInterrupt:
         measurement.partial = True
+
+
+def _making(diagnosis: Diagnosis) -> float:
+    """Seconds in which one process makes a sample."""
+    return sum(diagnosis.stages[stage].wall.value for stage in IN_SAMPLE if stage in diagnosis.stages)
 
 
 def _blame_shared_handles(error: TargetError, subject: Subject) -> None:

@@ -33,6 +33,9 @@ from pipefix.vocabulary.errors import PipefixError
 from pipefix.vocabulary.stage import IN_SAMPLE
 
 SAMPLES = 3
+MOST_RECORDS = 8
+MADE_FOR_RECORD = 4
+"""How often a sample is made for one record: to see whether it is random, where transforms begin, and what it reads."""
 PATIENCE = 10.0
 """Seconds after which the trial is left."""
 LATE = 2.0
@@ -62,16 +65,21 @@ def record(
         return replace(record, gain=worth.gain, pairs=worth.pairs) if worth is not None else record
 
 
-def begin_cache(subject: Subject, store: str, seconds: float) -> TriedCache | None:
-    """A cache that keeps this of samples, begun on a few of them; None where nothing came of it in so many seconds."""
+def begin_cache(subject: Subject, store: str, seconds: float, sample_s: float) -> TriedCache | None:
+    """A cache that keeps this of samples, begun on a few of them; None where nothing came of it in so many seconds.
+
+    ``sample_s``: that making one takes; the slower they are, the fewer are looked at.
+    """
+    count = max(1, min(MOST_RECORDS, int(seconds / (MADE_FOR_RECORD * sample_s)))) if sample_s else MOST_RECORDS
+    begin = partial(first_records, subject.dataset, recipe_of("lmdb", store), count)
     try:
-        result: FirstRecords = in_child_process(partial(first_records, subject.dataset, recipe_of("lmdb", store)), seconds)
+        result: FirstRecords = in_child_process(begin, seconds)
     except NotFused:
         return None
     why = f"convert would refuse it: {result.refused}" if result.refused else ""
     if result.keeps_nothing:
         why = "nothing that its transforms give could be stored, so this is the same as cache-decoded"
-    return TriedCache(why, result.record_bytes)
+    return TriedCache(why, result.record_bytes, result.part_samples)
 
 
 def kept_record(result: ReadBack) -> KeptRecord | None:

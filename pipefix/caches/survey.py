@@ -33,7 +33,6 @@ from pipefix.vocabulary.urls import is_remote
 
 _LOOKED_AT = 32
 _ROWS_LOOKED_AT = 64
-_TRIED = 8
 _PARTS = 32
 """How many parts a cache is divided into, unless they became too small or too large."""
 _SMALLEST_PART, _LARGEST_PART = 1 << 20, 256 << 20
@@ -104,19 +103,23 @@ class FirstRecords(NamedTuple):
     """Why it would be refused; empty where these samples can be stored."""
     record_bytes: float | None = None
     """Of a record, on average."""
+    part_samples: int | None = None
+    """Whose records are in one part."""
     keeps_nothing: bool = False
     """Of what transforms give, where that is wanted: they run live, all of them."""
 
 
-def first_records(dataset: Any, recipe: Recipe) -> FirstRecords:
+def first_records(dataset: Any, recipe: Recipe, count: int) -> FirstRecords:
+    """``count``: how many samples are looked at, at most."""
     try:
         with seeded(0), Witness(alone=recipe.store == "source") as witness:
-            look = _Look(dataset, recipe, _length(dataset), witness, most=_TRIED)
-            cut = look.settle(Blueprint(recipe=recipe)).cut
+            look = _Look(dataset, recipe, _length(dataset), witness, most=count)
+            plan = look.settle(Blueprint(recipe=recipe))
     except PipefixError as error:
         return FirstRecords(refused=str(error))
+    cut = plan.cut
     keeps_nothing = recipe.store == "sample" and cut is not None and bool(cut.live) and not cut.kept
-    return FirstRecords(record_bytes=look.record_bytes, keeps_nothing=keeps_nothing)
+    return FirstRecords(record_bytes=look.record_bytes, part_samples=plan.part_samples, keeps_nothing=keeps_nothing)
 
 
 def _survey_apart(dataset: Any, recipe: Recipe, target: str) -> Surveyed:

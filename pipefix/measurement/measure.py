@@ -149,6 +149,8 @@ class _Session:
             self.known += pickle.loads(row.trace.units) if row.trace.units else []
             for path, ranges in row.trace.paths:
                 self.ranges.setdefault(os.fsdecode(path), {})[row.trace.worker] = ranges
+        if self.ranges:
+            measurement.read_once = _length_of_union(self.ranges), sum(row.trace.samples for row in rows)
         if self.pool.serving < measurement.workers:
             measurement.idle_workers, measurement.workers = measurement.workers - self.pool.serving, self.pool.serving
             measurement.shards = measurement.workers  # whatever the stream says: the others found nothing to read
@@ -305,3 +307,14 @@ class _Session:
             reserve = max(0.06 * self.plan.budget, self.first_seconds)
             if len(measurement.of(experiments.COLD.name)) >= 3 or self.clock.left < reserve:
                 return
+
+
+def _length_of_union(ranges: dict[str, dict[int, Ranges]]) -> float:
+    """Bytes that workers read of files, those that several read counted once."""
+    total = 0
+    for by_worker in ranges.values():
+        end = 0
+        for start, length in sorted(part for parts in by_worker.values() for part in parts):
+            total += max(0, start + length - max(start, end))
+            end = max(end, start + length)
+    return float(total)

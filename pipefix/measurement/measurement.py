@@ -119,6 +119,10 @@ class TriedCache:
     """Why it is not proposed; empty where nothing speaks against it, or that could not be tried."""
     record_bytes: float | None = None
     """Of a record, on average; None where none was made."""
+    part_samples: int | None = None
+    """How many samples one of its parts is for: what they share is kept once in each."""
+    late: bool = False
+    """Whether it was left before anything had come of it."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +175,8 @@ class Measurement:
     """By process: (samples made by then, facts about it and its batch), for the audit."""
     paths: list[str] = field(default_factory=list)
     """Files that samples were read from."""
+    read_once: tuple[float, int] | None = None
+    """Bytes of all that so many samples read, each byte counted once; None where nothing was seen to be read."""
     stores: list[str] = field(default_factory=list)
     """Stores of objects that samples were read from, such as ``s3://bucket``."""
     traced: list[Row] = field(default_factory=list)

@@ -13,12 +13,14 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 from torchvision.transforms import v2
 
+from pipefix.api import try_sample_cache
 from pipefix.api.try_sample_cache import begin_cache, record
 from pipefix.caches import estimate
 from pipefix.caches.estimate import read_back
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.measurement import KeptRecord, TriedCache
 from pipefix.plan.plan import Declined, Proposed
+from pipefix.plan.remedies.caches import NAMED, different
 from pipefix.subject.load import load
 from pipefix.subject.subject import Subject
 from tests.plan.builders import JPEGS, World
@@ -161,13 +163,45 @@ def test_a_conversion_that_would_be_refused_is_known_before_it_is_proposed() -> 
     marked = load(DataLoader(Transformed(v2.Compose([v2.ToImage(), v2.RandomCrop(4)])), batch_size=2))
     assert "the same as cache-decoded" in begun(marked, "sample").refused and begun(marked, "decoded").refused == ""
     assert "no image" in begun(still, "resized").refused
-    assert begin_cache(still, "decoded", 0.0) is None
+    assert begin_cache(still, "decoded", 0.0, 0.0) is None
 
 
 def begun(subject: Subject, store: str) -> TriedCache:
-    tried_cache = begin_cache(subject, store, 60.0)
+    tried_cache = begin_cache(subject, store, 60.0, 1e-4)
     assert tried_cache is not None
     return tried_cache
+
+
+@pytest.mark.parametrize(("sample_s", "made"), [(1e-6, 14), (0.2, 6), (100.0, 3)])
+def test_the_slower_samples_are_the_fewer_are_begun(sample_s: float, made: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(try_sample_cache, "in_child_process", lambda begin, _: begin())
+    counting = Counting(torch.ones(8))
+    assert begin_cache(load(DataLoader(counting, batch_size=2)), "decoded", 2.0, sample_s) is not None
+    assert counting.made == made
+
+
+class Counting(Samples):
+    made = 0
+
+    def __getitem__(self, index: int) -> Any:
+        self.made += 1
+        return super().__getitem__(index)
+
+
+def test_a_cache_that_could_not_be_begun_in_time_says_so() -> None:
+    step = JPEGS.but(fields={"tried_caches": {"resized": TriedCache(late=True)}}).step_called("cache-resized-256")
+    assert isinstance(step, Proposed) and step.risk is not None and "--dry-run" in step.risk
+
+
+@pytest.mark.parametrize(("seen", "drawn", "length", "kept"), [(24, 200, 5000, 24), (64, 64, 5000, 5000), (50, 64, 64, 50)])
+def test_what_samples_share_is_kept_once(seen: int, drawn: int, length: int, kept: float) -> None:
+    assert different(seen, drawn, length) == pytest.approx(kept, rel=0.05)
+    shared = {"read_once": (24 * JPEGS.source_bytes, 200), "tried_caches": {"source": TriedCache(part_samples=2500)}}
+    mapped = shared | {"tried_caches": {"source": TriedCache(record_bytes=1e7, part_samples=2500)}}
+    worlds = [JPEGS.but(fields=fields) for fields in ({}, shared, mapped)]
+    plain, some, whole = (world.step_called("cache-source").disk_bytes - 50_000 * NAMED for world in worlds)
+    assert some == pytest.approx(plain * 24 / 2500, rel=0.05)
+    assert whole == pytest.approx(20 * 1e7, rel=0.01), "a file that samples map is kept whole in each of 20 parts"
 
 
 def test_what_convert_refuses_is_declined_with_that_reason() -> None:

@@ -29,6 +29,11 @@ WRITE_RATE = 200e6
 """Bytes a second that a cache is written with."""
 PAGE = 4096
 RESIZED = 256
+NAMED = 80
+"""Bytes in which a source cache says what a sample reads, in its part and in the index."""
+ALL_DIFFERENT = 0.8
+"""Where so many samples of all seem to read bytes of their own, all do."""
+NOT_TRIED = "Converting some samples was begun and took too long to be waited for: what --dry-run says of it comes first."
 _CONNECTIONS = ("socket.", "ssl.", "http.client.request", "http.client.getresponse")
 """Operations of connections, where no client that a source cache can stand in for made them."""
 
@@ -55,7 +60,7 @@ class Cache(Remedy):
         record_bytes = exactly(tried_bytes) if tried_bytes else self.record_bytes(case)
         if record_bytes is None:
             return self.declined("how large a record would be could not be measured, so neither can its worth")
-        disk = on_disk(record_bytes.value) * case.length if case.length is not None else None
+        disk = self.disk_bytes(case, case.length, record_bytes.value, tried_cache) if case.length is not None else None
         read = reading(record_bytes, record)
         tried = record.gain if record is not None else None
         measured = finished and tried is not None
@@ -81,7 +86,7 @@ class Cache(Remedy):
             command("pipefix", "convert", case.target, "--to", "lmdb", "--store", store, *sized, "--out", f"cache-{store}"),
             disk_bytes=disk,
             seconds=case.length * once + (disk or 0.0) / WRITE_RATE if case.length is not None else None,
-            risk=self.risk(case),
+            risk=" ".join(filter(None, (self.risk(case), NOT_TRIED if tried_cache.late else None))) or None,
         )
 
     @abstractmethod
@@ -90,6 +95,10 @@ class Cache(Remedy):
 
     @abstractmethod
     def record_bytes(self, case: Case) -> Interval | None: ...
+
+    def disk_bytes(self, case: Case, length: int, record_bytes: float, tried_cache: TriedCache) -> float:
+        """What records of all samples take."""
+        return on_disk(record_bytes) * length
 
     def finished(self, case: Case) -> bool:
         """Whether what is kept is the sample as the dataset gives it."""
@@ -149,6 +158,16 @@ class CacheSource(Cache):
     def record_bytes(self, case: Case) -> Interval | None:
         return exactly(case.source_bytes)
 
+    def disk_bytes(self, case: Case, length: int, record_bytes: float, tried_cache: TriedCache) -> float:
+        """A file that several samples of one part read is kept once in it, and one that is mapped is kept whole."""
+        named = NAMED * length
+        if not tried_cache.part_samples or case.measurement.read_once is None:
+            return super().disk_bytes(case, length, record_bytes, tried_cache) + named
+        part_samples, (distinct_bytes, samples) = min(length, tried_cache.part_samples), case.measurement.read_once
+        kept = different(distinct_bytes / case.source_bytes, samples, part_samples)
+        kept = part_samples if kept > ALL_DIFFERENT * part_samples else kept
+        return length / part_samples * max(kept * on_disk(record_bytes), on_disk(tried_cache.record_bytes or 0.0)) + named
+
     def with_cache(self, case: Case, read: StageTime) -> PipelineModel:
         return case.model.replacing(Stage.STORAGE, read)
 
@@ -157,6 +176,19 @@ class CacheSource(Cache):
 
     def making_seconds(self, case: Case) -> float:
         return case.model.wall(Stage.STORAGE)
+
+
+def different(seen: float, drawn: int, length: float) -> float:
+    """How many different ones ``length`` samples read, of which ``drawn`` read ``seen``: as of draws from a pool of some size."""
+    low, high = math.log(max(seen, 1.0)), math.log(max(length, 1.0) * 1e3)
+
+    def come_across(pool: float, draws: float) -> float:
+        return -pool * math.expm1(-draws / pool)
+
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if come_across(math.exp(middle), drawn) < seen else (low, middle)
+    return min(length, come_across(math.exp(low), length))
 
 
 def _past_clients(case: Case) -> str | None:

@@ -75,7 +75,7 @@ def _timed(function: Any, begins: Any, ended: Any) -> Any:
 
 
 def _patch_loader(loader_class: Any, observer: Observer, *, planned: bool = False) -> None:
-    """The class, and every subclass that is defined from now on. ``planned``: a plan may take the place of the class's own loaders."""
+    """The class, and every subclass that is defined from now on. ``planned``: a plan may make its loaders other ones."""
     patched: set[type] = set()
     following = super(loader_class, loader_class).__init_subclass__
 

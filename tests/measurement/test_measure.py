@@ -300,6 +300,18 @@ class TestApart:
         assert measurement.cold["after"] == proofs[-1].after
         assert measurement.cold["files"] == len(measurement.paths)
 
+    @pytest.mark.parametrize("dataset_class", [planted.Mapped, planted.Batched])
+    @pytest.mark.parametrize("workers", [0, 2])
+    def test_a_file_that_several_samples_read_counts_once(self, dataset_class: Any, workers: int, paths: list[str]) -> None:
+        built: Any = DataLoader(
+            dataset_class(paths[:3] * 30), batch_size=4, num_workers=workers, collate_fn=planted.collate
+        )  # fmt: skip
+        read_once = measured(built).read_once  # fake clock
+        assert read_once is not None
+        distinct_bytes, samples = read_once
+        assert distinct_bytes == sum(map(os.path.getsize, paths[:3]))
+        assert samples >= 8, "samples are counted, not batches"
+
     def test_pages_that_stay_are_not_called_cold(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         stays = residency.ColdProof(files=24, before=1.0, after=0.5, why="another process maps them")
         monkeypatch.setattr(residency, "cold", lambda files: stays)

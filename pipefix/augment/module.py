@@ -36,6 +36,8 @@ class Augment(nn.Module):
     def forward(self, batch: Any, calls: Sequence[bytes] | None = None) -> Any:
         if calls is None:
             batch, calls = _pair(batch)
+        if not calls:  # a batch of no samples
+            return batch
         pictures, put = pictures_of(batch, [outline_of(apart(each)[0]) for each in calls])
         with torch.no_grad(), torch.autocast(pictures[0].device.type if len(pictures) else "cpu", enabled=False):
             return put(self._finished(run_packed(pictures, calls)))
@@ -69,7 +71,7 @@ def pictures_of(batch: Any, programs: Sequence[Outline]) -> tuple[Images, Any]:
     lies in the batch where the picture lay in the sample.
     """
     listed = list(leaves(batch))
-    shape = (len(programs), *programs[0].shape) if programs else ()
+    shape = (len(programs), *programs[0].shape)
     stacks = [leaf for leaf in listed if _is_picture(leaf) and tuple(leaf.shape) == shape]
     stack = _only(stacks, listed, programs[0])
     if stack is not None:

@@ -20,6 +20,7 @@ from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.layout import FOLDERS, GONE, MANIFEST, PART, PLAN, QUARANTINE, building_of, is_folder, is_plain, marked
 from pipefix.caches.manifest import Manifest
 from pipefix.vocabulary import folder_lock
+from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile
 from pipefix.vocabulary.files import DRAFT, read_regular, sync_folder
 from pipefix.vocabulary.folder_lock import FolderLock, unwritable
@@ -109,7 +110,7 @@ def _place(goal: Path, *, quarantine: bool) -> Path:
         if os.path.ismount(goal):
             raise BadUsage(
                 f"{goal} is where another disk begins, and a cache is made beside its directory, on the same disk.",
-                advice=f"Name a directory on it: --out {goal / 'cache'}",
+                advice=f"Name a directory on it: {command('--out', goal / 'cache')}",
             )
         _check_building(building_of(goal))
     except OSError as error:

@@ -122,6 +122,11 @@ def test_it_works_beside_a_compiled_model_and_under_autocast() -> None:
     assert torch.equal(step(images), expected.mean())
 
 
+def test_a_batch_of_no_samples_comes_back() -> None:
+    nothing = torch.zeros(0, 3, 8, 8)
+    assert Augment()((nothing, [])) is nothing
+
+
 def test_an_empty_program_leaves_a_picture_alone() -> None:
     images = pictures(2)
     assert run(images, [[], []]) is images

@@ -24,7 +24,7 @@ MANY_TENSORS, HANDED = 64, 0.2
 
 def findings(place: str, loops: Sequence[LoopNotes]) -> Iterator[Finding]:
     """``loops``: over the loaders that the line ``place`` made, one of each process. What ranks have in common is told once."""
-    for look in (_a_batch_an_iterator, _workers_anew, _idle_workers, _idle_pools, _blocking_saves, _many_tensors):
+    for look in (_a_batch_an_iterator, _from_memory, _workers_anew, _idle_workers, _idle_pools, _blocking_saves, _many_tensors):
         finding = next((finding for notes in loops for finding in look(place, notes)), None)
         if finding is not None:
             yield finding
@@ -41,6 +41,18 @@ def _a_batch_an_iterator(place: str, notes: LoopNotes) -> Iterator[Finding]:
             found=f"each of {firsts} batches is the first of an iterator of its own, as of next(iter(loader)), and {workers} "
             f"{'worker starts and ends' if workers == 1 else 'workers start and end'} for it (loader made at {place})",
             advice="Make the iterator once, before the loop: for batch in loader, or batches = iter(loader) and next(batches).",
+        )
+
+
+def _from_memory(place: str, notes: LoopNotes) -> Iterator[Finding]:
+    """``itertools.cycle(loader)``, which asks the loader for one epoch only."""
+    if notes.from_memory:
+        yield Finding(
+            id="batches-from-memory",
+            severity="warning",
+            found=f"the loader made at {place} was gone through once, and training went on with batches from memory, as of "
+            "itertools.cycle(loader): each epoch has the order and the augmentation of the first, and its batches stay in memory",
+            advice="Go through it anew in each epoch: a generator of while True: yield from loader in place of cycle(loader).",
         )
 
 

@@ -64,6 +64,8 @@ def merged_notes(
             elif event["event"] == "in turn" and event["loop"] in here and event["other"] in here:
                 here[event["loop"]].in_turn.append(here[event["other"]])
                 here[event["other"]].in_turn.append(here[event["loop"]])
+            elif event["event"] == "from memory" and event["loop"] in here:
+                here[event["loop"]].from_memory = True
             elif event["event"] == "idle workers" and event["loop"] in here:
                 here[event["loop"]].idle_workers = event["workers"]
             elif event["event"] == "rank":

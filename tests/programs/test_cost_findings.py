@@ -50,6 +50,14 @@ def test_an_iterator_for_each_batch() -> None:
     assert told(whole) == [], "an epoch is one batch"
 
 
+def test_batches_that_the_program_kept() -> None:
+    notes = loop()
+    notes.from_memory = True
+    ((name, found),) = told(notes)
+    assert name == "batches-from-memory"
+    assert found.startswith("the loader made at train.py:7 was gone through once, and training went on with batches from memory")
+
+
 def test_checkpoints_that_the_loop_waits_for() -> None:
     slow, quick, evaluation = loop(), loop(), loop(trains=False)
     for notes, spent in ((slow, 0.3), (quick, 0.01), (evaluation, 0.3)):

@@ -297,6 +297,31 @@ def test_the_parts_of_a_step_and_what_lies_between_epochs(timed: Place) -> None:
     assert "of the program's time passed between epochs of the loop over the loader made at train.py:" in " ".join(ran.err.split())
 
 
+def test_batches_that_the_program_kept_are_no_loop_over_the_loader(timed: Place) -> None:
+    """``itertools.cycle(loader)``: it told 321 % of backward passes, and "input-bound" of the eight steps that waited."""
+    timed.write(f"""{OWN_CLOCK}
+        import itertools
+        class Slow:
+            def __iter__(self):
+                for number in range(8):
+                    passes(4)
+                    yield torch.autograd
+        batches = itertools.cycle(DataLoader(Slow()))
+        optimizer = torch.Optimizer()
+        for step in range(200):
+            next(batches)
+            passes(1 / 2)
+            torch.autograd.backward()
+            optimizer.step()
+    """)  # fmt: skip
+    program = timed.run().program
+    kept, seen = program.loops
+    assert (kept.loader, kept.role, seen.role, seen.steps) == ("", "training", "training", 8)
+    assert kept.steps == 200 - 2 * 8, "so many more of one loop might be of batches that were taken ahead"
+    assert seen.step_split["backward_s"] == pytest.approx(8 / 16) and seen.step_split["optimizer_s"] == pytest.approx(8 / 8)
+    assert [finding.id for finding in program.findings] == ["batches-from-memory"]
+
+
 def test_an_iterator_that_was_made_early_and_is_kept_for_all_epochs(timed: Place) -> None:
     """As a `StatefulDataLoader` makes it to tell its state (Accelerate asks for that), and as persistent workers have it."""
     timed.write(f"""{OWN_CLOCK}

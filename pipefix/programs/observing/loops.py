@@ -32,6 +32,8 @@ class Loop:
         self.begun = 0
         self.trains = False
         """Whether gradients were ever computed for one of its batches, or an optimizer took a step."""
+        self.passes = 0
+        """Backward passes while one of its iterators was gone through."""
         self.inside = False
         """Whether one of its iterators is being asked: one that asks another counts once."""
         self.ended: tuple[float, float] | None = None

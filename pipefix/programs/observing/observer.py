@@ -345,6 +345,5 @@ class Observer:
 
     def worked_on(self) -> Loop | None:
         """The loop whose batch the program works on, or whose last one it may still work on."""
-        if self.current is not None:
-            return self.current.loop
-        return self.latest.loop if self.latest is not None and self.latest.loop.trains else None
+        latest = self.current or self.latest
+        return latest.loop if latest and (self.current or (latest.loop.trains and not self.training.is_past(latest))) else None

@@ -7,8 +7,11 @@ import threading
 from typing import Any
 
 from .inside import end_program
-from .loops import Loop, clock
+from .loops import Epoch, Loop, clock
 from .steps import StepLook, look_into_step
+
+LEAST_AFTER = 4
+"""Backward passes after the end of an epoch that may be of batches which the program took ahead, in an epoch however short."""
 
 
 class TrainingSteps:
@@ -22,6 +25,8 @@ class TrainingSteps:
         self._stop_after = int(os.environ.get("PIPEFIX_RUN_STEPS") or 0)
         self._optimizer_since = 0.0
         """Since when an optimizer's step computes what is its own: a closure that it calls may go back in it. 0 outside of one."""
+        self._after_end = 0
+        """Backward passes since the latest epoch of a loop that trains came to its end."""
         self._latest = 0.0
         self._look: StepLook | None = None
         """Into the present step outside any loop over a loader."""
@@ -47,7 +52,7 @@ class TrainingSteps:
         loop: Loop = self._observer.worked_on() or self._own_batches()
         loop.trains = True
         loop.optimizer_steps += 1
-        loop.optimizer_s += took
+        loop.optimizer_s += took if self._in_its_time(loop) else 0.0
         if self._observer.current is not None:
             loop.steps_in_thread += self._observer.current.thread == threading.get_ident()
             self._observer.current.marked, self._observer.current.inner_by_mark = now, self._observer.current.inner_s
@@ -92,9 +97,10 @@ class TrainingSteps:
 
     def went_back(self, begun: float, now: float) -> None:
         self._reached("backward")
+        self._count_pass(self._observer.current, self._observer.latest)
         loop: Loop = self._observer.worked_on() or self._own_batches()
         loop.trains = True
-        loop.backward_s += now - begun
+        loop.backward_s += now - begun if self._in_its_time(loop) else 0.0
         if self._optimizer_since:
             self._optimizer_since = now
         if self._look is not None:
@@ -104,3 +110,20 @@ class TrainingSteps:
             self._observer.current.marked, self._observer.current.inner_by_mark = now, self._observer.current.inner_s
         if loop is self.program and not self.count:
             self._own_step(loop, now)  # a program that changes its parameters without torch's optimizers
+
+    def _count_pass(self, current: Epoch | None, latest: Epoch | None) -> None:
+        if current is not None:
+            current.loop.passes += 1
+            self._after_end = 0
+        elif latest is not None and latest.loop.trains and latest.thread == threading.get_ident():
+            was_of_it, self._after_end = not self.is_past(latest), self._after_end + 1
+            if was_of_it and self.is_past(latest):
+                self._observer.notes.write("from memory", loop=latest.loop.number)
+
+    def is_past(self, epoch: Epoch) -> bool:
+        """Whether more passes followed on an epoch that has ended than it can have left batches for: the program has kept them."""
+        return self._after_end > max(LEAST_AFTER, epoch.loop.passes)
+
+    def _in_its_time(self, loop: Loop) -> bool:
+        """Whether what is done now is of the time that is counted as the loop's: not after its end, but for want of any other."""
+        return self._observer.current is not None or loop is self.program or not loop.passes

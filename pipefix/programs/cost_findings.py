@@ -50,8 +50,8 @@ def _from_memory(place: str, notes: LoopNotes) -> Iterator[Finding]:
         yield Finding(
             id="batches-from-memory",
             severity="warning",
-            found=f"the loader made at {place} was gone through once, and training went on with batches from memory, as of "
-            "itertools.cycle(loader): each epoch has the order and the augmentation of the first, and its batches stay in memory",
+            found=f"the loader made at {place} was gone through once, and training went on for longer without asking it again: "
+            "if with batches that it gave, as of itertools.cycle(loader), all epochs have the order and augmentation of the first",
             advice="Go through it anew in each epoch: a generator of while True: yield from loader in place of cycle(loader).",
         )
 

@@ -24,7 +24,7 @@ class LoopNotes:
     in_turn: list[LoopNotes] = field(default_factory=list)
     """Loops of this process whose batches its steps work on as well: of two loaders, one batch each in turn."""
     from_memory: bool = False
-    """Whether the program went on with batches that it had kept, when it had gone through the loader."""
+    """Whether the program trained on when it had gone through the loader once, and never asked it again."""
     idle_workers: int = 0
     """Those that had left when the others were at their fourth batch."""
 

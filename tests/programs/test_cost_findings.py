@@ -55,7 +55,7 @@ def test_batches_that_the_program_kept() -> None:
     notes.from_memory = True
     ((name, found),) = told(notes)
     assert name == "batches-from-memory"
-    assert found.startswith("the loader made at train.py:7 was gone through once, and training went on with batches from memory")
+    assert found.startswith("the loader made at train.py:7 was gone through once, and training went on for longer without")
 
 
 def test_checkpoints_that_the_loop_waits_for() -> None:

@@ -33,7 +33,7 @@ NAMED = 80
 """Bytes in which a source cache says what a sample reads, in its part and in the index."""
 ALL_DIFFERENT = 0.8
 """Where so many samples of all seem to read bytes of their own, all do."""
-NOT_TRIED = "Converting some samples was begun and took too long to be waited for: what --dry-run says of it comes first."
+NOT_TRIED = "There was no time to see whether some samples can be converted: --dry-run tells."
 _CONNECTIONS = ("socket.", "ssl.", "http.client.request", "http.client.getresponse")
 """Operations of connections, where no client that a source cache can stand in for made them."""
 

@@ -117,7 +117,7 @@ class TrainingSteps:
             self._after_end = 0
         elif latest is not None and latest.loop.trains and latest.thread == threading.get_ident():
             was_of_it, self._after_end = not self.is_past(latest), self._after_end + 1
-            if was_of_it and self.is_past(latest):
+            if was_of_it and self.is_past(latest) and latest.loop.begun == 1:
                 self._observer.notes.write("from memory", loop=latest.loop.number)
 
     def is_past(self, epoch: Epoch) -> bool:

@@ -150,7 +150,8 @@ class _Session:
             for path, ranges in row.trace.paths:
                 self.ranges.setdefault(os.fsdecode(path), {})[row.trace.worker] = ranges
         if self.ranges:
-            measurement.read_once = _length_of_union(self.ranges), sum(row.trace.samples for row in rows)
+            distinct_bytes = sum(length for path in self.ranges for _, length in residency.merged(self._read_of(path)))
+            measurement.read_once = float(distinct_bytes), sum(row.trace.samples for row in rows)
         if self.pool.serving < measurement.workers:
             measurement.idle_workers, measurement.workers = measurement.workers - self.pool.serving, self.pool.serving
             measurement.shards = measurement.workers  # whatever the stream says: the others found nothing to read
@@ -270,6 +271,10 @@ class _Session:
 
     # -- apart from the loader -----------------------------------------------------------------------------------------
 
+    def _read_of(self, path: str) -> Ranges:
+        """What all workers together read of a file."""
+        return [part for parts in self.ranges[path].values() for part in parts]
+
     def alone(self) -> None:
         """The consumer on one batch again and again: what it could take if data were free."""
         kept_batch = self.pool.kept
@@ -298,7 +303,7 @@ class _Session:
         self.say("cold reads")
         while True:
             self.pool.rest()
-            proof = residency.cold({path: [part for parts in self.ranges[path].values() for part in parts] for path in paths})
+            proof = residency.cold({path: self._read_of(path) for path in paths})
             measurement.cold = msgspec.structs.asdict(proof)
             if not proof.cold:
                 self._not_cold(proof.why or "the pages could not be evicted")
@@ -307,14 +312,3 @@ class _Session:
             reserve = max(0.06 * self.plan.budget, self.first_seconds)
             if len(measurement.of(experiments.COLD.name)) >= 3 or self.clock.left < reserve:
                 return
-
-
-def _length_of_union(ranges: dict[str, dict[int, Ranges]]) -> float:
-    """Bytes that workers read of files, those that several read counted once."""
-    total = 0
-    for by_worker in ranges.values():
-        end = 0
-        for start, length in sorted(part for parts in by_worker.values() for part in parts):
-            total += max(0, start + length - max(start, end))
-            end = max(end, start + length)
-    return float(total)

@@ -95,14 +95,20 @@ def _distinct(read: Mapping[str, Ranges], failed: dict[str, str]) -> dict[str, R
 
 def _pages(ranges: Ranges, size: int) -> Ranges:
     """The whole pages around these ranges, merged and in order."""
-    merged: list[tuple[int, int]] = []
-    for start, length in sorted(ranges):
-        begin, end = start // PAGE * PAGE, min(size, -(-(start + length) // PAGE) * PAGE)
-        if merged and begin <= sum(merged[-1]):
-            begin, end = merged[-1][0], max(end, sum(merged.pop()))
+    ends = ((start // PAGE * PAGE, min(size, -(-(start + length) // PAGE) * PAGE)) for start, length in ranges)
+    return merged((begin, end - begin) for begin, end in ends)
+
+
+def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """The same bytes in order, each of them in one range."""
+    joined: list[tuple[int, int]] = []
+    for begin, length in sorted(ranges):
+        end = begin + length
+        if joined and begin <= sum(joined[-1]):
+            begin, end = joined[-1][0], max(end, sum(joined.pop()))
         if begin < end:
-            merged.append((begin, end - begin))
-    return merged
+            joined.append((begin, end - begin))
+    return joined
 
 
 def _weighed(files: Mapping[str, Ranges]) -> tuple[float, str]:

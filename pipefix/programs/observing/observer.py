@@ -345,5 +345,7 @@ class Observer:
 
     def worked_on(self) -> Loop | None:
         """The loop whose batch the program works on, or whose last one it may still work on."""
-        latest = self.current or self.latest
-        return latest.loop if latest and (self.current or (latest.loop.trains and not self.training.is_past(latest))) else None
+        if self.current is not None:
+            return self.current.loop
+        latest = self.latest
+        return latest.loop if latest and latest.loop.trains and not self.training.is_past(latest) else None

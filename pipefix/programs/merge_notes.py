@@ -151,6 +151,7 @@ def _figures(notes: LoopNotes, begun: float, steps_over: tuple[int, str] | None)
     known = notes.seconds
     by_device = notes.total("device_steps") >= MOSTLY_SEEN * notes.total("steps") > 0
     looked_on_device = notes.total("on_device_steps")
+    watched, workers_watched = notes.total("watched_s"), notes.total("making_s") * (notes.facts.get("workers") or 0)
     return LoopFigures(
         loader=notes.loader,
         iterated=notes.place[1],
@@ -169,6 +170,8 @@ def _figures(notes: LoopNotes, begun: float, steps_over: tuple[int, str] | None)
         timeline=_timeline(notes.blocks, begun),
         step_split=_split_on_device(notes, known) if by_device and looked_on_device >= LEAST else _split_by_clocks(notes),
         between_epochs_s=notes.total("between_s"),
+        starved_share=notes.total("queued_s") / watched if watched else None,
+        workers_starved_share=notes.total("workers_queued_s") / workers_watched if workers_watched else None,
         stages=_stages([block["looked"] for block in notes.blocks if "looked" in block]),
         looked=sum(block["looked"]["batches"] for block in notes.blocks if "looked" in block),
     )

@@ -18,6 +18,8 @@ ONE_BATCH = 1.2
 """Times the samples of a batch that an optimizer's step is over, from which that is told."""
 BETWEEN = 0.05
 """Part of the program's time between epochs from which it is told."""
+STARVED = 0.15
+"""Part of a loop's time without a CPU from which that is told."""
 NOT_PROBED = "Not probed:"
 """What begins the error that tells why ``run --probe`` made no experiments."""
 _CLOCKS = "These are clocks. Which stage is slow, and what each fix is worth, experiments in the program show: "
@@ -66,6 +68,18 @@ def _loops(program: ProgramFigures) -> Bars:
     return chart(columns, bars, "l" + "r" * (len(columns) - 1), "Loops over loaders", ["first", "steps"], ends=ends)
 
 
+def _starved(loop: LoopFigures) -> Iterator[str]:
+    """That a loop that trains had too few CPUs."""
+    own, workers = loop.starved_share or 0.0, loop.workers_starved_share or 0.0
+    if loop.role == "training" and max(own, workers) >= STARVED:
+        its_workers = f", its workers for {quantity.percent(workers)}" if loop.workers else ""
+        yield (
+            f"CPUs are short: the loop over the loader made at {loop.loader} was ready to run and had none for "
+            f"{quantity.percent(own)} of its time{its_workers}. Other programs, a quota, or too many threads and workers take "
+            "them; more workers bring nothing then."
+        )
+
+
 def _lane(loop: LoopFigures) -> Iterator[BarPart]:
     for span in loop.timeline:
         if quantity.known(span.begin) and quantity.known(span.end):
@@ -101,6 +115,8 @@ def notes(program: ProgramFigures) -> Iterator[str]:
             parts = ", ".join(f"{name} {quantity.percent(part.value)}" for name, part in loop.stages.items() if part.value >= SMALL)
             whose = f"batches of {loop.loader}" + (f" (rank {loop.rank})" if program.ranks > 1 else "")
             yield f"Making {whose}, by looks at {loop.looked}: {parts}."
+    for loop in program.loops:
+        yield from _starved(loop)
     for place, over in {loop.loader: loop for loop in program.loops if loop.step_samples}.items():
         a_batch = over.samples / max(1, over.steps)
         if (over.step_samples or 0) > ONE_BATCH * a_batch:

@@ -213,6 +213,9 @@ class LoopFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Parts of the making of its batches: storage, decode, augment, own (code of no stage) and collate, by looks at some."""
     looked: int = 0
     """Batches that were looked at."""
+    starved_share: float | None = None
+    """Of its time that its thread was ready to run and had no CPU; None where the system does not say."""
+    workers_starved_share: float | None = None
     between_epochs_s: float = 0.0
     """Seconds between its epochs, without other loops that ran then: checkpoints, logging, schedulers."""
 

@@ -94,6 +94,21 @@ def test_one_part_is_named_where_it_surely_is_the_largest(tmp_path: Path, decode
     assert said in clock_verdict(program(tmp_path, [PROCESS, LOOP, *notes, ENDED])).sentence
 
 
+@pytest.mark.parametrize(
+    ("queued", "in_workers", "told"),
+    [
+        (0.2, 0.4, ["40 % of its time, its workers for 40 %"]),
+        (0.0, 0.2, ["0 % of its time, its workers for 20 %"]),
+        (0.07, 0.14, []),
+    ],
+)
+def test_a_loop_that_has_too_few_cpus_is_told_so(tmp_path: Path, queued: float, in_workers: float, told: list[str]) -> None:
+    block = steps(0.3, 0.2, watched_s=0.5, queued_s=queued, making_cpu_s=0.1, making_s=0.5, workers_queued_s=in_workers)
+    said = [line for line in notes(program(tmp_path, [PROCESS, LOOP, *[block] * 8, ENDED])) if "CPUs are short" in line]
+    beginning = "CPUs are short: the loop over the loader made at train.py:7 was ready to run and had none for "
+    assert [line.split(". Other")[0] for line in said] == [beginning + shares for shares in told]
+
+
 def test_first_batches_are_counted_as_they_were(tmp_path: Path) -> None:
     """A worker's start widens no interval."""
     first = steps(2.3, 0.2, first_s=[2.0])

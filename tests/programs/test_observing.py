@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from pipefix.programs.observing import batches, lines, notes, samples, timed_batches
+from pipefix.programs.observing import batches, lines, loops, notes, samples, timed_batches
 from pipefix.programs.observing.loops import Epoch, Loop
 from pipefix.programs.observing.observer import Observer
 
@@ -112,6 +114,34 @@ def test_storage_is_that_of_the_first_path_that_a_dataset_holds(tmp_path: Path) 
     assert samples.storage_of(SimpleNamespace(root=tmp_path)) == kind
     assert samples.storage_of(SimpleNamespace(root="gone/away")) is None
     assert samples.storage_of(range(3)) is None
+
+
+def test_time_without_a_cpu_is_counted_between_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the thread that goes through the loop, and of its workers; another thread's says nothing of it."""
+    queued = {(): 1.0, (1, 2): 5.0}
+    now = [10.0]
+    monkeypatch.setattr(loops, "queued_seconds", lambda *of: queued[tuple(*of)])
+    monkeypatch.setattr(loops, "cpu_seconds", lambda pids: 0.0)
+    monkeypatch.setattr(loops, "clock", lambda: now[0])
+    loop = Loop(0, "train.py:7")
+    epoch = Epoch(loop, DataLoader([1]), 4, 0.0, (1, 2))
+    queued |= {(): 1.25, (1, 2): 6.5}
+    now[0] += 2.0
+    epoch.look_at_cpu()
+    assert (loop.queued_s, loop.watched_s, loop.workers_queued_s) == (0.25, 2.0, 1.5)
+    queued[()] += 0.5
+    now[0] += 2.0
+    thread = threading.Thread(target=epoch.look_at_cpu)
+    thread.start()
+    thread.join()
+    assert (loop.queued_s, loop.watched_s) == (0.25, 2.0)
+
+
+def test_time_without_a_cpu_is_the_schedulers() -> None:
+    here = samples.queued_seconds()
+    assert 0.0 <= here <= samples.queued_seconds()
+    assert samples.queued_seconds([os.getpid()]) > 0.0 or here == 0.0
+    assert samples.queued_seconds([0]) == 0.0, "no such process"
 
 
 def test_a_step_takes_as_long_as_on_the_device_where_there_is_one() -> None:

@@ -10,7 +10,7 @@ from collections import deque
 from typing import Any
 
 from .batches import checksum, samples_in
-from .samples import cpu_seconds
+from .samples import cpu_seconds, queued_seconds
 from .timed_batches import summed
 
 clock = time.perf_counter
@@ -81,6 +81,7 @@ class Loop:
         self.steps = self.samples = self.optimizer_steps = self.steps_in_thread = self.without_gradients = 0
         self.wait_s = self.step_s = self.forward_s = self.backward_s = self.optimizer_s = self.inner_s = 0.0
         self.making_cpu_s = self.making_s = self.between_s = self.device_wait_s = 0.0
+        self.watched_s = self.queued_s = self.workers_queued_s = 0.0
         self.looked_into_s = self.outside_s = self.saved_s = self.saved_outside_s = self.saved_between_s = 0.0
         self.device_steps = self.on_device_steps = self.saves = self.calls_without_gradients = 0
         self.on_device: dict[str, float] = {}
@@ -113,8 +114,8 @@ class Epoch:
         """Seconds of loops inside its present step."""
         self.inner_by_mark = 0.0
         """Of those, seconds before `marked`."""
-        self.cpu_s = cpu_seconds(pids)
-        """That they had used when it was looked last."""
+        self.cpu_s, self.queued_s, self.workers_queued_s = cpu_seconds(pids), queued_seconds(), queued_seconds(pids)
+        """CPU that they had used, and how long its thread and they had waited for one, when it was looked last."""
         self.cpu_at = clock()
         self.begun = clock() - starting_s
         self.thread = threading.get_ident()
@@ -138,6 +139,23 @@ class Epoch:
     def looks_at_cpu(self) -> bool:
         """Whether the CPU is looked at that the next batch takes, if this thread makes it: one in eight where they are quick."""
         return not self.pids and (self.waited > QUICK or not self.loop.steps & 7)
+
+    def look_at_cpu(self) -> None:
+        """Add what its workers used of CPUs, and how long they and its thread waited for one, to its loop."""
+        loop, now = self.loop, clock()
+        if self.pids:
+            spent, queued_s = cpu_seconds(self.pids), queued_seconds(self.pids)
+            if spent >= self.cpu_s:  # else they have ended
+                loop.making_cpu_s += spent - self.cpu_s
+                loop.making_s += now - self.cpu_at
+                loop.workers_queued_s += max(0.0, queued_s - self.workers_queued_s)
+            self.cpu_s, self.workers_queued_s = spent, queued_s
+        if threading.get_ident() == self.thread:
+            queued_s = queued_seconds()
+            loop.queued_s += queued_s - self.queued_s
+            loop.watched_s += now - self.cpu_at
+            self.queued_s = queued_s
+        self.cpu_at = now
 
     def count(self, batch: Any) -> int:
         """One more batch; its samples."""

@@ -19,7 +19,7 @@ from .loops import Epoch, Loop, clock
 from .notes import Notes
 from .own_cost import cost_of_a_step
 from .plan_in_program import PlanInProgram
-from .samples import Orders, cpu_seconds, idle_pools, pids_of, share_of
+from .samples import Orders, idle_pools, pids_of, share_of
 from .steps import ModelCalls
 from .timed_batches import Looks
 from .training import TrainingSteps
@@ -235,6 +235,7 @@ class Observer:
                 if self.inside.due(len(loop.durations), loop.trained_s):
                     stood_still = self._work_inside(self.inside, epoch)
                     now += stood_still
+                    epoch.cpu_at += stood_still
                     if epoch.outer is not None:
                         epoch.outer.inner_s += stood_still
         else:
@@ -250,7 +251,7 @@ class Observer:
         epoch.delivered = epoch.marked = now
         epoch.inner_s = epoch.inner_by_mark = 0.0
         if now - loop.since > loop.noted_after:
-            self._look_at_workers(epoch)
+            epoch.look_at_cpu()
             self._look_here(iterator, epoch)
             self.flush(loop)
             if self.device is not None:
@@ -278,14 +279,6 @@ class Observer:
         checksums, epoch.checksums = epoch.checksums, None
         if checksums and None not in checksums:
             self.notes.write("batches", loop=epoch.loop.number, checksums=checksums)
-
-    def _look_at_workers(self, epoch: Epoch) -> None:
-        if epoch.pids:
-            spent, now = cpu_seconds(epoch.pids), clock()
-            if spent >= epoch.cpu_s:  # else they have ended
-                epoch.loop.making_cpu_s += spent - epoch.cpu_s
-                epoch.loop.making_s += now - epoch.cpu_at
-            epoch.cpu_s, epoch.cpu_at = spent, now
 
     def _work_inside(self, inside: Inside, epoch: Epoch) -> float:
         """Seconds that the program stood still for it."""
@@ -320,7 +313,7 @@ class Observer:
     def exhausted(self, iterator: Any, epoch: Epoch, requested: float, now: float) -> None:
         loop = epoch.loop
         self.models.end()
-        self._look_at_workers(epoch)
+        epoch.look_at_cpu()
         other = self.current
         if other is not epoch and leave_for(epoch, self.current, requested) is None and other is not None and other.loop is loop:
             # What goes through both has come to its end, and asks the other one no more.

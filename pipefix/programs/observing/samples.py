@@ -150,3 +150,15 @@ def cpu_seconds(pids: tuple[int, ...]) -> float:
         except (OSError, IndexError, ValueError):
             pass
     return total / _TICKS
+
+
+def queued_seconds(of: Iterable[int | str] = ("thread-self",)) -> float:
+    """That this thread, or the main threads of processes, were ready to run and had no CPU so far; 0 where nothing says that."""
+    total = 0
+    for name in of:
+        try:
+            with open(f"/proc/{name}/schedstat", "rb") as file:
+                total += int(file.read().split()[1])
+        except (OSError, IndexError, ValueError):
+            pass
+    return total / 1e9

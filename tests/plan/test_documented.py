@@ -25,11 +25,11 @@ def test_its_figures_are_the_codes() -> None:
         f"{throughput.TAKING_RATE.value / 1e9:g} GB/s out of it",
         f"up to {throughput.CROWDING.value:.0%} of its CPU time more".replace("%", " %"),
         f"the logarithm of a speed-up to {throughput.MODEL_DOUBT:.0%}".replace("%", " %"),
-        f"What gains less than {advise.WORTH_MAKING - 1:.0%} is declined".replace("%", " %"),
+        f"A gain below {advise.WORTH_MAKING - 1:.0%} is declined".replace("%", " %"),
         f"copying the batch at {moving_batches.STACK_RATE.value / 1e9:g} GB/s",
         f"{moving_batches.SLOT_RATE.value / 1e9:g} GB/s into memory that was used before",
         f"{fetching.CALL_SECONDS.value * 1e6:g} µs less Python a text",
-        f"A record is looked up in {caches.FIND_SECONDS.value * 1e6:g} µs and copied at {caches.COPY_RATE.value / 1e9:g} GB/s",
+        f"Looking up a record takes {caches.FIND_SECONDS.value * 1e6:g} µs, and copying it runs at {caches.COPY_RATE.value / 1e9:g} GB/s",
         f"writing it at {caches.WRITE_RATE / 1e6:g} MB/s",
         f"{case.PIXEL_BYTES.value:g} bytes a pixel, {case.PIXEL_BYTES.low:g} to {case.PIXEL_BYTES.high:g}",
     ]

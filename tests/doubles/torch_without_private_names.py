@@ -26,3 +26,8 @@ make = DataLoader._get_iterator
 del DataLoader._get_iterator
 DataLoader.__iter__ = lambda self: make(self)  # type: ignore[method-assign]
 assert torch is not None
+
+
+def pytest_configure(config: Any) -> None:
+    """Options that stand on torch's own names are left with a warning, and not more is asked of them here."""
+    config.addinivalue_line("filterwarnings", "ignore:.*cannot be had:RuntimeWarning")

@@ -183,8 +183,12 @@ class LoaderIterator(AnyIterator):
                 self.standing.batches += 1
             raise
         self.standing.batches = self.begin.passed + self._num_yielded + 1 + missed
-        for step in self._work.steps:
-            batch = step(batch)
+        try:
+            for step in self._work.steps:
+                batch = step(batch)
+        except Exception:
+            self._missed += 1  # it lies behind all the same
+            raise
         if carrier is not None and carrier.streams and not self._staged:
             ahead = self._stage_next(carrier)
             if ahead is not None:

@@ -62,6 +62,7 @@ USES: dict[str, Use] = {
     "resized": lambda picture: picture.convert("RGB").resize((40, 30), BILINEAR),
     "resized by default": lambda picture: picture.convert("RGB").resize((40, 30)),
     "resized another way": lambda picture: picture.convert("RGB").resize((40, 30), LANCZOS),
+    "resized to a line": lambda picture: picture.convert("RGB").resize((70_000, 1), BILINEAR).crop((0, 0, 50, 1)),
     "resized to its size": lambda picture: picture.convert("RGB").resize(picture.size, BILINEAR).resize((33, 44), BILINEAR),
     "a part resized": lambda picture: picture.convert("RGB").resize((40, 30), BILINEAR, box=(2.5, 2.5, 70, 60)),
     "resized in steps": lambda picture: picture.convert("RGB").resize((20, 15), BILINEAR, reducing_gap=2.0),

@@ -202,6 +202,22 @@ def test_a_batch_that_raised_lies_behind(workers: int) -> None:
     assert [float(batch[0, 0]) for batch in resumed] == [16.0, 20.0]
 
 
+def test_a_batch_whose_augmenting_raised_lies_behind() -> None:
+    def augment(batch: Any) -> Any:
+        if float(batch[0, 0]) == 4.0:
+            raise KeyError
+        return batch
+
+    whole = FastLoader(pipelines.Tensors(24), batch_size=4, augment=augment)
+    iterator = iter(whole)
+    next(iterator)
+    with pytest.raises(KeyError):
+        next(iterator)
+    assert whole.state_dict()["batches"] == 2
+    next(iterator)
+    assert whole.state_dict()["batches"] == 3
+
+
 def test_a_loader_that_was_used_can_be_copied_and_pickled() -> None:
     loader = FastLoader(pipelines.Tensors(40), batch_size=4, num_workers=1, threads_per_worker=2)
     next(iter(loader))

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pipefix.kernels.native import NativeKernel
 
 RESAMPLING = {Image.Resampling.BILINEAR: Filter.BILINEAR, Image.Resampling.BICUBIC: Filter.BICUBIC}
+MOST_SIDE = 1 << 16
+"""Pixels of a side: more the kernel does not resize to."""
 FLIPS = {Image.Transpose.FLIP_LEFT_RIGHT: True, Image.Transpose.FLIP_TOP_BOTTOM: False}
 """Whether left and right change places; else top and bottom."""
 
@@ -174,7 +176,8 @@ class DeferredPicture(Image.Image):
                 raise CannotFollow("a resize of a part")
             if (width, height) != self.size:
                 filter = RESAMPLING.get(Image.Resampling.BICUBIC if resample is None else resample)
-                if filter is None or min(width, height) < 1 or not (isinstance(width, int) and isinstance(height, int)):
+                sensible = all(isinstance(side, int) and 1 <= side <= MOST_SIDE for side in (width, height))
+                if filter is None or not sensible:
                     raise CannotFollow("another way to resize")
                 if layout.flipped:
                     raise CannotFollow("resized after it was flipped")  # rounding would be turned round with it

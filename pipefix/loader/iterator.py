@@ -27,7 +27,7 @@ from pipefix.loader.ranks import RemainingOrder
 from pipefix.loader.resume import EpochPosition, begin_augmenting, restore_generators
 from pipefix.loader.slots.arena import Arena
 from pipefix.loader.slots.portable import Portable
-from pipefix.loader.workers import deaths
+from pipefix.loader.workers.deaths import lies_behind
 
 log = logging.getLogger("pipefix.loader")
 HELD = 2
@@ -177,8 +177,7 @@ class LoaderIterator(AnyIterator):
             self._over()
             raise
         except Exception as error:
-            if not (isinstance(error, deaths.WorkerDied) or str(error).startswith("DataLoader timed out")):
-                # Iteration goes on with the batch after it.
+            if lies_behind(error):
                 self._missed += 1
                 self.standing.batches += 1
             raise

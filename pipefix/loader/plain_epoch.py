@@ -21,6 +21,7 @@ from pipefix.loader.metering.meter import Course
 from pipefix.loader.planning import planned
 from pipefix.loader.ranks import RemainingOrder
 from pipefix.loader.resume import EpochPosition, EpochStart
+from pipefix.loader.workers.deaths import lies_behind
 
 _WITHOUT = {"on_bad": "raise", "sample_timeout": 0, "rng": "torch"}
 """Options that need the loader's own iterators, and their values that ask for nothing."""
@@ -71,6 +72,7 @@ class PlainEpoch:
         except BaseException as error:
             self.meter.ended()
             self.standing.ended = isinstance(error, StopIteration)
+            self.standing.batches += not self.standing.ended and lies_behind(error)
             raise
         self.standing.batches += 1
         if self._carrier is not None:

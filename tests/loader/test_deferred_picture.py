@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 from PIL.JpegImagePlugin import JpegImageFile
 
-from pipefix.kernels.kernel import Absent, native
+from pipefix.kernels.kernel import native
 from pipefix.loader.fusing.deferral import Deferral
 from pipefix.loader.fusing.deferred_picture import DeferredFile, DeferredPicture
 from pipefix.loader.fusing.recognise import pillow_order
@@ -29,8 +29,8 @@ BILINEAR, BICUBIC, LANCZOS = Image.Resampling.BILINEAR, Image.Resampling.BICUBIC
 @pytest.fixture(scope="module")
 def deferral() -> Deferral:
     kernel, arithmetic = native(), pillow_order()
-    if isinstance(kernel, Absent):
-        pytest.skip(f"{kernel.why} {kernel.advice}")
+    if kernel is None:
+        pytest.skip("there is no native kernel here")
     assert arithmetic is not None
     return Deferral(kernel, arithmetic)
 

@@ -27,18 +27,17 @@ from pipefix.loader.fusing.recognise import recognise
 from pipefix.loader.fusing.sample_random import seeded
 
 
-def fuse(transform: Any, loading: PictureLoading = BY_PILLOW, *, mode: str = "close", kernel: str = "auto") -> Fused:
+def fuse(transform: Any, loading: PictureLoading = BY_PILLOW, *, mode: str = "close", kernel: Kernel | None = None) -> Fused:
     """Compile a transform list, or raise `NotFused`. The outcome has been tried, and carries its measured ``difference``.
 
     ``loading``: how pictures enter the list.
     ``mode``: ``exact`` gives the list's own pixels to the bit or declines; ``close`` may differ a little where that is quicker.
-    ``kernel``: ``auto``, ``native`` or ``twin``.
     """
     recipe = recognise(transform, source=loading.source)
     exact = mode == "exact"
     if exact and recipe.inexact:
         raise NotFused(f"{recipe.inexact}, so that pixels would not be equal to the bit")
-    fused = Fused(transform, recipe, loading, exact=exact, kernel=best(kernel))
+    fused = Fused(transform, recipe, loading, exact=exact, kernel=kernel or best())
     fits = [picture for picture in pictures() if fused.follows(picture)]
     if not fits:
         raise NotFused("no drawn picture is large enough to try it on")

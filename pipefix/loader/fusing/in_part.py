@@ -20,7 +20,7 @@ import torch
 from PIL import Image
 
 from pipefix.kernels.errors import BadPicture
-from pipefix.kernels.kernel import Absent, native
+from pipefix.kernels.kernel import native
 from pipefix.kernels.picture import Target
 from pipefix.loader.fusing import stand_in
 from pipefix.loader.fusing.child_process import in_child_process
@@ -234,7 +234,7 @@ def in_part(dataset: Any, mode: str, known: dict[Any, Any], why: str) -> SourceI
     database) is not open here when workers are forked, and what it remembers of a trial goes with that process.
     """
     kernel, arithmetic = native(), pillow_order()
-    if isinstance(kernel, Absent) or arithmetic is None or not isinstance(vars(Image.Image).get("im"), property):
+    if kernel is None or arithmetic is None or not isinstance(vars(Image.Image).get("im"), property):
         raise NotFused(why)  # before Pillow 11.1 pixels are a plain attribute, of which nobody is told that it is looked at
     deferral = Deferral(kernel, arithmetic)
     key = ("in part", type(dataset), *(settings_of(held.value) for held in held_transforms(dataset)))

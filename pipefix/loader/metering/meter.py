@@ -122,7 +122,7 @@ class Meter:
     # -- makers --------------------------------------------------------------------------------------------------------
 
     def record(self, workers: int, start_method: str | None = None) -> CostRecord:
-        """Where the makers of a new iterator write; `follow` says whose they are. Books of ended iterators are used again."""
+        """Where the makers of a new iterator write; `follow` says whose they are. Those of ended iterators are used again."""
         for place, (alive, record) in enumerate(self._records):
             if alive is not None and alive() is None and record.pages == max(1, workers):
                 del self._records[place]
@@ -130,7 +130,7 @@ class Meter:
         return CostRecord(workers, start_method, memory=None if workers else bytearray)
 
     def follow(self, record: CostRecord, alive: Callable[[], object] | None) -> None:
-        """Read this book; ``alive`` (a weak reference to the iterator) says when it may be used again."""
+        """Read this; ``alive`` (a weak reference to the iterator) says when it may be used again."""
         self._records.append((alive, record))
 
     def sums(self) -> Sums:

@@ -11,7 +11,7 @@ import mmap
 import os
 import pickle
 import weakref
-from multiprocessing import get_context, reduction
+from multiprocessing import reduction
 from typing import Any
 
 import torch
@@ -68,11 +68,6 @@ def pack(dataset: Any) -> PackedDataset | None:
     except Exception:  # noqa: BLE001 - whatever the user's __reduce__ raises: torch meets it again, and says it
         return None
     return PackedDataset(file.getbuffer()) if file.tell() >= SMALLEST else None
-
-
-def start_method(context: Any) -> str:
-    """Of a loader's ``multiprocessing_context``, which may be None."""
-    return str((context or get_context()).get_start_method())
 
 
 def preload(*users: Any) -> None:

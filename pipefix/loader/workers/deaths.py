@@ -15,7 +15,7 @@ from typing import Any
 from pipefix.system.resources import out_of_memory_kills, shared_memory_left
 from pipefix.vocabulary import files
 from pipefix.vocabulary.quantity import size
-from pipefix.vocabulary.worker_exit import CAUSES, describe_exit
+from pipefix.vocabulary.worker_exit import CAUSES, describe_exit, is_worker_death
 
 
 class WorkerDied(RuntimeError):
@@ -24,6 +24,11 @@ class WorkerDied(RuntimeError):
     def __init__(self, text: str, pid: int | None = None, exit_code: int | None = None) -> None:
         super().__init__(text)
         self.pid, self.exit_code = pid, exit_code
+
+
+def lies_behind(error: BaseException) -> bool:
+    """Whether iteration goes on after the batch that raised this: no worker died, and the batch is not waited for any more."""
+    return isinstance(error, Exception) and not (is_worker_death(error) or str(error).startswith("DataLoader timed out"))
 
 
 DYING_S = 2.0

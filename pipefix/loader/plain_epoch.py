@@ -22,6 +22,7 @@ from pipefix.loader.planning import planned
 from pipefix.loader.ranks import RemainingOrder
 from pipefix.loader.resume import EpochPosition, EpochStart
 from pipefix.loader.workers.deaths import lies_behind
+from pipefix.vocabulary.worker_exit import is_worker_death
 
 _WITHOUT = {"on_bad": "raise", "sample_timeout": 0, "rng": "torch"}
 """Options that need the loader's own iterators, and their values that ask for nothing."""
@@ -72,7 +73,7 @@ class PlainEpoch:
         except BaseException as error:
             self.meter.ended()
             self.standing.ended = isinstance(error, StopIteration)
-            self.standing.batches += not self.standing.ended and lies_behind(error)
+            self.standing.batches += lies_behind(error) and not (self.standing.ended or is_worker_death(error))
             raise
         self.standing.batches += 1
         if self._carrier is not None:

@@ -72,10 +72,6 @@ class ListInPart:
         self.finish, self.kind = finish_of(self.values)
         self.elsewhere: Counter[str] = Counter()
 
-    def level(self) -> torch.Tensor:
-        """What one level of 255 is worth in each channel."""
-        return self.finish.level()
-
     def picture(self, picture: Any) -> Image.Image:
         """What comes to the values. Raises `CannotFollow`."""
         for operation in self.before:

@@ -22,15 +22,11 @@ _BY_VALUE = {"_reduce_method", "_reduce_method_descriptor", "_reduce_partial"}
 PRELOADED = ("torch", "torch.utils.data", "pipefix.loader.workers.iterator")
 
 
-class _NotAlone(Exception):
-    """Something in it has a way of its own between processes."""
-
-
 class _Pickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         reducer = reduction.ForkingPickler._extra_reducers.get(type(value))  # type: ignore[attr-defined]
         if (reducer is not None and reducer.__name__ not in _BY_VALUE) or isinstance(value, torch.Tensor):
-            raise _NotAlone
+            raise pickle.PicklingError("it has a way of its own between processes")
         return NotImplemented
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from pipefix.system.resources import out_of_memory_kills, shared_memory_left
 from pipefix.vocabulary import files
 from pipefix.vocabulary.quantity import size
-from pipefix.vocabulary.worker_exit import CAUSES, describe_exit, is_worker_death
+from pipefix.vocabulary.worker_exit import CAUSES, describe_exit
 
 
 class WorkerDied(RuntimeError):
@@ -28,7 +28,7 @@ class WorkerDied(RuntimeError):
 
 def lies_behind(error: BaseException) -> bool:
     """Whether iteration goes on after the batch that raised this: no worker died, and the batch is not waited for any more."""
-    return isinstance(error, Exception) and not (is_worker_death(error) or str(error).startswith("DataLoader timed out"))
+    return isinstance(error, Exception) and not (isinstance(error, WorkerDied) or str(error).startswith("DataLoader timed out"))
 
 
 DYING_S = 2.0

@@ -171,7 +171,7 @@ class SourceInPart(FusedSource):
     def _look(self) -> Look:
         """Where a sample has its picture, and the picture's width and height."""
         self._into.aim(None)
-        with seeded(0), self.deferral:
+        with seeded(0), self.deferral.sample():
             sample = self._copy[spread(len(self.dataset), 1)[0]]
         paths = stand_in.paths(sample)
         if self._into.calls != 1 or len(paths) != 1:
@@ -185,11 +185,11 @@ class SourceInPart(FusedSource):
     def begin(self, index: Any, key: int, target: Target, place: int) -> Any:
         self._into.aim(target, place)
         try:
-            with drawing(key), self.deferral:
+            with drawing(key), self.deferral.sample() as put_off:
                 sample = self._copy[index]
         finally:
             self._into.target = None
-        if self.deferral.failed:
+        if put_off.failed:
             raise CannotFollow("a file that could not be decoded")
         if self._into.calls != 1 or len(stand_in.paths(sample)) != 1:
             raise CannotFollow("a sample with another number of pictures")

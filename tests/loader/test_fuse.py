@@ -276,21 +276,7 @@ def test_it_explains_itself(kernel: Kernel, photo: Photo) -> None:
     assert "(close): pixels differ from the list's own by 0." in compiled(CLOSE["floats resized"][1], "tensor").explain()
 
 
-class TestKeys:
-    def test_they_never_change(self) -> None:
-        """Runs that are resumed rest on them."""
-        assert [
-            sample_key(0, 0, 0),
-            sample_key(0, 0, 1),
-            sample_key(0, 1, 0),
-            sample_key(1, 0, 0),
-            sample_key(-1, 5, 2**40),
-        ] == KEYS
-
-    def test_they_are_spread_out(self) -> None:
-        keys = {sample_key(seed, epoch, index) for seed in range(3) for epoch in range(10) for index in range(300)}
-        assert len(keys) > 8990
-        assert all(0 <= key < 2**32 for key in keys)
-
-
-KEYS = [595752380, 791848836, 1155905921, 2978611956, 4022547319]
+def test_keys_never_change() -> None:
+    """Runs that are resumed rest on them."""
+    parts = [(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0), (-1, 5, 2**40)]
+    assert [sample_key(*each) for each in parts] == [595752380, 791848836, 1155905921, 2978611956, 4022547319]

@@ -554,6 +554,7 @@ class TestManners:
         own = DataLoader(range(19), **{name: value for name, value in options.items() if name != "fuse"})
         next(iter(own)), iter(own)
         assert [batch[1].tolist() for batch in batches] == [[dataset.targets[index] for index in batch] for batch in own]
+        loader._iterator._shutdown_workers()  # type: ignore[union-attr]  # as many programs do
 
     @pytest.mark.skipif(native() is None, reason="without the native kernel threads would take turns: processes do it")
     def test_threads_end_with_their_iterator(self, folder: Path) -> None:

@@ -45,11 +45,10 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
         self._prepare(loader)
         self._kills = out_of_memory_kills()
         self._ordered = in_order(loader)
-        arguments: dict[str, Any] = {
-            "worker_init_fn": FirstInWorker(partial(start_worker, self._work.threads), loader.worker_init_fn)
-        }
-        reads = self._under_rules(loader.dataset)
         method = start_method_of(loader)
+        first = partial(start_worker, self._work.threads, forked=method == "fork")
+        arguments: dict[str, Any] = {"worker_init_fn": FirstInWorker(first, loader.worker_init_fn)}
+        reads = self._under_rules(loader.dataset)
         if method == "forkserver":
             preload(loader.dataset, loader.collate_fn)
         if method != "fork" and not isinstance(loader.dataset, (IterDataPipe, MapDataPipe)):

@@ -16,7 +16,6 @@ from torch.utils.data import DataLoader
 
 from pipefix.hooks.torch_internals import why_plain
 from pipefix.loader import resume
-from pipefix.loader.device import Carrier
 from pipefix.loader.metering.meter import Course
 from pipefix.loader.planning import planned
 from pipefix.loader.ranks import RemainingOrder
@@ -39,7 +38,7 @@ class PlainEpoch:
         module = loader._planned.module
         self._steps = [step for step in (module, loader.augment) if step is not None]
         resume.begin_augmenting(self._steps, begin, loader.batch_size)
-        self._carrier = None if loader.device is None else Carrier(loader.device)
+        self._carrier = loader._carrier_to_device()
         twin = copy.copy(loader)
         twin.__class__ = DataLoader
         vars(twin)["dataset"] = loader._reads

@@ -9,10 +9,10 @@ from measured.row import Row, at_most
 
 
 def rows() -> Iterator[Row]:
-    from pipefix.kernels.kernel import Absent, native
+    from pipefix.kernels.kernel import native
 
     kernel = native()
-    if not isinstance(kernel, Absent):
+    if kernel is not None:
         yield native_rounds(kernel)
 
 

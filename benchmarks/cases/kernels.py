@@ -28,8 +28,9 @@ from benchmarks.harness.bar import Bar
 from benchmarks.harness.page import rows
 from benchmarks.harness.record import Record
 from benchmarks.harness.turns import in_turns
-from pipefix.kernels.kernel import Absent, native
+from pipefix.kernels.kernel import Kernel, native
 from pipefix.kernels.picture import Box, Target
+from pipefix.kernels.twin import TwinKernel
 from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.fuse import Fused, fuse
 from pipefix.loader.fusing.picture_loading import PictureLoading
@@ -95,13 +96,13 @@ def decoding(pictures: Pictures, kind: str) -> dict[str, Job]:
     tensors = [torch.frombuffer(bytearray(one), dtype=torch.uint8) for one in data]
     jobs: dict[str, Job] = {"decode alone: torchvision": lambda i, _: decode_jpeg(tensors[i], mode=ImageReadMode.RGB)}
     kernel = native()
-    if not isinstance(kernel, Absent):
+    if kernel is not None:
         sizes = [Image.open(io.BytesIO(one)).size for one in data]
         jobs["decode alone: native"] = lambda i, _: kernel.jpeg_region(data[i], Box(0, 0, *sizes[i]))
     return jobs
 
 
-def compiled(source: str, mode: str, kernel: str) -> Fused:
+def compiled(source: str, mode: str, kernel: Kernel) -> Fused:
     try:
         return fuse(PIL_LIST if source == "pil" else TENSOR_LIST, PictureLoading(source), mode=mode, kernel=kernel)
     except NotFused as error:
@@ -110,12 +111,11 @@ def compiled(source: str, mode: str, kernel: str) -> Fused:
 
 def fusing(pictures: Pictures, kind: str, targets: list[Target]) -> dict[str, Job]:
     """From the file, or from pixels, into the batch."""
-    names = ["twin"] if isinstance(native(), Absent) else ["native", "twin"]
     jobs: dict[str, Job] = {}
-    for kernel in names:
+    for kernel in filter(None, (native(), TwinKernel())):
         for source, mode, name in (("tensor", "close", "as torchvision"), ("pil", "exact", "as Pillow, exact")):
             fused = compiled(source, mode, kernel)
-            jobs[f"{kernel}, {name}"] = file_job(fused, pictures, kind, targets)
+            jobs[f"{kernel.name}, {name}"] = file_job(fused, pictures, kind, targets)
     return jobs
 
 

@@ -11,7 +11,7 @@ from typing import Any
 def describe() -> dict[str, Any]:
     import torch
 
-    from pipefix.kernels.kernel import Absent, native
+    from pipefix.kernels.kernel import native
 
     kernel = native()
     return {
@@ -21,7 +21,7 @@ def describe() -> dict[str, Any]:
         "system": platform.system(),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "native_kernel": not isinstance(kernel, Absent),
+        "native_kernel": kernel is not None,
     }
 
 

@@ -77,7 +77,7 @@ def try_on_dataset(loader: DataLoader[Any], mode: str, seconds: float = 1.0) -> 
         pairs.append(both(source, loader.dataset, index))
         if time.perf_counter() - begun > seconds and len(pairs) > 2:
             break
-    distance = difference([pair.made for pair in pairs], [pair.picture for pair in pairs], source.fused.level())
+    distance = difference([pair.made for pair in pairs], [pair.picture for pair in pairs], source.fused.finish.level())
     own, fused = tuple(pair.own_s for pair in pairs), tuple(pair.fused_s for pair in pairs)
     if mode == "exact" and distance.max > 0:
         raise NotFused(f"on pictures of the dataset, {distance.sentence()}")

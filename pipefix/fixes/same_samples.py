@@ -206,7 +206,7 @@ def _both(before: Subject, after: Subject, places: list[int]) -> tuple[int, str 
                 return len(places), where.what, False, PixelDifference(0.0, 0.0, 0.0)
         fused_pictures.append(trial.made)
         own.append(picture)
-    return len(places), None, equal, difference(fused_pictures, own, source.fused.level())
+    return len(places), None, equal, difference(fused_pictures, own, source.fused.finish.level())
 
 
 def judged(

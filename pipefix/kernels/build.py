@@ -56,9 +56,9 @@ def build(product: Path = PRODUCT, extra: tuple[str, ...] = ()) -> Path:
 
 def find_compiler() -> list[str]:
     compiler = os.environ.get("CC")
-    for words_ in [shlex.split(compiler)] if compiler else [["cc"], ["gcc"], ["clang"]]:
-        if words_ and shutil.which(words_[0]):
-            return words_
+    for command in [shlex.split(compiler)] if compiler else [["cc"], ["gcc"], ["clang"]]:
+        if command and shutil.which(command[0]):
+            return command
     missing = f"CC={compiler} is not there." if compiler else "There is no C compiler."
     raise CannotBuild(missing, f"To have the native kernel, {COMPILER}, {AGAIN}")
 
@@ -76,31 +76,15 @@ def where_jpeg_is() -> tuple[list[str], list[str]]:
     return includes, [*folders, "-ljpeg"]
 
 
-def check(compiler: list[str], includes: list[str]) -> None:
-    """Whether both sets of headers are there, and libjpeg is libjpeg-turbo (which declares what decodes a region)."""
-    looked_at = (
-        ("module.c", f"Python.h of Python {platform.python_version()}", PYTHON),
-        ("jpeg.c", "jpeglib.h of libjpeg-turbo", HEADERS),
-    )
-    for source, name, advice in looked_at:
-        only = ["-std=c11", "-fsyntax-only", "-Werror=implicit-function-declaration"]
-        if run([*compiler, *includes, *only, str(SOURCES / source)]).returncode:
-            raise CannotBuild(f"{name} cannot be compiled with.", f"To have the native kernel, {advice}, {AGAIN}")
-
-
 def why_not_loaded() -> tuple[str, str] | None:
-    """Why the kernel cannot be imported, and what to type; None: it can. Does not load PyTorch."""
+    """Why the kernel cannot be imported, and what to type; None: it can. Looks, builds nothing, and does not load PyTorch."""
     try:
         import pipefix.kernels._native  # noqa: F401
     except ImportError as error:
-        return diagnosis(error)
-    return None
-
-
-def diagnosis(error: ImportError) -> tuple[str, str]:
-    """Why the kernel cannot be imported, and what to type. Looks; builds nothing."""
-    if PRODUCT.exists():
-        return f"The native kernel is there and cannot be loaded: {error}.", "Build it again: python -m pipefix.kernels.build"
+        if PRODUCT.exists():
+            return f"The native kernel is there and cannot be loaded: {error}.", "Build it again: python -m pipefix.kernels.build"
+    else:
+        return None
     lacking = missing()
     if lacking:
         return f"The native kernel has not been built: {lacking[0]}", lacking[1]
@@ -117,14 +101,21 @@ def missing() -> tuple[str, str] | None:
 
 
 def require() -> tuple[list[str], list[str]]:
-    """The compiler, and flags for the headers."""
+    """The compiler, and flags for the headers. Raises `CannotBuild` unless both sets of headers are there, and libjpeg is
+    libjpeg-turbo, which declares what decodes a region."""
     if os.environ.get("PIPEFIX_NATIVE") == "0":
         raise CannotBuild("PIPEFIX_NATIVE=0 asks to do without it.", f"Unset PIPEFIX_NATIVE, {AGAIN}")
     if os.name != "posix":
         raise CannotBuild(f"The native kernel is for Linux and macOS; this is {platform.system()}.", "The twin is used instead.")
     compiler = find_compiler()
     includes = [*where_jpeg_is()[0], f"-I{sysconfig.get_path('include')}"]
-    check(compiler, includes)
+    for source, name, advice in (
+        ("module.c", f"Python.h of Python {platform.python_version()}", PYTHON),
+        ("jpeg.c", "jpeglib.h of libjpeg-turbo", HEADERS),
+    ):
+        only = ["-std=c11", "-fsyntax-only", "-Werror=implicit-function-declaration"]
+        if run([*compiler, *includes, *only, str(SOURCES / source)]).returncode:
+            raise CannotBuild(f"{name} cannot be compiled with.", f"To have the native kernel, {advice}, {AGAIN}")
     return compiler, includes
 
 

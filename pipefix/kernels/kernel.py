@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
-
-from pipefix.kernels import build
 
 if TYPE_CHECKING:
     from pipefix.kernels.native import NativeKernel
@@ -15,32 +12,20 @@ Kernel: TypeAlias = "NativeKernel | TwinKernel"
 """Makes one sample of a batch in one call. Both give the same answer, and raise the same errors (`kernels.errors`)."""
 
 
-@dataclass(frozen=True)
-class Absent:
-    """Why there is no native kernel, and what to type."""
-
-    why: str
-    advice: str
-
-
-def native() -> NativeKernel | Absent:
-    """The native kernel, or why there is none."""
+def native() -> NativeKernel | None:
+    """The native kernel; where there is none, `build.why_not_loaded` says why, and asks a compiler for that."""
     try:
         from pipefix.kernels.native import NativeKernel
-    except ImportError as error:
-        return Absent(*build.diagnosis(error))
+    except ImportError:
+        return None
     return NativeKernel()
 
 
-def best(name: str = "auto") -> Kernel:
-    """``auto``: native code where it is there, else its twin. ``native`` and ``twin`` insist."""
-    if name not in ("auto", "native", "twin"):
-        raise ValueError(f"A kernel is auto, native or twin, not {name!r}.")
-    kernel = native() if name != "twin" else None
-    if isinstance(kernel, Absent) and name == "native":
-        raise ImportError(f"There is no native kernel: {kernel.why} {kernel.advice}")
-    if kernel is None or isinstance(kernel, Absent):
-        from pipefix.kernels.twin import TwinKernel
+def best() -> Kernel:
+    """Native code where it is there, else its twin."""
+    found = native()
+    if found is not None:
+        return found
+    from pipefix.kernels.twin import TwinKernel
 
-        return TwinKernel()
-    return kernel
+    return TwinKernel()

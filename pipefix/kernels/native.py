@@ -9,7 +9,7 @@ import numpy as np
 from pipefix.kernels import _native
 from pipefix.kernels.errors import REASONS, BadPicture, BadRequest
 from pipefix.kernels.header import read_header
-from pipefix.kernels.picture import Arithmetic, Box, Data, Finish, PictureCut, Target, require_inside, require_rgb, require_weights
+from pipefix.kernels.picture import Arithmetic, Box, Data, Finish, PictureCut, Target, require_inside, require_rgb
 
 SHARP = 3.0
 """Where the decoder scales down, every output is still made of at least so many of its pixels along each axis."""
@@ -20,11 +20,6 @@ class NativeKernel:
 
     name = "native"
     header = staticmethod(read_header)
-
-    @property
-    def loops(self) -> str:
-        """The instruction set in use: avx2 or baseline."""
-        return str(_native.loops())
 
     def jpeg_region(self, data: Data, box: Box) -> np.ndarray[Any, Any]:
         """The pixels of a box as they are, height x width x 3."""
@@ -56,7 +51,6 @@ class NativeKernel:
     def blurred(self, pixels: np.ndarray[Any, Any], weight: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
         """RGB pixels convolved with rows x columns of weights, edges reflected, as torch does it; None: not by this processor."""
         require_rgb(pixels)
-        require_weights(pixels, weight)
         out = np.empty(pixels.shape, dtype=np.uint8)
         weights = np.ascontiguousarray(weight, dtype=np.float32)
         return out if _native.blurred(np.ascontiguousarray(pixels), out, weights, *weight.shape) else None

@@ -74,18 +74,6 @@ def require_rgb(pixels: np.ndarray[Any, Any]) -> None:
         raise BadRequest(f"Pixels are height x width x 3 of uint8; these are {pixels.shape} of {pixels.dtype}.")
 
 
-MOST_TAPS = 255
-
-
-def require_weights(pixels: np.ndarray[Any, Any], weight: np.ndarray[Any, Any]) -> None:
-    odd = weight.ndim == 2 and all(side % 2 and side <= MOST_TAPS for side in weight.shape)
-    if not odd or weight.shape[0] // 2 >= pixels.shape[0] or weight.shape[1] // 2 >= pixels.shape[1]:
-        raise BadRequest(
-            f"Weights are odd numbers of rows and columns, up to {MOST_TAPS} and less than half of which lies beyond an edge; "
-            f"these are {weight.shape} for pixels of {pixels.shape}."
-        )
-
-
 class Finish:
     """What becomes of the 8-bit values of each channel: a table, and the same as arithmetic where that is the same to the bit."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -60,12 +60,10 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
             waiting += value
         if not isinstance(value, torch.Tensor):
             waiting += vars(value).values() if hasattr(value, "__dict__") else ()
-            slots = (name for kind in type(value).__mro__ for name in _names(getattr(kind, "__slots__", ())))
-            waiting += (getattr(value, name) for name in slots if hasattr(value, name))
-
-
-def _names(slots: Any) -> tuple[str, ...]:
-    return (slots,) if isinstance(slots, str) else tuple(slots)
+            for kind in type(value).__mro__:
+                slots = getattr(kind, "__slots__", ())
+                names = (slots,) if isinstance(slots, str) else slots
+                waiting += (getattr(value, name) for name in names if hasattr(value, name))
 
 
 def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
@@ -88,7 +86,10 @@ class Carrier:
     def __init__(self, device: Any) -> None:
         self.device = torch.device(device)
         self.why = self._absent()
-        self._stream: Any = None if self.why else _stream_of(self.device)
+        self._stream: Any = None
+        if not self.why:
+            with suppress(RuntimeError, NotImplementedError):  # it has no streams: copies are queued before the step
+                self._stream = torch.Stream(self.device)
         self.streams = self._stream is not None
         self._held: deque[tuple[Any, Any]] = deque()
 
@@ -109,7 +110,7 @@ class Carrier:
         # What is copied from, also where an object lets go of it when it moves itself.
         source = list(tensors_in(batch))
         with _queued_on(self._stream):
-            there = moved(batch, self._copied, self._by_its_own_if_seen_into)
+            there = moved(batch, self._copied, lambda value: self._by_its_own(value) if _seen_into(value) else value)
             event = self._stream.record_event()
         self._held.append((source, event))
         while self._held and self._held[0][1].query():
@@ -123,7 +124,7 @@ class Carrier:
             return there
         current = torch.accelerator.current_stream(self.device)
         current.wait_event(event)
-        there = moved(there, lambda tensor: tensor, self._by_its_own_if_opaque)
+        there = moved(there, lambda tensor: tensor, lambda value: value if _seen_into(value) else self._by_its_own(value))
         for tensor in tensors_in(there):
             if tensor.device.type == self.device.type:
                 tensor.record_stream(current)
@@ -135,24 +136,10 @@ class Carrier:
         except TypeError:
             return value.to(self.device)
 
-    def _by_its_own_if_seen_into(self, value: Any) -> Any:
-        return self._by_its_own(value) if _seen_into(value) else value
-
-    def _by_its_own_if_opaque(self, value: Any) -> Any:
-        return value if _seen_into(value) else self._by_its_own(value)
-
     def _copied(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_pinned():
             tensor = tensor.pin_memory()
         return tensor.to(self.device, non_blocking=True)
-
-
-def _stream_of(device: torch.device) -> Any:
-    """One beside the current one; None where the device has none: copies are then queued before the step."""
-    try:
-        return torch.Stream(device)
-    except (RuntimeError, NotImplementedError):
-        return None
 
 
 @contextmanager

@@ -226,9 +226,7 @@ class FastLoader(_Base[T]):
         self._planned.warn_of_cpu(work.carrier)
         self._latest = work
         if fused is not None and fused.by_threads:
-            who = f"{self.num_workers} threads of this process make" if self.num_workers > 1 else "A thread of this process makes"
-            self._why = f"{who} the samples: no process is started, and nothing travels."
-            return work
+            return work  # nothing travels
         arena = self._arena(work)
         if isinstance(arena, Arena):
             work.arena = arena

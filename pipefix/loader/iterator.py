@@ -27,7 +27,7 @@ from pipefix.loader.ranks import RemainingOrder
 from pipefix.loader.resume import EpochPosition, begin_augmenting, restore_generators
 from pipefix.loader.slots.arena import Arena
 from pipefix.loader.slots.portable import Portable
-from pipefix.loader.workers import deaths
+from pipefix.loader.workers.deaths import lies_behind
 
 log = logging.getLogger("pipefix.loader")
 HELD = 2
@@ -177,14 +177,17 @@ class LoaderIterator(AnyIterator):
             self._over()
             raise
         except Exception as error:
-            if not (isinstance(error, deaths.WorkerDied) or str(error).startswith("DataLoader timed out")):
-                # Iteration goes on with the batch after it.
+            if lies_behind(error):
                 self._missed += 1
                 self.standing.batches += 1
             raise
         self.standing.batches = self.begin.passed + self._num_yielded + 1 + missed
-        for step in self._work.steps:
-            batch = step(batch)
+        try:
+            for step in self._work.steps:
+                batch = step(batch)
+        except Exception:
+            self._missed += 1  # it lies behind all the same
+            raise
         if carrier is not None and carrier.streams and not self._staged:
             ahead = self._stage_next(carrier)
             if ahead is not None:

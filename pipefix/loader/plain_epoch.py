@@ -16,11 +16,12 @@ from torch.utils.data import DataLoader
 
 from pipefix.hooks.torch_internals import why_plain
 from pipefix.loader import resume
-from pipefix.loader.device import Carrier
 from pipefix.loader.metering.meter import Course
 from pipefix.loader.planning import planned
 from pipefix.loader.ranks import RemainingOrder
 from pipefix.loader.resume import EpochPosition, EpochStart
+from pipefix.loader.workers.deaths import lies_behind
+from pipefix.vocabulary.worker_exit import is_worker_death
 
 _WITHOUT = {"on_bad": "raise", "sample_timeout": 0, "rng": "torch"}
 """Options that need the loader's own iterators, and their values that ask for nothing."""
@@ -37,7 +38,7 @@ class PlainEpoch:
         module = loader._planned.module
         self._steps = [step for step in (module, loader.augment) if step is not None]
         resume.begin_augmenting(self._steps, begin, loader.batch_size)
-        self._carrier = None if loader.device is None else Carrier(loader.device)
+        self._carrier = loader._carrier_to_device()
         twin = copy.copy(loader)
         twin.__class__ = DataLoader
         vars(twin)["dataset"] = loader._reads
@@ -71,6 +72,7 @@ class PlainEpoch:
         except BaseException as error:
             self.meter.ended()
             self.standing.ended = isinstance(error, StopIteration)
+            self.standing.batches += lies_behind(error) and not (self.standing.ended or is_worker_death(error))
             raise
         self.standing.batches += 1
         if self._carrier is not None:

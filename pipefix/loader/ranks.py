@@ -48,10 +48,10 @@ def batching(loader: Any) -> Batching | None:
 
 def world_size(loader: Any) -> int | None:
     """How many ranks the loader's sampler deals to; for a stream, how many there are. None where there is one process only."""
-    for sampler in (loader.batch_sampler, loader.sampler, getattr(loader.batch_sampler, "sampler", None)):
-        ranks = _world_size_in(sampler)
-        if ranks is not None:
-            return ranks
+    samplers = (loader.batch_sampler, loader.sampler, getattr(loader.batch_sampler, "sampler", None))
+    known = next((ranks for ranks in map(_world_size_in, samplers) if ranks is not None), None)
+    if known is not None:
+        return known
     if isinstance(loader.dataset, (IterableDataset, IterDataPipe)):
         from torch import distributed
 
@@ -61,11 +61,8 @@ def world_size(loader: Any) -> int | None:
 
 
 def _world_size_in(sampler: Any) -> int | None:
-    for name in _WORLD_SIZES:
-        ranks = getattr(sampler, name, None)
-        if isinstance(ranks, int):
-            return ranks
-    return None
+    sizes = (getattr(sampler, name, None) for name in _WORLD_SIZES)
+    return next((ranks for ranks in sizes if isinstance(ranks, int)), None)
 
 
 class RemainingOrder:

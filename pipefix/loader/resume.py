@@ -110,11 +110,8 @@ def _samplers(loader: Any) -> tuple[Any, ...]:
 
 
 def _sampler_epoch(loader: Any) -> int | None:
-    for sampler in _samplers(loader):
-        epoch = getattr(sampler, "epoch", None)
-        if isinstance(epoch, int):
-            return epoch
-    return None
+    epochs = (getattr(sampler, "epoch", None) for sampler in _samplers(loader))
+    return next((epoch for epoch in epochs if isinstance(epoch, int)), None)
 
 
 def restore_generators(loader: Any, generators: dict[str, Any]) -> None:
@@ -183,6 +180,8 @@ def beginning_of(loader: Any, state: dict[str, Any]) -> EpochStart:
             f"This is no state of a FastLoader: its format is {state.get('format')!r}, not {FORMAT!r}. "
             "Give what state_dict() returned."
         )
+    # A checkpoint may have been loaded onto a device, and generators take states on the CPU alone.
+    state = map_leaves(lambda leaf: leaf.cpu() if isinstance(leaf, torch.Tensor) else leaf, state)
     dealt_from, passed, redealt = _place(loader, state)
     if state["owned"]:
         _set_owned(loader, state["owned"])

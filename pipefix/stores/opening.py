@@ -19,6 +19,7 @@ def open_store(url: str) -> Store:
         return FolderStore(Path("/") / rest.lstrip("/"))
     if scheme not in SCHEMES:
         raise BadUsage(
-            f"{url} is not in a store that is known.", advice=f"Stores are {', '.join(f'{scheme}://' for scheme in SCHEMES)}."
+            f"{url} is not in a store that is known.",
+            advice=f"Stores are {', '.join(f'{scheme}://' for scheme in ('file', *SCHEMES))}.",
         )
     return RemoteStore(url.rstrip("/"))

@@ -17,6 +17,7 @@ import os
 import re
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,7 @@ class TieredCache:
                 self._held = os.open(self._tier.folder / CLIENTS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             except OSError as error:
                 raise _unwritable(self._tier.folder, error) from error
+            weakref.finalize(self, os.close, self._held)
             fcntl.flock(self._held, fcntl.LOCK_SH)
 
     def _start(self) -> None:

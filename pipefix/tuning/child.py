@@ -28,7 +28,7 @@ from pipefix.measurement.measurement import Block, Row
 from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.run_arms import Pool
 from pipefix.measurement.worker_probe import WorkerProbe
-from pipefix.system.forks import die_with_parent
+from pipefix.system.forks import die_with_parent, start_method_of
 from pipefix.tuning.block_figures import BatchTimes, TrialBlock, turns
 from pipefix.tuning.limits import BatchCost
 from pipefix.tuning.space import Settings
@@ -79,7 +79,7 @@ class EveryNth:
 
 def pool_of(work: TrialWork, settings: Settings, lot: int) -> Pool:
     user_loader = work.subject.loader
-    served = dataset_once.start_method(user_loader.multiprocessing_context) == "forkserver"
+    served = start_method_of(user_loader) == "forkserver"
     if settings.workers and served and isinstance(user_loader, FastLoader):
         # As it does itself; and the probe is not to be loaded by every worker either.
         dataset_once.preload(user_loader.dataset, user_loader.collate_fn, WorkerProbe)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from PIL import Image
 
-from pipefix.kernels.kernel import Absent, Kernel, native
+from pipefix.kernels.kernel import Kernel, native
 from pipefix.kernels.picture import Finish, Ramp
 from pipefix.kernels.twin import TwinKernel
 
@@ -24,8 +24,8 @@ def kernel(request: pytest.FixtureRequest) -> Kernel:
 @pytest.fixture
 def native_kernel() -> Any:
     found = native()
-    if isinstance(found, Absent):
-        pytest.skip(f"{found.why} {found.advice}")
+    if found is None:
+        pytest.skip("there is no native kernel here")
     return found
 
 

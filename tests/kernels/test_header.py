@@ -32,13 +32,8 @@ def test_what_it_says(encoded: Encode, mode: str, progressive: bool, turned: int
     jpeg = encoded(37, 53, mode, progressive=progressive, exif=exif, comment=b"noted")
     components = {"RGB": 3, "L": 1, "CMYK": 4}[mode]
     assert read_header(jpeg) == Header(37, 53, components, 8, progressive, turned or 1)
+    assert read_header(jpeg).plain is (mode != "CMYK")
     assert Image.open(io.BytesIO(jpeg)).getexif().get(0x112, 1) == (turned or 1)
-
-
-def test_only_plain_ones_are_decoded_by_kernels(encoded: Encode) -> None:
-    assert read_header(encoded()).plain
-    assert read_header(encoded(mode="L")).plain
-    assert not read_header(encoded(mode="CMYK")).plain
 
 
 @patient
@@ -99,10 +94,3 @@ def test_other_kinds_of_frames_are_left_to_others(encoded: Encode) -> None:
         with pytest.raises(BadPicture, match=f"its frame is of kind {kind:X}") as caught:
             read_header(jpeg.replace(b"\xff\xc0", bytes((0xFF, kind)), 1))
         assert caught.value.reason == "unsupported"
-
-
-def test_other_kinds_of_bytes(encoded: Encode) -> None:
-    jpeg = encoded()
-    expected = read_header(jpeg)
-    for other in (bytearray(jpeg), memoryview(jpeg), np.frombuffer(jpeg, dtype=np.uint8)):
-        assert read_header(other) == expected

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from torch.utils.data import Subset
 
 from pipefix.loader.fast_loader import FastLoader
@@ -126,6 +127,29 @@ def test_where_no_alarm_was_set_none_is_afterwards(monkeypatch: pytest.MonkeyPat
 def test_sources_are_found_through_subsets() -> None:
     assert source_of(Subset(Subset(pipelines.Torn(), [9, 8, 7]), [2, 1]), 0) == "/data/7.jpg"
     assert source_of(pipelines.Tensors(), 0) is None
+    assert source_of(Subset(pipelines.Torn(), [9, 8, 7]), 12) is None
+
+
+class InPairs(pipelines.Torn):
+    """Its index is a sample's number and something else, in one tensor."""
+
+    def __getitem__(self, pair: Any) -> Any:
+        return super().__getitem__(int(pair[0]))
+
+
+@pytest.mark.parametrize("rng", ["torch", "sample"])
+@pytest.mark.parametrize(
+    ("dataset", "order", "noted"),
+    [
+        (Subset(pipelines.Torn(), [0, 1, 2]), [0, 1, 7, 2], 7),
+        (InPairs(), [torch.tensor([number, 5]) for number in range(4)], "tensor([3, 5])"),
+    ],
+)
+def test_an_index_that_leads_to_no_sample_is_a_bad_sample(dataset: Any, order: Any, noted: Any, rng: str, tmp_path: Path) -> None:
+    note = tmp_path / "quarantine.jsonl"
+    loader = FastLoader(dataset, sampler=order, on_bad="skip", rng=rng, quarantine=note, **TOLERANT)
+    assert values(loader) == [[0, 1, 2]]
+    assert json.loads(note.read_text())["index"] == noted
 
 
 def test_a_quarantine_that_cannot_be_written_is_told_once() -> None:

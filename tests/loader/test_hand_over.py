@@ -98,6 +98,35 @@ def test_arrays_come_in_this_machines_order_of_bytes(kind: Any) -> None:
     assert torch.equal(torch.from_numpy(array), torch.arange(3000, dtype=torch.float64))
 
 
+class Fragile:
+    """Can be sent, and of some not be made again."""
+
+    def __init__(self, first: float) -> None:
+        self.first = first
+
+    def __reduce__(self) -> Any:
+        return fragile, (self.first,)
+
+
+def fragile(first: float) -> Fragile:
+    if first == 4:
+        raise ValueError("four cannot be made")
+    return Fragile(first)
+
+
+def with_fragile(samples: list[torch.Tensor]) -> Any:
+    return torch.stack(samples), Fragile(float(samples[0][0]))
+
+
+def test_what_cannot_be_made_again_is_an_error_in_its_place() -> None:
+    batches = iter(FastLoader(pipelines.Tensors(12), batch_size=4, num_workers=2, collate_fn=with_fragile))
+    assert next(batches)[1].first == 0
+    with pytest.raises(ValueError, match="four cannot be made"):
+        next(batches)
+    tensor, last = next(batches)
+    assert last.first == float(tensor[0, 0]) == 8
+
+
 class Jagged(IterableDataset[Any]):
     def __iter__(self) -> Iterator[Any]:
         return iter([torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])])

@@ -15,6 +15,7 @@ from hypothesis import strategies as some
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler, WeightedRandomSampler
 
 from pipefix.loader.fast_loader import FastLoader
+from pipefix.vocabulary.nested import map_leaves
 from tests.loader import pipelines
 from tests.loader.likeness import assert_same
 from tests.loader.ways import made_by
@@ -91,6 +92,36 @@ def test_nothing_that_lies_behind_is_read(by: dict[str, Any], tmp_path: Any) -> 
     read = sorted(map(int, note.read_text().split()))
     assert len(read) == 16
     assert sorted(read + [int(sample[0]) for batch in behind for sample in batch]) == list(range(40))
+
+
+class OnADevice(torch.Tensor):
+    """As ``torch.load(..., map_location="cuda")`` leaves it."""
+
+    here: torch.Tensor
+
+    def cpu(self) -> torch.Tensor:  # type: ignore[override]
+        return self.here
+
+
+def on_a_device(leaf: Any) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    moved = torch.empty_like(leaf, device="meta").as_subclass(OnADevice)
+    moved.here = leaf
+    return moved
+
+
+@pytest.mark.parametrize("batches", [0, 2])
+def test_a_state_may_have_been_loaded_onto_a_device(batches: int) -> None:
+    def loader() -> Any:
+        return FastLoader(pipelines.Tensors(16), batch_size=4, shuffle=True, generator=torch.Generator().manual_seed(5))
+
+    whole, resumed = loader(), loader()
+    iterator = iter(whole if batches else range(0))
+    for _ in range(batches):
+        next(iterator)
+    resumed.load_state_dict(map_leaves(on_a_device, whole.state_dict()))
+    assert_same(list(resumed), list(iterator if batches else whole))
 
 
 def test_after_an_epoch_the_next_one_begins() -> None:
@@ -200,6 +231,22 @@ def test_a_batch_that_raised_lies_behind(workers: int) -> None:
     resumed = FastLoader(pipelines.Faulty(24), batch_size=4)
     resumed.load_state_dict(whole.state_dict())
     assert [float(batch[0, 0]) for batch in resumed] == [16.0, 20.0]
+
+
+def test_a_batch_whose_augmenting_raised_lies_behind() -> None:
+    def augment(batch: Any) -> Any:
+        if float(batch[0, 0]) == 4.0:
+            raise KeyError
+        return batch
+
+    whole = FastLoader(pipelines.Tensors(24), batch_size=4, augment=augment)
+    iterator = iter(whole)
+    next(iterator)
+    with pytest.raises(KeyError):
+        next(iterator)
+    assert whole.state_dict()["batches"] == 2
+    next(iterator)
+    assert whole.state_dict()["batches"] == 3
 
 
 def test_a_loader_that_was_used_can_be_copied_and_pickled() -> None:

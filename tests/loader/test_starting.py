@@ -63,6 +63,18 @@ def test_tensors_of_a_dataset_are_still_shared() -> None:
     assert int(dataset.count) == 16
 
 
+class Frozen(pipelines.Tensors):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor(gc.get_freeze_count())
+
+
+@pytest.mark.parametrize(("method", "frozen"), [("fork", True), ("forkserver", False)])
+def test_only_what_was_inherited_is_kept_from_being_freed(method: str, frozen: bool) -> None:
+    """A worker that is spawned frees all at its end: nanobind prints what is left."""
+    (batch,) = FastLoader(Frozen(1), num_workers=1, multiprocessing_context=method)
+    assert bool(batch) is frozen
+
+
 def test_a_users_choice_of_modules_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     from multiprocessing import forkserver
 

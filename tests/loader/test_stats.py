@@ -81,6 +81,14 @@ def test_a_smaller_last_batch_is_counted_as_it_is(workers: int, drop_last: bool,
     assert resumed.stats().samples == samples - 12
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_last_batches_of_a_stream_are_counted_as_they_are(workers: int) -> None:
+    """Each worker's."""
+    loader: Any = FastLoader(pipelines.Stream(21), batch_size=4, num_workers=workers)
+    assert len(list(loader)) == 6
+    assert loader.stats().samples == 21
+
+
 def test_without_workers_quick_batches_are_metered_only_while_somebody_reads() -> None:
     loader: Any = FastLoader(pipelines.Tensors(400), batch_size=2)
     loader._meter = Meter(clock=count(0, 10_000).__next__)  # each look at it is 10 µs after the one before

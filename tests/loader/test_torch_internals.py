@@ -78,7 +78,7 @@ def test_an_epoch_is_gone_on_with_and_what_cannot_be_had_is_said(told_by: Callab
     answers = told_by(
         """
         from pipefix import FastLoader
-        from tests.loader.pipelines import Tensors
+        from tests.loader.pipelines import Faulty, Tensors
         def loader():
             torch.manual_seed(3)
             return FastLoader(Tensors(), batch_size=4, shuffle=True)
@@ -93,10 +93,18 @@ def test_an_epoch_is_gone_on_with_and_what_cannot_be_had_is_said(told_by: Callab
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             list(FastLoader(Tensors(), batch_size=4, on_bad="skip"))
-        print(json.dumps({"same": seen == expected, "said": [str(one.message) for one in caught]}))
+        faulty = FastLoader(Faulty(), batch_size=4)
+        batches, raised = iter(faulty), 0
+        for _ in range(4):
+            try:
+                next(batches)
+            except KeyError:
+                raised += 1
+        behind = [raised, faulty.state_dict()["batches"]]
+        print(json.dumps({"same": seen == expected, "said": [str(one.message) for one in caught], "behind": behind}))
         """
     )
-    assert answers["same"] and len(answers["said"]) == 1
+    assert answers["same"] and answers["behind"] == [1, 4] and len(answers["said"]) == 1
     assert answers["said"][0].startswith("on_bad='skip' cannot be had: torch 2")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import zlib
 
@@ -9,7 +10,7 @@ import msgspec
 import pytest
 
 from pipefix.stores.opening import open_store
-from pipefix.tier.client import FETCHER, WANTED, Tier, Wanted, is_locked
+from pipefix.tier.client import CLIENTS, FETCHER, WANTED, Tier, Wanted, is_locked
 from pipefix.tier.fetcher import Fetcher, run
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.files import draft_beside
@@ -81,7 +82,10 @@ def test_what_a_killed_fetcher_left_goes(cache, tmp_path):
     fetch(tmp_path)
     left = draft_beside(cache.path("parts/1"))
     left.write_bytes(bytes(60))
-    os.close(other._held)
+    assert is_locked(tmp_path / "tier" / CLIENTS)
+    del other
+    gc.collect()
+    assert not is_locked(tmp_path / "tier" / CLIENTS), "a reader that was dropped reads no more"
     run(tmp_path / "tier", 100)  # nobody reads from the tier any more, so it ends at once
     assert not left.exists() and cache.arrived("parts/1")
     assert not is_locked(tmp_path / "tier" / FETCHER)

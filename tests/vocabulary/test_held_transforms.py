@@ -9,7 +9,6 @@ import pytest
 
 from pipefix.augment.transforms import find
 from pipefix.caches.cut import holders
-from pipefix.loader.fusing import stand_in
 from pipefix.vocabulary.held_transforms import datasets_in, held_transforms
 
 
@@ -57,8 +56,6 @@ def test_one_finder(dataset: Any, paths: list[str], meant: str | None) -> None:
     assert [(holder.owner, holder.name) for holder in holders(dataset)] == [(each.owner, each.name) for each in held]
     place = find(dataset)
     assert (place and ".".join(place.path)) == meant
-    chain = stand_in.chain_of(dataset)
-    assert [each.path for each in stand_in.transforms_of(chain)] == [each.path for each in held if each.owner in chain]
 
 
 def test_a_dataset_that_wraps_itself_has_an_end() -> None:

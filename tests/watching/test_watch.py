@@ -148,7 +148,7 @@ def test_streams(workers: int):
         batches = list(watched)
         window = watched.pulse()
     assert sorted(float(value) for batch in batches for value in batch) == [float(value) for value in range(20)]
-    assert window.batches == len(batches)
+    assert (window.batches, window.samples) == (len(batches), 20)
 
 
 @pytest.mark.parametrize(("settings", "samples"), [({"batch_size": None}, 8), ({"batch_size": None, "sampler": "lists"}, 8)])

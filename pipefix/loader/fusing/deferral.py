@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image
@@ -16,50 +17,56 @@ from pipefix.vocabulary.random_state import RandomState
 
 if TYPE_CHECKING:
     from pipefix.kernels.native import NativeKernel
+    from pipefix.kernels.picture import Arithmetic
 
 
-class Deferral(PutOff):
-    """Entered for each sample, by one thread at a time: what this thread opens meanwhile is put off, and nobody else's."""
+class Deferral:
+    """Puts decoding off, sample by sample: of what the thread opens that makes one, and of nobody else's."""
 
-    def __enter__(self) -> Deferral:
-        self.failed, self.most_views = False, 0
+    def __init__(self, kernel: NativeKernel, arithmetic: Arithmetic) -> None:
+        self.kernel, self.arithmetic = kernel, arithmetic
+        self.views = 1
+        """Pictures that were made of one file in the latest sample."""
+
+    @contextmanager
+    def sample(self) -> Iterator[PutOff]:
+        """While a sample is made. Any number of threads may make one each."""
+        put_off = PutOff(self.kernel, self.arithmetic, self.views)
         _others.begin()
-        _here.deferral = self
-        return self
-
-    def __exit__(self, kind: Any, *_: object) -> None:
-        _here.deferral = None
-        _others.end()
-        self.views = self.most_views or self.views
-        pictures, self.pictures = self.pictures, []
-        if kind is not None:
-            return
+        _here.put_off = put_off
+        try:
+            yield put_off
+        finally:
+            _here.put_off = None
+            _others.end()
+            self.views = put_off.most_views or self.views
         # What the sample holds has its pixels: whoever gets it may be another thread, or look at it tomorrow.
-        for known in pictures:
+        for known in put_off.pictures:
             picture = known()
             if type(picture) is DeferredPicture:
                 picture.decode()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "pictures": []}
 
 
 _here = threading.local()
 
 
-def _kernel_here() -> NativeKernel | None:
+def _put_off_here() -> PutOff | None:
     """Of the sample that this thread makes."""
-    deferral: Deferral | None = getattr(_here, "deferral", None)
-    return None if deferral is None else deferral.kernel
+    return getattr(_here, "put_off", None)
+
+
+def _kernel_here() -> NativeKernel | None:
+    put_off = _put_off_here()
+    return None if put_off is None else put_off.kernel
 
 
 def _opened(*args: Any, **named: Any) -> Any:
     """Stands in the place of `Image.open`."""
     picture = _others.own[0](*args, **named)
-    deferral = getattr(_here, "deferral", None)
-    if deferral is not None and type(picture) is JpegImageFile and picture.mode in ("RGB", "L"):
+    put_off = _put_off_here()
+    if put_off is not None and type(picture) is JpegImageFile and picture.mode in ("RGB", "L"):
         picture.__class__ = DeferredFile
-        vars(picture)["_deferral"] = deferral
+        vars(picture)["_put_off"] = put_off
     return picture
 
 
@@ -106,13 +113,14 @@ class DeferredReads(StandsForDataset):
     def _made(self, read: Callable[[Any], Any], indices: Any) -> Any:
         """Once more without us where a file could not be decoded, so that the error is met where it belongs."""
         before = RandomState()
+        put_off: PutOff | None = None
         try:
-            with self.deferral:
+            with self.deferral.sample() as put_off:
                 sample = read(indices)
-            if not self.deferral.failed:
+            if not put_off.failed:
                 return sample
         except Exception:
-            if not self.deferral.failed:
+            if put_off is None or not put_off.failed:
                 raise
         before.restore()
         return read(indices)

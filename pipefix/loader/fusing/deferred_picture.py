@@ -24,17 +24,18 @@ if TYPE_CHECKING:
     from pipefix.kernels.native import NativeKernel
 
 RESAMPLING = {Image.Resampling.BILINEAR: Filter.BILINEAR, Image.Resampling.BICUBIC: Filter.BICUBIC}
+MOST_SIDE = 1 << 16
+"""Pixels of a side: more the kernel does not resize to."""
 FLIPS = {Image.Transpose.FLIP_LEFT_RIGHT: True, Image.Transpose.FLIP_TOP_BOTTOM: False}
 """Whether left and right change places; else top and bottom."""
 
 
 class PutOff:
-    """What is put off while a sample is made, and what it is decoded by."""
+    """What is put off while one sample is made, and what it is decoded by."""
 
-    def __init__(self, kernel: NativeKernel, arithmetic: Arithmetic) -> None:
-        self.kernel, self.arithmetic = kernel, arithmetic
-        self.views = 1
-        """Pictures that were made of one file in the sample before."""
+    def __init__(self, kernel: NativeKernel, arithmetic: Arithmetic, views: int) -> None:
+        """``views``: pictures that were made of one file in the sample before."""
+        self.kernel, self.arithmetic, self.views = kernel, arithmetic, views
         self.most_views = 0
         """In this one, so far."""
         self.failed = False
@@ -65,20 +66,20 @@ class PutOff:
 class EncodedPicture:
     """A JPEG in memory, of which pictures are made."""
 
-    __slots__ = ("data", "deferral", "height", "made", "pixels", "width")
+    __slots__ = ("data", "height", "made", "pixels", "put_off", "width")
 
-    def __init__(self, data: bytes, width: int, height: int, deferral: PutOff) -> None:
-        self.data, self.width, self.height, self.deferral = data, width, height, deferral
+    def __init__(self, data: bytes, width: int, height: int, put_off: PutOff) -> None:
+        self.data, self.width, self.height, self.put_off = data, width, height, put_off
         self.made = 0
         """Pictures that were made of it."""
         self.pixels: np.ndarray[Any, Any] | None = None
 
     def into(self, layout: Layout, finish: Finish, target: Target, place: int) -> None:
         """Raises `BadPicture`. A file that several pictures are made of (views of one photo) is decoded once."""
-        kernel, cut = self.deferral.kernel, layout.cut(self.deferral.arithmetic)
+        kernel, cut = self.put_off.kernel, layout.cut(self.put_off.arithmetic)
         self.made += 1
-        self.deferral.most_views = max(self.deferral.most_views, self.made)
-        if self.pixels is None and (self.made > 1 or self.deferral.views > 1):
+        self.put_off.most_views = max(self.put_off.most_views, self.made)
+        if self.pixels is None and (self.made > 1 or self.put_off.views > 1):
             self.pixels = kernel.jpeg_region(self.data, Box(0, 0, self.width, self.height))
         if self.pixels is None:
             kernel.jpeg_into(self.data, cut, finish, target, place)
@@ -100,7 +101,7 @@ class EncodedPicture:
         try:
             picture = JpegImageFile(io.BytesIO(self.data)).convert("RGB")
         except Exception:
-            self.deferral.failed = True
+            self.put_off.failed = True
             raise
         return layout.applied(picture)
 
@@ -117,7 +118,7 @@ class DeferredPicture(Image.Image):
         picture._encoded, picture._layout = encoded, layout
         picture._mode, picture._size = "RGB", layout.size
         picture.info = {key: value.copy() if isinstance(value, list) else value for key, value in like.info.items()}
-        encoded.deferral.pictures.append(weakref.ref(picture))
+        encoded.put_off.pictures.append(weakref.ref(picture))
         return picture
 
     @property
@@ -174,7 +175,8 @@ class DeferredPicture(Image.Image):
                 raise CannotFollow("a resize of a part")
             if (width, height) != self.size:
                 filter = RESAMPLING.get(Image.Resampling.BICUBIC if resample is None else resample)
-                if filter is None or min(width, height) < 1 or not (isinstance(width, int) and isinstance(height, int)):
+                sensible = all(isinstance(side, int) and 1 <= side <= MOST_SIDE for side in (width, height))
+                if filter is None or not sensible:
                     raise CannotFollow("another way to resize")
                 if layout.flipped:
                     raise CannotFollow("resized after it was flipped")  # rounding would be turned round with it
@@ -207,7 +209,7 @@ def _of_the_whole(name: str) -> Any:
 class DeferredFile(JpegImageFile):
     """What `Image.open` gave, with all that is known of the file; its pixels are put off further than Pillow would."""
 
-    _deferral: PutOff
+    _put_off: PutOff
     _encoded: EncodedPicture | None
 
     def as_pillows(self) -> None:
@@ -220,7 +222,7 @@ class DeferredFile(JpegImageFile):
     def _whole(self) -> DeferredPicture | None:
         """All of it in RGB; None where Pillow is to decode it, which it is from here on."""
         if "_encoded" not in self.__dict__:
-            self._encoded = self._deferral.read(self)
+            self._encoded = self._put_off.read(self)
         if self._encoded is None:
             self.as_pillows()
             return None

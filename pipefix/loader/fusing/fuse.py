@@ -27,23 +27,22 @@ from pipefix.loader.fusing.recognise import recognise
 from pipefix.loader.fusing.sample_random import seeded
 
 
-def fuse(transform: Any, loading: PictureLoading = BY_PILLOW, *, mode: str = "close", kernel: str = "auto") -> Fused:
+def fuse(transform: Any, loading: PictureLoading = BY_PILLOW, *, mode: str = "close", kernel: Kernel | None = None) -> Fused:
     """Compile a transform list, or raise `NotFused`. The outcome has been tried, and carries its measured ``difference``.
 
     ``loading``: how pictures enter the list.
     ``mode``: ``exact`` gives the list's own pixels to the bit or declines; ``close`` may differ a little where that is quicker.
-    ``kernel``: ``auto``, ``native`` or ``twin``.
     """
     recipe = recognise(transform, source=loading.source)
     exact = mode == "exact"
     if exact and recipe.inexact:
         raise NotFused(f"{recipe.inexact}, so that pixels would not be equal to the bit")
-    fused = Fused(transform, recipe, loading, exact=exact, kernel=best(kernel))
+    fused = Fused(transform, recipe, loading, exact=exact, kernel=kernel or best())
     fits = [picture for picture in pictures() if fused.follows(picture)]
     if not fits:
         raise NotFused("no drawn picture is large enough to try it on")
     tried = [(picture, key) for picture in fits for key in KEYS]
-    apart = difference([fused.sample(*each) for each in tried], [fused.own(*each) for each in tried], fused.level())
+    apart = difference([fused.sample(*each) for each in tried], [fused.own(*each) for each in tried], recipe.finish.level())
     if (exact and apart.max > 0) or not apart.close:
         raise NotFused(f"tried on drawn pictures, {apart.sentence()}")
     fused.difference = apart
@@ -56,7 +55,7 @@ class Fused:
 
     def __init__(self, transform: Any, recipe: FusedRecipe, loading: PictureLoading, *, exact: bool, kernel: Kernel) -> None:
         self.transform = v2.Compose(list(transform)) if isinstance(transform, (list, tuple)) else transform
-        self.recipe, self.loading = recipe, loading
+        self.recipe, self.finish, self.loading = recipe, recipe.finish, loading
         self.exact, self.kernel = exact, kernel
         self.difference: PixelDifference | None = None
         """From the list's own pixels, as measured when it was compiled."""
@@ -80,7 +79,7 @@ class Fused:
             if not loading.grey and header.components != 3:
                 raise CannotFollow("a grey picture")
             cut = self.recipe.cut(header.width, header.height, key, exact=self.exact)
-            self.kernel.jpeg_into(data, cut, self.recipe.finish, target, index)
+            self.kernel.jpeg_into(data, cut, self.finish, target, index)
         except BadPicture as reason:
             if not loading.every_kind:
                 raise CannotFollow(str(reason)) from reason
@@ -94,14 +93,14 @@ class Fused:
     def pixels_into(self, pixels: np.ndarray[Any, Any], target: Target, index: int, key: int) -> None:
         """The same from RGB pixels, height x width x 3 bytes."""
         cut = self.recipe.cut(pixels.shape[1], pixels.shape[0], key, exact=self.exact)
-        self.kernel.pixels_into(pixels, cut, self.recipe.finish, target, index)
+        self.kernel.pixels_into(pixels, cut, self.finish, target, index)
 
     def sample(self, data: Data, key: int) -> torch.Tensor:
         """One sample by itself, in memory of its own."""
         if not self.follows(data, key):
             return self.own(data, key)
         width, height = self.size_of(data, key)
-        kind = torch.uint8 if self.recipe.finish.table is None else torch.float32
+        kind = torch.uint8 if self.finish.table is None else torch.float32
         batch = torch.empty((1, 3, height, width), dtype=kind)
         self.jpeg_into(data, Target(batch), 0, key)
         return batch[0]
@@ -140,10 +139,6 @@ class Fused:
         if hasattr(torch.ops.image, "decode_image"):
             return by_torchvision(data, upright)
         return torch.from_numpy(np.array(by_pillow(data, upright))).permute(2, 0, 1)
-
-    def level(self) -> torch.Tensor:
-        """What one level of 255 is worth in each channel."""
-        return self.recipe.finish.level()
 
     def explain(self) -> str:
         """One sentence: by what, how close, and how many samples went another way."""

@@ -20,7 +20,7 @@ import torch
 from PIL import Image
 
 from pipefix.kernels.errors import BadPicture
-from pipefix.kernels.kernel import Absent, native
+from pipefix.kernels.kernel import native
 from pipefix.kernels.picture import Target
 from pipefix.loader.fusing import stand_in
 from pipefix.loader.fusing.child_process import in_child_process
@@ -71,10 +71,6 @@ class ListInPart:
         self.before, self.values, self.after = operations[:begin], operations[begin:end], operations[end:]
         self.finish, self.kind = finish_of(self.values)
         self.elsewhere: Counter[str] = Counter()
-
-    def level(self) -> torch.Tensor:
-        """What one level of 255 is worth in each channel."""
-        return self.finish.level()
 
     def picture(self, picture: Any) -> Image.Image:
         """What comes to the values. Raises `CannotFollow`."""
@@ -175,7 +171,7 @@ class SourceInPart(FusedSource):
     def _look(self) -> Look:
         """Where a sample has its picture, and the picture's width and height."""
         self._into.aim(None)
-        with seeded(0), self.deferral:
+        with seeded(0), self.deferral.sample():
             sample = self._copy[spread(len(self.dataset), 1)[0]]
         paths = stand_in.paths(sample)
         if self._into.calls != 1 or len(paths) != 1:
@@ -189,11 +185,11 @@ class SourceInPart(FusedSource):
     def begin(self, index: Any, key: int, target: Target, place: int) -> Any:
         self._into.aim(target, place)
         try:
-            with drawing(key), self.deferral:
+            with drawing(key), self.deferral.sample() as put_off:
                 sample = self._copy[index]
         finally:
             self._into.target = None
-        if self.deferral.failed:
+        if put_off.failed:
             raise CannotFollow("a file that could not be decoded")
         if self._into.calls != 1 or len(stand_in.paths(sample)) != 1:
             raise CannotFollow("a sample with another number of pictures")
@@ -234,7 +230,7 @@ def in_part(dataset: Any, mode: str, known: dict[Any, Any], why: str) -> SourceI
     database) is not open here when workers are forked, and what it remembers of a trial goes with that process.
     """
     kernel, arithmetic = native(), pillow_order()
-    if isinstance(kernel, Absent) or arithmetic is None or not isinstance(vars(Image.Image).get("im"), property):
+    if kernel is None or arithmetic is None or not isinstance(vars(Image.Image).get("im"), property):
         raise NotFused(why)  # before Pillow 11.1 pixels are a plain attribute, of which nobody is told that it is looked at
     deferral = Deferral(kernel, arithmetic)
     key = ("in part", type(dataset), *(settings_of(held.value) for held in held_transforms(dataset)))

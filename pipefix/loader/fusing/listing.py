@@ -24,7 +24,7 @@ from pipefix.loader.fusing.errors import CannotFollow, NotFused
 from pipefix.loader.fusing.picture_loading import PictureLoading, loading_of, with_stand_ins
 from pipefix.loader.fusing.pixel_difference import spread
 from pipefix.loader.fusing.stand_in import PicturePlace, PictureStandIn, Touched
-from pipefix.vocabulary.held_transforms import HeldTransforms
+from pipefix.vocabulary.held_transforms import HeldTransforms, held_transforms
 from pipefix.vocabulary.nested import at, with_at
 from pipefix.vocabulary.random_state import RandomState, seeded
 
@@ -118,7 +118,7 @@ def copied_with_list(dataset: Any) -> tuple[list[Any], HeldTransforms]:
         chain = stand_in.copied(dataset)
     except Exception as error:
         raise NotFused(f"the dataset cannot be copied ({type(error).__name__}: {error})") from error
-    lists = stand_in.transforms_of(chain)
+    lists = [held for held in held_transforms(chain[0]) if any(held.owner is link for link in chain)]
     if not lists:
         raise NotFused("the dataset has no transforms (an attribute such as transform)")
     if len(lists) > 1:

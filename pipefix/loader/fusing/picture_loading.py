@@ -47,7 +47,7 @@ BY_PILLOW, BY_TORCHVISION = PictureLoading("pil"), PictureLoading("tensor")
 
 def loading_of(loader: Callable[[str], Any]) -> PictureLoading:
     """Raises `NotFused`."""
-    if loader is folder.pil_loader or (loader is folder.default_loader and folder_backend() == "PIL"):
+    if _is_pillows(loader):
         return BY_PILLOW
     name = getattr(loader, "__qualname__", type(loader).__qualname__)
     with tempfile.TemporaryDirectory(prefix="pipefix-") as place:
@@ -73,10 +73,9 @@ def loading_of(loader: Callable[[str], Any]) -> PictureLoading:
     raise NotFused(f"its loader {name} {behaviour}, neither Pillow's picture in RGB nor torchvision's tensor of it")
 
 
-def folder_backend() -> str:
-    from torchvision import get_image_backend
-
-    return str(get_image_backend())
+def _is_pillows(loader: Any) -> bool:
+    """Whether it is the loader of torchvision's folders that opens pictures by Pillow."""
+    return loader is folder.pil_loader or (loader is folder.default_loader and torchvision.get_image_backend() == "PIL")
 
 
 def _told(picture: Any) -> str:
@@ -177,7 +176,7 @@ def _known(value: Any) -> tuple[Any, PictureLoading] | None:
         return Overlaid(Image, open=_open), BY_PILLOW
     if value is PIL:
         return Overlaid(PIL, Image=Overlaid(Image, open=_open)), BY_PILLOW
-    if value is folder.pil_loader or (value is folder.default_loader and folder_backend() == "PIL"):
+    if _is_pillows(value):
         return loaded, BY_PILLOW
     if value is tvio.read_image or value is tvio.decode_image:
         return _read, BY_TORCHVISION

@@ -38,7 +38,7 @@ class FusedSource:
         self.path = listing.path
         self.width, self.height = size
         self.mode = "exact" if fused.exact else "close"
-        self.kind = torch.uint8 if fused.recipe.finish.table is None else torch.float32
+        self.kind = torch.uint8 if fused.finish.table is None else torch.float32
 
     def __reduce__(self) -> Any:
         """For a worker that is spawned: compiled there."""
@@ -117,7 +117,7 @@ def _sized(listing: Listing, mode: str) -> tuple[Fused, tuple[int, int]]:
 def refuse_other_samples(source: FusedSource, length: int) -> None:
     """Raise `NotFused` where samples that are written into a batch are not the dataset's own."""
     both = Target(torch.empty((2, 3, source.height, source.width), dtype=source.kind))
-    level = source.fused.level()
+    level = source.fused.finish.level()
     bar = (0.0 if source.fused.exact else MEAN_BAR) * level
 
     def unlike(rest: Any, own: Any) -> str | None:

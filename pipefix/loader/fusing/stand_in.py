@@ -15,7 +15,6 @@ from itertools import pairwise
 from typing import Any, NoReturn
 
 from pipefix.hooks.torch_internals import collate_by, collate_table
-from pipefix.vocabulary.held_transforms import HeldTransforms, held_transforms
 
 Path = tuple[Any, ...]
 _made: list[weakref.ref[Any]] | None = None
@@ -109,11 +108,6 @@ def copied(dataset: Any) -> list[Any]:
     for outer, inner in pairwise(chain):
         vars(outer)["dataset"] = inner
     return chain
-
-
-def transforms_of(chain: list[Any]) -> list[HeldTransforms]:
-    """What the datasets of a chain hold of transforms."""
-    return [held for held in held_transforms(chain[0]) if any(held.owner is dataset for dataset in chain)]
 
 
 def paths(sample: Any) -> list[Path]:

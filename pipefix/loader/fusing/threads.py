@@ -181,7 +181,11 @@ class ThreadsLoaderIterator(LoaderIterator):
         _drop(self._under_way)
         self._sampler_iter = iter(())
         if not self._persistent_workers:
-            self._end()
+            self._shutdown_workers()
+
+    def _shutdown_workers(self) -> None:
+        """As programs call it on the iterator that a loader keeps."""
+        self._end()
 
     def _has_arrived(self) -> bool:
         first = self._under_way[0] if self._under_way else None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from time import perf_counter_ns, thread_time_ns
 from typing import Any, NamedTuple
 
-from torch.utils.data import IterableDataset, IterDataPipe
+from torch.utils.data import default_collate
 
 from pipefix.hooks.torch_internals import makes_streams
 from pipefix.loader.metering.cost_record import CostRecord, TimedBatch, Totals, samples_in
@@ -122,7 +122,7 @@ class Meter:
     # -- makers --------------------------------------------------------------------------------------------------------
 
     def record(self, workers: int, start_method: str | None = None) -> CostRecord:
-        """Where the makers of a new iterator write; `follow` says whose they are. Books of ended iterators are used again."""
+        """Where the makers of a new iterator write; `follow` says whose they are. Those of ended iterators are used again."""
         for place, (alive, record) in enumerate(self._records):
             if alive is not None and alive() is None and record.pages == max(1, workers):
                 del self._records[place]
@@ -130,7 +130,7 @@ class Meter:
         return CostRecord(workers, start_method, memory=None if workers else bytearray)
 
     def follow(self, record: CostRecord, alive: Callable[[], object] | None) -> None:
-        """Read this book; ``alive`` (a weak reference to the iterator) says when it may be used again."""
+        """Read this; ``alive`` (a weak reference to the iterator) says when it may be used again."""
         self._records.append((alive, record))
 
     def sums(self) -> Sums:
@@ -151,9 +151,9 @@ class Meter:
 
 
 def size_of(loader: Any) -> int | None:
-    """Samples a batch where the loader itself makes the batches; None where the batch has to tell."""
+    """Samples a batch where the loader itself makes the batches; None where the batch has to tell, as the last ones of a stream."""
     size = getattr(loader, "batch_size", None)
-    if isinstance(size, int):
+    if isinstance(size, int) and not (makes_streams(loader) and loader.collate_fn is default_collate):
         return size
     return None if makes_batches(loader) else 1
 
@@ -268,7 +268,6 @@ def last_batch(loader: Any, rest: Any) -> tuple[int, int]:
     """The number of an epoch's last batch, from 1, and its samples, where it may have fewer than others; else no batch's number."""
     try:
         batches, left = divmod(len(loader.sampler) if rest is None else rest.samples, loader.batch_size)
-    except Exception:  # noqa: BLE001 - a sampler of the user's, which nobody else asks for its length
+    except Exception:  # noqa: BLE001 - a stream's has no length, and one of the user's nobody else asks for it
         return 0, 0
-    streams = isinstance(loader.dataset, (IterableDataset, IterDataPipe))
-    return (batches + 1, left) if left and not (loader.drop_last or streams) else (0, 0)
+    return (batches + 1, left) if left and not loader.drop_last else (0, 0)

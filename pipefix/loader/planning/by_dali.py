@@ -67,7 +67,7 @@ class DaliEpoch(PlainEpoch):
     """Batches that the pipeline has begun."""
 
     def __init__(self, loader: Any, begin: Any, batches: DaliBatches) -> None:
-        self._made, self._length = batches, len(loader.batch_sampler) if hasattr(loader.batch_sampler, "__len__") else None
+        self._made, self._batch_sampler = batches, loader.batch_sampler
         super().__init__(loader, begin, why="DALI makes the batches")
 
     def _begun(self, twin: Any, passed: int) -> Iterator[Any]:
@@ -78,9 +78,7 @@ class DaliEpoch(PlainEpoch):
         return self._made.batches(chain(first, orders), self.standing.beginning.epoch)
 
     def __len__(self) -> int:
-        if self._length is None:
-            raise TypeError("The loader's batch sampler has no length")
-        return self._length
+        return len(self._batch_sampler)
 
 
 def why_not(loader: Any, dataset: Any, plan: PlanFile) -> str | None:

@@ -6,6 +6,7 @@ batch as `FlawedBatch`.
 
 from __future__ import annotations
 
+import operator
 import random
 import signal
 import threading
@@ -201,8 +202,16 @@ class PolicedDataset(StandsForDataset):
 
 def key_of(seed: int, epoch: int, index: Any) -> int:
     """Of a sample's random numbers."""
-    number = index.__index__() if hasattr(index, "__index__") else zlib.crc32(repr(index).encode())
-    return sample_key(seed, epoch, number)
+    number = _number(index)
+    return sample_key(seed, epoch, zlib.crc32(repr(index).encode()) if number is None else number)
+
+
+def _number(index: Any) -> int | None:
+    """An index of any type that is a whole number; None for a text, a tuple, or an array of several numbers."""
+    try:
+        return operator.index(index)
+    except TypeError:
+        return None
 
 
 def batch_key(seed: int, epoch: int, indices: list[Any]) -> int:
@@ -260,7 +269,8 @@ def limited(seconds: float, index: Any) -> Iterator[None]:
 
 
 def bad(dataset: Any, index: Any, error: Exception) -> QuarantinedSample:
-    known = index if isinstance(index, (int, str)) else int(index) if hasattr(index, "__index__") else repr(index)
+    number = _number(index)
+    known = number if number is not None else index if isinstance(index, str) else repr(index)
     frames = traceback.extract_tb(error.__traceback__)
     user_frames = [frame for frame in frames if frame.filename != __file__]
     where = f"{user_frames[-1].filename}:{user_frames[-1].lineno} in {user_frames[-1].name}" if user_frames else ""
@@ -286,6 +296,12 @@ def source_of(dataset: Any, index: Any, error: Exception | None = None) -> str |
     named = getattr(error, "filename", None)
     if isinstance(named, str):
         return named
+    with suppress(Exception):  # the lists are the user's, and the index may be what is wrong
+        return _listed_file(dataset, index)
+    return None
+
+
+def _listed_file(dataset: Any, index: Any) -> str | None:
     for _ in range(8):
         if hasattr(dataset, "indices") and hasattr(dataset, "dataset"):
             dataset, index = dataset.dataset, dataset.indices[index]
@@ -293,17 +309,10 @@ def source_of(dataset: Any, index: Any, error: Exception | None = None) -> str |
         for name in _LISTS:
             listed = getattr(dataset, name, None)
             if isinstance(listed, Sequence) and not isinstance(listed, str):
-                return _path(listed, index)
+                entry = listed[index]
+                first = entry[0] if isinstance(entry, (tuple, list)) and entry else entry
+                return str(first) if isinstance(first, str) or hasattr(first, "__fspath__") else None
         if not hasattr(dataset, "dataset"):
             return None
         dataset = dataset.dataset
     return None
-
-
-def _path(listed: Sequence[Any], index: Any) -> str | None:
-    try:
-        entry = listed[index]
-    except (IndexError, TypeError):
-        return None
-    first = entry[0] if isinstance(entry, (tuple, list)) and entry else entry
-    return str(first) if isinstance(first, str) or hasattr(first, "__fspath__") else None

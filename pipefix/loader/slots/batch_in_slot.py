@@ -97,8 +97,6 @@ class Packer(ForkingPickler):
     def __init__(self, file: io.BytesIO, page: SlotPage) -> None:
         super().__init__(file)
         self.page = page
-        self.by_handle = False
-        """Whether something is named that only this process can give, while it lives: torch's shared memory, a connection."""
 
     def reducer_override(self, value: Any) -> Any:
         if type(value) is torch.Tensor and _plain(value):
@@ -109,8 +107,6 @@ class Packer(ForkingPickler):
             begin = self.page.copy(value)
             if begin is not None:
                 return array_in_slot, (begin, value.dtype, value.shape, value.strides)
-        if type(value) in self._extra_reducers:  # type: ignore[attr-defined]
-            self.by_handle = True
         return NotImplemented
 
 
@@ -155,18 +151,17 @@ class Assembler:
         with writing(page):
             batch = self.collate_fn(samples)
         file = io.BytesIO()
-        packer = Packer(file, page)
-        packer.dump(batch)
+        Packer(file, page).dump(batch)
         if not page.used:
             self._in_vain = min(self._in_vain + 1, PATIENCE)
             # Not pickled again: each time torch does so, it keeps a descriptor open for each tensor until that is fetched.
             return Sent(pickle.loads, file.getvalue())
         self._in_vain = 0
         arena.lend(slot)
-        return self._sent(arena, slot, file.getvalue(), packer.by_handle)
+        return self._sent(arena, slot, file.getvalue())
 
-    def _sent(self, arena: Arena, slot: int, payload: bytes, by_handle: bool) -> Sent:
-        return Sent(arrival, arena.key, slot, payload, by_handle)
+    def _sent(self, arena: Arena, slot: int, payload: bytes) -> Sent:
+        return Sent(arrival, arena.key, slot, payload)
 
     def _free(self, arena: Arena, worker: int) -> int | None:
         for slot in arena.slots_of(worker):
@@ -220,45 +215,37 @@ class Sent:
 class Arrival:
     """A batch that has arrived. Dropped unopened, its slot is free again."""
 
-    def __init__(self, lease: Lease, payload: bytes, by_handle: bool) -> None:
-        self.payload = payload
+    def __init__(self, lease: Lease, payload: bytes) -> None:
         self.lease: Lease | None = lease
         """None where it was copied out of the slot."""
-        # Handles are taken now: the worker of a stream may end before the batch's turn comes.
-        self._made = [self._unpickled()] if by_handle else []
+        self._batch, self._error = None, None
+        # At once: the worker of a stream may end before the batch's turn comes, and what torch sends by handle is gone with it.
+        _here.lease = lease
+        try:
+            self._batch = pickle.loads(payload)
+        except Exception as error:  # noqa: BLE001 - of the user's own types; raised where the batch is asked for
+            self._error = error
+        finally:
+            del _here.lease
 
     def open(self) -> Any:
+        if self._error is not None:
+            raise self._error
         if self.lease is not None:
             self.lease.arena.opened(self.lease)
-        return self._unpacked()
+        return self._batch
 
     def pin_memory(self) -> Arrival:
         """Called by torch's pinning thread: the pinned copy is the caller's, the slot is free at once."""
-        self._made, self.lease = [pin_memory(self._unpacked())], None
+        if self._error is None:
+            self._batch, self.lease = pin_memory(self._batch), None
         return self
 
-    def _unpacked(self) -> Any:
-        return self._made.pop() if self._made else self._unpickled()
 
-    def _unpickled(self) -> Any:
-        with opening(self.lease):
-            return pickle.loads(self.payload)
-
-
-def arrival(arena: str, slot: int, payload: bytes, by_handle: bool) -> Arrival | None:
+def arrival(arena: str, slot: int, payload: bytes) -> Arrival | None:
     """None where nobody waits for it any more."""
     known = arena_of(arena)
-    return None if known is None else Arrival(known.lease(slot), payload, by_handle)
-
-
-@contextmanager
-def opening(lease: Lease | None) -> Iterator[None]:
-    """What is unpickled meanwhile lies in this slot."""
-    _here.lease = lease
-    try:
-        yield
-    finally:
-        del _here.lease
+    return None if known is None else Arrival(known.lease(slot), payload)
 
 
 def tensor_in_slot(begin: int, dtype: torch.dtype, size: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:

@@ -43,7 +43,7 @@ class Portable(Assembler):
                 util.Finalize(None, self.arena.writer_ends, exitpriority=0)  # when this worker ends
         return self.arena
 
-    def _sent(self, arena: Arena, slot: int, payload: bytes, by_handle: bool) -> Sent:
+    def _sent(self, arena: Arena, slot: int, payload: bytes) -> Sent:
         # The receiver marks the arena once it has it; until then each batch brings it along.
         return Sent(delivered, os.getpid(), None if arena.arrived else arena, arena.key, slot, payload)
 
@@ -66,7 +66,7 @@ def delivered(pid: int, arena: Arena | None, key: str, slot: int, payload: bytes
         _known[key] = pid, arena
     known = _known[key][1]
     known.arrived = True
-    return Arrival(known.lease(slot), payload, by_handle=False).open()
+    return Arrival(known.lease(slot), payload).open()
 
 
 def _forget_the_dead() -> None:

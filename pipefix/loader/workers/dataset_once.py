@@ -11,7 +11,7 @@ import mmap
 import os
 import pickle
 import weakref
-from multiprocessing import get_context, reduction
+from multiprocessing import reduction
 from typing import Any
 
 import torch
@@ -22,15 +22,11 @@ _BY_VALUE = {"_reduce_method", "_reduce_method_descriptor", "_reduce_partial"}
 PRELOADED = ("torch", "torch.utils.data", "pipefix.loader.workers.iterator")
 
 
-class _NotAlone(Exception):
-    """Something in it has a way of its own between processes."""
-
-
 class _Pickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         reducer = reduction.ForkingPickler._extra_reducers.get(type(value))  # type: ignore[attr-defined]
         if (reducer is not None and reducer.__name__ not in _BY_VALUE) or isinstance(value, torch.Tensor):
-            raise _NotAlone
+            raise pickle.PicklingError("it has a way of its own between processes")
         return NotImplemented
 
 
@@ -68,11 +64,6 @@ def pack(dataset: Any) -> PackedDataset | None:
     except Exception:  # noqa: BLE001 - whatever the user's __reduce__ raises: torch meets it again, and says it
         return None
     return PackedDataset(file.getbuffer()) if file.tell() >= SMALLEST else None
-
-
-def start_method(context: Any) -> str:
-    """Of a loader's ``multiprocessing_context``, which may be None."""
-    return str((context or get_context()).get_start_method())
 
 
 def preload(*users: Any) -> None:

@@ -26,6 +26,11 @@ class WorkerDied(RuntimeError):
         self.pid, self.exit_code = pid, exit_code
 
 
+def lies_behind(error: BaseException) -> bool:
+    """Whether iteration goes on after the batch that raised this: no worker died, and the batch is not waited for any more."""
+    return isinstance(error, Exception) and not (isinstance(error, WorkerDied) or str(error).startswith("DataLoader timed out"))
+
+
 DYING_S = 2.0
 """In which the end of a process whose sockets are closed is seen."""
 

@@ -23,8 +23,9 @@ from pipefix.loader.resume import restore_generators
 from pipefix.loader.slots.batch_in_slot import Arrival, Assembler
 from pipefix.loader.slots.portable import Portable
 from pipefix.loader.workers import deaths
-from pipefix.loader.workers.dataset_once import pack, preload, start_method
+from pipefix.loader.workers.dataset_once import pack, preload
 from pipefix.loader.workers.start import FirstInWorker, start_worker
+from pipefix.system.forks import start_method_of
 from pipefix.system.resources import out_of_memory_kills
 from pipefix.vocabulary import sockets, worker_exit
 from pipefix.vocabulary.garbage import existing_objects_skipped
@@ -44,11 +45,10 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
         self._prepare(loader)
         self._kills = out_of_memory_kills()
         self._ordered = in_order(loader)
-        arguments: dict[str, Any] = {
-            "worker_init_fn": FirstInWorker(partial(start_worker, self._work.threads), loader.worker_init_fn)
-        }
+        method = start_method_of(loader)
+        first = partial(start_worker, self._work.threads, forked=method == "fork")
+        arguments: dict[str, Any] = {"worker_init_fn": FirstInWorker(first, loader.worker_init_fn)}
         reads = self._under_rules(loader.dataset)
-        method = start_method(loader.multiprocessing_context)
         if method == "forkserver":
             preload(loader.dataset, loader.collate_fn)
         if method != "fork" and not isinstance(loader.dataset, (IterDataPipe, MapDataPipe)):

@@ -35,12 +35,13 @@ class FirstInWorker:
             self.then(worker)
 
 
-def start_worker(threads: int | None) -> None:
+def start_worker(threads: int | None, *, forked: bool) -> None:
     """That of a `FastLoader`: `get_worker_info` shows the user's own dataset, the worker ends with the training process, and native
     libraries have so many threads where a plan says how many."""
     info = get_worker_info()
     if info is not None:
-        gc.freeze()  # garbage of the training process, such as memory of a device, cannot be freed here
+        if forked:  # others have nothing of it, and libraries print what is left when they end
+            gc.freeze()  # garbage of the training process, such as memory of a device, cannot be freed here
         while isinstance(info.dataset, StandsForDataset):
             object.__setattr__(info, "dataset", info.dataset.dataset)  # it is frozen
     end_with_parent()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from pipefix.hooks import charges as charges_module
@@ -177,6 +179,41 @@ def test_entries_are_recorded_whole_unless_mixed(hooks):
     assert {op for _, op, _ in hooks.store._values} == {"jitter", "get"}
     assert hooks.run(lambda: (whole(), mixed()), replace=[AUGMENT]) == ([1], [2])
     assert "flip" not in hooks.charged()
+
+
+def in_a_thread(call):
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+
+
+def test_what_another_thread_calls_inside_a_call_is_charged_once(timer, clock):
+    def decode():
+        timer.timed_call(STORAGE, "read", clock.spend, (80,))
+        clock.spend(15)
+        timer.timed_call(DECODE, "inner decode", clock.spend, (5,))
+
+    timer.begin(0)
+    for _ in range(2):
+        in_a_thread(lambda: timer.timed_call(DECODE, "decode", decode))
+    timer.end()
+    assert {timer.names[key][1]: spent for key, spent in timer.foreign.items()} == {"decode": 30, "read": 160, "inner decode": 10}
+
+
+def test_threads_that_add_operations_at_the_same_time_get_one_each(timer):
+    class Interrupted(list):
+        """Another thread adds one as well, and is done, while this one does."""
+
+        def append(self, operation):
+            if operation[1] == "first":
+                in_a_thread(lambda: timer.op_id(DECODE, "second"))
+            super().append(operation)
+
+    timer.names = Interrupted(timer.names)
+    timer.op_id(DECODE, "first")
+    for op in ("first", "second"):
+        key = timer.op_id(DECODE, op)
+        assert timer.names[key] == (DECODE, op) and key < len(timer.wall)
 
 
 def test_answering_is_the_instruments_own_time(hooks, clock, monkeypatch):

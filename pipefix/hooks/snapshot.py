@@ -58,8 +58,12 @@ def snapshot(value: Any) -> Any:
         copier = _copiers[kind] = _find_copier(kind)
     try:
         return copier(value)
+    except NotCopyable:
+        raise
     except RecursionError:
         raise NotCopyable(_endless(kind)) from None
+    except Exception as error:  # whatever a stranger's __reduce__ raises, or a picture whose file is torn
+        raise NotCopyable(f"a {kind.__qualname__} cannot be copied: {error}") from error
 
 
 def is_unchangeable(value: Any) -> bool:
@@ -125,20 +129,13 @@ def _slots_and_dict(value: Any) -> Any:
     return new
 
 
-def _deep(value: Any) -> Any:
-    try:
-        return copy.deepcopy(value)
-    except Exception as error:  # whatever a stranger's __reduce__ raises
-        raise NotCopyable(f"a {type(value).__qualname__} cannot be copied: {error}") from error
-
-
 def _never(value: Any) -> Any:
     raise NotCopyable(f"a {type(value).__qualname__} is a handle, not a value: it can only be made again")
 
 
 def _array(value: Any) -> Any:
     if value.dtype.hasobject:
-        return _deep(value)
+        return copy.deepcopy(value)
     new = value.copy(order="K")
     if not value.flags.writeable:
         new.flags.writeable = False
@@ -154,8 +151,9 @@ def _memmap(value: Any) -> Any:
 
 
 def _tensor(value: Any) -> Any:
-    if value.layout is not sys.modules["torch"].strided or value.is_quantized:
-        return _deep(value)
+    torch = sys.modules["torch"]
+    if type(value) is not torch.Tensor or value.layout is not torch.strided or value.is_quantized:
+        return copy.deepcopy(value)
     return value.detach().clone().requires_grad_(value.requires_grad)
 
 
@@ -189,12 +187,12 @@ def _find_copier(kind: type) -> Copier:
     if known is not None:
         return known[2]
     if issubclass(kind, tuple):
-        return _named_tuple if hasattr(kind, "_make") else _deep
+        return _named_tuple if hasattr(kind, "_make") else copy.deepcopy
     if kind.__module__.partition(".")[0] in _HANDLES:
         return _never
     if dataclasses.is_dataclass(kind) and kind.__reduce_ex__ is object.__reduce_ex__ and "__dict__" in dir(kind):
-        return _slots_and_dict if "__slots__" not in vars(kind) and not hasattr(kind, "__copy__") else _deep
-    return _deep
+        return _slots_and_dict if "__slots__" not in vars(kind) and not hasattr(kind, "__copy__") else copy.deepcopy
+    return copy.deepcopy
 
 
 # -- sizes ----------------------------------------------------------------------------------------------------------
@@ -256,7 +254,7 @@ _KINDS: tuple[Kind, ...] = (
     ("numpy", "generic", _itself, _nbytes),
     ("torch", "dtype", _itself, sys.getsizeof),
     ("torch", "device", _itself, sys.getsizeof),
-    ("torch", "Tensor", lambda value: (_tensor if type(value) is sys.modules["torch"].Tensor else _deep)(value), _tensor_bytes),
+    ("torch", "Tensor", _tensor, _tensor_bytes),
     ("PIL.Image", "Image", _image, _image_bytes),
     # Frames are shared by whoever holds them: nobody writes into decoded frames, and their buffers are FFmpeg's own.
     ("av", "VideoFrame", _itself, lambda frame: sum(int(plane.buffer_size) for plane in frame.planes)),

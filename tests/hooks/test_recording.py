@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from pipefix.hooks.recording import Recording
 from pipefix.hooks.result_store import MISSING
@@ -78,6 +80,13 @@ class TestRefusal:
         node = SimpleNamespace()
         node.parent = node
         assert "that contains itself, or is nested too deep" in kept(node).refused["load"]
+
+    def test_a_picture_that_is_still_to_be_decoded_and_cannot_be_is_refused(self) -> None:
+        """The user's code meets that where it asks for the pixels, and may be prepared for it."""
+        whole = io.BytesIO()
+        Image.effect_noise((64, 64), 9).save(whole, "JPEG")
+        torn = Image.open(io.BytesIO(whole.getvalue()[:900]))
+        assert "a JpegImageFile cannot be copied: image file is truncated" in kept(torn).refused["load"]
 
     def test_what_was_refused_once_is_not_tried_again(self) -> None:
         """Half of an operation's results would make an arm that is half real."""

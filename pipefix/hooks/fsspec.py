@@ -52,20 +52,17 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
         return _on_tape(timer, getattr(func, "__self__", None), name, args, kwargs, ask)
 
-    _family(timer, patches, fsspec.spec.AbstractBufferedFile, "_fetch_range", "fsspec.fetch_range")
-    _family(timer, patches, fsspec.spec.AbstractFileSystem, "cat_file", "fsspec.cat_file")
-
-
-def _family(timer: SampleTimer, patches: Patches, kind: type, name: str, label: str) -> None:
-    """Cut a method on every class that defines it."""
-    if name in vars(kind):
-        _cut(timer, patches, kind, name, label)
-    child: type
-    for child in kind.__subclasses__():
-        _family(timer, patches, child, name, label)
+    _cut(timer, patches, fsspec.spec.AbstractBufferedFile, "_fetch_range", "fsspec.fetch_range")
+    _cut(timer, patches, fsspec.spec.AbstractFileSystem, "cat_file", "fsspec.cat_file")
 
 
 def _cut(timer: SampleTimer, patches: Patches, kind: type, name: str, label: str) -> None:
+    """A method, on every class that defines it."""
+    child: type
+    for child in kind.__subclasses__():
+        _cut(timer, patches, child, name, label)
+    if name not in vars(kind):
+        return
     original = getattr(kind, name)
 
     @hook(timer, patches, kind, name)

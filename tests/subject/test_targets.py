@@ -210,6 +210,13 @@ def test_a_missing_file_names_those_beside_it(write: Write) -> None:
     assert str(near) in raised.value.advice
 
 
+def test_a_name_whose_look_up_raises(write: Write) -> None:
+    path = write("train.py", "class Config:\n    @property\n    def data(self):\n        return {}['root']\nconfig = Config()")
+    with pytest.raises(TargetError, match=r"Looking up .*:config\.data raised KeyError: 'root'") as raised:
+        load(f"{path}:config.data")
+    assert "in data" in (raised.value.user_traceback or "")
+
+
 def test_a_name_that_the_file_lacks_lists_what_it_has(write: Write) -> None:
     path = write("train.py", "data = Numbers()")
     with pytest.raises(TargetError, match="has no name 'dtaa'") as raised:

@@ -56,12 +56,15 @@ def test_charges_add_up_to_the_sample(timer, clock):
 
     timer.begin("unit")
     clock.spend(100)
+    timer.timed_call(STORAGE, "read", clock.spend, (2,))
+    clock.spend(9)
     timer.timed_call(DECODE, "decode", decode)
     clock.spend(3)
     timer.timed_call(AUGMENT, "flip", clock.spend, (20,))
     clock.spend(4)
     timer.end()
-    assert charges(timer) == {timer.names[OWN_BEFORE][1]: 100, "decode": 16, "read": 70, timer.names[OWN_DECODED][1]: 7, "flip": 20}
+    own = {timer.names[key][1]: spent for key, spent in ((OWN_BEFORE, 100), (OWN_RAW, 9), (OWN_DECODED, 7))}
+    assert charges(timer) == {**own, "decode": 16, "read": 72, "flip": 20}
     assert sum(timer.wall) == clock.now - 1000
 
 
@@ -89,14 +92,6 @@ def test_a_call_is_counted_where_it_was_made(timer):
     assert not any(timer.entered)
 
 
-def test_own_code_after_a_read_works_on_raw_bytes(timer, clock):
-    timer.begin(0)
-    timer.timed_call(STORAGE, "read", clock.spend, (1,))
-    clock.spend(9)
-    timer.end()
-    assert timer.wall[OWN_RAW] == 9
-
-
 def test_processor_time_is_charged_beside(timer, clock):
     timer.begin(0, cpu=True)
     timer.timed_call(DECODE, "decode", clock.spend, (50, 40))
@@ -120,26 +115,16 @@ def test_an_exception_leaves_the_clock_right(timer, clock):
     assert charges(timer) == {"decode": 30, timer.names[OWN_DECODED][1]: 4}
 
 
-def test_nothing_is_charged_between_samples(timer, clock):
-    timer.begin(0)
-    timer.end()
-    clock.spend(1000)
-    assert timer.timed_call(DECODE, "tokenizer in collate", lambda: "value") == "value"
-    timer.begin(1)
-    clock.spend(2)
-    timer.end()
-    assert sum(timer.wall) == 2
+def test_calls_between_samples_are_neither_charged_nor_recorded_nor_answered(hooks, clock):
+    timer = hooks.timer
 
-
-def test_calls_between_samples_are_neither_recorded_nor_answered(hooks):
     def collate():
-        return hooks.timer.timed_call(DECODE, "tokenizer", lambda: "live")
+        return timer.timed_call(DECODE, "tokenizer", lambda: (clock.spend(3), "live")[1])
 
-    hooks.run(lambda: hooks.timer.timed_call(DECODE, "tokenizer", lambda: "recorded"), record=True)
-    hooks.timer.active, hooks.timer.recording, hooks.timer.playing = True, hooks.store, hooks.store
-    hooks.timer.replaced = frozenset([DECODE])
+    hooks.run(lambda: timer.timed_call(DECODE, "tokenizer", lambda: "recorded"), record=True)
+    timer.active, timer.recording, timer.playing, timer.replaced = True, hooks.store, hooks.store, frozenset([DECODE])
     assert collate() == "live"
-    assert len(hooks.store._values) == 1
+    assert len(hooks.store._values) == 1 and sum(timer.wall) == 0
 
 
 def test_replacing_the_outer_call_does_not_shift_later_ones(hooks):
@@ -153,8 +138,7 @@ def test_replacing_the_outer_call_does_not_shift_later_ones(hooks):
     assert hooks.run(sample, record=True) == ("INNER", "second", "third")
     for replace in ([DECODE, STORAGE], [DECODE], [STORAGE]):
         assert hooks.run(sample, replace=replace) == ("INNER", "second", "third")
-    assert hooks.run(sample, replace=[DECODE, STORAGE]) == ("INNER", "second", "third")
-    assert hooks.charged() == {}
+        assert not set(hooks.charged().values()) & {str(stage) for stage in replace}
 
 
 def test_a_value_that_was_not_recorded_is_made_live(hooks):

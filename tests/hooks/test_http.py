@@ -78,17 +78,12 @@ def _urlopen(url):
         )
 
 
-def test_urlopen_timed_reads_the_body_apart(hooks, server):
+def test_urlopen_reads_the_body_apart_and_replayed_asks_nobody(hooks, server):
     bare = _urlopen(server)
     hooks.install("socket", "http", "urllib")
     assert hooks.run(lambda: _urlopen(server)) == bare
     assert hooks.charged() == {"urllib.request.urlopen": "storage", "http.client.HTTPResponse.read": "storage"}
     assert hooks.timer.bytes_read >= len(BODY)
-
-
-def test_urlopen_replayed_asks_nobody(hooks, server):
-    hooks.install("socket", "http", "urllib")
-    bare = _urlopen(server)
     assert hooks.run(lambda: _urlopen(server), record=True) == bare
     hits = Handler.hits
     assert hooks.run(lambda: _urlopen(server), replace=[Stage.STORAGE]) == bare

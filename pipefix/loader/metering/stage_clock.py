@@ -236,7 +236,7 @@ def stages(timer: SampleTimer, cpu: int, call_ns: float) -> dict[Stage | None, i
     if timer.foreign:
         # Other threads crossed the hooks, while this one waited for them: its waiting is theirs, in proportion.
         total = sum(timer.foreign.values())
-        for key, spent in timer.foreign.items():
+        for key, spent in list(timer.foreign.items()):  # they go on meanwhile
             home = timer.names[key][0]
             sums[home] = sums.get(home, 0) + before * spent // max(1, total)
     elif cpu < WAITING * before:

@@ -145,7 +145,7 @@ def _counted(timer: SampleTimer, original: Callable[..., Any], row: Calls) -> Ca
         value = original(*args, **kwargs)
         if row.counts is not None:
             timer.bytes_read += row.counts(value)
-        if row.unpacks is not None and timer.recording is not None:
+        if row.unpacks is not None and timer.counts_chunks:
             timer.pause()
             row.unpacks(timer, args, value)
             timer.resume()

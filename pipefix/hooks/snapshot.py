@@ -12,6 +12,7 @@ import datetime
 import decimal
 import enum
 import fractions
+import functools
 import io
 import mmap
 import os
@@ -53,11 +54,8 @@ def snapshot(value: Any) -> Any:
     kind = type(value)
     if kind in _AS_THEY_ARE:
         return value
-    copier = _copiers.get(kind)
-    if copier is None:
-        copier = _copiers[kind] = _find_copier(kind)
     try:
-        return copier(value)
+        return _copier(kind)(value)  # type: ignore[arg-type]  # a class can be hashed
     except NotCopyable:
         raise
     except RecursionError:
@@ -73,15 +71,16 @@ def is_unchangeable(value: Any) -> bool:
 
 def nbytes(value: Any) -> int:
     """How many bytes ``value`` holds, its parts included; nearly right for containers, exact for arrays, tensors and strings.
-    Raises `NotCopyable` of what has no end."""
+    Raises `NotCopyable` of what has no end, or does not tell."""
     kind = type(value)
-    sizer = _sizers.get(kind)
-    if sizer is None:
-        sizer = _sizers[kind] = _find_sizer(kind)
     try:
-        return sizer(value)
+        return _sizer(kind)(value)  # type: ignore[arg-type]
+    except NotCopyable:
+        raise
     except RecursionError:
         raise NotCopyable(_endless(kind)) from None
+    except Exception as error:
+        raise NotCopyable(f"a {kind.__qualname__} does not tell its size: {error}") from error
 
 
 def _endless(kind: type) -> str:
@@ -178,7 +177,10 @@ def _copy_exif(value: Any, new: Any) -> None:
     new._exif = exif
 
 
-def _find_copier(kind: type) -> Copier:
+@functools.cache
+def _copier(kind: type) -> Copier:
+    if kind in _COPIERS:
+        return _COPIERS[kind]
     if issubclass(kind, _NEVER):
         return _never
     if issubclass(kind, (enum.Enum, type)):
@@ -196,10 +198,6 @@ def _find_copier(kind: type) -> Copier:
 
 
 # -- sizes ----------------------------------------------------------------------------------------------------------
-
-
-def _array_bytes(value: Any) -> int:
-    return int(value.nbytes) + _OBJECT_OVERHEAD
 
 
 def _image_bytes(value: Any) -> int:
@@ -228,11 +226,14 @@ def _sum_attributes(value: Any) -> int:
     return sys.getsizeof(value, _OBJECT_OVERHEAD) + _sum_dict(vars(value))
 
 
-def _find_sizer(kind: type) -> Sizer:
+@functools.cache
+def _sizer(kind: type) -> Sizer:
     if issubclass(kind, (list, tuple, set, frozenset, collections.deque)):
         return _sum
     if issubclass(kind, dict):
         return _sum_dict
+    if kind is io.BytesIO:
+        return lambda value: int(value.getbuffer().nbytes) + _OBJECT_OVERHEAD
     known = _kind_of(kind)
     if known is not None:
         return known[3]
@@ -249,11 +250,9 @@ def _nbytes(value: Any) -> int:
 
 
 _KINDS: tuple[Kind, ...] = (
-    ("numpy", "memmap", _memmap, _array_bytes),
-    ("numpy", "ndarray", _array, _array_bytes),
+    ("numpy", "memmap", _memmap, _nbytes),
+    ("numpy", "ndarray", _array, _nbytes),
     ("numpy", "generic", _itself, _nbytes),
-    ("torch", "dtype", _itself, sys.getsizeof),
-    ("torch", "device", _itself, sys.getsizeof),
     ("torch", "Tensor", _tensor, _tensor_bytes),
     ("PIL.Image", "Image", _image, _image_bytes),
     # Frames are shared by whoever holds them: nobody writes into decoded frames, and their buffers are FFmpeg's own.
@@ -301,7 +300,7 @@ def _dict(value: Any) -> Any:
     return {key: snapshot(each) for key, each in value.items()}
 
 
-_copiers: dict[type, Copier] = {
+_COPIERS: dict[type, Copier] = {
     list: _list,
     tuple: _tuple,
     dict: _dict,
@@ -310,5 +309,4 @@ _copiers: dict[type, Copier] = {
     io.BytesIO: _bytes_io,
     memoryview: lambda value: memoryview(bytes(value)) if value.format == "B" and value.ndim == 1 else _never(value),
 }
-_sizers: dict[type, Sizer] = {io.BytesIO: lambda value: int(value.getbuffer().nbytes) + _OBJECT_OVERHEAD}
-"""What was found for a type, by `_find_copier` and `_find_sizer`."""
+"""Of these types alone, not of those derived from them."""

@@ -185,6 +185,15 @@ def test_what_cannot_be_copied_is_refused_with_a_reason(make, why):
         value.close()
 
 
+def test_what_does_not_tell_its_size_is_refused():
+    class Sealed(list):
+        def __iter__(self):
+            raise TypeError("no")
+
+    with pytest.raises(NotCopyable, match="Sealed does not tell its size: no"):
+        nbytes([Sealed([1])])
+
+
 def test_bytes_are_counted():
     assert 4000 <= nbytes(np.zeros(1000, np.float32)) <= 4100
     assert 4000 <= nbytes(torch.zeros(1000)) <= 4100

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import operator
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -104,23 +103,21 @@ class UserCodeHooks:
         if is_lazy(function) or (isinstance(function, MethodType) and function.__self__ is owner):
             return
         if type(inspect.getattr_static(type(owner), name, None)).__name__ != "member_descriptor":
-            # Set without any code of its class.
-            self._swap(function, functools.partial(object.__setattr__, owner, name), functools.partial(own, owner, name))
+            wrapper, put = self._in_kind(function), functools.partial(object.__setattr__, owner, name)  # without its class's code
+            put(wrapper)
+            self.patches.on_undo(lambda: put(function) if own(owner, name) is wrapper else None)
         self._called_by(function, 0)
 
-    def _swap(self, function: Any, put: Callable[[Any], object], there: Callable[[], Any]) -> None:
-        """Have ``put`` replace a function, and put it back unless what is ``there`` by then is something of the user's."""
-        wrapper = self._in_kind(function)
-        put(wrapper)
-        self.patches.on_undo(lambda: put(function) if there() is wrapper else None)
-
     def _swap_in(self, held: Any, place: Any, function: Any) -> None:
-        """In a list or a dict."""
+        """In a list or a dict: to be put back wherever it is by then, since the user's code may shuffle its operations."""
+        wrapper = held[place] = self._in_kind(function)
 
-        def there() -> Any:
-            return held.get(place) if isinstance(held, dict) else held[place] if place < len(held) else None
+        def put_back() -> None:
+            for at, member in list(held.items() if isinstance(held, dict) else enumerate(held)):
+                if member is wrapper:
+                    held[at] = function
 
-        self._swap(function, functools.partial(operator.setitem, held, place), there)
+        self.patches.on_undo(put_back)
 
     def _operation(self, operation: Any, depth: int) -> None:
         """A callable object: a transform, or a list of them. Its class's ``__call__`` is cut, so every instance is."""

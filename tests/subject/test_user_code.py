@@ -344,6 +344,18 @@ def test_what_the_users_code_changes_meanwhile_stays_changed() -> None:
     assert counted.calls == 1  # type: ignore[attr-defined]
 
 
+def test_operations_that_are_shuffled_meanwhile_are_put_back_where_they_are() -> None:
+    def read(self: Any, index: int) -> Any:
+        self.listed.reverse()
+        return self.listed[0](PIXELS)
+
+    listed = [half, Add(), functools.partial(half), counted]
+    expected = listed[::-1]
+    with watched(case(read, listed=listed)) as watch:
+        watch.sample()
+    assert all(function is before for function, before in zip(listed, expected, strict=True))
+
+
 def test_functions_bound_methods_and_partials_stay_the_same_thing_for_whoever_compares() -> None:
     owner = Add(7)
 

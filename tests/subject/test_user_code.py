@@ -226,10 +226,11 @@ def test_methods_static_methods_and_those_inherited() -> None:
         def shift(self, pixels: Any) -> Any:
             return pixels + 1
 
-    ops = ops_of(Mine())
-    assert ops == {
+    dataset = Mine()
+    assert ops_of(dataset) == {
         "Mine.parse": "decode", "parse": "decode", "Base.prepare": "augment", "half": "augment", "Mine.shift": "augment",
     }  # fmt: skip
+    assert vars(dataset).keys() == vars(Base()).keys(), "what the class holds is no attribute of the object's"
 
 
 @pytest.mark.parametrize(
@@ -344,15 +345,18 @@ def test_what_the_users_code_changes_meanwhile_stays_changed() -> None:
     assert counted.calls == 1  # type: ignore[attr-defined]
 
 
-def test_operations_that_are_shuffled_meanwhile_are_put_back_where_they_are() -> None:
+def test_operations_that_are_shuffled_or_kept_meanwhile_are_put_back_where_they_are() -> None:
     def read(self: Any, index: int) -> Any:
         self.listed.reverse()
+        self.drawn = self.listed[-1]
         return self.listed[0](PIXELS)
 
     listed = [half, Add(), functools.partial(half), counted]
     expected = listed[::-1]
-    with watched(case(read, listed=listed)) as watch:
+    dataset: Any = case(read, listed=listed, train=listed)
+    with watched(dataset) as watch:
         watch.sample()
+    assert dataset.drawn is half
     assert all(function is before for function, before in zip(listed, expected, strict=True))
 
 

@@ -119,9 +119,7 @@ def _wrapper(row: Calls, timer: SampleTimer, original: Any, label: str, position
     if row.how is How.FUTURE:
         return _future(timer, original, stage)
     replayable, into, leaf = row.how is How.RESULT, row.into, row.leaf
-    called = original if row.counts is None else _counted(timer, original, row.counts)
-    if row.unpacks is not None:
-        called = _unpacking(timer, called, row.unpacks)
+    called = original if row.counts is None and row.unpacks is None else _counted(timer, original, row)
 
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -142,23 +140,14 @@ def _wrapper(row: Calls, timer: SampleTimer, original: Any, label: str, position
     return wrapper_into if into or not isinstance(stage, Stage) else wrapper
 
 
-def _counted(timer: SampleTimer, original: Callable[..., Any], counts: Callable[[Any], int]) -> Callable[..., Any]:
+def _counted(timer: SampleTimer, original: Callable[..., Any], row: Calls) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         value = original(*args, **kwargs)
-        timer.bytes_read += counts(value)
-        return value
-
-    return call
-
-
-def _unpacking(
-    timer: SampleTimer, original: Callable[..., Any], unpacks: Callable[[SampleTimer, Sequence[Any], Any], None]
-) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        value = original(*args, **kwargs)
-        if timer.recording is not None:
+        if row.counts is not None:
+            timer.bytes_read += row.counts(value)
+        if row.unpacks is not None and timer.counts_chunks:
             timer.pause()
-            unpacks(timer, args, value)
+            row.unpacks(timer, args, value)
             timer.resume()
         return value
 

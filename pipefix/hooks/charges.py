@@ -38,6 +38,18 @@ class Charges:
         self.owner = get_ident()
         self.names: list[tuple[Stage | None, str]] = [(None, name) for name in OWN_NAMES]
         self._ids: dict[tuple[Stage | None, str], int] = {}
+        self.wall: list[int] = []
+        self.cpu_wall: list[int] = []
+        """Wall time of those borders where CPU time was read too: the base of the CPU share."""
+        self.cpu_time: list[int] = []
+        self.calls: list[int] = []
+        self.entered: list[int] = []
+        """Calls by what was on top when they were made: it pays for their clocks."""
+        self._columns = self.wall, self.cpu_wall, self.cpu_time, self.calls, self.entered
+        for column in self._columns:
+            column.extend([0] * len(self.names))
+        self._inner: dict[int, int] = {}
+        """By other thread: nanoseconds of the calls inside the one that it is in."""
         self.clear()
         self.events: list[tuple[int, int, int]] | None = None
         """(op id, begin ns, end ns) where a trace was asked for."""
@@ -51,14 +63,9 @@ class Charges:
 
     def clear(self) -> None:
         """Forget all charges; operations keep their ids."""
-        count = len(self.names)
-        self.wall = [0] * count
-        self.cpu_wall = [0] * count
-        """Wall time of those borders where CPU time was read too: the base of the CPU share."""
-        self.cpu_time = [0] * count
-        self.calls = [0] * count
-        self.entered = [0] * count
-        """Calls by what was on top when they were made: it pays for their clocks."""
+        for column in self._columns:
+            for key in range(len(column)):  # in place: another thread may be adding an operation
+                column[key] = 0
         self.foreign: dict[int, int] = {}
         self.bytes_read = 0
         self.replay_ns = 0
@@ -72,10 +79,11 @@ class Charges:
     def op_id(self, stage: Stage | None, op: str) -> int:
         key = self._ids.get((stage, op))
         if key is None:
-            key = self._ids[(stage, op)] = len(self.names)
-            self.names.append((stage, op))
-            for column in (self.wall, self.cpu_wall, self.cpu_time, self.calls, self.entered):
+            # Threads may add at the same time: what has a name has its columns, and the place of its name tells the id.
+            for column in self._columns:
                 column.append(0)
+            self.names.append((stage, op))
+            key = self._ids[(stage, op)] = self.names.index((stage, op))
         return key
 
     @property
@@ -170,9 +178,13 @@ class Charges:
         self._crossed |= BITS[stage]
 
     def _beside(self, stage: Stage, op: str, fn: Callable[..., T], args: Sequence[Any], kwargs: Mapping[str, Any]) -> T:
-        key = self.op_id(stage, op)
+        key, thread = self.op_id(stage, op), get_ident()
+        around, self._inner[thread] = self._inner.get(thread), 0
         begun = perf_counter_ns()
         try:
             return fn(*args, **kwargs)
         finally:
-            self.foreign[key] = self.foreign.get(key, 0) + perf_counter_ns() - begun
+            spent = perf_counter_ns() - begun
+            self.foreign[key] = self.foreign.get(key, 0) + spent - self._inner.pop(thread)
+            if around is not None:
+                self._inner[thread] = around + spent

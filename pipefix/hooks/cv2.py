@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pathlib
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
     original: Any = cv2.imread
     imdecode = cv2.imdecode
-    names = (str, bytes, os.PathLike) if _takes_paths(cv2) else (str,)
 
     def decode(data: bytes, filename: Any, flags: tuple[int, ...]) -> Any:
         pixels = imdecode(np.frombuffer(data, np.uint8), *(flags or (1,))) if data else None
@@ -33,7 +31,7 @@ def install(timer: SampleTimer, patches: Patches) -> None:
     def imread(filename: Any, *flags: Any, **kwargs: Any) -> Any:
         if "flags" in kwargs and len(kwargs) == 1 and not flags:
             flags, kwargs = (kwargs["flags"],), {}
-        if kwargs or len(flags) > 1 or not isinstance(filename, names) or (flags and not isinstance(flags[0], int)):
+        if kwargs or len(flags) > 1 or not isinstance(filename, (str, os.PathLike)) or (flags and not isinstance(flags[0], int)):
             return timer.timed_call(_DECODE, "cv2.imread", original, (filename, *flags), kwargs)
         try:
             with open(filename, "rb", buffering=0) as file:
@@ -41,12 +39,3 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         except OSError:  # the original answers None, and says so in its own way
             return original(filename, *flags)
         return timer.timed_call(_DECODE, "cv2.imread", decode, (data, filename, flags))
-
-
-def _takes_paths(cv2: Any) -> bool:
-    """Whether this release opens path objects (older ones refuse, and go on refusing)."""
-    try:
-        cv2.haveImageReader(pathlib.Path(os.devnull))
-    except (TypeError, cv2.error):
-        return False
-    return True

@@ -153,12 +153,6 @@ def _timed_by(timer: SampleTimer) -> type[TimedFileIO]:
 def install(timer: SampleTimer, patches: Patches) -> None:
     original = ORIGINAL_OPEN
     kind = _timed_by(timer)
-    undone = False
-    """Somebody may go on calling what they found in the place of ``open``: they get Python's own files again."""
-
-    def end() -> None:
-        nonlocal undone
-        undone = True
 
     def find_raw(path: str | bytes) -> Any:
         """The raw file under a new file object, while recording or replaying."""
@@ -190,7 +184,7 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         opener: Any = None,
     ) -> Any:
         binary = "b" in mode
-        plain = not undone and mode in _READING and closefd and opener is None and not isinstance(file, int) and buffering != 1
+        plain = mode in _READING and closefd and opener is None and not isinstance(file, int) and buffering != 1
         if not plain or (binary and not encoding is errors is newline is None) or (not binary and buffering == 0):
             return original(file, mode, buffering, encoding, errors, newline, closefd, opener)
         path = file if type(file) is str else os.fspath(file)
@@ -225,7 +219,6 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         return timed_open if user_open is original else timed_by_user_open
 
     current_open = builtins.open
-    patches.on_undo(end)
     patches.replace(builtins, "open", in_place_of(current_open), everywhere=True)
     patches.replace(io, "open", in_place_of(io.open))
     accessor: Any = getattr(pathlib, "_NormalAccessor", None)  # Python 3.10 keeps its own references

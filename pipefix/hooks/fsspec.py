@@ -52,20 +52,17 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
         return _on_tape(timer, getattr(func, "__self__", None), name, args, kwargs, ask)
 
-    _family(timer, patches, fsspec.spec.AbstractBufferedFile, "_fetch_range", "fsspec.fetch_range")
-    _family(timer, patches, fsspec.spec.AbstractFileSystem, "cat_file", "fsspec.cat_file")
-
-
-def _family(timer: SampleTimer, patches: Patches, kind: type, name: str, label: str) -> None:
-    """Cut a method on every class that defines it."""
-    if name in vars(kind):
-        _cut(timer, patches, kind, name, label)
-    child: type
-    for child in kind.__subclasses__():
-        _family(timer, patches, child, name, label)
+    _cut(timer, patches, fsspec.spec.AbstractBufferedFile, "_fetch_range", "fsspec.fetch_range")
+    _cut(timer, patches, fsspec.spec.AbstractFileSystem, "cat_file", "fsspec.cat_file")
 
 
 def _cut(timer: SampleTimer, patches: Patches, kind: type, name: str, label: str) -> None:
+    """A method, on every class that defines it."""
+    child: type
+    for child in kind.__subclasses__():
+        _cut(timer, patches, child, name, label)
+    if name not in vars(kind):
+        return
     original = getattr(kind, name)
 
     @hook(timer, patches, kind, name)
@@ -130,25 +127,30 @@ def _questions(held: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, An
         return None
     try:
         if name in ("async_fetch_range", "_fetch_range"):
-            begin, end = (*args, kwargs.get("start"), kwargs.get("end"))[:2]
+            begin, end = _given(args, kwargs, "start", "end")
             return [(_url(system, held.path), begin, end)] if _is_span(begin, end) else None
         if name == "async_fetch_all":
             return [(_url(system, held.path), 0, None)]
         if name in ("_cat_file", "cat_file"):
-            path, begin, end = (*args, *(kwargs.get(key) for key in ("start", "end")))[:3] if args else (kwargs["path"], None, None)
+            path, begin, end = _given(args, kwargs, "path", "start", "end")
             begin = begin or 0
             return [(_url(system, path), begin, end)] if _is_span(begin, end) else None
         if name == "_info":
-            return [(_url(system, args[0] if args else kwargs["path"]), 0, 0)]
+            return [(_url(system, *_given(args, kwargs, "path")), 0, 0)]
         if name in ("_exists", "_isfile", "_size") and args:
             return [(_url(system, args[0]), 0, 0)]
         if name == "_cat" and len(args) == 1 and not kwargs:
             paths = args[0] if isinstance(args[0], list) else [args[0]]
             urls = sorted({_url(system, path) for path in paths})
             return [(url, 0, None) for url in urls] if not any("*" in path for path in paths) else None
-    except (KeyError, ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError):
         return None
     return None
+
+
+def _given(args: tuple[Any, ...], kwargs: dict[str, Any], *names: str) -> list[Any]:
+    """A call's first parameters, given by place or by name; None for those that were not."""
+    return [args[place] if place < len(args) else kwargs.get(name) for place, name in enumerate(names)]
 
 
 def _filled(file: Any, data: bytes) -> None:

@@ -39,7 +39,7 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         if stage is Stage.DECODE and Stage.DECODE not in timer.replaced:
             timer.misses += remembered(timer) is not None  # what it unpacks it reads
         value = timer.timed_call(stage, "h5py.Dataset[index]", get, (self, args, new_dtype))
-        if stage is Stage.DECODE and timer.recording is not None:
+        if stage is Stage.DECODE and timer.counts_chunks:
             _count_chunks(timer, self, args, value)
         if not timer.replaced or stage not in timer.replaced:
             timer.bytes_read += value.nbytes if hasattr(value, "nbytes") else 0

@@ -23,11 +23,6 @@ MODULES = ("files", "os_calls", "mmap", "numpy", "pil", "cv2", "torchvision_io",
            "obstore", "s3torchconnector")  # fmt: skip
 
 
-def names() -> list[str]:
-    """The modules of this room that put hooks in place, to be imported before a process forks."""
-    return [*MODULES, "simple_calls"]
-
-
 def stand_in(timer: SampleTimer, value: Any) -> Any:
     """What behaves as ``value``, which was made before the hooks were installed, but is timed; None where nothing does."""
     for name in MODULES:

@@ -6,7 +6,6 @@ Reading a value copies it out of the map, which is the read; with ``buffers=True
 
 from __future__ import annotations
 
-import functools
 import mmap
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +19,8 @@ LIBRARY = "lmdb"
 _STORAGE = Stage.STORAGE
 _classes: dict[str, type] = {}
 """The library's own classes, by name."""
+_timers: list[SampleTimer] = []
+"""Those whose hooks are in place."""
 _READS = frozenset({"value", "item"})
 _MOVES = frozenset({"get", "getmulti", "first", "last", "next", "prev", "set_key", "set_range", "first_dup", "next_dup",
                     "set_key_dup", "set_range_dup"})  # fmt: skip
@@ -37,7 +38,6 @@ class _StandIn(metaclass=_Meta):
     """Passes everything on to the real object, except what is timed."""
 
     _real: Any
-    _timer: SampleTimer
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._real = _called(_classes[type(self).__name__], args, kwargs)
@@ -63,54 +63,51 @@ def _real(value: Any) -> Any:
     return value._real if isinstance(value, _StandIn) and "_real" in value.__dict__ else value
 
 
-def _wrap(kind: type[_StandIn], real: Any, timer: SampleTimer) -> Any:
+def _wrap(kind: type[_StandIn], real: Any) -> Any:
     proxy = kind.__new__(kind)
-    proxy._real, proxy._timer = real, timer
+    proxy._real = real
     return proxy
 
 
 class Environment(_StandIn):
     def begin(self, *args: Any, **kwargs: Any) -> Any:
-        return _wrap(Transaction, _called(self._real.begin, args, kwargs), self._timer)
+        return _wrap(Transaction, _called(self._real.begin, args, kwargs))
 
 
 class Transaction(_StandIn):
     def get(self, *args: Any, **kwargs: Any) -> Any:
-        timer = self._timer
-        if not timer.live:
-            return self._real.get(*args, **kwargs)
-        return timer.timed_call(_STORAGE, "lmdb.Transaction.get", _counted, (timer, self._real.get, args, kwargs))
+        return _timed("lmdb.Transaction.get", self._real.get, args, kwargs)
 
     def cursor(self, *args: Any, **kwargs: Any) -> Any:
-        return _wrap(Cursor, self._real.cursor(*args, **kwargs), self._timer)
+        return _wrap(Cursor, self._real.cursor(*args, **kwargs))
 
 
 class Cursor(_StandIn):
     """Reading a value is recorded; moving is timed, and not replaced: it changes what the next read gives."""
 
     def __getattr__(self, name: str) -> Any:
+        method = getattr(self._real, name)
         if name in _READS or name in _MOVES:
-            return functools.partial(self._timed, name, name in _READS)
+            return lambda *args, **kwargs: _timed(f"lmdb.Cursor.{name}", method, args, kwargs, replayable=name in _READS)
         if name in _STEPS:
-            return lambda *args, **kwargs: self._each(getattr(self._real, name)(*args, **kwargs))
+            return lambda *args, **kwargs: self._each(method(*args, **kwargs))
         return super().__getattr__(name)
-
-    def _timed(self, name: str, replayable: bool, *args: Any, **kwargs: Any) -> Any:
-        timer, method = self._timer, getattr(self._real, name)
-        if not timer.live:
-            return method(*args, **kwargs)
-        return timer.timed_call(_STORAGE, f"lmdb.Cursor.{name}", _counted, (timer, method, args, kwargs), replayable=replayable)
 
     def __iter__(self) -> Iterator[Any]:
         return self._each(iter(self._real))
 
     def _each(self, steps: Iterator[Any]) -> Iterator[Any]:
-        timer, done = self._timer, object()
-        while True:
-            step = timer.timed_call(_STORAGE, "lmdb.Cursor.next", _counted, (timer, next, (steps, done), {}), replayable=False)
-            if step is done:
-                return
+        done = object()
+        while (step := _timed("lmdb.Cursor.next", next, (steps, done), {}, replayable=False)) is not done:
             yield step
+
+
+def _timed(op: str, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, replayable: bool = True) -> Any:
+    """By the timer whose sample is made just now: two loaders of a process have one each, and may share an environment."""
+    timer = next((timer for timer in _timers if timer.live), None)
+    if timer is None:
+        return method(*args, **kwargs)
+    return timer.timed_call(_STORAGE, op, _counted, (timer, method, args, kwargs), replayable=replayable)
 
 
 def _counted(timer: SampleTimer, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -132,15 +129,16 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
     if not _classes:
         _classes.update({name: getattr(lmdb, name) for name in ("Environment", "Transaction", "Cursor")})
+    _timers.append(timer)
+    patches.on_undo(lambda: _timers.remove(timer))
     for kind in (Environment, Transaction, Cursor):
-        kind._timer = timer
         patches.replace(lmdb, kind.__name__, kind, everywhere=True)
     patches.replace(lmdb, "open", Environment)
 
 
-def stand_in(timer: SampleTimer, value: Any) -> Any:
+def stand_in(_: SampleTimer, value: Any) -> Any:
     """An environment or transaction made before, wrapped; None for anything else."""
     for kind in (Environment, Transaction):
         if _classes.get(kind.__name__) is type(value):
-            return _wrap(kind, value, timer)
+            return _wrap(kind, value)
     return None

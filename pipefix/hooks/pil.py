@@ -28,9 +28,9 @@ _ANSWERED = "_pipefix_answered"
 def install(timer: SampleTimer, patches: Patches) -> None:
     from PIL import Image, ImageFile
 
-    adopt = _Loads(timer, patches)
-    adopt.family(ImageFile.ImageFile)
-    _replace_open(timer, patches, Image, adopt)
+    seen: set[type] = set()
+    _replace_load(timer, patches, ImageFile.ImageFile, seen)
+    _replace_open(timer, patches, Image, seen)
     _replace_convert(timer, patches, Image.Image)
 
 
@@ -40,51 +40,41 @@ def _is_lazy(image: Any) -> bool:
     return bool(state.get("tile")) or (state.get("_im") is None and state.get("im") is None)
 
 
-class _Loads:
-    """Replaces ``load`` of every class of image files, also of those that plugins define later."""
+def _replace_load(timer: SampleTimer, patches: Patches, kind: type, seen: set[type]) -> None:
+    """Of a class of image files, and of those derived from it; again for each that a plugin defines later."""
+    if kind in seen:
+        return
+    seen.add(kind)
+    child: type
+    for child in kind.__subclasses__():
+        _replace_load(timer, patches, child, seen)
+    original = kind.__dict__.get("load")
+    if original is None:
+        return
 
-    def __init__(self, timer: SampleTimer, patches: Patches) -> None:
-        self._timer, self._patches = timer, patches
-        self.seen: set[type] = set()
-
-    def family(self, kind: type) -> None:
-        self(kind)
-        child: type
-        for child in kind.__subclasses__():
-            self.family(child)
-
-    def __call__(self, kind: type) -> None:
-        if kind in self.seen:
-            return
-        self.seen.add(kind)
-        original, timer = kind.__dict__.get("load"), self._timer
-        if original is None:
-            return
-
-        @hook(timer, self._patches, kind, "load")
-        def load(image: Any, *args: Any, **kwargs: Any) -> Any:
-            if not _is_lazy(image):
-                return original(image, *args, **kwargs)
-            place = image.__dict__.pop(_PLACE, None) if timer.recording is not None else None
-            pixels = timer.timed_call(_DECODE, _LOAD, original, (image, *args), kwargs, replayable=False, deferred=True)
-            if place is not None:
-                recording, label, ordinal, unit = place
-                timer.pause()
-                if not getattr(image, "is_animated", False):
-                    recording.keep(unit, label, ordinal, _DECODE, image)
-                timer.resume()
-            return pixels
+    @hook(timer, patches, kind, "load")
+    def load(image: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _is_lazy(image):
+            return original(image, *args, **kwargs)
+        place = image.__dict__.pop(_PLACE, None) if timer.recording is not None else None
+        pixels = timer.timed_call(_DECODE, _LOAD, original, (image, *args), kwargs, replayable=False, deferred=True)
+        if place is not None:
+            recording, label, ordinal, unit = place
+            timer.pause()
+            if not getattr(image, "is_animated", False):
+                recording.keep(unit, label, ordinal, _DECODE, image)
+            timer.resume()
+        return pixels
 
 
-def _replace_open(timer: SampleTimer, patches: Patches, module: Any, adopt: _Loads) -> None:
+def _replace_open(timer: SampleTimer, patches: Patches, module: Any, seen: set[type]) -> None:
     original = module.open
 
     @hook(timer, patches, module, "open")
     def open_image(fp: Any, *args: Any, **kwargs: Any) -> Any:
         if timer.recording is None and not timer.replaced:
             image = timer.timed_call(_DECODE, _OPEN, original, (fp, *args), kwargs)
-            if type(image) not in adopt.seen:
-                adopt(type(image))
+            _replace_load(timer, patches, type(image), seen)
             return image
         taping = timer.owns and timer.stage is not _DECODE
         label, ordinal = timer.place(_OPEN) if taping else (_OPEN, 0)
@@ -96,7 +86,7 @@ def _replace_open(timer: SampleTimer, patches: Patches, module: Any, adopt: _Loa
                 known.__dict__[_ANSWERED] = True
                 return known
         image = timer.timed_call(_DECODE, _OPEN, original, (fp, *args), kwargs, replayable=False)
-        adopt(type(image))
+        _replace_load(timer, patches, type(image), seen)
         if taping and timer.open_recording is not None:
             image.__dict__[_PLACE] = (timer.open_recording, label, ordinal, timer.unit)
         return image

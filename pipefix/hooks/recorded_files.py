@@ -19,7 +19,7 @@ _READ, _SEEK = io.FileIO.read, io.FileIO.seek
 _READLINK, _LSEEK, _WRITE, _CLOSE, _PREAD = getattr(os, "readlink", None), os.lseek, os.write, os.close, os.pread
 _NAME = "pipefix"
 IN_MEMORY = "memory:"
-"""What `behind` says of a descriptor that `descriptor` made."""
+"""What `key_behind` says of a descriptor that `descriptor` made."""
 _LARGEST_KEPT = 64 * 1024 * 1024
 """A larger file is a part of the data set, not of a sample."""
 
@@ -54,7 +54,13 @@ def key_behind(fd: int, status: os.stat_result) -> str:
     known = _named.get(fd)
     if known is not None and known[:2] == (status.st_dev, status.st_ino):
         return known[2]
-    return behind(fd) or f"inode:{status.st_dev}:{status.st_ino}"
+    try:
+        link: str = _READLINK(f"/proc/self/fd/{fd}") if _READLINK is not None else ""
+    except OSError:
+        link = ""
+    if link.startswith(f"/memfd:{_NAME}"):
+        return IN_MEMORY
+    return link if link.startswith("/") and not link.endswith(" (deleted)") else f"inode:{status.st_dev}:{status.st_ino}"
 
 
 def keep_whole(timer: SampleTimer, key: str, fd: int) -> None:
@@ -101,17 +107,6 @@ def descriptor(data: Any) -> int | None:
         _CLOSE(fd)
         raise
     return fd
-
-
-def behind(fd: int) -> str | None:
-    """The path of the file that a descriptor stands for, `IN_MEMORY` for one of ours; None where that cannot be told."""
-    try:
-        link: str = _READLINK(f"/proc/self/fd/{fd}") if _READLINK is not None else ""
-    except OSError:
-        return None
-    if link.startswith(f"/memfd:{_NAME}"):
-        return IN_MEMORY
-    return link if link.startswith("/") and not link.endswith(" (deleted)") else None
 
 
 def remembered(timer: SampleTimer) -> ByteStore | None:

@@ -236,8 +236,13 @@ class SampleTimer(Charges):
                 self.trail.extend(reads)
         self._restart()
 
+    @property
+    def counts_chunks(self) -> bool:
+        """Whether to count what is unpacked just now: for samples that are recorded, in their thread."""
+        return self.recording is not None and get_ident() == self.owner
+
     def chunk_reads_of(self, name: str) -> ChunkReads:
-        """Where to count what is unpacked of an array, while samples are recorded."""
+        """Where to count what is unpacked of an array."""
         return self.chunk_reads.setdefault(name, ChunkReads())
 
     @property

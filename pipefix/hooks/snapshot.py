@@ -12,6 +12,7 @@ import datetime
 import decimal
 import enum
 import fractions
+import functools
 import io
 import mmap
 import os
@@ -53,13 +54,14 @@ def snapshot(value: Any) -> Any:
     kind = type(value)
     if kind in _AS_THEY_ARE:
         return value
-    copier = _copiers.get(kind)
-    if copier is None:
-        copier = _copiers[kind] = _find_copier(kind)
     try:
-        return copier(value)
+        return _copier(kind)(value)  # type: ignore[arg-type]  # a class can be hashed
+    except NotCopyable:
+        raise
     except RecursionError:
         raise NotCopyable(_endless(kind)) from None
+    except Exception as error:  # whatever a stranger's __reduce__ raises, or a picture whose file is torn
+        raise NotCopyable(f"a {kind.__qualname__} cannot be copied: {error}") from error
 
 
 def is_unchangeable(value: Any) -> bool:
@@ -69,15 +71,16 @@ def is_unchangeable(value: Any) -> bool:
 
 def nbytes(value: Any) -> int:
     """How many bytes ``value`` holds, its parts included; nearly right for containers, exact for arrays, tensors and strings.
-    Raises `NotCopyable` of what has no end."""
+    Raises `NotCopyable` of what has no end, or does not tell."""
     kind = type(value)
-    sizer = _sizers.get(kind)
-    if sizer is None:
-        sizer = _sizers[kind] = _find_sizer(kind)
     try:
-        return sizer(value)
+        return _sizer(kind)(value)  # type: ignore[arg-type]
+    except NotCopyable:
+        raise
     except RecursionError:
         raise NotCopyable(_endless(kind)) from None
+    except Exception as error:
+        raise NotCopyable(f"a {kind.__qualname__} does not tell its size: {error}") from error
 
 
 def _endless(kind: type) -> str:
@@ -125,20 +128,13 @@ def _slots_and_dict(value: Any) -> Any:
     return new
 
 
-def _deep(value: Any) -> Any:
-    try:
-        return copy.deepcopy(value)
-    except Exception as error:  # whatever a stranger's __reduce__ raises
-        raise NotCopyable(f"a {type(value).__qualname__} cannot be copied: {error}") from error
-
-
 def _never(value: Any) -> Any:
     raise NotCopyable(f"a {type(value).__qualname__} is a handle, not a value: it can only be made again")
 
 
 def _array(value: Any) -> Any:
     if value.dtype.hasobject:
-        return _deep(value)
+        return copy.deepcopy(value)
     new = value.copy(order="K")
     if not value.flags.writeable:
         new.flags.writeable = False
@@ -154,8 +150,9 @@ def _memmap(value: Any) -> Any:
 
 
 def _tensor(value: Any) -> Any:
-    if value.layout is not sys.modules["torch"].strided or value.is_quantized:
-        return _deep(value)
+    torch = sys.modules["torch"]
+    if type(value) is not torch.Tensor or value.layout is not torch.strided or value.is_quantized:
+        return copy.deepcopy(value)
     return value.detach().clone().requires_grad_(value.requires_grad)
 
 
@@ -180,7 +177,10 @@ def _copy_exif(value: Any, new: Any) -> None:
     new._exif = exif
 
 
-def _find_copier(kind: type) -> Copier:
+@functools.cache
+def _copier(kind: type) -> Copier:
+    if kind in _COPIERS:
+        return _COPIERS[kind]
     if issubclass(kind, _NEVER):
         return _never
     if issubclass(kind, (enum.Enum, type)):
@@ -189,19 +189,15 @@ def _find_copier(kind: type) -> Copier:
     if known is not None:
         return known[2]
     if issubclass(kind, tuple):
-        return _named_tuple if hasattr(kind, "_make") else _deep
+        return _named_tuple if hasattr(kind, "_make") else copy.deepcopy
     if kind.__module__.partition(".")[0] in _HANDLES:
         return _never
     if dataclasses.is_dataclass(kind) and kind.__reduce_ex__ is object.__reduce_ex__ and "__dict__" in dir(kind):
-        return _slots_and_dict if "__slots__" not in vars(kind) and not hasattr(kind, "__copy__") else _deep
-    return _deep
+        return _slots_and_dict if "__slots__" not in vars(kind) and not hasattr(kind, "__copy__") else copy.deepcopy
+    return copy.deepcopy
 
 
 # -- sizes ----------------------------------------------------------------------------------------------------------
-
-
-def _array_bytes(value: Any) -> int:
-    return int(value.nbytes) + _OBJECT_OVERHEAD
 
 
 def _image_bytes(value: Any) -> int:
@@ -230,11 +226,14 @@ def _sum_attributes(value: Any) -> int:
     return sys.getsizeof(value, _OBJECT_OVERHEAD) + _sum_dict(vars(value))
 
 
-def _find_sizer(kind: type) -> Sizer:
+@functools.cache
+def _sizer(kind: type) -> Sizer:
     if issubclass(kind, (list, tuple, set, frozenset, collections.deque)):
         return _sum
     if issubclass(kind, dict):
         return _sum_dict
+    if kind is io.BytesIO:
+        return lambda value: int(value.getbuffer().nbytes) + _OBJECT_OVERHEAD
     known = _kind_of(kind)
     if known is not None:
         return known[3]
@@ -251,12 +250,10 @@ def _nbytes(value: Any) -> int:
 
 
 _KINDS: tuple[Kind, ...] = (
-    ("numpy", "memmap", _memmap, _array_bytes),
-    ("numpy", "ndarray", _array, _array_bytes),
+    ("numpy", "memmap", _memmap, _nbytes),
+    ("numpy", "ndarray", _array, _nbytes),
     ("numpy", "generic", _itself, _nbytes),
-    ("torch", "dtype", _itself, sys.getsizeof),
-    ("torch", "device", _itself, sys.getsizeof),
-    ("torch", "Tensor", lambda value: (_tensor if type(value) is sys.modules["torch"].Tensor else _deep)(value), _tensor_bytes),
+    ("torch", "Tensor", _tensor, _tensor_bytes),
     ("PIL.Image", "Image", _image, _image_bytes),
     # Frames are shared by whoever holds them: nobody writes into decoded frames, and their buffers are FFmpeg's own.
     ("av", "VideoFrame", _itself, lambda frame: sum(int(plane.buffer_size) for plane in frame.planes)),
@@ -303,7 +300,7 @@ def _dict(value: Any) -> Any:
     return {key: snapshot(each) for key, each in value.items()}
 
 
-_copiers: dict[type, Copier] = {
+_COPIERS: dict[type, Copier] = {
     list: _list,
     tuple: _tuple,
     dict: _dict,
@@ -312,5 +309,4 @@ _copiers: dict[type, Copier] = {
     io.BytesIO: _bytes_io,
     memoryview: lambda value: memoryview(bytes(value)) if value.format == "B" and value.ndim == 1 else _never(value),
 }
-_sizers: dict[type, Sizer] = {io.BytesIO: lambda value: int(value.getbuffer().nbytes) + _OBJECT_OVERHEAD}
-"""What was found for a type, by `_find_copier` and `_find_sizer`."""
+"""Of these types alone, not of those derived from them."""

@@ -48,16 +48,13 @@ def install(timer: SampleTimer, patches: Patches) -> None:
             return original(*args, **named_timeout)
         if timer.recording is None and Stage.STORAGE not in timer.replaced:
             return timer.timed_call(Stage.STORAGE, _OP, original, args, named_timeout)
-        question = _question(fullurl, data)
-        if question is None and object_answers.player(timer) is not None:
-            return timer.timed_call(Stage.STORAGE, _OP, original, args, named_timeout, replayable=False)
 
         def read_whole() -> object_answers.Received:
             with original(*args, **named_timeout) as answer:
                 status, reason = getattr(answer, "status", None) or 200, getattr(answer, "reason", None)
                 return object_answers.Received(answer.read(), status, reason, list(answer.headers.items()), answer.url)
 
-        return RecordedResponse(object_answers.received(LIBRARY, timer, _OP, question, read_whole))
+        return RecordedResponse(object_answers.received(LIBRARY, timer, _OP, _question(fullurl, data), read_whole))
 
 
 def _question(request: Any, data: Any) -> tuple[str, str | None] | None:

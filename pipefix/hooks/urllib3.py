@@ -30,14 +30,14 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         if timer.stage is Stage.STORAGE:
             return original(*arguments, **kwargs)
         with object_answers.one_question() as outermost:
+            whole = _url_of(self, url)
             recorded_or_replaced = timer.recording is not None or Stage.STORAGE in timer.replaced
-            whole, question = _url_of(self, url), None
-            if recorded_or_replaced and object_answers.is_question(method, whole, body):
-                question = whole, object_answers.header(headers if headers is not None else self.headers, "range")
-            far = object_answers.keeper(timer) is not None or object_answers.player(timer) is not None
-            if not recorded_or_replaced or not outermost or args or (far and question is None):
+            if not recorded_or_replaced or not outermost or args:
                 object_answers.noted(timer, whole)
                 return timer.timed_call(Stage.STORAGE, _OP, original, arguments, kwargs, replayable=False)
+            question = None
+            if object_answers.is_question(method, whole, body):
+                question = whole, object_answers.header(headers if headers is not None else self.headers, "range")
 
             def read_whole() -> object_answers.Received:
                 response = original(*arguments, **{**kwargs, "preload_content": False, "decode_content": False})

@@ -297,7 +297,7 @@ class MeasuringFetcher:
                 for (stage, op), wall, *figures in columns
                 if wall
             ]
-            trace.foreign = [(str(names[key][0]), names[key][1], spent) for key, spent in timer.foreign.items()]
+            trace.foreign = [(str(names[key][0]), names[key][1], spent) for key, spent in list(timer.foreign.items())]
         if timer.events is not None:
             trace.events = [(str(names[key][0]), names[key][1], begun, ended) for key, begun, ended in timer.events]
             trace.events += [("sample", *mark) for mark in made_samples.marks]

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from torch.utils.data import DataLoader, Dataset
 
+from pipefix.subject import failure
 from pipefix.subject.frameworks import is_data_module, is_module_class, is_node
 from pipefix.vocabulary.attributes import names_in
 from pipefix.vocabulary.errors import NothingToProbe, TargetError
@@ -41,12 +42,13 @@ class TargetChoice(NamedTuple):
 def named(module: ModuleType, attribute: str, location: str) -> Any:
     """What ``attribute`` (dotted, perhaps) names in ``module``."""
     value: Any = module
-    for part in attribute.split("."):
-        if not hasattr(value, part):
-            known = [key for key, _ in candidates(module)]
-            advice = f"It defines: {', '.join(f'{location}:{key}' for key in known)}." if known else None
-            raise TargetError(f"{location!r} has no name {attribute!r}.", advice=advice)
-        value = getattr(value, part)
+    with failure.as_target_error(f"Looking up {location}:{attribute}"):  # a property may raise anything
+        for part in attribute.split("."):
+            if not hasattr(value, part):
+                known = [key for key, _ in candidates(module)]
+                advice = f"It defines: {', '.join(f'{location}:{key}' for key in known)}." if known else None
+                raise TargetError(f"{location!r} has no name {attribute!r}.", advice=advice)
+            value = getattr(value, part)
     return value
 
 

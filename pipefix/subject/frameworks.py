@@ -1,18 +1,18 @@
-"""Unwraps loaders of frameworks: wrapped, several at once, in a LightningDataModule, or a graph of torchdata's nodes."""
+"""Unwraps loaders of frameworks: wrapped, several at once (or datasets), in a LightningDataModule, a graph of torchdata's nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from pipefix.subject import failure
 from pipefix.vocabulary.held_loaders import held_loader, is_named
 
 _LIGHTNING = "core.datamodule.LightningDataModule"
 _MANY = 64
-"""A longer list holds samples, not loaders."""
+"""A longer list holds samples, not loaders or datasets."""
 
 
 class Unwrapped(NamedTuple):
@@ -91,21 +91,27 @@ def _several(whole: Any) -> list[tuple[Any, Any]]:
     """What a short list or dict holds, or Lightning's CombinedLoader, each with its name."""
     if type(whole).__name__ == "CombinedLoader":
         whole = list(getattr(whole, "flattened", ()))
-    if type(whole) is dict:
+    if type(whole) is dict or is_named(type(whole), "datasets.dataset_dict.DatasetDict"):
         return list(whole.items()) if len(whole) <= _MANY else []
     return list(enumerate(whole)) if type(whole) in (list, tuple) and len(whole) <= _MANY else []
 
 
 def _first(whole: Any, several: list[tuple[Any, Any]], label: str) -> Unwrapped:
-    """Of several loaders the first, or the one that is called train."""
-    loaders = [(name, loader) for name, value in several if (loader := held_loader(value)) is not None]
-    if not loaders:
-        return Unwrapped(whole)
-    name, loader = next((pair for pair in loaders if str(pair[0]).startswith("train")), loaders[0])
-    if len(loaders) == 1:
-        return Unwrapped(loader)
+    """Of several loaders, or of nothing but datasets, the first, or the one that is called train."""
+    kind, held = "loaders", [(name, loader) for name, value in several if (loader := held_loader(value)) is not None]
+    if not held:
+        kind, held = "datasets", [(name, value) for name, value in several if _is_dataset(value)]
+        if len(held) < len(several):
+            return Unwrapped(whole)
+    name, value = next((pair for pair in held if str(pair[0]).startswith("train")), held[0])
+    if len(held) == 1:
+        return Unwrapped(value)
     return Unwrapped(
-        loader,
-        f"{label} gives {len(loaders)} loaders, and [{name!r}] was taken; a function of your file that returns another one alone "
+        value,
+        f"{label} gives {len(held)} {kind}, and [{name!r}] was taken; a function of your file that returns another one alone "
         "is probed in its place by its name.",
     )
+
+
+def _is_dataset(value: Any) -> bool:
+    return isinstance(value, Dataset) or is_named(type(value), "datasets.arrow_dataset.Dataset")

@@ -187,7 +187,7 @@ def _loader(value: Any, label: str, batch_size: int | None, workers: int | None)
             return value, ()
         return _rebuilt(value, batch_size, workers), ()
     if not candidates.is_dataset(value) or isinstance(value, ModuleType):
-        raise TargetError(_not_a_dataset(value, label), advice=_how_to_make_one(value))
+        raise _no_dataset(value, label)
     assumed = []
     if batch_size is None:
         batch_size = ASSUMED_BATCH_SIZE
@@ -201,18 +201,14 @@ def _loader(value: Any, label: str, batch_size: int | None, workers: int | None)
     return DataLoader(value, batch_size=batch_size, shuffle=shuffle or None, num_workers=workers), tuple(assumed)
 
 
-def _not_a_dataset(value: Any, label: str) -> str:
-    wanted = "not a Dataset, an IterableDataset, a DataLoader or a callable that returns one"
-    description = "None" if value is None else f"of type {type(value).__name__}"
-    return f"{label} is {description}, {wanted}."
-
-
-def _how_to_make_one(value: Any) -> str | None:
+def _no_dataset(value: Any, label: str) -> TargetError:
+    description, advice = f"of type {type(value).__name__}", None
     if value is None:
-        return "Let the function return what it makes."
-    if hasattr(type(value), "__iter__"):
-        return "What can only be iterated becomes a target inside a subclass of torch.utils.data.IterableDataset."
-    return None
+        description, advice = "None", "Let the function return what it makes."
+    elif hasattr(type(value), "__iter__"):
+        advice = "What can only be iterated becomes a target inside a subclass of torch.utils.data.IterableDataset."
+    wanted = "not a Dataset, an IterableDataset, a DataLoader or a callable that returns one"
+    return TargetError(f"{label} is {description}, {wanted}.", advice=advice)
 
 
 def _rebuilt(loader: DataLoader[Any], batch_size: int | None, workers: int | None) -> DataLoader[Any]:

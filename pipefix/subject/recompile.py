@@ -38,6 +38,8 @@ _LEFT_ALONE = {
 _NOT_COMPILED = (SyntaxError, ValueError, RecursionError, MemoryError)
 """Of code that is nested too deep, say: it stays as it is."""
 _NOT_IN_A_LAMBDA = (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
+_OF_THE_FUNCTION = ("super", "locals", "vars", "dir", "exec", "eval")
+"""Names that mean another thing inside a lambda. (From Python 3.12 on a comprehension is no function of its own.)"""
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp)
 
 Place = tuple[int, int, int, int, str]
@@ -211,8 +213,13 @@ class _Rewriter(ast.NodeTransformer):
         text = self._text(node)
         first = node.generators[0]
         first.iter = self.visit(first.iter)
-        if any(isinstance(inner, _NOT_IN_A_LAMBDA) or getattr(inner, "is_async", 0) for inner in ast.walk(node)):
-            return node  # type: ignore[no-any-return]
+        for inner in ast.walk(node):
+            if (
+                isinstance(inner, _NOT_IN_A_LAMBDA)
+                or getattr(inner, "is_async", False)
+                or getattr(inner, "id", "") in _OF_THE_FUNCTION
+            ):
+                return node  # type: ignore[no-any-return]
         name = "pipefix_iterable"
         taken = ast.arguments(posonlyargs=[], args=[ast.arg(name)], kwonlyargs=[], kw_defaults=[], defaults=[])
         iterable, first.iter = first.iter, ast.Name(name, ast.Load())

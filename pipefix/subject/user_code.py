@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import operator
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,7 +24,7 @@ from pipefix.hooks.install import stand_in
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.subject.staging import UNKNOWN, StageEvidence, is_lazy, is_users_function
-from pipefix.vocabulary.attributes import attributes, names_in, own
+from pipefix.vocabulary.attributes import attributes, names_in
 from pipefix.vocabulary.user_modules import is_users
 
 _DEPTH = 4
@@ -46,7 +45,10 @@ class UserCodeHooks:
         self.timer = timer
         self.patches = patches
         self.evidence = StageEvidence()
-        self._seen: set[int] = set()
+        self._seen: dict[int, Any] = {}
+        """By id: objects, and the lists and dicts whose functions were replaced."""
+        self._originals: dict[int, tuple[Any, Any]] = {}
+        """By the id of what stands in for a function: itself (so that its id stays its own), and the function."""
         self._types: set[type] = set()
         self._codes: set[int] = set()
         self.functions: set[FunctionType] = set()
@@ -58,6 +60,7 @@ class UserCodeHooks:
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(max(limit, limit * _DEEPER))
         self.patches.on_undo(lambda: sys.setrecursionlimit(limit))
+        self.patches.on_undo(self._put_back)
         self._object(dataset, 0, dataset=True)
 
     # -- objects -------------------------------------------------------------------------------------------------
@@ -65,7 +68,7 @@ class UserCodeHooks:
     def _object(self, value: Any, depth: int, *, dataset: bool = False) -> None:
         if id(value) in self._seen or depth > _DEPTH:
             return
-        self._seen.add(id(value))
+        self._seen[id(value)] = value
         if dataset or is_users(type(value).__module__):
             self._methods(type(value))
         for name, held in attributes(value).items():
@@ -104,29 +107,39 @@ class UserCodeHooks:
         if is_lazy(function) or (isinstance(function, MethodType) and function.__self__ is owner):
             return
         if type(inspect.getattr_static(type(owner), name, None)).__name__ != "member_descriptor":
-            # Set without any code of its class.
-            self._swap(function, functools.partial(object.__setattr__, owner, name), functools.partial(own, owner, name))
+            object.__setattr__(owner, name, self._stand_in_for(function))  # without any code of its class
         self._called_by(function, 0)
-
-    def _swap(self, function: Any, put: Callable[[Any], object], there: Callable[[], Any]) -> None:
-        """Have ``put`` replace a function, and put it back unless what is ``there`` by then is something of the user's."""
-        wrapper = self._in_kind(function)
-        put(wrapper)
-        self.patches.on_undo(lambda: put(function) if there() is wrapper else None)
 
     def _swap_in(self, held: Any, place: Any, function: Any) -> None:
         """In a list or a dict."""
+        self._seen[id(held)] = held
+        held[place] = self._stand_in_for(function)
 
-        def there() -> Any:
-            return held.get(place) if isinstance(held, dict) else held[place] if place < len(held) else None
+    def _stand_in_for(self, function: Any) -> Any:
+        if self._is_wrapper(function):  # of a list that is held twice
+            return function
+        wrapper = self._in_kind(function)
+        self._originals[id(wrapper)] = wrapper, function
+        return wrapper
 
-        self._swap(function, functools.partial(operator.setitem, held, place), there)
+    def _put_back(self) -> None:
+        """The functions, wherever they are held by then: the user's code may shuffle its operations, or keep the one it drew."""
+        for holder in self._seen.values():
+            listed = type(holder) in (list, dict)
+            places = holder if type(holder) is dict else dict(enumerate(holder)) if listed else attributes(holder)
+            for place, held in list(places.items()):
+                if not self._is_wrapper(held):
+                    continue
+                if listed:
+                    holder[place] = self._originals[id(held)][1]
+                else:
+                    object.__setattr__(holder, place, self._originals[id(held)][1])
 
     def _operation(self, operation: Any, depth: int) -> None:
         """A callable object: a transform, or a list of them. Its class's ``__call__`` is cut, so every instance is."""
         if id(operation) in self._seen or depth > 2 * _DEPTH:
             return
-        self._seen.add(id(operation))
+        self._seen[id(operation)] = operation
         composed = self._inside(operation, depth)
         kind = type(operation)
         original = inspect.getattr_static(kind, "__call__", None)
@@ -243,7 +256,7 @@ class UserCodeHooks:
         self.patches.replace(module, name, self._known(function))
 
     def _is_wrapper(self, function: Any) -> bool:
-        return any(wrapper is function for _, wrapper in self._wrappers.values())
+        return id(function) in self._originals
 
     def _known(self, function: Any) -> Any:
         """The one wrapper of this function. Where its own module holds it by name it is replaced there too, so that it stays the
@@ -253,6 +266,7 @@ class UserCodeHooks:
         if id(function) not in self._wrappers:
             wrapper = self._wrapped(function, _label(function))
             self._wrappers[id(function)] = (function, wrapper)
+            self._originals[id(wrapper)] = (wrapper, function)
             home = sys.modules.get(getattr(function, "__module__", None) or "")
             name = getattr(function, "__qualname__", "")
             if home is not None and vars(home).get(name) is function:

@@ -21,7 +21,7 @@ _MADE_IN_PYTHON = 1 << 9
 """Py_TPFLAGS_HEAPTYPE: slots of other types are the interpreter's own (a function's globals, say)."""
 _LOOKING_COSTS = (3, 11) <= sys.version_info < (3, 13) and sys.implementation.name == "cpython"
 _ABSENT: Any = object()
-_KNOWN: weakref.WeakKeyDictionary[type, tuple[tuple[str, Any], ...]] = weakref.WeakKeyDictionary()
+_KNOWN: weakref.WeakKeyDictionary[type, tuple[str, ...]] = weakref.WeakKeyDictionary()
 
 
 def attributes(value: Any) -> dict[str, Any]:
@@ -71,12 +71,15 @@ def in_dict(value: Any) -> dict[str, Any]:
 def _by_name(value: Any) -> dict[str, Any] | None:
     """Attributes that the class's code names; None where the instance holds others too, or has its dictionary already."""
     named, accounted = {}, {id(type(value))}
-    for name, inherited in _names(type(value)):
+    for name in _names(type(value)):
         try:
             held = object.__getattribute__(value, name)
         except AttributeError:
             continue
         accounted.add(id(held))
+        inherited = _of_class(type(value), name)
+        if isinstance(inherited, staticmethod):
+            inherited = inherited.__func__
         if held is not inherited and not (
             isinstance(held, MethodType) and (held.__self__ is value or held.__self__ is type(value))
         ):
@@ -84,8 +87,8 @@ def _by_name(value: Any) -> dict[str, Any] | None:
     return named if all(id(referent) in accounted for referent in gc.get_referents(value)) else None
 
 
-def _names(kind: type) -> tuple[tuple[str, Any], ...]:
-    """Names in the code of a class and of those it inherits from, each with what the class itself holds by that name.
+def _names(kind: type) -> tuple[str, ...]:
+    """Names in the code of a class and of those it inherits from.
 
     Without those whose look-up runs code: a property, a slot, a cached property answer in the instance's place.
     """
@@ -98,8 +101,7 @@ def _names(kind: type) -> tuple[tuple[str, Any], ...]:
         for member in vars(base).values():
             for function in _functions(member):
                 names.update(names_in(function.__code__))
-    inherited = {name: _of_class(kind, name) for name in sorted(names)}
-    known = _KNOWN[kind] = tuple((name, there) for name, there in inherited.items() if _harmless(there))
+    known = _KNOWN[kind] = tuple(name for name in sorted(names) if _harmless(_of_class(kind, name)))
     return known
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,18 @@ def test_chunks_that_the_library_keeps_are_not_unpacked_again() -> None:
             reads.select(index, (6, 6), (6, 3), 4, 24, keeps=keeps)
         assert reads.unpacked == unpacked * 72, keeps
     assert reads.chunk == "6 x 3"
+
+
+def test_what_other_threads_unpack_is_not_counted(hooks: Any, tmp_path: Path) -> None:
+    """They would count into each other's figures, and forget each other's chunks."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", data=np.zeros((64, 8), "i2"), chunks=(1, 8), compression="gzip")
+
+        def beside(sample: int) -> None:
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(lambda: file["x"][sample]).result()
+
+        assert unpacked_by(hooks, "h5py", beside) == {}
 
 
 def unpacked_by(hooks: Any, library: str, make: Any) -> dict[str, ChunkReads]:

@@ -71,6 +71,18 @@ def test_lmdb_opened_before(hooks, database):
     env.close()
 
 
+def test_lmdb_of_two_loaders_is_charged_to_the_one_whose_sample_is_made(make_hooks, database):
+    first, second = make_hooks(), make_hooks()
+    for hooks in (first, second):
+        hooks.install("lmdb")
+    with lmdb.open(database, readonly=True, lock=False) as env:
+        for hooks in (first, second):
+            hooks.run(lambda: env.begin().get(b"001"))
+            assert hooks.charged() == {"lmdb.Transaction.get": "storage"}
+    for hooks in (second, first):
+        hooks.undo()
+
+
 @pytest.fixture(params=[None, "gzip"])
 def hdf5(request, tmp_path):
     path = tmp_path / "a.h5"

@@ -18,6 +18,7 @@ import urllib3
 from fsspec.asyn import AsyncFileSystem
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
+from pipefix.hooks import fsspec as fsspec_hooks
 from pipefix.vocabulary.stage import Stage
 
 BODY = bytes(range(256)) * 300
@@ -77,17 +78,12 @@ def _urlopen(url):
         )
 
 
-def test_urlopen_timed_reads_the_body_apart(hooks, server):
+def test_urlopen_reads_the_body_apart_and_replayed_asks_nobody(hooks, server):
     bare = _urlopen(server)
     hooks.install("socket", "http", "urllib")
     assert hooks.run(lambda: _urlopen(server)) == bare
     assert hooks.charged() == {"urllib.request.urlopen": "storage", "http.client.HTTPResponse.read": "storage"}
     assert hooks.timer.bytes_read >= len(BODY)
-
-
-def test_urlopen_replayed_asks_nobody(hooks, server):
-    hooks.install("socket", "http", "urllib")
-    bare = _urlopen(server)
     assert hooks.run(lambda: _urlopen(server), record=True) == bare
     hits = Handler.hits
     assert hooks.run(lambda: _urlopen(server), replace=[Stage.STORAGE]) == bare
@@ -204,6 +200,21 @@ def test_fsspec_coroutines(hooks):
     hooks.install("fsspec")
     hooks.run(lambda: files.cat_file("x"))
     assert hooks.timer.bytes_read == len(BODY)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "question"),
+    [
+        (("x",), {}, (0, None)),
+        (("x", 3), {"end": 90}, (3, 90)),
+        (("x",), {"start": 3, "end": 90}, (3, 90)),
+        ((), {"path": "x", "start": 3, "end": 90}, (3, 90)),
+    ],
+)
+def test_what_is_asked_of_an_object_is_understood_however_it_is_given(args, kwargs, question):
+    """Half of an object kept as the whole of it would be answered as that."""
+    files = Coroutines()
+    assert fsspec_hooks._questions(files, "_cat_file", args, kwargs) == [(files.unstrip_protocol("x"), *question)]
 
 
 def test_fsspec_local_files_are_files(hooks, tmp_path):

@@ -118,15 +118,11 @@ def test_mapped(hooks, npy, index):
     hooks.contract(lambda: mapped[index], "files", "numpy", ops={"numpy.memmap[index]": "storage"})
 
 
-def test_mapped_bytes(hooks, npy):
+def test_mapped_bytes_are_counted_and_writable_maps_stay_maps(hooks, npy):
     hooks.install("files", "numpy")
     mapped = np.load(npy, mmap_mode="r")
     hooks.run(lambda: mapped[3][4])
     assert hooks.timer.bytes_read == ARRAY[3].nbytes
-
-
-def test_writable_maps_stay_maps(hooks, npy):
-    hooks.install("files", "numpy")
     hooks.run(lambda: np.load(npy, mmap_mode="r+")[3].fill(7))
     hooks.undo()
     assert (np.load(npy)[3] == 7).all()

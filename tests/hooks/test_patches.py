@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import builtins
-import io
 import sys
 import types
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipefix.hooks import files, patches
+from pipefix.hooks import patches
 from pipefix.hooks.calls import hook
 from pipefix.hooks.patches import Patches, held
 from pipefix.hooks.sample_timer import SampleTimer
@@ -157,18 +154,6 @@ def test_what_is_wrapped_while_paused_is_not_lost_by_resuming() -> None:
     ours.resume()
     assert place.owner.function is installed, "it is timed again as soon as it can be"
     ours.undo()
-
-
-def test_files_are_python_s_own_once_the_seams_are_undone(tmp_path: Path) -> None:
-    file = tmp_path / "one"
-    file.write_bytes(b"1")
-    ours = Patches()
-    files.install(SampleTimer(), ours)
-    own_open = builtins.open
-    ours.undo()
-    assert builtins.open is io.open is not own_open
-    with own_open(file, "rb") as opened:
-        assert type(opened.raw) is io.FileIO
 
 
 class Library:

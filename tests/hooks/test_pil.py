@@ -133,20 +133,6 @@ def test_replacing_storage_alone_still_decodes(hooks, jpeg):
     assert hooks.charged() == {name: stage for name, stage in CONVERT.items() if stage == "decode"}
 
 
-def test_a_recorded_image_may_be_changed_by_its_user(hooks, jpeg):
-    hooks.install("files", "pil")
-
-    def painted():
-        image = Image.open(jpeg)
-        before = image.tobytes()
-        image.paste((1, 2, 3), (0, 0, 50, 50))
-        return before
-
-    bare = hooks.run(painted, record=True)
-    for _ in range(2):
-        assert hooks.run(painted, replace=[Stage.DECODE]) == bare
-
-
 def test_two_images_in_one_sample_keep_apart(hooks, tmp_path):
     first, second = (draw("rgb.jpg", tmp_path / "a.jpg"), draw("gray.jpg", tmp_path / "b.jpg", (31, 17)))
     hooks.contract(lambda: [pil_loader(first), pil_loader(second)], "files", "pil", ops=CONVERT)

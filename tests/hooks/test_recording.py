@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from pipefix.hooks.recording import Recording
 from pipefix.hooks.result_store import MISSING
@@ -19,59 +21,53 @@ from pipefix.vocabulary.stage import Stage
 ROOMY = 1 << 30
 
 
-def kept(value: Any, budget: int = ROOMY) -> Recording:
-    recording = Recording(budget)
+def kept(value: Any) -> Recording:
+    recording = Recording(ROOMY)
     recording.keep(7, "load", 0, Stage.DECODE, value)
     return recording
 
 
-class TestFinding:
-    def test_a_value_is_found_by_sample_operation_and_turn(self) -> None:
-        recording = Recording(ROOMY)
-        for turn, value in enumerate(("first", "second")):
-            recording.keep(7, "load", turn, Stage.DECODE, value)
-        recording.keep(8, "load", 0, Stage.DECODE, "other")
-        assert [recording.find(7, "load", turn) for turn in (0, 1)] == ["first", "second"]
-        assert recording.find(8, "load", 0) == "other"
-
-    @pytest.mark.parametrize("key", [(6, "load", 0), (7, "save", 0), (7, "load", 1)])
-    def test_what_was_not_kept_is_missing(self, key: tuple[int, str, int]) -> None:
-        assert kept("value").find(*key) is MISSING
-
-    def test_none_is_a_value(self) -> None:
-        assert kept(None).find(7, "load", 0) is None
+def letters() -> Any:
+    return (letter for letter in "abc")
 
 
-class TestCopies:
+def test_a_value_is_found_by_sample_operation_and_turn() -> None:
+    recording = kept(None)
+    recording.keep(7, "load", 1, Stage.DECODE, "second")
+    recording.keep(8, "load", 0, Stage.DECODE, "other")
+    assert [recording.find(*key) for key in ((7, "load", 0), (7, "load", 1), (8, "load", 0))] == [None, "second", "other"]
+    assert all(recording.find(*key) is MISSING for key in ((6, "load", 0), (7, "save", 0), (8, "load", 1)))
+
+
+def test_harming_what_was_given_or_found_leaves_the_recording_as_it_was() -> None:
     """The user's code may write into what it is given: an augmentation in place, a popped key."""
-
-    def test_harming_a_found_value_leaves_the_recording_as_it_was(self) -> None:
-        value = {"boxes": [1, 2], "pixels": np.zeros(3)}
-        recording = kept(value)
-        for harmed in (recording.find(7, "load", 0), value):
-            harmed["pixels"].fill(9)
-            harmed.pop("boxes")
-        again = recording.find(7, "load", 0)
-        assert again["boxes"] == [1, 2] and again["pixels"].sum() == 0
-
-    def test_samples_and_batches_are_copies_too(self) -> None:
-        recording = Recording(ROOMY)
-        sample, batch = torch.zeros(3), [torch.zeros(3)]
-        recording.complete(7, sample)
-        recording.keep_batch(batch)
-        sample.fill_(9)
-        batch[0].fill_(9)
-        assert recording.samples[7].sum() == recording.batches[0][0].sum() == 0
+    value = {"boxes": [1, 2], "pixels": np.zeros(3)}
+    recording = kept(value)
+    sample, batch = torch.zeros(3), [torch.zeros(3)]
+    recording.complete(7, sample)
+    recording.keep_batch(batch)
+    for harmed in (recording.find(7, "load", 0), value):
+        harmed["pixels"].fill(9)
+        harmed.pop("boxes")
+    sample.fill_(9)
+    batch[0].fill_(9)
+    again = recording.find(7, "load", 0)
+    assert again["boxes"] == [1, 2] and again["pixels"].sum() == 0
+    assert recording.samples[7].sum() == recording.batches[0][0].sum() == 0
 
 
 class TestRefusal:
-    def test_a_handle_is_refused_with_the_reason(self, tmp_path: Path) -> None:
+    def test_what_was_refused_once_is_not_tried_again_and_the_rest_is_kept(self, tmp_path: Path) -> None:
+        """Half of an operation's results would make an arm that is half real."""
         path = tmp_path / "data"
         path.write_bytes(b"x")
         with path.open("rb") as file:
             recording = kept(file)
         assert recording.refused == {"load": "a BufferedReader is a handle, not a value: it can only be made again"}
-        assert recording.find(7, "load", 0) is MISSING
+        recording.keep(8, "load", 0, Stage.DECODE, "a plain value")
+        recording.keep(7, "crop", 0, Stage.AUGMENT, 1)
+        assert recording.find(7, "load", 0) is recording.find(8, "load", 0) is MISSING
+        assert recording.find(7, "crop", 0) == 1
 
     def test_what_refers_to_itself_is_refused(self) -> None:
         """A copy of it could be made; how much it holds could not be told."""
@@ -79,25 +75,19 @@ class TestRefusal:
         node.parent = node
         assert "that contains itself, or is nested too deep" in kept(node).refused["load"]
 
-    def test_what_was_refused_once_is_not_tried_again(self) -> None:
-        """Half of an operation's results would make an arm that is half real."""
-        recording = kept(letter for letter in "abc")
-        recording.keep(8, "load", 0, Stage.DECODE, "a plain value")
-        assert recording.find(8, "load", 0) is MISSING
-
-    def test_other_operations_are_kept_all_the_same(self) -> None:
-        recording = kept(letter for letter in "abc")
-        recording.keep(7, "crop", 0, Stage.AUGMENT, 1)
-        assert recording.find(7, "crop", 0) == 1
+    def test_a_picture_that_is_still_to_be_decoded_and_cannot_be_is_refused(self) -> None:
+        """The user's code meets that where it asks for the pixels, and may be prepared for it."""
+        whole = io.BytesIO()
+        Image.effect_noise((64, 64), 9).save(whole, "JPEG")
+        torn = Image.open(io.BytesIO(whole.getvalue()[:900]))
+        assert "a JpegImageFile cannot be copied: image file is truncated" in kept(torn).refused["load"]
 
     def test_samples_and_batches_are_refused_under_their_own_names(self) -> None:
         recording = Recording(ROOMY)
-        recording.complete(7, (letter for letter in "abc"))
-        recording.keep_batch(letter for letter in "abc")
-        assert recording.refused.keys() == {"sample", "batch"}
-        assert recording.units == [7]
-        assert not recording.samples
-        assert not recording.batches
+        recording.complete(7, letters())
+        recording.keep_batch(letters())
+        assert recording.refused.keys() == {"sample", "batch"} and recording.units == [7]
+        assert not recording.samples and not recording.batches
 
 
 class TestBudget:
@@ -118,21 +108,6 @@ class TestBudget:
         recording.keep_batch(np.zeros(250, np.uint8))
         assert 1_750 <= recording.nbytes <= 2_200
 
-
-class TestDecodedBytes:
-    def test_a_units_largest_decoded_value_counts(self) -> None:
-        """A picture is loaded and then converted: it is one picture. Several loaded in one sample add up."""
-        recording = Recording(1_000_000)
-        for unit in (0, 1):
-            recording.keep(unit, "load", 0, Stage.DECODE, np.zeros(600, np.uint8))
-            recording.keep(unit, "load", 1, Stage.DECODE, np.zeros(400, np.uint8))
-            recording.keep(unit, "convert", 0, Stage.DECODE, np.zeros(500, np.uint8))
-            recording.keep(unit, "crop", 0, Stage.AUGMENT, np.zeros(9_000, np.uint8))
-        assert 1_000 <= recording.decoded_bytes <= 1_400
-
-    def test_none_without_decoded_values(self) -> None:
-        assert Recording(1_000).decoded_bytes == 0.0
-
     @pytest.mark.parametrize("kind", ["file", "value"])
     def test_a_unit_that_reads_far_more_than_the_budget_is_not_held(self, kind: str) -> None:
         """Such as the first sample of a stream that reads a whole shard."""
@@ -145,3 +120,15 @@ class TestDecodedBytes:
         recording.complete(0, "sample")
         assert recording.nbytes <= 4_000 and recording.full
         assert recording.units == [], "it could be replayed in part only"
+
+
+def test_a_units_largest_decoded_value_counts() -> None:
+    """A picture is loaded and then converted: it is one picture. Several loaded in one sample add up."""
+    recording = Recording(1_000_000)
+    assert recording.decoded_bytes == 0.0
+    for unit in (0, 1):
+        recording.keep(unit, "load", 0, Stage.DECODE, np.zeros(600, np.uint8))
+        recording.keep(unit, "load", 1, Stage.DECODE, np.zeros(400, np.uint8))
+        recording.keep(unit, "convert", 0, Stage.DECODE, np.zeros(500, np.uint8))
+        recording.keep(unit, "crop", 0, Stage.AUGMENT, np.zeros(9_000, np.uint8))
+    assert 1_000 <= recording.decoded_bytes <= 1_400

@@ -161,6 +161,25 @@ class TestFiles:
             assert type(converted) is DeferredPicture and np.array_equal(np.asarray(converted), own)
         assert type(Image.open(path)) is JpegImageFile
 
+    def test_what_a_sample_puts_in_the_place_of_open_stays_there(
+        self, deferral: Deferral, photo: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As a library does that the first sample imports."""
+        before, asked = Image.open, []
+        monkeypatch.setattr(Image, "open", before)
+        with deferral:
+            found = Image.open
+            Image.open = theirs = lambda *args, **named: (asked.append(1), found(*args, **named))[1]
+        for _ in range(2):
+            assert Image.open is theirs and type(Image.open(io.BytesIO(photo()))) is JpegImageFile
+            with deferral:
+                assert type(Image.open(io.BytesIO(photo()))) is DeferredFile
+        assert len(asked) == 4
+        Image.open = before
+        with deferral:
+            assert type(Image.open(io.BytesIO(photo()))) is DeferredFile
+        assert Image.open is before
+
     def test_what_is_kept_of_a_sample_has_its_pixels(self, deferral: Deferral, photo: Callable[..., bytes]) -> None:
         with deferral.sample():
             picture = Image.open(io.BytesIO(photo())).convert("RGB")

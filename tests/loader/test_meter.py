@@ -310,6 +310,15 @@ def test_what_other_threads_read_is_what_the_batch_waited_for():
     timer = SampleTimer()
     timer.wall[0] = 100
     timer.foreign = {timer.op_id(Stage.STORAGE, "read"): 30, timer.op_id(Stage.DECODE, "load"): 90}
+
+    class Names(list):
+        """Another thread charges its first call of a kind whenever these are looked at."""
+
+        def __getitem__(self, key):
+            timer.foreign[len(timer.foreign)] = 1
+            return super().__getitem__(key)
+
+    timer.names = Names(timer.names)
     sums = stages(timer, 5, 0.0)
     assert (sums[Stage.STORAGE], sums[Stage.DECODE]) == (25, 75)
 

@@ -59,6 +59,13 @@ class WebLoader(IterableDataset[Any]):
         return iter(self.pipeline[0])
 
 
+class DatasetDict(dict[str, Any]):
+    """Hugging Face's."""
+
+
+DatasetDict.__module__ = "datasets.dataset_dict"
+
+
 class Module:
     """Lightning's LightningDataModule."""
 
@@ -152,6 +159,15 @@ def test_of_several_loaders_one_is_taken_and_that_is_told() -> None:
     subject = load(lambda: {"val": first, "train": PrefetchLoader(second)})
     assert subject.loader is second
     assert "gives 2 loaders, and ['train'] was taken" in subject.wrapper
+
+
+def test_of_several_datasets_one_is_taken_and_that_is_told() -> None:
+    first, second = Numbers(), Numbers()
+    subject = load(lambda: (first, second))
+    assert subject.dataset is first and "gives 2 datasets, and [0] was taken" in subject.wrapper
+    splits = DatasetDict({"validation": first, "train": second})
+    assert load(splits).dataset is second
+    assert load(lambda: (first, 3)).dataset == (first, 3), "samples, whatever they are"
 
 
 @pytest.mark.parametrize("make", [Node, lambda: NodesLoader(Node())])

@@ -229,12 +229,9 @@ def test_another_batch_size_in_a_plain_batch_sampler() -> None:
     assert (ours.batch_size, ours.drop_last, ours.sampler) == (3, True, inner)
 
 
-def test_a_stream_is_asked_for_counts() -> None:
+def test_a_stream_is_asked_for_counts_and_an_empty_sampler_ends() -> None:
     assert orders(load(DataLoader(Stream(), batch_size=4)), 2) == [4, 4]
     assert orders(load(DataLoader(Stream(), batch_size=None)), 2) == [1, 1]
-
-
-def test_an_empty_sampler_ends() -> None:
     assert orders(Subject("x", loader(sampler=[], batch_size=2)), 3) == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FunctionType
@@ -38,6 +39,9 @@ class Made(Base):
 
     def closed(self, values: list[int]) -> list[int]:
         return [self.doubled(value) + len(values) for value in values if value % 2]
+
+    def inherited(self, values: list[int]) -> Any:
+        return [super().doubled(value) for value in values] if sys.version_info >= (3, 12) else None
 
     def steps(self, count: int) -> Iterator[int]:
         for number in range(count):
@@ -152,17 +156,21 @@ def test_what_is_compiled_again_gives_the_same_in_the_same_order(function: Calla
 
 
 def test_methods_keep_their_class_their_hidden_names_and_their_steps() -> None:
-    names = ("doubled", "closed", "steps", "first")
+    names = ("doubled", "closed", "inherited", "steps", "first")
     functions = {name: member.fget if isinstance(member := vars(Made)[name], property) else member for name in names}
     codes = recompile.with_sites(functions.values(), lambda _, expression: handed(expression), lambda *_: True)
     made = Made()
-    before = made.doubled(3), made.closed([1, 2, 3]), made.first, list(made.steps(2))
+
+    def results() -> Any:
+        return made.doubled(3), made.closed([1, 2, 3]), made.inherited([1, 2]), made.first, list(made.steps(2))
+
+    before = results()
     originals = {function: function.__code__ for function in functions.values()}
     try:
         for function, code in codes.items():
             function.__code__ = code
         assert len(codes) == len(names)
-        assert (made.doubled(3), made.closed([1, 2, 3]), made.first, list(made.steps(2))) == before
+        assert results() == before
     finally:
         for function, code in originals.items():
             function.__code__ = code

@@ -26,7 +26,7 @@ from torch.utils.data import (
 from pipefix.subject.load import load
 from pipefix.subject.naming import with_arguments
 from pipefix.vocabulary import user_modules
-from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError
+from pipefix.vocabulary.errors import BadUsage, TargetError
 from tests.subject.conftest import Write
 
 
@@ -72,24 +72,25 @@ def test_a_file_with_one_candidate(write: Write) -> None:
     assert subject.assumed == ("batch_size=32", "num_workers=0", "shuffle=True")
 
 
-def test_a_file_and_a_name(write: Write) -> None:
-    path = write("train.py", "first = Numbers(2)\nsecond = Numbers(3)")
-    subject = load(f"{path}:second")
-    assert (subject.target, subject.settings.length) == (f"{path}:second", 3)
-
-
-def test_a_name_in_an_object(write: Write) -> None:
-    path = write("train.py", "class Config:\n    data = Numbers(5)")
-    assert load(f"{path}:Config.data").settings.length == 5
-
-
-def test_a_module_on_the_path(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write("market/__init__.py", "", bare=True)
-    write("market/stock.py", "data = Numbers(6)")
+@pytest.mark.parametrize(
+    ("files", "target", "label", "length"),
+    [
+        ({"train.py": "first = Numbers(2)\nsecond = Numbers(3)"}, "train.py:second", "train.py:second", 3),
+        ({"train.py": "class Config:\n    data = Numbers(5)"}, "train.py:Config.data", "train.py:Config.data", 5),
+        ({"market/__init__.py": "", "market/stock.py": "data = Numbers(6)"}, "market.stock:data", "market.stock:data", 6),
+        ({"stockroom.py": "data = Numbers(7)"}, "stockroom:", "stockroom:data", 7),
+    ],
+    ids=["a file and a name", "a name in an object", "a module on the path", "a module whose only candidate is not named"],
+)
+def test_names(
+    files: dict[str, str], target: str, label: str, length: int, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in files.items():
+        write(name, text)
     monkeypatch.chdir(tmp_path)
-    subject = load("market.stock:data")
-    assert subject.settings.length == 6
-    assert "" in sys.path, "a spawned worker must find the module where we did"
+    subject = load(target)
+    assert (subject.target, subject.settings.length) == (label, length)
+    assert ".py" in target or "" in sys.path, "a spawned worker must find the module where we did"
 
 
 def test_an_installed_package_that_the_target_names_is_the_users_own(
@@ -210,6 +211,13 @@ def test_a_missing_file_names_those_beside_it(write: Write) -> None:
     assert str(near) in raised.value.advice
 
 
+def test_a_name_whose_look_up_raises(write: Write) -> None:
+    path = write("train.py", "class Config:\n    @property\n    def data(self):\n        return {}['root']\nconfig = Config()")
+    with pytest.raises(TargetError, match=r"Looking up .*:config\.data raised KeyError: 'root'") as raised:
+        load(f"{path}:config.data")
+    assert "in data" in (raised.value.user_traceback or "")
+
+
 def test_a_name_that_the_file_lacks_lists_what_it_has(write: Write) -> None:
     path = write("train.py", "data = Numbers()")
     with pytest.raises(TargetError, match="has no name 'dtaa'") as raised:
@@ -247,33 +255,37 @@ def test_no_candidate(write: Write) -> None:
     assert f"{path}:NAME" in raised.value.advice
 
 
-@pytest.mark.parametrize(("name", "message"), [("batch_size", "batch of 0"), ("workers", "-1 workers")])
-def test_impossible_numbers(name: str, message: str) -> None:
-    with pytest.raises(BadUsage, match=message):
-        load(Numbers(), **{name: 0 if name == "batch_size" else -1})
-
-
-def test_a_batch_sampler_has_the_say_over_batches() -> None:
-    loader = DataLoader(Numbers(), batch_sampler=[[0, 1], [2]])
-    with pytest.raises(BadUsage, match="--batch-size 4 cannot replace it"):
-        load(loader, batch_size=4)
+@pytest.mark.parametrize(
+    ("loader", "options", "message"),
+    [
+        (DataLoader(Numbers()), {"batch_size": 0}, "batch of 0"),
+        (DataLoader(Numbers()), {"workers": -1}, "-1 workers"),
+        (DataLoader(Numbers(), batch_sampler=[[0, 1], [2]]), {"batch_size": 4}, "--batch-size 4 cannot replace it"),
+        (
+            DataLoader(Numbers(), batch_size=100, drop_last=True),
+            {},
+            "yields no batch: 8 samples, batch_size 100 and drop_last=True",
+        ),
+    ],
+)
+def test_numbers_that_cannot_be(loader: Any, options: dict[str, int], message: str) -> None:
+    with pytest.raises(BadUsage, match=message) as raised:
+        load(loader, **options)
+    assert raised.value.exit_code == 2 and ("--batch-size" in raised.value.advice or "--workers" in raised.value.advice)
 
 
 @pytest.mark.parametrize("length", [0, 1])
 def test_too_short(length: int) -> None:
-    class Short(Numbers):
-        def __len__(self) -> int:
-            return length
-
     with pytest.raises(TargetError, match=f"length is {length}"):
-        load(Short())
+        load(Subset(Numbers(), range(length)))
+
+
+class Endless:
+    def __getitem__(self, index: int) -> int:
+        return index
 
 
 def test_no_length() -> None:
-    class Endless:
-        def __getitem__(self, index: int) -> int:
-            return index
-
     with pytest.raises(TargetError, match="has no length") as raised:
         load(Endless())
     assert "__len__" in raised.value.advice
@@ -295,12 +307,6 @@ def test_a_length_that_raises(write: Write, length: str) -> None:
     with pytest.raises(TargetError, match=r"len\(\) of .*raised") as raised:
         load(path)
     assert raised.value.user_traceback and "pipefix/" not in raised.value.user_traceback
-
-
-def test_a_loader_without_a_batch() -> None:
-    with pytest.raises(PipefixError, match="yields no batch: 8 samples, batch_size 100 and drop_last=True") as raised:
-        load(DataLoader(Numbers(), batch_size=100, drop_last=True))
-    assert raised.value.exit_code == 2 and "--batch-size" in raised.value.advice
 
 
 def test_a_stream_may_have_whatever_length_it_likes() -> None:
@@ -325,15 +331,12 @@ def test_a_step_and_a_model_beside_the_target(write: Write) -> None:
             return batch
         """,
     )
+    nothing = load(write("bare.py", "data = Numbers()\nmodel = 'resnet'\ntrain_step = None"))
+    assert nothing.consumer is None and nothing.model is None
     subject = load(path)
     assert subject.consumer is not None and subject.consumer(3) == 3
     assert isinstance(subject.model, torch.nn.Linear)
     assert isinstance(subject.criterion, torch.nn.MSELoss)
-
-
-def test_no_step_is_no_consumer(write: Write) -> None:
-    subject = load(write("train.py", "data = Numbers()\nmodel = 'resnet'\ntrain_step = None"))
-    assert subject.consumer is None and subject.model is None
 
 
 class TestArguments:

@@ -176,3 +176,25 @@ class HoldsMethods:
 
 def test_methods_of_objects_that_cannot_be_compared() -> None:
     assert attributes(HoldsMethods(Incomparable()))["fetch"](3) == 3
+
+
+def test_what_the_class_holds_is_not_the_objects_also_once_it_is_another() -> None:
+    class Reader:
+        made = 0
+
+        def __init__(self) -> None:
+            self.path = "a"
+
+        @staticmethod
+        def parse(text: str) -> str:
+            return text
+
+        def read(self) -> str:
+            type(self).made += 1
+            return self.parse(self.path)
+
+    reader = Reader()
+    assert attributes(reader) == {"path": "a"}
+    reader.read()
+    Reader.parse = staticmethod(str.upper)  # type: ignore[method-assign, assignment]
+    assert attributes(reader) == {"path": "a"}

@@ -76,23 +76,28 @@ class _Others:
     def __init__(self) -> None:
         self._turn, self._entered = threading.Lock(), 0
         self._places: list[tuple[Place, Function]] = [((vars(Image), "open"), _opened), *native_operations(_kernel_here)]
-        self.own: list[Any] = []
+        self.own: list[Any] = [names[key] for (names, key), _ in self._places]
         """The functions that stood there."""
+        self._over: list[Any] = [None] * len(self._places)
+        """What somebody has put over ours while a sample was made, and may call ours: it stays as it is."""
 
     def begin(self) -> None:
         with self._turn:
             self._entered += 1
             if self._entered == 1:
-                self.own = [names[key] for (names, key), _ in self._places]
-                for (names, key), function in self._places:
-                    names[key] = function
+                for at, ((names, key), function) in enumerate(self._places):
+                    if names[key] is not function and names[key] is not self._over[at]:
+                        self.own[at], names[key] = names[key], function
 
     def end(self) -> None:
         with self._turn:
             self._entered -= 1
             if not self._entered:
-                for ((names, key), _), own in zip(self._places, self.own, strict=True):
-                    names[key] = own
+                for at, ((names, key), function) in enumerate(self._places):
+                    if names[key] is function:
+                        names[key] = self.own[at]
+                    else:
+                        self._over[at] = names[key]
 
 
 _others = _Others()

@@ -19,7 +19,7 @@ from typing import Any
 
 from pipefix import hooks
 from pipefix.hooks.charges import OWN_BEFORE, OWN_DECODED, OWN_RAW
-from pipefix.hooks.install import install_all, names
+from pipefix.hooks.install import MODULES, install_all
 from pipefix.hooks.ipc_timer import IpcTimer
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
@@ -236,7 +236,7 @@ def stages(timer: SampleTimer, cpu: int, call_ns: float) -> dict[Stage | None, i
     if timer.foreign:
         # Other threads crossed the hooks, while this one waited for them: its waiting is theirs, in proportion.
         total = sum(timer.foreign.values())
-        for key, spent in timer.foreign.items():
+        for key, spent in list(timer.foreign.items()):  # they go on meanwhile
             home = timer.names[key][0]
             sums[home] = sums.get(home, 0) + before * spent // max(1, total)
     elif cpu < WAITING * before:
@@ -268,7 +268,7 @@ def calibrate(calls: int = 200) -> float:
 
 def preload() -> None:
     """Import every hook here and now: processes that are forked from this one find them loaded."""
-    for name in names():
+    for name in MODULES:
         importlib.import_module(f"{hooks.__name__}.{name}")
 
 

@@ -94,6 +94,9 @@ class ConsumerAlone:
             )
         except RuntimeError as error:
             raise failing.raised("Copying a batch to the device", error) from error
+        else:
+            if not measurement.transfer and gpu.present():
+                measurement.declined[Stage.TRANSFER.value] = "no tensor of a batch lies in the host's memory"
         if gpu.other() is not None:
             measurement.declined[Stage.TRANSFER.value] = (
                 f"the device here is {gpu.other()}: steps are waited for, and of copies only those to CUDA devices are timed"

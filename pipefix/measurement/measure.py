@@ -232,6 +232,8 @@ class _Session:
                 return
 
     def _try(self, name: str, chosen: Schedule) -> None:
+        if name not in self.trials.pools:  # lost while another was tried
+            return
         self.say(f"trying {name}")
         self._spared(partial(self.trials.run, name, TRIAL_LENGTH * chosen.length))
 
@@ -304,6 +306,8 @@ class _Session:
         while True:
             self.pool.rest()
             proof = residency.cold({path: self._read_of(path) for path in paths})
+            if not proof.cold and measurement.of(experiments.COLD.name):
+                return  # what was cold before stays so
             measurement.cold = msgspec.structs.asdict(proof)
             if not proof.cold:
                 self._not_cold(proof.why or "the pages could not be evicted")

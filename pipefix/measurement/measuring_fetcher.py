@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -125,22 +126,23 @@ class MeasuringFetcher:
         """
         self._entered = time.perf_counter_ns()
         switch = self.task.switch
-        outcome = self._guarded(order)
-        if isinstance(outcome, Failure) and not self._time_limit.fired and POOL[int(switch[0])].replaces:
+        arm, epoch = int(switch[0]), int(switch[1])  # it may be turned while the batch is made
+        outcome = self._guarded(order, arm, epoch)
+        if isinstance(outcome, Failure) and not self._time_limit.fired and POOL[arm].replaces:
             self._collating = None
             self.samples.begin_again()
-            outcome = self._guarded(order, unfit=outcome.what)
+            outcome = self._guarded(order, arm, epoch, unfit=outcome.what)
         if len(switch) > SWITCH_WORDS + self.worker:
             switch[SWITCH_WORDS + self.worker] += 1
         return outcome
 
-    def _guarded(self, order: Any, *, unfit: str = "") -> Delivered | Failure:
+    def _guarded(self, order: Any, arm: int, epoch: int, *, unfit: str = "") -> Delivered | Failure:
         """`make`; whatever the user's code raises becomes a failure that says so, and so does what takes too long."""
         self._time_limit.begin()
         if self._in_view:
             last_act.note(failing.making(order, self.task.kind))
         try:
-            return self.make(order, unfit=unfit)
+            return self.make(order, arm, epoch, unfit=unfit)
         except EmptyStream:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's code may raise anything; it is told, not swallowed
@@ -156,10 +158,8 @@ class MeasuringFetcher:
             if self._in_view:
                 last_act.note("")
 
-    def make(self, order: Any, *, unfit: str = "") -> Delivered:
-        """``unfit``: why the arm that is on does not suit; the batch is made with nothing replaced."""
-        switch = self.task.switch
-        arm, epoch = int(switch[0]), int(switch[1])
+    def make(self, order: Any, arm: int, epoch: int, *, unfit: str = "") -> Delivered:
+        """``unfit``: why the arm does not suit; the batch is made with nothing replaced."""
         if epoch != self.epoch:
             self.epoch, self.counter = epoch, 0
         experiment = POOL[arm] if not unfit else PLAIN
@@ -275,7 +275,8 @@ class MeasuringFetcher:
             and self.batches % PLAIN_COLLATE_EVERY == 0
             and made_samples.samples
         ):
-            with torch_internals.not_a_worker():
+            # Samples that a collate function has changed, taken a label out of each, say, it need not take once more.
+            with torch_internals.not_a_worker(), suppress(Exception):
                 mark = time.perf_counter_ns()
                 self.task.collate(self._collatable(made_samples))
                 trace.plain_collate = time.perf_counter_ns() - mark

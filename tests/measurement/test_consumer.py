@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement import consumer_alone, gpu
 from pipefix.measurement.consumer import Consumer, Emulated, ModelStep, UserStep, consumer_for
 from pipefix.measurement.kept_batch import KeptBatch
+from pipefix.measurement.step_scan import StepScan
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from tests.doubles.ticks import Ticks
@@ -79,6 +81,8 @@ class TestEmulated:
         [
             ({"step_ms": 0.0}, r"A step of 0 ms cannot be emulated\."),
             ({"step_ms": -3.0}, r"A step of -3 ms cannot be emulated\."),
+            ({"step_ms": math.nan}, r"A step of nan ms cannot be emulated\."),
+            ({"target_rate": math.inf}, r"A target rate of inf samples/s cannot be met\."),
             ({"target_rate": 0.0}, r"A target rate of 0 samples/s cannot be met\."),
             ({"step_ms": 5.0, "target_rate": 9.0}, r"Both a step of 5 ms and a target rate of 9 samples/s were given\."),
         ],
@@ -149,6 +153,17 @@ class TestSplit:
     def test_a_step_without_torch_is_not_split(self) -> None:
         step = UserStep(lambda batch: planted.burn(0.001))
         assert step.split(KeptBatch(self.BATCH)) == {}
+
+
+def test_a_look_at_a_step_leaves_what_another_has_put_in_the_place_of_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def theirs(tensor: torch.Tensor, *where: Any) -> torch.Tensor:
+        return tensor
+
+    monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", lambda mode: None)
+    monkeypatch.setattr(torch.Tensor, "to", theirs)
+    StepScan().run(lambda: torch.zeros(1).to("cpu"))
+    assert torch.Tensor.to is theirs and "cuda" not in vars(torch.Tensor)
 
 
 class TestModelStep:

@@ -144,7 +144,7 @@ class UserStep(Consumer):
 
         With a device a part takes as long as it does there: its call returns before.
         """
-        clock = gpu.PartTimes(time.perf_counter_ns) if self._events is None else gpu.PartTimes.by_events()
+        clock = gpu.PartTimes(by_events=self._events is not None)
         module = torch.nn.modules.module
         backward: Callable[..., None] = torch.Tensor.backward
         depth = 0

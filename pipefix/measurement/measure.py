@@ -28,8 +28,8 @@ from pipefix.measurement.worker_endings import deaf_to_interrupts
 from pipefix.subject.subject import Subject
 from pipefix.system import cgroups
 from pipefix.system.forks import lost_by_workers_of
-from pipefix.system.neighbours import Neighbours
 from pipefix.system.page_cache import Ranges
+from pipefix.system.resources import Neighbours
 from pipefix.vocabulary import worker_exit
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.garbage import existing_objects_skipped
@@ -267,9 +267,9 @@ class _Session:
         if arm is not experiments.REAL:
             block.keep_sums()
         self.found.blocks.append(block)
-        for row in self.pool.rows_with_facts:
-            self.found.looks.setdefault(row.trace.pid, []).append((row.trace.samples_made, row.trace.facts))
-        self.pool.rows_with_facts.clear()
+        for trace in self.pool.traces_with_facts:
+            self.found.looks.setdefault(trace.pid, []).append((trace.samples_made, trace.facts))
+        self.pool.traces_with_facts.clear()
 
     # -- apart from the loader -----------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from pipefix.measurement.failing import EmptyStream, Failure
 from pipefix.measurement.kept_batch import shared_anew
 from pipefix.measurement.own_lines import OwnLines
 from pipefix.measurement.probe_task import SWITCH_WORDS, Delivered, ProbeTask
-from pipefix.measurement.sample_maker import DISCOVERY_UNITS, MadeSamples, RecordingReport, SampleMaker
+from pipefix.measurement.sample_maker import DISCOVERY_UNITS, MadeSamples, SampleMaker
 from pipefix.measurement.time_limit import BatchTimeLimit
 from pipefix.measurement.trace import BatchTrace, Charge, encode
 from pipefix.subject import failure
@@ -86,7 +86,6 @@ class MeasuringFetcher:
         """Gives the recorded batch again."""
         self._kept_samples = 0
         """How many samples it holds."""
-        self._report = RecordingReport(self.recording, self.samples.keys, self.timer, self.lines)
         self._collating: MadeSamples | None = None
 
     def close(self) -> None:
@@ -288,7 +287,6 @@ class MeasuringFetcher:
         trace.unit_walls = made_samples.unit_walls
         trace.bytes_read = timer.bytes_read
         trace.replay += timer.replay_ns
-        trace.misses = timer.misses
         names = timer.names
         if timer.active:
             # Another thread may be adding an operation, column by column.
@@ -307,4 +305,5 @@ class MeasuringFetcher:
             counters = self.hand.take()
             trace.dumps, trace.send, trace.handed = counters.dumps_ns, counters.send_ns, counters.count
         if experiment is RECORD:
-            self._report.write(trace, self.samples.recorded_orders if self.task.whole_batches else None)
+            self.samples.tell_recording(trace)
+            trace.own_lines, trace.collate_lines = dict(self.lines.seen), dict(self.lines.seen_collating)

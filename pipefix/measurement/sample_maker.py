@@ -15,7 +15,6 @@ from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.hooks.snapshot import snapshot
 from pipefix.measurement.experiments import RECORD, Experiment
 from pipefix.measurement.failing import EmptyStream
-from pipefix.measurement.own_lines import OwnLines
 from pipefix.measurement.probe_task import ProbeTask
 from pipefix.measurement.trace import BatchTrace
 from pipefix.subject.call_sites import CallSites
@@ -102,6 +101,9 @@ class SampleMaker:
         self.asked_for: list[Any] = []
         """The units of the batch."""
         self._whole_batches = task.whole_batches
+        self._told = 0
+        """Recorded units (or whole batches of them) that the training process knows."""
+        self._told_ranges: dict[str, list[tuple[int, int]]] = {}
         self._first_crossings = 0
         self._timed = 0
 
@@ -263,28 +265,16 @@ class SampleMaker:
                 self.sites.choose()
                 self.stream = self.stream if self.kind != "stream" else None
 
-
-class RecordingReport:
-    """What is said of a recording: once, or again where it has changed."""
-
-    def __init__(self, recording: Recording, keys: SampleKeys, timer: SampleTimer, lines: OwnLines) -> None:
-        self._recording, self._keys = recording, keys
-        self._timer, self._lines = timer, lines
-        self._told = 0
-        """Recorded units (or whole batches of them) that the training process knows."""
-        self._told_ranges: dict[str, list[tuple[int, int]]] = {}
-
-    def write(self, trace: BatchTrace, orders: list[list[Any]] | None) -> None:
-        """``orders``: whole batches that were recorded, where the user's own batch sampler makes them."""
-        recording = self._recording
+    def tell_recording(self, trace: BatchTrace) -> None:
+        """Write into ``trace`` what the recording holds: units and files once, or again where more of a file was read."""
+        recording = self.recording
         trace.recorded, trace.recorded_bytes, trace.full = len(recording.units), recording.nbytes, recording.full
-        known = recording.units if orders is None else orders
-        trace.units = pickle.dumps(self._keys.originals(known[self._told :]))
+        known: list[Any] = self.recorded_orders if self._whole_batches else recording.units
+        trace.units = pickle.dumps(self.keys.originals(known[self._told :]))
         self._told = len(known)
         trace.refused = recording.refused
-        trace.mixed = sorted(self._timer.mixed)
-        trace.own_lines, trace.collate_lines = dict(self._lines.seen), dict(self._lines.seen_collating)
-        trace.chunk_reads = [(name, reads.chunk, reads.asked, reads.unpacked) for name, reads in self._timer.chunk_reads.items()]
+        trace.mixed = sorted(self.timer.mixed)
+        trace.chunk_reads = [(name, reads.chunk, reads.asked, reads.unpacked) for name, reads in self.timer.chunk_reads.items()]
         for path in recording.files:
             ranges = recording.files.ranges(path)
             if self._told_ranges.get(path) != ranges:

@@ -16,7 +16,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from pipefix.caches import pool
-from pipefix.system import forks, neighbours, resources
+from pipefix.system import forks, resources
 from pipefix.system import machine as machine_file
 from pipefix.system.cgroups import Limits, limits, memory_left, throttle, throttled_share
 from pipefix.system.forks import lost_by_fork, lost_by_workers_of
@@ -251,10 +251,10 @@ class TestHere:
 def test_what_others_used_and_what_a_hypervisor_took(monkeypatch: pytest.MonkeyPatch) -> None:
     now = SimpleNamespace(time=100.0, own=5.0, books={"user": 50.0, "idle": 0.0, "steal": 0.0})
     used = {resource.RUSAGE_SELF: lambda: now.own, resource.RUSAGE_CHILDREN: lambda: 0.0}
-    monkeypatch.setattr(neighbours.time, "monotonic", lambda: now.time)
-    monkeypatch.setattr(neighbours.resource, "getrusage", lambda who: SimpleNamespace(ru_utime=used[who](), ru_stime=0.0))
-    monkeypatch.setattr(neighbours.psutil, "cpu_times", lambda: SimpleNamespace(**now.books))
-    watch = neighbours.Neighbours()
+    monkeypatch.setattr(resources.time, "monotonic", lambda: now.time)
+    monkeypatch.setattr(resources.resource, "getrusage", lambda who: SimpleNamespace(ru_utime=used[who](), ru_stime=0.0))
+    monkeypatch.setattr(resources.psutil, "cpu_times", lambda: SimpleNamespace(**now.books))
+    watch = resources.Neighbours()
     assert watch.cores() == 0.0, "no time has passed"
     now.time, now.own, now.books = 110.0, 12.0, {"user": 65.0, "idle": 90.0, "steal": 2.0}
     assert watch.cores() == pytest.approx((15 + 2 - 7) / 10)

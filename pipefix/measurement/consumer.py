@@ -162,8 +162,13 @@ class UserStep(Consumer):
                 clock.end("forward")
 
         def timed_backward(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> None:
+            nonlocal depth
             clock.begin("backward")
-            backward(tensor, *args, **kwargs)
+            depth += 1  # modules that are called in it compute again what was not kept: no forward pass
+            try:
+                backward(tensor, *args, **kwargs)
+            finally:
+                depth -= 1
             clock.end("backward")
 
         handles = [

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import BatchSampler, DataLoader
 
 from pipefix.loader.fast_loader import FastLoader
@@ -138,6 +139,17 @@ class TestSplit:
         assert parts["forward"] == pytest.approx(0.004), "the outermost module's time, not the sum over modules within modules"
         assert parts["other"] == pytest.approx(0.003)
         assert parts["backward"] == parts["optimizer"] == 0
+
+    @pytest.mark.parametrize("reentrant", [False, True])
+    def test_what_is_computed_again_for_gradients_is_a_part_of_the_backward_pass(self, reentrant: bool, ticks: Ticks) -> None:
+        model = Layered()
+        inputs = self.BATCH[0].clone().requires_grad_()
+
+        def train_step(batch: Any) -> None:
+            checkpoint(model, inputs, use_reentrant=reentrant).sum().backward()  # type: ignore[no-untyped-call]
+
+        parts = UserStep(train_step).split(KeptBatch(self.BATCH))
+        assert (parts["forward"], parts["backward"]) == pytest.approx((0.004, 0.004))
 
     @pytest.mark.parametrize("fails", [False, True])
     def test_hooks_are_gone_afterwards(self, fails: bool) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from pipefix.hooks.torch_internals import forks_without_cuda
+from pipefix.measurement import gpu
 from pipefix.tuning import usage as reading
 from pipefix.tuning.block_figures import TrialBlock
 from pipefix.tuning.child import LONGEST_BLOCK, TrialWork, serve
@@ -196,6 +196,6 @@ def can_fork() -> str | None:
         return "this system cannot fork processes"
     if not ROLLUP.exists():
         return "this system does not tell what a process takes (/proc/PID/smaps_rollup), by which trials are kept within limits"
-    if forks_without_cuda():
+    if gpu.lost_by_forks():
         return "CUDA is awake in this process already, and a forked process cannot use it"
     return None

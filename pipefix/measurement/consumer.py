@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -143,7 +144,7 @@ class UserStep(Consumer):
 
         With a device a part takes as long as it does there: its call returns before.
         """
-        clock = gpu.PartTimes(time.perf_counter_ns) if self._events is None else gpu.PartTimes.by_events()
+        clock = gpu.PartTimes(by_events=self._events is not None)
         module = torch.nn.modules.module
         backward: Callable[..., None] = torch.Tensor.backward
         depth = 0
@@ -161,8 +162,13 @@ class UserStep(Consumer):
                 clock.end("forward")
 
         def timed_backward(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> None:
+            nonlocal depth
             clock.begin("backward")
-            backward(tensor, *args, **kwargs)
+            depth += 1  # modules that are called in it compute again what was not kept: no forward pass
+            try:
+                backward(tensor, *args, **kwargs)
+            finally:
+                depth -= 1
             clock.end("backward")
 
         handles = [
@@ -288,12 +294,12 @@ def consumer_for(
             advice="Give one: --step-ms MS for the time of a batch's step, or --target-rate N for samples a second.",
         )
     if step_ms is not None:
-        if step_ms <= 0:
+        if not 0 < step_ms < math.inf:
             raise BadUsage(f"A step of {step_ms:g} ms cannot be emulated.", advice="Give a positive time, such as --step-ms 25.")
         name = f"emulated: {step_ms:g} ms a batch"
         return Emulated(step_ms / 1e3, name=name, transform=transform, launch=subject.launch_seconds)
     if target_rate is not None:
-        if target_rate <= 0:
+        if not 0 < target_rate < math.inf:
             raise BadUsage(
                 f"A target rate of {target_rate:g} samples/s cannot be met.", advice="Give a positive rate: --target-rate 1000."
             )

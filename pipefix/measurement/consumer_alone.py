@@ -41,7 +41,8 @@ class ConsumerAlone:
         if not self.consumer.present:
             measurement.declined[experiments.ALONE] = "there is no consumer"
             return
-        self.first_step(kept_batch)
+        # What a first step takes beside others (compiling, above all) is not taken off the budget.
+        self.clock.extend(self.consumer.first_seconds(kept_batch, LATE_FIRST_STEP * self.plan.budget))
         self._copies_where_awake(kept_batch)  # the user's step may have been the first to use the device
         if type(self.consumer) is UserStep:  # not one of our own making
             measurement.step_facts = self.consumer.scan(kept_batch())
@@ -60,10 +61,6 @@ class ConsumerAlone:
     def _copies_where_awake(self, kept_batch: KeptBatch) -> None:
         if not transfer.would_wake_cuda():
             self.copies(kept_batch)
-
-    def first_step(self, kept_batch: KeptBatch) -> None:
-        """What a first call takes beside a step (compiling, above all) is not taken off the budget."""
-        self.clock.extend(self.consumer.first_seconds(kept_batch, LATE_FIRST_STEP * self.plan.budget))
 
     def _resident(self, kept_batch: KeptBatch) -> KeptBatch | None:
         """The batch on the device, where the step takes one that lies there; None where there is nothing to compare."""
@@ -94,6 +91,9 @@ class ConsumerAlone:
             )
         except RuntimeError as error:
             raise failing.raised("Copying a batch to the device", error) from error
+        else:
+            if not measurement.transfer and gpu.present():
+                measurement.declined[Stage.TRANSFER.value] = "no tensor of a batch lies in the host's memory"
         if gpu.other() is not None:
             measurement.declined[Stage.TRANSFER.value] = (
                 f"the device here is {gpu.other()}: steps are waited for, and of copies only those to CUDA devices are timed"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import torch
@@ -127,21 +127,14 @@ class StepEvents:
         return times
 
 
-def _since(begun: int, ended: int) -> int:
-    return ended - begun
-
-
 class PartTimes:
     """Nanoseconds of the parts of a step between marks: by this process's clock, or by events on the current stream, from where a
     part could begin there to the end of its last work."""
 
-    def __init__(self, mark: Callable[[], Any], between: Callable[[Any, Any], int] = _since) -> None:
-        self._mark, self._between = mark, between
+    def __init__(self, *, by_events: bool) -> None:
+        self._mark: Callable[[], Any] = _mark if by_events else time.perf_counter_ns
+        self._between: Callable[[Any, Any], int] = _nanoseconds if by_events else _since
         self._pairs: list[tuple[str, Any, Any]] = []
-
-    @classmethod
-    def by_events(cls) -> PartTimes:
-        return cls(_mark, _nanoseconds)
 
     def begin(self, part: str) -> None:
         self._pairs.append((part, self._mark(), None))
@@ -163,6 +156,10 @@ def _mark() -> Any:
     event = torch.cuda.Event(enable_timing=True)
     event.record()
     return event
+
+
+def _since(begun: int, ended: int) -> int:
+    return ended - begun
 
 
 def _nanoseconds(begun: Any, ended: Any) -> int:
@@ -194,7 +191,7 @@ class NvmlWatch:
             self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

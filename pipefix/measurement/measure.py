@@ -28,8 +28,8 @@ from pipefix.measurement.worker_endings import deaf_to_interrupts
 from pipefix.subject.subject import Subject
 from pipefix.system import cgroups
 from pipefix.system.forks import lost_by_workers_of
-from pipefix.system.neighbours import Neighbours
 from pipefix.system.page_cache import Ranges
+from pipefix.system.resources import Neighbours
 from pipefix.vocabulary import worker_exit
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.garbage import existing_objects_skipped
@@ -232,6 +232,8 @@ class _Session:
                 return
 
     def _try(self, name: str, chosen: Schedule) -> None:
+        if name not in self.trials.pools:  # lost while another was tried
+            return
         self.say(f"trying {name}")
         self._spared(partial(self.trials.run, name, TRIAL_LENGTH * chosen.length))
 
@@ -265,9 +267,9 @@ class _Session:
         if arm is not experiments.REAL:
             block.keep_sums()
         self.found.blocks.append(block)
-        for row in self.pool.rows_with_facts:
-            self.found.looks.setdefault(row.trace.pid, []).append((row.trace.samples_made, row.trace.facts))
-        self.pool.rows_with_facts.clear()
+        for trace in self.pool.traces_with_facts:
+            self.found.looks.setdefault(trace.pid, []).append((trace.samples_made, trace.facts))
+        self.pool.traces_with_facts.clear()
 
     # -- apart from the loader -----------------------------------------------------------------------------------------
 
@@ -304,6 +306,8 @@ class _Session:
         while True:
             self.pool.rest()
             proof = residency.cold({path: self._read_of(path) for path in paths})
+            if not proof.cold and measurement.of(experiments.COLD.name):
+                return  # what was cold before stays so
             measurement.cold = msgspec.structs.asdict(proof)
             if not proof.cold:
                 self._not_cold(proof.why or "the pages could not be evicted")

@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ from pipefix.measurement.failing import EmptyStream, Failure
 from pipefix.measurement.kept_batch import shared_anew
 from pipefix.measurement.own_lines import OwnLines
 from pipefix.measurement.probe_task import SWITCH_WORDS, Delivered, ProbeTask
-from pipefix.measurement.sample_maker import DISCOVERY_UNITS, MadeSamples, RecordingReport, SampleMaker
+from pipefix.measurement.sample_maker import DISCOVERY_UNITS, MadeSamples, SampleMaker
 from pipefix.measurement.time_limit import BatchTimeLimit
 from pipefix.measurement.trace import BatchTrace, Charge, encode
 from pipefix.subject import failure
@@ -85,7 +86,6 @@ class MeasuringFetcher:
         """Gives the recorded batch again."""
         self._kept_samples = 0
         """How many samples it holds."""
-        self._report = RecordingReport(self.recording, self.samples.keys, self.timer, self.lines)
         self._collating: MadeSamples | None = None
 
     def close(self) -> None:
@@ -125,22 +125,23 @@ class MeasuringFetcher:
         """
         self._entered = time.perf_counter_ns()
         switch = self.task.switch
-        outcome = self._guarded(order)
-        if isinstance(outcome, Failure) and not self._time_limit.fired and POOL[int(switch[0])].replaces:
+        arm, epoch = int(switch[0]), int(switch[1])  # it may be turned while the batch is made
+        outcome = self._guarded(order, arm, epoch)
+        if isinstance(outcome, Failure) and not self._time_limit.fired and POOL[arm].replaces:
             self._collating = None
             self.samples.begin_again()
-            outcome = self._guarded(order, unfit=outcome.what)
+            outcome = self._guarded(order, arm, epoch, unfit=outcome.what)
         if len(switch) > SWITCH_WORDS + self.worker:
             switch[SWITCH_WORDS + self.worker] += 1
         return outcome
 
-    def _guarded(self, order: Any, *, unfit: str = "") -> Delivered | Failure:
+    def _guarded(self, order: Any, arm: int, epoch: int, *, unfit: str = "") -> Delivered | Failure:
         """`make`; whatever the user's code raises becomes a failure that says so, and so does what takes too long."""
         self._time_limit.begin()
         if self._in_view:
             last_act.note(failing.making(order, self.task.kind))
         try:
-            return self.make(order, unfit=unfit)
+            return self.make(order, arm, epoch, unfit=unfit)
         except EmptyStream:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's code may raise anything; it is told, not swallowed
@@ -156,10 +157,8 @@ class MeasuringFetcher:
             if self._in_view:
                 last_act.note("")
 
-    def make(self, order: Any, *, unfit: str = "") -> Delivered:
-        """``unfit``: why the arm that is on does not suit; the batch is made with nothing replaced."""
-        switch = self.task.switch
-        arm, epoch = int(switch[0]), int(switch[1])
+    def make(self, order: Any, arm: int, epoch: int, *, unfit: str = "") -> Delivered:
+        """``unfit``: why the arm does not suit; the batch is made with nothing replaced."""
         if epoch != self.epoch:
             self.epoch, self.counter = epoch, 0
         experiment = POOL[arm] if not unfit else PLAIN
@@ -275,7 +274,8 @@ class MeasuringFetcher:
             and self.batches % PLAIN_COLLATE_EVERY == 0
             and made_samples.samples
         ):
-            with torch_internals.not_a_worker():
+            # Samples that a collate function has changed, taken a label out of each, say, it need not take once more.
+            with torch_internals.not_a_worker(), suppress(Exception):
                 mark = time.perf_counter_ns()
                 self.task.collate(self._collatable(made_samples))
                 trace.plain_collate = time.perf_counter_ns() - mark
@@ -287,7 +287,6 @@ class MeasuringFetcher:
         trace.unit_walls = made_samples.unit_walls
         trace.bytes_read = timer.bytes_read
         trace.replay += timer.replay_ns
-        trace.misses = timer.misses
         names = timer.names
         if timer.active:
             # Another thread may be adding an operation, column by column.
@@ -306,4 +305,5 @@ class MeasuringFetcher:
             counters = self.hand.take()
             trace.dumps, trace.send, trace.handed = counters.dumps_ns, counters.send_ns, counters.count
         if experiment is RECORD:
-            self._report.write(trace, self.samples.recorded_orders if self.task.whole_batches else None)
+            self.samples.tell_recording(trace)
+            trace.own_lines, trace.collate_lines = dict(self.lines.seen), dict(self.lines.seen_collating)

@@ -29,7 +29,7 @@ def probed_loader(subject: Subject, probe: WorkerProbe, known: list[Any] | None 
         "worker_init_fn": probe,
     }
     if loader.generator is not None:
-        settings["generator"] = torch.Generator()
+        settings["generator"] = torch.Generator(loader.generator.device)
         settings["generator"].set_state(loader.generator.get_state())
     if not subject.iterable:
         for name in ("batch_size", "drop_last", "sampler", "batch_sampler"):

@@ -27,14 +27,13 @@ from pipefix.measurement.probe_task import SWITCH_WORDS, Delivered, ProbeOptions
 from pipefix.measurement.probed_loader import SampleOrders, probe_of, probed_loader
 from pipefix.measurement.sockets import Sockets
 from pipefix.measurement.time_limit import BatchTimeLimit
+from pipefix.measurement.trace import BatchTrace
 from pipefix.measurement.worker_endings import abandon
 from pipefix.measurement.worker_probe import close_fetchers
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.nested import map_leaves
 from pipefix.vocabulary.stage import Stage
-
-_NUMBER = {experiment: number for number, experiment in enumerate(POOL)}
 
 LONGEST_REST = 10.0
 """Seconds that are waited at most for workers to make what they were told to."""
@@ -60,8 +59,8 @@ class Pool:
         """For arms that hand none over, or run without a loader."""
         self.last_samples = 1
         """How many samples the last batch kept holds."""
-        self.rows_with_facts: list[Row] = []
-        """Batches that came with facts about the process that made them."""
+        self.traces_with_facts: list[BatchTrace] = []
+        """Of batches that came with facts about the process that made them."""
         self._iterator: Any = None
         self.failed = False
         self._sockets = Sockets()
@@ -117,7 +116,7 @@ class Pool:
     def turn_to(self, experiment: Experiment) -> None:
         """From now on workers make batches of this arm; those in flight are still of the last one."""
         self.epoch += 1
-        self.switch[0] = _NUMBER[experiment]
+        self.switch[0] = POOL.index(experiment)
         self.switch[1] = self.epoch
         if isinstance(self._orders, SampleOrders):
             self._orders.recorded = experiment is NO_SAMPLER
@@ -151,15 +150,18 @@ class Pool:
         left, self._left = self._left, perf_counter_ns()
         done = self._left - (handed - got)  # so that the consumer's time is that between `got` and `done`
         harness = handed - got + (asked_ns - left if left else 0)
-        trace = traces.decode(delivered.trace)
-        row = Row(asked_ns, got, done, waited, received, trace, room=room, sampled=sampled, harness=harness)
-        if row.trace.facts:
-            self.rows_with_facts.append(row)
-        return row
+        trace = self._read(delivered)
+        return Row(asked_ns, got, done, waited, received, trace, room=room, sampled=sampled, harness=harness)
 
     def _took(self, now: int) -> None:
         self._given += 1
         self._taken.append(now)
+
+    def _read(self, delivered: Delivered) -> BatchTrace:
+        trace = traces.decode(delivered.trace)
+        if trace.facts:
+            self.traces_with_facts.append(trace)
+        return trace
 
     def _again(self, *, consume: bool) -> Any:
         """The kept batch, where this arm hands none over."""
@@ -195,9 +197,7 @@ class Pool:
         self.start()
         delivered = self._advance()
         self._took(perf_counter_ns())
-        trace = traces.decode(delivered.trace)
-        if trace.facts:
-            self.rows_with_facts.append(Row(0, 0, 0, 0, 0, trace))
+        trace = self._read(delivered)
         pinned = bool(self._loader.pin_memory)
         value = map_leaves(partial(copy_of, pinned=pinned), delivered.batch)
         self.kept, self.last_samples = KeptBatch(value, pinned=pinned), trace.samples

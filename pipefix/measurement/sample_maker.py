@@ -6,8 +6,9 @@ import operator
 import os
 import pickle
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from pipefix.hooks.recording import Recording
@@ -15,7 +16,6 @@ from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.hooks.snapshot import snapshot
 from pipefix.measurement.experiments import RECORD, Experiment
 from pipefix.measurement.failing import EmptyStream
-from pipefix.measurement.own_lines import OwnLines
 from pipefix.measurement.probe_task import ProbeTask
 from pipefix.measurement.trace import BatchTrace
 from pipefix.subject.call_sites import CallSites
@@ -102,6 +102,9 @@ class SampleMaker:
         self.asked_for: list[Any] = []
         """The units of the batch."""
         self._whole_batches = task.whole_batches
+        self._told = 0
+        """Recorded units (or whole batches of them) that the training process knows."""
+        self._told_ranges: dict[str, list[tuple[int, int]]] = {}
         self._first_crossings = 0
         self._timed = 0
 
@@ -116,6 +119,7 @@ class SampleMaker:
             self._draw(order, experiment, made_samples, trace, place)
         else:
             units = self._units(order, experiment, trace, place)
+            self.asked_for = list(units[0]) if self.kind == "batched" else units
             for unit in units:
                 self._run(unit, experiment, made_samples)
             recorded = self.recording.samples
@@ -129,28 +133,31 @@ class SampleMaker:
 
     def _units(self, order: Any, experiment: Experiment, trace: BatchTrace, place: int) -> list[Any]:
         """Which samples to make: the order as asked, or recorded ones in its place."""
-        whole = self.kind == "batched"
-        asked_units = [tuple(order)] if whole else [order] if self.kind == "single" else list(order)
-        self.asked_for = list(order) if whole else asked_units
+        asked_units = [tuple(order)] if self.kind == "batched" else [order] if self.kind == "single" else list(order)
         known = self.recording.units
         if experiment.source == "new" or not known:
             return asked_units
         if self.recorded_orders:
             trace.wrapped = place >= len(self.recorded_orders)
-            self.asked_for = self.recorded_orders[place % len(self.recorded_orders)]
-            return self.asked_for
+            return self.recorded_orders[place % len(self.recorded_orders)]
         first = place * len(asked_units)
         trace.wrapped = first + len(asked_units) > len(known)
-        units = self.keys.originals([known[(first + offset) % len(known)] for offset in range(len(asked_units))])
-        self.asked_for = list(units[0]) if whole else units
-        return units
+        return self.keys.originals([known[(first + offset) % len(known)] for offset in range(len(asked_units))])
 
     def _run(self, unit: Any, experiment: Experiment, made_samples: MadeSamples) -> None:
         """One sample (or one batched fetch), live or recorded."""
-        timer = self.timer
         key = unit if type(unit) is int else self.keys.of(unit)
         if experiment.replaces >= _WHOLE_SAMPLE and self._recorded_sample(key, made_samples):
             return
+        whole = self.kind == "batched"
+        make = partial(self.dataset.__getitems__, list(unit)) if whole else partial(operator.getitem, self.dataset, unit)
+        sample = self._clocked(unit, key, experiment, made_samples, make)
+        if experiment is RECORD:
+            self._recorded(key, sample)
+
+    def _clocked(self, unit: Any, key: Any, experiment: Experiment, made_samples: MadeSamples, make: Callable[[], Any]) -> Any:
+        """What ``make`` gives, between the clocks."""
+        timer = self.timer
         self.doing = unit
         begun = time.perf_counter_ns()
         if experiment is RECORD:
@@ -159,14 +166,13 @@ class SampleMaker:
             timer.begin(key, cpu=self._cpu_turn())
         self.sites.begin()
         try:
-            sample = self.dataset.__getitems__(list(unit)) if self.kind == "batched" else self.dataset[unit]
+            sample = make()
         finally:
             self.sites.end()
             if timer.active:
                 timer.end()
         made_samples.add(unit, sample, begun, mark=timer.events is not None)
-        if experiment is RECORD:
-            self._recorded(key, sample)
+        return sample
 
     def _cpu_turn(self) -> bool:
         """Whether the next sample has its CPU time read."""
@@ -192,26 +198,15 @@ class SampleMaker:
             if self.stream is None:
                 self._begin_stream(trace)
             assert self.stream is not None
-            self.doing, crossed = self.position, sum(timer.calls)
-            begun = time.perf_counter_ns()
-            if experiment is RECORD:
-                timer.recording = self._recorder()
-            if timer.active:
-                timer.begin(self.position, cpu=self._cpu_turn())
-            self.sites.begin()
+            crossed = sum(timer.calls)
             try:
-                sample = next(self.stream)
+                sample = self._clocked(self.position, self.position, experiment, made_samples, partial(next, self.stream))
             except StopIteration:
                 self.stream = None
                 if self.position == 0:
                     raise EmptyStream from None
                 self.fills = self.fills and self.position > 1  # else its first sample is all that it gives this time
                 continue
-            finally:
-                self.sites.end()
-                if timer.active:
-                    timer.end()
-            made_samples.add(self.position, sample, begun, mark=timer.events is not None)
             self._see_filling(sum(timer.calls) - crossed)
             self.position += 1
             self.drawn += 1
@@ -263,28 +258,16 @@ class SampleMaker:
                 self.sites.choose()
                 self.stream = self.stream if self.kind != "stream" else None
 
-
-class RecordingReport:
-    """What is said of a recording: once, or again where it has changed."""
-
-    def __init__(self, recording: Recording, keys: SampleKeys, timer: SampleTimer, lines: OwnLines) -> None:
-        self._recording, self._keys = recording, keys
-        self._timer, self._lines = timer, lines
-        self._told = 0
-        """Recorded units (or whole batches of them) that the training process knows."""
-        self._told_ranges: dict[str, list[tuple[int, int]]] = {}
-
-    def write(self, trace: BatchTrace, orders: list[list[Any]] | None) -> None:
-        """``orders``: whole batches that were recorded, where the user's own batch sampler makes them."""
-        recording = self._recording
+    def tell_recording(self, trace: BatchTrace) -> None:
+        """Write into ``trace`` what the recording holds: units and files once, or again where more of a file was read."""
+        recording = self.recording
         trace.recorded, trace.recorded_bytes, trace.full = len(recording.units), recording.nbytes, recording.full
-        known = recording.units if orders is None else orders
-        trace.units = pickle.dumps(self._keys.originals(known[self._told :]))
+        known: list[Any] = self.recorded_orders if self._whole_batches else recording.units
+        trace.units = pickle.dumps(self.keys.originals(known[self._told :]))
         self._told = len(known)
         trace.refused = recording.refused
-        trace.mixed = sorted(self._timer.mixed)
-        trace.own_lines, trace.collate_lines = dict(self._lines.seen), dict(self._lines.seen_collating)
-        trace.chunk_reads = [(name, reads.chunk, reads.asked, reads.unpacked) for name, reads in self._timer.chunk_reads.items()]
+        trace.mixed = sorted(self.timer.mixed)
+        trace.chunk_reads = [(name, reads.chunk, reads.asked, reads.unpacked) for name, reads in self.timer.chunk_reads.items()]
         for path in recording.files:
             ranges = recording.files.ranges(path)
             if self._told_ranges.get(path) != ranges:

@@ -110,7 +110,9 @@ class Schedule:
 
 def schedule(situation: ScheduleFacts, trials: Sequence[int], *, seconds: float, lap: float) -> Schedule:
     """Arms and block length for ``seconds`` of measuring, where all workers together take ``lap`` seconds for a batch each."""
-    arms, declined = _useful(situation)
+    every = [arm for arm in experiments.POOL if arm not in (experiments.RECORD, experiments.COLD, experiments.TRACED)]
+    declined = {arm.name: why for arm in every if (why := _useless(arm, situation)) is not None}
+    arms = [arm for arm in every if arm.name not in declined]
     counts = [count for count in trials if count != situation.workers]
     shortest = SHORTEST + (2 + THROWN_AWAY) * lap
     affordable = seconds / shortest
@@ -139,22 +141,8 @@ def _blocks(arms: Sequence[Experiment], trials: Sequence[int]) -> float:
     return sum(arm.length / arm.every for arm in arms) + len(trials) * TRIAL_BLOCKS * TRIAL_LENGTH / TRIED_EVERY
 
 
-def _useful(situation: ScheduleFacts) -> tuple[list[Experiment], dict[str, str]]:
-    """Those arms that can tell something about this pipeline; the others are declined with the reason."""
-    arms = [experiments.REAL, experiments.PLAIN]
-    declined = {}
-    for arm in experiments.POOL:
-        if arm in (*arms, experiments.RECORD, experiments.COLD, experiments.TRACED):
-            continue
-        why = _useless(arm, situation)
-        if why is None:
-            arms.append(arm)
-        else:
-            declined[arm.name] = why
-    return arms, declined
-
-
 def _useless(arm: Experiment, situation: ScheduleFacts) -> str | None:
+    """Why an arm can tell nothing about this pipeline; None where it can."""
     if arm is experiments.SUPPLY and not situation.has_consumer:
         return "there is no consumer to leave out"
     if arm is experiments.NO_SAMPLER and situation.part(arm) < SMALL_STAGE:

@@ -1,8 +1,4 @@
-"""One folder for the sockets of a measured loader's workers, removed with the loader: a killed worker would leave its own.
-
-Each worker would make a folder of its own, and remove it when it ends; one that is killed does not. Here the workers of a pool
-are given one folder together, which is removed with the pool.
-"""
+"""One folder for the sockets of a measured loader's workers, removed with the loader: a killed worker would leave its own."""
 
 from __future__ import annotations
 

@@ -20,16 +20,14 @@ def measure(subject: Subject, measurement: Measurement, seconds_left: float) -> 
         measurement.declined[NAME] = "the loader hands batches out of one iterator, which the file that made it has begun"
         return
     try:
-        first = _first_batch(subject)
+        measurement.first_batch = first = _first_batch(subject)
+        if subject.loader.persistent_workers:
+            # Workers stay: a new epoch costs only the refilling of the pipeline, which the steady state already shows.
+            measurement.epoch_restart = min(first, _batch_seconds(measurement))
+        elif seconds_left > 2 * first:
+            measurement.epoch_restart = _first_batch(subject)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's code again: what was measured before stays worth telling
-        measurement.declined[NAME] = f"the loader's first batch raised {summary(error)}"
-        return
-    measurement.first_batch = first
-    if subject.loader.persistent_workers:
-        # Workers stay: a new epoch costs only the refilling of the pipeline, which the steady state already shows.
-        measurement.epoch_restart = min(first, _batch_seconds(measurement))
-    elif seconds_left > 2 * first:
-        measurement.epoch_restart = _first_batch(subject)
+        measurement.declined[NAME] = f"an epoch's first batch raised {summary(error)}"
 
 
 def _first_batch(subject: Subject) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from pipefix.hooks.patches import Patches
 from pipefix.measurement.own_lines import users_line
 
 TENSOR_CORES = (8, 0)
@@ -41,20 +42,19 @@ class StepScan:
 
     def run(self, step: Callable[[], object]) -> None:
         mode = torch.cuda.get_sync_debug_mode()
-        to, cuda = torch.Tensor.to, torch.Tensor.cuda
+        patches = Patches()
         hook = nn.modules.module.register_module_forward_pre_hook(self._called)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("always")
                 warnings.showwarning = self._warned
-                torch.Tensor.to = self._heard(to)  # type: ignore[method-assign]
-                torch.Tensor.cuda = self._heard(cuda)  # type: ignore[method-assign]
+                for name in ("to", "cuda"):
+                    patches.replace(torch.Tensor, name, self._heard(getattr(torch.Tensor, name)))
                 torch.cuda.set_sync_debug_mode("warn")
                 step()
         finally:
             torch.cuda.set_sync_debug_mode(mode)
-            for name in ("to", "cuda"):
-                delattr(torch.Tensor, name)
+            patches.undo()
             hook.remove()
 
     def _warned(self, message: Warning | str, *_: Any, **__: Any) -> None:

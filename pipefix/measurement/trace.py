@@ -42,7 +42,6 @@ class BatchTrace(msgspec.Struct, array_like=True):
     bytes_read: int = 0
     replay: int = 0
     """Nanoseconds spent answering from recordings."""
-    misses: int = 0
     collate_wall: int = 0
     collate_cpu: int = 0
     plain_collate: int = 0

@@ -1,8 +1,11 @@
-"""What this process may still use: bytes of memory and shared memory, and cores. Limits of control groups count."""
+"""What this process may still use: bytes of memory and shared memory, and cores, and what others use of these. Limits of control
+groups count."""
 
 from __future__ import annotations
 
 import os
+import resource
+import time
 from pathlib import Path
 
 import psutil
@@ -11,6 +14,8 @@ from pipefix.system import cgroups
 
 WORKER_BYTES = 60_000_000
 """Private memory of a worker that was never seen: an interpreter with torch, its pages shared with the training process."""
+BUSY = ("user", "nice", "system", "irq", "softirq", "steal")
+"""Kinds of CPU time; the last is what a hypervisor took."""
 
 
 def memory_left() -> int:
@@ -53,3 +58,23 @@ def out_of_memory_kills() -> int | None:
         if kills is not None:
             return kills
     return None
+
+
+class Neighbours:
+    """Looks at the machine's CPU time from when it is made on. Processes that this one started and waited for are its own."""
+
+    def __init__(self) -> None:
+        self._begun = _others_seconds()
+
+    def cores(self) -> float:
+        """CPU seconds a second that others used since."""
+        begun, now = self._begun, _others_seconds()
+        return max(0.0, (now[1] - begun[1]) / (now[0] - begun[0])) if now[0] > begun[0] else 0.0
+
+
+def _others_seconds() -> tuple[float, float]:
+    """A time, and the CPU seconds that others had used by then."""
+    times = psutil.cpu_times()
+    own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    busy = sum(getattr(times, kind, 0.0) for kind in BUSY)
+    return time.monotonic(), busy - sum(usage.ru_utime + usage.ru_stime for usage in own)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import BatchSampler, DataLoader
 
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement import consumer_alone, gpu
 from pipefix.measurement.consumer import Consumer, Emulated, ModelStep, UserStep, consumer_for
 from pipefix.measurement.kept_batch import KeptBatch
+from pipefix.measurement.step_scan import StepScan
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from tests.doubles.ticks import Ticks
@@ -79,6 +82,8 @@ class TestEmulated:
         [
             ({"step_ms": 0.0}, r"A step of 0 ms cannot be emulated\."),
             ({"step_ms": -3.0}, r"A step of -3 ms cannot be emulated\."),
+            ({"step_ms": math.nan}, r"A step of nan ms cannot be emulated\."),
+            ({"target_rate": math.inf}, r"A target rate of inf samples/s cannot be met\."),
             ({"target_rate": 0.0}, r"A target rate of 0 samples/s cannot be met\."),
             ({"step_ms": 5.0, "target_rate": 9.0}, r"Both a step of 5 ms and a target rate of 9 samples/s were given\."),
         ],
@@ -135,6 +140,17 @@ class TestSplit:
         assert parts["other"] == pytest.approx(0.003)
         assert parts["backward"] == parts["optimizer"] == 0
 
+    @pytest.mark.parametrize("reentrant", [False, True])
+    def test_what_is_computed_again_for_gradients_is_a_part_of_the_backward_pass(self, reentrant: bool, ticks: Ticks) -> None:
+        model = Layered()
+        inputs = self.BATCH[0].clone().requires_grad_()
+
+        def train_step(batch: Any) -> None:
+            checkpoint(model, inputs, use_reentrant=reentrant).sum().backward()  # type: ignore[no-untyped-call]
+
+        parts = UserStep(train_step).split(KeptBatch(self.BATCH))
+        assert (parts["forward"], parts["backward"]) == pytest.approx((0.004, 0.004))
+
     @pytest.mark.parametrize("fails", [False, True])
     def test_hooks_are_gone_afterwards(self, fails: bool) -> None:
         backward = torch.Tensor.backward
@@ -149,6 +165,17 @@ class TestSplit:
     def test_a_step_without_torch_is_not_split(self) -> None:
         step = UserStep(lambda batch: planted.burn(0.001))
         assert step.split(KeptBatch(self.BATCH)) == {}
+
+
+def test_a_look_at_a_step_leaves_what_another_has_put_in_the_place_of_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def theirs(tensor: torch.Tensor, *where: Any) -> torch.Tensor:
+        return tensor
+
+    monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", lambda mode: None)
+    monkeypatch.setattr(torch.Tensor, "to", theirs)
+    StepScan().run(lambda: torch.zeros(1).to("cpu"))
+    assert torch.Tensor.to is theirs and "cuda" not in vars(torch.Tensor)
 
 
 class TestModelStep:
@@ -178,9 +205,7 @@ class TestModelStep:
         assert any(changed), "its copy really trains"
 
     def test_a_frozen_model_only_runs_forward(self) -> None:
-        model = nn.Linear(5, 2).requires_grad_(False)
-        step = ModelStep(model, None)
-        step(torch.randn(4, 5))
+        step = ModelStep(nn.Linear(5, 2).requires_grad_(False), None)
         assert step.split(KeptBatch(torch.randn(4, 5)))["backward"] == 0
 
     @pytest.mark.parametrize(("batch", "kind"), [("text", "str"), ({"a": [1, 2]}, "dict"), ([], "list")])
@@ -239,17 +264,12 @@ class TestGuess:
         assert not step.present
         assert "it holds a socket" in step.why_none
 
-    def test_one_that_works_goes_on(self) -> None:
-        step = ModelStep(nn.Linear(5, 2), nn.CrossEntropyLoss())
-        step.try_on(self.BATCH)
-        assert (step.present, step.name, step.why_none) == (True, "model", "")
-
-    def test_a_later_batch_that_it_cannot_take_is_as_long_as_the_first(self) -> None:
+    def test_one_that_works_goes_on_with_a_later_batch_that_it_cannot_take(self) -> None:
         """A last batch of one sample, say, of which batch normalization cannot tell a variance."""
-        step = ModelStep(nn.BatchNorm1d(5), None)
+        step = ModelStep(nn.BatchNorm1d(5), nn.CrossEntropyLoss())
         step.try_on(self.BATCH)
         step((torch.randn(1, 5), torch.tensor([0])))
-        assert step.present
+        assert (step.present, step.name, step.why_none) == (True, "model", "")
 
 
 class TestDeviceEvents:

@@ -16,7 +16,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from pipefix.caches import pool
-from pipefix.system import forks, neighbours, resources
+from pipefix.system import forks, resources
 from pipefix.system import machine as machine_file
 from pipefix.system.cgroups import Limits, limits, memory_left, throttle, throttled_share
 from pipefix.system.forks import lost_by_fork, lost_by_workers_of
@@ -41,10 +41,6 @@ def grouped(root: Path, group: str, mounts: str, files: dict[str, str]) -> Path:
     return tree(root, own | {f"sys/fs/cgroup/{name}": f"{text}\n" for name, text in files.items()})
 
 
-def test_an_empty_tree_has_no_limits(tmp_path: Path) -> None:
-    assert limits(tmp_path) == Limits()
-
-
 QUOTA = {"cpu.max": "250000 100000"}
 
 
@@ -53,6 +49,7 @@ QUOTA = {"cpu.max": "250000 100000"}
     [
         pytest.param("/", "/", QUOTA, 2.5, id="a container's own group is the root"),
         pytest.param("/", "/", {"cpu.max": "max 100000"}, None, id="no quota"),
+        pytest.param("/", "/", {}, None, id="no file"),
         pytest.param(
             "/pods/pod1/box",
             "/",
@@ -199,24 +196,19 @@ def test_no_mountinfo_means_unknown(tmp_path: Path) -> None:
     assert filesystem("/data", tmp_path) is None
 
 
-def test_gpus_are_named_by_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    nvml = Driver()
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("nvml", "gpus", "driver", "why"),
+    [
+        (Driver(), [("Test GPU", 8 * GIB)], "999.1", None),
+        (Driver("Driver/library version mismatch"), [], None, "the NVIDIA driver does not answer: Driver/library version mismatch"),
+        (None, [], None, "the package nvidia-ml-py is not installed"),
+    ],
+)
+def test_gpus_are_named_by_the_driver(nvml: Any, gpus: list[Any], driver: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
     machine = look()
-    assert [(gpu.name, gpu.memory_bytes) for gpu in machine.gpus] == [("Test GPU", 8 * GIB)]
-    assert (machine.driver, machine.gpu_declined, nvml.open) == ("999.1", None, 0)
-
-
-def test_a_driver_that_does_not_answer_is_a_reason_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", Driver("Driver/library version mismatch"))  # type: ignore[arg-type]
-    machine = look()
-    assert machine.gpus == []
-    assert machine.gpu_declined == "the NVIDIA driver does not answer: Driver/library version mismatch"
-
-
-def test_without_the_package_a_reason_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert look().gpu_declined == "the package nvidia-ml-py is not installed"
+    assert [(gpu.name, gpu.memory_bytes) for gpu in machine.gpus] == gpus
+    assert (machine.driver, machine.gpu_declined) == (driver, why) and not getattr(nvml, "open", 0)
 
 
 def test_off_linux_what_cannot_be_known_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,10 +243,10 @@ class TestHere:
 def test_what_others_used_and_what_a_hypervisor_took(monkeypatch: pytest.MonkeyPatch) -> None:
     now = SimpleNamespace(time=100.0, own=5.0, books={"user": 50.0, "idle": 0.0, "steal": 0.0})
     used = {resource.RUSAGE_SELF: lambda: now.own, resource.RUSAGE_CHILDREN: lambda: 0.0}
-    monkeypatch.setattr(neighbours.time, "monotonic", lambda: now.time)
-    monkeypatch.setattr(neighbours.resource, "getrusage", lambda who: SimpleNamespace(ru_utime=used[who](), ru_stime=0.0))
-    monkeypatch.setattr(neighbours.psutil, "cpu_times", lambda: SimpleNamespace(**now.books))
-    watch = neighbours.Neighbours()
+    monkeypatch.setattr(resources.time, "monotonic", lambda: now.time)
+    monkeypatch.setattr(resources.resource, "getrusage", lambda who: SimpleNamespace(ru_utime=used[who](), ru_stime=0.0))
+    monkeypatch.setattr(resources.psutil, "cpu_times", lambda: SimpleNamespace(**now.books))
+    watch = resources.Neighbours()
     assert watch.cores() == 0.0, "no time has passed"
     now.time, now.own, now.books = 110.0, 12.0, {"user": 65.0, "idle": 90.0, "steal": 2.0}
     assert watch.cores() == pytest.approx((15 + 2 - 7) / 10)
@@ -270,27 +262,21 @@ class TestForks:
         """Tests of object stores leave threads of it in this process."""
         monkeypatch.setattr(forks, "_THREADS", {forks.POLARS: forks._THREADS[forks.POLARS]})
 
-    def test_threads_of_polars_are_seen_while_they_run(self) -> None:
+    @pytest.mark.parametrize(
+        ("name", "library"), [("polars-1", "polars"), ("polars-ooc-clea", None), ("python", None), ("OpenBLAS-1", None)]
+    )
+    def test_a_librarys_threads_are_seen_while_they_run(self, name: str, library: str | None) -> None:
+        with named_thread(name):
+            assert lost_by_fork() == library
         assert lost_by_fork() is None
-        with named_thread("polars-1"):
-            assert lost_by_fork() == "polars"
-        assert lost_by_fork() is None
-
-    def test_polars_is_named_for_the_threads_of_tokio_that_it_runs(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.undo()
-        with named_thread("polars-1"), named_thread("tokio-rt-worker"):
-            assert lost_by_fork() == "polars"
 
     def test_threads_of_a_download_are_no_matter_for_workers(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.undo()
         with named_thread("tokio-rt-worker"):
             assert lost_by_fork() is not None
             assert lost_by_workers_of(DataLoader([1], num_workers=1, multiprocessing_context="fork")) is None  # type: ignore[arg-type]
-
-    @pytest.mark.parametrize("name", ["polars-ooc-clea", "python", "OpenBLAS-1"])
-    def test_other_threads_do_not_matter(self, name: str) -> None:
-        with named_thread(name):
-            assert lost_by_fork() is None
+            with named_thread("polars-1"):
+                assert lost_by_fork() == "polars", "which runs such threads itself"
 
     @pytest.mark.parametrize(("method", "lost"), [("fork", "polars"), ("forkserver", None), ("spawn", None)])
     def test_only_forked_workers_lack_them(self, method: str, lost: str | None) -> None:

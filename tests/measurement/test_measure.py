@@ -8,7 +8,7 @@ import random
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,12 +19,13 @@ from pipefix.diagnosis.diagnose import diagnose
 from pipefix.measurement import experiments, residency, schedule, startup, transfer
 from pipefix.measurement.budget import BudgetClock, MeasurementPlan
 from pipefix.measurement.consumer import Consumer, Emulated, UserStep
-from pipefix.measurement.consumer_alone import ConsumerAlone
+from pipefix.measurement.consumer_alone import LATE_FIRST_STEP, ConsumerAlone
 from pipefix.measurement.experiments import POOL
 from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.measurement.measure import _Session, measure
 from pipefix.measurement.measurement import Measurement
 from pipefix.measurement.trace import Charge
+from pipefix.measurement.trials import Trials
 from pipefix.vocabulary.stage import Stage
 from tests.doubles.measured import MS
 from tests.doubles.measured import measured as made_up
@@ -184,10 +185,7 @@ class TestBudget:
         monkeypatch.setattr(
             "pipefix.measurement.consumer.time", SimpleNamespace(perf_counter=lambda: now[0], perf_counter_ns=lambda: 0)
         )
-        plan = MeasurementPlan(budget=1.0)  # fake clock
-        apart = ConsumerAlone(UserStep(train_step), plan, BudgetClock(1.0), cast("Any", None))
-        apart.first_step(KeptBatch(None))
-        assert (apart.clock.budget > 1.1) is more
+        assert (UserStep(train_step).first_seconds(KeptBatch(None), LATE_FIRST_STEP) > 0.1) is more
 
     def test_on_an_accelerator_of_another_kind_steps_are_waited_for_and_copies_declined_by_name(
         self, paths: list[str], monkeypatch: pytest.MonkeyPatch
@@ -211,6 +209,14 @@ class TestBudget:
         monkeypatch.setattr(_Session, "rounds", lambda session: (done.append("rounds"), rounds(session))[1])
         measured(loader("map", paths))
         assert done == ["rounds", "copies"]
+
+    def test_a_batch_without_a_tensor_in_the_hosts_memory_is_not_told_as_a_lack_of_cuda(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        found = made_up({"decode": 1.0})
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        ConsumerAlone(Consumer(), MeasurementPlan(), BudgetClock(1.0), found).copies(KeptBatch(["text"]))
+        assert diagnose(found).declined[Stage.TRANSFER] == "no tensor of a batch lies in the host's memory"
 
     def test_a_steps_own_copy_is_told_apart_where_the_step_is_the_first_to_use_cuda(
         self, paths: list[str], monkeypatch: pytest.MonkeyPatch
@@ -274,6 +280,23 @@ class TestApart:
         assert children() == []
         assert built._iterator is None
 
+    def test_a_sample_that_raises_in_another_epoch_costs_no_figure(self, paths: list[str]) -> None:
+        """Start-up comes last: all that was measured before was lost with it."""
+        begun: list[None] = []
+
+        class Torn(planted.Mapped):
+            def __getitem__(self, index: int) -> Any:
+                begun.append(None)
+                if len(begun) > 4:
+                    raise ValueError("torn")
+                return super().__getitem__(index)
+
+        built = DataLoader(Torn(paths), batch_size=4, collate_fn=planted.collate)
+        measurement = Measurement(subject(built).settings, 0, 2.0)
+        startup.measure(subject(built), measurement, AMPLE)
+        assert measurement.first_batch is not None and measurement.epoch_restart is None
+        assert measurement.declined[startup.NAME] == "an epoch's first batch raised ValueError: torn"
+
     def test_an_endless_loader_is_probed_and_keeps_its_place(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         """As ultralytics makes it: one iterator, begun with the loader, for all epochs."""
         monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
@@ -299,6 +322,17 @@ class TestApart:
         assert measurement.cold["cold"]
         assert measurement.cold["after"] == proofs[-1].after
         assert measurement.cold["files"] == len(measurement.paths)
+
+    def test_what_was_cold_stays_so_though_pages_stay_in_memory_later(
+        self, paths: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        proofs = iter(
+            [residency.ColdProof(before=1.0, after=0.0, cold=True), residency.ColdProof(after=0.5, why="somebody maps it")]
+        )
+        monkeypatch.setattr(residency, "cold", lambda files: next(proofs))
+        measurement = measured(loader("map", paths), budget=5.0)  # fake clock
+        assert len(measurement.of("real-cold")) == 1 and next(proofs, None) is None
+        assert (measurement.cold["after"], "real-cold" in measurement.declined) == (0.0, False)
 
     @pytest.mark.parametrize("dataset_class", [planted.Mapped, planted.Batched])
     @pytest.mark.parametrize("workers", [0, 2])
@@ -454,6 +488,19 @@ def test_a_trial_that_hangs_is_left_and_told(paths: list[str], monkeypatch: pyte
     assert found.trials == {}
     assert found.declined["workers-1"].startswith("it failed when tried: ")
     assert found.of("plain"), "and the pipeline itself was measured"
+
+
+def test_a_trial_that_was_lost_while_another_ran_is_not_begun_again(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where memory is short the kernel kills workers that rest, too."""
+
+    def killed(trials: Trials, name: str, seconds: float) -> None:
+        raise RuntimeError("DataLoader worker (pid 1) is killed by signal: Killed.")
+
+    monkeypatch.setattr(Trials, "run", killed)
+    monkeypatch.setattr(Trials, "lost", lambda trials: list(trials.pools))
+    monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
+    found = measured(loader("map", paths), budget=60.0, trial_workers=(1, 2), enough=lambda found: True)  # fake clock
+    assert {"workers-1", "workers-2"} <= found.declined.keys()
 
 
 class SetsUp(planted.Mapped):

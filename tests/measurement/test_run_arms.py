@@ -269,6 +269,15 @@ class TestOrders:
 
 
 class TestSettings:
+    def test_a_generator_of_a_device_has_its_copy_there(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        """As loaders need it under ``torch.set_default_device("cuda")``: its state fits no other kind."""
+        made: list[Any] = []
+        kind = torch.Generator
+        built = loader("map", paths, generator=kind())
+        monkeypatch.setattr(torch, "Generator", lambda *device: (made.append(device), kind())[1])
+        with closing(pool(built)):
+            assert (built.generator.device,) in made
+
     def test_prefetching_is_the_users(self, paths: list[str]) -> None:
         running = [
             pool(loader("map", paths, workers=2, prefetch_factor=5)),

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -99,7 +99,7 @@ def test_an_arm_leaves_out_the_stages_it_names_and_nothing_else(kind: str, paths
         traces = [ours.ask(ours.order(number))[1] for number in range(3)]
         ran = {name: count - before[name] for name, count in calls().items()}
         assert ran == expected(arm, 3, samples), arm.name
-        assert all((trace.samples, trace.misses) == (samples, 0) for trace in traces), arm.name
+        assert all(trace.samples == samples for trace in traces) and not ours.fetcher.timer.misses, arm.name
         reads = 0 if Stage.STORAGE in arm.replaces or not arm.timed else BYTES * samples
         assert all(trace.bytes_read == reads for trace in traces), arm.name
 
@@ -117,7 +117,7 @@ def test_a_decoder_that_opens_its_file_by_itself_still_costs_its_read(photos: Pa
             ours.turn_to(arm)
             batches[arm.name], trace = ours.ask([0, 1, 2, 3])
             reads[arm.name] = trace.bytes_read
-            assert trace.misses == 0
+            assert ours.fetcher.timer.misses == 0
     assert reads["real"] > 100_000
     assert reads["decode-recorded"] == pytest.approx(reads["real"], rel=0.02)
     assert reads["storage-from-memory"] == 0
@@ -260,6 +260,49 @@ def test_after_a_torn_sample_the_next_batch_works_and_it_is_not_recorded(paths: 
     batch, trace = ours.ask([2, 3])
     assert list(batch[1]) == ["002.bin", "003.bin"]
     assert pickle.loads(trace.units) == [2, 3]
+
+
+class _Turned(Mapped):
+    """The arm is over before its last sample raises, as what is recorded makes it do."""
+
+    def __init__(self, paths: list[str]) -> None:
+        super().__init__(paths)
+        self.then: Callable[[], object] | None = None
+
+    def __getitem__(self, index: int) -> Any:
+        if self.then is not None:
+            then, self.then = self.then, None
+            then()
+            raise ValueError("not as it was recorded")
+        return super().__getitem__(index)
+
+
+def test_an_arm_that_does_not_suit_is_told_so_though_another_is_on_by_then(paths: list[str]) -> None:
+    """It looked as if the user's own code had raised, and ended the probe."""
+    dataset = _Turned(paths)
+    ours = Alone(dataset)
+    ours.record()
+    ours.turn_to(experiments.NO_DECODE)
+    dataset.then = lambda: ours.turn_to(experiments.PLAIN)
+    _, trace = ours.ask([0, 1])
+    assert "not as it was recorded" in trace.unfit and POOL[trace.arm] is experiments.NO_DECODE
+
+
+def collate_labels(samples: list[dict[str, Any]]) -> Any:
+    """As Hugging Face's example for multiple choice has it: the samples have no label afterwards."""
+    labels = [sample.pop("label") for sample in samples]
+    return torch.stack([sample["pixels"] for sample in samples]), torch.tensor(labels)
+
+
+class _Labelled(Mapped):
+    def __getitem__(self, index: int) -> Any:
+        return {"pixels": super().__getitem__(index)[0], "label": index}
+
+
+def test_a_collate_function_that_changes_its_samples_is_measured(paths: list[str]) -> None:
+    built = DataLoader(_Labelled(paths), batch_size=4, num_workers=1, collate_fn=collate_labels)
+    with closing(pool(built)) as running:
+        assert len(running.block(experiments.REAL, 0.0, least_rounds=10).rows) == 10
 
 
 class _Interrupted(Mapped):

@@ -36,16 +36,13 @@ def resident(path: Path) -> float:
         return resident_share(file.fileno(), str(path))
 
 
-def files(folder: Path, count: int = 40, size: int = 110_000, *, dirty: bool = False) -> list[Path]:
-    made = []
-    for index in range(count):
-        path = folder / f"{index}.bin"
+def files(folder: Path, count: int = 40, size: int = 110_000) -> list[Path]:
+    made = [folder / f"{index}.bin" for index in range(count)]
+    for path in made:
         with path.open("wb") as file:
             file.write(os.urandom(size))
-            if not dirty:
-                file.flush()
-                os.fsync(file.fileno())
-        made.append(path)
+            file.flush()
+            os.fsync(file.fileno())
     return made
 
 
@@ -62,18 +59,14 @@ def test_read_files_are_in_memory_and_evicted_ones_are_not(on_disk: Path) -> Non
     assert (proof.files, proof.bytes) == (40, 40 * 110_000)
 
 
-def test_unwritten_pages_are_synced_first(on_disk: Path) -> None:
-    paths = files(on_disk, count=10, dirty=True)
+def test_unwritten_pages_are_synced_first_and_their_content_survives(on_disk: Path) -> None:
+    paths = [on_disk / f"{index}.bin" for index in range(10)]
+    contents = [os.urandom(300_001) for _ in paths]
+    for path, content in zip(paths, contents, strict=True):
+        path.write_bytes(content)
     assert cold(paths).cold
     assert max(resident(path) for path in paths) <= COLD
-
-
-def test_content_survives_eviction_of_unwritten_pages(on_disk: Path) -> None:
-    path = on_disk / "dirty.bin"
-    content = os.urandom(300_001)
-    path.write_bytes(content)
-    assert cold([path]).cold
-    assert path.read_bytes() == content
+    assert [path.read_bytes() for path in paths] == contents
 
 
 def test_a_mapped_file_stays_and_the_word_is_refused(on_disk: Path) -> None:

@@ -50,12 +50,12 @@ def machine_line(machine: Mapping[str, Any]) -> list[str]:
     phrases = []
     if machine.get("cpu_model"):
         phrases.append(str(machine["cpu_model"]))
-    cores, allowed = machine.get("logical_cores"), machine.get("effective_cores")
-    if isinstance(cores, int):
-        may = f"{quantity.number(allowed)} of " if isinstance(allowed, (int, float)) and allowed != cores else ""
-        phrases.append(f"{may}{quantity.counted(cores, 'CPU')}")
-    if isinstance(machine.get("memory_bytes"), (int, float)):
-        phrases.append(f"{quantity.size(machine['memory_bytes'])} of memory")
+    cores, allowed, memory = (figure(machine, name) for name in ("logical_cores", "effective_cores", "memory_bytes"))
+    if cores is not None:
+        may = f"{quantity.number(allowed)} of " if allowed is not None and allowed != cores else ""
+        phrases.append(f"{may}{quantity.counted(int(cores), 'CPU')}")
+    if memory is not None:
+        phrases.append(f"{quantity.size(memory)} of memory")
     gpus = Counter(gpu_names(machine))
     phrases += [name if count == 1 else f"{count} x {name}" for name, count in gpus.items()] or ["no GPU"]
     phrases += [f"Python {machine['python']}"] if machine.get("python") else []
@@ -63,6 +63,18 @@ def machine_line(machine: Mapping[str, Any]) -> list[str]:
     if isinstance(versions, Mapping) and versions.get("torch"):
         phrases.append(f"torch {versions['torch']}")
     return phrases if machine else []
+
+
+def figure(facts: Mapping[str, Any], name: str) -> float | None:
+    """A fact of a machine that is a figure: the file may be anybody's."""
+    value = facts.get(name)
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) and quantity.known(value) else None
+
+
+def while_measured(run: Run) -> dict[str, float]:
+    """Figures of the machine during the run, beside the pipeline's own."""
+    facts = run.machine.get("while_measured")
+    return {name: value for name in facts if (value := figure(facts, name)) is not None} if isinstance(facts, Mapping) else {}
 
 
 def gpu_names(machine: Mapping[str, Any]) -> list[str]:

@@ -113,18 +113,19 @@ def fix(
     round_seconds, least = amounts.taken("budget", budget, amounts.seconds), amounts.taken_share("min_gain", min_gain)
     check_only(only)
     say = progress or silent
+    folder = Path(out) if out is not None else Path()
+    place = folder.absolute()  # the target's code may change the working directory
+    if not dry_run:
+        _check_own(place)
     subject = loaded(target, say, batch_size=batch_size, workers=workers, step=step)
     consumer = consumer_for(subject, **consumed(step_ms, target_rate))
-    folder = Path(out) if out is not None else Path()
-    if not dry_run:
-        _check_own(folder)
 
     def seen(subject: Subject, consumer: Consumer, seconds: float) -> ProbeResult:
         looked = look_at(subject, consumer, budget=seconds, progress=lambda words, done: say(f"probing: {words}", done), seed=seed)
         return ProbeResult(looked.plan, looked.run, whole=not looked.run.partial)
 
     wishes = Wishes(budget=round_seconds, min_gain=least, only=only, yes=yes, dry_run=dry_run)
-    session = Session(subject, consumer, look(), folder.absolute(), wishes, seen, say, ask)
+    session = Session(subject, consumer, look(), place, wishes, seen, say, ask)
     fixed = session.run()
     # Told as the user named it.
     fixed = msgspec.structs.replace(fixed, folder=str(folder), plan=str(folder / planfile.NAME) if fixed.plan else None)
@@ -133,7 +134,10 @@ def fix(
     if after is not None:
         after = msgspec.structs.replace(after, outcomes=outcome.as_dicts(fixed))
     report = FixReport(fixed, before, after)
-    return report if dry_run else _written(report, folder)
+    if dry_run:
+        return report
+    _write(report, place)
+    return replace(report, page=folder / REPORT)
 
 
 def _check_own(folder: Path) -> None:
@@ -153,7 +157,7 @@ def _check_own(folder: Path) -> None:
             )
 
 
-def _written(report: FixReport, folder: Path) -> FixReport:
+def _write(report: FixReport, folder: Path) -> None:
     """The probes and the page beside the plan. They tell what was done, and a full disk does not undo it."""
     try:
         if report.before is not None and report.after is not None:
@@ -163,7 +167,6 @@ def _written(report: FixReport, folder: Path) -> FixReport:
     except UnreadableFile as error:
         error.known = report
         raise
-    return FixReport(report.fixed, report.before, report.after, folder / REPORT)
 
 
 def undo(out: str | Path | None = None) -> Undone:

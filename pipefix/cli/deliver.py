@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +22,7 @@ def delivered(verb: Callable[[Progress], Any], *, quiet: bool, **how: Any) -> An
     Meanwhile what the user's code prints goes to stderr too. Loading PyTorch, which takes seconds, is told.
     """
     try:
-        with console.stdout_reserved(), Progress(quiet=quiet) as progress:
+        with console.stdout_reserved(), Progress(quiet=quiet) as progress, _folder_kept():
             progress("loading PyTorch", 0.0)
             result = verb(progress)
     except UnreadableFile as error:
@@ -29,6 +31,16 @@ def delivered(verb: Callable[[Progress], Any], *, quiet: bool, **how: Any) -> An
         raise
     deliver(result, **how)
     return result
+
+
+@contextmanager
+def _folder_kept() -> Iterator[None]:
+    """The target's code may go to another folder; the files that were asked for are named from this one."""
+    here = os.getcwd()
+    try:
+        yield
+    finally:
+        os.chdir(here)
 
 
 def deliver(result: Shown, *, json: bool, full: bool = False, out: Path | None = None, html: Path | None = None) -> None:

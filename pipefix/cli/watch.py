@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from pipefix.cli import arguments, console
 from pipefix.vocabulary.errors import GateFailed, Interrupted
+from pipefix.vocabulary.quantity import counted
 
 if TYPE_CHECKING:
     from pipefix.watching.follow import Window
@@ -82,11 +83,11 @@ def _lines(jobs: list[list[Window]], *, whole: bool) -> Iterator[str]:
     if whole:
         earlier = sum(map(len, jobs[:-1]))
         if earlier:
-            yield f"note   {earlier} windows of earlier jobs lie before this one's; what drifted in them is not told."
+            yield f"note   Windows of earlier jobs before this one's: {earlier:,}; what drifted in them is not told."
         yield from follow.sentences.state(jobs[-1][-1])
 
 
 def _summary(drifted: list[str]) -> str:
     if not drifted:
         return "nothing has drifted."
-    return f"{len(drifted)} alarm{'s' if len(drifted) > 1 else ''}; the first: {drifted[0]}"
+    return f"{counted(len(drifted), 'alarm')}; the first: {drifted[0]}"

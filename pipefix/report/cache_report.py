@@ -156,5 +156,8 @@ def _verified(check: Checked, folder: str) -> Iterator[Paragraph | CommandLine]:
     if check.changed_count:
         some = ", ".join(check.changed[:3]) + (" …" if check.changed_count > 3 else "")
         yield Paragraph(f"{counted(check.changed_count, 'source file')} changed since: {some}.")
-        yield Paragraph("Bring the cache up to date with:")
-        yield CommandLine(manifest.update(Path(folder)))
+        if is_remote(folder):
+            yield Paragraph("A cache in a store is not changed: make a new one of them elsewhere.")
+        else:
+            yield Paragraph("Bring the cache up to date with:")
+            yield CommandLine(manifest.update(Path(folder)))

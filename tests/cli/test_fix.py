@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import pipefix
 from pipefix.api.fix import FixReport, Undone
 from pipefix.cli import fix as command
 from pipefix.cli.main import main
@@ -46,6 +49,29 @@ def test_it_says_what_was_kept_what_was_left_and_how_to_use_it(fixing, capsys):
     (target,), options = fixing.asked[0]
     assert target == "data.py:loader" and options["yes"] and options["only"] == "cache-source"
     assert options["min_gain"] == 0.1 and options["budget"] == 20 and options["ask"] is None
+
+
+def test_plan_and_report_lie_where_it_was_begun(tmp_path, a_run, monkeypatch):
+    """A target that goes to a folder of its own (Hydra does) took them there."""
+    places = []
+
+    class Session:
+        seen = [SimpleNamespace(run=a_run)]
+
+        def __init__(self, subject, consumer, machine, folder, *rest):
+            places.append(folder)
+
+        def run(self):
+            return FIXED
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "outputs").mkdir()
+    monkeypatch.setattr("pipefix.api.fix.loaded", lambda *_, **__: os.chdir("outputs"))
+    monkeypatch.setattr("pipefix.api.fix.consumer_for", lambda *_, **__: None)
+    monkeypatch.setattr("pipefix.api.fix.Session", Session)
+    report = pipefix.fix("data.py")
+    assert places == [tmp_path]
+    assert report.page == Path("pipefix.fix.html") and (tmp_path / report.page).exists()
 
 
 def test_json_is_the_last_probes_run_file(fixing, capsys):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -55,6 +56,15 @@ def test_flags_reach_the_library(library: Library, tmp_path: Path) -> None:
     assert main(["probe", "data.py", "--target-rate", "1200", "--batch-size", "8", "--workers", "0"]) == 0
     kwargs = library.asked[-1][1]
     assert (kwargs["target_rate"], kwargs["batch_size"], kwargs["workers"]) == (1200.0, 8, 0)
+
+
+def test_files_lie_where_the_command_was_typed(library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A target that goes to a folder of its own (Hydra does) took the run file there."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "outputs").mkdir()
+    library.meanwhile = lambda: os.chdir("outputs")
+    assert main(["probe", "data.py", "--out", "run.json", "--html", "report.html"]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"outputs", "run.json", "report.html"}
 
 
 def test_text_goes_to_stdout_and_progress_to_stderr(

@@ -98,6 +98,7 @@ STUMBLES = [
     ("probe data.py --fail-on input_bound", 2, "Did you mean input-bound?"),
     ("probe data.py --budget 60 s", 2, "A number and its unit are one word"),
     ("probe data.py --recording-budget 1,5GB", 2, "'1,5GB' has a comma in it; write 1.5GB"),
+    ("probe data.py --arg root=a -- --epochs 3", 2, "--arg root=a: there is no class or function that TARGET names"),
     ("probe data.py:Numbers --arg root=a --arg root=b", 2, "--arg root is given twice"),
     ("run", 2, "No program was named."),
     ("run --probe 20 data.py", 2, "pipefix run --probe=20 data.py"),

@@ -44,14 +44,9 @@ def _folder_kept() -> Iterator[None]:
 
 
 def deliver(result: Shown, *, json: bool, full: bool = False, out: Path | None = None, html: Path | None = None) -> None:
-    """Write a result to ``out`` as JSON and to ``html`` as a page, and print it."""
+    """Write a result to the files that are named, and print it."""
     try:
-        if out is not None:
-            result.save(out)
-            console.note(f"{result.KIND}: {out}")
-        if html is not None:
-            result.html(html)
-            console.note(f"report: {html}")
+        write(result, out=out, html=html)
     finally:
         # A disk that filled up meanwhile costs the file, not the figures.
         if json:
@@ -59,3 +54,13 @@ def deliver(result: Shown, *, json: bool, full: bool = False, out: Path | None =
         else:
             for document in result.printed(full=full):
                 console.show(document)
+
+
+def write(result: Shown, *, out: Path | None = None, html: Path | None = None) -> None:
+    """To ``out`` as JSON, to ``html`` as a page."""
+    if out is not None:
+        result.save(out)
+        console.note(f"{result.KIND}: {out}")
+    if html is not None:
+        result.html(html)
+        console.note(f"report: {html}")

@@ -84,9 +84,8 @@ def run(arguments: Namespace) -> int:
     )
     if probed.partial:
         raise Interrupted("Interrupted: the figures above are what was known by then.")
-    crossed = list(_crossed(probed, arguments.fail_on))
-    if crossed:
-        raise GateFailed(f"pipefix probe: --fail-on {crossed[0]}.")
+    for crossed in _crossed(probed, arguments.fail_on):
+        raise GateFailed(f"pipefix probe: --fail-on {crossed}.")
     return 0
 
 

@@ -74,11 +74,6 @@ def test_plan_and_report_lie_where_it_was_begun(tmp_path, a_run, monkeypatch):
     assert report.page == Path("pipefix.fix.html") and (tmp_path / report.page).exists()
 
 
-def test_json_is_the_last_probes_run_file(fixing, capsys):
-    assert main(["fix", "data.py", "--json", "-q"]) == 0
-    assert json.loads(capsys.readouterr().out)["format"] == "pipefix.run/1"
-
-
 def test_an_interrupted_one_tells_what_holds(fixing, capsys):
     import msgspec
 
@@ -130,16 +125,18 @@ def test_undo_says_what_it_did(library, capsys, changes, said):
     assert library.asked == [((Path("out"),), {})]
 
 
-def test_json_is_json_where_no_probe_came_to_its_end(library, capsys):
-    library.answer = FixReport(FIXED, None, None)
-    assert main(["fix", "data.py", "--json", "-q"]) == 0
-    assert json.loads(capsys.readouterr().out)["target"] == FIXED.target
-
-
-def test_undo_as_json(library, capsys):
-    library.answer = UNDONE
-    assert main(["fix", "--undo", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["removed"] == ["pipefix-caches/source"]
+@pytest.mark.parametrize(
+    ("words", "probed", "key", "value"),
+    [
+        ("data.py", True, "format", "pipefix.run/1"),
+        ("data.py", False, "target", FIXED.target),
+        ("--undo", False, "removed", UNDONE.removed),
+    ],
+)
+def test_json_is_the_last_probes_run_file_or_else_what_was_done(fixing, a_run, capsys, words, probed, key, value):
+    fixing.answer = UNDONE if words == "--undo" else FixReport(FIXED, None, a_run if probed else None)
+    assert main(["fix", words, "--json", "-q"]) == 0
+    assert json.loads(capsys.readouterr().out)[key] == value
 
 
 class Terminal:

@@ -60,7 +60,7 @@ class _Queueing(msgspec.Struct, frozen=True):
 def machine_part(before: Run, after: Run) -> MachinePart:
     """What the machine did differently to the second run."""
     others = [descriptions.while_measured(run).get("others_cores") for run in (before, after)]
-    more = _more_neighbours(*others, after)
+    more = _more_neighbours(others[0], others[1], after)
     parts = {} if more is False else _stretched(before, after)
     parts |= _pace(before, after, sure=more is False)
     felt = {phrase: part for phrase, part in parts.items() if abs(math.log(part)) > BY_CHANCE}

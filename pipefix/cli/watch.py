@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from pipefix.cli import arguments, console
 from pipefix.vocabulary.errors import GateFailed, Interrupted
-from pipefix.vocabulary.quantity import counted
 
 if TYPE_CHECKING:
     from pipefix.watching.follow import Window
@@ -90,4 +89,4 @@ def _lines(jobs: list[list[Window]], *, whole: bool) -> Iterator[str]:
 def _summary(drifted: list[str]) -> str:
     if not drifted:
         return "nothing has drifted."
-    return f"{counted(len(drifted), 'alarm')}; the first: {drifted[0]}"
+    return f"{len(drifted)} alarm{'s' if len(drifted) > 1 else ''}; the first: {drifted[0]}"

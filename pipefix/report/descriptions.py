@@ -108,27 +108,18 @@ def step_phrases(run: Run) -> list[str]:
     ]
 
 
+_COLD = {
+    "residency_before": quantity.percent, "residency_after": quantity.percent, "files": quantity.number, "bytes": quantity.size,
+}  # fmt: skip
+
+
 def cold_sentence(run: Run) -> str | None:
     """What was found about cold storage, or why nothing was."""
-    if not run.cold:
-        return None
     if run.cold.get("declined"):
         return f"declined: {run.cold['declined']}"
-    return "; ".join(f"{name.replace('_', ' ')} {_cold(name, value)}" for name, value in run.cold.items())
-
-
-def _cold(name: str, value: Any) -> str:
-    if isinstance(value, Mapping):
-        figure, low, high = (value.get(end) for end in ("value", "low", "high"))
-        return f"{_cold(name, figure)} ({quantity.between(_cold(name, low), _cold(name, high))})"
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return plain(value)
-    if "residen" in name:
-        return quantity.percent(value)
-    return (
-        quantity.size(value)
-        if name.endswith("bytes")
-        else quantity.seconds(value)
-        if name.endswith("_s")
-        else quantity.number(value)
-    )
+    told = {name: text(value) for name, text in _COLD.items() if (value := figure(run.cold, name)) is not None}
+    ratio = run.cold.get("ratio")
+    if isinstance(ratio, Mapping):
+        value, low, high = (quantity.number(figure(ratio, end)) for end in ("value", "low", "high"))
+        told["ratio"] = f"{value} ({quantity.between(low, high)})"
+    return "; ".join(f"{name.replace('_', ' ')} {text}" for name, text in told.items()) or None

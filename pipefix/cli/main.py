@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if target is not None and arguments.program is None:
             arguments.target = with_arguments(target, given)
             named(arguments.target)  # a file that is not there is told before PyTorch is loaded, which takes seconds
-        code = commands[arguments.command].run(arguments)
+        code: int = commands[arguments.command].run(arguments)
         results(())
     except PipefixError as error:
         return _tell(error)

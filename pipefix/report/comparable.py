@@ -89,8 +89,15 @@ def doubts(before: Run, after: Run) -> list[str]:
 
 def changed_settings(before: Run, after: Run) -> list[str]:
     settings = {name: (getattr(before.settings, name), getattr(after.settings, name)) for name in LoaderSettings.__struct_fields__}
-    plain = descriptions.plain
-    return [f"{name}: {plain(old)} -> {plain(new)}" for name, (old, new) in settings.items() if old != new]
+    return [f"{name}: {_plain(old)} -> {_plain(new)}" for name, (old, new) in settings.items() if old != new]
+
+
+def _plain(value: int | float | str | None) -> str:
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _differences(before: Any, after: Any) -> str:

@@ -82,16 +82,6 @@ def gpu_names(machine: Mapping[str, Any]) -> list[str]:
     return [str(gpu.get("name", "GPU")) for gpu in gpus if isinstance(gpu, Mapping)] if isinstance(gpus, list) else []
 
 
-def plain(value: Any) -> str:
-    if value is None:
-        return "not set"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(plain, value))
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
 def verdict_line(run: Run) -> str:
     """``input-bound (decode), 812 samples/s``."""
     kind = run.verdict.kind if run.verdict is not None else "no verdict"
@@ -117,7 +107,7 @@ def cold_sentence(run: Run) -> str | None:
     """What was found about cold storage, or why nothing was."""
     if run.cold.get("declined"):
         return f"declined: {run.cold['declined']}"
-    told = {name: text(value) for name, text in _COLD.items() if (value := figure(run.cold, name)) is not None}
+    told = {name: text(known) for name, text in _COLD.items() if (known := figure(run.cold, name)) is not None}
     ratio = run.cold.get("ratio")
     if isinstance(ratio, Mapping):
         value, low, high = (quantity.number(figure(ratio, end)) for end in ("value", "low", "high"))

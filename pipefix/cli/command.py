@@ -1,7 +1,7 @@
 """Finds the commands, and calls a command's verb.
 
-A command is a module with ``prepare_parser(parser)``, which adds its arguments, and ``run(arguments)``, which does it and returns an
-exit code; its docstring is its help. With ``TAKES_PROGRAM = True`` it may be given a program, TARGET -- ARGUMENTS: these are
+A command is a module with ``prepare_parser(parser)``, which adds its arguments, and ``run(arguments)``, which does it and returns
+an exit code; its docstring is its help. With ``TAKES_PROGRAM = True`` it may be given a program, TARGET -- ARGUMENTS: these are
 ``arguments.program``. Nothing has to be registered: `find` walks the package. What a command needs is imported inside ``run``, so
 that ``--help`` stays quick.
 """

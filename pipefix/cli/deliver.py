@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,26 +20,20 @@ def delivered(verb: Callable[[Progress], Any], *, quiet: bool, **how: Any) -> An
 
     Meanwhile what the user's code prints goes to stderr too. Loading PyTorch, which takes seconds, is told.
     """
+    here = os.getcwd()
     try:
-        with console.stdout_reserved(), Progress(quiet=quiet) as progress, _folder_kept():
+        with console.stdout_reserved(), Progress(quiet=quiet) as progress:
             progress("loading PyTorch", 0.0)
-            result = verb(progress)
+            try:
+                result = verb(progress)
+            finally:
+                os.chdir(here)  # the target's code may have gone elsewhere, and files are named from here
     except UnreadableFile as error:
         if error.known is not None:
             deliver(error.known, **how)  # type: ignore[arg-type]
         raise
     deliver(result, **how)
     return result
-
-
-@contextmanager
-def _folder_kept() -> Iterator[None]:
-    """The target's code may go to another folder; the files that were asked for are named from this one."""
-    here = os.getcwd()
-    try:
-        yield
-    finally:
-        os.chdir(here)
 
 
 def deliver(result: Shown, *, json: bool, full: bool = False, out: Path | None = None, html: Path | None = None) -> None:

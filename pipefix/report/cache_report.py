@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,8 +39,7 @@ class _CacheResult(Shown):
     __slots__ = ()
 
     def figures(self) -> dict[str, Any]:
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
-        figures: dict[str, Any] = msgspec.to_builtins(fields, enc_hook=str, str_keys=True)
+        figures: dict[str, Any] = msgspec.to_builtins(self, enc_hook=str, str_keys=True)
         return figures
 
 

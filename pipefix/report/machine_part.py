@@ -48,15 +48,6 @@ class MachinePart(msgspec.Struct, frozen=True, kw_only=True):
         return Interval(own.value, own.low / doubt, own.high * doubt)
 
 
-class _Queueing(msgspec.Struct, frozen=True):
-    wall: float
-    queued: float
-
-    @property
-    def stretch(self) -> float:
-        return self.wall / (self.wall - self.queued)
-
-
 def machine_part(before: Run, after: Run) -> MachinePart:
     """What the machine did differently to the second run."""
     others = [descriptions.while_measured(run).get("others_cores") for run in (before, after)]
@@ -83,12 +74,12 @@ def _stretched(before: Run, after: Run) -> dict[str, float]:
     old, new = _queueing(before), _queueing(after)
     if old is None or new is None or before.settings.num_workers != after.settings.num_workers:
         return {}
-    first, second = (quantity.percent(queueing.queued / queueing.wall) for queueing in (old, new))
-    return {f"its samples queued for a CPU {second} of their time ({first} in the first run)": new.stretch / old.stretch}
+    words = f"its samples queued for a CPU {quantity.percent(new)} of their time ({quantity.percent(old)} in the first run)"
+    return {words: (1 - old) / (1 - new)}
 
 
-def _queueing(run: Run) -> _Queueing | None:
-    """Seconds a sample of the stages of its making, and those of them in the queue for a CPU. None: not known."""
+def _queueing(run: Run) -> float | None:
+    """The part of the making of samples that they spend in the queue for a CPU. None: not known."""
     wall = queued = 0.0
     for stage in run.stages:
         spent, cpu = quantity.usable(stage.wall_s), quantity.usable(stage.cpu_s)
@@ -97,7 +88,7 @@ def _queueing(run: Run) -> _Queueing | None:
         wall += spent.value
         if cpu is not None and stage.waiting_s is not None and quantity.known(stage.waiting_s):
             queued += max(0.0, spent.value - cpu.value - stage.waiting_s)
-    return _Queueing(wall, queued) if wall > queued else None
+    return queued / wall if wall > queued else None
 
 
 def _pace(before: Run, after: Run, *, sure: bool) -> dict[str, float]:

@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 REMEDY = "augment-gpu"
 SIDE = 160
 """Pixels of a picture on the contact sheet."""
-_TO = {
-    "kornia": "To the batch, as one module on its device:",
-    "dali": "To DALI's graph, from encoded bytes to the batch:",
-}
+_TO = {"kornia": "To the batch, as one module on its device:", "dali": "To DALI's graph, from encoded bytes to the batch:"}
 
 
 class PredictedGain(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 import pipefix
@@ -75,8 +76,6 @@ def test_plan_and_report_lie_where_it_was_begun(tmp_path, a_run, monkeypatch):
 
 
 def test_an_interrupted_one_tells_what_holds(fixing, capsys):
-    import msgspec
-
     fixing.answer = dataclasses.replace(fixing.answer, fixed=msgspec.structs.replace(FIXED, interrupted=True, total=None))
     assert main(["fix", "data.py", "-q"]) == 130
     streams = capsys.readouterr()
@@ -117,8 +116,6 @@ UNDONE = Undone(folder="out", id="cache-source", step=2, removed=["pipefix-cache
     ],
 )
 def test_undo_says_what_it_did(library, capsys, changes, said):
-    import msgspec
-
     library.answer = msgspec.structs.replace(UNDONE, **changes)
     assert main(["fix", "--undo", "--out", "out"]) == 0
     assert said in " ".join(capsys.readouterr().out.split())

@@ -25,7 +25,8 @@ def test_from_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     assert "VERDICT" in capsys.readouterr().out
 
 
-def test_nothing_on_the_pipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+@pytest.mark.parametrize("stream", [io.TextIOWrapper(io.BytesIO()), None], ids=["empty", "closed"])
+def test_nothing_on_the_pipe(stream: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", stream)
     assert main(["show", "-"]) == 4
     assert "standard input is empty: it is not a pipefix run file" in capsys.readouterr().err

@@ -33,8 +33,9 @@ from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 
 BEFORE_FILE, REPORT = "pipefix.before.json", "pipefix.fix.html"
-_MARKS = {BEFORE_FILE: (b'"pipefix.run/',), RUN_FILE: (b'"pipefix.run/',), REPORT: (b"<html", b"pipefix")}
-"""What files of ours, beside the plan, say near their beginning."""
+_RUN = b'"format": "pipefix.run/'
+_MARKS = {BEFORE_FILE: _RUN, RUN_FILE: _RUN, REPORT: b'<meta name="generator" content="pipefix">'}
+"""What files of ours, beside the plan, say near their beginning, and no file of anybody else's."""
 _HEAD = 65536
 Undone = ShownUndone
 """As users name it."""
@@ -142,7 +143,7 @@ def fix(
 
 def _check_own(folder: Path) -> None:
     """Refuse a folder where a file of somebody else's has a name that `fix` gives: that would be lost."""
-    for name, marks in _MARKS.items():
+    for name, mark in _MARKS.items():
         path = folder / name
         if not os.path.lexists(path):
             continue
@@ -150,7 +151,7 @@ def _check_own(folder: Path) -> None:
             head = b"" if path.is_symlink() else files.read_regular(path, _HEAD)
         except OSError:
             head = b""
-        if not all(mark in head for mark in marks):
+        if mark not in head:
             raise BadUsage(
                 f"{path} is there and is not a file that pipefix fix wrote; it will not be replaced.",
                 advice=f"Move it away, or name another folder: {command('pipefix', 'fix', 'TARGET', '--out', 'DIR')}",

@@ -16,7 +16,7 @@ from pipefix.cli import fix as command
 from pipefix.cli.main import main
 from pipefix.cli.progress import Progress
 from pipefix.fixes.outcome import Applied, Fixed, Measured, Refused, Sameness
-from pipefix.vocabulary.errors import UnreadableFile
+from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from pipefix.vocabulary.quantity import Interval
 from tests.cli.conftest import Library
 
@@ -73,6 +73,8 @@ def test_plan_and_report_lie_where_it_was_begun(tmp_path, a_run, monkeypatch):
     report = pipefix.fix("data.py")
     assert places == [tmp_path]
     assert report.page == Path("pipefix.fix.html") and (tmp_path / report.page).exists()
+    monkeypatch.chdir(tmp_path)
+    assert pipefix.fix("data.py").page == report.page, "its own files are replaced"
 
 
 def test_an_interrupted_one_tells_what_holds(fixing, capsys):
@@ -120,6 +122,21 @@ def test_undo_says_what_it_did(library, capsys, changes, said):
     assert main(["fix", "--undo", "--out", "out"]) == 0
     assert said in " ".join(capsys.readouterr().out.split())
     assert library.asked == [((Path("out"),), {})]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pipefix.fix.html", "<!doctype html><html><body>My notes on pipefix</body></html>"),
+        ("pipefix.before.json", '{"cited": "pipefix.run/1"}'),
+        ("pipefix.after.json", "{}"),
+    ],
+)
+def test_a_file_of_somebody_else_is_not_replaced(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(BadUsage, match="is not a file that pipefix fix wrote; it will not be replaced"):
+        pipefix.fix("data.py", out=tmp_path)
+    assert (tmp_path / name).read_text() == text
 
 
 @pytest.mark.parametrize(

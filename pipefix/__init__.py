@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from pipefix.api.tune import tune as tune
     from pipefix.api.verify import Checked as Checked
     from pipefix.api.verify import verify as verify
-    from pipefix.api.watch import Watch as Watch
-    from pipefix.api.watch import watch as watch
     from pipefix.caches.dataset import CachedDataset as CachedDataset
     from pipefix.loader.fast_loader import FastLoader as FastLoader
     from pipefix.loader.slots.portable import prepare as prepare
+    from pipefix.watching.watch import Watch as Watch
+    from pipefix.watching.watch import watch as watch
 
 _NAMES = {
     "pipefix.loader.fast_loader": ("FastLoader",),
@@ -49,7 +49,7 @@ _NAMES = {
     "pipefix.api.swap": ("swap", "Swapped"),
     "pipefix.api.tune": ("tune", "Tuned"),
     "pipefix.api.fix": ("fix", "undo", "FixReport", "Undone"),
-    "pipefix.api.watch": ("watch", "Watch"),
+    "pipefix.watching.watch": ("watch", "Watch"),
     "pipefix.loader.slots.portable": ("prepare",),
 }
 """Public names by their module. It is loaded when one of them is first used: `load` and `compare` need no PyTorch."""

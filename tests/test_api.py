@@ -243,12 +243,7 @@ def test_figures_that_do_not_fit_together_are_refused_before_anything_runs(tmp_p
         pipefix.probe(f"{path}:loader", step_ms=3.0, target_rate=10.0)
 
 
-class TestDoctor:
-    def test_the_machine_alone(self) -> None:
-        machine, findings = pipefix.doctor()
-        assert machine["effective_cores"] > 0
-        assert all(isinstance(one, runfile.Finding) for one in findings)
-
-    def test_with_a_target(self, tmp_path: Path) -> None:
-        _, findings = pipefix.doctor(f"{pipeline(tmp_path, 2)}:loader")
-        assert all(finding.advice for finding in findings)
+def test_doctor_of_the_machine_alone() -> None:
+    machine, findings = pipefix.doctor()
+    assert machine["effective_cores"] > 0
+    assert all(isinstance(one, runfile.Finding) for one in findings)

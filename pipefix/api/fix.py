@@ -33,8 +33,9 @@ from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 
 BEFORE_FILE, REPORT = "pipefix.before.json", "pipefix.fix.html"
-_MARKS = {BEFORE_FILE: (b'"pipefix.run/',), RUN_FILE: (b'"pipefix.run/',), REPORT: (b"<html", b"pipefix")}
-"""What files of ours, beside the plan, say near their beginning."""
+_RUN = b'"format": "pipefix.run/'
+_MARKS = {BEFORE_FILE: _RUN, RUN_FILE: _RUN, REPORT: b'<meta name="generator" content="pipefix">'}
+"""What files of ours, beside the plan, say near their beginning, and no file of anybody else's."""
 _HEAD = 65536
 Undone = ShownUndone
 """As users name it."""
@@ -113,18 +114,19 @@ def fix(
     round_seconds, least = amounts.taken("budget", budget, amounts.seconds), amounts.taken_share("min_gain", min_gain)
     check_only(only)
     say = progress or silent
+    folder = Path(out) if out is not None else Path()
+    place = folder.absolute()  # the target's code may change the working directory
+    if not dry_run:
+        _check_own(place)
     subject = loaded(target, say, batch_size=batch_size, workers=workers, step=step)
     consumer = consumer_for(subject, **consumed(step_ms, target_rate))
-    folder = Path(out) if out is not None else Path()
-    if not dry_run:
-        _check_own(folder)
 
     def seen(subject: Subject, consumer: Consumer, seconds: float) -> ProbeResult:
         looked = look_at(subject, consumer, budget=seconds, progress=lambda words, done: say(f"probing: {words}", done), seed=seed)
         return ProbeResult(looked.plan, looked.run, whole=not looked.run.partial)
 
     wishes = Wishes(budget=round_seconds, min_gain=least, only=only, yes=yes, dry_run=dry_run)
-    session = Session(subject, consumer, look(), folder.absolute(), wishes, seen, say, ask)
+    session = Session(subject, consumer, look(), place, wishes, seen, say, ask)
     fixed = session.run()
     # Told as the user named it.
     fixed = msgspec.structs.replace(fixed, folder=str(folder), plan=str(folder / planfile.NAME) if fixed.plan else None)
@@ -133,12 +135,15 @@ def fix(
     if after is not None:
         after = msgspec.structs.replace(after, outcomes=outcome.as_dicts(fixed))
     report = FixReport(fixed, before, after)
-    return report if dry_run else _written(report, folder)
+    if dry_run:
+        return report
+    _write(report, place)
+    return replace(report, page=folder / REPORT)
 
 
 def _check_own(folder: Path) -> None:
     """Refuse a folder where a file of somebody else's has a name that `fix` gives: that would be lost."""
-    for name, marks in _MARKS.items():
+    for name, mark in _MARKS.items():
         path = folder / name
         if not os.path.lexists(path):
             continue
@@ -146,14 +151,14 @@ def _check_own(folder: Path) -> None:
             head = b"" if path.is_symlink() else files.read_regular(path, _HEAD)
         except OSError:
             head = b""
-        if not all(mark in head for mark in marks):
+        if mark not in head:
             raise BadUsage(
                 f"{path} is there and is not a file that pipefix fix wrote; it will not be replaced.",
                 advice=f"Move it away, or name another folder: {command('pipefix', 'fix', 'TARGET', '--out', 'DIR')}",
             )
 
 
-def _written(report: FixReport, folder: Path) -> FixReport:
+def _write(report: FixReport, folder: Path) -> None:
     """The probes and the page beside the plan. They tell what was done, and a full disk does not undo it."""
     try:
         if report.before is not None and report.after is not None:
@@ -163,7 +168,6 @@ def _written(report: FixReport, folder: Path) -> FixReport:
     except UnreadableFile as error:
         error.known = report
         raise
-    return FixReport(report.fixed, report.before, report.after, folder / REPORT)
 
 
 def undo(out: str | Path | None = None) -> Undone:

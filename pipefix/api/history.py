@@ -15,7 +15,7 @@ from pipefix.fixes.history import LOG, Entry, read_entries
 from pipefix.fixes.outcome import Measured
 from pipefix.plan import planfile
 from pipefix.report import descriptions, runfile
-from pipefix.report.history_report import Done
+from pipefix.report.history_report import Done, History
 from pipefix.report.runfile import Run
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.errors import BadUsage, PipefixError
@@ -26,16 +26,19 @@ MOST_FILES, LARGEST = 500, 64_000_000
 _FILE = re.compile(r"(?P<file>[^:\0]+\.py)(:[^\W\d]\w*)?")
 
 
-def history(folder: Path) -> list[Done]:
-    """All that the files of a folder tell, the earliest first. Files of others are passed over."""
+def history(folder: Path) -> History:
+    """All that the files of a folder tell, each of them read once. Files of others are passed over."""
     if not folder.is_dir():
         raise BadUsage(f"There is no folder {str(folder)!r}.", advice="Name the folder of your run files: pipefix log DIR")
-    deeds = [_of_run(run, path) for path, run in runs(folder)]
+    probed, logged = list(_runs(folder)), _entries(folder / LOG)
+    deeds = [_of_run(run, path) for path, run in probed]
     # Where fix kept nothing, its files from before and after hold one and the same probe.
     deeds = list({(deed.at, deed.what, deed.target, deed.said): deed for deed in deeds}.values())
-    deeds += _of_log(folder / LOG)
+    deeds += _of_log(logged, str(folder / LOG))
     deeds += _of_plan(folder / planfile.NAME)
-    return sorted(deeds, key=lambda deed: _moment(deed.at))
+    return History(
+        done=sorted(deeds, key=lambda deed: _moment(deed.at)), saved_of_an_epoch_s=_saved(logged, [run for _, run in probed])
+    )
 
 
 def _moment(at: str) -> float:
@@ -45,7 +48,7 @@ def _moment(at: str) -> float:
         return 0.0
 
 
-def runs(folder: Path) -> Iterator[tuple[Path, Run]]:
+def _runs(folder: Path) -> Iterator[tuple[Path, Run]]:
     """The run files of a folder, and that of a program's run in it."""
     for path in sorted([*folder.glob("*.json"), *folder.glob("*/run.json")])[:MOST_FILES]:
         try:
@@ -70,28 +73,30 @@ def _entries(path: Path) -> list[Entry]:
         return []
 
 
-def _of_log(path: Path) -> list[Done]:
+def _of_log(entries: list[Entry], where: str) -> list[Done]:
     target, deeds = "", []
     begun: Done | None = None
-    for entry in _entries(path):
+    for entry in entries:
         target = entry.target or target
         if begun is not None and entry.event == "started":
             deeds.append(begun)
         if entry.event in ("started", "begun", "kept", "dropped"):
             said = f"began {entry.id}, of which no end is told: it is at work, or was killed"
-            begun = Done(at=entry.at, what="fix", target=target, said=said, where=str(path)) if entry.event == "begun" else None
+            begun = Done(at=entry.at, what="fix", target=target, said=said, where=where) if entry.event == "begun" else None
         text = _said(entry)
         if text:
-            deeds.append(Done(at=entry.at, what="fix", target=target, said=text, where=str(path)))
+            deeds.append(Done(at=entry.at, what="fix", target=target, said=text, where=where))
     return [*deeds, begun] if begun is not None else deeds
 
 
-def saved_of_an_epoch(folder: Path) -> float | None:
-    """Seconds that the steps which fix kept here, and nobody took back, save of each epoch; None where the files do not tell."""
+def _saved(entries: list[Entry], runs: list[Run]) -> float | None:
+    """Seconds that the steps which fix kept, and nobody took back, save of each epoch; None where the files do not tell."""
     kept: dict[int | None, None] = {}
     measured: dict[tuple[int | None, ...], Measured] = {}
     """The pipeline without a plan and with it, as one run of fix had both in turn: by the plan's steps."""
-    for entry in _entries(folder / LOG):
+    target = ""
+    for entry in entries:
+        target = entry.target or target
         if entry.event == "kept":
             kept[entry.step] = None
         elif entry.event == "undone":
@@ -100,11 +105,11 @@ def saved_of_an_epoch(folder: Path) -> float | None:
         elif entry.event == "ended" and (total := _measured(entry)):
             measured[tuple(kept)] = total
     now = measured.get(tuple(kept))
-    lengths = [run.settings.drawn or run.settings.length for _, run in runs(folder)]
-    length = next((length for length in reversed(lengths) if length), None)
-    if not kept or now is None or length is None:
+    of_target = sorted((run for run in runs if run.target == target), key=lambda run: _moment(run.created))
+    epochs = [epoch for run in of_target if (epoch := run.settings.epoch)]
+    if not kept or now is None or not epochs or min(now.before.value, now.after.value) <= 0:
         return None
-    return length * (1 / now.before.value - 1 / now.after.value)
+    return epochs[-1] * (1 / now.before.value - 1 / now.after.value)
 
 
 def _said(entry: Entry) -> str:
@@ -148,7 +153,7 @@ def target_here(folder: Path) -> tuple[str, str]:
     Raises:
         BadUsage: There is none, or several; they are named.
     """
-    known = [deed for deed in history(folder) if deed.what in ("probe", "plan") and _lies_in(folder, deed.target)]
+    known = [deed for deed in history(folder).done if deed.what in ("probe", "plan") and _lies_in(folder, deed.target)]
     if known:
         return known[-1].target, f"the target of the last {known[-1].what}, {known[-1].where}"
     files = [path.name for path in sorted(folder.glob("*.py")) if makes_data(path)]

@@ -54,7 +54,7 @@ class Job:
         job = {"module": _MODULE, "verb": verb, "folder": str(self.folder), "answer": str(self.answer), "ends": ends}
         job["program"] = list(program)
         job["patience"] = (
-            LONGER * amounts.taken("budget", options.get("budget", 0.0), amounts.seconds) + LATEST
+            LONGER * amounts.taken("budget", options.get("budget", 60.0), amounts.seconds) + LATEST
             if verb == "probe"
             else 24 * 3600.0
         )

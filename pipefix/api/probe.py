@@ -89,6 +89,7 @@ def probe(
     """
     begun = time.perf_counter()
     say = progress or silent
+    trace = Path(trace).absolute() if trace is not None else None  # the target's code may change the working directory
     say("loading the target", 0.0)
     seconds = amounts.taken("budget", budget, amounts.seconds)
     memory = amounts.taken("recording_bytes", recording_bytes, amounts.size)
@@ -102,7 +103,7 @@ def probe(
     run = shown(looked.run)
     if trace is not None:
         try:
-            trace_file.write(looked.measurement.traced, Path(trace), main=os.getpid(), target=subject.target)
+            trace_file.write(looked.measurement.traced, trace, main=os.getpid(), target=subject.target)
         except UnreadableFile as error:
             error.known = run
             raise

@@ -132,6 +132,7 @@ def tune(
     emulated, write = consumed(step_ms, target_rate), Path(write) if write is not None else None
     _check(trials, share)
     older = planfile.read(write) if write is not None and write.is_file() else None
+    home = Path.cwd()  # which the target's code may leave
     notes: list[str] = []
     vram = Vram()
     threads = torch.get_num_threads()
@@ -140,7 +141,7 @@ def tune(
     previous = _set(_ASLEEP, "1")
     try:
         subject = loaded(target, say, batch_size=batch_size, workers=workers, step=step)
-        subject = _reading_its_cache(subject, older, write, notes)
+        subject = _reading_its_cache(subject, older, write, home, notes)
         _check_forks(subject, emulated=any(emulated.values()))
         machine, ranks = look(), search_space.ranks_here()
         space = search_space.space(subject, machine, max_workers, keep_order, ranks=ranks)
@@ -168,7 +169,7 @@ def tune(
         vram=_unwatched(vram.why, device, gpus=bool(machine.gpus)), ranks=ranks,
         program=subject.program,
     )  # fmt: skip
-    return _tuned(telling, machine, older, write, notes)
+    return _tuned(telling, machine, older, write, home, notes)
 
 
 def _set(name: str, value: str | None) -> str | None:
@@ -234,8 +235,10 @@ def _with_sizes(sizes: list[BatchSize], bench: Any, result: TuneResult, subject:
 # -- what comes out --------------------------------------------------------------------------------------------------------
 
 
-def _tuned(telling: TuneReporter, machine: Machine, older: PlanFile | None, write: Path | None, notes: list[str]) -> Tuned:
-    """The plan, written where it says anything new and nothing interrupted the tuning; and the report."""
+def _tuned(
+    telling: TuneReporter, machine: Machine, older: PlanFile | None, write: Path | None, home: Path, notes: list[str]
+) -> Tuned:
+    """The plan, written where it says anything new and nothing interrupted the tuning; and the report. ``write``: from ``home``."""
     result, changes = telling.result, telling.changes()
     evidence = None
     if changes and result.before is not None and result.after is not None:
@@ -258,7 +261,7 @@ def _tuned(telling: TuneReporter, machine: Machine, older: PlanFile | None, writ
         return tuned
     assert write is not None
     try:
-        backup = tuned_plan.write(plan, write)
+        backup = tuned_plan.write(plan, home / write)
     except UnreadableFile as error:
         error.known = replace(tuned, report=msgspec.structs.replace(report, written=None))
         raise
@@ -272,7 +275,7 @@ def _tuned(telling: TuneReporter, machine: Machine, older: PlanFile | None, writ
     return replace(tuned, report=msgspec.structs.replace(report, notes=[*remarks, *report.notes]))
 
 
-def _reading_its_cache(subject: Subject, older: PlanFile | None, write: Path | None, notes: list[str]) -> Subject:
+def _reading_its_cache(subject: Subject, older: PlanFile | None, write: Path | None, home: Path, notes: list[str]) -> Subject:
     """The subject as it is with the cache that the plan names: tuned is what is going to run."""
     if older is None or write is None or older.target not in ("", subject.target):
         return subject
@@ -280,7 +283,7 @@ def _reading_its_cache(subject: Subject, older: PlanFile | None, write: Path | N
         notes.append(f"Trials ran without the operations that {write} moves to the device.")
     elif older.cache is not None:
         try:
-            cached = fixed(subject, PlanFile(cache=older.cache), write.resolve().parent)
+            cached = fixed(subject, PlanFile(cache=older.cache), (home / write).resolve().parent)
         except PipefixError as error:
             notes.append(f"Trials ran without the cache that {write} names: {error}")
         else:

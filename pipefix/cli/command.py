@@ -1,39 +1,33 @@
-"""Finds the commands (modules with `prepare_parser` and `run`; the docstring is the help) and calls a command's verb.
+"""Finds the commands, and calls a command's verb.
 
-Nothing has to be registered: `find` walks the package. A command imports what it needs inside `run`; ``--help`` stays quick.
+A command is a module with ``prepare_parser(parser)``, which adds its arguments, and ``run(arguments)``, which does it and returns
+an exit code; its docstring is its help. With ``TAKES_PROGRAM = True`` it may be given a program, TARGET -- ARGUMENTS: these are
+``arguments.program``. Nothing has to be registered: `find` walks the package. What a command needs is imported inside ``run``, so
+that ``--help`` stays quick.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, cast
+from types import ModuleType
+from typing import Any
 
 import pipefix
 import pipefix.cli as package
 
 
-class Command(Protocol):
-    """With ``TAKES_PROGRAM = True`` a command may be given a program, TARGET -- ARGUMENTS. These are ``arguments.program``."""
-
-    def prepare_parser(self, parser: ArgumentParser) -> None:
-        """Add the command's arguments."""
-
-    def run(self, arguments: Namespace) -> int:
-        """Do it, and return the exit code."""
-
-
-def find() -> dict[str, Command]:
+def find() -> dict[str, ModuleType]:
     """Every command by the name a user types."""
-    commands: dict[str, Command] = {}
+    commands = {}
     names = {name.partition(".")[0] for place in package.__path__ for name in os.listdir(place) if name.endswith((".py", ".pyc"))}
     for name in sorted(names - {"__init__"}):  # pkgutil would load inspect for this, which takes longer than the rest
         module = importlib.import_module(f"{package.__name__}.{name}")
         if hasattr(module, "prepare_parser") and hasattr(module, "run"):
-            commands[name.replace("_", "-")] = cast(Command, module)
+            commands[name.replace("_", "-")] = module
     return commands
 
 

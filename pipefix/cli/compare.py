@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pipefix
 from pipefix.cli import arguments, console, destination
-from pipefix.cli.deliver import deliver
+from pipefix.cli.deliver import deliver, write
 from pipefix.vocabulary.errors import GateFailed
 
 FORMATS = ("text", "json", "markdown", "github", "junit")
@@ -39,10 +39,8 @@ def run(arguments: Namespace) -> int:
     else:
         from pipefix.report.compare_formats import FORMATS as WRITERS
 
-        if arguments.html is not None:
-            comparison.html(arguments.html)
-            console.note(f"report: {arguments.html}")
         console.results(WRITERS[arguments.format](comparison))
+        write(comparison, html=arguments.html)
     if comparison.gate is not None:
         if comparison.regressed:
             raise GateFailed(comparison.gate)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from argparse import Action, ArgumentParser
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,11 @@ def apply(parsers: Mapping[str, ArgumentParser], command: str, typed: Sequence[s
     if parser is None:
         return
     table = _table(Path.cwd(), parsers)
-    own = table.get(command, {})
+    # A table of a command is no value of the option of that name, such as --run.
+    settings = {name: value for name, value in table.items() if name not in parsers} | table.get(command, {})
     excluded = _excluded(parser, typed)
     for action in _settable(parser):
-        name = _name(action)
-        value = os.environ.get(PREFIX + action.dest.upper(), own.get(name, table.get(name)))
+        value = os.environ.get(PREFIX + action.dest.upper(), settings.get(_name(action)))
         if value is None or action in excluded:
             continue
         action.default = _switched(value) if action.nargs == 0 else _checked(action, str(value))
@@ -86,11 +86,9 @@ def _table(folder: Path, parsers: Mapping[str, ArgumentParser]) -> dict[str, Any
             _as_table(table, command)
     except (ValueError, RecursionError) as error:
         raise UnreadableFile(f"{path} cannot be read: {error}.", advice="Mend it: pipefix takes its defaults from it.") from error
-    for scope, names in (
-        (None, set(table)),
-        *((command, set(table[command])) for command in table if isinstance(table[command], dict)),
-    ):
-        _refuse_unknown(path, scope, names, parsers)
+    _refuse_unknown(path, None, table, parsers)
+    for command in table.keys() & parsers.keys():
+        _refuse_unknown(path, command, table[command], parsers)
     return dict(table)
 
 
@@ -101,13 +99,13 @@ def _as_table(holder: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return held
 
 
-def _refuse_unknown(path: Path | None, scope: str | None, names: set[str], parsers: Mapping[str, ArgumentParser]) -> None:
+def _refuse_unknown(path: Path | None, command: str | None, names: Iterable[str], parsers: Mapping[str, ArgumentParser]) -> None:
     """A name that no option has is a mistake that would otherwise never be told."""
-    where = [parsers[scope]] if scope is not None and scope in parsers else list(parsers.values())
-    known = {_name(action) for parser in where for action in _settable(parser)} | (set(parsers) if scope is None else set())
-    for name in sorted(names - known):
+    where = [parsers[command]] if command else list(parsers.values())
+    known = {_name(action) for parser in where for action in _settable(parser)} | (set() if command else set(parsers))
+    for name in sorted(set(names) - known):
         meant = nearest(name, known)
-        table = f"[tool.pipefix.{scope}]" if scope else "[tool.pipefix]"
+        table = f"[tool.pipefix.{command}]" if command else "[tool.pipefix]"
         raise BadUsage(
             f"{path}: {table} sets {name!r}, which can be set for no command.",
             advice=f"Did you mean {meant!r}?" if meant else f"It may set: {', '.join(sorted(known))}.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +20,14 @@ def delivered(verb: Callable[[Progress], Any], *, quiet: bool, **how: Any) -> An
 
     Meanwhile what the user's code prints goes to stderr too. Loading PyTorch, which takes seconds, is told.
     """
+    here = os.getcwd()
     try:
         with console.stdout_reserved(), Progress(quiet=quiet) as progress:
             progress("loading PyTorch", 0.0)
-            result = verb(progress)
+            try:
+                result = verb(progress)
+            finally:
+                os.chdir(here)  # the target's code may have gone elsewhere, and files are named from here
     except UnreadableFile as error:
         if error.known is not None:
             deliver(error.known, **how)  # type: ignore[arg-type]
@@ -32,14 +37,9 @@ def delivered(verb: Callable[[Progress], Any], *, quiet: bool, **how: Any) -> An
 
 
 def deliver(result: Shown, *, json: bool, full: bool = False, out: Path | None = None, html: Path | None = None) -> None:
-    """Write a result to ``out`` as JSON and to ``html`` as a page, and print it."""
+    """Write a result to the files that are named, and print it."""
     try:
-        if out is not None:
-            result.save(out)
-            console.note(f"{result.KIND}: {out}")
-        if html is not None:
-            result.html(html)
-            console.note(f"report: {html}")
+        write(result, out=out, html=html)
     finally:
         # A disk that filled up meanwhile costs the file, not the figures.
         if json:
@@ -47,3 +47,13 @@ def deliver(result: Shown, *, json: bool, full: bool = False, out: Path | None =
         else:
             for document in result.printed(full=full):
                 console.show(document)
+
+
+def write(result: Shown, *, out: Path | None = None, html: Path | None = None) -> None:
+    """To ``out`` as JSON, to ``html`` as a page."""
+    if out is not None:
+        result.save(out)
+        console.note(f"{result.KIND}: {out}")
+    if html is not None:
+        result.html(html)
+        console.note(f"report: {html}")

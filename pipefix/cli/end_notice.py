@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from pipefix.vocabulary import last_act
@@ -40,9 +40,10 @@ def watched(command: str) -> Iterator[None]:
     try:
         yield
     finally:
-        os.write(write, b".")
-        os.close(write)
-        os.waitpid(process, 0)
+        with suppress(OSError):  # it was killed, or code of the target has the kernel bury what ends (SIGCHLD ignored)
+            os.write(write, b".")
+            os.close(write)
+            os.waitpid(process, 0)
 
 
 def _hold_closed_streams() -> None:

@@ -21,12 +21,12 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from pipefix.api import history
+    from pipefix.api.history import history
     from pipefix.report import history_report
 
-    done, saved = history.history(arguments.folder), history.saved_of_an_epoch(arguments.folder)
+    told = history(arguments.folder)
     if arguments.json:
-        console.as_json({"done": done, "saved_of_an_epoch_s": saved})
+        console.as_json(told)
     else:
-        console.show(history_report.report(done, saved, epochs=arguments.epochs, price=arguments.price))
+        console.show(history_report.report(told, epochs=arguments.epochs, price=arguments.price))
     return 0

@@ -76,11 +76,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         except SystemExit as leaving:  # --help, --version and what argparse refuses
             return leaving.code if isinstance(leaving.code, int) else 0
         ask_color(arguments.color)
-        target = getattr(arguments, "target", None)
+        target, given = getattr(arguments, "target", None), getattr(arguments, "arg", ())
+        if given and (target is None or arguments.program is not None):
+            raise BadUsage(f"--arg {given[0]}: there is no class or function that TARGET names.", advice="Leave --arg away.")
         if target is not None and arguments.program is None:
-            arguments.target = with_arguments(target, getattr(arguments, "arg", ()))
+            arguments.target = with_arguments(target, given)
             named(arguments.target)  # a file that is not there is told before PyTorch is loaded, which takes seconds
-        code = commands[arguments.command].run(arguments)
+        code: int = commands[arguments.command].run(arguments)
         results(())
     except PipefixError as error:
         return _tell(error)

@@ -6,10 +6,10 @@ import re
 import textwrap
 from argparse import REMAINDER, Action, ArgumentError, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any, NoReturn
 
 from pipefix.cli import console, defaults
-from pipefix.cli.command import Command
 from pipefix.cli.nearest import nearest
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.version import VERSION
@@ -82,7 +82,7 @@ class Parser(ArgumentParser):
         return list(self._option_string_actions)
 
 
-def build(commands: dict[str, Command]) -> tuple[Parser, dict[str, Parser]]:
+def build(commands: dict[str, ModuleType]) -> tuple[Parser, dict[str, Parser]]:
     top = Parser(
         prog="pipefix",
         usage="pipefix COMMAND ...",
@@ -101,7 +101,7 @@ def build(commands: dict[str, Command]) -> tuple[Parser, dict[str, Parser]]:
     return top, parsers
 
 
-def parse(argv: Sequence[str], commands: dict[str, Command]) -> Namespace:
+def parse(argv: Sequence[str], commands: dict[str, ModuleType]) -> Namespace:
     top, parsers = build(commands)
     argv = _as_flags(list(argv))
     word = argv[0] if argv else "--help"

@@ -49,11 +49,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
     parser.add_argument("--workers", type=arguments.workers, metavar="N", help="worker processes, likewise")
     arguments.add_consumer(parser)
     parser.add_argument(
-        "--recording-budget",
-        type=arguments.size,
-        default=1_000_000_000,
-        metavar="SIZE",
-        help="memory to record in (default: 1GB)",
+        "--recording-budget", type=arguments.size, default=1_000_000_000, metavar="SIZE", help="memory to record in (default: 1GB)"
     )
     parser.add_argument("--full", action="store_true", help="print every figure, the verdict last")
     parser.add_argument("--json", action="store_true", help="print the run file instead of text")
@@ -84,9 +80,8 @@ def run(arguments: Namespace) -> int:
     )
     if probed.partial:
         raise Interrupted("Interrupted: the figures above are what was known by then.")
-    crossed = list(_crossed(probed, arguments.fail_on))
-    if crossed:
-        raise GateFailed(f"pipefix probe: --fail-on {crossed[0]}.")
+    for crossed in _crossed(probed, arguments.fail_on):
+        raise GateFailed(f"pipefix probe: --fail-on {crossed}.")
     return 0
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pipefix.cli.console import is_terminal, note
+from pipefix.cli.console import color, is_terminal, note
 from pipefix.vocabulary.printable import printable
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def _bar() -> Bar:
         BarColumn(bar_width=24),
         TimeRemainingColumn(),
         TextColumn("{task.description}", markup=False),
-        console=Console(stderr=True, no_color=bool(os.environ.get("NO_COLOR"))),
+        console=Console(stderr=True, no_color=not color(sys.stderr)),
         auto_refresh=False,
         transient=True,
         # Worker processes inherit the streams: they must stay the real ones.

@@ -75,11 +75,12 @@ def run(arguments: Namespace) -> int:
         return _as_the_program_ended(error.exit_code)
     assert result.program is not None
     try:
-        paged = _write_page(result, arguments.out / "report.html")
         if not arguments.quiet:
             for document in result.printed():
                 console.aside(document)
             console.note(where)
+        paged = _write_page(result, arguments.out / "report.html")
+        if not arguments.quiet:
             console.note(paged)
     except BrokenPipeError:
         pass  # nobody reads it any more

@@ -27,7 +27,8 @@ def run(arguments: Namespace) -> int:
 
     destination.check(html=arguments.html)
     if arguments.run == "-":
-        run = shown(runfile.decode(sys.stdin.buffer.read(), origin="standard input"))
+        data = sys.stdin.buffer.read() if sys.stdin is not None else b""  # None: it is closed
+        run = shown(runfile.decode(data, origin="standard input"))
     else:
         run = pipefix.load(arguments.run)
     deliver(run, json=arguments.json, full=arguments.full, html=arguments.html)

@@ -82,7 +82,7 @@ def _lines(jobs: list[list[Window]], *, whole: bool) -> Iterator[str]:
     if whole:
         earlier = sum(map(len, jobs[:-1]))
         if earlier:
-            yield f"note   {earlier} windows of earlier jobs lie before this one's; what drifted in them is not told."
+            yield f"note   Windows of earlier jobs before this one's: {earlier:,}; what drifted in them is not told."
         yield from follow.sentences.state(jobs[-1][-1])
 
 

@@ -24,7 +24,7 @@ def flow(run: Run) -> list[tuple[str, str]]:
         apart = f"; the loader's own {quantity.seconds(run.waits.loader_s)} a batch apart" if run.waits.loader_s else ""
         rows.append(("fed", f"{quantity.percent(run.waits.fed)} of the loop's time{apart}"))
     rows += _start_and_tails(run)
-    driver = in_words(run.machine.get("while_measured", {}), "nvml_")
+    driver = in_words(descriptions.while_measured(run), "nvml_")
     cold = descriptions.cold_sentence(run)
     return rows + [(label, text) for label, text in (("the GPU, says its driver", driver), ("cold storage", cold)) if text]
 

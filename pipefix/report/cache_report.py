@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,8 +39,7 @@ class _CacheResult(Shown):
     __slots__ = ()
 
     def figures(self) -> dict[str, Any]:
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
-        figures: dict[str, Any] = msgspec.to_builtins(fields, enc_hook=str, str_keys=True)
+        figures: dict[str, Any] = msgspec.to_builtins(self, enc_hook=str, str_keys=True)
         return figures
 
 
@@ -156,5 +154,8 @@ def _verified(check: Checked, folder: str) -> Iterator[Paragraph | CommandLine]:
     if check.changed_count:
         some = ", ".join(check.changed[:3]) + (" …" if check.changed_count > 3 else "")
         yield Paragraph(f"{counted(check.changed_count, 'source file')} changed since: {some}.")
-        yield Paragraph("Bring the cache up to date with:")
-        yield CommandLine(manifest.update(Path(folder)))
+        if is_remote(folder):
+            yield Paragraph("A cache in a store is not changed: make a new one of them elsewhere.")
+        else:
+            yield Paragraph("Bring the cache up to date with:")
+            yield CommandLine(manifest.update(Path(folder)))

@@ -59,15 +59,15 @@ def _machines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     reasons = [
         f"their {name} differ ({old} and {new})" for name, old, new in facts if old != new and old is not None and new is not None
     ]
-    old, new = before.get("memory_bytes"), after.get("memory_bytes")
-    if isinstance(old, (int, float)) and isinstance(new, (int, float)) and abs(old - new) > SAME_MEMORY * max(old, new):
+    old, new = (descriptions.figure(machine, "memory_bytes") for machine in (before, after))
+    if old is not None and new is not None and abs(old - new) > SAME_MEMORY * max(old, new):
         reasons.append(f"their memories differ ({quantity.size(old)} and {quantity.size(new)})")
     return reasons
 
 
 def _cores(machine: Mapping[str, Any]) -> str | None:
-    cores = machine.get("effective_cores")
-    return quantity.number(cores) if isinstance(cores, (int, float)) else None
+    cores = descriptions.figure(machine, "effective_cores")
+    return quantity.number(cores) if cores is not None else None
 
 
 def doubts(before: Run, after: Run) -> list[str]:
@@ -89,8 +89,15 @@ def doubts(before: Run, after: Run) -> list[str]:
 
 def changed_settings(before: Run, after: Run) -> list[str]:
     settings = {name: (getattr(before.settings, name), getattr(after.settings, name)) for name in LoaderSettings.__struct_fields__}
-    plain = descriptions.plain
-    return [f"{name}: {plain(old)} -> {plain(new)}" for name, (old, new) in settings.items() if old != new]
+    return [f"{name}: {_plain(old)} -> {_plain(new)}" for name, (old, new) in settings.items() if old != new]
+
+
+def _plain(value: int | float | str | None) -> str:
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _differences(before: Any, after: Any) -> str:

@@ -6,6 +6,7 @@ import math
 
 import msgspec
 
+from pipefix.report import descriptions
 from pipefix.report.comparable import changed_settings, doubts, unlike
 from pipefix.report.document import Bar, Block, Document, Field, Paragraph, Table, chart, field, filled, points
 from pipefix.report.machine_part import MachinePart, machine_part
@@ -174,7 +175,7 @@ def _beside(before: Run, after: Run) -> list[FigureChange]:
 
 
 def _told_beside(run: Run) -> list[tuple[str, str]]:
-    start, tail, tool, meanwhile = run.startup, run.tail, run.instrument, run.machine.get("while_measured", {})
+    start, tail, tool, meanwhile = run.startup, run.tail, run.instrument, descriptions.while_measured(run)
     return [
         ("consumer fed", quantity.percent(run.waits.fed if run.waits is not None else None)),
         ("GPU busy", quantity.percent(meanwhile.get("nvml_utilisation"))),

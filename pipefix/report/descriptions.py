@@ -50,12 +50,12 @@ def machine_line(machine: Mapping[str, Any]) -> list[str]:
     phrases = []
     if machine.get("cpu_model"):
         phrases.append(str(machine["cpu_model"]))
-    cores, allowed = machine.get("logical_cores"), machine.get("effective_cores")
-    if isinstance(cores, int):
-        may = f"{quantity.number(allowed)} of " if isinstance(allowed, (int, float)) and allowed != cores else ""
-        phrases.append(f"{may}{quantity.counted(cores, 'CPU')}")
-    if isinstance(machine.get("memory_bytes"), (int, float)):
-        phrases.append(f"{quantity.size(machine['memory_bytes'])} of memory")
+    cores, allowed, memory = (figure(machine, name) for name in ("logical_cores", "effective_cores", "memory_bytes"))
+    if cores is not None:
+        may = f"{quantity.number(allowed)} of " if allowed is not None and allowed != cores else ""
+        phrases.append(f"{may}{quantity.counted(int(cores), 'CPU')}")
+    if memory is not None:
+        phrases.append(f"{quantity.size(memory)} of memory")
     gpus = Counter(gpu_names(machine))
     phrases += [name if count == 1 else f"{count} x {name}" for name, count in gpus.items()] or ["no GPU"]
     phrases += [f"Python {machine['python']}"] if machine.get("python") else []
@@ -65,19 +65,21 @@ def machine_line(machine: Mapping[str, Any]) -> list[str]:
     return phrases if machine else []
 
 
+def figure(facts: Mapping[str, Any], name: str) -> float | None:
+    """A fact of a machine that is a figure: the file may be anybody's."""
+    value = facts.get(name)
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) and quantity.known(value) else None
+
+
+def while_measured(run: Run) -> dict[str, float]:
+    """Figures of the machine during the run, beside the pipeline's own."""
+    facts = run.machine.get("while_measured")
+    return {name: value for name in facts if (value := figure(facts, name)) is not None} if isinstance(facts, Mapping) else {}
+
+
 def gpu_names(machine: Mapping[str, Any]) -> list[str]:
     gpus = machine.get("gpus")
     return [str(gpu.get("name", "GPU")) for gpu in gpus if isinstance(gpu, Mapping)] if isinstance(gpus, list) else []
-
-
-def plain(value: Any) -> str:
-    if value is None:
-        return "not set"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(plain, value))
-    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def verdict_line(run: Run) -> str:
@@ -96,27 +98,18 @@ def step_phrases(run: Run) -> list[str]:
     ]
 
 
+_COLD = {
+    "residency_before": quantity.percent, "residency_after": quantity.percent, "files": quantity.number, "bytes": quantity.size,
+}  # fmt: skip
+
+
 def cold_sentence(run: Run) -> str | None:
     """What was found about cold storage, or why nothing was."""
-    if not run.cold:
-        return None
     if run.cold.get("declined"):
         return f"declined: {run.cold['declined']}"
-    return "; ".join(f"{name.replace('_', ' ')} {_cold(name, value)}" for name, value in run.cold.items())
-
-
-def _cold(name: str, value: Any) -> str:
-    if isinstance(value, Mapping):
-        figure, low, high = (value.get(end) for end in ("value", "low", "high"))
-        return f"{_cold(name, figure)} ({quantity.between(_cold(name, low), _cold(name, high))})"
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return plain(value)
-    if "residen" in name:
-        return quantity.percent(value)
-    return (
-        quantity.size(value)
-        if name.endswith("bytes")
-        else quantity.seconds(value)
-        if name.endswith("_s")
-        else quantity.number(value)
-    )
+    told = {name: text(known) for name, text in _COLD.items() if (known := figure(run.cold, name)) is not None}
+    ratio = run.cold.get("ratio")
+    if isinstance(ratio, Mapping):
+        value, low, high = (quantity.number(figure(ratio, end)) for end in ("value", "low", "high"))
+        told["ratio"] = f"{value} ({quantity.between(low, high)})"
+    return "; ".join(f"{name.replace('_', ' ')} {text}" for name, text in told.items()) or None

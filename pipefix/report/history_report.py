@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
-from collections.abc import Sequence
 
 import msgspec
 
@@ -24,25 +24,43 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     """The file that tells it."""
 
 
-def report(done: Sequence[Done], saved_s: float | None, *, epochs: int | None = None, price: float | None = None) -> Document:
-    """``saved_s``: seconds of each epoch."""
-    if not done:
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """What was done in a folder."""
+
+    done: list[Done]
+    """The earliest first."""
+    saved_of_an_epoch_s: float | None
+    """Seconds that the steps which fix kept save of each epoch; None where the files do not tell."""
+
+
+def report(history: History, *, epochs: int | None = None, price: float | None = None) -> Document:
+    """``epochs`` that are to come, and the price of an hour of the machine."""
+    if not history.done:
         nothing = "Nothing was done here: there is no run file, no plan and no log of pipefix fix."
         return Document(sections=[untitled(Paragraph(nothing))])
     sections = []
-    for target, deeds in itertools.groupby(done, key=lambda deed: deed.target):
-        rows = [(f"{deed.at[:16].replace('T', ' '):<16}  {deed.what:<5}", deed.said) for deed in deeds]
+    for target, deeds in itertools.groupby(history.done, key=lambda deed: deed.target):
+        rows = [(f"{_local(deed.at):<16}  {deed.what:<5}", deed.said) for deed in deeds]
         sections.append(Section(title=target or "an unnamed target", blocks=fields(rows)))
-    if saved_s is not None and saved_s > 0:
-        sections.append(untitled(Paragraph(worth(saved_s, epochs, price))))
+    saved = history.saved_of_an_epoch_s
+    if saved is not None and saved > 0:
+        sections.append(untitled(Paragraph(_worth(saved, epochs, price))))
     return Document(sections=sections)
 
 
-def worth(saved_s: float, epochs: int | None, price: float | None) -> str:
+def _local(at: str) -> str:
+    """A moment by the clock of who reads it: the files name it by UTC or by the clock of another machine."""
+    try:
+        return datetime.datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError):
+        return at[:16]
+
+
+def _worth(saved_s: float, epochs: int | None, price: float | None) -> str:
     """``What fix kept saves 42.0 s an epoch, 1.1 h in 90 epochs, and 2.63 at 2.50 an hour.``"""
     phrases = [f"What fix kept saves {quantity.seconds(saved_s)} an epoch"]
     if epochs:
-        phrases.append(f"{quantity.seconds(epochs * saved_s)} in {epochs:,} epochs")
+        phrases.append(f"{quantity.seconds(epochs * saved_s)} in {quantity.counted(epochs, 'epoch')}")
     if price is not None:
         phrases.append(f"which is {(epochs or 1) * saved_s / 3600 * price:,.2f} at {price:,.2f} an hour")
     return ", ".join(phrases) + "."

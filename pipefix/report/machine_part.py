@@ -7,12 +7,11 @@ counts apart from computing and from waiting; and all that computes takes more C
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from statistics import median
-from typing import Any
 
 import msgspec
 
+from pipefix.report import descriptions
 from pipefix.report.runfile import Run
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.quantity import Interval
@@ -49,23 +48,14 @@ class MachinePart(msgspec.Struct, frozen=True, kw_only=True):
         return Interval(own.value, own.low / doubt, own.high * doubt)
 
 
-class _Queueing(msgspec.Struct, frozen=True):
-    wall: float
-    queued: float
-
-    @property
-    def stretch(self) -> float:
-        return self.wall / (self.wall - self.queued)
-
-
 def machine_part(before: Run, after: Run) -> MachinePart:
     """What the machine did differently to the second run."""
-    more = _more_neighbours(before, after)
+    others = [descriptions.while_measured(run).get("others_cores") for run in (before, after)]
+    more = _more_neighbours(others[0], others[1], after)
     parts = {} if more is False else _stretched(before, after)
     parts |= _pace(before, after, sure=more is False)
     felt = {phrase: part for phrase, part in parts.items() if abs(math.log(part)) > BY_CHANCE}
     phrases, factor = list(felt), math.prod(felt.values(), start=1.0)
-    others = _cores_of_others(before), _cores_of_others(after)
     if more:
         phrases.append(f"other programs used {_cores(others[1])} meanwhile ({_cores(others[0])} in the first run)")
     if not phrases:
@@ -84,12 +74,12 @@ def _stretched(before: Run, after: Run) -> dict[str, float]:
     old, new = _queueing(before), _queueing(after)
     if old is None or new is None or before.settings.num_workers != after.settings.num_workers:
         return {}
-    first, second = (quantity.percent(queueing.queued / queueing.wall) for queueing in (old, new))
-    return {f"its samples queued for a CPU {second} of their time ({first} in the first run)": new.stretch / old.stretch}
+    words = f"its samples queued for a CPU {quantity.percent(new)} of their time ({quantity.percent(old)} in the first run)"
+    return {words: (1 - old) / (1 - new)}
 
 
-def _queueing(run: Run) -> _Queueing | None:
-    """Seconds a sample of the stages of its making, and those of them in the queue for a CPU. None: not known."""
+def _queueing(run: Run) -> float | None:
+    """The part of the making of samples that they spend in the queue for a CPU. None: not known."""
     wall = queued = 0.0
     for stage in run.stages:
         spent, cpu = quantity.usable(stage.wall_s), quantity.usable(stage.cpu_s)
@@ -98,7 +88,7 @@ def _queueing(run: Run) -> _Queueing | None:
         wall += spent.value
         if cpu is not None and stage.waiting_s is not None and quantity.known(stage.waiting_s):
             queued += max(0.0, spent.value - cpu.value - stage.waiting_s)
-    return _Queueing(wall, queued) if wall > queued else None
+    return queued / wall if wall > queued else None
 
 
 def _pace(before: Run, after: Run, *, sure: bool) -> dict[str, float]:
@@ -129,19 +119,12 @@ def _log_ratio(old: Interval, new: Interval, *, sure: bool) -> float:
     return max(0.0, math.log(new.low / old.high)) if middle > 0 else min(0.0, math.log(new.high / old.low))
 
 
-def _cores_of_others(run: Run) -> float | None:
-    meanwhile = run.machine.get("while_measured")
-    cores = meanwhile.get("others_cores") if isinstance(meanwhile, Mapping) else None
-    return float(cores) if isinstance(cores, (int, float)) and math.isfinite(cores) else None
-
-
-def _more_neighbours(before: Run, after: Run) -> bool | None:
+def _more_neighbours(old: float | None, new: float | None, after: Run) -> bool | None:
     """Whether others used more of the machine during the second run; None where a run does not say."""
-    old, new = _cores_of_others(before), _cores_of_others(after)
     if old is None or new is None:
         return None
-    usable: Any = after.machine.get("effective_cores")
-    return new - old > NEIGHBOUR * (usable if isinstance(usable, (int, float)) and usable > 0 else 1.0)
+    usable = descriptions.figure(after.machine, "effective_cores")
+    return new - old > NEIGHBOUR * (usable if usable is not None and usable > 0 else 1.0)
 
 
 def _cores(count: float | None) -> str:

@@ -9,7 +9,6 @@ import base64
 import functools
 import hashlib
 import math
-import re
 from importlib.resources import files
 from typing import Any
 
@@ -44,7 +43,7 @@ def _template() -> jinja2.Template:
         loader=jinja2.FunctionLoader(_asset), autoescape=True, undefined=jinja2.StrictUndefined, finalize=_clean, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    house.filters |= {"hue": _hue, "kind": lambda block: type(block).__name__, "words": _words, "parted": _parted}
+    house.filters |= {"hue": _hue, "kind": lambda block: type(block).__name__, "parted": _parted}
     house.globals["at"] = _at
     return house.get_template("page.html")
 
@@ -69,11 +68,6 @@ def _at(bars: Bars, figure: float) -> float:
     if math.isnan(figure) or high <= low:
         return 0.0
     return min(max((figure - low) / (high - low), 0.0), 1.0) * 98
-
-
-def _words(command: str) -> list[str]:
-    """A command in pieces: its line may be broken between them."""
-    return [piece for piece in re.split(r"(\s+)", command) if piece]
 
 
 def _parted(text: str) -> tuple[str, str]:

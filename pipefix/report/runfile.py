@@ -331,7 +331,10 @@ def write(run: Run, path: Path) -> None:
 
 
 def decode(data: bytes | str, *, origin: str) -> Run:
-    run = versioned.decode(data, Run, format=FORMAT, origin=origin, what="a pipefix run file", prepare=_figures_unknown)
+    kind = msgspec.inspect.type_info(Run)
+    run = versioned.decode(
+        data, Run, format=FORMAT, origin=origin, what="a pipefix run file", prepare=lambda head: _with_unknowns(head, kind)
+    )
     stages = [msgspec.structs.replace(stage, marginal_gain=_as_known(stage, run.arms)) for stage in run.stages]
     return msgspec.structs.replace(run, stages=stages, remedies=[_with_how(remedy) for remedy in run.remedies])
 
@@ -357,10 +360,6 @@ def _with_how(remedy: RemedyFigures) -> RemedyFigures:
 
 def read(path: Path) -> Run:
     return decode(versioned.read(path, what="run file"), origin=str(path))
-
-
-def _figures_unknown(head: dict[str, Any]) -> Any:
-    return _with_unknowns(head, msgspec.inspect.type_info(Run))
 
 
 _UNKNOWN = {"low": float("-inf"), "high": float("inf")}

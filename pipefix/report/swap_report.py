@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 REMEDY = "augment-gpu"
 SIDE = 160
 """Pixels of a picture on the contact sheet."""
-_TO = {
-    "kornia": "To the batch, as one module on its device:",
-    "dali": "To DALI's graph, from encoded bytes to the batch:",
-}
+_TO = {"kornia": "To the batch, as one module on its device:", "dali": "To DALI's graph, from encoded bytes to the batch:"}
 
 
 class PredictedGain(msgspec.Struct, frozen=True):
@@ -67,7 +64,8 @@ def figures(target: str, swap: Swap, parity: Parity | None, worth: PredictedGain
         "where": ".".join(swap.place.path) if swap.place is not None else "",
         "stays": _reasons(cut.reasons),
         "moves": [{"transform": part.name, "settings": str(part.source)} for part in cut.on_batch],
-        **{side: {"shape": sample.shape, "dtype": sample.dtype, "bytes": sample.nbytes} for side, sample in _sides(cut).items()},
+        "before": _format(cut.format_before),
+        "after": _format(cut.format_after),
         "gain": worth.gain,
         "gain_why": worth.why,
         "notes": swap.notes(),
@@ -83,8 +81,8 @@ def figures(target: str, swap: Swap, parity: Parity | None, worth: PredictedGain
     }
 
 
-def _sides(cut: Split) -> dict[str, SampleFormat]:
-    return {"before": cut.format_before, "after": cut.format_after}
+def _format(sample: SampleFormat) -> dict[str, Any]:
+    return {"shape": sample.shape, "dtype": sample.dtype, "bytes": sample.nbytes}
 
 
 def _reasons(pairs: Sequence[tuple[str, str]]) -> list[dict[str, str]]:

@@ -113,11 +113,13 @@ def taken_share(name: str, value: float | str) -> float:
 
 
 def taken(name: str, value: _Amount | str, read: Callable[[str], Any]) -> _Amount:
-    """An argument of a call that may be given as text; what is no text is taken as it is.
+    """An argument of a call that may be given as text, or as the number that ``read`` makes of such a text.
 
     Raises:
-        BadUsage: It is text that ``read`` refuses.
+        BadUsage: It is text that ``read`` refuses, or a number that is not above zero where that is no share.
     """
+    if isinstance(value, (int, float)) and read is not share and not value > 0:
+        raise BadUsage(f"{name}: {value:g} is not above zero.", advice=f"Give a number, or text with its unit, for {name}.")
     if not isinstance(value, str):
         return value
     try:

@@ -45,15 +45,6 @@ def has_any(value: Any) -> bool:
     return bool(kind.__flags__ & _KEPT_IN_AN_ARRAY or kind.__dictoffset__)
 
 
-def own_dict(value: Any) -> dict[str, Any]:
-    """The instance's own dict itself, which it has from now on; an empty one where it can have none."""
-    try:
-        held = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return {}
-    return held if isinstance(held, dict) else {}
-
-
 def own(value: Any, name: str, default: Any = None) -> Any:
     """One attribute of the instance itself."""
     return in_dict(value).get(name, default)
@@ -65,7 +56,11 @@ def in_dict(value: Any) -> dict[str, Any]:
         named = _by_name(value)
         if named is not None:
             return named
-    return own_dict(value)
+    try:
+        held = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return held if isinstance(held, dict) else {}
 
 
 def _by_name(value: Any) -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import sys
 from collections.abc import Callable, Sequence
 from typing import TypeGuard
 
@@ -46,12 +47,12 @@ def exactly(value: float) -> Interval:
 
 
 def known(value: float | None) -> TypeGuard[float]:
-    return value is not None and math.isfinite(value)
+    return value is not None and abs(value) <= sys.float_info.max  # a file may hold an integer that no float does
 
 
 def usable(interval: Interval | None) -> Interval | None:
     """The interval if its estimate is a figure, else None."""
-    return interval if interval is not None and math.isfinite(interval.value) else None
+    return interval if interval is not None and known(interval.value) else None
 
 
 # -- figures -----------------------------------------------------------------------------------------------------------
@@ -90,7 +91,7 @@ def size(value: float | None) -> str:
     if not known(value):
         return UNKNOWN
     for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if abs(value) >= scale:
+        if abs(value) >= 0.9995 * scale:
             return f"{three_digits(value / scale)} {unit}"
     return f"{value:.0f} B"
 

@@ -57,6 +57,13 @@ def test_amounts_are_numbers_or_text(name: str, value: Any, read: Any, amount: f
     assert amounts.taken(name, value, read) == pytest.approx(amount)
 
 
+@pytest.mark.parametrize("value", [0, -1.5, float("nan")])
+def test_a_number_is_above_zero_as_a_text_is(value: float) -> None:
+    """A budget of 0 was a ZeroDivisionError of ours."""
+    with pytest.raises(BadUsage, match=f"budget: {value:g} is not above zero"):
+        amounts.taken("budget", value, amounts.seconds)
+
+
 def test_a_text_that_is_no_amount_is_told_with_its_name() -> None:
     with pytest.raises(BadUsage, match="budget: 'soon' is not a number of seconds; write 60, 90s or 2m"):
         amounts.taken("budget", "soon", amounts.seconds)

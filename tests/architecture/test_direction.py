@@ -46,7 +46,7 @@ ALLOWED: dict[str, set[str]] = {
 }  # fmt: skip
 """What a room may import besides itself: a whole room, or one module of it."""
 
-CLASSES = {"pipefix.caches.dataset", "pipefix.loader.fast_loader", "pipefix.loader.slots.portable"}
+CLASSES = {"pipefix.caches.dataset", "pipefix.loader.fast_loader", "pipefix.loader.slots.portable", "pipefix.watching.watch"}
 """Where the classes live that the top package names for users, beside the verbs."""
 
 STANDARD_ONLY = {"vocabulary": {"msgspec"}}

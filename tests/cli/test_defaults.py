@@ -34,6 +34,13 @@ def test_a_project_sets_them_for_all_commands_or_for_one(project: Path) -> None:
     assert (tune.budget, tune.workers, tune.quiet) == (90.0, 3, True)
 
 
+def test_the_table_of_a_command_is_no_value_of_the_option_of_its_name(project: Path) -> None:
+    """`swap --run` took the table of `pipefix run` for the name of a run file."""
+    (project / "pyproject.toml").write_text("[tool.pipefix.run]\nseconds = 5\n")
+    assert parsed("swap", "x.py", "--to", "kornia").run is None
+    assert parsed("run", "x.py").seconds == 5.0
+
+
 def test_the_environment_counts_more_and_what_is_typed_most(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIPEFIX_BUDGET", "9s")
     assert parsed("probe", "x.py").budget == 9.0

@@ -47,6 +47,13 @@ def test_a_sample_that_ends_the_process_is_told(tmp_path: Path, act: str, code: 
         assert 'train.py", line 10 in __getitem__' in done.stderr
 
 
+def test_code_that_has_its_children_buried_by_the_kernel(tmp_path: Path, preloaded: str) -> None:
+    ignores = "import signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+    (tmp_path / "train.py").write_text(ignores + PIPELINE.format(act="pass"))
+    done = subprocess.run([*preloaded.split(), "doctor", "train.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_command_whose_standard_input_is_closed(tmp_path: Path) -> None:
     done = subprocess.run(
         ["sh", "-c", '"$@" <&-', "sh", sys.executable, "-m", "pipefix", "doctor"], capture_output=True, text=True, cwd=tmp_path

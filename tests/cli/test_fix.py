@@ -2,17 +2,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
+import pipefix
 from pipefix.api.fix import FixReport, Undone
 from pipefix.cli import fix as command
 from pipefix.cli.main import main
 from pipefix.cli.progress import Progress
 from pipefix.fixes.outcome import Applied, Fixed, Measured, Refused, Sameness
-from pipefix.vocabulary.errors import UnreadableFile
+from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from pipefix.vocabulary.quantity import Interval
 from tests.cli.conftest import Library
 
@@ -48,14 +52,32 @@ def test_it_says_what_was_kept_what_was_left_and_how_to_use_it(fixing, capsys):
     assert options["min_gain"] == 0.1 and options["budget"] == 20 and options["ask"] is None
 
 
-def test_json_is_the_last_probes_run_file(fixing, capsys):
-    assert main(["fix", "data.py", "--json", "-q"]) == 0
-    assert json.loads(capsys.readouterr().out)["format"] == "pipefix.run/1"
+def test_plan_and_report_lie_where_it_was_begun(tmp_path, a_run, monkeypatch):
+    """A target that goes to a folder of its own (Hydra does) took them there."""
+    places = []
+
+    class Session:
+        seen = [SimpleNamespace(run=a_run)]
+
+        def __init__(self, subject, consumer, machine, folder, *rest):
+            places.append(folder)
+
+        def run(self):
+            return FIXED
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "outputs").mkdir()
+    monkeypatch.setattr("pipefix.api.fix.loaded", lambda *_, **__: os.chdir("outputs"))
+    monkeypatch.setattr("pipefix.api.fix.consumer_for", lambda *_, **__: None)
+    monkeypatch.setattr("pipefix.api.fix.Session", Session)
+    report = pipefix.fix("data.py")
+    assert places == [tmp_path]
+    assert report.page == Path("pipefix.fix.html") and (tmp_path / report.page).exists()
+    monkeypatch.chdir(tmp_path)
+    assert pipefix.fix("data.py").page == report.page, "its own files are replaced"
 
 
 def test_an_interrupted_one_tells_what_holds(fixing, capsys):
-    import msgspec
-
     fixing.answer = dataclasses.replace(fixing.answer, fixed=msgspec.structs.replace(FIXED, interrupted=True, total=None))
     assert main(["fix", "data.py", "-q"]) == 130
     streams = capsys.readouterr()
@@ -96,24 +118,39 @@ UNDONE = Undone(folder="out", id="cache-source", step=2, removed=["pipefix-cache
     ],
 )
 def test_undo_says_what_it_did(library, capsys, changes, said):
-    import msgspec
-
     library.answer = msgspec.structs.replace(UNDONE, **changes)
     assert main(["fix", "--undo", "--out", "out"]) == 0
     assert said in " ".join(capsys.readouterr().out.split())
     assert library.asked == [((Path("out"),), {})]
 
 
-def test_json_is_json_where_no_probe_came_to_its_end(library, capsys):
-    library.answer = FixReport(FIXED, None, None)
-    assert main(["fix", "data.py", "--json", "-q"]) == 0
-    assert json.loads(capsys.readouterr().out)["target"] == FIXED.target
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pipefix.fix.html", "<!doctype html><html><body>My notes on pipefix</body></html>"),
+        ("pipefix.before.json", '{"cited": "pipefix.run/1"}'),
+        ("pipefix.after.json", "{}"),
+    ],
+)
+def test_a_file_of_somebody_else_is_not_replaced(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(BadUsage, match="is not a file that pipefix fix wrote; it will not be replaced"):
+        pipefix.fix("data.py", out=tmp_path)
+    assert (tmp_path / name).read_text() == text
 
 
-def test_undo_as_json(library, capsys):
-    library.answer = UNDONE
-    assert main(["fix", "--undo", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["removed"] == ["pipefix-caches/source"]
+@pytest.mark.parametrize(
+    ("words", "probed", "key", "value"),
+    [
+        ("data.py", True, "format", "pipefix.run/1"),
+        ("data.py", False, "target", FIXED.target),
+        ("--undo", False, "removed", UNDONE.removed),
+    ],
+)
+def test_json_is_the_last_probes_run_file_or_else_what_was_done(fixing, a_run, capsys, words, probed, key, value):
+    fixing.answer = UNDONE if words == "--undo" else FixReport(FIXED, None, a_run if probed else None)
+    assert main(["fix", words, "--json", "-q"]) == 0
+    assert json.loads(capsys.readouterr().out)[key] == value
 
 
 class Terminal:

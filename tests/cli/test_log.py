@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import msgspec
@@ -54,6 +55,35 @@ def test_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     listed = json.loads(capsys.readouterr().out)
     assert [deed["what"] for deed in listed["done"]] == ["probe", "fix", "fix"]
     assert listed["saved_of_an_epoch_s"] == pytest.approx(216)
+
+
+def test_a_file_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    read: list[Path] = []
+    whole = runfile.read
+    monkeypatch.setattr(runfile, "read", lambda path: read.append(path) or whole(path))
+    assert main(["log", str(folder)]) == 0
+    assert read == [folder / "run.json"]
+
+
+def test_an_epoch_is_one_of_the_target_that_was_fixed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The run file whose name came last said how long an epoch is, whatever it was made of."""
+    run = runfile.read(folder / "run.json")
+    other = msgspec.structs.replace(run.settings, length=1_000_000)
+    runfile.write(msgspec.structs.replace(run, target="other.py:loader", settings=other), folder / "z.json")
+    assert main(["log", str(folder), "--epochs", "1"]) == 0
+    assert "saves 3.6 min an epoch, 3.6 min in 1 epoch." in " ".join(capsys.readouterr().out.split())
+
+
+def test_moments_are_told_by_one_clock(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Plans are dated by UTC, probes by the clock of their machine."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        assert main(["log", str(folder)]) == 0
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert "2026-01-02 04:04  probe" in capsys.readouterr().out
 
 
 def test_a_probe_that_two_files_hold_is_told_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -166,16 +166,6 @@ def test_version(word: str, capsys: pytest.CaptureFixture[str]) -> None:
 class TestAsAProcess:
     """What only a real process shows: streams, signals, pipes."""
 
-    def pipefix(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "pipefix", *arguments],
-            capture_output=True,
-            text=True,
-            cwd=ROOT,
-            check=False,
-            **options,
-        )
-
     def test_what_lies_here_under_a_librarys_name_is_not_imported(self, tmp_path: Path) -> None:
         """``python -m`` puts the working directory first; targets that lie there are found, and what they import from there."""
         for name in ("torch", "msgspec", "PIL"):
@@ -199,14 +189,8 @@ class TestAsAProcess:
     @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
     def test_a_full_disk_behind_stdout(self) -> None:
         with open("/dev/full", "w") as full:
-            done = subprocess.run(
-                [sys.executable, "-m", "pipefix", "show", RUN],
-                stdout=full,
-                stderr=subprocess.PIPE,
-                text=True,
-                cwd=ROOT,
-                check=False,
-            )
+            command = [sys.executable, "-m", "pipefix", "show", RUN]
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False)
         assert done.returncode == 4
         assert done.stderr == (
             "pipefix: The results could not be written to standard output: No space left on device.\n"
@@ -221,7 +205,9 @@ class TestAsAProcess:
         assert done.returncode in (0, 4)
 
     def test_streams_that_are_not_utf8(self) -> None:
-        done = self.pipefix("show", RUN, "--full", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+        command = [sys.executable, "-m", "pipefix", "show", RUN, "--full"]
+        env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=env, check=False)
         assert done.returncode == 0
         assert "us" in done.stdout
 

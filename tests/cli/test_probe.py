@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -77,12 +78,17 @@ def test_json_is_the_run_file_and_nothing_else(library: Library, a_run: Run, cap
     assert told.err == "the user's own print\n"
 
 
-def test_files_are_written(library: Library, a_run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, html = tmp_path / "run.json", tmp_path / "run.html"
-    assert main(["probe", "data.py", "--out", str(out), "--html", str(html), "-q"]) == 0
-    assert runfile.read(out) == a_run
-    assert "<html" in html.read_text(encoding="utf-8")[:2000]
-    assert capsys.readouterr().err == f"run file: {out}\nreport: {html}\n"
+def test_files_are_written_where_the_command_was_typed(
+    library: Library, a_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A target that goes to a folder of its own (Hydra does) took them there."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "outputs").mkdir()
+    library.meanwhile = lambda: os.chdir("outputs")
+    assert main(["probe", "data.py", "--out", "run.json", "--html", "run.html", "-q"]) == 0
+    assert runfile.read(tmp_path / "run.json") == a_run
+    assert "<html" in (tmp_path / "run.html").read_text(encoding="utf-8")[:2000]
+    assert capsys.readouterr().err == "run file: run.json\nreport: run.html\n"
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_the_work(library: Library, tmp_path: Path) -> None:

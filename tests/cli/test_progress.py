@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from pipefix.cli import console
 from pipefix.cli.progress import Progress
 
 
@@ -30,6 +31,16 @@ def test_a_bar_that_was_paused_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -
         assert not progress._bar.live.is_started
         progress("probing", 0.5)
         assert progress._bar.live.is_started
+
+
+@pytest.mark.parametrize(("when", "coloured"), [("auto", True), ("never", False)])
+def test_a_bar_has_the_colours_that_text_has(when: str, coloured: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    terminal = a_terminal(monkeypatch)
+    monkeypatch.setattr(console, "_asked", when)
+    with Progress() as progress:
+        progress("probing", 0.5)
+    assert ("\x1b[38;" in terminal.getvalue() or "\x1b[3" in terminal.getvalue()) is coloured
 
 
 def test_a_line_for_each_phase_where_it_is_no_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,13 +18,6 @@ def test_json_is_the_same_run(a_run: Run, capsys: pytest.CaptureFixture[str]) ->
     assert runfile.decode(capsys.readouterr().out.encode(), origin="stdout") == a_run
 
 
-def test_html(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = tmp_path / "run.html"
-    assert main(["show", str(RUNS / "decode-bound-workers.json"), "--html", str(page)]) == 0
-    assert "<html" in page.read_text(encoding="utf-8")[:2000]
-    assert main(["show", str(RUNS / "balanced.json"), "--html", str(page)]) == 0, "its own page may be replaced"
-
-
 def test_from_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     data = (RUNS / "balanced.json").read_bytes()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
@@ -32,7 +25,8 @@ def test_from_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     assert "VERDICT" in capsys.readouterr().out
 
 
-def test_nothing_on_the_pipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+@pytest.mark.parametrize("stream", [io.TextIOWrapper(io.BytesIO()), None], ids=["empty", "closed"])
+def test_nothing_on_the_pipe(stream: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", stream)
     assert main(["show", "-"]) == 4
     assert "standard input is empty: it is not a pipefix run file" in capsys.readouterr().err

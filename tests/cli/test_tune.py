@@ -118,8 +118,6 @@ def test_json_is_the_report_and_no_plan_is_written_where_none_is_wanted(tune: Li
 
 
 def test_an_interrupted_tuning_is_told_and_says_so(tune: Library, capsys: pytest.CaptureFixture[str]) -> None:
-    import msgspec
-
     interrupted = msgspec.structs.replace(REPORT, partial=True, written=None)
     tune.answer = Tuned(LoaderChange(), PlanFile(), interrupted)
     assert main(["tune", "train.py", "--no-write", "-q"]) == 130

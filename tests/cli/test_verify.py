@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import pipefix
 from pipefix.cli.main import main
 from tests.cli.test_convert import target  # noqa: F401 - the fixture
 
@@ -38,6 +40,12 @@ def test_damage_fails_the_command_and_is_mended(cache, capsys):
     assert main(shlex.split(command[command.index("pipefix convert") :])[1:]) == 0
     assert "Made in" in capsys.readouterr().out
     assert main(["verify", "made"]) == 0
+
+
+def test_a_cache_in_a_store_is_not_to_be_updated(cache):
+    checked = dataclasses.replace(pipefix.verify("made"), changed=["a.jpg"], changed_count=1, url="s3://bucket/made")
+    assert "1 source file changed since: a.jpg. A cache in a store is not changed" in " ".join(str(checked).split())
+    assert "--update" not in str(checked)
 
 
 def test_a_damaged_manifest(cache, capsys):

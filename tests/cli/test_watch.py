@@ -145,7 +145,7 @@ def test_what_drifted_in_an_earlier_job_is_not_this_ones(job: Path, calm: Path, 
     job.write_bytes(job.read_bytes() + calm.read_bytes())
     assert main(["watch", str(job), "--fail-on-drift"]) == 0
     told = capsys.readouterr()
-    assert told.out.startswith("note   60 windows of earlier jobs lie before this one's; what drifted in them is not told.\n")
+    assert told.out.startswith("note   Windows of earlier jobs before this one's: 60; what drifted in them is not told.\n")
     assert "DRIFT" not in told.out
     assert told.err.endswith("nothing has drifted.\n")
 

@@ -53,7 +53,7 @@ def _measured(run: Run, ran: dict[str, int]) -> Iterator[str]:
             yield f"{stage.stage} has a measured gain, and its arm did not run"
         if FREE[stage.stage] in told:
             yield f"the card says {FREE[stage.stage]!r}, and that arm did not run"
-        if f"{stage.stage}: with the stage free" in drawn:
+        if f"{stage.stage}: were it free" in drawn:
             yield f"the page draws a bar of {stage.stage} free, and that arm did not run"
         if FREE[stage.stage] in shown:
             yield f"the text says {FREE[stage.stage]!r}, and that arm did not run"

@@ -31,9 +31,10 @@ BACKUP = "pipefix.plan.before-1.toml"
 
 
 def tuned(folder: Path, chosen: Settings, older: PlanFile | None, *, ran: bool = True, partial: bool = False) -> Tuned:
-    path = folder / planfile.NAME
+    """As typed in ``folder``, which the target's code has left."""
+    path = Path(planfile.NAME)
     if older is not None:
-        planfile.write(older, path)
+        planfile.write(older, folder / path)
     rate = Interval(100.0, 99.0, 101.0)
     kept = "it could not be beaten" if chosen == Settings(2) else None
     rows = (Trial(chosen, rate),) if ran else ()
@@ -41,7 +42,7 @@ def tuned(folder: Path, chosen: Settings, older: PlanFile | None, *, ran: bool =
     space = Space(4, 4, declined={"pin_memory": "no CUDA device is present", "in_order": "--keep-order was given"})
     plan, settings = TuningPlan(space, Goal(), Settings(2)), LoaderSettings(batch_size=4, num_workers=2)
     telling = TuneReporter("data.py", settings, plan, result, ConsumerName("none", present=False))
-    return _tuned(telling, MACHINE, older, path, [])
+    return _tuned(telling, MACHINE, older, path, folder, [])
 
 
 def test_what_it_found_takes_the_place_of_older_settings_and_the_rest_stays(tmp_path: Path) -> None:
@@ -106,7 +107,7 @@ def test_trials_read_from_the_cache_that_the_plan_names(tmp_path: Path) -> None:
     conversion.convert(data, conversion.recipe_of("lmdb", "source", None), tmp_path / "cache", target="data")
     subject, notes, path = load(DataLoader(data, batch_size=4)), [], tmp_path / planfile.NAME
     plan = PlanFile(cache=CacheChange(path="cache", store="source"))
-    cached = _reading_its_cache(subject, plan, path, notes)
+    cached = _reading_its_cache(subject, plan, path, Path(), notes)
     assert type(cached.dataset).__name__ == "CachedDataset" and "Trials read from cache" in notes[0]
     missing = PlanFile(cache=CacheChange(path="nowhere", store="source"))
-    assert _reading_its_cache(subject, missing, path, notes) is subject and "without the cache" in notes[1]
+    assert _reading_its_cache(subject, missing, path, Path(), notes) is subject and "without the cache" in notes[1]

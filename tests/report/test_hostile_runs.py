@@ -20,7 +20,8 @@ from pipefix.watching import baseline
 
 RUNS = Path(__file__).resolve().parents[2] / "fixtures" / "runs"
 GOOD = json.loads((RUNS / "decode-bound-workers.json").read_bytes())
-FIGURES = [True, -1, 0, 1, 2**63, 10**30, 1e300, -1e300, 5e-324, 1e-300]
+GOOD["machine"]["while_measured"] = {"nvml_utilisation": 0.5, "nvml_temperature_c": 60.0, "others_cores": 0.2}
+FIGURES = [True, -1, 0, 1, 2**63, 10**30, 10**400, 1e300, -1e300, 5e-324, 1e-300]
 VALUES = st.sampled_from([*FIGURES, None, "", "x" * 300, "\x1b[2J\u202e", [], {}, [None], {"value": 1}])
 
 

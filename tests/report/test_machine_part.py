@@ -26,16 +26,13 @@ def compare(before: Run, after: Run) -> Comparison:
     return compare_runs(before, after, max_regression=ALLOWED)
 
 
-def test_forty_pairs_twenty_beside_a_neighbour_and_twenty_slower_by_a_tenth() -> None:
+def test_of_twenty_pairs_slower_by_a_tenth_nineteen_are_caught() -> None:
     chance = random.Random(21)
-    false, caught = 0, 0
+    caught = 0
     for _ in range(20):
-        costs = some_costs(chance)
-        false += compare(probed(costs, IDLE, chance), probed(costs, busy(chance), chance)).regressed
         costs = some_costs(chance)
         slower = slower_stage(costs, chance, 1 / 0.9 - 1)
         caught += compare(probed(costs, IDLE, chance), probed(slower, IDLE, chance)).regressed
-    assert false == 0
     assert caught >= 19
 
 

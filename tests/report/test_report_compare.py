@@ -38,11 +38,6 @@ def faster_decode(run: Run) -> Run:
     return replace(run, stages=[run.stages[0], decode])
 
 
-def test_the_sentence_names_the_ratio_its_interval_and_the_stage() -> None:
-    comparison = compare(a_run(812), faster_decode(a_run(1153)))
-    assert comparison.sentence == "Delivered 1.42x (1.38-1.46): 812 -> 1,153 samples/s; decode 3.10 -> 1.20 ms/sample."
-
-
 def test_a_comparison_in_full() -> None:
     after = faster_decode(a_run(1153, settings=LoaderSettings(num_workers=4), partial=True))
     assert terminal.lines(compare(a_run(812), after).document(), width=80) == [

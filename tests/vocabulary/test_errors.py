@@ -21,13 +21,6 @@ def test_a_traceback_says_what_to_type_next() -> None:
     assert told.splitlines()[-2:] == ["pipefix.vocabulary.errors.BadUsage: With 0 trials nothing is tried.", ADVICE]
 
 
-def test_a_command_says_it_once() -> None:
-    words = [sys.executable, "-m", "pipefix", "tune", "nowhere.py", "--trials", "0"]
-    told = subprocess.run(words, capture_output=True, text=True, check=False).stderr
-    advice = told.splitlines()[-1].strip()
-    assert advice and told.count(advice) == 1
-
-
 def test_advice_crosses_processes_and_may_come_later() -> None:
     error = BadUsage("No.", advice="Say yes.")
     error.advise(ADVICE)

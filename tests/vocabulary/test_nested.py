@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipefix.vocabulary.nested import DEEPEST, leaves, map_leaves, members, renewer, with_members
+from pipefix.vocabulary.nested import DEEPEST, leaves, map_leaves, members, renewer
 
 
 class Pair(NamedTuple):
@@ -104,10 +104,6 @@ def test_a_size_of_tensors_is_a_plain_tuple() -> None:
     assert type(map_leaves(int, torch.Size([2, 3]))) is torch.Size
     assert map_leaves(str, torch.Size([2, 3])) == ("2", "3")
     assert isinstance(map_leaves(torch.clone, torch.ones(2, 3).max(dim=1)), torch.return_types.max)
-
-
-def test_some_members_are_exchanged() -> None:
-    assert with_members({"a": 1, "b": 2}, [("a", 1), ("b", 3)]) == {"a": 1, "b": 3}
 
 
 @pytest.mark.parametrize("leaf", ["text", b"bytes", None, 3, {1, 2}, Sample, torch.ones(2)])

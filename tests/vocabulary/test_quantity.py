@@ -21,6 +21,11 @@ def test_rates(value: float, text: str) -> None:
     assert quantity.rate(value) == f"{text} samples/s"
 
 
+@pytest.mark.parametrize(("value", "text"), [(999.4, "999 B"), (999_999, "1.00 MB"), (1e12, "1.00 TB"), (10**400, "unknown")])
+def test_sizes(value: float, text: str) -> None:
+    assert quantity.size(value) == text
+
+
 INF = float("inf")
 
 

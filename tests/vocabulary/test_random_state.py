@@ -72,14 +72,6 @@ def test_another_bit_generator_of_numpy_s_is_no_trouble() -> None:
             np.random.set_bit_generator(kept)
 
 
-def test_it_is_put_back_after_a_keyboard_interrupt() -> None:
-    before = RandomState()
-    with pytest.raises(KeyboardInterrupt), preserved():
-        random.random()
-        raise KeyboardInterrupt
-    assert not before.changed()
-
-
 def test_libraries_that_are_not_loaded_stay_so() -> None:
     code = (
         "import sys; from pipefix.vocabulary.random_state import seeded\n"

@@ -7,6 +7,7 @@ import io
 import itertools
 import os
 import random
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -21,8 +22,8 @@ from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.estimate import forecast
 from pipefix.caches.verify import verify
-from pipefix.vocabulary.errors import Interrupted, TargetError
-from tests.caches.killing import Killed, interrupted_after
+from pipefix.vocabulary.errors import BadUsage, Interrupted, TargetError
+from tests.caches.killing import Killed, contents, interrupted_after
 from tests.caches.sources import Files, Numbers, Shard, draw
 
 
@@ -155,9 +156,18 @@ def test_what_a_killed_forecast_left_goes_with_the_next(files: Files, tmp_path: 
         patched.setattr(estimate.folders, "remove", lambda folder: None)
         with pytest.raises(Killed):
             forecast(files, recipe_of("lmdb", "source"), tmp_path / "cache", workers=0)
-    assert [path.name for path in sorted(tmp_path.iterdir()) if path not in before] == ["cache.trial.building"]
+    assert [path.name for path in sorted(tmp_path.iterdir()) if path not in before] == [".cache.pipefix-trial.building"]
     assert forecast(files, recipe_of("lmdb", "source"), tmp_path / "cache", workers=0).samples == 12
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_forecast_leaves_a_cache_of_theirs_alone(tmp_path: Path, make: Any) -> None:
+    """One that is called `cache.trial` was written into, and then removed."""
+    for name in ("cache.trial", ".cache.pipefix-trial"):
+        before = contents(make(Numbers(), "sample", name=name).folder)
+        with suppress(BadUsage):
+            forecast(Numbers(), recipe_of("lmdb", "sample"), tmp_path / "cache", workers=0)
+        assert contents(tmp_path / name) == before
 
 
 class Noted(Numbers):

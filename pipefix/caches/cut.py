@@ -134,16 +134,16 @@ def label(operation: Any) -> str:
 # -- which operations are fixed --------------------------------------------------------------------------------------------
 
 
-def fixed_operations(holder: Holder, inputs: Sequence[Arguments], record_of: Callable[[Any], bytes | None]) -> tuple[int, int]:
-    """How many leading operations give the same every time, and how many there are up to the last whose results can be stored.
+def fixed_operations(holder: Holder, inputs: Sequence[Arguments], record_of: Callable[[Any], bytes | None]) -> int:
+    """How many leading operations give the same every time, up to the last whose results can be stored.
 
     Args:
         holder: of the operations.
         inputs: what the dataset called its transforms with.
         record_of: the record of a result; None where none can hold it.
     """
-    values, count, storable = list(inputs), 0, 0
-    for operation in holder.operations:
+    values, storable = list(inputs), 0
+    for count, operation in enumerate(holder.operations, 1):
         if _says_random(operation):
             break
         try:
@@ -153,10 +153,10 @@ def fixed_operations(holder: Holder, inputs: Sequence[Arguments], record_of: Cal
         fixed = [result for result in tried if result is not None]
         if len(fixed) < len(tried):
             break
-        values, count = [following for following, _ in fixed], count + 1
+        values = [following for following, _ in fixed]
         if all(is_storable for _, is_storable in fixed):
             storable = count
-    return count, storable
+    return storable
 
 
 def _says_random(operation: Any) -> bool:

@@ -59,6 +59,20 @@ def path_of(name: str, root: str | None) -> str:
     return path
 
 
+def root_of(dataset: Any, files: list[str]) -> str | None:
+    """The directory below which the files lie: the dataset's own root where it has one, or what their paths share."""
+    files = [file for file in files if not is_remote(file)]
+    if not files:
+        return None
+    own = getattr(dataset, "root", None)
+    if isinstance(own, (str, os.PathLike)):
+        path = os.path.abspath(os.fspath(own))
+        if isinstance(path, str) and all(file.startswith(os.path.join(path, "")) for file in files) and is_text(path):
+            return path
+    shared = os.path.commonpath([os.path.dirname(file) for file in files])
+    return shared if shared != os.sep and is_text(shared) else None
+
+
 def picture_files(reads: Reads) -> list[tuple[str, Any]]:
     """The images among the files of a sample, in the order in which they were opened."""
     kinds_and_reads = [(pictures.kind_of(read.head), read) for read in reads.files.values() if read.chunks]

@@ -73,7 +73,7 @@ def is_image(value: Any) -> bool:
         return (
             getattr(value, "ndim", 0) == 3 and str(value.dtype) == "uint8" and value.shape[2] in (1, 3, 4) and 0 not in value.shape
         )
-    if module in ("torch", "torchvision") and hasattr(value, "detach"):
+    if (module == "torch" or kind.__name__ == "Image") and hasattr(value, "detach"):  # no mask or boxes of torchvision's
         return value.ndim == 3 and str(value.dtype) == "torch.uint8" and value.shape[0] in (1, 3, 4) and 0 not in value.shape
     return False
 

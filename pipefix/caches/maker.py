@@ -33,10 +33,10 @@ def name_of(path: str, root: str | None) -> str:
     return path if is_text(path) else "\0" + os.fsencode(path).decode("latin-1")
 
 
-def is_text(path: str) -> bool:
-    """Whether a path is UTF-8."""
+def is_text(text: str) -> bool:
+    """Whether it is UTF-8: paths, and what comes of them, need not be."""
     try:
-        path.encode()
+        text.encode()
     except UnicodeEncodeError:
         return False
     return True

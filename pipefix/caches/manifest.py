@@ -281,14 +281,8 @@ def _check_version(text: bytes, path: Any) -> None:
 def _check(manifest: Manifest, path: Any) -> None:
     """Figures that the rest of the room relies on."""
     parts = manifest.parts
-    recipe = manifest.recipe
-    if recipe.container == "parquet" and keeps("lmdb", recipe.store):
-        raise UnreadableFile(
-            f"{path} is of a cache that keeps {recipe.store} in Parquet, which this version of pipefix does not read.",
-            advice="Make it anew: " + command("pipefix", "convert", "TARGET", "--to", "lmdb", "--store", recipe.store),
-        )
     sound = (
-        keeps(recipe.container, recipe.store)
+        keeps(manifest.recipe.container, manifest.recipe.store)
         and manifest.checksum == "crc32"
         and manifest.length == sum(part.records for part in parts)
         and manifest.samples == (parts[-1].stop if parts else 0)

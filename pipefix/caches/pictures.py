@@ -129,6 +129,9 @@ def encoded(image: Any, kind: str | None, quality: int, like: str, *, labels: bo
         wanted = "jpeg" if image.mode == "CMYK" and not labels else "png"
     if image.mode not in _IN[wanted]:
         raise Unstorable(f"a picture of mode {image.mode}: PNG has no such pixels")
+    if image.mode == "P" and len(palette := image.getpalette() or []) <= 3 * image.getextrema()[1]:
+        image = image.copy()  # PIL writes as many bits as colours need, and some values have none
+        image.putpalette(palette + [0] * (768 - len(palette)))
     out = io.BytesIO()
     image.save(out, wanted.upper(), **({"compress_level": 4} if wanted == "png" else {"quality": quality}))
     return Picture(out.getvalue(), wanted, image.width, image.height, like)

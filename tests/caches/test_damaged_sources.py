@@ -97,6 +97,16 @@ def test_what_no_file_has_pixels_for_is_refused_and_kept_as_pixels(mode, tmp_pat
     assert picture.mode == mode and equal(picture, dataset[2][0])
 
 
+@pytest.mark.parametrize("palette", [[], [0, 0, 0, 255, 0, 0]])
+def test_labels_beyond_their_palette_stay(palette) -> None:
+    """PIL writes as many bits as colours need."""
+    labels = np.arange(60, dtype=np.uint8).reshape(6, 10)
+    image = Image.fromarray(labels, mode="P")
+    if palette:
+        image.putpalette(palette)
+    assert equal(pictures.picture_as("as-was")(pictures.encoded(image, "png", 90, "image", labels=True)), labels)
+
+
 def test_a_palette_keeps_its_labels(tmp_path, make):
     path = draw(tmp_path / "odd.png", 3, mode="P")
     small = stored(path, tmp_path, make, "resized", size=22)

@@ -36,22 +36,30 @@ _LISTS = ("Compose", "Sequential")
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-def called(operation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-    """Run an operation as a dataset does; what the next one is called with: one value, several, or values by name."""
-    return _following(operation(*args, **kwargs), args, kwargs)
-
-
 def _following(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """What the operation after one that was called so is called with: one value, several, or values by name."""
     if kwargs:
         return (), {**kwargs, **result}
     return ((result,) if len(args) == 1 else tuple(result)), {}
 
 
-class Hook:
+class Chain:
+    """Operations one after the other, as the list had them."""
+
+    def __init__(self, operations: Sequence[Any]) -> None:
+        self.operations = list(operations)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        for operation in self.operations:
+            args, kwargs = _following(operation(*args, **kwargs), args, kwargs)
+        return kwargs or (args[0] if len(args) == 1 else args)
+
+
+class Hook(Chain):
     """Stands in the transforms' place: runs the first of them, and remembers what it gave."""
 
     def __init__(self, first: Sequence[Any]) -> None:
-        self.first = list(first)
+        super().__init__(first)
         self.given: list[Any] = []
         """Results of the last sample's calls: one value, or several."""
         self.keywords: list[str] = []
@@ -62,10 +70,10 @@ class Hook:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.calls += 1
-        for operation in self.first:
-            args, kwargs = called(operation, args, kwargs)
+        result = super().__call__(*args, **kwargs)
+        args, kwargs = _following(result, args, kwargs)
         self.keywords, self.given = list(kwargs), list(kwargs.values()) if kwargs else list(args)
-        return kwargs or (args[0] if len(args) == 1 else args)
+        return result
 
 
 class Spy:
@@ -242,18 +250,6 @@ def run_live(rest: Callable[..., Any], call: Call, sample: Any) -> Any:
     for path, value in zip(call.leaves, values, strict=True):
         sample = with_at(sample, path, value)
     return sample
-
-
-class Chain:
-    """Operations one after the other, as the list had them."""
-
-    def __init__(self, operations: Sequence[Any]) -> None:
-        self.operations = list(operations)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        for operation in self.operations:
-            args, kwargs = called(operation, args, kwargs)
-        return kwargs or (args[0] if len(args) == 1 else args)
 
 
 def state_of(holders: Sequence[Holder], count: int | None = None) -> str:

@@ -254,7 +254,7 @@ class _Look:
         """How the hook's results are found in samples; None where they are not, or the rest of the transforms, run on them there,
         does not give what the dataset gives."""
         plain, hooked = getter(self.dataset, None), getter(self.dataset, hook)
-        rest = Chain(self.holders[0].operations[len(hook.first) :])
+        rest = Chain(self.holders[0].operations[len(hook.operations) :])
 
         def call_in(index: int) -> Call | None:
             with seeded(index), cuts.replaced(self.holders, hook):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,16 @@ def test_one_label_of_many_is_noticed(kind: str) -> None:
     before, mended = [Fingerprint(Labelled(HELD[kind](labels)), 5000) for labels in (labels, [*labels[:2500], 7, *labels[2501:]])]
     assert before.part(0, 5000) != mended.part(0, 5000)
     assert before.rows([3, 9]) == mended.rows([3, 9])
+
+
+def test_a_large_array_is_neither_copied_nor_read_whole() -> None:
+    tokens = np.zeros(1 << 29, np.uint8)
+    tracemalloc.start()
+    before = Fingerprint(Labelled(tokens), 1000).attributes
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+    tokens[:] = 1
+    assert Fingerprint(Labelled(tokens), 1000).attributes != before
 
 
 def test_lists_in_lists_that_are_as_long_as_the_dataset() -> None:

@@ -54,6 +54,18 @@ class Later(Pictures):
         return self.transform(self.images[index]) * 2 - 1, index
 
 
+class Denoising(Pictures):
+    def __getitem__(self, index: int) -> Any:
+        image = self.transform(self.images[index])
+        return image + 0.1 * torch.rand(24, 24), image
+
+
+class Levels(Pictures):
+    def __getitem__(self, index: int) -> Any:
+        image = self.transform(self.images[index])
+        return {"image": image, "level": float(image.max())}
+
+
 def refused(dataset: Any) -> str | None:
     swap = swapped(dataset)
     assert swap.place is not None
@@ -78,6 +90,8 @@ def test_a_picture_and_what_lies_beside_it_can_move() -> None:
         (TwoViews, "holds 2 pictures that the transforms made"),
         (Stacked, "holds no pictures that the transforms made"),
         (Later, "holds no pictures that the transforms made"),
+        (Denoising, "makes something else of what its transforms give"),
+        (Levels, "makes something else of what its transforms give"),
     ],
 )
 def test_what_else_a_sample_holds_is_refused(kind: type, why: str) -> None:

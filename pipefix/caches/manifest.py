@@ -85,6 +85,10 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None = None
     """Of a stream, how many samples are taken at most."""
 
+    def is_same_work(self, other: Recipe) -> bool:
+        """Whether the other's records serve this one: how many damaged samples end a conversion makes no difference to them."""
+        return msgspec.structs.replace(self, max_bad=other.max_bad) == other
+
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """How the dataset hands a sample to its transforms, and where in the sample their results come to lie."""

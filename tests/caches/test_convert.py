@@ -388,6 +388,7 @@ def test_too_many_are_a_mistake_elsewhere(make):
         with pytest.raises(TargetError, match=r"20 of 100 samples cannot be read, more than 10?(\.0)? %. The first is sample 0"):
             make(Broken(), "sample", on_bad="skip", max_bad=limit)
     assert make(Broken(), "sample", on_bad="skip", max_bad=0.5).manifest.length == 80
+    assert make(Broken(), "sample", on_bad="skip", max_bad=0.3, update=True).made == 0, "another limit is no other cache"
 
 
 def test_none_is_no_sample(make):

@@ -13,6 +13,7 @@ from torchvision import tv_tensors
 from torchvision.datasets.folder import default_loader
 from torchvision.transforms.v2 import functional as tv
 
+from pipefix.augment.record import unpacked
 from pipefix.augment.split import Split
 from pipefix.augment.swap import DatasetTransform, with_calls
 from pipefix.augment.transforms import replaced
@@ -89,8 +90,29 @@ def refuse_more_than_pictures(dataset: Any, place: HeldTransforms, cut: Split, c
     """
     recording = replaced(dataset, place.path, _OfPictures(cut))
     for item in places(dataset, count):
-        with seeded(item):
-            with_calls(next(iter(recording)) if isinstance(dataset, IterableDataset) else recording[item])
+        sample, calls = with_calls(_sample(recording, item))
+        picture = unpacked(calls).place
+        every = zip(*(leaves(each) for each in (sample, _sample(dataset, item), _sample(dataset, item))), strict=False)
+        for at, (made, own, again) in enumerate(every):
+            if at != picture and _is_same(own, again) and not _is_same(own, made):
+                raise TargetError(
+                    f"dataset[{item}] makes something else of what its transforms give, besides the picture: it would be made of "
+                    f"the picture before {cut.names[0]}.",
+                    advice="Leave these transforms in the dataset, or make it of the batch, after the module.",
+                )
+
+
+def _sample(dataset: Any, item: int) -> Any:
+    with seeded(item):
+        return next(iter(dataset)) if isinstance(dataset, IterableDataset) else dataset[item]
+
+
+def _is_same(value: Any, other: Any) -> bool:
+    """Whether two leaves are equal; of what is neither tensor, array, number nor text it is not known, and taken for granted."""
+    if isinstance(value, (torch.Tensor, np.ndarray)):
+        equal: Any = torch.equal if isinstance(value, torch.Tensor) else np.array_equal
+        return type(value) is type(other) and value.dtype == other.dtype and bool(equal(value, other))
+    return value == other if isinstance(value, (int, float, str, bytes)) else True
 
 
 def refuse_other_files(dataset: Any, place: HeldTransforms, files: Sequence[Any], labels: Sequence[int], count: int = 8) -> None:

@@ -20,23 +20,18 @@ def gpu_declined(target: str) -> str | None:
         return f"there is no CUDA device here (torch {torch.__version__}): {target} runs on the CPU"
     if target != "dali":
         return None
-    from nvidia.dali import backend
-
-    built = str(getattr(backend, "CUDA_VERSION", "") or _dali_cuda())
-    driver = (torch.version.cuda or "").split(".")[0]
-    if built and driver and built.split(".")[0] != driver:
+    built, torchs = _dali_cuda(), (torch.version.cuda or "").split(".")[0]
+    if built and torchs and built != torchs:
         return (
             f"DALI here is built for CUDA {built}, PyTorch for {torch.version.cuda}: its batches cannot be handed over. "
-            f"Install the DALI of that version: pip install nvidia-dali-cuda{driver}0"
+            f"Install the DALI of that version: pip install nvidia-dali-cuda{torchs}0"
         )
     return None
 
 
 def _dali_cuda() -> str:
-    """The CUDA version in the name of the installed distribution."""
+    """The major version of CUDA in the name of the installed distribution; empty where it has another."""
     from importlib.metadata import distributions
 
     names = [distribution.metadata["Name"] or "" for distribution in distributions()]
-    name_of_dali = next((name for name in names if name.startswith("nvidia-dali-cuda")), "")
-    digits = name_of_dali.removeprefix("nvidia-dali-cuda")
-    return f"{digits[:2]}.{digits[2:]}" if digits else ""
+    return next((name.removeprefix("nvidia-dali-cuda")[:2] for name in names if name.startswith("nvidia-dali-cuda")), "")

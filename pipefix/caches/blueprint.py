@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
 from pipefix.caches.fingerprint import changed
 from pipefix.caches.manifest import LARGEST, Conversion, unseal
 from pipefix.vocabulary.files import read_regular
 
-_NO_WORK = ("boot", "digest", "pipefix", "target", "part_samples", "classes")
+_NO_WORK = ("boot", "digest", "pipefix", "target", "part_samples", "classes", "source", "recipe")
+"""Fields that make no other records; the last two are compared by themselves."""
 
 
 class Blueprint(Conversion, frozen=True, kw_only=True):
@@ -51,16 +50,10 @@ class Blueprint(Conversion, frozen=True, kw_only=True):
     def differing(self, earlier: Blueprint) -> list[str]:
         """What of the two is not the same work, by its name in the dataset or in the blueprint; nothing, where parts made for one
         serve the other."""
-        names = [name for name in self.__struct_fields__ if name not in _NO_WORK and self._work(name) != earlier._work(name)]
+        names = [name for name in self.__struct_fields__ if name not in _NO_WORK and getattr(self, name) != getattr(earlier, name)]
+        names += ["source"] if self.source.root != earlier.source.root else []
+        names += [] if self.recipe.is_same_work(earlier.recipe) else ["recipe"]
         return changed(self.source.attributes, earlier.source.attributes) + names
-
-    def _work(self, name: str) -> object:
-        """A field; of the source its root alone, and of the recipe all but how many damaged samples end it: parts made until then
-        serve another limit too."""
-        value = getattr(self, name)
-        if name == "source":
-            return value.root
-        return msgspec.structs.replace(value, max_bad=0.0) if name == "recipe" else value
 
 
 def read(path: Path) -> Blueprint:

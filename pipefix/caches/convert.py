@@ -177,7 +177,7 @@ def _existing(folder: Path, recipe: Recipe, *, update: bool, stream: bool) -> Ma
     manifest = manifests.read(folder)
     if not update:
         folders.forget_plan(folder)
-    if manifest.recipe != recipe:
+    if not recipe.is_same_work(manifest.recipe):
         was = manifest.recipe
         raise BadUsage(
             f"{folder} is a finished cache already, of another recipe: {was.store} in {was.container}"

@@ -36,22 +36,30 @@ _LISTS = ("Compose", "Sequential")
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-def called(operation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-    """Run an operation as a dataset does; what the next one is called with: one value, several, or values by name."""
-    return _following(operation(*args, **kwargs), args, kwargs)
-
-
 def _following(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """What the operation after one that was called so is called with: one value, several, or values by name."""
     if kwargs:
         return (), {**kwargs, **result}
     return ((result,) if len(args) == 1 else tuple(result)), {}
 
 
-class Hook:
+class Chain:
+    """Operations one after the other, as the list had them."""
+
+    def __init__(self, operations: Sequence[Any]) -> None:
+        self.operations = list(operations)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        for operation in self.operations:
+            args, kwargs = _following(operation(*args, **kwargs), args, kwargs)
+        return kwargs or (args[0] if len(args) == 1 else args)
+
+
+class Hook(Chain):
     """Stands in the transforms' place: runs the first of them, and remembers what it gave."""
 
     def __init__(self, first: Sequence[Any]) -> None:
-        self.first = list(first)
+        super().__init__(first)
         self.given: list[Any] = []
         """Results of the last sample's calls: one value, or several."""
         self.keywords: list[str] = []
@@ -62,10 +70,10 @@ class Hook:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.calls += 1
-        for operation in self.first:
-            args, kwargs = called(operation, args, kwargs)
+        result = super().__call__(*args, **kwargs)
+        args, kwargs = _following(result, args, kwargs)
         self.keywords, self.given = list(kwargs), list(kwargs.values()) if kwargs else list(args)
-        return kwargs or (args[0] if len(args) == 1 else args)
+        return result
 
 
 class Spy:
@@ -134,16 +142,16 @@ def label(operation: Any) -> str:
 # -- which operations are fixed --------------------------------------------------------------------------------------------
 
 
-def fixed_operations(holder: Holder, inputs: Sequence[Arguments], record_of: Callable[[Any], bytes | None]) -> tuple[int, int]:
-    """How many leading operations give the same every time, and how many there are up to the last whose results can be stored.
+def fixed_operations(holder: Holder, inputs: Sequence[Arguments], record_of: Callable[[Any], bytes | None]) -> int:
+    """How many leading operations give the same every time, up to the last whose results can be stored.
 
     Args:
         holder: of the operations.
         inputs: what the dataset called its transforms with.
         record_of: the record of a result; None where none can hold it.
     """
-    values, count, storable = list(inputs), 0, 0
-    for operation in holder.operations:
+    values, storable = list(inputs), 0
+    for count, operation in enumerate(holder.operations, 1):
         if _says_random(operation):
             break
         try:
@@ -153,10 +161,10 @@ def fixed_operations(holder: Holder, inputs: Sequence[Arguments], record_of: Cal
         fixed = [result for result in tried if result is not None]
         if len(fixed) < len(tried):
             break
-        values, count = [following for following, _ in fixed], count + 1
+        values = [following for following, _ in fixed]
         if all(is_storable for _, is_storable in fixed):
             storable = count
-    return count, storable
+    return storable
 
 
 def _says_random(operation: Any) -> bool:
@@ -242,18 +250,6 @@ def run_live(rest: Callable[..., Any], call: Call, sample: Any) -> Any:
     for path, value in zip(call.leaves, values, strict=True):
         sample = with_at(sample, path, value)
     return sample
-
-
-class Chain:
-    """Operations one after the other, as the list had them."""
-
-    def __init__(self, operations: Sequence[Any]) -> None:
-        self.operations = list(operations)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        for operation in self.operations:
-            args, kwargs = called(operation, args, kwargs)
-        return kwargs or (args[0] if len(args) == 1 else args)
 
 
 def state_of(holders: Sequence[Holder], count: int | None = None) -> str:

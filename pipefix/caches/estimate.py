@@ -82,7 +82,11 @@ def forecast(
             "How long a stream is cannot be told before it ends.",
             advice="Say how much of it is wanted, --limit N, or convert it without --dry-run.",
         )
-    trial = folder.with_name(f"{folder.name}.trial")
+    trial = folder.with_name(f".{folder.name}.pipefix-trial")
+    if os.path.lexists(trial):
+        raise BadUsage(
+            f"{trial} exists, and a forecast is made beside it.", advice="Move it elsewhere, or name another directory: --out DIR"
+        )
     with converting.told_by_the_disk(trial):
         try:
             with folders.locked(trial) as work:

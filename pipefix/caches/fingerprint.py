@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import date
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, NoneType
 from typing import Any
@@ -20,6 +21,8 @@ from pipefix.vocabulary.held_transforms import names_transforms
 
 _DEEPEST = 6
 _STEP = 4096
+_MOST_BYTES = 64 << 20
+"""Of an array, or of 4,096 rows of a long one, about as much is digested, evenly: it may be a file of any size that is mapped."""
 _CLIENTS = frozenset({
     "requests", "urllib3", "http", "ssl", "socket", "botocore", "boto3", "s3transfer", "fsspec", "s3fs", "gcsfs", "adlfs",
     "aiohttp", "aiobotocore", "httpx", "obstore", "s3torchconnector", "threading", "asyncio", "concurrent",
@@ -44,6 +47,7 @@ class Fingerprint:
             digest = hashlib.sha256()
             self._walk(name, value, digest, 0, set())
             self.attributes[name] = digest.hexdigest()[:16]
+        self._length = None  # what long lists hold is digested with them, however long that is
 
     def part(self, start: int, stop: int, but: Collection[str] = ()) -> str:
         """Digest of what the long lists, ``but`` those of these names, hold for these samples."""
@@ -66,7 +70,7 @@ class Fingerprint:
 
     def _walk(self, name: str, value: Any, digest: Any, depth: int, visited_ids: set[int]) -> None:
         digest.update(f"{type(value).__qualname__};".encode("utf-8", "surrogateescape"))
-        if isinstance(value, (NoneType, bool, int, float, str, bytes, Enum, os.PathLike)):
+        if isinstance(value, (NoneType, bool, int, float, complex, str, bytes, date, Enum, os.PathLike)):
             plain = os.fspath(value) if isinstance(value, os.PathLike) else value
             digest.update(repr(self._below(plain)).encode("utf-8", "surrogateescape"))
             return
@@ -80,6 +84,12 @@ class Fingerprint:
             return
         if isinstance(value, (FunctionType, MethodType, BuiltinFunctionType, type)):
             digest.update(f"{value.__qualname__}{code_digest.digest(value)}".encode())
+        elif hasattr(value, "iloc") and hasattr(value, "to_numpy"):  # a table or column of pandas
+            for column, values in [("its index", value.index), *(value.items() if value.ndim == 2 else [("its values", value)])]:
+                digest.update(repr(column).encode("utf-8", "surrogateescape"))
+                self._array(f"{name}.{column}", values.to_numpy(), digest, depth, visited_ids)
+        elif hasattr(value, "dtype") and hasattr(value, "shape"):
+            self._array(name, value, digest, depth, visited_ids)
         elif self._is_list(value):
             self._lists.append((name, value))
         elif isinstance(value, dict):
@@ -91,8 +101,6 @@ class Fingerprint:
                 self._elements(name, value[at : at + _STEP], digest, depth, visited_ids)
         elif isinstance(value, (set, frozenset)):
             self._elements(name, sorted(value, key=repr), digest, depth, visited_ids)
-        elif hasattr(value, "dtype") and hasattr(value, "shape"):
-            _feed_array(digest, value)
         else:
             self._object(name, value, digest, depth, visited_ids)
 
@@ -109,10 +117,27 @@ class Fingerprint:
                 digest.update(key.encode("utf-8", "surrogateescape"))
                 self._walk(f"{name}.{key}", held, digest, depth + 1, visited_ids)
 
+    def _array(self, name: str, values: Any, digest: Any, depth: int, visited_ids: set[int]) -> None:
+        if self._is_list(values):
+            self._lists.append((name, values))
+        else:
+            self._elements(name, values, digest, depth, visited_ids)
+
     def _elements(self, name: str, values: Any, digest: Any, depth: int, visited_ids: set[int]) -> None:
         if hasattr(values, "dtype"):
-            _feed_array(digest, values)
-            return
+            array = _of_numpy(values)
+            if not hasattr(array, "tobytes"):
+                digest.update(repr(array).encode("utf-8", "surrogateescape"))
+                return
+            if not getattr(array.dtype, "hasobject", False) and array.dtype.kind != "U":
+                digest.update(f"{array.dtype}{array.shape}".encode())
+                flat = array.reshape(-1)
+                every = max(1, array.nbytes // _MOST_BYTES)
+                for at in range(0, len(flat), every * _STEP):
+                    digest.update(flat[at : at + _STEP].tobytes())
+                return
+            digest.update(f"{array.shape}".encode())
+            values = array.reshape(-1).tolist()  # texts: paths may lie below another root tomorrow
         try:
             text = msgspec.json.encode(values, enc_hook=_encoded)
         except (TypeError, ValueError, RecursionError, UnicodeError, OverflowError):
@@ -190,12 +215,15 @@ def _is_state(key: str) -> bool:
     return not key.startswith(_SKIPPED) and not names_transforms(key)
 
 
-def _feed_array(digest: Any, values: Any) -> None:
-    array = values.detach().cpu().numpy() if hasattr(values, "detach") else values
-    if getattr(array.dtype, "hasobject", False) or not hasattr(array, "tobytes"):
-        digest.update(repr(array).encode("utf-8", "surrogateescape"))
-    else:
-        digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+def _of_numpy(values: Any) -> Any:
+    """A tensor as an array, in a type that NumPy has; anything else as it is."""
+    if not hasattr(values, "detach"):
+        return values
+    tensor = values.detach().cpu()
+    try:
+        return tensor.numpy()
+    except TypeError:  # bfloat16, or sparse
+        return tensor.to_dense().float().numpy()
 
 
 def _of_albumentations(value: Any) -> str | None:

@@ -99,10 +99,9 @@ def _place(goal: Path, *, quarantine: bool) -> Path:
             _remove(goal)
         if os.path.lexists(goal) and not is_folder(goal):
             raise BadUsage(f"{goal} exists and is not a directory: nothing is written there.", advice=_ELSEWHERE)
-        others = sorted(os.listdir(goal)) if is_folder(goal) else []
-        for name in [name for name in FOLDERS if name in others and is_folder(goal / name) and not os.listdir(goal / name)]:
-            (goal / name).rmdir()  # all that is left of a cache whose removal was interrupted
-            others.remove(name)
+        # Of a cache whose removal was interrupted these two may be left.
+        empty = [goal / name for name in FOLDERS if is_folder(goal / name) and not os.listdir(goal / name)]
+        others = sorted(set(os.listdir(goal)) - {path.name for path in empty}) if is_folder(goal) else []
         if others:
             raise BadUsage(
                 f"{goal} exists and holds other things, such as {others[0]!r}: nothing is written there.", advice=_ELSEWHERE
@@ -113,6 +112,8 @@ def _place(goal: Path, *, quarantine: bool) -> Path:
                 advice=f"Name a directory on it: {command('--out', goal / 'cache')}",
             )
         _check_building(building_of(goal))
+        for path in empty:
+            path.rmdir()
     except OSError as error:
         raise UnreadableFile(
             f"{goal} cannot be made or read: {error.strerror or error}.",

@@ -33,10 +33,10 @@ def name_of(path: str, root: str | None) -> str:
     return path if is_text(path) else "\0" + os.fsencode(path).decode("latin-1")
 
 
-def is_text(path: str) -> bool:
-    """Whether a path is UTF-8."""
+def is_text(text: str) -> bool:
+    """Whether it is UTF-8: paths, and what comes of them, need not be."""
     try:
-        path.encode()
+        text.encode()
     except UnicodeEncodeError:
         return False
     return True
@@ -57,6 +57,20 @@ def path_of(name: str, root: str | None) -> str:
     if not path.startswith(os.path.join(root, "")):
         raise CacheDamaged(f"The name {name!r} leads out of the directory that the cache was made from.")
     return path
+
+
+def root_of(dataset: Any, files: list[str]) -> str | None:
+    """The directory below which the files lie: the dataset's own root where it has one, or what their paths share."""
+    files = [file for file in files if not is_remote(file)]
+    if not files:
+        return None
+    own = getattr(dataset, "root", None)
+    if isinstance(own, (str, os.PathLike)):
+        path = os.path.abspath(os.fspath(own))
+        if isinstance(path, str) and all(file.startswith(os.path.join(path, "")) for file in files) and is_text(path):
+            return path
+    shared = os.path.commonpath([os.path.dirname(file) for file in files])
+    return shared if shared != os.sep and is_text(shared) else None
 
 
 def picture_files(reads: Reads) -> list[tuple[str, Any]]:

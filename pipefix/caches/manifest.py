@@ -85,6 +85,10 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None = None
     """Of a stream, how many samples are taken at most."""
 
+    def is_same_work(self, other: Recipe) -> bool:
+        """Whether the other's records serve this one: how many damaged samples end a conversion makes no difference to them."""
+        return msgspec.structs.replace(self, max_bad=other.max_bad) == other
+
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """How the dataset hands a sample to its transforms, and where in the sample their results come to lie."""
@@ -281,14 +285,8 @@ def _check_version(text: bytes, path: Any) -> None:
 def _check(manifest: Manifest, path: Any) -> None:
     """Figures that the rest of the room relies on."""
     parts = manifest.parts
-    recipe = manifest.recipe
-    if recipe.container == "parquet" and keeps("lmdb", recipe.store):
-        raise UnreadableFile(
-            f"{path} is of a cache that keeps {recipe.store} in Parquet, which this version of pipefix does not read.",
-            advice="Make it anew: " + command("pipefix", "convert", "TARGET", "--to", "lmdb", "--store", recipe.store),
-        )
     sound = (
-        keeps(recipe.container, recipe.store)
+        keeps(manifest.recipe.container, manifest.recipe.store)
         and manifest.checksum == "crc32"
         and manifest.length == sum(part.records for part in parts)
         and manifest.samples == (parts[-1].stop if parts else 0)

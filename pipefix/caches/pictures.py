@@ -20,7 +20,7 @@ from pipefix.vocabulary.nested import map_leaves
 
 _ORIENTATION = 0x0112
 _MAPS = ("P", "1", "I", "I;16", "I;16B", "I;16L", "F", "PA")
-_IN = {"jpeg": ("RGB", "L", "CMYK"), "webp": ("RGB", "RGBA"), "png": ("RGB", "RGBA", "L", "LA", "P", "1", "I;16", "I")}
+_IN = {"jpeg": ("RGB", "L", "CMYK"), "webp": ("RGB", "RGBA"), "png": ("RGB", "RGBA", "L", "LA", "P", "1", "I;16")}
 """Modes that each kind of file holds as they are."""
 _MOST_PIXELS = 1 << 28
 _MAGIC = (
@@ -73,7 +73,7 @@ def is_image(value: Any) -> bool:
         return (
             getattr(value, "ndim", 0) == 3 and str(value.dtype) == "uint8" and value.shape[2] in (1, 3, 4) and 0 not in value.shape
         )
-    if module in ("torch", "torchvision") and hasattr(value, "detach"):
+    if (module == "torch" or kind.__name__ == "Image") and hasattr(value, "detach"):  # no mask or boxes of torchvision's
         return value.ndim == 3 and str(value.dtype) == "torch.uint8" and value.shape[0] in (1, 3, 4) and 0 not in value.shape
     return False
 
@@ -122,14 +122,30 @@ def smaller(image: Any, size: int | None, *, labels: bool) -> Any:
 
 def encoded(image: Any, kind: str | None, quality: int, like: str, *, labels: bool) -> Picture:
     """As a file of the kind it came from, where that holds its mode; otherwise, and for labels, as PNG without loss."""
+    if image.mode.startswith("I") and image.mode != "I;16":
+        image = _of_16_bits(image)
     wanted = kind if kind in _IN and not labels else "png" if kind is not None or labels else "jpeg"
     if image.mode not in _IN[wanted]:
-        wanted = "png"
-    if wanted == "png" and image.mode not in _IN["png"]:
-        image = image.convert("RGBA" if image.mode in ("PA", "RGBa", "La") else "RGB")
+        wanted = "jpeg" if image.mode == "CMYK" and not labels else "png"
+    if image.mode not in _IN[wanted]:
+        raise Unstorable(f"a picture of mode {image.mode}: PNG has no such pixels")
+    if image.mode == "P" and len(palette := image.getpalette() or []) <= 3 * image.getextrema()[1]:
+        image = image.copy()  # PIL writes as many bits as colours need, and some values have none
+        image.putpalette(palette + [0] * (768 - len(palette)))
     out = io.BytesIO()
     image.save(out, wanted.upper(), **({"compress_level": 4} if wanted == "png" else {"quality": quality}))
     return Picture(out.getvalue(), wanted, image.width, image.height, like)
+
+
+def _of_16_bits(image: Any) -> Any:
+    """A picture of whole numbers of any order and length in the mode in which PNG holds them."""
+    import numpy as np
+    from PIL import Image
+
+    values = np.asarray(image)
+    if values.min() < 0 or values.max() >= 1 << 16:
+        raise Unstorable(f"a picture of mode {image.mode} whose values need more than the 16 bits that PNG has")
+    return Image.fromarray(values.astype(np.uint16))
 
 
 def lossless(image: Any, files: Sequence[bytes]) -> Picture:
@@ -143,8 +159,6 @@ def lossless(image: Any, files: Sequence[bytes]) -> Picture:
                 same = held.size == image.size and held.mode == image.mode and upright(held) is held
                 if same and held.tobytes() == image.tobytes() and held.getpalette() == image.getpalette():
                     return Picture(data, kind, image.width, image.height, "image")
-    if image.mode not in _IN["png"]:
-        raise Unstorable(f"a picture of mode {image.mode}: PNG has no such pixels")
     return encoded(image, "png", 0, "image", labels=True)
 
 
@@ -209,7 +223,7 @@ def _from_pixels(pixels: Pixels) -> Any:
     image = Image.fromarray(pixels.array)
     if pixels.palette is not None and pixels.mode == "P" and image.mode == "L":
         image.putpalette(pixels.palette)
-    elif image.mode != pixels.mode and len(image.getbands()) == len(pixels.mode) and pixels.array.dtype.str == "|u1":
+    elif image.mode != pixels.mode and len(image.getbands()) == Image.getmodebands(pixels.mode) and pixels.array.dtype.str == "|u1":
         image = Image.frombytes(pixels.mode, image.size, pixels.array.tobytes())  # CMYK looks like RGBA to an array
     return image
 

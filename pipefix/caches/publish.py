@@ -61,7 +61,7 @@ def convert_to_store(
     staging = staging_of(store.url)
     with contextlib.suppress(NoSuchObject):
         there = manifests.of_text(store.get(MANIFEST), f"{store.url}/{MANIFEST}")
-        if there.recipe != recipe:
+        if not recipe.is_same_work(there.recipe):
             raise BadUsage(
                 f"{store.url} is a finished cache already, of another recipe: {there.recipe.store} in {there.recipe.container}.",
                 advice="Give the new one a place of its own: --out s3://BUCKET/OTHER",

@@ -122,7 +122,7 @@ def _numeric(value: Any, kind: type, put: Callable[[Any], list[int]]) -> Any:
     if module == "numpy":
         import numpy as np
 
-        if isinstance(value, np.ndarray):
+        if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray):
             return ["a", *_array(value, put)]
         if isinstance(value, np.generic) and value.dtype.kind in _KINDS:
             return ["s", value.dtype.str, value.tobytes()]

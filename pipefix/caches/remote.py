@@ -39,16 +39,6 @@ def read_manifest(store: Store) -> Manifest:
     return manifests.of_text(text, f"{store.url}/{MANIFEST}")
 
 
-def read_index(store: Store, part: Part, data: Path) -> Index:
-    """Of the data file of this name."""
-    name = beside(data, ".idx").as_posix()
-    try:
-        text = store.get(name)
-    except NoSuchObject:
-        raise CacheDamaged(f"{store.url}/{name} is missing.") from None
-    return Index.parse(text, part, Path(f"{store.url}/{name}"))
-
-
 class RemoteFile:
     """A data file in a store: what `DataFile` is on a disk."""
 
@@ -97,7 +87,11 @@ class RemoteParts(Parts):
 
     def _opened(self, number: int) -> Any:
         part, name = self.parts[number], self._name(number)
-        index = read_index(self.store, part, Path(name))
+        index_name = beside(Path(name), ".idx").as_posix()
+        try:
+            index = Index.parse(self.store.get(index_name), part, Path(f"{self.store.url}/{index_name}"))
+        except NoSuchObject:
+            raise CacheDamaged(f"{self.store.url}/{index_name} is missing.") from None
         blocks = index.blocks[["offset", "length", "crc"]].tolist()
         local = self.tier.part(Wanted(name, part.bytes, blocks)) if self.tier is not None else None
         if local is not None:

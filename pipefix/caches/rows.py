@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pipefix.caches.maker import is_text
 from pipefix.caches.manifest import Column, Recipe
 from pipefix.caches.pictures import kind_of
 from pipefix.caches.record import Picture, Unstorable
@@ -64,6 +65,8 @@ def plain(name: str, value: Any) -> tuple[Any, str, Any]:
         return value.item(), "scalar", pa.from_numpy_dtype(value.dtype)
     like = "list"
     if hasattr(value, "detach"):
+        if str(value.dtype) == "torch.bfloat16":
+            raise Unstorable(f"field {name!r} is a tensor of bfloat16, which columns do not have")
         value, like = value.detach().cpu().numpy(), "tensor"
     elif isinstance(value, np.ndarray):
         like = "array"
@@ -93,8 +96,8 @@ def infer(samples: Sequence[Any]) -> tuple[str, list[Column]]:
         arrow_type = next((arrow_type for _, _, arrow_type in plain_values if arrow_type is not None), None)
         try:
             kind = arrow_type if arrow_type is not None else pa.array([value for value, _, _ in plain_values]).type
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise Unstorable(f"field {name!r} has no one type: {error}") from None
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeError) as error:
+            raise Unstorable(f"field {name!r} has no one type, or none that a column has: {error}") from None
         kind_name = str(kind).replace("item: ", "").replace("element: ", "")
         columns.append(Column(name=name, type="string" if kind_name == "null" else kind_name, like=like))
         try:
@@ -137,7 +140,7 @@ def _fits(value: Any, kind: Any) -> bool:
         limits = np.iinfo(kind.to_pandas_dtype())
         return held is int and bool(limits.min <= value <= limits.max)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return held is str
+        return held is str and is_text(value)
     if pa.types.is_binary(kind):
         return held is bytes
     if held is np.ndarray:

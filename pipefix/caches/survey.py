@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,10 +17,10 @@ import msgspec
 from pipefix.caches import cut as cuts
 from pipefix.caches import learn_reads, pictures, pool, record, rows
 from pipefix.caches.blueprint import Blueprint, boot
-from pipefix.caches.cut import Holder, Hook
+from pipefix.caches.cut import Chain, Holder, Hook
 from pipefix.caches.fingerprint import Fingerprint
-from pipefix.caches.maker import TreeMaker, getter, is_stream, is_text
-from pipefix.caches.manifest import Cut, Recipe, Source
+from pipefix.caches.maker import TreeMaker, getter, is_stream, root_of
+from pipefix.caches.manifest import Call, Cut, Recipe, Source
 from pipefix.caches.record import Unstorable
 from pipefix.caches.witness import Witness
 from pipefix.caches.writer import is_interrupt, not_stored, program_ended
@@ -29,7 +28,6 @@ from pipefix.hooks.install import loaded_libraries
 from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError
 from pipefix.vocabulary.random_state import RandomState, seeded
 from pipefix.vocabulary.tracebacks import frames, is_raised_here, summary
-from pipefix.vocabulary.urls import is_remote
 
 _LOOKED_AT = 32
 _ROWS_LOOKED_AT = 64
@@ -38,7 +36,7 @@ _PARTS = 32
 _SMALLEST_PART, _LARGEST_PART = 1 << 20, 256 << 20
 _MOST_SAMPLES = 1 << 16
 _RANDOM = (
-    "the dataset draws random numbers besides its transforms",
+    "the dataset draws random numbers besides its transforms, or works on what random ones give",
     "Hold the random part in an attribute such as self.transform, or keep what samples read: --store source",
 )
 _RANDOM_ROWS = (
@@ -212,7 +210,7 @@ class _Look:
         self.unseen_bytes, self.record_bytes = learned.unseen_bytes, learned.record_bytes
         return msgspec.structs.replace(
             plan, stop_at=self.witness.stop_at, by_path=self.witness.by_path, maps=self.witness.maps,
-            source=Source(root=_root(self.dataset, learned.files)),
+            source=Source(root=root_of(self.dataset, learned.files)),
             part_samples=_part_samples(self.samples, self.record_bytes),
         )  # fmt: skip
 
@@ -224,43 +222,58 @@ class _Look:
         stored_whole = Cut(state=cuts.state_of(holders))
         if self.recipe.store == "rows":
             return stored_whole, None
-        names = {(holder.name, tuple(cuts.label(operation) for operation in holder.operations)) for holder in holders}
+        names = {(holder.name, tuple(map(cuts.label, holder.operations))) for holder in holders}
         if not holders:
             return Cut(), None
         if len(names) > 1:
             raise TargetError(
-                "The dataset holds several different lists of transforms: "
-                + "; ".join(sorted(f"{name}" for name, _ in names))
-                + ".",
+                f"The dataset holds several different lists of transforms: {'; '.join(sorted(name for name, _ in names))}.",
                 advice="Convert its parts one by one, or keep what it reads: --store source",
             )
         self.holders = holders
         states = [cuts.state_of(holders, length) for length in range(len(holders[0].operations) + 1)]  # before they are run
-        fixed, count = self._fixed(holders[0]) if self.recipe.store == "sample" else (0, 0)
-        hook = Hook(holders[0].operations[:fixed])
+        count = self._fixed(holders[0]) if self.recipe.store == "sample" else 0
+        hook = Hook(holders[0].operations[:count])
         call = self._call(hook)
-        if call is not None and count < fixed:  # what no record holds would be in it as it is
-            hook = Hook(holders[0].operations[:count])
-            call = self._call(hook)
-        labels = [cuts.label(operation) for operation in holders[0].operations]
+        labels = list(map(cuts.label, holders[0].operations))
         if call is None:
             self.holders = []
             return stored_whole, None
         return Cut(attribute=holders[0].name, kept=labels[:count], live=labels[count:], call=call, state=states[count]), hook
 
-    def _fixed(self, holder: Holder) -> tuple[int, int]:
+    def _fixed(self, holder: Holder) -> int:
         inputs = []
         spy = cuts.Spy(holder.value)
         with cuts.replaced(self.holders, spy):
             for _ in learn_reads.good(getter(self.dataset, None), self.indices, 3):
                 inputs += spy.calls
                 spy.calls = []
-        return cuts.fixed_operations(holder, inputs, _record_of) if inputs else (0, 0)
+        return cuts.fixed_operations(holder, inputs, _record_of) if inputs else 0
 
-    def _call(self, hook: Hook) -> Any:
-        with cuts.replaced(self.holders, hook):
-            calls = [cuts.call_of(hook, sample) for _, sample in learn_reads.good(getter(self.dataset, hook), self.indices, 3)]
-        return calls[0] if calls and all(call == calls[0] for call in calls) else None
+    def _call(self, hook: Hook) -> Call | None:
+        """How the hook's results are found in samples; None where they are not, or the rest of the transforms, run on them there,
+        does not give what the dataset gives."""
+        plain, hooked = getter(self.dataset, None), getter(self.dataset, hook)
+        rest = Chain(self.holders[0].operations[len(hook.operations) :])
+
+        def call_in(index: int) -> Call | None:
+            with seeded(index), cuts.replaced(self.holders, hook):
+                sample = hooked(index)
+                call = cuts.call_of(hook, sample)
+                if call is None:
+                    return None
+                live = _record_of(cuts.run_live(rest, call, sample))
+            own = []
+            for _ in range(2):
+                with seeded(index):
+                    own.append(_record_of(plain(index)))
+            return call if own[0] in (live, None) or own[0] != own[1] else None  # what draws by itself cannot be compared
+
+        try:
+            calls = [call for _, call in learn_reads.good(call_in, self.indices, 3)]
+        except TargetError:  # the dataset's code works on what all of its transforms give
+            return None
+        return calls[0] if all(call == calls[0] for call in calls) else None
 
     def _tree(self, plan: Blueprint, hook: Hook | None) -> Blueprint:
         maker, is_rows = TreeMaker(plan, self.witness), self.recipe.store == "rows"
@@ -283,7 +296,7 @@ class _Look:
                     "There is no image in the samples, so there is nothing to make smaller.",
                     advice="Store them as they are: --store sample",
                 )
-        plan = msgspec.structs.replace(plan, seeded=before.changed(), source=Source(root=_root(self.dataset, list(files))))
+        plan = msgspec.structs.replace(plan, seeded=before.changed(), source=Source(root=root_of(self.dataset, list(files))))
         sizes = stored
         if is_rows:
             plan, sizes = self._rows(plan, stored)
@@ -334,17 +347,3 @@ def _part_samples(samples: int | None, record_bytes: float) -> int:
     each = max(record_bytes, 1.0)
     wanted = _LARGEST_PART / 4 if samples is None else min(max(samples * each / _PARTS, _SMALLEST_PART), _LARGEST_PART)
     return max(1, min(_MOST_SAMPLES, round(wanted / each)))
-
-
-def _root(dataset: Any, files: list[str]) -> str | None:
-    """The directory below which the files lie: the dataset's own root where it has one, or what their paths share."""
-    files = [file for file in files if not is_remote(file)]
-    if not files:
-        return None
-    own = getattr(dataset, "root", None)
-    if isinstance(own, (str, os.PathLike)):
-        path = os.path.abspath(os.fspath(own))
-        if isinstance(path, str) and all(file.startswith(os.path.join(path, "")) for file in files) and is_text(path):
-            return path
-    shared = os.path.commonpath([os.path.dirname(file) for file in files])
-    return shared if shared != os.sep and is_text(shared) else None

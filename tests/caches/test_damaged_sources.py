@@ -15,6 +15,7 @@ from PIL import Image, ImageFile, ImageOps
 
 from pipefix.caches import pictures
 from pipefix.caches.dataset import CachedDataset
+from pipefix.vocabulary.errors import TargetError
 from tests.caches.sources import Files, ReadBy, draw
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -48,6 +49,7 @@ KINDS = {
     "bmp": ({"suffix": "bmp"}, "PNG", "RGB"),
     "gif": ({"suffix": "gif", "mode": "P"}, "PNG", "P"),
     "tiff": ({"suffix": "tiff"}, "PNG", "RGB"),
+    "cmyk tiff": ({"suffix": "tiff", "mode": "CMYK"}, "JPEG", "CMYK"),
     "wrong suffix": ({"suffix": "jpg", "format": "PNG"}, "PNG", "RGB"),
 }
 
@@ -71,6 +73,38 @@ def test_the_colours_of_a_cmyk_picture_stay(tmp_path, make):
     small = stored(path, tmp_path, make, "resized", size=44)
     near = np.abs(np.asarray(small.convert("RGB"), float) - np.asarray(Image.open(path).convert("RGB"), float)).mean()
     assert near < 6
+
+
+def test_big_endian_pictures_keep_their_values() -> None:
+    values = np.arange(0, 60_000, 1000, dtype=">u2").reshape(6, 10)
+    held = pictures.encoded(Image.frombytes("I;16B", (10, 6), values.tobytes()), "tiff", 90, "image", labels=True)
+    assert equal(pictures.picture_as("as-was")(held), values)
+
+
+@pytest.mark.parametrize("mode", ["F", "I", "YCbCr"])
+def test_what_no_file_has_pixels_for_is_refused_and_kept_as_pixels(mode, tmp_path, make):
+    """Depths were clipped to bytes, and what was no RGB became it."""
+
+    class Deep(Files):
+        def __getitem__(self, index):
+            values = np.full((8, 9, 3) if mode == "YCbCr" else (8, 9), 70_000 + index, np.float32 if mode == "F" else np.int32)
+            return Image.fromarray(values.astype(np.uint8)).convert(mode) if mode == "YCbCr" else Image.fromarray(values), index
+
+    dataset = Deep([tmp_path] * 3)
+    with pytest.raises(TargetError, match=f"cannot be stored as resized: a picture of mode {mode}"):
+        make(dataset, "resized", size=4)
+    picture = CachedDataset(make(dataset, "decoded").folder)[2][0]
+    assert picture.mode == mode and equal(picture, dataset[2][0])
+
+
+@pytest.mark.parametrize("palette", [[], [0, 0, 0, 255, 0, 0]])
+def test_labels_beyond_their_palette_stay(palette) -> None:
+    """PIL writes as many bits as colours need."""
+    labels = np.arange(60, dtype=np.uint8).reshape(6, 10)
+    image = Image.fromarray(labels, mode="P")
+    if palette:
+        image.putpalette(palette)
+    assert equal(pictures.picture_as("as-was")(pictures.encoded(image, "png", 90, "image", labels=True)), labels)
 
 
 def test_a_palette_keeps_its_labels(tmp_path, make):

@@ -7,22 +7,27 @@ import io
 import itertools
 import os
 import random
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
+from torchvision import tv_tensors
+from torchvision.transforms import v2
 
 from pipefix.caches import building, estimate, pool, witness
 from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.estimate import forecast
 from pipefix.caches.verify import verify
-from pipefix.vocabulary.errors import Interrupted, TargetError
-from tests.caches.killing import Killed, interrupted_after
+from pipefix.vocabulary.errors import BadUsage, Interrupted, TargetError
+from tests.caches.killing import Killed, contents, interrupted_after
+from tests.caches.mutating import plain
 from tests.caches.sources import Files, Numbers, Shard, draw
 
 
@@ -80,6 +85,42 @@ def test_a_dict_that_would_not_come_back_is_refused(make: Any) -> None:
 
     with pytest.raises(TargetError, match=r"collections.defaultdict: it would come back as a dict"):
         make(Pairs(kind), "sample")
+
+
+class Works(Files):
+    """Its code works on what its transforms gave."""
+
+    def __init__(self, pictures: list[Path], works: Any, *random_ones: Any) -> None:
+        super().__init__(pictures, v2.Compose([v2.Resize(20), *random_ones, v2.PILToTensor()]))
+        self.works = works
+
+    def __getitem__(self, index: int) -> Any:
+        return self.works(super().__getitem__(index)[0])
+
+
+WORKS: list[Any] = [
+    lambda image: (image, image),
+    lambda image: {"image": image, "size": v2.functional.get_size(image)},
+    lambda image: image.unsqueeze(0),
+]
+
+
+@pytest.mark.parametrize("works", WORKS)
+def test_what_is_made_of_transformed_pictures_is_not_made_of_others(pictures: list[Path], make: Any, works: Any) -> None:
+    """An autoencoder's second picture came back as it was read, and sizes were those before the transforms."""
+    dataset = Works(pictures, works)
+    done = make(dataset, "decoded")
+    assert done.manifest.cut.live == []
+    assert plain(CachedDataset(done.folder, dataset=dataset)[3]) == plain(dataset[3])
+    with pytest.raises(TargetError, match=r"comes out different every time: .* works on what random ones give"):
+        make(Works(pictures, works, v2.RandomHorizontalFlip()), "decoded", name="random")
+
+
+def test_a_mask_of_torchvisions_does_not_come_back_as_a_picture(make: Any) -> None:
+    """Beside a picture, transforms pass over a plain tensor."""
+    sample = tv_tensors.Image(torch.zeros(3, 8, 9).byte()), tv_tensors.Mask(torch.zeros(1, 8, 9).byte())
+    with pytest.raises(TargetError, match=r"cannot be stored as decoded: a torchvision.tv_tensors._mask.Mask"):
+        make([sample] * 3, "decoded")
 
 
 class Away(Numbers):
@@ -155,9 +196,18 @@ def test_what_a_killed_forecast_left_goes_with_the_next(files: Files, tmp_path: 
         patched.setattr(estimate.folders, "remove", lambda folder: None)
         with pytest.raises(Killed):
             forecast(files, recipe_of("lmdb", "source"), tmp_path / "cache", workers=0)
-    assert [path.name for path in sorted(tmp_path.iterdir()) if path not in before] == ["cache.trial.building"]
+    assert [path.name for path in sorted(tmp_path.iterdir()) if path not in before] == [".cache.pipefix-trial.building"]
     assert forecast(files, recipe_of("lmdb", "source"), tmp_path / "cache", workers=0).samples == 12
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_forecast_leaves_a_cache_of_theirs_alone(tmp_path: Path, make: Any) -> None:
+    """One that is called `cache.trial` was written into, and then removed."""
+    for name in ("cache.trial", ".cache.pipefix-trial"):
+        before = contents(make(Numbers(), "sample", name=name).folder)
+        with suppress(BadUsage):
+            forecast(Numbers(), recipe_of("lmdb", "sample"), tmp_path / "cache", workers=0)
+        assert contents(tmp_path / name) == before
 
 
 class Noted(Numbers):

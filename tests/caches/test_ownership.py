@@ -190,6 +190,14 @@ def test_nothing_is_left_of_a_conversion_that_never_began(tmp_path: Path) -> Non
     assert os.listdir(tmp_path) == []
 
 
+def test_an_empty_folder_of_theirs_stays_where_a_cache_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "project" / "index").mkdir(parents=True)
+    (tmp_path / "project" / "main.py").touch()
+    with pytest.raises(BadUsage, match=r"holds other things, such as 'main\.py'"):
+        make(tmp_path / "project")
+    assert sorted(os.listdir(tmp_path / "project")) == ["index", "main.py"]
+
+
 def test_a_linked_directory_is_filled_where_it_leads(tmp_path: Path, templates: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "cache").symlink_to(tmp_path / "disk")

@@ -66,14 +66,24 @@ def test_texts_are_tokenised_on_the_way(make, tmp_path):
         make(Texts(), "rows", "parquet", tokenizer="absent/tokenizer.json", text="text", name="third")
 
 
-def test_a_row_that_does_not_fit_is_named(make):
+@pytest.mark.parametrize(
+    ("at", "name", "value", "said"),
+    [
+        (1501, "label", "seven", "1501 cannot be stored as rows: field 'label' is str 'seven'"),
+        (1501, "text", "\udcff", "1501 cannot be stored as rows: field 'text' is str"),
+        (None, "text", "\udcff", "field 'text' has no one type, or none that a column has"),
+        (None, "label", 2**64, "field 'label' has no one type, or none that a column has"),
+        (None, "label", torch.ones(2, dtype=torch.bfloat16), "field 'label' is a tensor of bfloat16"),
+    ],
+)
+def test_what_no_column_holds_is_named(make, at, name, value, said):
     class Misfit(Texts):
         def __getitem__(self, index):
             row = super().__getitem__(index)
-            return {**row, "label": "seven"} if index == 1501 else row
+            return {**row, name: value} if at in (index, None) else row
 
-    with pytest.raises(TargetError, match="Sample 1501 cannot be stored as rows: field 'label' is str 'seven'"):
-        make(Misfit(), "rows", "parquet")
+    with pytest.raises(TargetError, match=said):
+        make(Misfit(2000), "rows", "parquet")
 
 
 def test_pictures_are_columns_that_other_libraries_open(files, make):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch.utils.data import Subset
@@ -167,8 +170,42 @@ def test_a_wrapped_dataset_is_looked_into(pictures, make):
         CachedDataset(folder, dataset=Subset(dataset, range(0, 12, 2)))
 
 
-def test_long_lists_of_anything_are_digested() -> None:
-    values = [[object(), torch.ones(3), {"a": (1, "x")}, 2.5, b"\xff"] for _ in range(5000)]
-    fingerprint = Fingerprint(values, len(values)).part(0, 5000)
-    values[4000][1] = torch.zeros(3)
-    assert Fingerprint(values, len(values)).part(0, 5000) != fingerprint
+class Labelled:
+    """A dataset that holds its labels so."""
+
+    def __init__(self, labels: Any) -> None:
+        self.labels = labels
+
+
+HELD = {
+    "list": lambda labels: [[object(), torch.ones(3), {"a": (1, label)}, 2.5, b"\xff"] for label in labels],
+    "array of objects": lambda labels: np.array(labels, dtype=object),
+    "table": lambda labels: pd.DataFrame({"file": "x.jpg", "label": labels}),
+    "column": lambda labels: pd.Series(labels, index=range(0, 2 * len(labels), 2)),
+    "column of times": lambda labels: pd.Series(pd.to_datetime(labels, utc=True)),
+    "bfloat16": lambda labels: torch.tensor(labels).remainder(100).to(torch.bfloat16),
+}
+
+
+@pytest.mark.parametrize("kind", HELD)
+def test_one_label_of_many_is_noticed(kind: str) -> None:
+    """NumPy and pandas leave the middle out of what they print."""
+    labels = list(range(5000))
+    before, mended = [Fingerprint(Labelled(HELD[kind](labels)), 5000) for labels in (labels, [*labels[:2500], 7, *labels[2501:]])]
+    assert before.part(0, 5000) != mended.part(0, 5000)
+    assert before.rows([3, 9]) == mended.rows([3, 9])
+
+
+def test_a_large_array_is_neither_copied_nor_read_whole() -> None:
+    tokens = np.zeros(1 << 29, np.uint8)
+    tracemalloc.start()
+    before = Fingerprint(Labelled(tokens), 1000).attributes
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+    tokens[:] = 1
+    assert Fingerprint(Labelled(tokens), 1000).attributes != before
+
+
+def test_lists_in_lists_that_are_as_long_as_the_dataset() -> None:
+    fingerprint = Fingerprint(Labelled([torch.ones(4) * index for index in range(4)]), 4)
+    assert fingerprint.part(0, 2) == fingerprint.part(0, 2)

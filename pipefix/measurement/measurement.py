@@ -126,6 +126,17 @@ class TriedCache:
 
 
 @dataclass(frozen=True)
+class DistinctReads:
+    """What so many samples read."""
+
+    distinct_bytes: float
+    """Each byte counted once."""
+    bytes: float
+    """As often as it was read."""
+    samples: int
+
+
+@dataclass(frozen=True)
 class Unpacked:
     """What of an array or a table is unpacked for a sample."""
 
@@ -175,8 +186,8 @@ class Measurement:
     """By process: (samples made by then, facts about it and its batch), for the audit."""
     paths: list[str] = field(default_factory=list)
     """Files that samples were read from."""
-    read_once: tuple[float, int] | None = None
-    """Bytes of all that so many samples read, each byte counted once; None where nothing was seen to be read."""
+    read_once: list[DistinctReads] = field(default_factory=list)
+    """Of half of what was recorded, and of all of it; empty where nothing was seen to be read."""
     stores: list[str] = field(default_factory=list)
     """Stores of objects that samples were read from, such as ``s3://bucket``."""
     traced: list[Row] = field(default_factory=list)

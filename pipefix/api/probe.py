@@ -202,13 +202,14 @@ def _try_conversions(subject: Subject, machine: Machine, measurement: Measuremen
     try:
         if diagnosis.part_of_making(Stage.AUGMENT) > WORTH_TRYING and not held_transforms(subject.dataset):
             known["sample"] = tried("sample")
-            measurement.same_every_time = known["sample"].record_bytes is not None
+            measurement.same_every_time = known["sample"].whole
         while new := {
             step.change.store
             for step in advise(measurement, diagnosis, machine=machine).proposed
             if isinstance(step.change, CacheChange) and step.change.store not in known
         }:
             known.update({store: tried(store) for store in sorted(new)})
+            measurement.same_every_time = any(tried_cache.whole for tried_cache in known.values())
     except KeyboardInterrupt:
         measurement.partial = True
 

@@ -123,6 +123,8 @@ class TriedCache:
     """How many samples one of its parts is for: what they share is kept once in each."""
     late: bool = False
     """Whether it was left before anything had come of it."""
+    whole: bool = False
+    """Whether its records are finished samples, none of whose transforms run when they are read."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +203,7 @@ class Measurement:
     tried_caches: dict[str, TriedCache] = field(default_factory=dict)
     """By what a cache keeps of a sample."""
     same_every_time: bool = False
-    """Whether a few samples of a dataset without transforms were made twice and came out the same."""
+    """Whether a few samples of a dataset, none of whose transforms can be held apart, were made twice and came out the same."""
     throttled: float | None = None
     """Part of the run's scheduling periods in which the CPU quota ran out; None with no quota."""
     others_cores: float | None = None

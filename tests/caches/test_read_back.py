@@ -19,9 +19,9 @@ from pipefix.caches import estimate
 from pipefix.caches.estimate import read_back
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.measurement import DistinctReads, KeptRecord, TriedCache
-from pipefix.plan.plan import Declined, Proposed
 from pipefix.plan import cache_disk
 from pipefix.plan.cache_disk import different
+from pipefix.plan.plan import Declined, Proposed
 from pipefix.plan.remedies.caches import NAMED
 from pipefix.subject.load import load
 from pipefix.subject.subject import Subject
@@ -165,6 +165,7 @@ def test_a_conversion_that_would_be_refused_is_known_before_it_is_proposed() -> 
     marked = load(DataLoader(Transformed(v2.Compose([v2.ToImage(), v2.RandomCrop(4)])), batch_size=2))
     assert "the same as cache-decoded" in begun(marked, "sample").refused and begun(marked, "decoded").refused == ""
     assert "no image" in begun(still, "resized").refused
+    assert begun(still, "decoded").whole and not begun(marked, "decoded").whole
     assert begin_cache(still, "decoded", 0.0, 0.0) is None
 
 

@@ -245,6 +245,13 @@ class CacheDecoded(Cache):
     change = CacheChange(path=f"{CACHES}/decoded", store="decoded")
     arm = experiments.DECODED
 
+    def answer(self, case: Case) -> Step:
+        if not case.measurement.same_every_time or not case.wall(Stage.AUGMENT):
+            return super().answer(case)
+        finished = CacheSample().answer(case)
+        why = "no transforms can be held apart from the dataset's own code, so it would keep finished samples: the same as cache-sample"
+        return self.declined(why, finished.gain, disk_bytes=finished.disk_bytes, seconds=finished.seconds)
+
     def useless(self, case: Case) -> str | None:
         return None if case.wall(Stage.DECODE) else "nothing is decoded"
 
@@ -276,7 +283,7 @@ class CacheSample(Cache):
         operations = case.operations
         if not case.wall(Stage.AUGMENT):
             return "nothing is done to samples after decoding, so this is the same as cache-decoded"
-        if not operations.fixed:
+        if not operations.fixed and not operations.same:
             return (
                 f"the first operation on decoded samples, {operations.first_random or 'unnamed'}, may be random: the same as "
                 "cache-decoded"

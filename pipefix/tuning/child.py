@@ -221,4 +221,5 @@ def look(pool: Pool) -> BatchCost:
         seconds=making / len(rows),
         samples=sum(row.trace.samples for row in rows) / len(rows),
         why_none=pool.consumer.why_none,
+        starved_s=sum(row.trace.starved for row in rows) / 1e9 / len(rows),
     )

@@ -136,6 +136,8 @@ class BatchCost:
     samples: float = 1.0
     why_none: str = ""
     """Why the model of the target's file is not the consumer."""
+    starved_s: float = 0.0
+    """Seconds of making it in which it was ready to run, and other programs had the CPU."""
 
     @property
     def rate(self) -> float:
@@ -146,6 +148,11 @@ class BatchCost:
     def sample_cpu_s(self) -> float:
         """CPU seconds a sample."""
         return self.cpu_s / self.samples
+
+    @property
+    def computing(self) -> float:
+        """Share of its making that wants a core; the rest waits for storage, a service or other processes."""
+        return min(1.0, (self.cpu_s + self.starved_s) / max(self.seconds, 1e-9)) if self.cpu_s else 1.0
 
     @property
     def handing(self) -> float:
@@ -203,10 +210,9 @@ class Footprint:
 
     def _cores(self, settings: Settings) -> float:
         """As many as its processes keep busy: each at most the share of its time that making a batch computes."""
-        cores_of_one = min(1.5, self.batch.cpu_s / max(self.batch.seconds, 1e-9))
-        cores_per_worker = [usage.cores / settings.workers for settings, usage in self._seen() if usage.cores]
-        busy = max(cores_per_worker) if cores_per_worker else cores_of_one
-        return max(cores_of_one, settings.workers * busy)
+        cores_per_worker = [usage.cores / ran.workers for ran, usage in self._seen() if usage.cores]
+        busy = max(cores_per_worker, default=self.batch.computing)
+        return max(self.batch.computing, settings.workers * busy)
 
 
 # -- how long settings take to start --------------------------------------------------------------------------------------------

@@ -125,7 +125,7 @@ CACHES: list[tuple[World, str, str, dict[str, Any]]] = [
     (unrecorded(FINISHED, "it is nested more than 32 deep"), "cache-sample",
      "a sample was to be stored, and could not be: it is nested more than 32 deep", {}),
     (RESAMPLED.but(fields={"same_every_time": True}), "cache-decoded",
-     "no transforms can be held apart from the dataset's own code, so it would keep finished samples: the same as cache-sample", {}),
+     "no transforms can be held apart, so it would keep finished samples: the same as cache-sample", {}),
     (RESAMPLED, "cache-sample",
      "the first operation on decoded samples, scipy.signal.resample_poly, may be random: the same as cache-decoded", {}),
     (JPEGS, "cache-sample",

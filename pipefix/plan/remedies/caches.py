@@ -249,7 +249,7 @@ class CacheDecoded(Cache):
         if not case.measurement.same_every_time or not case.wall(Stage.AUGMENT):
             return super().answer(case)
         finished = CacheSample().answer(case)
-        why = "no transforms can be held apart from the dataset's own code, so it would keep finished samples: the same as cache-sample"
+        why = "no transforms can be held apart, so it would keep finished samples: the same as cache-sample"
         return self.declined(why, finished.gain, disk_bytes=finished.disk_bytes, seconds=finished.seconds)
 
     def useless(self, case: Case) -> str | None:

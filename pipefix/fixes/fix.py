@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from pipefix.fixes import apply_plan, attempts, build_cache, history, speedup
 from pipefix.fixes.attempts import Attempt
 from pipefix.fixes.builder import Builder, Say
 from pipefix.fixes.choice import Wishes, candidates, condition, fixer_for, is_called, refused, too_little, why_not
-from pipefix.fixes.history import Log, settle, writable
+from pipefix.fixes.history import Log, settle
 from pipefix.fixes.outcome import Applied, Fixed, Measured, Outcome, Refused, Sameness
 from pipefix.fixes.steps import Ask, FixContext, Fixer, Look, ProbeResult
 from pipefix.loader.planning import planned
@@ -27,6 +26,7 @@ from pipefix.subject.subject import Subject
 from pipefix.system.machine import Machine
 from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile
 from pipefix.vocabulary.quantity import times_between
+from pipefix.vocabulary.versioned import writable
 
 MOST_STEPS = 10
 """Kept in one run: a pipeline that still gains then is looked at again by another."""
@@ -292,7 +292,8 @@ class Session:
         if not applied:
             return
         first, last = speedup.Pipeline(self.subject, self.consumer), self._pipeline(self.plan)
-        altered = "; ".join(words for words in dict.fromkeys(_altered(applied)) if words) or None
+        unequal = [outcome.same.sentence for outcome in applied if outcome.same.kind in ("order", "different")]
+        altered = "; ".join(dict.fromkeys(sentence.partition(":")[0] for sentence in unequal)) or None
         on_batch = planned.module(self.subject.dataset, self.plan, self.folder)
         self.whole_same = attempts.compared(PlanFile(), first.subject, self.plan, last.subject, on_batch, alters=altered)
         workers = {pipeline.subject.loader.num_workers for pipeline in (first, last)}
@@ -335,9 +336,3 @@ class Session:
     def log(self) -> Log:
         assert self._log is not None
         return self._log
-
-
-def _altered(applied: list[Applied]) -> Iterator[str]:
-    for outcome in applied:
-        if outcome.same.kind in ("order", "different"):
-            yield outcome.same.sentence.partition(":")[0]

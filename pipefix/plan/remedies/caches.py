@@ -145,7 +145,12 @@ class CacheSource(Cache):
     sized_by_trial = False  # what was read of thousands of samples says more
 
     def useless(self, case: Case) -> str | None:
-        return case.nothing_to_keep or _past_clients(case)
+        reading_s = case.wall(Stage.STORAGE)
+        if not reading_s:
+            return "nothing is read from storage while samples are made"
+        if not case.source_bytes:
+            return f"storage takes {seconds(reading_s)} a sample, but no bytes were seen that could be kept"
+        return _past_clients(case)
 
     def record_bytes(self, case: Case) -> Interval | None:
         return exactly(case.source_bytes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from functools import partial
 from pathlib import Path
@@ -73,8 +72,3 @@ def _free(folder: Path) -> int | None:
         return shutil.disk_usage(where).free
     except OSError:
         return None
-
-
-def bytes_of(folder: Path) -> int:
-    """What a cache takes on the disk."""
-    return sum(entry.stat().st_size for root, _, files in os.walk(folder) for entry in map(Path(root).joinpath, files))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from pipefix.fixes import apply_plan, attempts, build_cache, history, speedup
+from pipefix.fixes import apply_plan, attempts, history, speedup
 from pipefix.fixes.attempts import Attempt
 from pipefix.fixes.builder import Builder, Say
 from pipefix.fixes.choice import Wishes, candidates, condition, fixer_for, is_called, refused, too_little, why_not
@@ -277,11 +277,11 @@ class Session:
         # From here on it holds, whatever becomes of the next line.
         self.plan = plan
         self.log.write("kept", step=number, id=step.id, measured=measured, same=same)
-        folder = self.folder / attempt.makes if attempt.makes else None
+        made = (self.folder / attempt.makes).rglob("*") if attempt.makes else None
         return Applied(
             id=step.id, title=step.title, stage=str(step.stage), predicted=step.speedup, measured=measured, same=same,
             step=number, makes=attempt.makes, seconds=attempt.seconds,
-            disk_bytes=build_cache.bytes_of(folder) if folder is not None else None,
+            disk_bytes=sum(path.stat().st_size for path in made if path.is_file()) if made is not None else None,
         )  # fmt: skip
 
     # -- the end -------------------------------------------------------------------------------------------------------

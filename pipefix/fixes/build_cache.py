@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -56,11 +57,13 @@ def _change(step: Proposed) -> CacheChange:
 
 def _forecast_bytes(change: CacheChange, context: FixContext) -> float | None:
     """What it would take, told from some of its records: a plan may know no more than a bound. None where none can be made."""
-    recipe, folder = conversion.recipe_of(change.format, change.store), context.folder / change.path
-    try:
-        predicted: Forecast = in_child_process(partial(forecast, context.subject.dataset, recipe, folder, workers=0))
-    except NotFused:
-        return None
+    recipe = conversion.recipe_of(change.format, change.store)
+    with tempfile.TemporaryDirectory(prefix="pipefix-forecast-") as scratch:
+        trial = partial(forecast, context.subject.dataset, recipe, Path(scratch) / change.store, workers=0)
+        try:
+            predicted: Forecast = in_child_process(trial)
+        except NotFused:
+            return None
     return predicted.bytes
 
 

@@ -167,7 +167,10 @@ def test_much_disk_or_time_is_asked_about(tmp_path):
 def test_a_cache_is_refused_by_the_room_that_its_records_take(tmp_path, monkeypatch, room):
     """Some of them are made where the plan knows no more than a bound, and that is too large."""
     monkeypatch.setattr("pipefix.fixes.build_cache._free", lambda folder: room)
-    fixed = Bench(tmp_path, [step("cache-source", 4.0, disk_bytes=1e18)], []).run(yes=True)
+    asked = [step("cache-source", 4.0, disk_bytes=1e18)]
+    bench = Bench(tmp_path, asked, asked, [])
+    assert len(bench.run(dry_run=True).ahead) == (room > 100) and not bench.out.exists(), "a dry run leaves nothing behind"
+    fixed = bench.run(yes=True)
     if room == 100:
         assert fixed.refused[0].why.endswith(" kB of disk, and 100 B are free")
     else:

@@ -60,7 +60,7 @@ class Usage(msgspec.Struct, frozen=True):
 
     def most(self, other: Usage) -> Usage:
         """The greater of both, figure by figure."""
-        return Usage(*(max(getattr(self, name), getattr(other, name)) for name in FIGURES))
+        return Usage(*(max(getattr(self, name), getattr(other, name)) for name in Usage.__struct_fields__))
 
     def beside(self, others: Sequence[Usage]) -> Usage:
         """What runs side by side takes. CPU is each one's own: they run in turn."""
@@ -73,7 +73,6 @@ class Usage(msgspec.Struct, frozen=True):
         )
 
 
-FIGURES = ("memory_bytes", "shm_bytes", "files", "cores", "vram_bytes")
 _WORDS = {
     "memory_bytes": "of memory",
     "shm_bytes": "of /dev/shm",
@@ -90,7 +89,7 @@ def _said(name: str, value: float) -> str:
 
 def above(limits: ResourceLimits, usage: Usage, share: float) -> Iterator[tuple[str, float, float]]:
     """(figure, value, limit) of everything that is above a share of its limit."""
-    for name in FIGURES:
+    for name in Usage.__struct_fields__:
         limit, value = getattr(limits, name), getattr(usage, name)
         if limit is not None and value > share * limit:
             yield name, value, limit
@@ -117,7 +116,8 @@ def ending(limits: ResourceLimits, usage: Usage, before: Usage | None = None) ->
 
 def _grown(before: Usage, now: Usage) -> Usage:
     """What comes next if it grows on, half as fast again."""
-    return Usage(*(getattr(now, name) + 1.5 * max(0.0, getattr(now, name) - getattr(before, name)) for name in FIGURES))
+    growth = {name: getattr(now, name) - getattr(before, name) for name in Usage.__struct_fields__}
+    return Usage(**{name: getattr(now, name) + 1.5 * max(0.0, grown) for name, grown in growth.items()})
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,8 @@ class Footprint:
 
     def predict(self, settings: Settings) -> Usage:
         batch, workers = self.batch, settings.workers
-        grow = 1.0 if not settings.batch_size else settings.batch_size / max(1, self._batch_size())
+        tried_size = next((ran.batch_size for ran, _ in self.trials if ran.batch_size), 1)
+        grow = settings.batch_size / tried_size if settings.batch_size else 1.0
         in_flight = (settings.in_flight + workers + 1) * batch.bytes * grow if workers else 0.0
         slots = settings.engine == "processes"
         if slots:
@@ -198,9 +199,6 @@ class Footprint:
 
     def _seen(self) -> list[tuple[Settings, Usage]]:
         return [entry for entry in (*self.trials, *self.ended) if entry[0].workers]
-
-    def _batch_size(self) -> int:
-        return next((settings.batch_size for settings, _ in self.trials if settings.batch_size), 0)
 
     def _worker_bytes(self) -> float:
         """Private memory of one worker: the most that any trial shows, and never less than seems possible."""

@@ -107,7 +107,9 @@ class Search:
             return count
         if knobs:
             return NextTrial(knobs[0].turned(crowded.settings), knobs[0].why)
-        return count or Finished(self._enough(best))
+        if self.goal.fed(best):
+            return count or Finished("the consumer is fed, and no smaller setting is likely to feed it")
+        return count or Finished("neither more nor fewer workers, nor anything else that something hints at, is left to try")
 
     def best(self, trials: Sequence[Trial]) -> Trial | None:
         """The settings to keep, before they are held against the start once more."""
@@ -123,11 +125,6 @@ class Search:
         price = REORDERING if not trial.settings.in_order and self.start.in_order else 0.0
         price += IN_FLIGHT if trial.settings.prefetch > self.start.prefetch else 0.0
         return math.log(trial.level) - price
-
-    def _enough(self, best: Trial) -> str:
-        if self.goal.fed(best):
-            return "the consumer is fed, and no smaller setting is likely to feed it"
-        return "neither more nor fewer workers, nor anything else that something hints at, is left to try"
 
     def _modest(self, allowed: Callable[[Settings], bool]) -> NextTrial | Finished:
         """Nothing is known and the start cannot be run: the most modest settings that can."""

@@ -26,7 +26,7 @@ from pipefix.measurement.experiments import POOL, REAL
 from pipefix.measurement.measure import measure
 from pipefix.measurement.measurement import Measurement, TriedCache
 from pipefix.plan.advise import advise
-from pipefix.plan.case import Moving
+from pipefix.plan.case import Case, Moving
 from pipefix.plan.plan import Plan as Advice
 from pipefix.plan.planfile import CacheChange
 from pipefix.plan.remedies.pictures import LEAST_BUDGET
@@ -205,7 +205,7 @@ def _try_conversions(subject: Subject, machine: Machine, measurement: Measuremen
             measurement.same_every_time = known["sample"].whole
         while new := {
             step.change.store
-            for step in advise(measurement, diagnosis, machine=machine).proposed
+            for step in advise(Case(measurement, diagnosis, machine=machine)).proposed
             if isinstance(step.change, CacheChange) and step.change.store not in known
         }:
             known.update({store: tried(store) for store in sorted(new)})
@@ -231,9 +231,7 @@ def _told(subject: Subject, machine: Machine, measurement: Measurement, diagnosi
     if diagnosis is None:
         return run_figures.nothing_measured(subject, machine.as_dict(), measurement), Advice(())
     moving, whole = (_moving(subject, to) if machine.gpus else None for to in ("kornia", "dali"))
-    advice = advise(
-        measurement, diagnosis, target=subject.target, machine=machine, cuda=bool(machine.gpus), moving=moving, whole=whole
-    )
+    advice = advise(Case(measurement, diagnosis, subject.target, machine, bool(machine.gpus), moving, whole))
     run = run_figures.run(
         subject,
         machine.as_dict(),

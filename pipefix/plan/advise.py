@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pipefix.diagnosis.diagnosis import Diagnosis
-from pipefix.measurement.measurement import Measurement
-from pipefix.plan.case import Case, Moving
+from pipefix.plan.case import Case
 from pipefix.plan.plan import Declined, Plan, Proposed, Step
 from pipefix.plan.remedy import all_remedies
-from pipefix.system.machine import Machine
 from pipefix.vocabulary.gain import figure
 from pipefix.vocabulary.quantity import seconds, size
 from pipefix.vocabulary.stage import INPUT, Stage
@@ -22,18 +19,7 @@ DISK_PRICE = 1e-9
 """Seconds that a byte of disk counts for when steps are ranked: 100 GB weigh as much as 100 s."""
 
 
-def advise(
-    measurement: Measurement,
-    diagnosis: Diagnosis,
-    *,
-    target: str = "TARGET",
-    machine: Machine | None = None,
-    cuda: bool = False,
-    moving: Moving | None = None,
-    whole: Moving | None = None,
-) -> Plan:
-    """The plan for what was measured."""
-    case = Case(measurement, diagnosis, target, machine, cuda, moving, whole)
+def advise(case: Case) -> Plan:
     steps = [step for kind in all_remedies() for step in kind().judge(case)]
     return Plan(tuple(ranked(_without_dominated([_worth(step, case) for step in steps]), case)))
 

@@ -155,7 +155,7 @@ class _Session:
             self.known += pickle.loads(row.trace.units) if row.trace.units else []
             for path, ranges in row.trace.paths:
                 self.ranges.setdefault(os.fsdecode(path), {})[row.trace.worker] = ranges
-            if self.ranges and samples and number in (len(rows) // 2, len(rows)):
+            if self.ranges and read_bytes and number in (len(rows) // 2, len(rows)):
                 distinct_bytes = sum(length for path in self.ranges for _, length in residency.merged(self._read_of(path)))
                 measurement.read_once.append(DistinctReads(distinct_bytes, read_bytes, samples))
         if self.pool.serving < measurement.workers:

@@ -36,7 +36,7 @@ def of_part(record_bytes: float, reads: Sequence[DistinctReads], samples: int) -
         apart = abs(shared + whole.samples * own - whole.distinct_bytes)
         by_chance = different(whole.distinct_bytes / each, whole.samples, half.samples) * each
         if apart < abs(by_chance - half.distinct_bytes):
-            return shared + samples * of_record(record_bytes - shared)
+            return shared + samples * of_record(max(0.0, record_bytes - shared))
     kept = different(whole.distinct_bytes / each, whole.samples, samples)
     return (samples if kept > ALL_DIFFERENT * samples else kept) * of_record(record_bytes)
 

@@ -152,7 +152,7 @@ def test_on_a_terminal_somebody_is_asked(tmp_path, answer):
 
 def test_yes_asks_nobody_and_states_the_difference(tmp_path):
     bench = Bench(tmp_path, [step("tail-scheduling", 4.0)], [])
-    fixed = bench.run(yes=True)
+    fixed = bench.run(lambda question: pytest.fail(question), yes=True)
     assert fixed.applied[0].same.kind == "order" and fixed.same.kind == "order"
     assert planfile.read(bench.out / "pipefix.plan.toml").loader.in_order is False
 

@@ -26,7 +26,7 @@ from pipefix.measurement.experiments import POOL, REAL
 from pipefix.measurement.measure import measure
 from pipefix.measurement.measurement import Measurement, TriedCache
 from pipefix.plan.advise import advise
-from pipefix.plan.case import Moving
+from pipefix.plan.case import Case, Moving
 from pipefix.plan.plan import Plan as Advice
 from pipefix.plan.planfile import CacheChange
 from pipefix.plan.remedies.pictures import LEAST_BUDGET
@@ -203,13 +203,14 @@ def _try_conversions(subject: Subject, machine: Machine, measurement: Measuremen
     try:
         if diagnosis.part_of_making(Stage.AUGMENT) > WORTH_TRYING and not held_transforms(subject.dataset):
             known["sample"] = tried("sample")
-            measurement.same_every_time = known["sample"].record_bytes is not None
+            measurement.same_every_time = known["sample"].whole
         while new := {
             step.change.store
-            for step in advise(measurement, diagnosis, machine=machine).proposed
+            for step in advise(Case(measurement, diagnosis, machine=machine)).proposed
             if isinstance(step.change, CacheChange) and step.change.store not in known
         }:
             known.update({store: tried(store) for store in sorted(new)})
+            measurement.same_every_time = any(tried_cache.whole for tried_cache in known.values())
     except KeyboardInterrupt:
         measurement.partial = True
 
@@ -231,9 +232,7 @@ def _told(subject: Subject, machine: Machine, measurement: Measurement, diagnosi
     if diagnosis is None:
         return run_figures.nothing_measured(subject, machine.as_dict(), measurement), Advice(())
     moving, whole = (_moving(subject, to) if machine.gpus else None for to in ("kornia", "dali"))
-    advice = advise(
-        measurement, diagnosis, target=subject.target, machine=machine, cuda=bool(machine.gpus), moving=moving, whole=whole
-    )
+    advice = advise(Case(measurement, diagnosis, subject.target, machine, bool(machine.gpus), moving, whole))
     run = run_figures.run(
         subject,
         machine.as_dict(),

@@ -48,7 +48,7 @@ def _large(value: Any, name: str, depth: int, visited: set[int]) -> Iterator[tup
     if depth > MAX_DEPTH or id(value) in visited or value is None or type(value) in LEAVES:
         return
     visited.add(id(value))
-    if _is_object_array(value):
+    if type(value) is np.ndarray and value.dtype.hasobject and value.size > FEW:
         yield name, value.reshape(-1)
     elif type(value) not in CONTAINERS:
         for attribute, held in attributes(value).items():
@@ -58,11 +58,6 @@ def _large(value: Any, name: str, depth: int, visited: set[int]) -> Iterator[tup
     else:
         for key, held in value.items() if type(value) is dict else enumerate(value):
             yield from _large(held, f"{name}[{key!r}]" if type(key) in (int, str) else f"{name}[...]", depth + 1, visited)
-
-
-def _is_object_array(value: Any) -> bool:
-    """A NumPy array whose elements are Python objects."""
-    return type(value) is np.ndarray and value.dtype.hasobject and value.size > FEW
 
 
 def _weighed(container: Any, name: str) -> DatasetFacts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 from pipefix.audit.facts import AmplifiedReads, ObjectStoreFacts
 from pipefix.vocabulary.attributes import attributes
@@ -22,30 +22,6 @@ _USED = "av.VideoFrame."
 """And those that hand one over."""
 
 
-class Operation(Protocol):
-    """What an operation costs a sample: `pipefix.diagnosis.diagnosis.OpCost`."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def wall_s(self) -> float: ...
-    @property
-    def calls(self) -> float: ...
-
-
-class UnpackedReads(Protocol):
-    """`pipefix.measurement.measurement.Unpacked`."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def chunk(self) -> str: ...
-    @property
-    def asked(self) -> float: ...
-    @property
-    def unpacked(self) -> float: ...
-
-
 def store_in(dataset: Any) -> ObjectStoreFacts | None:
     return named(_stores(dataset, 0))
 
@@ -58,8 +34,8 @@ def named(stores: Iterable[str]) -> ObjectStoreFacts | None:
     return ObjectStoreFacts(name=f"{distinct[0]}{more}")
 
 
-def timed(stores: Iterable[str], operations: Iterable[Operation], bytes_read: float | None) -> ObjectStoreFacts | None:
-    """The stores that were seen to be asked, with what the operations of storage took a sample."""
+def timed(stores: Iterable[str], operations: Iterable[Any], bytes_read: float | None) -> ObjectStoreFacts | None:
+    """The stores that were seen to be asked, with what the ``operations`` (`OpCost`) of storage took a sample."""
     store = named(stores)
     asking = [operation for operation in operations if operation.name.startswith(_CLIENTS)]
     calls = sum(operation.calls for operation in asking)
@@ -85,8 +61,11 @@ def _stores(value: Any, depth: int) -> Iterator[str]:
                 yield from _stores(member, depth + 1)
 
 
-def amplified(reads: Iterable[UnpackedReads], operations: Iterable[Operation], sample_bytes: float) -> list[AmplifiedReads]:
-    """``sample_bytes``: of a finished sample; 0 where that is not known. What no selection tells is held against these."""
+def amplified(reads: Iterable[Any], operations: Iterable[Any], sample_bytes: float) -> list[AmplifiedReads]:
+    """What samples have unpacked: ``reads`` (`Unpacked`) of arrays and tables, and ``operations`` (`OpCost`) that decode frames.
+
+    ``sample_bytes``: of a finished sample; 0 where that is not known. What no selection tells is held against these.
+    """
     divided = [
         AmplifiedReads(
             name=read.name, pieces="chunks" if read.chunk else "row groups", chunk=read.chunk,
@@ -97,7 +76,7 @@ def amplified(reads: Iterable[UnpackedReads], operations: Iterable[Operation], s
     return [*divided, *_frames(list(operations))]
 
 
-def _frames(operations: list[Operation]) -> list[AmplifiedReads]:
+def _frames(operations: list[Any]) -> list[AmplifiedReads]:
     decoded = [operation for operation in operations if operation.name in _DECODED]
     used = sum(operation.calls for operation in operations if operation.name.startswith(_USED))
     if not decoded or not used:

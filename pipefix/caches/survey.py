@@ -105,6 +105,8 @@ class FirstRecords(NamedTuple):
     """Whose records are in one part."""
     keeps_nothing: bool = False
     """Of what transforms give, where that is wanted: they run live, all of them."""
+    whole: bool = False
+    """They are finished samples, since no transforms could be cut off, and came out the same when they were made again."""
 
 
 def first_records(dataset: Any, recipe: Recipe, count: int) -> FirstRecords:
@@ -117,7 +119,10 @@ def first_records(dataset: Any, recipe: Recipe, count: int) -> FirstRecords:
         return FirstRecords(refused=str(error))
     cut = plan.cut
     keeps_nothing = recipe.store == "sample" and cut is not None and bool(cut.live) and not cut.kept
-    return FirstRecords(record_bytes=look.record_bytes, part_samples=plan.part_samples, keeps_nothing=keeps_nothing)
+    whole = recipe.store != "source" and (cut is None or cut.attribute is None)
+    return FirstRecords(
+        record_bytes=look.record_bytes, part_samples=plan.part_samples, keeps_nothing=keeps_nothing, whole=whole
+    )  # fmt: skip
 
 
 def _survey_apart(dataset: Any, recipe: Recipe, target: str) -> Surveyed:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
+import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -57,11 +57,13 @@ def _change(step: Proposed) -> CacheChange:
 
 def _forecast_bytes(change: CacheChange, context: FixContext) -> float | None:
     """What it would take, told from some of its records: a plan may know no more than a bound. None where none can be made."""
-    recipe, folder = conversion.recipe_of(change.format, change.store), context.folder / change.path
-    try:
-        predicted: Forecast = in_child_process(partial(forecast, context.subject.dataset, recipe, folder, workers=0))
-    except NotFused:
-        return None
+    recipe = conversion.recipe_of(change.format, change.store)
+    with tempfile.TemporaryDirectory(prefix="pipefix-forecast-") as scratch:
+        trial = partial(forecast, context.subject.dataset, recipe, Path(scratch) / change.store, workers=0)
+        try:
+            predicted: Forecast = in_child_process(trial)
+        except NotFused:
+            return None
     return predicted.bytes
 
 
@@ -73,8 +75,3 @@ def _free(folder: Path) -> int | None:
         return shutil.disk_usage(where).free
     except OSError:
         return None
-
-
-def bytes_of(folder: Path) -> int:
-    """What a cache takes on the disk."""
-    return sum(entry.stat().st_size for root, _, files in os.walk(folder) for entry in map(Path(root).joinpath, files))

@@ -9,7 +9,7 @@ from typing import Any
 from pipefix.fixes.build_cache import BuildCache
 from pipefix.fixes.move_augment import DecodeByDali, MoveAugment
 from pipefix.fixes.outcome import Refused
-from pipefix.fixes.steps import ByHand, Fixer
+from pipefix.fixes.steps import Fixer
 from pipefix.plan.plan import Declined, Plan, Proposed
 from pipefix.plan.planfile import AugmentationChange, CacheChange
 from pipefix.plan.remedy import all_remedies
@@ -34,8 +34,6 @@ class Wishes:
 
 def fixer_for(step: Proposed) -> Fixer:
     """What makes the change that a step carries."""
-    if step.change is None:
-        return ByHand()
     if isinstance(step.change, CacheChange):
         return BuildCache()
     if isinstance(step.change, AugmentationChange):

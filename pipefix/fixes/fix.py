@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from pipefix.fixes import apply_plan, attempts, build_cache, history, speedup
+from pipefix.fixes import apply_plan, attempts, history, speedup
 from pipefix.fixes.attempts import Attempt
 from pipefix.fixes.builder import Builder, Say
 from pipefix.fixes.choice import Wishes, candidates, condition, fixer_for, is_called, refused, too_little, why_not
-from pipefix.fixes.history import Log, settle, writable
+from pipefix.fixes.history import Log, settle
 from pipefix.fixes.outcome import Applied, Fixed, Measured, Outcome, Refused, Sameness
 from pipefix.fixes.steps import Ask, FixContext, Fixer, Look, ProbeResult
 from pipefix.loader.planning import planned
@@ -27,6 +26,7 @@ from pipefix.subject.subject import Subject
 from pipefix.system.machine import Machine
 from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile
 from pipefix.vocabulary.quantity import times_between
+from pipefix.vocabulary.versioned import writable
 
 MOST_STEPS = 10
 """Kept in one run: a pipeline that still gains then is looked at again by another."""
@@ -277,11 +277,11 @@ class Session:
         # From here on it holds, whatever becomes of the next line.
         self.plan = plan
         self.log.write("kept", step=number, id=step.id, measured=measured, same=same)
-        folder = self.folder / attempt.makes if attempt.makes else None
+        made = (self.folder / attempt.makes).rglob("*") if attempt.makes else None
         return Applied(
             id=step.id, title=step.title, stage=str(step.stage), predicted=step.speedup, measured=measured, same=same,
             step=number, makes=attempt.makes, seconds=attempt.seconds,
-            disk_bytes=build_cache.bytes_of(folder) if folder is not None else None,
+            disk_bytes=sum(path.stat().st_size for path in made if path.is_file()) if made is not None else None,
         )  # fmt: skip
 
     # -- the end -------------------------------------------------------------------------------------------------------
@@ -292,7 +292,8 @@ class Session:
         if not applied:
             return
         first, last = speedup.Pipeline(self.subject, self.consumer), self._pipeline(self.plan)
-        altered = "; ".join(words for words in dict.fromkeys(_altered(applied)) if words) or None
+        unequal = [outcome.same.sentence for outcome in applied if outcome.same.kind in ("order", "different")]
+        altered = "; ".join(dict.fromkeys(sentence.partition(":")[0] for sentence in unequal)) or None
         on_batch = planned.module(self.subject.dataset, self.plan, self.folder)
         self.whole_same = attempts.compared(PlanFile(), first.subject, self.plan, last.subject, on_batch, alters=altered)
         workers = {pipeline.subject.loader.num_workers for pipeline in (first, last)}
@@ -335,9 +336,3 @@ class Session:
     def log(self) -> Log:
         assert self._log is not None
         return self._log
-
-
-def _altered(applied: list[Applied]) -> Iterator[str]:
-    for outcome in applied:
-        if outcome.same.kind in ("order", "different"):
-            yield outcome.same.sentence.partition(":")[0]

@@ -24,7 +24,6 @@ from pipefix.vocabulary import files, versioned
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from pipefix.vocabulary.folder_lock import taken
 from pipefix.vocabulary.version import VERSION
-from pipefix.vocabulary.versioned import writable as writable
 
 LOG = "pipefix.log.jsonl"
 _CALLED = re.compile(r"pipefix\.log\.jsonl\Z")

@@ -46,7 +46,7 @@ class MoveAugment(Fixer):
         if not operations:
             raise TargetError(
                 "None of the dataset's transforms can be moved to the batch.",
-                advice="See why with: " + command("pipefix", "swap", "TARGET", "--to", self.backend),
+                advice="See why with: " + command("pipefix", "swap", context.subject.target, "--to", self.backend),
             )
         assert isinstance(step.change, AugmentationChange)
         return msgspec.structs.replace(step.change, operations=operations)
@@ -66,7 +66,8 @@ class MoveAugment(Fixer):
         if not result.holds:
             raise TargetError(
                 f"Moved to {self.backend}, the transforms do not do the same.",
-                advice="See where they differ with: " + command("pipefix", "swap", "TARGET", "--to", self.backend, "--check"),
+                advice="See where they differ with: "
+                + command("pipefix", "swap", context.subject.target, "--to", self.backend, "--check"),
             )
 
     def _cut(self, context: FixContext) -> Split:

@@ -33,6 +33,7 @@ from pipefix.subject.subject import Subject, length_of
 from pipefix.vocabulary.generators import untouched as draws_untouched
 from pipefix.vocabulary.nested import leaves, map_leaves
 from pipefix.vocabulary.random_state import seeded
+from pipefix.vocabulary.versioned import short
 
 SAMPLES = 24
 """Compared, from all over the dataset."""
@@ -137,7 +138,7 @@ def _repeated(subject: Subject, workers: int) -> int:
     with warnings.catch_warnings(), draws_untouched(subject.loader):
         warnings.simplefilter("ignore")
         loader: DataLoader[Any] = DataLoader(
-            subject.dataset, batch_size=None, num_workers=workers, worker_init_fn=_Alike(subject.loader.worker_init_fn),
+            subject.dataset, batch_size=None, num_workers=workers, worker_init_fn=partial(_alike, subject.loader.worker_init_fn),
             multiprocessing_context=subject.loader.multiprocessing_context if workers else None, collate_fn=fingerprint,
         )  # fmt: skip
         iterator = iter(loader)
@@ -150,18 +151,13 @@ def _repeated(subject: Subject, workers: int) -> int:
     return len(prints) - len(set(prints))
 
 
-class _Alike:
-    """Every worker's random numbers begin alike."""
-
-    def __init__(self, then: Callable[[int], object] | None) -> None:
-        self.then = then
-
-    def __call__(self, worker: int) -> None:
-        if self.then is not None:
-            self.then(worker)
-        random.seed(7)
-        np.random.seed(7)
-        torch.default_generator.manual_seed(7)
+def _alike(own: Callable[[int], object] | None, worker: int) -> None:
+    """The loader's ``own`` start of a worker; after it every worker's random numbers begin alike."""
+    if own is not None:
+        own(worker)
+    random.seed(7)
+    np.random.seed(7)
+    torch.default_generator.manual_seed(7)
 
 
 # -- fused calls --------------------------------------------------------------------------------------------------------------
@@ -259,7 +255,7 @@ def differences(expected: Any, actual: Any, path: str = "the sample", depth: int
         for place, (first, second) in enumerate(zip(expected, actual, strict=True)):
             yield from differences(first, second, f"{path}[{place}]", depth + 1)
     elif not _equal(expected, actual):
-        yield SampleDifference(f"{path} is {_short(actual)} instead of {_short(expected)}")
+        yield SampleDifference(f"{path} is {short(actual)} instead of {short(expected)}")
 
 
 def _plain(value: Any) -> Any:
@@ -312,11 +308,6 @@ def _pickled(value: Any) -> bytes | None:
         return pickle.dumps(value)
     except Exception:  # noqa: BLE001 - whatever a sample holds
         return None
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 def fingerprint(sample: Any) -> bytes:

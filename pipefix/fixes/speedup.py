@@ -13,7 +13,6 @@ from itertools import islice
 from time import perf_counter
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils.data import Sampler
 
@@ -26,7 +25,7 @@ from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import Block
 from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.run_arms import LONGEST_REST, Pool
-from pipefix.measurement.statistics import in_turn, ratio, spread_around
+from pipefix.measurement.statistics import in_turn, interval, ratio, spread_around
 from pipefix.measurement.time_limit import BatchTimeLimit
 from pipefix.measurement.worker_endings import abandon
 from pipefix.plan.plan import Proposed
@@ -105,15 +104,8 @@ def _clear(rates: dict[str, list[float]]) -> bool:
 
 
 def _measured(before: Sequence[float], after: Sequence[float], *, epochs: bool = False) -> Measured:
-    return Measured(
-        gain=ratio(after, before), before=_rate(before), after=_rate(after), pairs=len(before), epochs=epochs
-    )  # fmt: skip
-
-
-def _rate(rates: Sequence[float]) -> Interval:
-    low, high = (float(end) for end in np.percentile(spread_around(rates), (2.5, 97.5)))
-    value = statistics.median(rates)
-    return Interval(value, min(low, value), max(high, value))
+    first, second = (interval(spread_around(rates), statistics.median(rates)) for rates in (before, after))
+    return Measured(gain=ratio(after, before), before=first, after=second, pairs=len(before), epochs=epochs)
 
 
 def _pool(pipeline: Pipeline) -> Pool | WholeLoader:

@@ -44,18 +44,21 @@ class FixContext:
 
 
 class Fixer:
-    """One kind of change: a cache, augmentation that moves, or, as here, settings of the loader, for which nothing is built."""
+    """One kind of change: a cache, augmentation that moves, or, as here, settings of the loader, for which nothing is built; and
+    what only the user's own code can change, which is refused."""
 
     def refuses(self, step: Proposed, context: FixContext) -> str | None:
         """Why it cannot be done here; None where it can be tried."""
-        assert isinstance(step.change, LoaderChange)
+        if not isinstance(step.change, LoaderChange):
+            return step.by_hand
         if step.change.fuse is not None:
             return _is_fused(context)
         return _needs_no_handing_over(context) if step.change.engine == "processes" else None
 
     def alters(self, step: Proposed) -> str | None:
         """What training sees afterwards that it did not before; None where samples stay what they were."""
-        assert isinstance(step.change, LoaderChange)
+        if not isinstance(step.change, LoaderChange):
+            return None
         if step.change.in_order is False:
             return "batches come in another order from run to run"
         return step.risk if step.change.fuse is not None else None
@@ -71,16 +74,6 @@ class Fixer:
 
     def make(self, step: Proposed, context: FixContext, say: Say) -> None:
         """Build what the change names, where there is anything to be built. Raises what stands in the way."""
-
-
-class ByHand(Fixer):
-    """What only the user's own code can change: refused, with the reason."""
-
-    def refuses(self, step: Proposed, context: FixContext) -> str | None:
-        return step.by_hand
-
-    def alters(self, step: Proposed) -> str | None:
-        return None
 
 
 def _is_fused(context: FixContext) -> str | None:

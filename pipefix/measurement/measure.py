@@ -18,7 +18,7 @@ from pipefix.measurement.budget import BudgetClock, MeasurementPlan
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.consumer_alone import ConsumerAlone
 from pipefix.measurement.experiments import Experiment
-from pipefix.measurement.measurement import Block, Measurement, Row, calls_by_stage, cpu_by_stage, unpacked_of
+from pipefix.measurement.measurement import Block, DistinctReads, Measurement, Row, calls_by_stage, cpu_by_stage, unpacked_of
 from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.run_arms import Pool
 from pipefix.measurement.schedule import SHORTEST, TRIAL_LENGTH, TRIED_EVERY, Schedule, facts_of, schedule, unreplaced_operation
@@ -144,14 +144,20 @@ class _Session:
         rows = self.pool.record(per_worker, RECORD_SHARE * self.plan.budget)
         self.first_seconds = (rows[0].got - rows[0].asked) / 1e9
         last: dict[int, Row] = {}
-        for row in rows:
+        samples, read_bytes = 0, 0.0
+        for number, row in enumerate(rows, 1):
+            before = last.get(row.trace.worker)
+            units = row.trace.recorded - (before.trace.recorded if before is not None else 0)  # the first few are not recorded
+            recorded = units * row.trace.samples if self.subject.batched_fetch else units
+            samples += recorded
+            read_bytes += row.trace.bytes_read * recorded / max(1, row.trace.samples)
             last[row.trace.worker] = row
             self.known += pickle.loads(row.trace.units) if row.trace.units else []
             for path, ranges in row.trace.paths:
                 self.ranges.setdefault(os.fsdecode(path), {})[row.trace.worker] = ranges
-        if self.ranges:
-            distinct_bytes = sum(length for path in self.ranges for _, length in residency.merged(self._read_of(path)))
-            measurement.read_once = float(distinct_bytes), sum(row.trace.samples for row in rows)
+            if self.ranges and read_bytes and number in (len(rows) // 2, len(rows)):
+                distinct_bytes = sum(length for path in self.ranges for _, length in residency.merged(self._read_of(path)))
+                measurement.read_once.append(DistinctReads(distinct_bytes, read_bytes, samples))
         if self.pool.serving < measurement.workers:
             measurement.idle_workers, measurement.workers = measurement.workers - self.pool.serving, self.pool.serving
             measurement.shards = measurement.workers  # whatever the stream says: the others found nothing to read

@@ -123,6 +123,19 @@ class TriedCache:
     """How many samples one of its parts is for: what they share is kept once in each."""
     late: bool = False
     """Whether it was left before anything had come of it."""
+    whole: bool = False
+    """Whether its records are finished samples, none of whose transforms run when they are read."""
+
+
+@dataclass(frozen=True)
+class DistinctReads:
+    """What so many samples read."""
+
+    distinct_bytes: float
+    """Each byte counted once."""
+    bytes: float
+    """As often as it was read."""
+    samples: int
 
 
 @dataclass(frozen=True)
@@ -175,8 +188,8 @@ class Measurement:
     """By process: (samples made by then, facts about it and its batch), for the audit."""
     paths: list[str] = field(default_factory=list)
     """Files that samples were read from."""
-    read_once: tuple[float, int] | None = None
-    """Bytes of all that so many samples read, each byte counted once; None where nothing was seen to be read."""
+    read_once: list[DistinctReads] = field(default_factory=list)
+    """Of half of what was recorded, and of all of it; empty where nothing was seen to be read."""
     stores: list[str] = field(default_factory=list)
     """Stores of objects that samples were read from, such as ``s3://bucket``."""
     traced: list[Row] = field(default_factory=list)
@@ -190,7 +203,7 @@ class Measurement:
     tried_caches: dict[str, TriedCache] = field(default_factory=dict)
     """By what a cache keeps of a sample."""
     same_every_time: bool = False
-    """Whether a few samples of a dataset without transforms were made twice and came out the same."""
+    """Whether a few samples of a dataset, none of whose transforms can be held apart, were made twice and came out the same."""
     throttled: float | None = None
     """Part of the run's scheduling periods in which the CPU quota ran out; None with no quota."""
     others_cores: float | None = None

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pipefix.diagnosis.diagnosis import Diagnosis
-from pipefix.measurement.measurement import Measurement
-from pipefix.plan.case import Case, Moving
+from pipefix.plan.case import Case
 from pipefix.plan.plan import Declined, Plan, Proposed, Step
 from pipefix.plan.remedy import all_remedies
-from pipefix.system.machine import Machine
 from pipefix.vocabulary.gain import figure
 from pipefix.vocabulary.quantity import seconds, size
 from pipefix.vocabulary.stage import INPUT, Stage
@@ -22,18 +19,7 @@ DISK_PRICE = 1e-9
 """Seconds that a byte of disk counts for when steps are ranked: 100 GB weigh as much as 100 s."""
 
 
-def advise(
-    measurement: Measurement,
-    diagnosis: Diagnosis,
-    *,
-    target: str = "TARGET",
-    machine: Machine | None = None,
-    cuda: bool = False,
-    moving: Moving | None = None,
-    whole: Moving | None = None,
-) -> Plan:
-    """The plan for what was measured."""
-    case = Case(measurement, diagnosis, target, machine, cuda, moving, whole)
+def advise(case: Case) -> Plan:
     steps = [step for kind in all_remedies() for step in kind().judge(case)]
     return Plan(tuple(ranked(_without_dominated([_worth(step, case) for step in steps]), case)))
 
@@ -57,7 +43,9 @@ def _worth(step: Step, case: Case) -> Step:
         return step
     hidden = case.measurement.workers and case.diagnosis.verdict.kind == "step-bound"  # without workers, data and step take turns
     if hidden and step.stage in INPUT and not step.every_epoch:
-        return step.declined(f"the training step limits ({_step(case)} a batch), so faster data would wait for it{_at_most(step)}")
+        at_most = f"; this would gain {figure(step.gain)}" if step.speedup.value >= WORTH_MAKING else ""
+        batch = seconds(case.wall(Stage.STEP) * case.batch)
+        return step.declined(f"the training step limits ({batch} a batch), so faster data would wait for it{at_most}")
     if step.speedup.value < WORTH_MAKING:
         little = f"would gain under {round(100 * WORTH_MAKING - 100)} %"
         return step.declined(f"{'would be slower' if step.speedup.high < 1 else little}: {figure(step.gain)}")
@@ -67,31 +55,17 @@ def _worth(step: Step, case: Case) -> Step:
     return step
 
 
-def _step(case: Case) -> str:
-    return seconds(case.wall(Stage.STEP) * case.batch)
-
-
-def _at_most(step: Proposed) -> str:
-    return f"; this would gain {figure(step.gain)}" if step.speedup.value >= WORTH_MAKING else ""
-
-
 def _without_dominated(steps: list[Step]) -> list[Step]:
     """Of the caches, only the split points that no other beats: at least as fast for no more disk."""
     caches = [step for step in steps if isinstance(step, Proposed) and step.id.startswith("cache-")]
-    return [_better(step, caches) if isinstance(step, Proposed) and step in caches else step for step in steps]
+    return [_beaten(step, caches) or step if isinstance(step, Proposed) and step in caches else step for step in steps]
 
 
-def _better(step: Proposed, caches: list[Proposed]) -> Step:
-    for remedy in caches:
-        if remedy is step:
-            continue
-        disk, price = remedy.disk_bytes or 0.0, step.disk_bytes or 0.0
-        if (
-            remedy.speedup.value >= step.speedup.value
-            and disk <= price
-            and (remedy.speedup.value, -disk) != (step.speedup.value, -price)
-        ):
-            return step.declined(
-                f"{remedy.id} gains {figure(remedy.gain)} for {size(disk)} of disk, this {figure(step.gain)} for {size(price)}",
-            )
-    return step
+def _beaten(step: Proposed, caches: list[Proposed]) -> Declined | None:
+    gain, disk = step.speedup.value, step.disk_bytes or 0.0
+    for other in caches:
+        other_gain, other_disk = other.speedup.value, other.disk_bytes or 0.0
+        if other_gain >= gain and other_disk <= disk and (other_gain, other_disk) != (gain, disk):
+            beaten = f"{other.id} gains {figure(other.gain)} for {size(other_disk)} of disk"
+            return step.declined(f"{beaten}, this {figure(step.gain)} for {size(disk)}")
+    return None

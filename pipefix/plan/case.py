@@ -15,7 +15,7 @@ from pipefix.measurement.trace import BatchTrace
 from pipefix.plan.fit import fitted
 from pipefix.plan.operations import Operations, operations_of
 from pipefix.system.machine import Machine
-from pipefix.vocabulary.quantity import Interval, exactly, percent, seconds
+from pipefix.vocabulary.quantity import Interval, exactly, percent
 from pipefix.vocabulary.stage import Stage
 
 STARVED = 0.15
@@ -86,16 +86,6 @@ class Case:
         """Bytes read a sample."""
         cost = self.cost(Stage.STORAGE)
         return cost.bytes or 0.0 if cost is not None else 0.0
-
-    @property
-    def nothing_to_keep(self) -> str | None:
-        """Why no bytes can be held or cached: none are read, or all that was seen of reading them is that the code waits."""
-        reading = self.wall(Stage.STORAGE)
-        if not reading:
-            return "nothing is read from storage while samples are made"
-        return (
-            None if self.source_bytes else f"storage takes {seconds(reading)} a sample, but no bytes were seen that could be kept"
-        )
 
     @property
     def memory(self) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from pipefix.plan.case import Case
@@ -58,14 +58,7 @@ def all_remedies() -> list[type[Remedy]]:
     """Every remedy, by walking the package."""
     from pipefix.plan import remedies
 
-    for module in pkgutil.iter_modules(remedies.__path__):
-        importlib.import_module(f"{remedies.__name__}.{module.name}")
-    return sorted(_below(Remedy), key=lambda kind: (list(Stage).index(kind.stage), kind.id))
-
-
-def _below(kind: type[Any]) -> Iterator[type[Any]]:
-    for child in kind.__subclasses__():
-        if child.__module__.startswith(f"{__package__}.remedies."):
-            if "id" in vars(child):
-                yield child
-            yield from _below(child)
+    modules = [importlib.import_module(f"{remedies.__name__}.{info.name}") for info in pkgutil.iter_modules(remedies.__path__)]
+    values = [value for module in modules for value in vars(module).values() if isinstance(value, type)]
+    kinds = {value for value in values if issubclass(value, Remedy) and "id" in vars(value)}
+    return sorted(kinds, key=lambda kind: (list(Stage).index(kind.stage), kind.id))

@@ -17,14 +17,6 @@ _OF_NO_SETTING = ("evidence", "in_order")
 """Not to be kept because it was declined: who asks for ``--keep-order`` wants no plan that gives it up."""
 
 
-def carried(older: PlanFile | None, declined: Collection[str]) -> dict[str, Any]:
-    """Settings of an older plan that this tuning has not looked at."""
-    if older is None or older.loader is None:
-        return {}
-    names = [*NEVER_SEARCHED, *(name for name in LoaderChange.__struct_fields__ if name in declined and name not in _OF_NO_SETTING)]
-    return {name: value for name in names if (value := getattr(older.loader, name)) is not None}
-
-
 def new_plan(
     older: PlanFile | None,
     changes: dict[str, Any],
@@ -36,7 +28,10 @@ def new_plan(
     machine: TunedOn,
 ) -> PlanFile:
     """``older``: of the same target; None where there is none."""
-    settings = {**carried(older, declined), **changes}
+    before = older.loader if older is not None else None
+    unsearched = [name for name in LoaderChange.__struct_fields__ if name in declined and name not in _OF_NO_SETTING]
+    kept = {name: getattr(before, name) for name in (*NEVER_SEARCHED, *unsearched)} if before is not None else {}
+    settings = {name: value for name, value in kept.items() if value is not None} | changes
     loader = LoaderChange(**settings, evidence=evidence if changes else None) if settings else None
     return PlanFile(
         created=created, target=target, machine=machine, loader=loader,

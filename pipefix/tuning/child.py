@@ -187,17 +187,8 @@ def _made(row: Row) -> BatchTimes:
 
 def _threads(rows: tuple[Row, ...]) -> float | None:
     """CPU seconds of all threads of a worker in a second of its work."""
-    spent = worked = 0
-    first: dict[int, Row] = {}
-    last: dict[int, Row] = {}
-    for row in rows:
-        first.setdefault(row.trace.pid, row)
-        if first[row.trace.pid] is not row:
-            worked += row.trace.ended - row.trace.begun
-        last[row.trace.pid] = row
-    for pid, row in last.items():
-        spent += row.trace.process_cpu - first[pid].trace.process_cpu
-    return spent / worked if worked > 50_000_000 else None
+    worked = sum(row.trace.ended - row.trace.begun for row in rows)
+    return sum(row.trace.process_made for row in rows) / worked if worked > 50_000_000 else None
 
 
 def look(pool: Pool) -> BatchCost:
@@ -221,4 +212,5 @@ def look(pool: Pool) -> BatchCost:
         seconds=making / len(rows),
         samples=sum(row.trace.samples for row in rows) / len(rows),
         why_none=pool.consumer.why_none,
+        starved_s=sum(row.trace.starved for row in rows) / 1e9 / len(rows),
     )

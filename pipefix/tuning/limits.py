@@ -60,7 +60,7 @@ class Usage(msgspec.Struct, frozen=True):
 
     def most(self, other: Usage) -> Usage:
         """The greater of both, figure by figure."""
-        return Usage(*(max(getattr(self, name), getattr(other, name)) for name in FIGURES))
+        return Usage(*(max(getattr(self, name), getattr(other, name)) for name in Usage.__struct_fields__))
 
     def beside(self, others: Sequence[Usage]) -> Usage:
         """What runs side by side takes. CPU is each one's own: they run in turn."""
@@ -73,7 +73,6 @@ class Usage(msgspec.Struct, frozen=True):
         )
 
 
-FIGURES = ("memory_bytes", "shm_bytes", "files", "cores", "vram_bytes")
 _WORDS = {
     "memory_bytes": "of memory",
     "shm_bytes": "of /dev/shm",
@@ -90,7 +89,7 @@ def _said(name: str, value: float) -> str:
 
 def above(limits: ResourceLimits, usage: Usage, share: float) -> Iterator[tuple[str, float, float]]:
     """(figure, value, limit) of everything that is above a share of its limit."""
-    for name in FIGURES:
+    for name in Usage.__struct_fields__:
         limit, value = getattr(limits, name), getattr(usage, name)
         if limit is not None and value > share * limit:
             yield name, value, limit
@@ -117,7 +116,8 @@ def ending(limits: ResourceLimits, usage: Usage, before: Usage | None = None) ->
 
 def _grown(before: Usage, now: Usage) -> Usage:
     """What comes next if it grows on, half as fast again."""
-    return Usage(*(getattr(now, name) + 1.5 * max(0.0, getattr(now, name) - getattr(before, name)) for name in FIGURES))
+    growth = {name: getattr(now, name) - getattr(before, name) for name in Usage.__struct_fields__}
+    return Usage(**{name: getattr(now, name) + 1.5 * max(0.0, grown) for name, grown in growth.items()})
 
 
 @dataclass(frozen=True)
@@ -136,6 +136,8 @@ class BatchCost:
     samples: float = 1.0
     why_none: str = ""
     """Why the model of the target's file is not the consumer."""
+    starved_s: float = 0.0
+    """Seconds of making it in which it was ready to run, and other programs had the CPU."""
 
     @property
     def rate(self) -> float:
@@ -146,6 +148,11 @@ class BatchCost:
     def sample_cpu_s(self) -> float:
         """CPU seconds a sample."""
         return self.cpu_s / self.samples
+
+    @property
+    def computing(self) -> float:
+        """Share of its making that wants a core; the rest waits for storage, a service or other processes."""
+        return min(1.0, (self.cpu_s + self.starved_s) / max(self.seconds, 1e-9)) if self.cpu_s else 1.0
 
     @property
     def handing(self) -> float:
@@ -174,7 +181,8 @@ class Footprint:
 
     def predict(self, settings: Settings) -> Usage:
         batch, workers = self.batch, settings.workers
-        grow = 1.0 if not settings.batch_size else settings.batch_size / max(1, self._batch_size())
+        tried_size = next((ran.batch_size for ran, _ in self.trials if ran.batch_size), 1)
+        grow = settings.batch_size / tried_size if settings.batch_size else 1.0
         in_flight = (settings.in_flight + workers + 1) * batch.bytes * grow if workers else 0.0
         slots = settings.engine == "processes"
         if slots:
@@ -192,9 +200,6 @@ class Footprint:
     def _seen(self) -> list[tuple[Settings, Usage]]:
         return [entry for entry in (*self.trials, *self.ended) if entry[0].workers]
 
-    def _batch_size(self) -> int:
-        return next((settings.batch_size for settings, _ in self.trials if settings.batch_size), 0)
-
     def _worker_bytes(self) -> float:
         """Private memory of one worker: the most that any trial shows, and never less than seems possible."""
         own = self.batch.process_bytes
@@ -203,10 +208,9 @@ class Footprint:
 
     def _cores(self, settings: Settings) -> float:
         """As many as its processes keep busy: each at most the share of its time that making a batch computes."""
-        cores_of_one = min(1.5, self.batch.cpu_s / max(self.batch.seconds, 1e-9))
-        cores_per_worker = [usage.cores / settings.workers for settings, usage in self._seen() if usage.cores]
-        busy = max(cores_per_worker) if cores_per_worker else cores_of_one
-        return max(cores_of_one, settings.workers * busy)
+        cores_per_worker = [usage.cores / ran.workers for ran, usage in self._seen() if usage.cores]
+        busy = max(cores_per_worker, default=self.batch.computing)
+        return max(self.batch.computing, settings.workers * busy)
 
 
 # -- how long settings take to start --------------------------------------------------------------------------------------------

@@ -107,7 +107,9 @@ class Search:
             return count
         if knobs:
             return NextTrial(knobs[0].turned(crowded.settings), knobs[0].why)
-        return count or Finished(self._enough(best))
+        if self.goal.fed(best):
+            return count or Finished("the consumer is fed, and no smaller setting is likely to feed it")
+        return count or Finished("neither more nor fewer workers, nor anything else that something hints at, is left to try")
 
     def best(self, trials: Sequence[Trial]) -> Trial | None:
         """The settings to keep, before they are held against the start once more."""
@@ -123,11 +125,6 @@ class Search:
         price = REORDERING if not trial.settings.in_order and self.start.in_order else 0.0
         price += IN_FLIGHT if trial.settings.prefetch > self.start.prefetch else 0.0
         return math.log(trial.level) - price
-
-    def _enough(self, best: Trial) -> str:
-        if self.goal.fed(best):
-            return "the consumer is fed, and no smaller setting is likely to feed it"
-        return "neither more nor fewer workers, nor anything else that something hints at, is left to try"
 
     def _modest(self, allowed: Callable[[Settings], bool]) -> NextTrial | Finished:
         """Nothing is known and the start cannot be run: the most modest settings that can."""
@@ -167,19 +164,19 @@ class Search:
                 return
         if demand is None and look.rate > ALONE * best.level:
             yield 0, -1, 1, f"without workers {look.rate:,.0f} samples/s were made beforehand"
-        busy, guess = _busy(look), self._guess(look)
+        guess = self._guess(look)
         if len(same) < 3 and not any(1 / ALIKE < (n or 0.1) / max(guess, 0.1) < ALIKE for n in same):
             yield guess, 0, math.inf, f"as many as keep {self.space.cores:g} cores busy"
         most = max(trial.level for trial in same.values())
         plateau = [n for n, trial in same.items() if trial.level >= (1 - LEVEL) * most]
-        full = busy > 0.5 and self._cores_full(same[max(plateau)], look)
+        full = look.computing > 0.5 and self._cores_full(same[max(plateau)], look)
         more = _more(same, max(plateau), double=not full)
         steps = [*more, *_fewer(same, min(plateau)), *_more(same, min(plateau), double=False)]
         yield from sorted(steps, key=_width, reverse=True)
 
     def _guess(self, look: BatchCost) -> float:
         """Workers that keep the cores busy."""
-        return min(self.space.cores / max(_busy(look), 0.02), self.space.most_workers)
+        return min(self.space.cores / max(look.computing, 0.02), self.space.most_workers)
 
     def _cores_full(self, trial: Trial, look: BatchCost) -> bool:
         """Whether it delivers about as much as the cores can make, by the CPU time of a sample."""
@@ -244,11 +241,6 @@ class Search:
             why = f"handing over a batch takes about {100 * look.handing:.0f} % of its making, in fresh memory each time"
             return look.handing, why
         return None
-
-
-def _busy(look: BatchCost) -> float:
-    """Share of its time that making a batch computes."""
-    return min(1.0, look.sample_cpu_s * look.rate) if look.cpu_s else 1.0
 
 
 def _with_knobs_of(crowded: Trial, ran: Sequence[Trial]) -> dict[int, Trial]:

@@ -119,7 +119,7 @@ class TrialProcess:
             cores = max(0.0, spent - before) / max(begun - since, 1.0)
         else:
             self._cpu = (begun, spent)
-        vram = self._vram.of(processes) if self._vram is not None else 0.0
+        vram = self._vram.of(self._process.pid or 0, processes) if self._vram is not None else 0.0
         self.now = msgspec.structs.replace(used, cores=cores, vram_bytes=vram)
         self.used = self.used.most(self.now)
         why = self._watch(self.now)

@@ -149,8 +149,7 @@ class Tuner:
             self.plan, self.search = replace(self.plan, goal=goal), replace(self.search, goal=goal)
         space = self.plan.space
         if space.open:
-            computing = batch.cpu_s / max(batch.seconds, 1e-9)
-            most = max(space.most_workers, most_workers(space.cores, self.plan.start.workers, computing))
+            most = max(space.most_workers, most_workers(space.cores, self.plan.start.workers, batch.computing))
             self.search = replace(self.search, space=replace(space, most_workers=most))
 
     # -- limits --------------------------------------------------------------------------------------------------------

@@ -79,7 +79,10 @@ class Vram:
         self.free: float | None = None
         """Bytes that could be taken at the beginning."""
         self._handle: Any = None
-        self._before = 0.0
+        self._used = 0.0
+        """Of the device, when it was last asked."""
+        self._grown: dict[int, float] = {}
+        """By trial, where the driver knows no process of it: what the device's memory grew by whenever it was asked about."""
         try:
             self._nvml = nvml if nvml is not None else importlib.import_module("pynvml")
         except ImportError:
@@ -92,15 +95,16 @@ class Vram:
                 return
             self._handle = handle_of(self._nvml)
             memory = self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
-            self.free, self._before = float(memory.total - memory.used), float(memory.used)
+            self.free, self._used = float(memory.total - memory.used), float(memory.used)
         except NotVisible as error:
             self.why = str(error)
         except self._nvml.NVMLError as error:
             self._handle = None
             self.why = f"the driver cannot be asked: {error}"
 
-    def of(self, processes: Iterable[int]) -> float:
-        """Bytes that these hold; where the driver knows them by other numbers (in a container), all that came since the beginning.
+    def of(self, leader: int, processes: Iterable[int]) -> float:
+        """Bytes that a trial's processes hold; where the driver knows them by other numbers (in a container), what came while the
+        trial was asked about, since trials run in turn.
 
         0 where nothing can be told.
         """
@@ -112,7 +116,11 @@ class Vram:
             held = [process.usedGpuMemory for process in running if process.pid in trial_pids]
             if held and None not in held:
                 return float(sum(held))
-            return max(0.0, float(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used) - self._before) if running else 0.0
+            used = float(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used)
+            if running:
+                self._grown[leader] = self._grown.get(leader, 0.0) + max(0.0, used - self._used)
+            self._used = used if running else min(self._used, used)
+            return self._grown.get(leader, 0.0)
         except self._nvml.NVMLError:
             return 0.0
 

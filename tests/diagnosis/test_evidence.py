@@ -16,6 +16,7 @@ from pipefix.hooks.charges import OWN_NAMES
 from pipefix.measurement.measurement import Block, Measurement
 from pipefix.measurement.trace import Charge
 from pipefix.plan.advise import advise
+from pipefix.plan.case import Case
 from pipefix.plan.fit import SATURATED, fitted
 from pipefix.report import run_figures
 from pipefix.report.probe_report import full
@@ -35,7 +36,7 @@ def told(measurement: Measurement, diagnosis: Diagnosis | None = None) -> Run:
     subject: Any = Subject.__new__(Subject)
     for name, value in {"target": "made up", "load_seconds": 0.0, "assumed": ()}.items():
         object.__setattr__(subject, name, value)
-    steps = advise(measurement, diagnosis)
+    steps = advise(Case(measurement, diagnosis))
     return run_figures.run(subject, {}, measurement, diagnosis, steps=steps, findings=(), replaces={})
 
 
@@ -57,7 +58,7 @@ def too_many_workers(measurement: Measurement, shards: int) -> list[str]:
     for limits in ({"shards": shards}, {"cores": 1.0}):
         less = dataclasses.replace(measurement, **limits)  # type: ignore[arg-type]
         diagnosis = diagnose(less)
-        untried = [step.id for step in advise(less, diagnosis).proposed if not step.measured]
+        untried = [step.id for step in advise(Case(less, diagnosis)).proposed if not step.measured]
         counts = {name: int(name[8:]) for name in untried if name.startswith("workers-")}
         busy = fitted(less, diagnosis).busy >= SATURATED
         wrong += [name for name, count in counts.items() if less.shards and count > less.shards]

@@ -170,7 +170,7 @@ class World:
         return Case(self.measurement(), self.diagnosis(), **{"machine": MACHINE, **options})
 
     def plan(self, **options: Any) -> Plan:
-        return advise(self.measurement(), self.diagnosis(), **{"machine": MACHINE, **options})
+        return advise(self.case(**options))
 
     def step_called(self, id: str, **options: Any) -> Step:
         steps = {step.id: step for step in self.plan(**options)}

@@ -104,6 +104,8 @@ def test_any_text_and_figure_survives(target: str, names: list[str], value: floa
         ("[cache]", "[chache]", "p.toml, line 22: there is no setting called 'chache'."),
         ('store = "decoded"', 'store = "jpeg"',
          "p.toml, line 24: cache.store is 'jpeg', but it is one of source, resized, decoded, sample, rows."),
+        ("num_workers = 4", 'start_method = "thread"',
+         "p.toml, line 14: loader.start_method is 'thread', but it is one of fork, forkserver, spawn."),
         ("low = 490.0", 'low = "x"', "p.toml, line 18: loader.evidence.before.low is 'x', but expected `float`, got `str`."),
         ("cores = 4.0", "cores = 0", "p.toml, line 8: machine.cores is 0, but expected `float` > 0.0."),
         ("cores = 4.0\n", "", ("p.toml, line 7: machine is {'cpu_model': 'A CPU', 'memory_bytes': 16000000000, 'gpus': ['H100']}, "
@@ -254,29 +256,12 @@ def test_what_is_no_file_is_refused_at_once(tmp_path, what):
         path.mkdir()
     elif what == "a pipe":
         os.mkfifo(path)
-    with pytest.raises(UnreadableFile, match="could not be read"):
+    with pytest.raises(UnreadableFile, match="could not be read") as told:
         planfile.read(path)
+    assert (str(path / planfile.NAME) in told.value.advice) == (what == "a folder"), "it is told with the file to name"
 
 
 def test_a_mark_that_editors_put_before_the_text_is_read_over(tmp_path):
     path = tmp_path / "pipefix.plan.toml"
     path.write_bytes(b'\xef\xbb\xbfformat = "pipefix.plan/1"\r\n[loader]\r\nnum_workers = 3\r\n')
     assert planfile.read(path).loader.num_workers == 3
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ('[loader]\nstart_method = "thread"', "'thread', but it is one of fork, forkserver, spawn"),
-        ('[augmentation]\nbackend = "none"', "'none', but it is one of kornia, dali"),
-    ],
-)
-def test_a_choice_that_there_is_not_names_those_that_there_are(line, said):
-    with pytest.raises(UnreadableFile, match=said):
-        planfile.decode(f'format = "pipefix.plan/1"\n{line}\n', origin="plan")
-
-
-def test_the_folder_of_a_plan_is_told_with_the_file_to_name(tmp_path):
-    with pytest.raises(UnreadableFile, match="could not be read: it is a folder") as told:
-        planfile.read(tmp_path)
-    assert str(tmp_path / "pipefix.plan.toml") in told.value.advice

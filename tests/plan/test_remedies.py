@@ -124,6 +124,8 @@ CACHES: list[tuple[World, str, str, dict[str, Any]]] = [
      "cache-sample gains 26.2x (24.1-28.6) for 103 MB of disk, this 1.94x (1.87-2.02) for 103 MB", {}),
     (unrecorded(FINISHED, "it is nested more than 32 deep"), "cache-sample",
      "a sample was to be stored, and could not be: it is nested more than 32 deep", {}),
+    (RESAMPLED.but(fields={"same_every_time": True}), "cache-decoded",
+     "no transforms can be held apart, so it would keep finished samples: the same as cache-sample", {}),
     (RESAMPLED, "cache-sample",
      "the first operation on decoded samples, scipy.signal.resample_poly, may be random: the same as cache-decoded", {}),
     (JPEGS, "cache-sample",
@@ -384,6 +386,15 @@ def test_finished_samples_are_the_most_that_any_cache_brings() -> None:
         kept = KeptRecord(exactly(10e-6), 2048.0, gain=exactly(seen * alone.speedup.value), pairs=3)
         step = proposed(world.but(fields={"record": kept}).with_arms(), "cache-decoded")
         assert step.speedup.value == pytest.approx(told * alone.speedup.value, rel=0.05)
+
+
+def test_where_whole_samples_are_stored_no_cache_leaves_any_of_their_making() -> None:
+    """A dataset that resizes in its __getitem__, and holds no transforms: 1.88x was told for decoded arrays, that were 7.84x."""
+    world = RESAMPLED.but(fields={"same_every_time": True}).with_arms()
+    decoded, sample = (world.step_called(id) for id in ("cache-decoded", "cache-sample"))
+    assert (decoded.speedup, decoded.disk_bytes) == (sample.speedup, sample.disk_bytes)
+    unknown = RESAMPLED.but(ops={Stage.AUGMENT: ()}, fields={"same_every_time": True})
+    assert isinstance(unknown.step_called("cache-sample"), Proposed)
 
 
 def test_what_stays_on_the_cpu_is_not_promised() -> None:

@@ -20,20 +20,25 @@ def test_what_processes_hold_is_summed() -> None:
     vram = Vram(driver)
     assert vram.why is None and vram.free == 7 * GIB
     driver.held, driver.used = {10: GIB, 11: 2 * GIB, 99: GIB}, 5 * GIB
-    assert vram.of([10, 11]) == 3 * GIB
+    assert vram.of(10, [10, 11]) == 3 * GIB
     vram.close()
     vram.close()
     assert driver.open == 0
-    assert vram.of([10]) == 0.0
+    assert vram.of(10, [10]) == 0.0
 
 
 @pytest.mark.parametrize("held", [{4711: GIB}, {10: None}])
-def test_where_the_driver_knows_other_numbers_all_that_came_counts(held: dict[int, int | None]) -> None:
+def test_where_the_driver_knows_other_numbers_what_came_with_a_trial_counts(held: dict[int, int | None]) -> None:
+    """Two that run in turn were each told the memory of both, and their sum was held against the limit."""
     driver = Driver()
     vram = Vram(driver)
-    assert vram.of([10]) == 0.0, "nothing runs yet"
+    assert vram.of(10, [10]) == 0.0, "nothing runs yet"
     driver.held, driver.used = held, 3 * GIB
-    assert vram.of([10]) == 2 * GIB
+    assert vram.of(10, [10]) == 2 * GIB
+    driver.used = 6 * GIB
+    assert [vram.of(20, [20]), vram.of(10, [10])] == [3 * GIB, 2 * GIB]
+    driver.used = 4 * GIB  # the first has ended
+    assert vram.of(20, [20]) == 3 * GIB
 
 
 def test_why_nothing_is_watched_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +47,7 @@ def test_why_nothing_is_watched_is_said(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "pynvml", None)
     vram = Vram()
     assert vram.why is not None and "nvidia-ml-py" in vram.why
-    assert vram.free is None and vram.of([1]) == 0.0
+    assert vram.free is None and vram.of(1, [1]) == 0.0
 
 
 def test_device_memory_is_a_limit_like_any_other() -> None:

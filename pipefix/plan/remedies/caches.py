@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from typing import ClassVar
 
@@ -12,6 +11,7 @@ from pipefix.diagnosis.throughput import PipelineModel, StageTime, at_most, draw
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import KeptRecord, TriedCache
+from pipefix.plan import cache_disk
 from pipefix.plan.case import Case
 from pipefix.plan.plan import Step
 from pipefix.plan.planfile import CACHES, CacheChange
@@ -27,12 +27,9 @@ COPY_RATE = Interval(16e9, 6e9, 24e9)
 """Bytes a second out of the page cache into a fresh array."""
 WRITE_RATE = 200e6
 """Bytes a second that a cache is written with."""
-PAGE = 4096
 RESIZED = 256
 NAMED = 80
 """Bytes in which a source cache says what a sample reads, in its part and in the index."""
-ALL_DIFFERENT = 0.8
-"""Where so many samples of all seem to read bytes of their own, all do."""
 NOT_TRIED = "There was no time to see whether some samples can be converted: --dry-run tells."
 _CONNECTIONS = ("socket.", "ssl.", "http.client.request", "http.client.getresponse")
 """Operations of connections, where no client that a source cache can stand in for made them."""
@@ -98,7 +95,7 @@ class Cache(Remedy):
 
     def disk_bytes(self, case: Case, length: int, record_bytes: float, tried_cache: TriedCache) -> float:
         """What records of all samples take."""
-        return on_disk(record_bytes) * length
+        return cache_disk.of_record(record_bytes) * length
 
     def finished(self, case: Case) -> bool:
         """Whether what is kept is the sample as the dataset gives it."""
@@ -131,11 +128,6 @@ def reading(record_bytes: Interval, tried: KeptRecord | None) -> StageTime:
     return StageTime(wall, wall)
 
 
-def on_disk(record_bytes: float) -> float:
-    """Bytes that LMDB takes for a record: whole pages of its own, or a part of one that it shares with others."""
-    return float(math.ceil((record_bytes + 16) / PAGE) * PAGE) if record_bytes > PAGE / 2 else record_bytes + 20
-
-
 def _from_disk(case: Case, read: StageTime, record_bytes: Interval) -> StageTime:
     """A cache that does not fit into memory is read from the disk each time: all workers wait for the one disk."""
     waiting = draws(record_bytes, "record") * (case.disk_seconds or 0.0) * max(1, case.measurement.workers)
@@ -153,7 +145,12 @@ class CacheSource(Cache):
     sized_by_trial = False  # what was read of thousands of samples says more
 
     def useless(self, case: Case) -> str | None:
-        return case.nothing_to_keep or _past_clients(case)
+        reading_s = case.wall(Stage.STORAGE)
+        if not reading_s:
+            return "nothing is read from storage while samples are made"
+        if not case.source_bytes:
+            return f"storage takes {seconds(reading_s)} a sample, but no bytes were seen that could be kept"
+        return _past_clients(case)
 
     def record_bytes(self, case: Case) -> Interval | None:
         return exactly(case.source_bytes)
@@ -161,12 +158,11 @@ class CacheSource(Cache):
     def disk_bytes(self, case: Case, length: int, record_bytes: float, tried_cache: TriedCache) -> float:
         """A file that several samples of one part read is kept once in it, and one that is mapped is kept whole."""
         named = NAMED * length
-        if not tried_cache.part_samples or case.measurement.read_once is None:
+        if not tried_cache.part_samples or not case.measurement.read_once:
             return super().disk_bytes(case, length, record_bytes, tried_cache) + named
-        part_samples, (distinct_bytes, samples) = min(length, tried_cache.part_samples), case.measurement.read_once
-        kept = different(distinct_bytes / case.source_bytes, samples, part_samples)
-        kept = part_samples if kept > ALL_DIFFERENT * part_samples else kept
-        return length / part_samples * max(kept * on_disk(record_bytes), on_disk(tried_cache.record_bytes or 0.0)) + named
+        part_samples = min(length, tried_cache.part_samples)
+        kept_bytes = cache_disk.of_part(record_bytes, case.measurement.read_once, part_samples)
+        return length / part_samples * max(kept_bytes, cache_disk.of_record(tried_cache.record_bytes or 0.0)) + named
 
     def with_cache(self, case: Case, read: StageTime) -> PipelineModel:
         return case.model.replacing(Stage.STORAGE, read)
@@ -176,19 +172,6 @@ class CacheSource(Cache):
 
     def making_seconds(self, case: Case) -> float:
         return case.model.wall(Stage.STORAGE)
-
-
-def different(seen: float, drawn: int, length: float) -> float:
-    """How many different ones ``length`` samples read, of which ``drawn`` read ``seen``: as of draws from a pool of some size."""
-    low, high = math.log(max(seen, 1.0)), math.log(max(length, 1.0) * 1e3)
-
-    def come_across(pool: float, draws: float) -> float:
-        return -pool * math.expm1(-draws / pool)
-
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if come_across(math.exp(middle), drawn) < seen else (low, middle)
-    return min(length, come_across(math.exp(low), length))
 
 
 def _past_clients(case: Case) -> str | None:
@@ -267,6 +250,13 @@ class CacheDecoded(Cache):
     change = CacheChange(path=f"{CACHES}/decoded", store="decoded")
     arm = experiments.DECODED
 
+    def answer(self, case: Case) -> Step:
+        if not case.measurement.same_every_time or not case.wall(Stage.AUGMENT):
+            return super().answer(case)
+        finished = CacheSample().answer(case)
+        why = "no transforms can be held apart, so it would keep finished samples: the same as cache-sample"
+        return self.declined(why, finished.gain, disk_bytes=finished.disk_bytes, seconds=finished.seconds)
+
     def useless(self, case: Case) -> str | None:
         return None if case.wall(Stage.DECODE) else "nothing is decoded"
 
@@ -298,7 +288,7 @@ class CacheSample(Cache):
         operations = case.operations
         if not case.wall(Stage.AUGMENT):
             return "nothing is done to samples after decoding, so this is the same as cache-decoded"
-        if not operations.fixed:
+        if not operations.fixed and not operations.same:
             return (
                 f"the first operation on decoded samples, {operations.first_random or 'unnamed'}, may be random: the same as "
                 "cache-decoded"

@@ -54,8 +54,10 @@ class WorkerCount(Remedy):
         if most is not None and known[most].interval.value >= WORTH and (why := _in_vain(case, most)) is not None:
             return self.declined(why, known[most])
         gain = f": {processes(most)} would give {figure(known[most])}" if most is not None else ""
+        full = f"{case.measurement.cores:g} cores have no more to give"
+        limit = "the training step limits" if case.diagnosis.verdict.kind == "step-bound" else full
         return self.declined(
-            f"more workers than the {now} in use would not help, {_limit(case)}{gain} (predicted, no other number was tried)"
+            f"more workers than the {now} in use would not help, {limit}{gain} (predicted, no other number was tried)"
         )
 
     def _other(self, case: Case, count: int, gain: Told, beside: str, *, tried: bool) -> Step:
@@ -164,9 +166,3 @@ def _too_large(case: Case, count: int, *, tried: bool) -> str | None:
     if tried or case.memory is None or needed <= case.memory:
         return None
     return f"{processes(count)} would take about {size(needed)} more of memory, where {size(case.memory)} are left"
-
-
-def _limit(case: Case) -> str:
-    if case.diagnosis.verdict.kind == "step-bound":
-        return "the training step limits"
-    return f"{case.measurement.cores:g} cores have no more to give"

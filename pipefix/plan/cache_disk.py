@@ -1,0 +1,54 @@
+"""What records of a cache take on disk, those of a ``source`` cache too: what several samples of a part read is kept once. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from pipefix.measurement.measurement import DistinctReads
+
+PAGE = 4096
+ALL_DIFFERENT = 0.8
+"""Where so many samples of all seem to read bytes of their own, all do."""
+AS_MUCH = 0.995
+"""Part of what was read later that had not been read before, above which samples read nothing that others do."""
+
+
+def of_record(record_bytes: float) -> float:
+    """Bytes that LMDB takes for a record: whole pages of its own, or a part of one that it shares with others."""
+    return float(math.ceil((record_bytes + 16) / PAGE) * PAGE) if record_bytes > PAGE / 2 else record_bytes + 20
+
+
+def of_part(record_bytes: float, reads: Sequence[DistinctReads], samples: int) -> float:
+    """Bytes that a part with so many samples takes of what they read.
+
+    Either every sample reads something that all do, such as an archive's directory, beside bytes of its own; or samples read now
+    and then what another has read. Whichever comes closer to what was seen is believed.
+    """
+    half, whole = reads[0], reads[-1]
+    later = DistinctReads(whole.distinct_bytes - half.distinct_bytes, whole.bytes - half.bytes, whole.samples - half.samples)
+    if later.samples and later.distinct_bytes >= AS_MUCH * later.bytes:
+        return samples * of_record(record_bytes)
+    each = whole.bytes / whole.samples
+    if later.samples:
+        own = later.distinct_bytes / later.samples
+        shared = later.bytes / later.samples - own
+        apart = abs(shared + whole.samples * own - whole.distinct_bytes)
+        by_chance = different(whole.distinct_bytes / each, whole.samples, half.samples) * each
+        if apart < abs(by_chance - half.distinct_bytes):
+            return shared + samples * of_record(max(0.0, record_bytes - shared))
+    kept = different(whole.distinct_bytes / each, whole.samples, samples)
+    return (samples if kept > ALL_DIFFERENT * samples else kept) * of_record(record_bytes)
+
+
+def different(seen: float, drawn: int, length: float) -> float:
+    """How many different ones ``length`` samples read, of which ``drawn`` read ``seen``: as of draws from a pool of some size."""
+    low, high = math.log(max(seen, 1.0)), math.log(max(length, 1.0) * 1e3)
+
+    def come_across(pool: float, draws: float) -> float:
+        return -pool * math.expm1(-draws / pool)
+
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if come_across(math.exp(middle), drawn) < seen else (low, middle)
+    return min(length, come_across(math.exp(low), length))

@@ -171,7 +171,7 @@ class TestLoadersThatTheProgramLetGoOf:
 
     def test_it_is_kept_until_it_was_worked_on(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         job = in_program.Job(tmp_path)
-        job.write("probe", {}, ends=False)
+        job.write("probe", {}, ends=True)
         monkeypatch.setenv("PIPEFIX_RUN_JOB", str(job.file))
         observer, iterator, loader = self.begun(tmp_path, num_workers=1, persistent_workers=True)
         assert loader() is not None
@@ -182,6 +182,19 @@ class TestLoadersThatTheProgramLetGoOf:
         observer._work_inside(observer.inside, observer.epochs[iterator])
         assert given == [DataLoader]
         assert loader() is None
+        assert (tmp_path / ".pipefix-enough").exists()
+
+    def test_a_process_that_leaves_it_to_another_ends_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Of ranks that no launcher told theirs, all are warm at once: the second ended the program while the first was at work."""
+        job = in_program.Job(tmp_path)
+        job.write("probe", {}, ends=True)
+        (tmp_path / "job.json.taken").touch()
+        monkeypatch.setenv("PIPEFIX_RUN_JOB", str(job.file))
+        observer, iterator, loader = self.begun(tmp_path, num_workers=1, persistent_workers=True)
+        assert observer.inside is not None
+        observer._work_inside(observer.inside, observer.epochs[iterator])
+        assert not (tmp_path / ".pipefix-enough").exists()
+        assert (observer.inside, loader()) == (None, None)
 
 
 def test_a_process_of_the_program_starts_a_fork_server_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +213,6 @@ def test_in_a_thread_nothing_is_begun(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as other:
         told = other.submit(inside.do, None, "train.py:1", (0.1, 0.1), []).result()
     assert told is not None and told.startswith(f"{NOT_PROBED} batches are taken in a thread")
-    assert not inside.due(STEPS, SECONDS)
 
 
 def test_what_could_not_be_done_in_the_program_is_told(tmp_path: Path) -> None:

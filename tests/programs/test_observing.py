@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from torch.utils.data import DataLoader
 from pipefix.programs.observing import batches, lines, notes, samples, timed_batches
 from pipefix.programs.observing.loops import Epoch, Loop
 from pipefix.programs.observing.observer import Observer
+from pipefix.programs.observing.own_cost import cost_of_a_step
 
 
 class Iterator:
@@ -123,6 +125,26 @@ def test_a_step_takes_as_long_as_on_the_device_where_there_is_one() -> None:
     assert loop.step_seconds() == (5.0, 2.0)
 
 
+def test_timing_a_step_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine so slow that it is time for a note, that lay in the folder where the program ended."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pipefix.programs.observing.loops.FIRST_NOTE", -1.0)
+    assert cost_of_a_step(Observer("")) > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_notes_are_written_where_standard_input_is_closed(tmp_path: Path, preloaded: str) -> None:
+    """The file was number 0 then, which was taken for none, and the notes went to standard error."""
+    code = (
+        "import os; os.close(0); from pipefix.programs.observing.notes import Notes; import numpy; "
+        "Notes(os.curdir).write('loop', workers=numpy.int64(2))"
+    )
+    done = subprocess.run([*preloaded.split(), "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stderr) == (0, "")
+    (file,) = tmp_path.iterdir()
+    assert json.loads(file.read_text().splitlines()[1])["workers"] == 2, "an integer of another kind"
+
+
 class TestLooksInWorkers:
     @pytest.fixture
     def looks(self, monkeypatch: pytest.MonkeyPatch) -> timed_batches.Looks:
@@ -164,6 +186,9 @@ def test_of_loaders_in_turn_the_one_that_is_waited_for_is_worked_on(tmp_path: Pa
     class Work:
         done = False
         job: dict[str, Any] = {}
+
+        def claim(self) -> bool:
+            return True
 
         def due(self, steps: int, seconds: float) -> bool:
             return steps == 10

@@ -34,6 +34,10 @@ class Loop:
         """Whether gradients were ever computed for one of its batches, or an optimizer took a step."""
         self.passes = 0
         """Backward passes while one of its iterators was gone through."""
+        self.passes_by_end = 0
+        """Those of the loops in turn with it as well, when its latest epoch ended."""
+        self.from_memory = False
+        """Whether it was told that the program trained on with batches of it that it kept."""
         self.inside = False
         """Whether one of its iterators is being asked: one that asks another counts once."""
         self.ended: tuple[float, float] | None = None
@@ -59,6 +63,9 @@ class Loop:
         self._own = {*vars(self), "_own", "since"}
         """What is not noted: all but the sums since the last note, which `clear` begins anew."""
         self.clear()
+
+    def passes_in_turn(self) -> int:
+        return sum(loop.passes for loop in (self, *self.in_turn))
 
     def step_seconds(self) -> tuple[float, float | None]:
         """Of a warm step, by the device where there is one; and those of them in which the CPU is busy with it (None: in all)."""

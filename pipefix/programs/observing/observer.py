@@ -245,7 +245,7 @@ class Observer:
         self._turns.has_waited(epoch, now - requested)
         epoch.others_waited = self._turns.waited
         loop.without_gradients += no_gradients
-        if not loop.trains and not no_gradients and epoch.batches > 1:
+        if (loop.in_turn or not loop.trains) and not no_gradients and epoch.batches > 1:
             self.models.look_into_step(loop)
         epoch.delivered = epoch.marked = now
         epoch.inner_s = epoch.inner_by_mark = 0.0
@@ -290,15 +290,18 @@ class Observer:
     def _work_inside(self, inside: Inside, epoch: Epoch) -> float:
         """Seconds that the program stood still for it."""
         begun = clock()
-        self.inside, self.notes.silent = None, True  # in the forked process as well
-        here = os.getpid()
+        self.inside = None
+        if not inside.claim():
+            self.kept.clear()
+            return clock() - begun
+        self.notes.silent = True  # in the forked process as well
         try:
             iterators = [(iterator, known.loader()) for iterator, known in self.epochs.items() if known.loader() is not None]
             chosen = max((epoch, *in_turn_with(epoch, self.epochs.values())), key=lambda other: other.loop.waited_s)
             why_not = inside.do(chosen.loader(), chosen.loop.loader, epoch.loop.step_seconds(), iterators)
         finally:
             self.kept.clear()
-            self.notes.silent = os.getpid() != here
+            self.notes.silent = False
             if inside.job.get("ends"):
                 sys.excepthook = without_words(sys.excepthook)
                 end_program(self.notes.folder)
@@ -332,7 +335,7 @@ class Observer:
             self._turns.has_waited(epoch, now - requested)
         if epoch.outer is None:
             self._in_epochs += now - epoch.begun
-        loop.ended = now, self._in_epochs
+        loop.ended, loop.passes_by_end = (now, self._in_epochs), loop.passes_in_turn()
         epoch.delivered = epoch.starting_s = 0.0
         self.current, self.latest = epoch.outer, epoch
         epoch.outer = None

@@ -14,9 +14,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from pipefix.programs.observing import batches, lines, notes, samples, timed_batches
-from pipefix.programs.observing.loops import Epoch, Loop
+from pipefix.programs.observing.loops import Epoch, Loop, cost_of_a_step
 from pipefix.programs.observing.observer import Observer
-from pipefix.programs.observing.own_cost import cost_of_a_step
 
 
 class Iterator:
@@ -80,7 +79,20 @@ class TestChecksum:
 
     def test_samples_are_the_length_of_the_first_tensor(self) -> None:
         assert batches.samples_in([{"x": torch.ones(3, 2)}], 8) == 3
-        assert batches.samples_in("text", 8) == 8
+        assert batches.samples_in("text", 8) == batches.samples_in([], 8) == batches.samples_in(torch.tensor(1), 8) == 8
+
+    @pytest.mark.parametrize("collate", [lambda samples: samples, lambda samples: tuple(zip(*samples, strict=True))])
+    def test_images_that_differ_in_size_are_a_sample_each(self, collate: Any) -> None:
+        """As torchvision's detection has them: the channels of the first one were told as the samples of the batch."""
+        epoch = Epoch(Loop(0, "train.py:1"), batches, 4, 0.0)
+        image = torch.ones(3, 8, 8), {"boxes": torch.ones(5, 4)}
+        assert [epoch.count(collate([image] * size)) for size in (4, 4, 2)] == [4, 4, 2]
+
+    @pytest.mark.parametrize("shape", [(2, 5), (2, 3, 8, 8)])
+    def test_a_pair_in_batches_of_two_is_no_list_of_samples(self, shape: tuple[int, ...]) -> None:
+        epoch = Epoch(Loop(0, "train.py:1"), batches, 2, 0.0)
+        whole = torch.ones(shape), torch.ones(2)
+        assert [epoch.count(batch) for batch in (whole, [part[:1] for part in whole])] == [2, 1]
 
 
 def test_a_rank_that_no_launcher_told_is_asked_of_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

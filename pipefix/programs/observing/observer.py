@@ -15,10 +15,8 @@ from .batches import FIRST, tensors_in
 from .device import DeviceWaits, in_use
 from .inside import Inside, end_program, without_words
 from .lines import way_to_users_line
-from .loops import Epoch, Loop, clock
+from .loops import Epoch, Loop, clock, cost_of_a_step
 from .notes import Notes
-from .own_cost import cost_of_a_step
-from .plan_in_program import PlanInProgram
 from .samples import Orders, cpu_seconds, idle_pools, pids_of, share_of
 from .steps import ModelCalls
 from .timed_batches import Looks
@@ -60,8 +58,6 @@ class Observer:
         self.calls = 0
         job = os.environ.get("PIPEFIX_RUN_JOB")
         self.inside = Inside(job) if job else None
-        plan = os.environ.get("PIPEFIX_RUN_PLAN")
-        self.planned = PlanInProgram(plan) if plan else None
         self._failed: set[str] = set()
         self._in_epochs = 0.0
         """Seconds of all epochs that ended, those inside others apart."""
@@ -147,9 +143,6 @@ class Observer:
             return None
         finally:
             self.notes.own_s += clock() - begun
-
-    def planned_for(self, place: str) -> PlanInProgram | None:
-        return self.planned if self.planned is not None and self.planned.target == place else None
 
     def made(self, loader: Any, iterator: Any, starting_s: float, record: Any) -> None:
         """Its loop begins where it is gone through, which may be later: to tell its state a `StatefulDataLoader` makes it early.

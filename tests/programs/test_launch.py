@@ -188,8 +188,8 @@ def test_children_without_exec_count_for_themselves(looping: Callable[..., Place
 def test_it_goes_on_where_nothing_can_be_noted(looping: Callable[..., Place]) -> None:
     place = looping("print('end')")
     place.write("import shutil\nshutil.rmtree('pipefix-run')\n" + (place.folder / "train.py").read_text())
-    ran = place.run()
-    assert (ran.code, ran.out) == (0, "end\n")
+    ran = place.run(options=["--steps", "3"])
+    assert (ran.code, ran.out) == (0, "end\n"), "nor can it be said that its steps are taken"
     assert "run file" in ran.err
     assert "Traceback" not in ran.err
 

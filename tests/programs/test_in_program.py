@@ -324,7 +324,6 @@ class TestSignalsToTheProgram:
 """
         assert self.said(light, text) == "interrupted\n"
 
-
     def test_one_that_ignores_how_its_children_end_is_told_none(self, light: Place) -> None:
         light.write("def work(loader, place, step, job): open(job['answer'], 'w').close()", "long.py")
         light.write(ASKED + "    signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n    print(inside.do(None, '', (0.1, 0.1), []))\n")

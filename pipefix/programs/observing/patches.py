@@ -22,7 +22,7 @@ from .observer import Observer
 _observer: Observer | None = None
 
 
-class Plan:
+class PlanInProgram:
     """Applied without an edit: the loader that it was made for becomes a `FastLoader` that reads it."""
 
     def __init__(self, path: str) -> None:
@@ -62,7 +62,7 @@ def install_loaders(module: Any, folder: str) -> None:
     """Note every loop over a loader of ``module.DataLoader`` or a subclass, from now on."""
     observer = _observer_of(folder)
     plan = os.environ.get("PIPEFIX_RUN_PLAN")
-    _patch_loader(module.DataLoader, observer, Plan(plan) if plan else None)
+    _patch_loader(module.DataLoader, observer, PlanInProgram(plan) if plan else None)
     if hasattr(module, "_BaseDataLoaderIter"):
         observer.orders.watch(module._BaseDataLoaderIter)
 
@@ -103,7 +103,7 @@ def _timed(function: Any, begins: Any, ended: Any) -> Any:
     return timed
 
 
-def _patch_loader(loader_class: Any, observer: Observer, plan: Plan | None = None) -> None:
+def _patch_loader(loader_class: Any, observer: Observer, plan: PlanInProgram | None = None) -> None:
     """The class, and every subclass that is defined from now on. ``plan``: may be put in the place of one of its own loaders."""
     patched: set[type] = set()
     following = super(loader_class, loader_class).__init_subclass__
@@ -122,7 +122,7 @@ def _subclasses(kind: Any) -> list[Any]:
     return [subclass for below in kind.__subclasses__() for subclass in (below, *_subclasses(below))]
 
 
-def _patch_methods(loader_class: Any, observer: Observer, patched: set[type], plan: Plan | None = None) -> None:
+def _patch_methods(loader_class: Any, observer: Observer, patched: set[type], plan: PlanInProgram | None = None) -> None:
     make = vars(loader_class).get("__init__")
     if inspect.isfunction(make):
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from pipefix.programs.companion import Companion
 from pipefix.programs.merge_notes import notes_in, still_noting
 from pipefix.vocabulary import commands
@@ -177,20 +179,30 @@ def _end(child: subprocess.Popen[bytes], until: float, folder: Path, over: threa
             child.wait(min(_LOOK, max(0.0, until - time.monotonic())))
             return
     over.set()
+    started = _at_work_below(child, folder)
     for number in _HARDER:
         child.send_signal(number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(_PATIENCE)
             break
     for number in _HARDER:  # what a shell started goes on when that has ended
-        for process in _at_work(folder):
-            with contextlib.suppress(OSError):
-                os.kill(process, number)
+        for process in filter(_runs, started):
+            with contextlib.suppress(psutil.Error):
+                process.send_signal(number)
         until = time.monotonic() + _PATIENCE
-        while _at_work(folder) and time.monotonic() < until:
+        while any(map(_runs, started)) and time.monotonic() < until:
             time.sleep(_LOOK)
 
 
-def _at_work(folder: Path) -> list[int]:
-    """Processes of the program that note what they do."""
-    return [process for notes in notes_in(folder) if (process := still_noting(notes)) is not None]
+def _at_work_below(child: subprocess.Popen[bytes], folder: Path) -> list[psutil.Process]:
+    """Processes that it started, or these, and that note what they do."""
+    noting = {still_noting(notes) for notes in notes_in(folder)}
+    with contextlib.suppress(psutil.Error):
+        return [process for process in psutil.Process(child.pid).children(recursive=True) if process.pid in noting]
+    return []
+
+
+def _runs(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    return False

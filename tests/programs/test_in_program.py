@@ -75,23 +75,12 @@ def test_a_program_that_does_not_train_is_told(light: Place) -> None:
     assert "pipefix run train.py --lr 1" in done.stderr or "cannot be imported" in done.stderr
 
 
-def planned(place: Place, target: str, **parts: Any) -> str:
-    planfile.write(PlanFile(target=target, **parts), place.folder / "pipefix.plan.toml")
-    return "pipefix.plan.toml"
-
-
-class TestPlans:
-    def test_a_line_that_makes_no_loader(self, light: Place) -> None:
-        light.write("print('end')")
-        ran = light.run(options=["--plan", planned(light, "train.py:99", loader=LoaderChange(num_workers=1))])
-        assert ran.out == "end\n"
-        assert "changed nothing: no DataLoader was made at the line" in " ".join(ran.err.split())
-
-    def test_a_plan_for_something_else_is_refused(self, light: Place) -> None:
-        light.write("print('end')")
-        ran = light.run(options=["--plan", planned(light, "data.py:loader", loader=LoaderChange(num_workers=1))])
-        assert (ran.code, ran.out) == (2, "")
-        assert "was made for data.py:loader, not for a loader of a program" in ran.err
+def test_a_plan_for_something_else_is_refused(light: Place) -> None:
+    light.write("print('end')")
+    planfile.write(PlanFile(target="data.py:loader", loader=LoaderChange(num_workers=1)), light.folder / "pipefix.plan.toml")
+    ran = light.run(options=["--plan", "pipefix.plan.toml"])
+    assert (ran.code, ran.out) == (2, "")
+    assert "was made for data.py:loader, not for a loader of a program" in ran.err
 
 
 class TestWhenItIsDone:
@@ -264,26 +253,29 @@ LONG = """\
 """
 
 
+CLOCKS = Verdict(kind="input-bound", stage=None, sentence="Input-bound: it waits.", confidence=1.0)
+
+
+def with_probe(folder: Path, probed: Run, *, interrupted: bool = False) -> Run:
+    """What is told of a program of which the clocks say `CLOCKS`, and the probe in it ``probed``."""
+    job = in_program.Job(folder)
+    job.answer.write_bytes(pickle.dumps(("returned", probed)))
+    run = Run(program=ProgramFigures(command=["train.py"], exit_code=0, seconds=1.0), verdict=CLOCKS)
+    return _with_probe(run, job, Ended(0, 1.0, interrupted=interrupted), ["train.py"])
+
+
 def test_of_a_probe_that_was_interrupted_at_once_the_clocks_say_what_they_know(tmp_path: Path) -> None:
-    job = in_program.Job(tmp_path)
-    nothing = Run(partial=True, verdict=Verdict(kind="inconclusive", stage=None, sentence="Nothing was measured.", confidence=0.0))
-    job.answer.write_bytes(pickle.dumps(("returned", nothing)))
-    clocks = Verdict(kind="input-bound", stage=None, sentence="Input-bound: it waits.", confidence=1.0)
-    run = Run(program=ProgramFigures(command=["train.py"], exit_code=0, seconds=1.0), verdict=clocks)
-    told = _with_probe(run, job, Ended(0, 1.0, interrupted=True), ["train.py"])
-    assert told.verdict is clocks
+    nothing = Verdict(kind="inconclusive", stage=None, sentence="Nothing was measured.", confidence=0.0)
+    told = with_probe(tmp_path, Run(partial=True, verdict=nothing), interrupted=True)
+    assert told.verdict == CLOCKS
     assert told.program is not None
     assert "interrupted before the first block" in told.program.errors[0]
 
 
 def test_what_asks_for_a_longer_probe_names_the_option_of_run(tmp_path: Path) -> None:
-    job = in_program.Job(tmp_path)
     asks = Verdict(kind="inconclusive", stage=None, sentence="Too close. More blocks would settle it: --budget 75.", confidence=0.0)
     caveats = [Caveat(id="inconclusive", sentence="A longer run would narrow the intervals: --budget 75.")]
-    job.answer.write_bytes(pickle.dumps(("returned", Run(verdict=asks, caveats=caveats, target="train.py:4"))))
-    clocks = Verdict(kind="input-bound", stage=None, sentence="Input-bound: it waits.", confidence=1.0)
-    run = Run(program=ProgramFigures(command=["train.py"], exit_code=0, seconds=1.0), verdict=clocks)
-    told = _with_probe(run, job, Ended(0, 1.0), ["train.py"])
+    told = with_probe(tmp_path, Run(verdict=asks, caveats=caveats, target="train.py:4"))
     assert told.verdict is not None
     assert told.verdict.sentence.endswith("settle it: --probe=75.")
     assert told.caveats[0].sentence.endswith("--probe=75.")

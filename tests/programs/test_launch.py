@@ -149,6 +149,8 @@ def test_signals_reach_it_once(number: int, to_all: bool, light: Place) -> None:
 class Child:
     """Takes some signals before it ends."""
 
+    pid = 0
+
     def __init__(self, takes: int) -> None:
         self.takes, self.sent = takes, list[int]()
 

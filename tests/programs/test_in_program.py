@@ -75,10 +75,14 @@ def test_a_program_that_does_not_train_is_told(light: Place) -> None:
     assert "pipefix run train.py --lr 1" in done.stderr or "cannot be imported" in done.stderr
 
 
+def planned(place: Place, target: str, **parts: Any) -> str:
+    planfile.write(PlanFile(target=target, **parts), place.folder / "pipefix.plan.toml")
+    return "pipefix.plan.toml"
+
+
 def test_a_plan_for_something_else_is_refused(light: Place) -> None:
     light.write("print('end')")
-    planfile.write(PlanFile(target="data.py:loader", loader=LoaderChange(num_workers=1)), light.folder / "pipefix.plan.toml")
-    ran = light.run(options=["--plan", "pipefix.plan.toml"])
+    ran = light.run(options=["--plan", planned(light, "data.py:loader", loader=LoaderChange(num_workers=1))])
     assert (ran.code, ran.out) == (2, "")
     assert "was made for data.py:loader, not for a loader of a program" in ran.err
 

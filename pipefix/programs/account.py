@@ -24,7 +24,7 @@ def account(loops: Sequence[LoopNotes], begun: float, seconds: float) -> Program
         "evaluation": _seconds(notes for notes in loops if notes.role == "evaluation"),
         "checkpoints": checkpoints,
         "between_epochs": _total(training, "between_s") - _total(training, "saved_between_s"),
-        "experiments": loops[0].process.get("experiments_s", 0.0),
+        "experiments": loops[0].process.get("experiments", {}).get("seconds", 0.0),
     }
     parts = {part: max(0.0, spent) for part, spent in parts.items()}
     return ProgramAccount(**parts, rest=max(0.0, seconds - sum(parts.values())))

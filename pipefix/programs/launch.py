@@ -16,7 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from pipefix.programs.companion import Companion
+from pipefix.programs.merge_notes import notes_in, still_noting
 from pipefix.vocabulary import commands
 from pipefix.vocabulary.errors import BadUsage
 
@@ -26,6 +29,7 @@ _ASKS_TO_END = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
 _FROM_TERMINAL = ("SIGINT", "SIGQUIT", "SIGWINCH", "SIGCONT")
 ENOUGH = ".pipefix-enough"
 """The file that `observing` makes when the optimizer has taken the steps that were asked for."""
+_HARDER = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 _LOOK = 0.1
 """Seconds between two looks for it."""
 _STEP_MS = 1000
@@ -102,8 +106,11 @@ def launch(
         child = subprocess.Popen(command, env=environment)
         started(child)
         if seconds is not None or steps is not None or job is not None:
-            threading.Thread(target=_end, args=(child, begun + (seconds or float("inf")), folder, over), daemon=True).start()
+            ending = threading.Thread(target=_end, args=(child, begun + (seconds or float("inf")), folder, over), daemon=True)
+            ending.start()
         code = _ended(child)
+        if over.is_set():
+            ending.join()
     return Ended(code, time.monotonic() - begun, began, at_limit=over.is_set(), interrupted=bool(asked))
 
 
@@ -172,8 +179,30 @@ def _end(child: subprocess.Popen[bytes], until: float, folder: Path, over: threa
             child.wait(min(_LOOK, max(0.0, until - time.monotonic())))
             return
     over.set()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+    started = _at_work_below(child, folder)
+    for number in _HARDER:
         child.send_signal(number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(_PATIENCE)
-            return
+            break
+    for number in _HARDER:  # what a shell started goes on when that has ended
+        for process in filter(_runs, started):
+            with contextlib.suppress(psutil.Error):
+                process.send_signal(number)
+        until = time.monotonic() + _PATIENCE
+        while any(map(_runs, started)) and time.monotonic() < until:
+            time.sleep(_LOOK)
+
+
+def _at_work_below(child: subprocess.Popen[bytes], folder: Path) -> list[psutil.Process]:
+    """Processes that it started, or these, and that note what they do."""
+    noting = {still_noting(notes) for notes in notes_in(folder)}
+    with contextlib.suppress(psutil.Error):
+        return [process for process in psutil.Process(child.pid).children(recursive=True) if process.pid in noting]
+    return []
+
+
+def _runs(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    return False

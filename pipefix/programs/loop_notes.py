@@ -28,6 +28,32 @@ class LoopNotes:
     idle_workers: int = 0
     """Those that had left when the others were at their fourth batch."""
 
+    def take(self, event: dict[str, Any]) -> None:
+        match event["event"]:
+            case "steps":
+                self.blocks.append(event)
+            case "epoch" | "epoch ended":
+                self.epochs.append(event)
+            case "batches":
+                self.checksums = event["checksums"]
+            case "batch":
+                self.tensors = event["tensors"]
+            case "from memory":
+                self.from_memory = True
+            case "idle workers":
+                self.idle_workers = event["workers"]
+
+    def leave_out(self, seconds: float, end: float) -> None:
+        """A wait for another rank that stood still for so long, until ``end``; nothing where none of its blocks has that in it."""
+        around = [block for block in self.blocks if end - seconds < block["at"] and block["at"] - _length(block) < end]
+        block = max(around, key=_length, default=None)
+        if block is None or block["step_s"] < seconds / 2:
+            return
+        part = max(("forward_s", "backward_s", "optimizer_s"), key=lambda part: block.get(part, 0.0))
+        for name in ("step_s", *([part] if block.get(part, 0.0) >= seconds / 2 else [])):
+            block[name] = max(0.0, block[name] - seconds)
+        block["on_device"], block["on_device_steps"] = {}, 0  # of the step in which it waited
+
     @property
     def place(self) -> tuple[str, str]:
         """Where its loaders are made and where they are gone through: the same on every rank."""
@@ -61,13 +87,23 @@ class LoopNotes:
         """training, evaluation, or unknown: also where a thread takes batches ahead for another that trains."""
         if not self.waits:
             return "unknown"
-        if self.total("optimizer_steps") or self.total("backward_s"):
+        steps = self.total("steps")
+        evaluates = self.total("without_gradients") > steps / 2 or self.total("calls_without_gradients")
+        # A check now and then in the steps of another loop: these go on after it, with that loop's batch.
+        between_others = any(other.total("steps") > 2 * steps for other in self.in_turn)
+        if self._stepped and not (evaluates and between_others):
             return "training"
-        alone = self.total("without_gradients") > self.total("steps") / 2
-        if alone or self.total("calls_without_gradients"):
+        if evaluates:
             return "evaluation"
-        trains = any(other.total("optimizer_steps") or other.total("backward_s") for other in self.in_turn)
-        return "training" if trains else "unknown"
+        return "training" if any(other._stepped for other in self.in_turn) else "unknown"
+
+    @property
+    def _stepped(self) -> bool:
+        return bool(self.total("optimizer_steps") or self.total("backward_s"))
+
+
+def _length(block: dict[str, Any]) -> float:
+    return float(block["wait_s"] + block["step_s"])
 
 
 def total(blocks: Iterable[dict[str, Any]], name: str) -> float:

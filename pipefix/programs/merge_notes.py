@@ -7,7 +7,7 @@ import os
 import platform
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,42 +45,34 @@ def merged_notes(
         here: dict[int, LoopNotes] = {}
         process, ended = {}, False
         for event in _events(path):
-            if event["event"] == "process":
-                # Again where the process became another program by exec().
-                process, here = event, {}
-                begun = min(begun, event["at"] or begun)
-                command = command or event.get("argv", [])
-            elif event["event"] == "loop":
-                here[event["loop"]] = LoopNotes(event["loader"], process, event)
-                loops.append(here[event["loop"]])
-            elif event["event"] == "steps" and event["loop"] in here:
-                here[event["loop"]].blocks.append(event)
-            elif event["event"] in ("epoch", "epoch ended") and event["loop"] in here:
-                here[event["loop"]].epochs.append(event)
-            elif event["event"] == "batches" and event["loop"] in here:
-                here[event["loop"]].checksums = event["checksums"]
-            elif event["event"] == "batch" and event["loop"] in here:
-                here[event["loop"]].tensors = event["tensors"]
-            elif event["event"] == "in turn" and event["loop"] in here and event["other"] in here:
-                here[event["loop"]].in_turn.append(here[event["other"]])
-                here[event["other"]].in_turn.append(here[event["loop"]])
-            elif event["event"] == "from memory" and event["loop"] in here:
-                here[event["loop"]].from_memory = True
-            elif event["event"] == "idle workers" and event["loop"] in here:
-                here[event["loop"]].idle_workers = event["workers"]
-            elif event["event"] == "rank":
-                process["rank"] = event["rank"]
-            elif event["event"] == "inside":
-                process["experiments_s"] = event["seconds"]
-            elif event["event"] == "plan":
-                planned.append(event["loader"])
-            elif event["event"] == "error":
-                errors.append(event["error"])
-            elif event["event"] == "ended":
-                ended = True
-                overhead = max(overhead, event["overhead_s"])
-                cuda = cuda or event["cuda"]
+            notes = here.get(event.get("loop", -1))
+            match event["event"]:
+                case "process":  # again where the process became another program by exec()
+                    process, here = event, {}
+                    begun = min(begun, event["at"] or begun)
+                    command = command or event.get("argv", [])
+                case "loop":
+                    here[event["loop"]] = LoopNotes(event["loader"], process, event)
+                    loops.append(here[event["loop"]])
+                case "in turn" if notes is not None and event["other"] in here:
+                    notes.in_turn.append(here[event["other"]])
+                    here[event["other"]].in_turn.append(notes)
+                case "rank":
+                    process["rank"] = event["rank"]
+                case "inside":
+                    process["experiments"] = event
+                case "plan":
+                    planned.append(event["loader"])
+                case "error":
+                    errors.append(event["error"])
+                case "ended":
+                    ended = True
+                    overhead = max(overhead, event["overhead_s"])
+                    cuda = cuda or event["cuda"]
+                case _ if notes is not None:
+                    notes.take(event)
         unended += not ended
+    _leave_experiments_out(loops)
     sentences = findings(loops)
     loops = [notes for notes in loops if notes.blocks]
     ranks = {notes.rank for notes in loops if notes.rank is not None}
@@ -103,6 +95,15 @@ def merged_notes(
         planned=list(dict.fromkeys(planned)),
         findings=sentences,
     )
+
+
+def _leave_experiments_out(loops: Sequence[LoopNotes]) -> None:
+    """Ranks that exchange gradients with one that stands still for experiments wait for it: that is no time of their loops'."""
+    probed = next((notes.process for notes in loops if notes.rank is not None and "experiments" in notes.process), None)
+    if probed is not None:
+        for notes in loops:
+            if notes.rank is not None and notes.process is not probed:
+                notes.leave_out(probed["experiments"]["seconds"], probed["experiments"]["at"])
 
 
 def notes_in(folder: Path) -> list[Path]:

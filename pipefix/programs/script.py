@@ -9,14 +9,17 @@ from pathlib import Path
 from pipefix.vocabulary.files import read_regular
 
 _TRAINERS = ("trainer", "learner")
-"""Part of the name of what trains by ``.fit()``, ``.train()`` or ``.run()`` (ignite): a model's ``train()`` sets a mode."""
+"""Part of the name of what trains by ``.fit()``, ``.train()`` or ``.run()``, or of its maker: a model's ``train()`` sets a mode."""
+_ENGINE = "Engine"
+"""Of ignite: what it makes trains by ``.run()``."""
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def trains_when_imported(path: Path) -> bool:
     """Whether code outside of functions and of ``if __name__ == "__main__"`` computes gradients, by itself or by what it calls."""
     body = _body_of(path)
-    return _trains([statement for statement in body if not _is_main_guard(statement)], _functions(body, path.parent), set())
+    at_import = [statement for statement in body if not _is_main_guard(statement)]
+    return _trains(at_import, _functions(body, path.parent), _makers(body), set())
 
 
 def is_program(path: Path) -> bool:
@@ -50,16 +53,25 @@ def _functions(body: list[ast.stmt], folder: Path | None) -> dict[str, list[ast.
     return functions
 
 
-def _trains(statements: Iterable[ast.AST], functions: dict[str, list[ast.stmt]], visited: set[str]) -> bool:
+def _makers(body: list[ast.stmt]) -> dict[str, str]:
+    """What is called for the values of names, anywhere in the file: ``tr = Engine(step)``."""
+    assigned = [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Assign)]
+    return {
+        ast.unparse(target): ast.unparse(node.value.func)
+        for node in assigned
+        if isinstance(node.value, ast.Call)
+        for target in node.targets
+    }
+
+
+def _trains(statements: Iterable[ast.AST], functions: dict[str, list[ast.stmt]], makers: dict[str, str], visited: set[str]) -> bool:
     for call in _calls(statements):
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-        if isinstance(call.func, ast.Attribute) and (
-            name == "backward" or (name in ("fit", "train", "run") and _is_trainer(call.func.value))
-        ):
+        if isinstance(call.func, ast.Attribute) and (name == "backward" or _is_a_trainers(name, call.func.value, makers)):
             return True
         if name in functions and name not in visited:
             visited.add(name)
-            if _trains(functions[name], functions, visited):
+            if _trains(functions[name], functions, makers, visited):
                 return True
     return False
 
@@ -74,5 +86,9 @@ def _calls(nodes: Iterable[ast.AST]) -> Iterator[ast.Call]:
         yield from _calls(ast.iter_child_nodes(node))
 
 
-def _is_trainer(value: ast.expr) -> bool:
-    return any(part in ast.unparse(value).lower() for part in _TRAINERS)
+def _is_a_trainers(method: str, value: ast.expr, makers: dict[str, str]) -> bool:
+    whose = ast.unparse(value)
+    maker = makers.get(whose, "")
+    if method == "run" and maker.rpartition(".")[2] == _ENGINE:
+        return True
+    return method in ("fit", "train", "run") and any(part in f"{whose} {maker}".lower() for part in _TRAINERS)

@@ -33,7 +33,8 @@ class Attachment:
         self._class: type | None = None
         self._iterators: weakref.WeakSet[Any] = weakref.WeakSet()
         """Those with the meter on."""
-        self._processes: list[Any] = []
+        self.processes: list[Any] = []
+        """The worker processes of the iterator that was made last, also when it is gone."""
         self._clock: StageClock | None = None
         """Of batches made in this process."""
         self.running: weakref.ref[Any] | None = None
@@ -80,10 +81,6 @@ class Attachment:
         if self.attached:
             return iter(self.loader)
         return Metered(iter(self.loader), self.meter, size_of(self.loader))
-
-    def processes(self) -> list[Any]:
-        """The worker processes of the iterator that was made last, also when it is gone."""
-        return self._processes
 
     def adopt(self, iterator: Any) -> None:
         """An iterator of this loader that was made before: its steps are seen, and its stages where it makes batches here."""
@@ -161,7 +158,7 @@ class Attachment:
             self.meter.declined = "its class makes iterators of its own"
             return Metered(iterator, self.meter, size_of(self.loader))
         self.running = weakref.ref(iterator)
-        self._processes = processes_of(iterator)
+        self.processes = processes_of(iterator)
         if iterator not in self._iterators:
             if getattr(iterator, "meter", None) is not self.meter:
                 # By a weak reference: an iterator that is dropped ends its workers at once, as it does unwatched.

@@ -57,8 +57,6 @@ class Drift:
         self._pace = SharedPace(LAST)
         self._windows = 0
         self._times: deque[float] = deque(maxlen=256)
-        self.alarms: list[Notice] = []
-        """Every alarm so far."""
 
     @property
     def drifting(self) -> list[str]:
@@ -83,9 +81,7 @@ class Drift:
                 notices += self._fed(name, value - self._pace.felt_by(name), window, cpu)
         if self._pace.all is not None:
             notices += self._fed(MACHINE, self._pace.all, window, cpu)
-        notices = _without_echoes(notices)
-        self.alarms += [notice for notice in notices if notice.alarm]
-        return notices
+        return _without_echoes(notices)
 
     def _excused(self, name: str, window: Window) -> bool:
         """In its first epoch a job reads from a cold cache, which is no drift against a baseline that was warm."""
@@ -178,8 +174,6 @@ def figures_of(window: Window) -> dict[str, float]:
 
 
 def _without_echoes(notices: list[Notice]) -> list[Notice]:
-    """Several figures that rise in one window for the same reason are one alarm: the one with most seconds."""
-    larger = [notice for notice in notices if notice.kind == "larger"]
-    if not larger:
-        return notices
-    return [notice for notice in notices if notice.cause != "larger-samples"]
+    """Figures that rise in one window because samples became larger are one alarm: that they did."""
+    larger = any(notice.kind == "larger" for notice in notices)
+    return [notice for notice in notices if not (larger and notice.cause == "larger-samples")]

@@ -14,12 +14,11 @@ import msgspec
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from pipefix.vocabulary.urls import is_remote
 from pipefix.watching import baseline as baselines
-from pipefix.watching import sentences as sentences
+from pipefix.watching import sentences as sentences  # for the command, which reads windows through this module alone
 from pipefix.watching import window as windows
 from pipefix.watching.drift import Drift
 from pipefix.watching.growing_file import LONGEST_LINE, GrowingFile
 from pipefix.watching.window import Window as Window
-from pipefix.watching.window import encode as encode
 
 EVERY = 2.0
 """Seconds between two looks at a file."""

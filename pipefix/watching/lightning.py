@@ -42,8 +42,8 @@ class LightningWatch(Callback):  # type: ignore[misc,unused-ignore]
                 if hasattr(type(loader), "__iter__"):
                     self._watch(loader)
 
-    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Lightning has loaders of its own by now, or those that the module made; the first epoch's iterators run."""
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        """Lightning has loaders of its own by now, or those that the module made, perhaps anew for this epoch; iterators run."""
         with training_goes_on():
             combined = getattr(getattr(trainer, "fit_loop", None), "_combined_loader", None)
             iterators = list(getattr(getattr(combined, "_iterator", None), "iterators", None) or [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +38,8 @@ class MachineFigures:
 
     def close(self) -> None:
         if self._nvml is not None:
-            self._nvml.nvmlShutdown()
+            with contextlib.suppress(Exception):  # the program has shut it down itself
+                self._nvml.nvmlShutdown()
             self._nvml, self._gpu, self._without_gpu = None, {}, True
 
     def _ask(self, readers: dict[str, Callable[[], float]]) -> list[str]:

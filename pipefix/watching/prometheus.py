@@ -109,7 +109,7 @@ class Collector:
         drifting = [([*values, name], self._ratios.get(name, 1.0)) for name in window.drifting]
         yield _gauge("pipefix_drift_ratio", "Cost over its level, of what is drifting", stage, drifting)
         alarms = CounterMetricFamily("pipefix_drift_alarms", "Alarms raised", labels=[*names, "kind", "stage"])
-        for (kind, name), count in self._alarms.items():
+        for (kind, name), count in list(self._alarms.items()):  # the watch's thread may add one
             alarms.add_metric([*values, kind, name], float(count))
         yield alarms
 

@@ -149,7 +149,7 @@ class Watch:
         if not self._lock.acquire(timeout=PATIENCE if ended else -1):
             raise _OutputHangs("one of its outputs hangs: the last window is not written")
         try:
-            processes = self._attachment.processes()
+            processes = self._attachment.processes
             alive = sum(_exit_code(process) is None for process in processes)
             window = self._gatherer.window(
                 time=time.time(),

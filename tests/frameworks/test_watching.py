@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -35,9 +36,9 @@ def test_hugging_face(tmp_path: Path):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("handed", [True, False])
+@pytest.mark.parametrize(("handed", "anew"), [(True, 0), (False, 0), (False, 1)])
 @pytest.mark.parametrize("workers", [0, 1])
-def test_lightning(tmp_path: Path, handed: bool, workers: int):
+def test_lightning(tmp_path: Path, handed: bool, anew: int, workers: int):
     lightning = package("lightning.pytorch")
     from pipefix.watching.lightning import LightningWatch
 
@@ -56,13 +57,14 @@ def test_lightning(tmp_path: Path, handed: bool, workers: int):
     callback = LightningWatch(jsonl=tmp_path / "watch.jsonl", every=60)
     logger = lightning.loggers.CSVLogger(tmp_path / "logs")
     trainer = lightning.Trainer(
-        max_epochs=2, callbacks=[callback], logger=logger, enable_checkpointing=False, enable_progress_bar=False, accelerator="cpu"
-    )
+        max_epochs=2, callbacks=[callback], logger=logger, enable_checkpointing=False, enable_progress_bar=False, accelerator="cpu",
+        reload_dataloaders_every_n_epochs=anew,
+    )  # fmt: skip
     if handed:
         trainer.fit(Model(), loader)
     else:
         model = Model()
-        model.train_dataloader = lambda: loader  # type: ignore[method-assign]
+        model.train_dataloader = lambda: copy.copy(loader) if anew else loader  # type: ignore[method-assign]
         trainer.fit(model)
     (window,) = windows(tmp_path / "watch.jsonl")
     assert (window["batches"], window["epochs"], window["ended"]) == (8, 2, True)

@@ -80,18 +80,11 @@ def planned(place: Place, target: str, **parts: Any) -> str:
     return "pipefix.plan.toml"
 
 
-class TestPlans:
-    def test_a_line_that_makes_no_loader(self, light: Place) -> None:
-        light.write("print('end')")
-        ran = light.run(options=["--plan", planned(light, "train.py:99", loader=LoaderChange(num_workers=1))])
-        assert ran.out == "end\n"
-        assert "changed nothing: no DataLoader was made at the line" in " ".join(ran.err.split())
-
-    def test_a_plan_for_something_else_is_refused(self, light: Place) -> None:
-        light.write("print('end')")
-        ran = light.run(options=["--plan", planned(light, "data.py:loader", loader=LoaderChange(num_workers=1))])
-        assert (ran.code, ran.out) == (2, "")
-        assert "was made for data.py:loader, not for a loader of a program" in ran.err
+def test_a_plan_for_something_else_is_refused(light: Place) -> None:
+    light.write("print('end')")
+    ran = light.run(options=["--plan", planned(light, "data.py:loader", loader=LoaderChange(num_workers=1))])
+    assert (ran.code, ran.out) == (2, "")
+    assert "was made for data.py:loader, not for a loader of a program" in ran.err
 
 
 class TestWhenItIsDone:
@@ -171,7 +164,7 @@ class TestLoadersThatTheProgramLetGoOf:
 
     def test_it_is_kept_until_it_was_worked_on(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         job = in_program.Job(tmp_path)
-        job.write("probe", {}, ends=False)
+        job.write("probe", {}, ends=True)
         monkeypatch.setenv("PIPEFIX_RUN_JOB", str(job.file))
         observer, iterator, loader = self.begun(tmp_path, num_workers=1, persistent_workers=True)
         assert loader() is not None
@@ -182,6 +175,19 @@ class TestLoadersThatTheProgramLetGoOf:
         observer._work_inside(observer.inside, observer.epochs[iterator])
         assert given == [DataLoader]
         assert loader() is None
+        assert (tmp_path / ".pipefix-enough").exists()
+
+    def test_a_process_that_leaves_it_to_another_ends_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Of ranks that no launcher told theirs, all are warm at once: the second ended the program while the first was at work."""
+        job = in_program.Job(tmp_path)
+        job.write("probe", {}, ends=True)
+        (tmp_path / "job.json.taken").touch()
+        monkeypatch.setenv("PIPEFIX_RUN_JOB", str(job.file))
+        observer, iterator, loader = self.begun(tmp_path, num_workers=1, persistent_workers=True)
+        assert observer.inside is not None
+        observer._work_inside(observer.inside, observer.epochs[iterator])
+        assert not (tmp_path / ".pipefix-enough").exists()
+        assert (observer.inside, loader()) == (None, None)
 
 
 def test_a_process_of_the_program_starts_a_fork_server_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +206,6 @@ def test_in_a_thread_nothing_is_begun(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as other:
         told = other.submit(inside.do, None, "train.py:1", (0.1, 0.1), []).result()
     assert told is not None and told.startswith(f"{NOT_PROBED} batches are taken in a thread")
-    assert not inside.due(STEPS, SECONDS)
 
 
 def test_what_could_not_be_done_in_the_program_is_told(tmp_path: Path) -> None:
@@ -252,26 +257,29 @@ LONG = """\
 """
 
 
+CLOCKS = Verdict(kind="input-bound", stage=None, sentence="Input-bound: it waits.", confidence=1.0)
+
+
+def with_probe(folder: Path, probed: Run, *, interrupted: bool = False) -> Run:
+    """What is told of a program of which the clocks say `CLOCKS`, and the probe in it ``probed``."""
+    job = in_program.Job(folder)
+    job.answer.write_bytes(pickle.dumps(("returned", probed)))
+    run = Run(program=ProgramFigures(command=["train.py"], exit_code=0, seconds=1.0), verdict=CLOCKS)
+    return _with_probe(run, job, Ended(0, 1.0, interrupted=interrupted), ["train.py"])
+
+
 def test_of_a_probe_that_was_interrupted_at_once_the_clocks_say_what_they_know(tmp_path: Path) -> None:
-    job = in_program.Job(tmp_path)
-    nothing = Run(partial=True, verdict=Verdict(kind="inconclusive", stage=None, sentence="Nothing was measured.", confidence=0.0))
-    job.answer.write_bytes(pickle.dumps(("returned", nothing)))
-    clocks = Verdict(kind="input-bound", stage=None, sentence="Input-bound: it waits.", confidence=1.0)
-    run = Run(program=ProgramFigures(command=["train.py"], exit_code=0, seconds=1.0), verdict=clocks)
-    told = _with_probe(run, job, Ended(0, 1.0, interrupted=True), ["train.py"])
-    assert told.verdict is clocks
+    nothing = Verdict(kind="inconclusive", stage=None, sentence="Nothing was measured.", confidence=0.0)
+    told = with_probe(tmp_path, Run(partial=True, verdict=nothing), interrupted=True)
+    assert told.verdict == CLOCKS
     assert told.program is not None
     assert "interrupted before the first block" in told.program.errors[0]
 
 
 def test_what_asks_for_a_longer_probe_names_the_option_of_run(tmp_path: Path) -> None:
-    job = in_program.Job(tmp_path)
     asks = Verdict(kind="inconclusive", stage=None, sentence="Too close. More blocks would settle it: --budget 75.", confidence=0.0)
     caveats = [Caveat(id="inconclusive", sentence="A longer run would narrow the intervals: --budget 75.")]
-    job.answer.write_bytes(pickle.dumps(("returned", Run(verdict=asks, caveats=caveats, target="train.py:4"))))
-    clocks = Verdict(kind="input-bound", stage=None, sentence="Input-bound: it waits.", confidence=1.0)
-    run = Run(program=ProgramFigures(command=["train.py"], exit_code=0, seconds=1.0), verdict=clocks)
-    told = _with_probe(run, job, Ended(0, 1.0), ["train.py"])
+    told = with_probe(tmp_path, Run(verdict=asks, caveats=caveats, target="train.py:4"))
     assert told.verdict is not None
     assert told.verdict.sentence.endswith("settle it: --probe=75.")
     assert told.caveats[0].sentence.endswith("--probe=75.")
@@ -311,6 +319,12 @@ class TestSignalsToTheProgram:
         print("interrupted")
 """
         assert self.said(light, text) == "interrupted\n"
+
+    def test_one_that_ignores_how_its_children_end_is_told_none(self, light: Place) -> None:
+        light.write("def work(loader, place, step, job): open(job['answer'], 'w').close()", "long.py")
+        light.write(ASKED + "    signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n    print(inside.do(None, '', (0.1, 0.1), []))\n")
+        ran = light.alone()
+        assert (ran.out, ran.err) == ("None\n", "")
 
 
 def test_a_program_that_is_killed_leaves_no_probe_behind(light: Place) -> None:

@@ -149,6 +149,8 @@ def test_signals_reach_it_once(number: int, to_all: bool, light: Place) -> None:
 class Child:
     """Takes some signals before it ends."""
 
+    pid = 0
+
     def __init__(self, takes: int) -> None:
         self.takes, self.sent = takes, list[int]()
 
@@ -172,6 +174,14 @@ def test_it_is_ended_after_a_time_or_so_many_steps_however_it_takes_that(steps: 
     assert child.sent == [signal.SIGINT, signal.SIGTERM, signal.SIGKILL][:takes]
 
 
+def test_what_a_script_started_is_ended_with_it(looping: Callable[..., Place]) -> None:
+    """The script ended, and the training that it had started went on when pipefix was through."""
+    place = looping(inside="if batch == 5:\n    import signal; signal.pause()\n")
+    place.write("import os, subprocess, sys; subprocess.Popen([sys.executable, 'train.py']); os.wait()", "job.py")
+    ran = place.run("job.py", options=["--steps", "3"])
+    assert (ran.program.at_limit, ran.program.loops[0].steps) == (True, 5)
+
+
 def test_a_program_that_becomes_another_is_seen_as_both(looping: Callable[..., Place]) -> None:
     place = looping(
         "import os\nif len(sys.argv) == 1: time.sleep(0.6); os.execv(sys.executable, [sys.executable, 'train.py', 'again'])"
@@ -188,8 +198,8 @@ def test_children_without_exec_count_for_themselves(looping: Callable[..., Place
 def test_it_goes_on_where_nothing_can_be_noted(looping: Callable[..., Place]) -> None:
     place = looping("print('end')")
     place.write("import shutil\nshutil.rmtree('pipefix-run')\n" + (place.folder / "train.py").read_text())
-    ran = place.run()
-    assert (ran.code, ran.out) == (0, "end\n")
+    ran = place.run(options=["--steps", "3"])
+    assert (ran.code, ran.out) == (0, "end\n"), "nor can it be said that its steps are taken"
     assert "run file" in ran.err
     assert "Traceback" not in ran.err
 

@@ -204,7 +204,7 @@ def test_the_account_tells_where_the_whole_time_went(tmp_path: Path) -> None:
     ]
     evaluation = {**steps(0.2, 1.0, at=8.0, optimizer_steps=0, without_gradients=10, first_s=[0.1]), "loop": 1}
     other = [{**PROCESS, "at": 0.5, "rank": "1"}, LOOP, steps(3.0, 3.0, at=9.0), ENDED]
-    probed = {"event": "inside", "seconds": 1.5}
+    probed = {"event": "inside", "seconds": 1.5, "at": 7.0}
     here = [{**PROCESS, "rank": "0"}, LOOP, {**LOOP, "loop": 1, "loader": "train.py:9"}, *training, evaluation, probed, ENDED]
     account = program(tmp_path, other, here, seconds=13.0).account
     assert account is not None
@@ -215,6 +215,39 @@ def test_the_account_tells_where_the_whole_time_went(tmp_path: Path) -> None:
         }
     )  # fmt: skip
     assert account.shares()["pipefix's experiments"] == pytest.approx(1.5 / 13.0)
+
+
+def test_ranks_that_wait_for_one_with_experiments_are_not_slower_for_it(tmp_path: Path) -> None:
+    """Rank 1 waited for them in backward, with whose seconds its loop was told."""
+    probed, other = ([{**PROCESS, "rank": rank}, LOOP] for rank in "01")
+    for number in range(1, 9):
+        probed.append(steps(0.1, 0.4, backward_s=0.2, at=number / 2 + (20.0 if number > 4 else 0.0)))
+        more = 20.0 if number == 5 else 0.0
+        on_device = {"on_device": {"backward": 0.02 + more}, "on_device_steps": 1}
+        other.append(steps(0.1, 0.4 + more, backward_s=0.2 + more, at=probed[-1]["at"], **on_device))
+    probed.append({"event": "inside", "seconds": 20.0, "at": 22.1})
+    found = program(tmp_path, [*probed, ENDED], [*other, ENDED], seconds=30.0)
+    assert [loop.rank for loop in found.loops] == [0, 1]
+    for loop in found.loops:
+        assert (loop.seconds, loop.step_split["backward_s"]) == pytest.approx((8 * 0.5, 8 * 0.2))
+    assert found.findings == []
+    independent = [{**event, "step_s": 0.4, "backward_s": 0.2} if event["event"] == "steps" else event for event in other]
+    assert program(tmp_path, probed, independent, seconds=30.0).loops[1].seconds == pytest.approx(8 * 0.5)
+
+
+@pytest.mark.parametrize(
+    ("times", "checks", "role"),
+    [(2, {"without_gradients": 10}, "evaluation"), (2, {"calls_without_gradients": 1}, "evaluation"), (2, {}, "training"),
+     (1, {"calls_without_gradients": 1}, "training")],
+    ids=["asked for without gradients", "a model called without", "nothing tells", "as often as the other"],
+)  # fmt: skip
+def test_a_check_now_and_then_is_no_training(times: int, checks: dict[str, int], role: str, tmp_path: Path) -> None:
+    """The steps that follow on it, with a batch of another loader, were told as its own."""
+    other = {**LOOP, "loop": 1, "loader": "train.py:9"}
+    turn = {"event": "in turn", "loop": 0, "other": 1}
+    trains = [{**steps(0.1, 0.4), "loop": 1}] * (2 * times + 1)
+    found = program(tmp_path, [PROCESS, LOOP, other, turn, *[steps(0.1, 0.4, **checks)] * 2, *trains, ENDED])
+    assert {loop.loader: loop.role for loop in found.loops} == {"train.py:7": role, "train.py:9": "training"}
 
 
 def test_a_program_without_loops_is_all_rest(tmp_path: Path) -> None:

@@ -126,6 +126,13 @@ def main():
     each_anew = DataLoader(Samples(), batch_size=4)
     for x, y in each_anew:  # as Hugging Face's Trainer has it
         with torch.no_grad(): model(x)
+    mixed = DataLoader(Samples(), batch_size=4)
+    checks = iter(DataLoader(Samples(), batch_size=2))
+    for number, (x, y) in enumerate(mixed):
+        if number in (1, 3):
+            seen, _ = next(checks)
+            with torch.no_grad(): model(seen)
+        step(x)
     looked_at = DataLoader(Samples(), batch_size=4)
     for number, (x, y) in enumerate(looked_at):
         if number == 2: break
@@ -178,6 +185,8 @@ def test_the_program_is_the_same(many: tuple[Ran, Ran]) -> None:
     [
         ("training = ", "training", 6, 24, 1),
         ("each_anew = ", "evaluation", 6, 24, 1),
+        ("mixed = ", "training", 6, 24, 1),
+        ("checks = ", "evaluation", 2, 4, 1),
         ("looked_at = ", "unknown", 3, 12, 1),
         ("adversarial = ", "training", 3, 24, 1),
         ("endless = ", "training", 12, 72, 3),
@@ -295,6 +304,19 @@ def test_the_parts_of_a_step_and_what_lies_between_epochs(timed: Place) -> None:
     assert account.first_batch + account.training == pytest.approx(training.seconds)
     assert training.seconds == pytest.approx(sum(wanted.values()))
     assert "of the program's time passed between epochs of the loop over the loader made at train.py:" in " ".join(ran.err.split())
+
+
+@pytest.mark.parametrize("pair", ["zip(whole, itertools.cycle(kept))", "zip(itertools.cycle(kept), whole)"])
+def test_batches_that_the_program_kept_beside_those_of_another_loader(pair: str, timed: Place) -> None:
+    timed.write(f"""{OWN_CLOCK}
+        import itertools
+        whole = DataLoader([torch.autograd] * 30)
+        kept = DataLoader([torch.autograd] * 8)
+        for batches in {pair}: torch.autograd.backward()
+        for batches in zip(DataLoader([torch.autograd] * 30), DataLoader([torch.autograd] * 12)): torch.autograd.backward()
+    """)  # fmt: skip
+    (finding,) = timed.run().program.findings or ()
+    assert (finding.id, finding.found.split(" was gone")[0]) == ("batches-from-memory", "the loader made at train.py:13")
 
 
 def test_batches_that_the_program_kept_are_no_loop_over_the_loader(timed: Place) -> None:

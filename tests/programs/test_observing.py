@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from pipefix.programs.observing import batches, lines, loops, notes, samples, timed_batches
-from pipefix.programs.observing.loops import Epoch, Loop
+from pipefix.programs.observing.loops import Epoch, Loop, cost_of_a_step
 from pipefix.programs.observing.observer import Observer
 
 
@@ -80,7 +81,20 @@ class TestChecksum:
 
     def test_samples_are_the_length_of_the_first_tensor(self) -> None:
         assert batches.samples_in([{"x": torch.ones(3, 2)}], 8) == 3
-        assert batches.samples_in("text", 8) == 8
+        assert batches.samples_in("text", 8) == batches.samples_in([], 8) == batches.samples_in(torch.tensor(1), 8) == 8
+
+    @pytest.mark.parametrize("collate", [lambda samples: samples, lambda samples: tuple(zip(*samples, strict=True))])
+    def test_images_that_differ_in_size_are_a_sample_each(self, collate: Any) -> None:
+        """As torchvision's detection has them: the channels of the first one were told as the samples of the batch."""
+        epoch = Epoch(Loop(0, "train.py:1"), batches, 4, 0.0)
+        image = torch.ones(3, 8, 8), {"boxes": torch.ones(5, 4)}
+        assert [epoch.count(collate([image] * size)) for size in (4, 4, 2)] == [4, 4, 2]
+
+    @pytest.mark.parametrize("shape", [(2, 5), (2, 3, 8, 8)])
+    def test_a_pair_in_batches_of_two_is_no_list_of_samples(self, shape: tuple[int, ...]) -> None:
+        epoch = Epoch(Loop(0, "train.py:1"), batches, 2, 0.0)
+        whole = torch.ones(shape), torch.ones(2)
+        assert [epoch.count(batch) for batch in (whole, [part[:1] for part in whole])] == [2, 1]
 
 
 def test_a_rank_that_no_launcher_told_is_asked_of_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,6 +167,26 @@ def test_a_step_takes_as_long_as_on_the_device_where_there_is_one() -> None:
     assert loop.step_seconds() == (5.0, 2.0)
 
 
+def test_timing_a_step_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine so slow that it is time for a note, that lay in the folder where the program ended."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pipefix.programs.observing.loops.FIRST_NOTE", -1.0)
+    assert cost_of_a_step(Observer("")) > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_notes_are_written_where_standard_input_is_closed(tmp_path: Path, preloaded: str) -> None:
+    """The file was number 0 then, which was taken for none, and the notes went to standard error."""
+    code = (
+        "import os; os.close(0); from pipefix.programs.observing.notes import Notes; import numpy; "
+        "Notes(os.curdir).write('loop', workers=numpy.int64(2))"
+    )
+    done = subprocess.run([*preloaded.split(), "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    (file,) = tmp_path.iterdir()
+    assert json.loads(file.read_text().splitlines()[1])["workers"] == 2, "an integer of another kind"
+
+
 class TestLooksInWorkers:
     @pytest.fixture
     def looks(self, monkeypatch: pytest.MonkeyPatch) -> timed_batches.Looks:
@@ -194,6 +228,9 @@ def test_of_loaders_in_turn_the_one_that_is_waited_for_is_worked_on(tmp_path: Pa
     class Work:
         done = False
         job: dict[str, Any] = {}
+
+        def claim(self) -> bool:
+            return True
 
         def due(self, steps: int, seconds: float) -> bool:
             return steps == 10

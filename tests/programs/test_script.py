@@ -28,6 +28,9 @@ def written(folder: Path, text: str, name: str = "train.py") -> Path:
         "trainer = pl.Trainer()\ntrainer.fit(model, loader)\n",
         "Trainer(model, train_dataset=data).train()\n",
         "trainer = create_supervised_trainer(model, optimizer, loss)\ntrainer.run(loader, max_epochs=9)\n",
+        "tr = create_supervised_trainer(model, optimizer, loss)\ntr.run(loader)\n",
+        "import ignite.engine\ndef step(engine, batch): ...\ntr = ignite.engine.Engine(step)\ntr.run(loader)\n",
+        "self.tr = Trainer()\nself.tr.fit(model)\n",
         "from engine import begin\nbegin()\n",
         "def again():\n    again()\n    loss.backward()\nagain()\n",
     ],
@@ -42,6 +45,7 @@ def test_code_outside_of_functions_trains(text: str, tmp_path: Path) -> None:
     [
         "def main():\n    loss.backward()\n",
         f"def main():\n    loss.backward()\n{GUARD}\n    main()\n",
+        "model = Engine(weights)\nmodel.train()\nserver = Photos(trainer_settings)\nserver.run()\ndataset = Photos()\n",
         "model.train()\nscaler.fit(numbers)\ndataset = Photos()\n",
         "class Trainer:\n    def fit(self):\n        loss.backward()\ndataset = Photos()\n",
         "step = lambda loss: loss.backward()\n",

@@ -34,15 +34,25 @@ def lightning(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_lightnings_collections_of_loaders(lightning: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
     loaders = [DataLoader([1, 2]), DataLoader([3])]  # type: ignore[arg-type]
     callback = lightning.LightningWatch(every=60)
-    callback.on_train_start(SimpleNamespace(train_dataloader={"a": loaders}), None)
+    callback.on_train_epoch_start(SimpleNamespace(train_dataloader={"a": loaders}), None)
     assert lightning._loaders(SimpleNamespace(flattened=loaders)) == loaders
     assert [watch.loader for watch in callback.watches] == loaders
     callback.on_exception(None, None, KeyboardInterrupt())
     monkeypatch.setattr(lightning, "watch", lambda *_, **__: 1 / 0)
     callback.on_fit_start(SimpleNamespace(fit_loop=SimpleNamespace(_data_source=SimpleNamespace(instance=loaders))), None)
-    callback.on_train_start(SimpleNamespace(train_dataloader=loaders), None)
+    callback.on_train_epoch_start(SimpleNamespace(train_dataloader=loaders), None)
     assert "could not be watched; the training goes on" in caplog.text
     assert callback.watches == []
+
+
+def test_a_loader_that_lightning_makes_anew_for_an_epoch_is_the_one_that_is_watched(lightning: Any):
+    """With ``reload_dataloaders_every_n_epochs=1`` the first epoch alone was seen."""
+    callback, loaders = lightning.LightningWatch(every=60), [DataLoader([1, 2]), DataLoader([3])]  # type: ignore[arg-type]
+    for loader in loaders:
+        callback.on_train_epoch_start(SimpleNamespace(train_dataloader=loader), None)
+        assert len(list(loader)) == len(loader)
+    assert callback.watches[0].pulse().batches == 3
+    callback.close()
 
 
 def test_figures_go_to_the_trainers_own_loggers(lightning: Any, caplog: pytest.LogCaptureFixture):
@@ -50,7 +60,7 @@ def test_figures_go_to_the_trainers_own_loggers(lightning: Any, caplog: pytest.L
     logger = SimpleNamespace(log_metrics=lambda figures, step: written.append((step, figures)))
     trainer = SimpleNamespace(train_dataloader=DataLoader([1, 2]), loggers=[logger], global_step=7)  # type: ignore[arg-type]
     callback = lightning.LightningWatch(every=60)
-    callback.on_train_start(trainer, None)
+    callback.on_train_epoch_start(trainer, None)
     callback.on_train_batch_end(trainer, None, None, None, 0)
     assert written == [], "there is no window yet"
     callback.watches[0].pulse()
@@ -61,7 +71,7 @@ def test_figures_go_to_the_trainers_own_loggers(lightning: Any, caplog: pytest.L
     callback.on_train_end(trainer, None)
     assert len(written) == 2, "the last one as well"
     trainer.loggers = [SimpleNamespace(log_metrics=lambda *_, **__: 1 / 0)]
-    callback.on_train_start(trainer, None)
+    callback.on_train_epoch_start(trainer, None)
     for _ in range(2):
         callback.watches[0].pulse()
         callback.on_train_batch_end(trainer, None, None, None, 0)

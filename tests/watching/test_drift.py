@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from pipefix.watching.drift import LAST, PATIENCE, Baseline, Drift
 from pipefix.watching.window import Notice, StageSeconds, Window
-from tests.watching.streams import COSTS, DAY, DRIFTS, Job, Plant, named
+from tests.watching.streams import COSTS, DAY, DRIFTS, MAKING, Job, Plant, named
 
 AT = 200
 
@@ -17,6 +18,17 @@ AT = 200
 def run(job: Job, drift: Drift | None = None) -> list[tuple[int, Notice]]:
     drift = drift or Drift()
     return [(window.number, notice) for window in job for notice in drift.feed(window)]
+
+
+def costing(job: Job, factor: Callable[[int, str], float]) -> Iterator[Window]:
+    """Its windows with nothing but stages and processor time; ``factor``: of a stage's cost, by window and stage."""
+    for window in job:
+        stages = {
+            name: StageSeconds(s=cost.s * times, batches=cost.batches)
+            for name, cost in window.stages.items()
+            if (times := factor(window.number, name))
+        }
+        yield Window(time=window.time, number=window.number, seconds=30, stages=stages, cpu=window.cpu)
 
 
 def alarms(numbered_notices: list[tuple[int, Notice]]) -> list[str]:
@@ -63,12 +75,9 @@ def test_a_page_cache_that_warms_is_learned_anew_and_what_drifts_then_is_found()
 
 def test_a_slow_creep_is_found():
     drift = Drift()
-    notices = []
-    for window in Job(4, windows=2000, quiet=True):
-        creep = math.exp(math.log(1.35) * window.number / 2000)
-        cost = window.stages["decode"]
-        stages = {**window.stages, "decode": StageSeconds(s=cost.s * creep, batches=cost.batches)}
-        notices += drift.feed(Window(time=window.time, number=window.number, seconds=30, stages=stages))
+    job = Job(4, windows=2000, quiet=True)
+    creeping = costing(job, lambda number, stage: math.exp(math.log(1.35) * number / 2000) if stage == "decode" else 1.0)
+    notices = [notice for window in creeping for notice in drift.feed(window)]
     assert {named(notice.kind, notice.stage) for notice in notices} == {"decode"}, "near the limit it may be over, and begin again"
 
 
@@ -79,13 +88,8 @@ def test_a_rise_of_a_tenth_is_no_drift():
 @pytest.mark.parametrize("factor", [5.0, 100.0])
 def test_single_outliers_are_no_drift(factor: float):
     drift = Drift()
-    notices = []
-    for window in Job(7, windows=400, quiet=True):
-        stages = dict(window.stages)
-        if window.number % 40 == 0:
-            stages = {name: StageSeconds(s=cost.s * factor, batches=cost.batches) for name, cost in stages.items()}
-        notices += drift.feed(Window(time=window.time, number=window.number, seconds=30, stages=stages))
-    assert notices == []
+    for window in costing(Job(7, windows=400, quiet=True), lambda number, stage: 1.0 if number % 40 else factor):
+        assert drift.feed(window) == []
 
 
 def test_of_a_noisy_figure_only_larger_changes_are_found():
@@ -134,16 +138,11 @@ def test_a_slower_machine_is_one_alarm_of_its_own(cpu: float, cause: str, words:
 
 def test_a_stage_that_drifts_is_named_on_a_machine_whose_pace_changes_all_the_time():
     """All that computes is up to a third quicker or slower, for half an hour at a time."""
-    draw, drift, notices = random.Random(3), Drift(), []
-    pace = 1.0
-    for window in Job(13, windows=AT + 120, plant=Plant(AT, {"augment": 1.2}), quiet=True):
-        if window.number % 60 == 1:
-            pace = math.exp(draw.uniform(-0.3, 0.3))
-        stages = {
-            name: StageSeconds(s=cost.s * (pace if name in ("decode", "augment", "collate", "ipc") else 1.0), batches=cost.batches)
-            for name, cost in window.stages.items()
-        }
-        notices += drift.feed(Window(time=window.time, number=window.number, seconds=30, stages=stages))
+    draw, drift = random.Random(3), Drift()
+    paces = [math.exp(draw.uniform(-0.3, 0.3)) for _ in range(AT)]
+    job = Job(13, windows=AT + 120, plant=Plant(AT, {"augment": 1.2}), quiet=True)
+    paced = costing(job, lambda number, stage: paces[(number - 1) // 60] if stage in MAKING else 1.0)
+    notices = [notice for window in paced for notice in drift.feed(window)]
     of_stages = [notice for notice in notices if notice.alarm and notice.kind != "machine"]
     assert [notice.stage for notice in of_stages] == ["augment"]
     assert of_stages[0].ratio == pytest.approx(1.2, abs=0.05)
@@ -157,40 +156,31 @@ def test_one_stage_that_changes_says_nothing_of_the_others(stage: str, factor: f
 
 def test_two_stages_that_compute_are_too_few_to_tell_what_they_share():
     """Then each rises by itself, and the processor time says why."""
-    drift, notices = Drift(), []
-    for window in Job(9, windows=AT + 60, plant=Plant(AT, {"decode": 1.4, "collate": 1.4}), quiet=True):
-        stages = {name: cost for name, cost in window.stages.items() if name != "augment"}
-        notices += drift.feed(Window(time=window.time, number=window.number, seconds=30, stages=stages, cpu=window.cpu))
-    raised = [notice for notice in notices if notice.alarm]
+    drift, job = Drift(), Job(9, windows=AT + 60, plant=Plant(AT, {"decode": 1.4, "collate": 1.4}), quiet=True)
+    without = costing(job, lambda number, stage: 0.0 if stage == "augment" else 1.0)
+    raised = [notice for window in without for notice in drift.feed(window) if notice.alarm]
     assert {notice.stage for notice in raised} == {"decode", "collate"}
     assert {notice.cause for notice in raised} == {"busy-machine"}
     assert "something else keeps the machine busy" in raised[0].sentence
 
 
+def started(before: float, after: float) -> list[Notice]:
+    """What is told of a job whose epochs take so many seconds to start, from the twentieth on so many."""
+    drift, seconds = Drift(), [before] * 19 + [after] * 40
+    windows = [Window(time=number, number=number, seconds=30.0, starts=[each]) for number, each in enumerate(seconds, 1)]
+    return [notice for window in windows for notice in drift.feed(window)]
+
+
 def test_starts_of_epochs_that_take_longer():
-    drift = Drift()
-    notices = []
-    for number in range(1, 40):
-        starts = [1.0 if number < 15 else 2.5]
-        notices += drift.feed(Window(time=number, number=number, seconds=30.0, epochs=number, starts=starts))
-    (notice,) = notices
+    (notice,) = started(1.0, 2.5)
     assert notice.kind == "restarts"
     assert notice.sentence.startswith("Starting an epoch takes 150 % longer: 2.50 s instead of 1.00 s (the job's own beginning)")
 
 
 def test_starts_that_become_quicker_for_good():
-    drift = Drift()
-    notices = []
-    for number in range(1, 60):
-        window = Window(time=number, number=number, seconds=30.0, epochs=number, starts=[3.0 if number < 20 else 1.0])
-        notices += drift.feed(window)
-    assert [(notice.kind, notice.stage, notice.alarm) for notice in notices] == [("cheaper", None, False)]
-    assert notices[0].sentence == "Starting an epoch has become cheaper for good than in the job's own beginning."
-
-
-def test_a_worker_that_died_is_told_at_once():
-    (notice,) = Drift().feed(Window(time=0, number=1, seconds=30, died=["worker 1 (pid 7) was killed by signal 9"]))
-    assert notice.sentence == "A worker process ended by itself: worker 1 (pid 7) was killed by signal 9."
+    (notice,) = started(3.0, 1.0)
+    assert (notice.kind, notice.stage, notice.alarm) == ("cheaper", None, False)
+    assert notice.sentence == "Starting an epoch has become cheaper for good than in the job's own beginning."
 
 
 # -- baselines -----------------------------------------------------------------------------------------------------------------

@@ -42,6 +42,13 @@ def test_looks_are_averaged_and_begin_anew(driver: Driver) -> None:
     assert driver.open == 0 and "gpu_utilisation" not in figures.take()
 
 
+def test_a_driver_that_the_program_has_shut_down_ends_nothing(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = MachineFigures()
+    figures.look()
+    monkeypatch.setattr(driver, "nvmlShutdown", lambda: 1 / 0)
+    figures.close()
+
+
 def test_a_device_that_is_lost_is_left_out(driver: Driver) -> None:
     driver.busy = [40]
     figures = MachineFigures()

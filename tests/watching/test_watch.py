@@ -234,7 +234,7 @@ def test_an_abandoned_iterator_ends_its_workers_at_once(tmp_path: Path):
     with hung(DataLoader(Files(tmp_path), batch_size=4, num_workers=1)) as watched:
         iterator = iter(watched.loader)
         next(iterator)
-        (process,) = watched._attachment.processes()
+        (process,) = watched._attachment.processes
         reference = weakref.ref(iterator)
         gc.disable()
         try:
@@ -250,7 +250,7 @@ def test_a_killed_worker_is_named(tmp_path: Path):
     watched = hung(DataLoader(Files(tmp_path, 640), batch_size=4, num_workers=1))
     iterator = iter(watched)
     next(iterator)
-    (process,) = watched._attachment.processes()
+    (process,) = watched._attachment.processes
     of_torch = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # it raises between any two lines, those of pytest too
     try:
         os.kill(process.pid, signal.SIGKILL)

@@ -15,22 +15,41 @@ _TENSORS = 4
 _DEEPEST = 4
 
 
-def samples_in(batch: Any, otherwise: int) -> int:
-    """The length of the first tensor in it."""
+def samples_in(batch: Any, otherwise: int, level: int | None = None) -> int:
+    """The length of the first tensor in it, or of the container at ``level``."""
     try:
-        for _ in range(_DEEPEST):
-            if isinstance(batch, (list, tuple)):
-                batch = batch[0]
-                continue
-            shape = getattr(batch, "shape", None)
-            if shape is not None:
-                return int(shape[0]) if len(shape) else otherwise
-            if not isinstance(batch, Mapping):
-                break
+        *containers, first = _down(batch)
+        if level is not None:
+            return len(containers[level])
+        return int(first.shape[0])
+    except Exception:  # noqa: BLE001 - there is no tensor, or it is one number; and whatever a class of the user's raises
+        return otherwise
+
+
+def level_of_samples(batch: Any, size: int) -> int | None:
+    """How many containers lie around the one that holds a sample by each item, as of images that differ in size; None where a
+    tensor holds them all. ``size``: samples of this batch."""
+    try:
+        *containers, first = _down(batch)
+        if first.shape[0] == size:
+            return None
+        return next(level for level, held in enumerate(containers) if isinstance(held, (list, tuple)) and len(held) == size)
+    except Exception:  # noqa: BLE001 - none does; and as above
+        return None
+
+
+def _down(batch: Any) -> Iterator[Any]:
+    """It, the first that it holds, the first that this holds, down to a tensor or what holds nothing."""
+    for _ in range(_DEEPEST):
+        yield batch
+        if hasattr(batch, "shape"):
+            return
+        if isinstance(batch, (list, tuple)):
+            batch = batch[0]
+        elif isinstance(batch, Mapping):
             batch = next(iter(batch.values()))
-    except Exception:  # noqa: BLE001, S110 - whatever a class of the user's raises
-        pass
-    return otherwise
+        else:
+            return
 
 
 def checksum(batch: Any) -> int | None:

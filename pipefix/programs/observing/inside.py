@@ -50,17 +50,21 @@ class Inside:
         """Whether a training loop that took so many steps in so long is warm, so that the work can be done now."""
         return not self.done and steps >= STEPS and seconds >= SECONDS
 
+    def claim(self) -> bool:
+        """Whether this process is to do it, and no other one of the program does."""
+        self.done = True
+        try:
+            os.close(os.open(f"{self.file}.taken", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        except FileExistsError:
+            return False
+        return True
+
     def do(self, loader: Any, place: str, step: tuple[float, float | None], iterators: list[tuple[Any, Any]]) -> str | None:
         """Wait for the work. What kept it from being done, where something did.
 
         ``step``: seconds of one, and of those the seconds in which the CPU is busy with it (None: in all); ``iterators``: those
         that the program has, each with its loader.
         """
-        self.done = True
-        try:
-            os.close(os.open(f"{self.file}.taken", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-        except FileExistsError:
-            return None  # another process of the program does it
         if threading.current_thread() is not threading.main_thread():
             return "Not probed: batches are taken in a thread of the program's, where no signals would be heard meanwhile."
         before, program = held_back(), os.getpid()
@@ -88,7 +92,7 @@ class Inside:
     def _wait(self, process: int) -> str | None:
         until = time.monotonic() + float(self.job["patience"])
         with hearing() as asked:
-            while not os.waitpid(process, os.WNOHANG)[0]:
+            while not _has_ended(process):
                 if asked():  # a handler of the program's may have told it to end at its next step
                     _end(process)
                     return None
@@ -170,17 +174,24 @@ def _end(process: int) -> None:
     with contextlib.suppress(OSError):
         os.kill(process, signal.SIGINT)
         while time.monotonic() < until:
-            if os.waitpid(process, os.WNOHANG)[0]:
+            if _has_ended(process):
                 return
             time.sleep(0.05)
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
 
 
+def _has_ended(process: int) -> bool:
+    try:
+        return bool(os.waitpid(process, os.WNOHANG)[0])
+    except ChildProcessError:  # the program ignores SIGCHLD: nobody is told how its children end
+        return True
+
+
 def end_program(folder: str) -> None:
     """The launcher looks for this file, and ends the program as Ctrl-C would."""
-    with open(os.path.join(folder, ".pipefix-enough"), "w", encoding="utf-8"):
-        pass
+    with contextlib.suppress(OSError), open(os.path.join(folder, ".pipefix-enough"), "w", encoding="utf-8"):
+        pass  # where the folder is gone, or the disk full, the program goes on
 
 
 def without_words(otherwise: Any) -> Any:

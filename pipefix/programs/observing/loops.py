@@ -9,7 +9,7 @@ import weakref
 from collections import deque
 from typing import Any
 
-from .batches import checksum, samples_in
+from .batches import checksum, level_of_samples, samples_in
 from .samples import cpu_seconds, queued_seconds
 from .timed_batches import summed
 
@@ -22,6 +22,8 @@ LONGER = 1.5
 """Times longer that each note is than the one before."""
 RECORDS = 8
 """Iterators of a loop whose batches are looked at."""
+_TIMED = 200
+"""Steps by which it is known what one costs."""
 
 
 class Loop:
@@ -34,6 +36,10 @@ class Loop:
         """Whether gradients were ever computed for one of its batches, or an optimizer took a step."""
         self.passes = 0
         """Backward passes while one of its iterators was gone through."""
+        self.passes_by_end = 0
+        """Those of the loops in turn with it as well, when its latest epoch ended."""
+        self.from_memory = False
+        """Whether it was told that the program trained on with batches of it that it kept."""
         self.inside = False
         """Whether one of its iterators is being asked: one that asks another counts once."""
         self.ended: tuple[float, float] | None = None
@@ -59,6 +65,9 @@ class Loop:
         self._own = {*vars(self), "_own", "since"}
         """What is not noted: all but the sums since the last note, which `clear` begins anew."""
         self.clear()
+
+    def passes_in_turn(self) -> int:
+        return sum(loop.passes for loop in (self, *self.in_turn))
 
     def step_seconds(self) -> tuple[float, float | None]:
         """Of a warm step, by the device where there is one; and those of them in which the CPU is busy with it (None: in all)."""
@@ -133,6 +142,8 @@ class Epoch:
         self.waited = 0.0
         """Seconds until the latest batch was there."""
         self.batches = self.samples = 0
+        self.level: int | None = None
+        """Of what holds a sample by each item in its batches, where no tensor holds them all."""
         self.checksums: list[int | None] | None = None
         """Of its first batches, while they are told apart."""
 
@@ -159,9 +170,30 @@ class Epoch:
 
     def count(self, batch: Any) -> int:
         """One more batch; its samples."""
-        samples = samples_in(batch, self.batch_size)
+        if not self.batches:
+            self.level = level_of_samples(batch, self.batch_size)
+        samples = samples_in(batch, self.batch_size, self.level)
         self.samples += samples
         self.batches += 1
         if self.checksums is not None:
             self.checksums.append(checksum(batch))
         return samples
+
+
+def cost_of_a_step(twin: Any) -> float:
+    """Seconds that noting one costs the program, timed now with an `Observer` that sees nothing else.
+
+    Nothing is imported for it: a program that Ctrl-C ended would then end with another exit code.
+    """
+    loop = Loop(0, "")
+    epoch = Epoch(loop, loop, 1, 0.0)
+    epoch.delivered = clock()
+    twin.epochs[loop] = epoch
+    twin.notes.silent = True  # else a slow machine would find that it is time for a note
+    begun = clock()
+    for _ in range(_TIMED):  # what `patches` does around a batch as well
+        twin.epochs.get(loop)
+        used = time.thread_time() if epoch.looks_at_cpu() else None
+        requested = clock()
+        twin.took(loop, epoch, requested, clock(), None, False, None if used is None else time.thread_time() - used)
+    return (clock() - begun) / _TIMED

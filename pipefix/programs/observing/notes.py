@@ -49,15 +49,14 @@ class Notes:
             return
         begun = clock()
         try:
-            if self._file is None or self._pid != os.getpid():
-                self._open()
-            line = json.dumps({"event": event, "at": time.time(), **figures})
-            os.write(self._file or 2, (line + "\n").encode())
+            file = self._file if self._file is not None and self._pid == os.getpid() else self._open()
+            line = json.dumps({"event": event, "at": time.time(), **figures}, default=int)  # NumPy's integers
+            os.write(file, (line + "\n").encode())
         except OSError:
             pass  # a full disk: the program is none the worse
         self.own_s += clock() - begun
 
-    def _open(self) -> None:
+    def _open(self) -> int:
         self._pid = os.getpid()
         name = os.path.join(self.folder, f"events-{platform.node()}-{self._pid}.jsonl")
         self._file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o666)
@@ -66,6 +65,7 @@ class Notes:
         rank = os.environ.get("RANK")
         here = {"event": "process", "at": time.time(), "pid": self._pid, "argv": sys.argv, "rank": rank, **machine}
         os.write(self._file, (json.dumps(here) + "\n").encode())
+        return self._file
 
 
 def _machine() -> dict[str, Any]:

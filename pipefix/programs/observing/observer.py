@@ -15,10 +15,8 @@ from .batches import FIRST, tensors_in
 from .device import DeviceWaits, in_use
 from .inside import Inside, end_program, without_words
 from .lines import way_to_users_line
-from .loops import Epoch, Loop, clock
+from .loops import Epoch, Loop, clock, cost_of_a_step
 from .notes import Notes
-from .own_cost import cost_of_a_step
-from .plan_in_program import PlanInProgram
 from .samples import Orders, idle_pools, pids_of, share_of
 from .steps import ModelCalls
 from .timed_batches import Looks
@@ -60,8 +58,6 @@ class Observer:
         self.calls = 0
         job = os.environ.get("PIPEFIX_RUN_JOB")
         self.inside = Inside(job) if job else None
-        plan = os.environ.get("PIPEFIX_RUN_PLAN")
-        self.planned = PlanInProgram(plan) if plan else None
         self._failed: set[str] = set()
         self._in_epochs = 0.0
         """Seconds of all epochs that ended, those inside others apart."""
@@ -147,9 +143,6 @@ class Observer:
             return None
         finally:
             self.notes.own_s += clock() - begun
-
-    def planned_for(self, place: str) -> PlanInProgram | None:
-        return self.planned if self.planned is not None and self.planned.target == place else None
 
     def made(self, loader: Any, iterator: Any, starting_s: float, record: Any) -> None:
         """Its loop begins where it is gone through, which may be later: to tell its state a `StatefulDataLoader` makes it early.
@@ -246,7 +239,7 @@ class Observer:
         self._turns.has_waited(epoch, now - requested)
         epoch.others_waited = self._turns.waited
         loop.without_gradients += no_gradients
-        if not loop.trains and not no_gradients and epoch.batches > 1:
+        if (loop.in_turn or not loop.trains) and not no_gradients and epoch.batches > 1:
             self.models.look_into_step(loop)
         epoch.delivered = epoch.marked = now
         epoch.inner_s = epoch.inner_by_mark = 0.0
@@ -283,15 +276,18 @@ class Observer:
     def _work_inside(self, inside: Inside, epoch: Epoch) -> float:
         """Seconds that the program stood still for it."""
         begun = clock()
-        self.inside, self.notes.silent = None, True  # in the forked process as well
-        here = os.getpid()
+        self.inside = None
+        if not inside.claim():
+            self.kept.clear()
+            return clock() - begun
+        self.notes.silent = True  # in the forked process as well
         try:
             iterators = [(iterator, known.loader()) for iterator, known in self.epochs.items() if known.loader() is not None]
             chosen = max((epoch, *in_turn_with(epoch, self.epochs.values())), key=lambda other: other.loop.waited_s)
             why_not = inside.do(chosen.loader(), chosen.loop.loader, epoch.loop.step_seconds(), iterators)
         finally:
             self.kept.clear()
-            self.notes.silent = os.getpid() != here
+            self.notes.silent = False
             if inside.job.get("ends"):
                 sys.excepthook = without_words(sys.excepthook)
                 end_program(self.notes.folder)
@@ -325,7 +321,7 @@ class Observer:
             self._turns.has_waited(epoch, now - requested)
         if epoch.outer is None:
             self._in_epochs += now - epoch.begun
-        loop.ended = now, self._in_epochs
+        loop.ended, loop.passes_by_end = (now, self._in_epochs), loop.passes_in_turn()
         epoch.delivered = epoch.starting_s = 0.0
         self.current, self.latest = epoch.outer, epoch
         epoch.outer = None

@@ -8,15 +8,43 @@ from __future__ import annotations
 import atexit
 import functools
 import inspect
+import json
 import os
+import re
 from time import thread_time
 from typing import Any
 
+from .inside import make_importable
 from .lines import users_line, without_this_frame
 from .loops import clock
 from .observer import Observer
 
 _observer: Observer | None = None
+
+
+class PlanInProgram:
+    """Applied without an edit: the loader that it was made for becomes a `FastLoader` that reads it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        with open(path, encoding="utf-8") as file:
+            match = re.search(r'^target = (".*")$', file.read(), re.MULTILINE)
+        self.target: str = json.loads(match[1]) if match else ""
+        """The line that makes the loader: ``train.py:14``."""
+
+    def put_in_place(self, loader: Any, args: Any, kwargs: Any) -> None:
+        """Make ``loader``, a `DataLoader` that is about to be made, a `FastLoader` with the plan."""
+        make_importable()
+        from pipefix.loader.fast_loader import FastLoader
+
+        plain = type(loader)
+        loader.__class__ = FastLoader
+        try:
+            FastLoader.__init__(loader, *args, plan=self.path, **kwargs)
+        except BaseException:
+            loader.__class__ = plain
+            vars(loader).clear()
+            raise
 
 
 def _observer_of(folder: str) -> Observer:
@@ -33,7 +61,8 @@ def _observer_of(folder: str) -> Observer:
 def install_loaders(module: Any, folder: str) -> None:
     """Note every loop over a loader of ``module.DataLoader`` or a subclass, from now on."""
     observer = _observer_of(folder)
-    _patch_loader(module.DataLoader, observer, planned=True)
+    plan = os.environ.get("PIPEFIX_RUN_PLAN")
+    _patch_loader(module.DataLoader, observer, PlanInProgram(plan) if plan else None)
     if hasattr(module, "_BaseDataLoaderIter"):
         observer.orders.watch(module._BaseDataLoaderIter)
 
@@ -74,8 +103,8 @@ def _timed(function: Any, begins: Any, ended: Any) -> Any:
     return timed
 
 
-def _patch_loader(loader_class: Any, observer: Observer, *, planned: bool = False) -> None:
-    """The class, and every subclass that is defined from now on. ``planned``: a plan may make its loaders other ones."""
+def _patch_loader(loader_class: Any, observer: Observer, plan: PlanInProgram | None = None) -> None:
+    """The class, and every subclass that is defined from now on. ``plan``: may be put in the place of one of its own loaders."""
     patched: set[type] = set()
     following = super(loader_class, loader_class).__init_subclass__
 
@@ -84,7 +113,7 @@ def _patch_loader(loader_class: Any, observer: Observer, *, planned: bool = Fals
         _patch_methods(subclass, observer, patched)
 
     loader_class.__init_subclass__ = classmethod(__init_subclass__)
-    _patch_methods(loader_class, observer, patched, plain=planned)
+    _patch_methods(loader_class, observer, patched, plan)
     for known in _subclasses(loader_class):
         _patch_methods(known, observer, patched)
 
@@ -93,8 +122,7 @@ def _subclasses(kind: Any) -> list[Any]:
     return [subclass for below in kind.__subclasses__() for subclass in (below, *_subclasses(below))]
 
 
-def _patch_methods(loader_class: Any, observer: Observer, patched: set[type], *, plain: bool = False) -> None:
-    """``plain``: the class is torch's own `DataLoader`, in whose place a plan may be put."""
+def _patch_methods(loader_class: Any, observer: Observer, patched: set[type], plan: PlanInProgram | None = None) -> None:
     make = vars(loader_class).get("__init__")
     if inspect.isfunction(make):
 
@@ -106,10 +134,9 @@ def _patch_methods(loader_class: Any, observer: Observer, patched: set[type], *,
                     place = observer.places[self] = users_line()
             except Exception as error:  # noqa: BLE001 - a loader that cannot be a key is named by its loop
                 observer.failed(error)
-            planned = observer.planned_for(place) if loader_class is type(self) and plain else None
-            if planned is not None:
+            if plan is not None and plan.target == place and loader_class is type(self):
                 try:
-                    planned.put_in_place(self, args, kwargs)
+                    plan.put_in_place(self, args, kwargs)
                     observer.notes.write("plan", loader=place)
                     return
                 except Exception as error:  # noqa: BLE001 - the loader is made as the program has it

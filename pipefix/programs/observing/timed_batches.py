@@ -78,7 +78,7 @@ class Looks:
         here = self._here.get(loader)
         if here is None:
             here = self._here[loader] = LooksHere(self.due, _makes_batches(loader))
-        vars(fetcher)["fetch"] = functools.partial(here.fetch(type(fetcher).fetch), weakref.proxy(fetcher))
+        vars(fetcher)["fetch"] = functools.partial(here.timed_later(type(fetcher).fetch), weakref.proxy(fetcher))
         return here
 
     def _can_look(self, loader: Any, own_init: Any) -> bool:
@@ -99,13 +99,10 @@ class LooksHere:
         self._due, self._batched = due, batched
         self._record: Any = None
         self._clock: Any = None
-        self._fetches: dict[Any, Any] = {}
-        """By a fetcher's own method."""
 
-    def fetch(self, own: Any) -> Any:
-        if own not in self._fetches:
-            self._fetches[own] = _timed_later(own, self._due, self._begin)
-        return self._fetches[own]
+    def timed_later(self, fetch: Any) -> Any:
+        """What an iterator's fetcher fetches by."""
+        return _timed_later(fetch, self._due, self._begin)
 
     def _begin(self) -> Any:
         if self._clock is None:

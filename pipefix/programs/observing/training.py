@@ -115,10 +115,20 @@ class TrainingSteps:
         if current is not None:
             current.loop.passes += 1
             self._after_end = 0
+            for other in current.loop.in_turn:
+                after_end = other.passes_in_turn() - other.passes_by_end
+                if other.ended is not None and after_end > max(LEAST_AFTER, other.passes_by_end):
+                    self._tell_from_memory(other)
         elif latest is not None and latest.loop.trains and latest.thread == threading.get_ident():
             was_of_it, self._after_end = not self.is_past(latest), self._after_end + 1
-            if was_of_it and self.is_past(latest) and latest.loop.begun == 1:
-                self._observer.notes.write("from memory", loop=latest.loop.number)
+            if was_of_it and self.is_past(latest):
+                self._tell_from_memory(latest.loop)
+
+    def _tell_from_memory(self, loop: Loop) -> None:
+        """More passes followed on its end than came before it."""
+        if loop.begun == 1 and not loop.from_memory:
+            loop.from_memory = True
+            self._observer.notes.write("from memory", loop=loop.number)
 
     def is_past(self, epoch: Epoch) -> bool:
         """Whether more passes followed on an epoch that has ended than it can have left batches for: the program has kept them."""

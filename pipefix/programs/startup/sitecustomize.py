@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = "_pipefix_observing"
-_DEBUG = "PIPEFIX_RUN_DEBUG"
 
 
 def _remove_from_path() -> None:
@@ -92,9 +91,7 @@ def _without_harm(do: "Any", *arguments: "Any") -> None:
     """An error of ours never ends the program: it goes on unobserved."""
     try:
         do(*arguments)
-    except Exception as error:
-        if os.environ.get(_DEBUG):
-            raise
+    except Exception as error:  # noqa: BLE001 - see above
         _tell(error)
 
 

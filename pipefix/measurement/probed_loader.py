@@ -15,6 +15,7 @@ from pipefix.hooks import torch_internals
 from pipefix.measurement.probe_task import ProbeOptions, ProbeTask
 from pipefix.measurement.worker_probe import WorkerProbe, called
 from pipefix.subject.subject import Subject
+from pipefix.system.forks import start_method_of
 
 ORDERS_KEPT = 64
 
@@ -48,7 +49,7 @@ def probe_of(subject: Subject, switch: torch.Tensor, options: ProbeOptions) -> W
     loader = subject.loader
     kind = "stream" if subject.iterable else "batched" if subject.batched_fetch else "map" if subject.auto_collation else "single"
     task = ProbeTask(loader.collate_fn, switch, options, kind, whole_batches=subject.groups_samples)
-    return WorkerProbe(task, loader.worker_init_fn)
+    return WorkerProbe(task, loader.worker_init_fn, forked=start_method_of(loader) == "fork")
 
 
 class SampleOrders(Sampler[Any]):

@@ -34,13 +34,13 @@ def called(make: Callable[[], Any]) -> Any:
 class WorkerProbe:
     """The ``worker_init_fn`` of a probed loader: does what the user's own does, and makes the next fetcher a `MeasuringFetcher`."""
 
-    def __init__(self, task: ProbeTask, init: Callable[[int], object] | None = None) -> None:
-        self.task, self.init = task, init
+    def __init__(self, task: ProbeTask, init: Callable[[int], object] | None = None, *, forked: bool = True) -> None:
+        self.task, self.init, self.forked = task, init, forked
         self._failed: Failure | None = None
         """Of the user's function: what to say in place of the first batch."""
 
     def __call__(self, worker: int) -> None:
-        if get_worker_info() is not None:
+        if get_worker_info() is not None and self.forked:
             gc.freeze()  # memory of a device that is garbage of the process it was forked from cannot be freed here
         close_fetchers()  # of the process that this one was forked from
         multiprocessing.queues.Queue._on_queue_feeder_error = _unsendable  # type: ignore[attr-defined]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import copy
+import gc
 import itertools
 import pickle
 import signal
@@ -515,4 +516,17 @@ def test_the_plain_arm_is_plain(where: Any, paths: list[str]) -> None:
 
 def test_a_worker_does_not_free_what_was_garbage_when_it_was_forked() -> None:
     with closing(Collecting()) as dataset, closing(pool(DataLoader(dataset, num_workers=1))) as running:
+        assert running.next(consume=False)
+
+
+class Unfrozen(Mapped):
+    def __getitem__(self, index: int) -> Any:
+        assert gc.get_freeze_count() == 0
+        return torch.zeros(1)
+
+
+def test_a_worker_that_was_not_forked_frees_all_at_its_end() -> None:
+    """Native libraries print what is left then."""
+    settings: Any = {"num_workers": 1, "multiprocessing_context": "forkserver"}
+    with closing(pool(DataLoader(Unfrozen([""] * 8), **settings))) as running:
         assert running.next(consume=False)

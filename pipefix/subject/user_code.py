@@ -134,6 +134,7 @@ class UserCodeHooks:
                     holder[place] = self._originals[id(held)][1]
                 else:
                     object.__setattr__(holder, place, self._originals[id(held)][1])
+        self._seen.clear()  # else the user's objects would live until a garbage collection
 
     def _operation(self, operation: Any, depth: int) -> None:
         """A callable object: a transform, or a list of them. Its class's ``__call__`` is cut, so every instance is."""

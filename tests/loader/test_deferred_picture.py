@@ -167,16 +167,16 @@ class TestFiles:
         """As a library does that the first sample imports."""
         before, asked = Image.open, []
         monkeypatch.setattr(Image, "open", before)
-        with deferral:
+        with deferral.sample():
             found = Image.open
             Image.open = theirs = lambda *args, **named: (asked.append(1), found(*args, **named))[1]
         for _ in range(2):
             assert Image.open is theirs and type(Image.open(io.BytesIO(photo()))) is JpegImageFile
-            with deferral:
+            with deferral.sample():
                 assert type(Image.open(io.BytesIO(photo()))) is DeferredFile
         assert len(asked) == 4
         Image.open = before
-        with deferral:
+        with deferral.sample():
             assert type(Image.open(io.BytesIO(photo()))) is DeferredFile
         assert Image.open is before
 

@@ -80,7 +80,7 @@ def diagnose(measurement: Measurement) -> Diagnosis:
         doubt: Doubt | None = Doubt(DoubtKind.RIVAL, rival, tried[rival])
     elif by_sampler:
         doubt = Doubt(DoubtKind.NO_ROOM, ranking.stage, sampler, experiments.NO_SAMPLER.name)
-    elif _whole_samples_gain_more(measurement, ranking, worth, arms):
+    elif _whole_samples_gain_more(measurement, ranking, worth, arms, draws):
         samples = experiments.SAMPLES.name
         doubt = Doubt(DoubtKind.NO_ROOM, ranking.stage, _measured(measurement, arms, samples), samples)
     else:
@@ -122,23 +122,30 @@ def diagnose(measurement: Measurement) -> Diagnosis:
         diagnosis.verdict, diagnosis.lead = replace(diagnosis.verdict, kind=kind, stage=None, sentence=sentence), None
     diagnosis.caveats = sentences.caveats(measurement, diagnosis)
     if kind == "inconclusive":
-        stages_open = {ranking.stage, ranking.second, doubt.stage if doubt is not None else None}
-        own_code = doubt is not None and doubt.kind is DoubtKind.OWN_CODE
-        diagnosis.wanting = _wanting(measurement, stages_open, sampler=ranking.sampler, own_code=own_code)
+        diagnosis.wanting = _wanting(ranking, doubt, worth, tried)
     return diagnosis
 
 
 def wanting(measurement: Measurement) -> tuple[str, ...]:
-    """Arms of which one more block may settle the verdict."""
+    """Arms that decide an open verdict, of which more blocks may settle it; none where it is not open."""
     return diagnose(measurement).wanting if measurement.of(experiments.REAL.name) else ()
 
 
-def _wanting(measurement: Measurement, stages: set[Stage | None], *, sampler: bool, own_code: bool) -> tuple[str, ...]:
-    """Of the arms that decide between ``stages``, the sampler and own code, those with too few blocks for an interval."""
-    arms = [experiments.REAL, *(arm for stage, arm in LEAVE_ONE_OUT.items() if stage in stages)]
-    arms += [experiments.NO_SAMPLER] if sampler else []
-    arms += [experiments.SAMPLES] if own_code else []
-    return tuple(arm.name for arm in arms if len(measurement.of(arm.name)) < FEWEST_FOR_INTERVAL)
+def _wanting(
+    ranking: Ranking, doubt: Doubt | None, worth: dict[Stage, Interval], tried: dict[Stage, MeasuredGain]
+) -> tuple[str, ...]:
+    """The arms of what the clocks put first, of what speaks against it, and of all that may gain as much as what gains most."""
+    open_stages = {ranking.stage, ranking.second, doubt.stage if doubt is not None else None}
+    most = max((worth[stage].low for stage in tried), default=float("inf"))
+    open_stages |= {stage for stage in tried if worth[stage].high >= most}
+    names = {arm.name for stage, arm in LEAVE_ONE_OUT.items() if stage in open_stages} | {experiments.REAL.name}
+    if doubt is not None:
+        names |= {doubt.arm} | ({experiments.SAMPLES.name} if doubt.kind is DoubtKind.OWN_CODE else set())
+    if ranking.sampler:
+        names.add(experiments.NO_SAMPLER.name)
+    if Stage.IPC in open_stages:
+        names.add(experiments.PREBUILT.name)  # what crossing the border takes, by the clocks
+    return tuple(arm.name for arm in experiments.POOL if arm.name in names)
 
 
 def settled(measurement: Measurement) -> bool:
@@ -262,14 +269,21 @@ def _without_whole_samples(
 
 
 def _whole_samples_gain_more(
-    measurement: Measurement, ranking: Ranking, worth: dict[Stage, Interval], arms: dict[str, Interval]
+    measurement: Measurement, ranking: Ranking, worth: dict[Stage, Interval], arms: dict[str, Interval], draws: Floats
 ) -> bool:
-    """Whether a stage is named that is no part of a sample, and the arm without whole samples gains more than its own."""
-    if ranking.stage is None or ranking.stage in IN_SAMPLE or ranking.kind not in ("input-bound", "step-bound"):
+    """Whether a stage is named that is no part of a sample, and the costliest stage of a sample gains more than its own arm.
+
+    What the arm without whole samples saves is that stage's by its part of them: several small stages together are no rival.
+    """
+    gain = arms.get(experiments.SAMPLES.name)
+    if gain is None or ranking.stage is None or ranking.stage in IN_SAMPLE or ranking.kind not in ("input-bound", "step-bound"):
         return False
+    costs = [float(np.median(draws[:, INDEX[stage.value]])) for stage in IN_SAMPLE]
+    part = max(costs) / sum(costs) if sum(costs) else 1.0
+    costliest = gain.mapped(lambda faster: 1 / (1 - part * (1 - 1 / faster)))
     lead = _lead_of_arms(measurement, experiments.SAMPLES, LEAVE_ONE_OUT.get(ranking.stage))
-    faster = lead is not None and lead.low > verdict_rules.CONTRADICTION
-    return faster or verdict_rules.outgained(ranking, worth, arms.get(experiments.SAMPLES.name), measurement.workers)
+    faster = lead is not None and lead.low * costliest.value / gain.value > verdict_rules.CONTRADICTION
+    return faster or verdict_rules.outgained(ranking, worth, costliest, measurement.workers)
 
 
 def _measured(measurement: Measurement, arms: dict[str, Interval], arm: str) -> MeasuredGain | None:

@@ -112,7 +112,7 @@ class Diagnosis:
     contradictions: list[str] = field(default_factory=list)
     """What the figures say against the verdict that they would have given; it is left open then."""
     wanting: tuple[str, ...] = ()
-    """Arms of which one more block may settle an inconclusive verdict."""
+    """Arms of which more blocks may settle an inconclusive verdict."""
 
     def part_of_making(self, *stages: Stage) -> float:
         """Part of the time that making samples and collating them takes which these stages take."""

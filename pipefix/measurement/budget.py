@@ -32,7 +32,8 @@ class MeasurementPlan:
     enough: Callable[[Measurement], bool] | None = None
     """Asked after every round: whether the verdict is settled."""
     wanting: Callable[[Measurement], Collection[str]] | None = None
-    """Asked where no whole round fits any more: arms of which the verdict needs another block."""
+    """Arms that decide a verdict that is still open: from the fourth round on these alone run, and where no round fits any more,
+    those of them with too few blocks for an interval."""
     seed: int = 0
     """Of the sampler's order where the user gave it no generator of its own."""
     progress: Progress = silent

@@ -21,7 +21,16 @@ from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import Block, DistinctReads, Measurement, Row, calls_by_stage, cpu_by_stage, unpacked_of
 from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.run_arms import Pool
-from pipefix.measurement.schedule import SHORTEST, TRIAL_LENGTH, TRIED_EVERY, Schedule, facts_of, schedule, unreplaced_operation
+from pipefix.measurement.schedule import (
+    FEWEST_ROUNDS,
+    SHORTEST,
+    TRIAL_LENGTH,
+    TRIED_EVERY,
+    Schedule,
+    facts_of,
+    schedule,
+    unreplaced_operation,
+)
 from pipefix.measurement.time_limit import HANGS, LIMIT
 from pipefix.measurement.trials import Trials
 from pipefix.measurement.worker_endings import deaf_to_interrupts
@@ -32,6 +41,7 @@ from pipefix.system.page_cache import Ranges
 from pipefix.system.resources import Neighbours
 from pipefix.vocabulary import worker_exit
 from pipefix.vocabulary.errors import TargetError
+from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL
 from pipefix.vocabulary.garbage import existing_objects_skipped
 from pipefix.vocabulary.generators import untouched
 from pipefix.vocabulary.shards import shards_of
@@ -202,15 +212,16 @@ class _Session:
                 self.found.untried.add(arm.name)
 
     def _laps(self, chosen: Schedule, reserve: float) -> None:
-        """Round after round of all arms, every second one backwards, until the time or the doubt is used up."""
-        done = 0
+        """Round after round, every second one backwards, until the time or the doubt is used up: first of all arms, then of those
+        that decide what is still open."""
+        done, deciding = 0, frozenset[str]()
         while True:
             lap = time.perf_counter()
-            for arm in chosen.lap(done):
+            for arm in (arm for arm in chosen.lap(done) if not deciding or arm.name in deciding):
                 known = {*self.found.declined, *(block.arm for block in self.found.blocks)}
                 if self.clock.left < reserve and all(needed.name in known for needed in chosen.needed):
                     break
-                if done % arm.every or arm.name in self.found.declined:
+                if (done % arm.every and not deciding) or arm.name in self.found.declined:
                     continue
                 self.say(f"round {done + 1}: {arm.name}")
                 self._spared(partial(self._run, arm, chosen), arm.name)
@@ -221,16 +232,19 @@ class _Session:
             done += 1
             if self.clock.left < reserve + 0.5 * (time.perf_counter() - lap):
                 return
-            if done >= 3 and self.plan.enough is not None and self.plan.enough(self.found):
+            if done >= FEWEST_ROUNDS and self.plan.enough is not None and self.plan.enough(self.found):
                 return
+            if done >= FEWEST_ROUNDS and self.plan.wanting is not None:
+                deciding = frozenset(self.plan.wanting(self.found)) & {arm.name for arm in chosen.arms}
 
     def _closing(self, chosen: Schedule) -> None:
         """Blocks of the few arms that the verdict needs, where no whole round fits: they come before cold reads and start-up."""
         for _ in range(MOST_CLOSING):
             names = self.plan.wanting(self.found) if self.plan.wanting is not None else ()
-            wanting = [arm for arm in chosen.arms if arm.name in names and arm.name not in self.found.declined]
+            few = {name for name in names if len(self.found.of(name)) < FEWEST_FOR_INTERVAL}
+            wanting = [arm for arm in chosen.arms if arm.name in few and arm.name not in self.found.declined]
             for arm in wanting:
-                if self.clock.left < (-RESERVE_SHARE * self.plan.budget if chosen.short else 0.0):
+                if self.clock.left < -RESERVE_SHARE * self.plan.budget:
                     return
                 self.say(f"once more: {arm.name}")
                 self._spared(partial(self._run, arm, chosen), arm.name)

@@ -126,6 +126,8 @@ def test_an_open_verdict_asks_for_the_arms_that_would_settle_it() -> None:
     measurement.declined["augment-recorded"], measurement.untried = LACKED, {"augment-recorded"}
     assert wanting(measurement) == ("real", "decode-recorded", "augment-recorded")
     assert wanting(measured({"augment": 3.0, "decode": 1.0})) == ()
+    disputed = measured({"augment": 1.6, "decode": 1.0, "collate": 0.1}, arms={"augment-recorded": 1.1})
+    assert wanting(disputed) == ("real", "decode-recorded", "augment-recorded"), "collate gains less, whatever more blocks say"
 
 
 @pytest.mark.parametrize("own", OWN_NAMES[1:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import sys
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -139,17 +140,32 @@ class TestArms:
         measured(loader("map", paths), budget=AMPLE, enough=enough)  # fake clock
         assert blocks_so_far == [3], "asked after the third round, and not again"
 
-    def test_arms_that_the_verdict_needs_run_once_more(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_arms_with_too_few_blocks_run_once_more(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
-
+        monkeypatch.setattr(sys.modules[measure.__module__], "FEWEST_FOR_INTERVAL", 5)
         planted.WORK[:2] = torch.tensor([0.002, 0.001])
 
         def wanting(measurement: Measurement) -> tuple[str, ...]:
-            return ("decode-recorded", "an arm that is not scheduled") if len(measurement.of("decode-recorded")) < 5 else ()
+            return ("decode-recorded", "an arm that is not scheduled")
 
         measurement = measured(loader("map", paths), budget=AMPLE, enough=lambda measurement: True, wanting=wanting)  # fake clock
         assert len(measurement.of("decode-recorded")) == 5
         assert len(measurement.of("plain")) == 3, "after the three rounds only what was asked for"
+
+    def test_an_open_verdict_gets_the_time_that_is_left(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
+        planted.WORK[:2] = torch.tensor([0.002, 0.001])
+
+        def wanting(measurement: Measurement) -> tuple[str, ...]:
+            return ("real", "decode-recorded") if len(measurement.of("decode-recorded")) < 6 else ()
+
+        def enough(measurement: Measurement) -> bool:
+            return len(measurement.of("plain")) == 4
+
+        measurement = measured(loader("map", paths), budget=AMPLE, enough=enough, wanting=wanting)  # fake clock
+        assert {name: len(measurement.of(name)) for name in ("real", "decode-recorded", "plain", "collate-recorded")} == {
+            "real": 7, "decode-recorded": 7, "plain": 4, "collate-recorded": 4
+        }, "three rounds of all, three of what was open, and one of all once it was not"  # fmt: skip
 
 
 def test_other_worker_counts_are_really_run(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

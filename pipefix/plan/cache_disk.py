@@ -7,7 +7,13 @@ from collections.abc import Sequence
 
 from pipefix.measurement.measurement import DistinctReads
 
-PAGE = 4096
+PAGE, PAGE_HEADER, ENTRY = 4096, 16, 18
+"""Bytes of a page of LMDB, of its header, and of what a record has beside its own: a header, a key and its place in the page."""
+INDEX = 24
+"""Bytes a sample in the index of a part."""
+A_PART, A_CACHE = 4.5 * PAGE, PAGE
+"""Bytes that a part takes however few its samples are (LMDB's account of itself, the facts, the end of the index), and a cache
+however few its parts are: its manifest."""
 ALL_DIFFERENT = 0.8
 """Where so many samples of all seem to read bytes of their own, all do."""
 AS_MUCH = 0.995
@@ -15,8 +21,16 @@ AS_MUCH = 0.995
 
 
 def of_record(record_bytes: float) -> float:
-    """Bytes that LMDB takes for a record: whole pages of its own, or a part of one that it shares with others."""
-    return float(math.ceil((record_bytes + 16) / PAGE) * PAGE) if record_bytes > PAGE / 2 else record_bytes + 20
+    """Bytes that LMDB takes for a record: whole pages of its own, or, as at least two fit, its part of a page that is not split."""
+    fit = int((PAGE - PAGE_HEADER) // (record_bytes + ENTRY))
+    whole = math.ceil((record_bytes + PAGE_HEADER) / PAGE) * PAGE + 2 * ENTRY
+    return PAGE / fit if fit >= 2 else float(whole)
+
+
+def of_parts(length: int, part_samples: int, part_bytes: float) -> float:
+    """What a cache takes in which records of so many samples take ``part_bytes``."""
+    part_samples = min(length, part_samples)
+    return A_CACHE + math.ceil(length / part_samples) * A_PART + length * (INDEX + part_bytes / part_samples)
 
 
 def of_part(record_bytes: float, reads: Sequence[DistinctReads], samples: int) -> float:

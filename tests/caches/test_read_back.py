@@ -17,6 +17,7 @@ from pipefix.api import try_sample_cache
 from pipefix.api.try_sample_cache import begin_cache, record
 from pipefix.caches import estimate
 from pipefix.caches.estimate import read_back
+from pipefix.caches.lmdb import LmdbWriter
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.measurement import DistinctReads, KeptRecord, TriedCache
 from pipefix.plan import cache_disk
@@ -203,7 +204,10 @@ def test_what_samples_share_is_kept_once(seen: int, drawn: int, length: int, kep
     shared = {"read_once": read, "tried_caches": {"source": TriedCache(part_samples=2500)}}
     mapped = shared | {"tried_caches": {"source": TriedCache(record_bytes=1e7, part_samples=2500)}}
     worlds = [JPEGS.but(fields=fields) for fields in ({}, shared, mapped)]
-    plain, some, whole = (world.step_called("cache-source").disk_bytes - 50_000 * NAMED for world in worlds)
+    plain, some, whole = (
+        world.step_called("cache-source").disk_bytes - 50_000 * NAMED - cache_disk.of_parts(50_000, samples, 0.0)
+        for world, samples in zip(worlds, (50_000, 2500, 2500), strict=True)
+    )
     assert some == pytest.approx(plain * 24 / 2500, rel=0.05)
     assert whole == pytest.approx(20 * 1e7, rel=0.01), "a file that samples map is kept whole in each of 20 parts"
 
@@ -228,10 +232,23 @@ def test_what_convert_refuses_is_declined_with_that_reason() -> None:
     assert isinstance(JPEGS.but(fields={"tried_caches": {"resized": TriedCache()}}).step_called("cache-resized-256"), Proposed)
 
 
+@pytest.mark.parametrize("elements", [30, 120, 230, 400, 1000, 5000])
+def test_what_records_take_is_what_lmdb_takes_for_them(elements: int, tmp_path: Path) -> None:
+    """Records that share a page take their part of a page that cannot be split: three of a kilobyte fill one."""
+    record_bytes, records = 4.0 * elements, 3000
+    writer = LmdbWriter(tmp_path / "part.mdb")
+    for number in range(records):
+        writer.add(number, bytes(int(record_bytes)))
+    writer.close()
+    taken = (tmp_path / "part.mdb").stat().st_size - 3 * cache_disk.PAGE  # in which LMDB keeps account of itself
+    assert cache_disk.of_record(record_bytes) * records == pytest.approx(taken, rel=0.03)
+
+
 def test_the_disk_that_a_cache_takes_is_told_by_the_records_that_were_tried() -> None:
     small, large = ({"tried_caches": {"decoded": TriedCache(record_bytes=size)}} for size in (100.0, 20_000.0))
     samples = 50_000
-    assert JPEGS.but(fields=small).step_called("cache-decoded").disk_bytes == samples * 120
-    assert JPEGS.but(fields=large).step_called("cache-decoded").disk_bytes == samples * 5 * 4096
+    kept, whole = (JPEGS.but(fields=fields).step_called("cache-decoded").disk_bytes / samples for fields in (small, large))
+    assert kept == pytest.approx(100 + cache_disk.ENTRY + cache_disk.INDEX, rel=0.05)
+    assert whole == pytest.approx(5 * 4096, rel=0.01)
     made = begun(load(DataLoader(Samples(torch.ones(5000)), batch_size=2)), "decoded")
     assert made.record_bytes == pytest.approx(20_000, rel=0.02)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipefix.plan import cache_disk
 from pipefix.plan.advise import WORTH_MAKING, saved
 from pipefix.plan.plan import Plan, Proposed
 from pipefix.plan.remedies.caches import NAMED
@@ -67,7 +68,9 @@ class TestRanking:
 
 
 def test_what_falls_away_still_says_what_it_would_take() -> None:
-    assert JPEGS.step_called("cache-source").disk_bytes == (25 * 4096 + NAMED) * 50_000
+    told = JPEGS.step_called("cache-source").disk_bytes
+    records = 50_000 * cache_disk.of_record(JPEGS.source_bytes)
+    assert told == cache_disk.of_parts(50_000, 50_000, records) + NAMED * 50_000
 
 
 @given(

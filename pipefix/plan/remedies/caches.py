@@ -28,8 +28,8 @@ COPY_RATE = Interval(16e9, 6e9, 24e9)
 WRITE_RATE = 200e6
 """Bytes a second that a cache is written with."""
 RESIZED = 256
-NAMED = 80
-"""Bytes in which a source cache says what a sample reads, in its part and in the index."""
+NAMED = 56
+"""Bytes in which a part of a source cache says what a sample reads."""
 NOT_TRIED = "There was no time to see whether some samples can be converted: --dry-run tells."
 _CONNECTIONS = ("socket.", "ssl.", "http.client.request", "http.client.getresponse")
 """Operations of connections, where no client that a source cache can stand in for made them."""
@@ -95,7 +95,8 @@ class Cache(Remedy):
 
     def disk_bytes(self, case: Case, length: int, record_bytes: float, tried_cache: TriedCache) -> float:
         """What records of all samples take."""
-        return cache_disk.of_record(record_bytes) * length
+        part_samples = tried_cache.part_samples or length
+        return cache_disk.of_parts(length, part_samples, part_samples * cache_disk.of_record(record_bytes))
 
     def finished(self, case: Case) -> bool:
         """Whether what is kept is the sample as the dataset gives it."""
@@ -162,7 +163,8 @@ class CacheSource(Cache):
             return super().disk_bytes(case, length, record_bytes, tried_cache) + named
         part_samples = min(length, tried_cache.part_samples)
         kept_bytes = cache_disk.of_part(record_bytes, case.measurement.read_once, part_samples)
-        return length / part_samples * max(kept_bytes, cache_disk.of_record(tried_cache.record_bytes or 0.0)) + named
+        kept_bytes = max(kept_bytes, cache_disk.of_record(tried_cache.record_bytes or 0.0))
+        return cache_disk.of_parts(length, part_samples, kept_bytes) + named
 
     def with_cache(self, case: Case, read: StageTime) -> PipelineModel:
         return case.model.replacing(Stage.STORAGE, read)

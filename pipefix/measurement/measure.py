@@ -226,7 +226,8 @@ class _Session:
                 self.say(f"round {done + 1}: {arm.name}")
                 self._spared(partial(self._run, arm, chosen), arm.name)
             # Not in the first round: memory that is touched for the first time makes it slow, and only one of the two sides.
-            for name in list(self.trials.pools) if done % TRIED_EVERY == 1 else ():
+            doubted = self.trials.doubted() if done >= FEWEST_ROUNDS and not deciding else None
+            for name in self.trials.pools.copy() if done % TRIED_EVERY == 1 else filter(None, [doubted]):
                 if self.clock.left >= reserve or not self.found.trials.get(name):
                     self._try(name, chosen)
             done += 1

@@ -27,8 +27,9 @@ SHORTEST, LONGEST = 0.04, 1.5
 THROWN_AWAY = 1.6
 """Rounds of all workers that a block spends before it is steady."""
 TRIED_EVERY, TRIAL_BLOCKS, TRIAL_LENGTH = 4, 4, 3.0
-"""Rounds from one trial of other settings to the next, which only remedies read; its blocks: with them, without, and back; their
-length compared with an arm's: workers that have rested are slower at first."""
+"""Rounds from one trial of other settings to the next, which only remedies read (once the verdict stands, the best of them follows
+each round until its gain is known); its blocks: with them, without, and back; their length compared with an arm's: workers that
+have rested are slower at first."""
 GIVEN_UP_FIRST = (experiments.SAMPLES, experiments.DECODED, experiments.FLOOR)
 """Arms that only refine a remedy, in the order in which a tight budget gives them up. On all others the verdict rests."""
 OWN_LEADS = 0.5

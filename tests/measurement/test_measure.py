@@ -178,6 +178,19 @@ def test_other_worker_counts_are_really_run(paths: list[str], monkeypatch: pytes
     assert len(measurement.trials["workers-1"]) >= 2
 
 
+@pytest.mark.parametrize(("doubted", "pairs"), [("workers-1", 8), (None, 4)])
+def test_once_the_verdict_stands_the_best_trial_follows_each_round(
+    doubted: str | None, pairs: int, paths: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
+    monkeypatch.setattr(Trials, "doubted", lambda trials: doubted if len(trials._found.of("real")) < 6 else None)
+    tried = {"trial_workers": (1,), "enough": lambda measurement: len(measurement.of("real")) == 6}
+    measurement = measured(loader("map", paths), budget=AMPLE, **tried)  # fake clock
+    assert len(measurement.trials["workers-1"]) == pairs, (
+        "two pairs in the second and the sixth round, and in those from the fourth on"
+    )
+
+
 class TestBudget:
     def test_it_is_kept(self, paths: list[str], ticks: Ticks) -> None:
         planted.WORK[0] = 0.0005

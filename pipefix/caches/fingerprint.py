@@ -29,7 +29,8 @@ _CLIENTS = frozenset({
 })  # fmt: skip
 """Libraries whose objects change with every request: connections are no state of a dataset, only where they lead is."""
 _SKIPPED = ("_pipefix", "_cache", "_lock")
-_OF_MODULES = ("_modules", "_parameters", "_buffers")
+_CONTENTS = ("_modules", "_parameters", "_buffers", "_fingerprint")
+"""What torch's modules compute with, and what Hugging Face's datasets tell of their rows."""
 CODE = "its code"
 
 
@@ -112,8 +113,8 @@ class Fingerprint:
         users = code_digest.digest(type(value))
         digest.update(users.encode())
         for key, held in sorted(getattr(value, "__dict__", {}).items()):
-            # What libraries keep under private names is their own business, but for what torch's modules compute with.
-            if self._is_state(key) and (users or not key.startswith("_") or key in _OF_MODULES):
+            # What libraries keep under private names is their own business, but for what tells their contents.
+            if self._is_state(key) and (users or not key.startswith("_") or key in _CONTENTS):
                 digest.update(key.encode("utf-8", "surrogateescape"))
                 self._walk(f"{name}.{key}", held, digest, depth + 1, visited_ids)
 

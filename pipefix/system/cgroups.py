@@ -37,6 +37,7 @@ class Limits(msgspec.Struct, frozen=True):
     quota_cores: float | None = None
     """CPU seconds allowed each second: the lowest quota of all levels."""
     memory_bytes: int | None = None
+    """Of the level that leaves least."""
     memory_used_bytes: int | None = None
     """What counts against ``memory_bytes`` and cannot be dropped: usage less file cache."""
 
@@ -50,8 +51,8 @@ def limits(root: str | Path = "/") -> Limits:
         for version, level in _levels(root, table, "memory")
         if (limit := _limit(version, level)) is not None
     ]
-    lowest = min(memory, key=lambda level: level[0], default=(None, None))
-    return Limits(min(quotas, default=None), *lowest)
+    tightest = min(memory, key=lambda level: level[0] - (level[1] or 0), default=(None, None))
+    return Limits(min(quotas, default=None), *tightest)
 
 
 def memory_left(root: str | Path = "/") -> list[int]:

@@ -35,6 +35,7 @@ def test_skipped_samples_are_left_out_and_noted(kind: Any, by: dict[str, Any], t
     loader = FastLoader(kind(), **by, on_bad="skip", quarantine=note, **TOLERANT)
     samples = values(loader)
     assert samples[0] == [0, 1, 2] and samples[4] == [16, 19]
+    assert loader.stats().samples == 37
     assert sorted(value for batch in samples for value in batch) == [index for index in range(40) if index not in (3, 17, 18)]
     lines = [json.loads(line) for line in note.read_text().splitlines()]
     assert [line["index"] for line in lines] == [3, 17, 18]

@@ -141,6 +141,15 @@ def test_what_every_level_leaves_and_the_page_cache_is_part_of_it(
     assert resources.memory_left() > 0
 
 
+def test_of_memory_limits_the_one_that_leaves_least_is_told(tmp_path: Path) -> None:
+    files = {
+        "job/step/memory.max": str(2 * GIB), "job/step/memory.current": str(GIB // 2), "job/step/memory.stat": "",
+        "job/memory.max": str(4 * GIB), "job/memory.current": str(3 * GIB), "job/memory.stat": "",
+    }  # fmt: skip
+    found = limits(grouped(tmp_path, "0::/job/step\n", V2_MOUNT, files))
+    assert (found.memory_bytes, found.memory_used_bytes) == (4 * GIB, 3 * GIB)
+
+
 def test_throttling_is_the_difference_of_two_readings(tmp_path: Path) -> None:
     def read(periods: int, throttled: int) -> dict[str, tuple[int, int]]:
         stat = f"usage_usec 9\nnr_periods {periods}\nnr_throttled {throttled}\nthrottled_usec 500000"

@@ -151,9 +151,14 @@ class Meter:
 
 
 def size_of(loader: Any) -> int | None:
-    """Samples a batch where the loader itself makes the batches; None where the batch has to tell, as the last ones of a stream."""
+    """Samples a batch where the loader itself makes the batches; None where the batch has to tell: the last ones of a stream, and
+    all where damaged samples are left out."""
     size = getattr(loader, "batch_size", None)
-    if isinstance(size, int) and not (makes_streams(loader) and loader.collate_fn is default_collate):
+    if (
+        isinstance(size, int)
+        and getattr(loader, "on_bad", "raise") != "skip"
+        and not (makes_streams(loader) and loader.collate_fn is default_collate)
+    ):
         return size
     return None if makes_batches(loader) else 1
 
@@ -244,7 +249,7 @@ class Course:
         self.may_stop = False
         """Metering may be left off where it would be felt."""
         self._size = None if loader is None else size_of(loader)
-        self._last, self._left = (0, 0) if loader is None else last_batch(loader, rest)
+        self._last, self._left = (0, 0) if self._size is None else last_batch(loader, rest)
         self._few = FEW
 
     def got(self, batch: Any, number: int = -1) -> None:

@@ -139,9 +139,9 @@ def preloaded() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def fence() -> Iterator[None]:
+def fence(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """For modules that ask the code to remove what it must not: nothing outside the temporary folders can be removed."""
-    with fenced(Path(tempfile.gettempdir()), Path("/dev/shm")):
+    with fenced(tmp_path_factory.getbasetemp(), Path(tempfile.gettempdir()), Path("/dev/shm")):
         yield
 
 

@@ -232,7 +232,7 @@ def test_what_convert_refuses_is_declined_with_that_reason() -> None:
     assert isinstance(JPEGS.but(fields={"tried_caches": {"resized": TriedCache()}}).step_called("cache-resized-256"), Proposed)
 
 
-@pytest.mark.parametrize("elements", [30, 120, 230, 400, 1000, 5000])
+@pytest.mark.parametrize("elements", [30, 120, 230, 400, 512, 1000, 5000])
 def test_what_records_take_is_what_lmdb_takes_for_them(elements: int, tmp_path: Path) -> None:
     """Records that share a page take their part of a page that cannot be split: three of a kilobyte fill one."""
     record_bytes, records = 4.0 * elements, 3000

@@ -72,7 +72,8 @@ def _done(remedy: RemedyFigures, pipeline: Unseen, folder: Path, copied: float) 
     disk = remedy.cost.disk_bytes if remedy.cost is not None else None
     made = told.get("disk_bytes", 0)
     off = made / (disk * copied) - 1 if made and disk else None
-    return {"id": remedy.id, "command": words, "disk_bytes": made, "disk_off": off, "seconds": time.perf_counter() - begun} | told
+    command = words.replace(f"{folder}{os.sep}", "")  # a result tells no path of this machine
+    return {"id": remedy.id, "command": command, "disk_bytes": made, "disk_off": off, "seconds": time.perf_counter() - begun} | told
 
 
 def _typed(words: str, folder: Path) -> dict[str, Any]:

@@ -20,11 +20,11 @@ def gpu_declined(target: str) -> str | None:
         return f"there is no CUDA device here (torch {torch.__version__}): {target} runs on the CPU"
     if target != "dali":
         return None
-    built, wanted = _dali_cuda(), (torch.version.cuda or "").split(".")[0]
-    if built and wanted and built != wanted:
+    built, driver = _dali_cuda(), (torch.version.cuda or "").split(".")[0]
+    if built and driver and built != driver:
         return (
             f"DALI here is built for CUDA {built}, PyTorch for {torch.version.cuda}: its batches cannot be handed over. "
-            f"Install the DALI of that version: pip install nvidia-dali-cuda{wanted}0"
+            f"Install the DALI of that version: pip install nvidia-dali-cuda{driver}0"
         )
     return None
 

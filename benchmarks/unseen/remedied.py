@@ -26,7 +26,8 @@ from pipefix.report.runfile import RemedyFigures
 
 SAMPLES = 256
 """How many the copy has."""
-COMMAND_S = 120.0
+COMMAND_S = 300.0
+"""After which a command is ended: the slowest samples take a second, and `convert` looks at some of them several times."""
 ARGUMENTS = re.compile(r"(?:Data|pipefix\.Fast)Loader\(.*?\)")
 
 

@@ -79,7 +79,7 @@ def begin_cache(subject: Subject, store: str, seconds: float, sample_s: float) -
     why = f"convert would refuse it: {result.refused}" if result.refused else ""
     if result.keeps_nothing:
         why = "nothing that its transforms give could be stored, so this is the same as cache-decoded"
-    return TriedCache(why, result.record_bytes, result.part_samples, whole=result.whole)
+    return TriedCache(why, result.record_bytes, result.described_bytes, result.part_samples, whole=result.whole)
 
 
 def kept_record(result: ReadBack) -> KeptRecord | None:

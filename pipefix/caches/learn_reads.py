@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from pipefix.caches.maker import EndOfStream, getter
+from pipefix.caches.maker import EndOfStream, getter, root_of, source_record
 from pipefix.caches.witness import Reads, Witness
 from pipefix.vocabulary.errors import PipefixError, TargetError
 from pipefix.vocabulary.tracebacks import frames, summary
@@ -16,9 +16,12 @@ _LEARNED_FROM = 6
 
 
 class Reading(NamedTuple):
-    files: list[str]
+    root: str | None
+    """Below which the files lie that samples read."""
     record_bytes: float
-    """Of a sample, on average."""
+    """Of a sample, on average, that it reads."""
+    described_bytes: float
+    """Of a record, on average, that tell which ranges of which files these are."""
     unseen_bytes: float
     """Of a sample, what it reads in ways that a ``source`` cache cannot answer."""
 
@@ -37,14 +40,17 @@ def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> Reading:
         )
     # A client that the first sample of a process makes may decode on the way (botocore its JSON): stopped there, it never asks.
     learned = not any(map(is_remote, files)) and witness.learn(get, chosen, reads_again)
-    sizes = [_held(reads) for reads in reads_again]
+    root = root_of(dataset, files)
+
+    def sizes(reads: Reads) -> tuple[int, int]:
+        held = _held(reads)
+        return held, len(source_record(reads, root, {}, 0)) - held
+
     if learned:
-        sizes = [_held(reads) for _, reads in good(lambda index: witness.read_only(get, index), indices)]
-    return Reading(
-        files=files,
-        record_bytes=sum(sizes) / len(sizes),
-        unseen_bytes=statistics.median(unseen),
-    )
+        held, described = zip(*(size for _, size in good(lambda index: sizes(witness.read_only(get, index)), indices)), strict=True)
+    else:
+        held, described = zip(*map(sizes, reads_again), strict=True)
+    return Reading(root, statistics.fmean(held), statistics.fmean(described), statistics.median(unseen))
 
 
 def good(make: Callable[[int], Any], indices: Sequence[int], count: int | None = None) -> Iterator[tuple[int, Any]]:

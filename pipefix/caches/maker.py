@@ -102,26 +102,32 @@ class SourceMaker:
         return self._record(self.reads)
 
     def _record(self, reads: Reads) -> bytes:
-        payloads: list[bytes] = []
-        place = 0
-        entries: list[Any] = []
-        for path, file_read in reads.files.items():
-            name = name_of(path, self._root)
-            pieces = []
-            for offset, data in file_read.runs():
-                piece = (name, offset, len(data))
-                if piece in self._stored:
-                    pieces.append([offset, len(data), *self._stored[piece]])
-                    continue
-                gap = -place % record.ALIGN
-                payloads += [bytes(gap), data] if gap else [data]
-                place += gap
-                pieces.append([offset, len(data), place, -1])
-                self._stored[piece] = [place, self._position]
-                place += len(data)
-            entries.append([name, file_read.size, pieces])
+        made = source_record(reads, self._root, self._stored, self._position)
         self._position += 1
-        return record.closed(payloads, ["S", *entries])
+        return made
+
+
+def source_record(reads: Reads, root: str | None, stored: dict[tuple[str, int, int], list[int]], position: int) -> bytes:
+    """What a sample read, less the ranges that are ``stored`` by an earlier record; its own are added to those."""
+    payloads: list[bytes] = []
+    place = 0
+    entries: list[Any] = []
+    for path, file_read in reads.files.items():
+        name = name_of(path, root)
+        pieces = []
+        for offset, data in file_read.runs():
+            piece = (name, offset, len(data))
+            if piece in stored:
+                pieces.append([offset, len(data), *stored[piece]])
+                continue
+            gap = -place % record.ALIGN
+            payloads += [bytes(gap), data] if gap else [data]
+            place += gap
+            pieces.append([offset, len(data), place, -1])
+            stored[piece] = [place, position]
+            place += len(data)
+        entries.append([name, file_read.size, pieces])
+    return record.closed(payloads, ["S", *entries])
 
 
 class TreeMaker:

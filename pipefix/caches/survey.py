@@ -101,6 +101,8 @@ class FirstRecords(NamedTuple):
     """Why it would be refused; empty where these samples can be stored."""
     record_bytes: float | None = None
     """Of a record, on average."""
+    described_bytes: float = 0.0
+    """Of a record that holds what a sample reads, those that tell where the rest is from: they are not in ``record_bytes``."""
     part_samples: int | None = None
     """Whose records are in one part."""
     keeps_nothing: bool = False
@@ -121,7 +123,8 @@ def first_records(dataset: Any, recipe: Recipe, count: int) -> FirstRecords:
     keeps_nothing = recipe.store == "sample" and cut is not None and bool(cut.live) and not cut.kept
     whole = recipe.store != "source" and (cut is None or cut.attribute is None)
     return FirstRecords(
-        record_bytes=look.record_bytes, part_samples=plan.part_samples, keeps_nothing=keeps_nothing, whole=whole
+        record_bytes=look.record_bytes, described_bytes=look.described_bytes, part_samples=plan.part_samples,
+        keeps_nothing=keeps_nothing, whole=whole,
     )  # fmt: skip
 
 
@@ -201,7 +204,7 @@ class _Look:
         self.indices = _spread(samples, most or (_ROWS_LOOKED_AT if recipe.store == "rows" else _LOOKED_AT))[: recipe.limit]
         self.holders: list[Holder] = []
         self.unseen_bytes = 0.0
-        self.record_bytes = 0.0
+        self.record_bytes = self.described_bytes = 0.0
 
     def settle(self, plan: Blueprint) -> Blueprint:
         if self.recipe.store == "source":
@@ -213,9 +216,10 @@ class _Look:
     def _source(self, plan: Blueprint) -> Blueprint:
         learned = learn_reads.learn(self.dataset, self.indices, self.witness)
         self.unseen_bytes, self.record_bytes = learned.unseen_bytes, learned.record_bytes
+        self.described_bytes = learned.described_bytes
         return msgspec.structs.replace(
             plan, stop_at=self.witness.stop_at, by_path=self.witness.by_path, maps=self.witness.maps,
-            source=Source(root=root_of(self.dataset, learned.files)),
+            source=Source(root=learned.root),
             part_samples=_part_samples(self.samples, self.record_bytes),
         )  # fmt: skip
 

@@ -86,6 +86,8 @@ class ByteRanges(ByteStore):
         """Whether something was not kept for the limit's sake."""
         self.limit = limit
         """Beyond this many bytes nothing more is kept; None for no limit."""
+        self.reads: list[tuple[str, int, int]] = []
+        """Path, offset and length of each, since the list was last emptied."""
         self._files: dict[str, FileRanges] = {}
         self._lock = threading.Lock()
 
@@ -101,6 +103,7 @@ class ByteRanges(ByteStore):
                 file = self._files[path] = FileRanges(size)
             if len(data):
                 self.nbytes += file.put(offset, data)
+                self.reads.append((path, offset, len(data)))
 
     def get(self, path: str, offset: int, count: int) -> bytes | None:
         with self._lock:

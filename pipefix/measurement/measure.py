@@ -166,8 +166,10 @@ class _Session:
             for path, ranges in row.trace.paths:
                 self.ranges.setdefault(os.fsdecode(path), {})[row.trace.worker] = ranges
             if self.ranges and read_bytes and number in (len(rows) // 2, len(rows)):
-                distinct_bytes = sum(length for path in self.ranges for _, length in residency.merged(self._read_of(path)))
-                measurement.read_once.append(DistinctReads(distinct_bytes, read_bytes, samples))
+                once = sum(length for path in self.ranges for _, length in residency.merged(self._read_of(path)))
+                in_workers = sum(length for parts in self.ranges.values() for read in parts.values() for _, length in read)
+                overlaps = sum(row.trace.pieces_bytes for row in last.values()) / in_workers
+                measurement.read_once.append(DistinctReads(once * max(1.0, overlaps), read_bytes, samples))
         if self.pool.serving < measurement.workers:
             measurement.idle_workers, measurement.workers = measurement.workers - self.pool.serving, self.pool.serving
             measurement.shards = measurement.workers  # whatever the stream says: the others found nothing to read

@@ -119,6 +119,8 @@ class TriedCache:
     """Why it is not proposed; empty where nothing speaks against it, or that could not be tried."""
     record_bytes: float | None = None
     """Of a record, on average; None where none was made."""
+    described_bytes: float = 0.0
+    """Of a record of what a sample reads, those that tell where it is from: beside ``record_bytes``."""
     part_samples: int | None = None
     """How many samples one of its parts is for: what they share is kept once in each."""
     late: bool = False
@@ -132,7 +134,7 @@ class DistinctReads:
     """What so many samples read."""
 
     distinct_bytes: float
-    """Each byte counted once."""
+    """Once where samples read the very same stretch of a file, as a ``source`` cache keeps it; stretches may overlap."""
     bytes: float
     """As often as it was read."""
     samples: int

@@ -14,6 +14,7 @@ from typing import Any
 from pipefix.hooks.recording import Recording
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.hooks.snapshot import snapshot
+from pipefix.measurement import residency
 from pipefix.measurement.experiments import RECORD, Experiment
 from pipefix.measurement.failing import EmptyStream
 from pipefix.measurement.probe_task import ProbeTask
@@ -104,6 +105,8 @@ class SampleMaker:
         self._whole_batches = task.whole_batches
         self._told = 0
         """Recorded units (or whole batches of them) that the training process knows."""
+        self._pieces: set[tuple[str, int, int]] = set()
+        """Path, offset and length of every stretch of a file that a recorded sample read."""
         self._told_ranges: dict[str, list[tuple[int, int]]] = {}
         self._first_crossings = 0
         self._timed = 0
@@ -252,6 +255,11 @@ class SampleMaker:
         """A unit ran under the recording arm: the first few only teach which functions are mixed."""
         if self.timer.recording is not None:
             self.recording.complete(unit, sample)
+            ranges: dict[str, list[tuple[int, int]]] = {}
+            for path, offset, length in self.recording.files.reads:
+                ranges.setdefault(path, []).append((offset, length))
+            self._pieces |= {(path, *piece) for path, read in ranges.items() for piece in residency.merged(read)}
+            self.recording.files.reads.clear()
         elif self.discovered < DISCOVERY_UNITS:
             self.discovered = DISCOVERY_UNITS if self.kind == "batched" else self.discovered + 1
             if self.discovered == DISCOVERY_UNITS:
@@ -265,6 +273,7 @@ class SampleMaker:
         known: list[Any] = self.recorded_orders if self._whole_batches else recording.units
         trace.units = pickle.dumps(self.keys.originals(known[self._told :]))
         self._told = len(known)
+        trace.pieces_bytes = sum(length for _, _, length in self._pieces)
         trace.refused = recording.refused
         trace.mixed = sorted(self.timer.mixed)
         trace.chunk_reads = [(name, reads.chunk, reads.asked, reads.unpacked) for name, reads in self.timer.chunk_reads.items()]

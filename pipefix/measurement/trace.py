@@ -58,6 +58,8 @@ class BatchTrace(msgspec.Struct, array_like=True):
     """True where recorded samples were used a second time under this switch."""
     paths: list[tuple[bytes, list[tuple[int, int]]]] = []
     """Files whose bytes were recorded, each with the starts and lengths of what was read; told again where more was."""
+    pieces_bytes: int = 0
+    """Of recorded samples, what each read of a file at a stretch; where two read the very same, once. Stretches may overlap."""
     units: bytes = b""
     """Recorded units, told once; pickled, since samplers name samples by whatever they like."""
     recorded: int = 0

@@ -33,8 +33,8 @@ def of_parts(length: int, part_samples: int, part_bytes: float) -> float:
     return A_CACHE + math.ceil(length / part_samples) * A_PART + length * (INDEX + part_bytes / part_samples)
 
 
-def of_part(record_bytes: float, reads: Sequence[DistinctReads], samples: int) -> float:
-    """Bytes that a part with so many samples takes of what they read.
+def of_part(record_bytes: float, described_bytes: float, reads: Sequence[DistinctReads], samples: int) -> float:
+    """Bytes that a part with so many samples takes of what they read, and of what tells where each of them finds it.
 
     Either every sample reads something that all do, such as an archive's directory, beside bytes of its own; or samples read now
     and then what another has read. Whichever comes closer to what was seen is believed.
@@ -42,7 +42,7 @@ def of_part(record_bytes: float, reads: Sequence[DistinctReads], samples: int) -
     half, whole = reads[0], reads[-1]
     later = DistinctReads(whole.distinct_bytes - half.distinct_bytes, whole.bytes - half.bytes, whole.samples - half.samples)
     if later.samples and later.distinct_bytes >= AS_MUCH * later.bytes:
-        return samples * of_record(record_bytes)
+        return samples * of_record(record_bytes + described_bytes)
     each = whole.bytes / whole.samples
     if later.samples:
         own = later.distinct_bytes / later.samples
@@ -50,9 +50,11 @@ def of_part(record_bytes: float, reads: Sequence[DistinctReads], samples: int) -
         apart = abs(shared + whole.samples * own - whole.distinct_bytes)
         by_chance = different(whole.distinct_bytes / each, whole.samples, half.samples) * each
         if apart < abs(by_chance - half.distinct_bytes):
-            return shared + samples * of_record(max(0.0, record_bytes - shared))
+            return shared + samples * of_record(max(0.0, record_bytes - shared) + described_bytes)
     kept = different(whole.distinct_bytes / each, whole.samples, samples)
-    return (samples if kept > ALL_DIFFERENT * samples else kept) * of_record(record_bytes)
+    if kept > ALL_DIFFERENT * samples:
+        kept = samples
+    return kept * of_record(record_bytes + described_bytes) + (samples - kept) * of_record(described_bytes)
 
 
 def different(seen: float, drawn: int, length: float) -> float:

@@ -8,13 +8,14 @@ import random
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler, get_worker_info
+from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, get_worker_info
 
 from pipefix.diagnosis.diagnose import diagnose
 from pipefix.measurement import experiments, residency, schedule, startup, transfer
@@ -57,6 +58,21 @@ class Whole(planted.Mapped):
 
     def __getitem__(self, indices: Any) -> Any:
         return planted.collate([planted.picture(self.paths[index]) for index in indices])
+
+
+class Members(Dataset[Any]):
+    """Each sample is 6 kB of one of 24 members that lie one behind the other in a file."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __len__(self) -> int:
+        return 2400
+
+    def __getitem__(self, index: int) -> Any:
+        with self.file.open("rb") as shard:
+            shard.seek(index % 24 * 6000)
+            return torch.frombuffer(bytearray(shard.read(6000)), dtype=torch.uint8).float().mean()
 
 
 class Forever:
@@ -373,6 +389,14 @@ class TestApart:
         assert whole.distinct_bytes == sum(map(os.path.getsize, paths[:3]))
         assert whole.samples >= 4 and all(half.samples < whole.samples for half in halfway), "samples are counted, not batches"
         assert whole.bytes == pytest.approx(whole.samples * whole.distinct_bytes / 3, rel=0.3)
+
+    @pytest.mark.parametrize("workers", [0, 1])
+    def test_stretches_that_overlap_are_counted_as_a_cache_keeps_them(self, workers: int, tmp_path: Path) -> None:
+        """Of members of an archive, smaller than what Python reads at a time, two thirds were told of what a cache takes."""
+        file = tmp_path / "shard.bin"
+        file.write_bytes(bytes(200 * 1024))
+        *_, whole = measured(DataLoader(Members(file), batch_size=4, num_workers=workers)).read_once  # fake clock
+        assert whole.distinct_bytes == min(24, whole.samples) * 8192
 
     def test_pages_that_stay_are_not_called_cold(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         stays = residency.ColdProof(files=24, before=1.0, after=0.5, why="another process maps them")

@@ -28,8 +28,8 @@ COPY_RATE = Interval(16e9, 6e9, 24e9)
 WRITE_RATE = 200e6
 """Bytes a second that a cache is written with."""
 RESIZED = 256
-NAMED = 56
-"""Bytes in which a part of a source cache says what a sample reads."""
+DESCRIBED_BYTES = 40.0
+"""In which a record of a source cache says which range of which file it holds, where none was made."""
 NOT_TRIED = "There was no time to see whether some samples can be converted: --dry-run tells."
 _CONNECTIONS = ("socket.", "ssl.", "http.client.request", "http.client.getresponse")
 """Operations of connections, where no client that a source cache can stand in for made them."""
@@ -158,13 +158,13 @@ class CacheSource(Cache):
 
     def disk_bytes(self, case: Case, length: int, record_bytes: float, tried_cache: TriedCache) -> float:
         """A file that several samples of one part read is kept once in it, and one that is mapped is kept whole."""
-        named = NAMED * length
+        described_bytes = tried_cache.described_bytes or DESCRIBED_BYTES
         if not tried_cache.part_samples or not case.measurement.read_once:
-            return super().disk_bytes(case, length, record_bytes, tried_cache) + named
+            return super().disk_bytes(case, length, record_bytes + described_bytes, tried_cache)
         part_samples = min(length, tried_cache.part_samples)
-        kept_bytes = cache_disk.of_part(record_bytes, case.measurement.read_once, part_samples)
+        kept_bytes = cache_disk.of_part(record_bytes, described_bytes, case.measurement.read_once, part_samples)
         kept_bytes = max(kept_bytes, cache_disk.of_record(tried_cache.record_bytes or 0.0))
-        return cache_disk.of_parts(length, part_samples, kept_bytes) + named
+        return cache_disk.of_parts(length, part_samples, kept_bytes)
 
     def with_cache(self, case: Case, read: StageTime) -> PipelineModel:
         return case.model.replacing(Stage.STORAGE, read)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import math
 import os
 import re
 import shlex
@@ -24,8 +25,10 @@ from pipefix.report import runfile
 from pipefix.report.card import card
 from pipefix.report.runfile import RemedyFigures
 
-SAMPLES = 256
-"""How many the copy has."""
+FEWEST_SAMPLES = 256
+"""That the copy has."""
+FEWEST_BYTES = 2e6
+"""That a cache of it takes: of less, what it takes however few its samples are is a tenth and more."""
 COMMAND_S = 300.0
 """After which a command is ended: the slowest samples take a second, and `convert` looks at some of them several times."""
 ARGUMENTS = re.compile(r"(?:Data|pipefix\.Fast)Loader\(.*?\)")
@@ -40,8 +43,7 @@ def judge(drawn: Unseen, *, budget: float) -> dict[str, Any]:
         spent = time.perf_counter() - begun
         done = []
         for remedy in run.proposed:
-            # All samples together read a few files, of which each part of a cache of sources holds each once: it is made whole.
-            length = length_of(pipeline) if remedy.id == "cache-source" else SAMPLES
+            length = _copied(remedy, length_of(pipeline))
             file.write_text(text(pipeline, str(folder), timed=False, length=length))
             done.append(_done(remedy, pipeline, folder, length / length_of(pipeline)))
         verdict = run.verdict
@@ -50,6 +52,14 @@ def judge(drawn: Unseen, *, budget: float) -> dict[str, Any]:
             "name": pipeline.name, "kind": verdict.kind, "stage": verdict.stage, "sentence": verdict.sentence,
             "first_acts": _first_acts(run), "next": card(run).next, "remedies": done, "probe_s": spent,
         }  # fmt: skip
+
+
+def _copied(remedy: RemedyFigures, length: int) -> int:
+    """How many of so many samples the copy has on which a remedy is tried."""
+    if remedy.id == "cache-source":
+        return length  # all samples read a few files, each of which is once in each part of such a cache
+    disk_bytes = remedy.cost.disk_bytes if remedy.cost is not None else None
+    return min(length, max(FEWEST_SAMPLES, math.ceil(length * FEWEST_BYTES / disk_bytes))) if disk_bytes else FEWEST_SAMPLES
 
 
 def _first_acts(run: runfile.Run) -> bool | None:
@@ -103,7 +113,7 @@ def _loaded(call: str, pipeline: Unseen, folder: Path) -> dict[str, Any]:
     kind = FastLoader if name == "pipefix.FastLoader" else DataLoader
 
     def work() -> dict[str, Any]:
-        module = module_of(pipeline, folder, length=SAMPLES)
+        module = module_of(pipeline, folder, length=FEWEST_SAMPLES)
         own = module.loader
         kept = {
             "batch_size": own.batch_size, "num_workers": own.num_workers, "collate_fn": own.collate_fn,

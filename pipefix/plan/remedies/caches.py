@@ -163,7 +163,8 @@ class CacheSource(Cache):
             return super().disk_bytes(case, length, record_bytes + described_bytes, tried_cache)
         part_samples = min(length, tried_cache.part_samples)
         kept_bytes = cache_disk.of_part(record_bytes, described_bytes, case.measurement.read_once, part_samples)
-        kept_bytes = max(kept_bytes, cache_disk.of_record(tried_cache.record_bytes or 0.0))
+        mapped = cache_disk.of_record((tried_cache.record_bytes or 0.0) + described_bytes)
+        kept_bytes = max(kept_bytes, mapped + (part_samples - 1) * cache_disk.of_record(described_bytes))
         return cache_disk.of_parts(length, part_samples, kept_bytes)
 
     def with_cache(self, case: Case, read: StageTime) -> PipelineModel:

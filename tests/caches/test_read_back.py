@@ -29,6 +29,12 @@ from pipefix.subject.subject import Subject
 from tests.plan.builders import JPEGS, World
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy the machine is: nothing here judges how long a trial takes."""
+    monkeypatch.setattr(try_sample_cache, "PATIENCE", 600.0)
+
+
 def vector(index: int) -> Any:
     return np.full((64,), float(index), dtype=np.float32), index
 
@@ -195,6 +201,7 @@ class Counting(Samples):
 def test_a_cache_that_could_not_be_begun_in_time_says_so() -> None:
     step = JPEGS.but(fields={"tried_caches": {"resized": TriedCache(late=True)}}).step_called("cache-resized-256")
     assert isinstance(step, Proposed) and step.risk is not None and "--dry-run" in step.risk
+    assert step.disk_bytes is None, "decoded 721 times over, a sample was told to take 1,000 times what it does"
 
 
 @pytest.mark.parametrize(("seen", "drawn", "length", "kept"), [(24, 200, 5000, 24), (64, 64, 5000, 5000), (50, 64, 64, 50)])

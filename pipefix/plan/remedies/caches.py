@@ -30,7 +30,7 @@ WRITE_RATE = 200e6
 RESIZED = 256
 DESCRIBED_BYTES = 40.0
 """In which a record of a source cache says which range of which file it holds, where none was made."""
-NOT_TRIED = "There was no time to see whether some samples can be converted: --dry-run tells."
+NOT_TRIED = "There was no time to see whether some samples can be converted, and what they take: --dry-run tells."
 _CONNECTIONS = ("socket.", "ssl.", "http.client.request", "http.client.getresponse")
 """Operations of connections, where no client that a source cache can stand in for made them."""
 
@@ -75,6 +75,8 @@ class Cache(Remedy):
             gain = tried if measured else at_most(gain, tried)
         known = MeasuredGain(gain, record.pairs) if measured and record is not None else Modelled(gain)
         once, store = self.making_seconds(case), self.change.store
+        if tried_cache.late and self.sized_by_trial:
+            disk = None  # what calls gave back is no measure of what samples hold: a decoder may be called hundreds of times
         sized = ["--size", str(RESIZED)] if store == "resized" else []
         return self.proposed(
             f"{self.saves(case)}; reading a record of {size(record_bytes.value)} back takes about {seconds(float(read.wall[0]))}"
@@ -267,7 +269,7 @@ class CacheDecoded(Cache):
         return not case.wall(Stage.AUGMENT)
 
     def record_bytes(self, case: Case) -> Interval | None:
-        return case.decoded_bytes
+        return exactly(case.sample_bytes) if self.finished(case) and case.sample_bytes else case.decoded_bytes
 
     def with_cache(self, case: Case, read: StageTime) -> PipelineModel:
         return case.model.without(Stage.DECODE).replacing(Stage.STORAGE, read)

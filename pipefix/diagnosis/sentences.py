@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from pipefix.diagnosis.diagnosis import Diagnosis, OpCost
 from pipefix.diagnosis.doubts import Doubt, DoubtKind, busiest_line
+from pipefix.diagnosis.pace import slower_by
 from pipefix.diagnosis.verdict_rules import Ranking
 from pipefix.hooks.charges import OWN_NAMES
 from pipefix.measurement.experiments import SAMPLES
@@ -262,6 +263,10 @@ def caveats(measurement: Measurement, diagnosis: Diagnosis) -> list[tuple[str, s
         ("starved", diagnosis.starved > STARVED,
          (f"For {percent(diagnosis.starved)} of the time the pipeline was ready to run and had no CPU: too many workers for "
           f"{measurement.cores:g} cores, or other programs on the machine.")),
+        ("pace", (slower := slower_by(measurement)) > 1,
+         (f"The same work took {times(slower)} the CPU time in one part of the probe that it took in another: the cores' pace "
+          "changed (heat, a power limit, others on the same cores). Arms took turns, so that gains and shares hold; rates and "
+          "seconds lie between the two.")),
         ("no-consumer", not measurement.has_consumer and not measurement.why_none,
          "Without a training step this is the loader alone; --step-ms MS or --target-rate N adds a consumer."),
         ("model-left-out", measurement.why_none,

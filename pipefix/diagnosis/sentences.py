@@ -13,6 +13,7 @@ from pipefix.measurement.experiments import SAMPLES
 from pipefix.measurement.measurement import Measurement
 from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, Gain, MeasuredGain, NotTried, figure, surely_above
 from pipefix.vocabulary.quantity import Interval, percent, percent_between, seconds, times, times_between
+from pipefix.vocabulary.shards import GIVE_PARTS
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 ShareOf = Callable[[Stage], Interval]
@@ -251,6 +252,9 @@ def caveats(measurement: Measurement, diagnosis: Diagnosis) -> list[tuple[str, s
         ("idle-workers", measurement.idle_workers,
          (f"{measurement.idle_workers} of {workers} workers gave no sample: their part of the stream is empty. The figures are for "
           "those that did; a stream needs at least as many shards as workers.")),
+        ("whole-stream-each", measurement.whole_stream_each and measurement.workers > 1,
+         (f"Each of {workers} workers goes through the whole stream, so that every sample comes {workers} times an epoch: rates "
+          f"count the copies. {GIVE_PARTS}")),
         ("own-cache", measurement.kept_by_dataset,
          (f"The dataset keeps what it has read: {' and '.join(measurement.kept_by_dataset)} ran only when a sample was first asked "
           "for. Every figure is of later epochs; the first one takes longer.")),

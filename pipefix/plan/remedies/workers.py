@@ -16,6 +16,7 @@ from pipefix.system.resources import WORKER_BYTES
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.gain import MeasuredGain, Modelled, Told, figure
 from pipefix.vocabulary.quantity import exactly, percent, size
+from pipefix.vocabulary.shards import GIVE_PARTS
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 WORTH = 1.03
@@ -78,6 +79,15 @@ class WorkerCount(Remedy):
         if count and lost:
             why += f". By forkserver: forked from a process that has used {lost}, they would wait for its threads without end"
         how = ', multiprocessing_context="forkserver"' if count and lost else ""
+        if case.measurement.whole_stream_each and count > max(1, now):
+            return self.proposed(
+                f"{why}. Each goes through the whole stream: as it is, they would give every sample {count} times",
+                gain,
+                f"{GIVE_PARTS} Then DataLoader(..., num_workers={count}{how})",
+                id=f"{self.id}-{count}",
+                title=f"Share the stream among {processes(count)}",
+                by_hand="each worker has to be given its part of the stream, which only its author can write",
+            )
         return self.proposed(
             why,
             gain,

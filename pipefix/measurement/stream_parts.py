@@ -58,7 +58,7 @@ def alike(own: Callable[[int], object] | None, worker: int) -> None:
     torch.default_generator.manual_seed(7)
 
 
-def _of_two_workers(subject: Subject, init: Callable[[int], object] | None) -> tuple[Samples, Samples]:
+def _of_two_workers(subject: Subject, init: Callable[[int], None] | None) -> tuple[Samples, Samples]:
     loader: DataLoader[Any] = DataLoader(
         subject.dataset, batch_size=None, num_workers=WORKERS, prefetch_factor=1, collate_fn=_digests, timeout=LONGEST,
         worker_init_fn=init, multiprocessing_context=subject.loader.multiprocessing_context,

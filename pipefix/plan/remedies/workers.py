@@ -16,7 +16,7 @@ from pipefix.system.resources import WORKER_BYTES
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.gain import MeasuredGain, Modelled, Told, figure
 from pipefix.vocabulary.quantity import exactly, percent, size
-from pipefix.vocabulary.shards import GIVE_PARTS
+from pipefix.vocabulary.shards import GIVE_PARTS, MAY_REPEAT
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 WORTH = 1.03
@@ -110,7 +110,7 @@ def _risk(case: Case, count: int) -> str | None:
     if case.measurement.lost_by_fork and count:
         return 'forkserver pickles the dataset, and needs  if __name__ == "__main__":  around what starts the training.'
     if case.measurement.settings.kind == "iterable" and count > 1:
-        return "Each worker runs the whole IterableDataset: unless it shards itself by get_worker_info(), samples come repeated."
+        return MAY_REPEAT
     return None
 
 

@@ -32,11 +32,11 @@ Samples = list[tuple[bytes, ...]]
 """What a worker gave: of each sample the digests of its parts."""
 
 
-def whole_stream_each(subject: Subject) -> bool:
+def whole_stream_each(subject: Subject) -> bool | None:
     """Whether two workers give the same samples. False where that is not seen, or samples do not come.
 
     They do so if random numbers begin alike in both, and some part of the samples (a label, a name) is the same in both if they do
-    not: of a stream that only draws random numbers, nothing is.
+    not. None where no part is: of a stream that each worker shuffles, or one that only draws random numbers, without end.
     """
     if not subject.iterable or lost_by_workers_of(subject.loader):
         return False
@@ -45,7 +45,7 @@ def whole_stream_each(subject: Subject) -> bool:
         return False
     first, second = _of_two_workers(subject, subject.loader.worker_init_fn)
     parts = zip(zip(*first, strict=False), zip(*second, strict=False), strict=False)
-    return any(own == other and len(set(own)) > 1 for own, other in parts)
+    return True if any(own == other and len(set(own)) > 1 for own, other in parts) else None
 
 
 def alike(own: Callable[[int], object] | None, worker: int) -> None:

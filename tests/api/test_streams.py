@@ -18,11 +18,13 @@ class Whole(IterableDataset[Any]):
         yield from range(64)
 
 
-@pytest.mark.parametrize(("workers", "each", "most"), [(0, True, 1), (4, True, 4), (0, False, 16)])
-def test_tune_tries_no_more_workers_than_there_are(workers: int, each: bool, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("workers", "each", "most"), [(0, True, 1), (4, True, 4), (0, False, 16), (0, None, 16)])
+def test_tune_tries_no_more_workers_than_there_are(
+    workers: int, each: bool | None, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tune, "whole_stream_each", lambda subject: each)
     notes: list[str] = []
     subject = load(DataLoader(Whole(), batch_size=4, num_workers=workers))
     space = tune._without_copies(subject, Space(most_workers=16, cores=4.0, open=True), notes)
-    assert (space.most_workers, space.open, len(notes)) == (most, not each, int(each))
+    assert (space.most_workers, space.open, len(notes)) == (most, not each, int(bool(each)))
     assert not each or "each goes through the whole stream. Give each worker its part" in notes[0]

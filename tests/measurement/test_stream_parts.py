@@ -47,10 +47,10 @@ class Failing(IterableDataset[Any]):
 
 @pytest.mark.parametrize(
     ("stream", "each"),
-    [(Labelled(), True), (Labelled(share=True), False), (Labelled(share=True, shuffles=True), False), (Drawn(), False),
-     (Failing(), False)],
+    [(Labelled(), True), (Labelled(share=True), False), (Labelled(share=True, shuffles=True), False), (Failing(), False),
+     (Labelled(shuffles=True), None), (Drawn(), None)],
 )  # fmt: skip
-def test_a_stream_that_every_worker_reads_whole_is_told_from_one_that_is_shared(stream: Any, each: bool) -> None:
+def test_a_stream_that_every_worker_reads_whole_is_told_from_one_that_is_shared(stream: Any, each: bool | None) -> None:
     before = torch.get_rng_state()
     assert whole_stream_each(subject(DataLoader(stream, batch_size=4))) is each
     assert torch.equal(before, torch.get_rng_state()), "what the program draws stays as it was"

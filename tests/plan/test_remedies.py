@@ -256,6 +256,9 @@ PROPOSED: list[tuple[World, str, str, float | None, dict[str, Any], dict[str, An
      "whole stream: as it is, they would give every sample 2 times"), 1.9,
      {"title": "Share the stream among 2 workers", "change": None,
       "by_hand": "each worker has to be given its part of the stream, which only its author can write"}, {}),
+    (REPEATING.but(fields={**REPEATING.fields, "whole_stream_each": None}), "workers-2",
+     ("no workers now, 4 cores; 2 workers were really tried beside today's setting. With the same random numbers each gives the "
+      "same samples: unless these are drawn without end, they would give every sample 2 times"), 1.9, {"change": None}, {}),
     # Eight, of about 60 MB and 58 MB of batches each, where sixteen would be quicker; sixteen where those seen are small.
     (JPEGS.but(workers=4, cores=16.0), "workers-8", "...", None, {}, room(memory_available_bytes=800_000_000)),
     (JPEGS.but(workers=4, cores=16.0, facts={"worker.uss_bytes": 1e6}), "workers-16", "...", None, {},

@@ -26,6 +26,12 @@ MOST = 32
 """The model is not asked about more workers than this."""
 
 
+_COPIES = {
+    True: "Each goes through the whole stream: as it is",
+    None: "With the same random numbers each gives the same samples: unless these are drawn without end",
+}
+
+
 class WorkerCount(Remedy):
     id = "workers"
     stage = Stage.IPC
@@ -79,9 +85,9 @@ class WorkerCount(Remedy):
         if count and lost:
             why += f". By forkserver: forked from a process that has used {lost}, they would wait for its threads without end"
         how = ', multiprocessing_context="forkserver"' if count and lost else ""
-        if case.measurement.whole_stream_each and count > max(1, now):
+        if case.measurement.whole_stream_each is not False and count > max(1, now):
             return self.proposed(
-                f"{why}. Each goes through the whole stream: as it is, they would give every sample {count} times",
+                f"{why}. {_COPIES[case.measurement.whole_stream_each]}, they would give every sample {count} times",
                 gain,
                 f"{GIVE_PARTS} Then DataLoader(..., num_workers={count}{how})",
                 id=f"{self.id}-{count}",

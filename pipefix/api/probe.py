@@ -25,10 +25,11 @@ from pipefix.measurement.consumer import Consumer, consumer_for
 from pipefix.measurement.experiments import POOL, REAL
 from pipefix.measurement.measure import measure
 from pipefix.measurement.measurement import Measurement, TriedCache
+from pipefix.measurement.stream_parts import WORKERS, whole_stream_each
 from pipefix.plan.advise import advise
 from pipefix.plan.case import Case, Moving
 from pipefix.plan.plan import Plan as Advice
-from pipefix.plan.planfile import CacheChange
+from pipefix.plan.planfile import CacheChange, LoaderChange
 from pipefix.plan.remedies.pictures import LEAST_BUDGET
 from pipefix.plan.remedy import WORTH_TRYING
 from pipefix.report import run_figures, runfile
@@ -158,6 +159,8 @@ def look_at(
     diagnosis = diagnose(measurement) if measurement.of(REAL.name) else None
     # Where processes forked for other settings gave no batch, or would give none, those for other trials would hang as well.
     hung = bool(measurement.lost_by_fork) or any(why.startswith("it failed when tried") for why in measurement.declined.values())
+    if diagnosis is not None and not measurement.partial and not hung:
+        _see_parts(subject, machine, measurement, diagnosis)
     if aside and diagnosis is not None and not measurement.partial and not hung:
         progress("trying what fixes would bring", measured)
         _try_aside(subject, consumer, measurement, diagnosis, aside)
@@ -178,6 +181,20 @@ def _trials(subject: Subject, machine: Machine, budget: float) -> tuple[int, ...
     wanted = [cores, 2 * cores, now // 2 or 1, 2 * now or 1]
     unlike = [count for count in dict.fromkeys(wanted) if count != now]
     return tuple(sorted(unlike[: 3 if budget >= 30 else 2]))
+
+
+def _see_parts(subject: Subject, machine: Machine, measurement: Measurement, diagnosis: Diagnosis) -> None:
+    """Whether workers share a stream that does not say so, where there are several or would be proposed."""
+    if not subject.iterable or measurement.shards is not None:
+        return
+    changes = [step.change for step in advise(Case(measurement, diagnosis, machine=machine)).proposed]
+    proposed = [change.num_workers or 0 for change in changes if isinstance(change, LoaderChange)]
+    if max(measurement.workers, *proposed, 0) < WORKERS:
+        return
+    try:
+        measurement.whole_stream_each = whole_stream_each(subject)
+    except KeyboardInterrupt:
+        measurement.partial = True
 
 
 def _try_aside(subject: Subject, consumer: Consumer, measurement: Measurement, diagnosis: Diagnosis, each: float) -> None:

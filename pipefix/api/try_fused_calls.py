@@ -12,6 +12,7 @@ from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.errors import NotFused
 from pipefix.measurement.measurement import FusedCall
 from pipefix.measurement.statistics import Floats, bootstrap, interval
+from pipefix.plan.operations import pictures_of
 from pipefix.plan.remedy import WORTH_TRYING
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.quantity import Interval
@@ -28,8 +29,9 @@ FEW = 4
 
 
 def calls(subject: Subject, diagnosis: Diagnosis, seconds: float) -> dict[str, FusedCall]:
-    """By mode, in about so long; empty where there is too little to be gained by any, or samples take too long to make."""
-    if subject.iterable or diagnosis.part_of_making(Stage.DECODE, Stage.AUGMENT) <= WORTH_TRYING:
+    """By mode, in about so long; empty where no pictures are decoded (what would make them takes seconds to load), where there is
+    too little to be gained by any, or samples take too long to make."""
+    if subject.iterable or not pictures_of(diagnosis) or diagnosis.part_of_making(Stage.DECODE, Stage.AUGMENT) <= WORTH_TRYING:
         return {}
     making_s = sum(diagnosis.stages[stage].wall.value for stage in IN_SAMPLE if stage in diagnosis.stages)
     if SAMPLES_MADE * making_s * len(MODES) > LONGEST * seconds:

@@ -16,6 +16,7 @@ from pipefix.api.target import Progress, consumed, loaded, silent
 from pipefix.fixes.apply_plan import fixed, tuned_on
 from pipefix.measurement.consumer import consumer_for
 from pipefix.measurement.gpu import lost_by_forks
+from pipefix.measurement.stream_parts import whole_stream_each
 from pipefix.plan import planfile, tuned_plan
 from pipefix.plan.planfile import BeforeAfter, LoaderChange, PlanFile
 from pipefix.report import tune_report
@@ -27,12 +28,15 @@ from pipefix.system.machine import Machine, look
 from pipefix.tuning.batch_sizes import sweep
 from pipefix.tuning.child import TrialWork
 from pipefix.tuning.results import BatchSize, Goal, Trial, TuneResult, TuningPlan
+from pipefix.tuning.space import Space
 from pipefix.tuning.trial import TrialProcesses, can_fork
 from pipefix.tuning.tuner import Tuner
 from pipefix.tuning.usage import Vram
 from pipefix.vocabulary import amounts
 from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError, UnreadableFile
 from pipefix.vocabulary.generators import untouched
+from pipefix.vocabulary.quantity import counted
+from pipefix.vocabulary.shards import GIVE_PARTS, shards_of
 
 _ASLEEP = "PYTORCH_NVML_BASED_CUDA_CHECK"
 """With it torch answers whether there is CUDA without waking it up: trials are forked, and would find it awake and unusable."""
@@ -144,7 +148,7 @@ def tune(
         subject = _reading_its_cache(subject, older, write, home, notes)
         _check_forks(subject, emulated=any(emulated.values()))
         machine, ranks = look(), search_space.ranks_here()
-        space = search_space.space(subject, machine, max_workers, keep_order, ranks=ranks)
+        space = _without_copies(subject, search_space.space(subject, machine, max_workers, keep_order, ranks=ranks), notes)
         limits = search_space.limits(machine, memory, shm, max_files, max_cores, search_space.least(device, vram.free), ranks=ranks)
         consumer = _consumer(subject, emulated)
         work = TrialWork(
@@ -170,6 +174,15 @@ def tune(
         program=subject.program,
     )  # fmt: skip
     return _tuned(telling, machine, older, write, home, notes)
+
+
+def _without_copies(subject: Subject, space: Space, notes: list[str]) -> Space:
+    """Of a stream that every worker goes through whole, more of them deliver copies: no more are tried than it has."""
+    if not subject.iterable or shards_of(subject.dataset) is not None or not whole_stream_each(subject):
+        return space
+    own = max(1, subject.settings.num_workers)
+    notes.append(f"Trials had no more than {counted(own, 'worker')}: each goes through the whole stream. {GIVE_PARTS}")
+    return replace(space, most_workers=min(own, space.most_workers), open=False)
 
 
 def _set(name: str, value: str | None) -> str | None:

@@ -305,9 +305,12 @@ def _demand(measurement: Measurement) -> Interval | None:
 
 
 def _tail(blocks: list[Block]) -> dict[str, float]:
-    walls = np.asarray([wall for block in blocks for row in block.rows for wall in row.trace.unit_walls]) / 1e9
+    rows = [row for block in blocks for row in block.rows if row.trace.unit_walls]
+    walls = np.asarray([wall for row in rows for wall in row.trace.unit_walls]) / 1e9
     if not len(walls):
         return {}
+    together = sum(row.trace.samples for row in rows) / len(walls)
+    walls /= together
     p50, p95, p99 = (float(value) for value in np.percentile(walls, (50, 95, 99)))
     blocked = [_head_of_line(block) for block in blocks]
     return {
@@ -315,7 +318,8 @@ def _tail(blocks: list[Block]) -> dict[str, float]:
         "p95": p95,
         "p99": p99,
         "max": float(walls.max()),
-        "samples": float(len(walls)),
+        "samples": len(walls) * together,
+        "together": together,
         "blocked": sum(blocked) / len(blocked),
     }
 

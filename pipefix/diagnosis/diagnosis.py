@@ -104,6 +104,7 @@ class Diagnosis:
     """Timed over untimed seconds a sample."""
     calls_per_sample: float = 0.0
     tail: dict[str, float] = field(default_factory=dict)
+    """Seconds of samples by percentile; of those that the dataset makes ``together`` (a batch, by ``__getitems__``), their mean."""
     arms: dict[str, Interval] = field(default_factory=dict)
     """Throughput of every arm over the real one's."""
     caveats: list[tuple[str, str]] = field(default_factory=list)

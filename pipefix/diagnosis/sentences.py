@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 
 from pipefix.diagnosis.diagnosis import Diagnosis, OpCost
 from pipefix.diagnosis.doubts import Doubt, DoubtKind, busiest_line
+from pipefix.diagnosis.pace import slower_by
 from pipefix.diagnosis.verdict_rules import Ranking
 from pipefix.hooks.charges import OWN_NAMES
 from pipefix.measurement.experiments import SAMPLES
 from pipefix.measurement.measurement import Measurement
 from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, Gain, MeasuredGain, NotTried, figure, surely_above
 from pipefix.vocabulary.quantity import Interval, percent, percent_between, seconds, times, times_between
+from pipefix.vocabulary.shards import GIVE_PARTS
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 ShareOf = Callable[[Stage], Interval]
@@ -250,6 +252,9 @@ def caveats(measurement: Measurement, diagnosis: Diagnosis) -> list[tuple[str, s
         ("idle-workers", measurement.idle_workers,
          (f"{measurement.idle_workers} of {workers} workers gave no sample: their part of the stream is empty. The figures are for "
           "those that did; a stream needs at least as many shards as workers.")),
+        ("whole-stream-each", measurement.whole_stream_each and measurement.workers > 1,
+         (f"Each of {workers} workers goes through the whole stream, so that every sample comes {workers} times an epoch: rates "
+          f"count the copies. {GIVE_PARTS}")),
         ("own-cache", measurement.kept_by_dataset,
          (f"The dataset keeps what it has read: {' and '.join(measurement.kept_by_dataset)} ran only when a sample was first asked "
           "for. Every figure is of later epochs; the first one takes longer.")),
@@ -262,6 +267,10 @@ def caveats(measurement: Measurement, diagnosis: Diagnosis) -> list[tuple[str, s
         ("starved", diagnosis.starved > STARVED,
          (f"For {percent(diagnosis.starved)} of the time the pipeline was ready to run and had no CPU: too many workers for "
           f"{measurement.cores:g} cores, or other programs on the machine.")),
+        ("pace", (slower := slower_by(measurement)) > 1,
+         (f"The same work took {times(slower)} the CPU time in one part of the probe that it took in another: the cores' pace "
+          "changed (heat, a power limit, others on the same cores). Arms took turns, so that gains and shares hold; rates and "
+          "seconds lie between the two.")),
         ("no-consumer", not measurement.has_consumer and not measurement.why_none,
          "Without a training step this is the loader alone; --step-ms MS or --target-rate N adds a consumer."),
         ("model-left-out", measurement.why_none,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-import random
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -27,6 +26,7 @@ from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.pixel_difference import PixelDifference, difference, spread
+from pipefix.measurement.stream_parts import alike
 from pipefix.measurement.worker_endings import abandon
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject, length_of
@@ -138,7 +138,7 @@ def _repeated(subject: Subject, workers: int) -> int:
     with warnings.catch_warnings(), draws_untouched(subject.loader):
         warnings.simplefilter("ignore")
         loader: DataLoader[Any] = DataLoader(
-            subject.dataset, batch_size=None, num_workers=workers, worker_init_fn=partial(_alike, subject.loader.worker_init_fn),
+            subject.dataset, batch_size=None, num_workers=workers, worker_init_fn=partial(alike, subject.loader.worker_init_fn),
             multiprocessing_context=subject.loader.multiprocessing_context if workers else None, collate_fn=fingerprint,
         )  # fmt: skip
         iterator = iter(loader)
@@ -149,15 +149,6 @@ def _repeated(subject: Subject, workers: int) -> int:
             abandon(iterator)
             end_workers(iterator)
     return len(prints) - len(set(prints))
-
-
-def _alike(own: Callable[[int], object] | None, worker: int) -> None:
-    """The loader's ``own`` start of a worker; after it every worker's random numbers begin alike."""
-    if own is not None:
-        own(worker)
-    random.seed(7)
-    np.random.seed(7)
-    torch.default_generator.manual_seed(7)
 
 
 # -- fused calls --------------------------------------------------------------------------------------------------------------

@@ -312,7 +312,8 @@ class _Session:
 
     def _not_cold(self, why: str) -> None:
         """Refuse the word cold, with the reason."""
-        self.found.declined[experiments.COLD.name] = self.found.cold["why"] = why
+        self.found.cold |= {"cold": False, "why": why}
+        self.found.declined[experiments.COLD.name] = why
 
     def cold(self) -> None:
         """The real arm again after its files left the page cache, where that can be done and proven."""
@@ -335,7 +336,14 @@ class _Session:
             if not proof.cold:
                 self._not_cold(proof.why or "the pages could not be evicted")
                 return
-            self.found.blocks.append(self.pool.block(experiments.COLD, SHORTEST, most=max(2.0, self.clock.left), least_rounds=1))
+            block = self.pool.block(experiments.COLD, SHORTEST, most=max(2.0, self.clock.left), least_rounds=1)
+            if any(row.trace.wrapped for row in block.rows):
+                if not measurement.of(experiments.COLD.name):
+                    self._not_cold(
+                        "too few samples were recorded: some were read again, from memory; a longer --budget records more"
+                    )
+                return
+            self.found.blocks.append(block)
             reserve = max(0.06 * self.plan.budget, self.first_seconds)
             if len(measurement.of(experiments.COLD.name)) >= 3 or self.clock.left < reserve:
                 return

@@ -221,6 +221,9 @@ class Measurement:
     """Why the model of the target's file is not the consumer."""
     shards: int | None = None
     """Parts that a stream can be read in at once; None for other datasets, and where the stream does not say."""
+    whole_stream_each: bool | None = False
+    """Two workers of a stream were seen to give the same samples: each goes through all of it. None: they did with the same random
+    numbers only."""
     own_lines: Counter[str] = field(default_factory=Counter)
     """Lines of the user's own code that no hook times, by how often they were seen running."""
     unpacked: list[Unpacked] = field(default_factory=list)

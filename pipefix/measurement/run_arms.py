@@ -248,7 +248,8 @@ class Pool:
     def block(
         self, experiment: Experiment, seconds: float, *, most: float = 30.0, least_rounds: int = 2, brief: bool = False
     ) -> Block:
-        """Run one arm for about ``seconds`` of steady state; whole rounds of all workers, so that their turns even out.
+        """Run one arm for about ``seconds`` of steady state; whole rounds of all workers, so that their turns even out. The cold
+        arm ends before samples are read again, or, where even its first round reads some again, with that one (`wrapped`).
 
         ``brief``: one round is enough, and a process that makes batches when they are asked for is not warmed up.
         """
@@ -275,12 +276,15 @@ class Pool:
             whole = len(rows) % round_size == 0
             if whole and (row.done >= until or time.perf_counter() > limit) and len(rows) >= least * round_size:
                 break
-            if row.trace.wrapped and experiment.source == "cold" and whole:
-                break
+            if whole and experiment.source == "cold" and any(row.trace.wrapped for row in rows[-round_size:]):
+                again = round_size if len(rows) > round_size else 0
+                return self._block(experiment, rows, mark, time.process_time() - cpu, warm=bool(warm), again=again)
         return self._block(experiment, rows, mark, time.process_time() - cpu, warm=bool(warm))
 
-    def _block(self, experiment: Experiment, rows: list[Row], mark: int, cpu: float, *, warm: bool) -> Block:
+    def _block(self, experiment: Experiment, rows: list[Row], mark: int, cpu: float, *, warm: bool, again: int = 0) -> Block:
+        """``again``: so many of the last rows are of files that the block itself has brought back into memory."""
         device = self.consumer.settle()[-len(rows) :]  # those of the warm-up come first
+        rows, device = rows[: len(rows) - again], device[: len(device) - again]
         gross, computed = rows[-1].done - mark, 0
         if device:
             rows = [replace(row, device=time.busy, idle=time.idle) for row, time in zip(rows, device, strict=False)]

@@ -45,7 +45,7 @@ class BatchTrace(msgspec.Struct, array_like=True):
     collate_wall: int = 0
     collate_cpu: int = 0
     plain_collate: int = 0
-    """The same collation into ordinary memory, where it was measured apart (in this batch's own extra time)."""
+    """The same samples collated into ordinary memory, where that was measured apart (in this batch's own extra time)."""
     extra: int = 0
     """Nanoseconds of this batch that only measuring caused."""
     dumps: int = 0
@@ -83,6 +83,8 @@ class BatchTrace(msgspec.Struct, array_like=True):
     """Arrays and tables: name, chunks, bytes asked for and unpacked so far."""
     process_made: int = 0
     """CPU nanoseconds of all the process's threads from `begun` to `ended`: a library's own threads work where its caller waits."""
+    collate_again: int = 0
+    """The same samples collated as the batch was, right before `plain_collate`."""
 
 
 encode = msgspec.msgpack.Encoder().encode

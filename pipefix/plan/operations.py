@@ -66,16 +66,21 @@ def is_fixed(name: str) -> bool:
 
 def operations_of(measurement: Measurement, diagnosis: Diagnosis) -> Operations:
     order = _first_met(measurement)
-    decode = _ops(diagnosis, Stage.DECODE)
     met = sorted(_ops(diagnosis, Stage.AUGMENT), key=lambda op: order.get(op.name, len(order)))
     whole = sum(op.wall_s for op in met)
     augment = [op for op in met if op.name not in OWN_NAMES or op.wall_s > _GLUE * whole]
     return Operations(
-        pictures=tuple(op.name for op in decode if _PICTURE.search(op.name) and not op.name.startswith(_VOLUMES)),
-        tokenisers=tuple(op for op in (*decode, *augment) if _TOKENS.search(op.name)),
+        pictures=pictures_of(diagnosis),
+        tokenisers=tuple(op for op in (*_ops(diagnosis, Stage.DECODE), *augment) if _TOKENS.search(op.name)),
         augment=tuple(augment),
         same=measurement.same_every_time,
     )
+
+
+def pictures_of(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """Names of operations that decode pictures."""
+    names = (op.name for op in _ops(diagnosis, Stage.DECODE))
+    return tuple(name for name in names if _PICTURE.search(name) and not name.startswith(_VOLUMES))
 
 
 def _ops(diagnosis: Diagnosis, stage: Stage) -> Sequence[OpCost]:

@@ -10,6 +10,7 @@ from typing import Any
 from pipefix.programs.loop_notes import LoopNotes
 from pipefix.vocabulary.finding import Finding
 from pipefix.vocabulary.quantity import percent
+from pipefix.vocabulary.shards import GIVE_PARTS
 
 LEAST_APART = 4
 """First batches of a stream that must differ, before two ranks or workers that get the same ones are told."""
@@ -166,8 +167,7 @@ def _stream_of_each_worker(place: str, loops: Sequence[LoopNotes]) -> Iterator[F
                 severity="problem",
                 found=f"each of {workers} workers goes through the whole stream, so that every sample comes {workers} times "
                 f"an epoch (loader made at {place})",
-                advice="Give each worker its part: for sample in itertools.islice(samples, info.id, None, info.num_workers), with "
-                "info = torch.utils.data.get_worker_info().",
+                advice=GIVE_PARTS,
             )
             return
 

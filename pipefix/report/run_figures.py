@@ -182,16 +182,18 @@ def _tail(measurement: Measurement, diagnosis: Diagnosis) -> runfile.Tail | None
     tail = diagnosis.tail
     if not tail:
         return None
-    edges, counts = sample_classes([wall / 1e9 for row in measurement.rows("real") for wall in row.trace.unit_walls if wall > 0])
+    together = tail.get("together", 1.0)
+    walls = [wall / 1e9 for row in measurement.rows("real") for wall in row.trace.unit_walls if wall > 0]
+    edges, counts = sample_classes([wall / together for wall in walls])
     return runfile.Tail(
         p50_s=tail["p50"],
         p95_s=tail["p95"],
         p99_s=tail["p99"],
         max_s=tail["max"],
-        samples=int(tail["samples"]),
+        samples=round(tail["samples"]),
         head_of_line_s=tail.get("blocked"),
         edges_s=edges,
-        counts=counts,
+        counts=[round(count * together) for count in counts],
     )
 
 

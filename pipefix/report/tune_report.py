@@ -20,6 +20,7 @@ from pipefix.vocabulary.commands import with_plan
 from pipefix.vocabulary.nvml import in_words
 from pipefix.vocabulary.quantity import Interval, percent, rate, rate_between, seconds, size
 from pipefix.vocabulary.settings import LoaderSettings
+from pipefix.vocabulary.shards import MAY_REPEAT
 from pipefix.vocabulary.version import VERSION
 
 REFUSALS = 4
@@ -192,6 +193,8 @@ class TuneReporter:
         if self.result.used.memory_bytes:
             yield (f"The loop with these settings took {size(self.result.used.memory_bytes)} of memory.")
         chosen = self.result.chosen
+        if self.settings.kind == "iterable" and chosen.workers > max(1, self.plan.start.workers):
+            yield MAY_REPEAT
         if self.ranks > 1:
             yield (
                 f"{self.ranks} ranks share this machine (LOCAL_WORLD_SIZE), and workers are each rank's own: trials ran with one "

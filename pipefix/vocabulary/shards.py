@@ -11,6 +11,12 @@ from typing import Any
 from pipefix.vocabulary.attributes import attributes
 from pipefix.vocabulary.user_modules import is_users
 
+GIVE_PARTS = (
+    "Give each worker its part: for sample in itertools.islice(samples, info.id, None, info.num_workers), with "
+    "info = torch.utils.data.get_worker_info()."
+)
+"""What to do where each worker goes through the whole stream."""
+MAY_REPEAT = "Each worker runs the whole IterableDataset: unless it shards itself by get_worker_info(), samples come repeated."
 _DEPTH = 5
 _COUNTS = ("num_shards", "n_shards")
 """What Hugging Face's streams say of themselves; the second by its older name."""

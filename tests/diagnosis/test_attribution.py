@@ -76,9 +76,18 @@ def test_helper_threads_take_the_time_that_the_batch_waited_for_them() -> None:
 def test_collating_into_fresh_shared_memory_is_the_hand_overs_cost() -> None:
     measurement = measured({"decode": 1.0, "collate": 4.0}, workers=2)
     for row in measurement.rows("real"):
-        row.trace.plain_collate = row.trace.collate_wall // 4
+        row.trace.plain_collate, row.trace.collate_again = row.trace.collate_wall // 4, row.trace.collate_wall
     assert each(measurement, "collate") == pytest.approx(1.0)
     assert each(measurement, "ipc") == pytest.approx(3.0)
+
+
+def test_what_collating_has_done_to_samples_already_is_no_hand_over() -> None:
+    """It converts them in place, say, which it need not do a second time: that takes a tenth, in either memory."""
+    measurement = measured({"decode": 1.0, "collate": 4.0}, workers=2)
+    for row in measurement.rows("real"):
+        row.trace.plain_collate, row.trace.collate_again = row.trace.collate_wall // 20, row.trace.collate_wall // 10
+    assert each(measurement, "collate") == pytest.approx(3.8)
+    assert each(measurement, "ipc") == pytest.approx(0.2)
 
 
 def test_pickling_counts_per_batch_handed_over() -> None:

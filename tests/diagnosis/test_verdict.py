@@ -318,6 +318,30 @@ def test_a_model_that_is_no_consumer_is_told_with_the_reason() -> None:
     assert "because a training step made around it failed: it returns a tuple. This is" in caveats["model-left-out"]
 
 
+def test_what_samples_cost_is_told_of_each_though_a_batch_is_made_at_once() -> None:
+    """By ``__getitems__``: a batch's time was told as a sample's."""
+    measurement = measured({"decode": 2.0, "augment": 1.0}, batch=8)
+    alone = diagnose(measurement).tail
+    for row in measurement.rows("real"):
+        row.trace.unit_walls = [sum(row.trace.unit_walls)]
+    tail = diagnose(measurement).tail
+    assert {name: tail[name] for name in alone if name != "together"} == pytest.approx(
+        {name: value for name, value in alone.items() if name != "together"}
+    )
+    assert (alone["p50"], alone["together"], tail["together"]) == pytest.approx((3e-3, 1.0, 8.0))
+
+
+@pytest.mark.parametrize(("slower", "told"), [(1.0, ""), (1.15, ""), (1.5, "The same work took 1.50x the CPU time in one part")])
+def test_a_pace_of_the_cores_that_changed_is_told(slower: float, told: str) -> None:
+    """A host that throttles in the middle of a probe: all arms alike, so that no gain and no share shows it."""
+    measurement = measured({"decode": 4.0, "augment": 1.0}, blocks=12)
+    for block in measurement.of("real")[8:]:  # whose batches are the untimed arm's, too
+        for row in block.rows:
+            row.trace.cpu = round(slower * row.trace.cpu)
+    assert told in dict(diagnose(measurement).caveats).get("pace", "none")
+    assert ("pace" in dict(diagnose(measurement).caveats)) is bool(told)
+
+
 def test_what_the_clocks_cost_is_no_gain_of_the_arm_that_has_fewer_of_them() -> None:
     """The timed arm runs a tenth slower than the untimed one; an arm without timed calls that is as fast gains nothing."""
     measurement = measured({"decode": 1.0}, arms={"augment-recorded": 1.1})

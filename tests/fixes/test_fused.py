@@ -36,10 +36,12 @@ from pipefix.loader.fusing.pixel_difference import PixelDifference
 from pipefix.loader.fusing.sample_random import seeded
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import PLAIN
+from pipefix.measurement.measurement import Measurement
+from pipefix.measurement.trace import Charge
 from pipefix.plan import planfile
 from pipefix.plan.planfile import AugmentationChange, LoaderChange, PlanFile
 from pipefix.subject.load import load
-from tests.doubles.measured import measured
+from tests.doubles.measured import charged, measured
 from tests.fixes.benchtop import Bench, context, step
 
 TRAIN = v1.Compose([v1.RandomResizedCrop(32), v1.RandomHorizontalFlip(), v1.ToTensor()])
@@ -162,10 +164,20 @@ def test_samples_that_take_long_to_make_are_not_tried(folder: Path, monkeypatch:
     """Each is made some twenty times."""
     monkeypatch.setattr(tried, "_tried", lambda subject, mode, seconds: mode)
     target = load(loader(folder))
-    diagnosis = {each: diagnose(measured({"decode": each, "augment": 1.0})) for each in (1.0, 400.0)}
+    diagnosis = {each: diagnose(opening(measured({"decode": each, "augment": 1.0}))) for each in (1.0, 400.0)}
     assert tried.calls(target, diagnosis[1.0], 0.75) == {"exact": "exact", "close": "close"}
     assert tried.calls(target, diagnosis[400.0], 0.75) == {}
     assert tried.calls(target, diagnosis[400.0], 20.0) != {}
+
+
+def test_where_no_pictures_are_decoded_nothing_is_loaded_to_fuse_them(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tried, "_tried", lambda subject, mode, seconds: mode)
+    assert tried.calls(load(loader(folder)), diagnose(measured({"decode": 1.0, "augment": 1.0})), 0.75) == {}
+
+
+def opening(measurement: Measurement) -> Measurement:
+    """Whose decoding opens pictures."""
+    return charged(measurement, Charge("decode", "PIL.Image.open", 1000, 1000, 1000, 4))
 
 
 def test_a_dataset_that_remembers_is_declined_and_remembers_nothing_of_it(folder: Path) -> None:

@@ -82,11 +82,26 @@ class Stream(IterableDataset):
             yield torch.tensor([number]), torch.rand(2)
 
 
+class Shuffled(IterableDataset):
+    """All of a long stream, in an order of each worker's own."""
+
+    def __iter__(self):
+        worker = get_worker_info()
+        numbers = list(range(100_000))
+        random.Random(worker.seed if worker is not None else 0).shuffle(numbers)
+        yield from numbers
+
+
 class TestStreams:
     def test_workers_that_all_run_the_whole_stream_are_found_out(self):
         one, three = (load(DataLoader(Stream(shards=False), batch_size=4, num_workers=count)) for count in (0, 3))
         found = same_samples.same(one, three)
         assert found.kind == "unlike" and "every worker runs the whole stream" in found.sentence
+
+    def test_workers_that_run_it_in_orders_of_their_own_are_found_out(self):
+        """Of the first samples of a long stream none may have come twice yet."""
+        one, three = (load(DataLoader(Shuffled(), batch_size=4, num_workers=count)) for count in (0, 3))
+        assert same_samples.same(one, three).kind == "unlike"
 
     def test_a_stream_that_shards_itself_is_the_same_in_another_order(self):
         one, three = (load(DataLoader(Stream(shards=True), batch_size=4, num_workers=count)) for count in (0, 3))

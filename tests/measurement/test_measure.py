@@ -406,6 +406,15 @@ class TestApart:
         assert measurement.declined["real-cold"] == "another process maps them"
         assert not measurement.cold["cold"]
 
+    def test_what_was_read_a_moment_ago_is_not_called_cold(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        """Of large, slow samples a probe records hardly more than the batch that warms the arm up."""
+        monkeypatch.setattr(residency, "cold", lambda files: residency.ColdProof(before=1.0, after=0.0, cold=True))
+        monkeypatch.setattr("pipefix.measurement.measure.MOST_UNITS", 1)
+        measurement = measured(loader("map", paths), budget=5.0)  # fake clock
+        assert not measurement.of("real-cold")
+        assert "some were read again, from memory" in measurement.declined["real-cold"]
+        assert not measurement.cold["cold"]
+
     def test_without_files_there_is_no_cold(self) -> None:
         data = torch.utils.data.TensorDataset(torch.randn(64, 4))
         measurement = measured(torch.utils.data.DataLoader(data, batch_size=4), budget=1.0)  # fake clock

@@ -216,11 +216,13 @@ def late(**copies: float) -> World:
     return waits_for_copies(**{"pinned": 0.002, "exposed": 0.005, **copies})
 
 
-def with_threads(world: World, process: int, thread: int) -> World:
-    """A real arm whose workers used ``process`` nanoseconds of CPU time a batch, ``thread`` of them in their main threads."""
+def with_threads(world: World, process: int, thread: int, *, between: int = 0) -> World:
+    """A real arm whose workers used ``process`` nanoseconds of CPU time while they made a batch, ``thread`` of them in their main
+    threads; and ``between`` more until they began the next."""
     rows = []
     for number in range(8):
-        trace = BatchTrace(1, 1, number % 2, number % 2, 32, number * 1000, 0, 0, thread, (number // 2) * process)
+        trace = BatchTrace(1, 1, number % 2, number % 2, 32, number * 1000, 0, 0, thread, (number // 2) * (process + between))
+        trace.process_made = process
         rows.append(Row(0, 1, 2, 0, 0, trace))
     block = Block("real", tuple(rows), 32 * 8 * world.seconds, 32 * 8)
     return world.but(fields={**world.fields, "blocks": [block]})

@@ -41,6 +41,7 @@ SHORT = {"length": 3200}
 RESTARTED = {"epoch_restart": 4.0}
 ON_GPU = {"cuda": True}
 TOO_UNCERTAIN = JPEGS.but(fields={"trials": {"workers-4": [(900.0, 500.0), (300.0, 500.0)]}, "seconds": 60.0})
+REPEATING = STREAM.but(workers=0, fields={"trials": {"workers-2": [(190.0, 100.0)] * 4}, "whole_stream_each": True})
 PACKED = TEXTS.but(augment=0.002, ops={Stage.DECODE: ("json.loads",), Stage.AUGMENT: ("Normalize",)}, source_bytes=5000.0)
 RESAMPLED = FINISHED.but(augment=0.02, ops={Stage.DECODE: ("soundfile.read",), Stage.AUGMENT: ("scipy.signal.resample_poly",)})
 GRAPHS = TEXTS.but(augment=0.002, fields={"record": KeptRecord(why_not="a my.Graph: records hold numbers, text, bytes")})
@@ -208,6 +209,9 @@ BATCHES: list[tuple[World, str, str, dict[str, Any]]] = [
     (CROWDED.but(workers=1), "thread-caps", "5 threads share 4 cores, but only 25 % of their time is used", {}),
     (with_threads(CROWDED, 1_010_000, 1_000_000), "thread-caps",
      "20 threads share 4 cores, but those beside the main ones use next to no CPU time", {}),
+    # Handing over, and what is measured beside a batch, is no thread of a library's.
+    (with_threads(CROWDED, 1_010_000, 1_000_000, between=1_000_000), "thread-caps",
+     "20 threads share 4 cores, but those beside the main ones use next to no CPU time", {}),
 ]  # fmt: skip
 CALLS: list[tuple[World, str, str, dict[str, Any]]] = [
     (SLOW_NETWORK.but(settings={"kind": "batched"}), "batched-fetch", "the dataset has __getitems__ already", {}),
@@ -247,6 +251,14 @@ PROPOSED: list[tuple[World, str, str, float | None, dict[str, Any], dict[str, An
      {"command": ('DataLoader(..., num_workers=4, multiprocessing_context="forkserver")  # or all settings at once: '
                   "pipefix tune TARGET")}, {}),
     (JPEGS.but(workers=4, cores=16.0), "workers-16", "...", 4.0, {}, {}),
+    # More copies are no more samples; each with its part, they are.
+    (REPEATING, "workers-2", ("no workers now, 4 cores; 2 workers were really tried beside today's setting. Each goes through the "
+     "whole stream: as it is, they would give every sample 2 times"), 1.9,
+     {"title": "Share the stream among 2 workers", "change": None,
+      "by_hand": "each worker has to be given its part of the stream, which only its author can write"}, {}),
+    (REPEATING.but(fields={**REPEATING.fields, "whole_stream_each": None}), "workers-2",
+     ("no workers now, 4 cores; 2 workers were really tried beside today's setting. With the same random numbers each gives the "
+      "same samples: unless these are drawn without end, they would give every sample 2 times"), 1.9, {"change": None}, {}),
     # Eight, of about 60 MB and 58 MB of batches each, where sixteen would be quicker; sixteen where those seen are small.
     (JPEGS.but(workers=4, cores=16.0), "workers-8", "...", None, {}, room(memory_available_bytes=800_000_000)),
     (JPEGS.but(workers=4, cores=16.0, facts={"worker.uss_bytes": 1e6}), "workers-16", "...", None, {},

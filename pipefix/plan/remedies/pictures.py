@@ -40,6 +40,8 @@ class FuseCalls(Remedy):
         if case.measurement.settings.kind == "iterable":
             return self.declined("an IterableDataset is not asked for indices, so its samples cannot be made by one call each")
         calls = case.measurement.fused
+        if not calls and not case.operations.pictures:
+            return self.declined("no operation that decodes pictures was seen")
         if not calls:
             return self.declined(
                 f"whether one call can make a sample was not tried: that takes a budget of {LEAST_BUDGET:g} s, or more where "

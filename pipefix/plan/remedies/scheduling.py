@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pipefix.measurement.measurement import Measurement
+from pipefix.diagnosis.attribution import other_threads
+from pipefix.measurement import experiments
+from pipefix.measurement.measurement import Measurement, rows_of
 from pipefix.plan.case import STARVED, Case
 from pipefix.plan.plan import Proposed, Step
 from pipefix.plan.planfile import LoaderChange
@@ -45,7 +47,7 @@ class TailScheduling(Remedy):
                 f"samples are alike: the slowest in a hundred takes {times(ratio)} the median ({seconds(tail['p50'])})"
             )
         making_s = case.batch * sum(float(part.wall[0]) for part in case.model.making.values())
-        if tail["p99"] < HOLDS_UP * making_s:
+        if tail["p99"] * tail.get("together", 1.0) < HOLDS_UP * making_s:
             slow, whole = seconds(tail["p99"]), seconds(making_s)
             return self.declined(f"the slowest sample in a hundred takes {slow}, too little to hold up a batch that takes {whole}")
         if case.diagnosis.starved >= STARVED:
@@ -151,14 +153,10 @@ class PersistentWorkers(Remedy):
 
 
 def process_over_thread(measurement: Measurement) -> float | None:
-    """CPU time of whole worker processes over that of their main threads; None where it was not seen."""
-    whole = single = 0.0
-    for block in measurement.of("real"):
-        last: dict[int, int] = {}
-        for row in sorted(block.rows, key=lambda row: row.trace.begun):
-            trace = row.trace
-            if trace.pid in last and trace.process_cpu:
-                whole += trace.process_cpu - last[trace.pid]
-                single += trace.cpu
-            last[trace.pid] = trace.process_cpu
-    return whole / single if single else None
+    """CPU time of all threads of workers over that of those that make batches, while they are made; None where it was not seen.
+
+    Not from batch to batch: what a worker does between two (it hands one over, and is measured) is no thread of a library's.
+    """
+    blocks = measurement.of(experiments.REAL.name)
+    making = sum(row.trace.cpu for row in rows_of(blocks) if row.trace.process_made)
+    return 1 + other_threads(blocks) / making if making else None

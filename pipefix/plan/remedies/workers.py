@@ -16,6 +16,7 @@ from pipefix.system.resources import WORKER_BYTES
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.gain import MeasuredGain, Modelled, Told, figure
 from pipefix.vocabulary.quantity import exactly, percent, size
+from pipefix.vocabulary.shards import GIVE_PARTS, MAY_REPEAT
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 WORTH = 1.03
@@ -23,6 +24,12 @@ NEAR = 0.98
 """Counts whose throughput differs by less are called equal, and the smaller one is taken."""
 MOST = 32
 """The model is not asked about more workers than this."""
+
+
+_COPIES = {
+    True: "Each goes through the whole stream: as it is",
+    None: "With the same random numbers each gives the same samples: unless these are drawn without end",
+}
 
 
 class WorkerCount(Remedy):
@@ -78,6 +85,15 @@ class WorkerCount(Remedy):
         if count and lost:
             why += f". By forkserver: forked from a process that has used {lost}, they would wait for its threads without end"
         how = ', multiprocessing_context="forkserver"' if count and lost else ""
+        if case.measurement.whole_stream_each is not False and count > max(1, now):
+            return self.proposed(
+                f"{why}. {_COPIES[case.measurement.whole_stream_each]}, they would give every sample {count} times",
+                gain,
+                f"{GIVE_PARTS} Then DataLoader(..., num_workers={count}{how})",
+                id=f"{self.id}-{count}",
+                title=f"Share the stream among {processes(count)}",
+                by_hand="each worker has to be given its part of the stream, which only its author can write",
+            )
         return self.proposed(
             why,
             gain,
@@ -100,7 +116,7 @@ def _risk(case: Case, count: int) -> str | None:
     if case.measurement.lost_by_fork and count:
         return 'forkserver pickles the dataset, and needs  if __name__ == "__main__":  around what starts the training.'
     if case.measurement.settings.kind == "iterable" and count > 1:
-        return "Each worker runs the whole IterableDataset: unless it shards itself by get_worker_info(), samples come repeated."
+        return MAY_REPEAT
     return None
 
 

@@ -33,7 +33,7 @@ class Swapped(Shown):
     def dataset(self) -> Any:
         """A copy of the dataset whose transforms are the part that stays. Its samples come as pairs: the sample, and what was
         recorded of the part that moves, which ``module`` takes."""
-        return self.swap.dataset(self.subject.dataset)
+        return self._moving.dataset(self.subject.dataset)
 
     def collate(self, collate_fn: Any) -> Any:
         """Your own collate function, for such samples; `default_collate` takes them as they are."""
@@ -41,7 +41,16 @@ class Swapped(Shown):
 
     def module(self, **settings: Any) -> Any:
         """What is done to whole batches, on their device: ``images, labels = module((images, labels), calls)``."""
-        return self.swap.module(**settings)
+        return self._moving.module(**settings)
+
+    @property
+    def _moving(self) -> Swap:
+        if not self.swap.split.on_batch:
+            raise BadUsage(
+                "None of these transforms can be moved to batches.",
+                advice="Leave the dataset and its loop as they are. print(swapped) says why each transform stays.",
+            )
+        return self.swap
 
     def loader(self, **settings: Any) -> Any:
         """DALI's loader over the dataset's files: batches of (images, labels)."""

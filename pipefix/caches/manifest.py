@@ -120,7 +120,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     """Arrow's name for it, such as int64, string or list<int32>."""
     like: str = "scalar"
-    """What the dataset gave: scalar, list, array or tensor."""
+    """What the dataset gave: scalar, numpy (a number of NumPy's), list, tuple, array, tensor or image. Others: as Arrow has it."""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):

@@ -152,6 +152,9 @@ def lossless(image: Any, files: Sequence[bytes]) -> Picture:
     """As one of the files that it may have been decoded from, where that gives the very same pixels; otherwise as PNG."""
     from PIL import Image
 
+    if image.mode == "I":
+        raise Unstorable("a picture of mode I: PNG gives it back with 16 bits for 32")
+
     for data in files:
         kind = kind_of(data[:16])
         if kind in _IN:
@@ -162,13 +165,13 @@ def lossless(image: Any, files: Sequence[bytes]) -> Picture:
     return encoded(image, "png", 0, "image", labels=True)
 
 
-def raw(image: Any, like: str) -> Pixels:
-    """The pixels themselves."""
+def raw(image: Any, like: str) -> Pixels | Picture:
+    """The pixels themselves; as PNG where colours of the palette are transparent, for which pixels have no place."""
     import numpy as np
 
+    if image.mode == "PA" or (image.mode == "P" and ("transparency" in image.info or image.palette.mode.endswith("A"))):
+        return encoded(image, "png", 0, like, labels=True)
     palette = image.getpalette() if image.mode == "P" else None
-    if image.mode == "1":
-        image = image.convert("L")
     return Pixels(np.asarray(image), image.mode, bytes(palette) if palette else None, like)
 
 
@@ -200,6 +203,7 @@ def picture_as(form: str) -> Any:
 def pixels_as(form: str) -> Any:
     if form == "none":
         return _nothing
+    import numpy as np
 
     def give(pixels: Pixels) -> Any:
         wanted = pixels.like if form == "as-was" else form
@@ -207,7 +211,8 @@ def pixels_as(form: str) -> Any:
             raise ValueError(f"an image of {pixels.array.ndim} dimensions")
         if wanted == "image":
             return _from_pixels(pixels)
-        array = _channels(pixels.array if pixels.array.flags.writeable else pixels.array.copy())
+        values = pixels.array * np.uint8(255) if pixels.mode == "1" else pixels.array
+        array = _channels(values if values.flags.writeable else values.copy())
         return array if wanted == "array" else _as_tensor(array)
 
     return give

@@ -125,6 +125,8 @@ def _numeric(value: Any, kind: type, put: Callable[[Any], list[int]]) -> Any:
         if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray):
             return ["a", *_array(value, put)]
         if isinstance(value, np.generic) and value.dtype.kind in _KINDS:
+            if value.dtype.itemsize == 0:  # an empty text: bytes of no length would be of any number of values
+                return ["s", f"{value.dtype.str[:-1]}1", bytes(np.dtype(f"{value.dtype.kind}1").itemsize)]
             return ["s", value.dtype.str, value.tobytes()]
     if module == "torch" and hasattr(value, "detach"):
         return ["T", *_tensor(value, put)]
@@ -150,6 +152,8 @@ def _tensor(value: Any, put: Callable[[Any], list[int]]) -> list[Any]:
 
     if value.layout is not torch.strided or value.is_quantized or value.is_complex():
         raise Unstorable(f"a tensor of layout {value.layout} and type {value.dtype}")
+    if value.requires_grad:
+        raise Unstorable("a tensor that requires a gradient: it would come back as one that does not")
     flat = value.detach().cpu().contiguous()
     name = str(flat.dtype).removeprefix("torch.")
     data = flat.reshape(-1).view(torch.uint8).numpy().data if flat.numel() else b""

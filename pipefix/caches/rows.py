@@ -44,7 +44,10 @@ def type_of(name: str) -> Any:
 def fields(sample: Any) -> tuple[str, dict[str, Any]]:
     """The shape of a sample, and its fields by name."""
     if isinstance(sample, dict):
-        return "dict", {str(key): value for key, value in sample.items()}
+        for key in sample:
+            if not isinstance(key, str):
+                raise Unstorable(f"a field's name is {key!r}: columns are named by text")
+        return "dict", dict(sample)
     if isinstance(sample, Picture):
         return "value", {"value": sample}
     if isinstance(sample, tuple) and hasattr(sample, "_fields"):
@@ -62,26 +65,39 @@ def plain(name: str, value: Any) -> tuple[Any, str, Any]:
     if kind is Picture:
         return {"bytes": value.data, "path": None}, "image", _PICTURE
     if isinstance(value, np.generic) and value.dtype.kind in "biuf":
-        return value.item(), "scalar", pa.from_numpy_dtype(value.dtype)
-    like = "list"
+        return value.item(), "numpy", _arrow_type(name, value.dtype)
+    like = "tuple" if kind is tuple else "list"
     if hasattr(value, "detach"):
-        if str(value.dtype) == "torch.bfloat16":
-            raise Unstorable(f"field {name!r} is a tensor of bfloat16, which columns do not have")
-        value, like = value.detach().cpu().numpy(), "tensor"
+        try:
+            value, like = value.detach().cpu().numpy(), "tensor"
+        except (TypeError, RuntimeError):
+            raise Unstorable(f"field {name!r} is a tensor of {_words(value)}, which columns do not have") from None
     elif isinstance(value, np.ndarray):
-        like = "array"
+        value, like = np.asarray(value) if type(value) is np.memmap else value, "array"
     if isinstance(value, np.ndarray):
         if value.ndim > 1 or value.dtype.kind not in "biuf":
             raise Unstorable(
                 f"field {name!r} is an array of {value.dtype} with {value.ndim} dimensions: columns hold numbers and lists"
             )
-        kind_of = pa.from_numpy_dtype(value.dtype)
+        kind_of = _arrow_type(name, value.dtype)
         return (value.item(), f"{like}-0", kind_of) if value.ndim == 0 else (value, like, pa.list_(kind_of))
     if isinstance(value, (list, tuple)) and all(isinstance(element, (bool, int, float, str)) for element in value):
         return list(value), like, None
     if isinstance(value, (int, float, str)):
         return next(base(value) for base in (int, float, str) if isinstance(value, base)), "scalar", None
     raise Unstorable(f"field {name!r} is a {kind.__qualname__}: columns hold numbers, text, bytes, lists of them and PIL images")
+
+
+def _words(tensor: Any) -> str:
+    kind, layout = (str(value).removeprefix("torch.") for value in (tensor.dtype, tensor.layout))
+    return kind if layout == "strided" else f"{kind}, {layout}"
+
+
+def _arrow_type(name: str, dtype: Any) -> Any:
+    try:
+        return pa.from_numpy_dtype(dtype)
+    except pa.ArrowNotImplementedError:
+        raise Unstorable(f"field {name!r} holds {dtype}, which columns do not have") from None
 
 
 def infer(samples: Sequence[Any]) -> tuple[str, list[Column]]:
@@ -91,7 +107,9 @@ def infer(samples: Sequence[Any]) -> tuple[str, list[Column]]:
     for name in dict.fromkeys(key for _, fields_of_sample in shapes for key in fields_of_sample):
         if name == SAMPLE:
             raise Unstorable(f"a field is called {name!r}, the name of the column that holds the sample's number")
-        plain_values = [plain(name, fields_of_sample.get(name)) for _, fields_of_sample in shapes]
+        if any(name not in fields_of_sample for _, fields_of_sample in shapes):
+            raise Unstorable(f"only some samples have a field {name!r}, and it would come back as None in the others")
+        plain_values = [plain(name, fields_of_sample[name]) for _, fields_of_sample in shapes]
         like = next((like for value, like, _ in plain_values if value is not None), "scalar")
         arrow_type = next((arrow_type for _, _, arrow_type in plain_values if arrow_type is not None), None)
         try:
@@ -125,6 +143,8 @@ def row_of(sample: Any, columns: dict[str, Any]) -> dict[str, Any]:
         if held is not None and not _fits(held, kind):
             raise Unstorable(f"field {name!r} is {type(held).__name__} {str(held)[:40]!r}, and its column holds {kind}")
         row[name] = held
+    for name in columns.keys() - row.keys():
+        raise Unstorable(f"field {name!r} is missing, and would come back as None")
     return row
 
 
@@ -133,7 +153,7 @@ def _fits(value: Any, kind: Any) -> bool:
     if kind == _PICTURE or held is dict:
         return kind == _PICTURE and held is dict
     if pa.types.is_floating(kind):
-        return held is float or held is int
+        return held in (int, float) and _kept(value, kind.to_pandas_dtype())
     if pa.types.is_boolean(kind):
         return held is bool
     if pa.types.is_integer(kind):
@@ -146,6 +166,17 @@ def _fits(value: Any, kind: Any) -> bool:
     if held is np.ndarray:
         return bool(value.size == 0 or pa.from_numpy_dtype(value.dtype) == kind.value_type)
     return held is list and all(_fits(element, kind.value_type) for element in value)
+
+
+def _kept(value: Any, kind: Any) -> bool:
+    """Whether floating point of this kind holds the number as it is."""
+    if type(value) is float and kind is np.float64:
+        return True
+    try:
+        with np.errstate(over="ignore"):
+            return bool(float(kind(value)) == value or value != value)
+    except OverflowError:
+        return False
 
 
 def samples_of(table: Any, columns: Sequence[Column], shape: str, picture: Callable[[Picture], Any]) -> list[Any]:
@@ -168,7 +199,10 @@ def _values(column: Any, like: str, picture: Callable[[Picture], Any]) -> list[A
     if like in ("array", "tensor"):
         return [_like(None if row.values is None else row.values.to_numpy(zero_copy_only=False), like) for row in column]
     values: list[Any] = column.to_pylist()
-    return values
+    if like not in ("numpy", "tuple"):
+        return values
+    made = tuple if like == "tuple" else column.type.to_pandas_dtype()
+    return [None if value is None else made(value) for value in values]
 
 
 def _picture_of(data: bytes) -> Picture:

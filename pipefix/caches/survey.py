@@ -315,11 +315,11 @@ class _Look:
     def _rows(self, plan: Blueprint, values: list[Any]) -> tuple[Blueprint, list[int]]:
         try:
             shape, columns = rows.infer(values)
+            sizes = [len(record.encode(list(rows.fields(value)[1].values()))) for value in values]
         except Unstorable as error:
             raise not_stored(error, self.indices[0], self.recipe) from error
         columns = rows.with_tokens(columns, self.recipe)
         rows.tokenizer_of(self.recipe)  # raises what stands in its way
-        sizes = [len(record.encode(list(rows.fields(value)[1].values()))) for value in values]
         return msgspec.structs.replace(plan, shape=shape, columns=columns), sizes
 
     def _check_fixed(self, get: Any) -> None:

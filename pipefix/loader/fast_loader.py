@@ -177,7 +177,8 @@ class FastLoader(_Base[T]):
         return iterator
 
     def _seed(self) -> int:
-        return int((self.generator or torch.default_generator).initial_seed())
+        generator = self.generator if isinstance(self.generator, torch.Generator) else None  # torch tells of another
+        return int((generator or torch.default_generator).initial_seed())
 
     def _get_iterator(self) -> Any:
         self._decide()

@@ -302,3 +302,11 @@ class TestLightning:
         module.training_run = False
         assert module.on_after_batch_transfer(batch, 1) is batch
         assert module.seen == [0, 1]
+
+
+def test_where_nothing_can_be_moved_there_are_no_halves() -> None:
+    """A loop over (batch, calls) took what the collate function made for both."""
+    result = pipefix.swap(Pictures(v2.Compose([v2.ToImage(), v2.Resize((8, 8)), v2.ToDtype(torch.float32), v2.GaussianNoise()])))
+    for half in (result.dataset, result.module):
+        with pytest.raises(BadUsage, match="None of these transforms can be moved"):
+            half()

@@ -43,6 +43,7 @@ KINDS = {
     "alpha png": ({"suffix": "png", "mode": "RGBA"}, "PNG", "RGBA"),
     "grey alpha png": ({"suffix": "png", "mode": "LA"}, "PNG", "LA"),
     "palette png": ({"suffix": "png", "mode": "P"}, "PNG", "P"),
+    "palette png, one colour transparent": ({"suffix": "png", "mode": "P", "transparency": 3}, "PNG", "P"),
     "bit png": ({"suffix": "png", "mode": "1"}, "PNG", "1"),
     "16-bit png": ({"suffix": "png", "mode": "I;16"}, "PNG", "I;16"),
     "webp": ({"suffix": "webp"}, "WEBP", "RGB"),
@@ -60,12 +61,14 @@ def test_kind_and_mode_are_kept(tmp_path, make):
         options = {key: value for key, value in how.items() if key != "suffix"}
         drawn.append(draw(tmp_path / f"{name}.{how['suffix']}", 3, **options))
     small = CachedDataset(make(Files(drawn, convert=None), "resized", name="small", size=22).folder)
-    exact = CachedDataset(make(Files(drawn, convert=None), "decoded").folder)
+    folder = make(Files(drawn, convert=None), "decoded").folder
+    exact, bits = CachedDataset(folder), CachedDataset(folder, images="array")[list(KINDS).index("bit png")][0]
+    assert set(np.unique(bits)) == {0, 255} and bits.dtype == np.uint8
     for index, (path, (_, kind, mode)) in enumerate(zip(drawn, KINDS.values(), strict=True)):
         picture, pixels, image = small[index][0], exact[index][0], Image.open(path)
         assert (picture.format, picture.mode, picture.size) == (kind, mode, (30, 22)), path.name
-        assert pixels.size == image.size, path.name
-        assert np.array_equal(np.asarray(pixels) > 0, np.asarray(image) > 0) if mode == "1" else equal(pixels, image), path.name
+        assert (pixels.mode, pixels.size) == (image.mode, image.size), path.name
+        assert equal(pixels, image) and equal(pixels.convert("RGBA"), image.convert("RGBA")), path.name
 
 
 def test_the_colours_of_a_cmyk_picture_stay(tmp_path, make):

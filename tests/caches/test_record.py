@@ -55,6 +55,13 @@ def test_named_tuples_and_numbers_of_numpy():
     assert restored._fields == ("x", "y") and type(restored.x) is np.float32 and restored.y == [3]
 
 
+@pytest.mark.parametrize("text", [np.str_(""), np.bytes_(b""), np.str_("ä")])
+def test_texts_of_numpy(text):
+    """An empty one could be written, and not read."""
+    restored = back((text, 1))[0]
+    assert type(restored) is type(text) and restored == text
+
+
 def test_a_record_of_one_picture_begins_with_its_bytes():
     assert record.encode((record.Picture(b"\xff\xd8\xffpicture", "jpeg", 3, 2, "image"), 5)).startswith(b"\xff\xd8\xffpicture")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.verify import verify
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from tests.caches.sources import Numbers, Texts
+from tests.loader.likeness import assert_same
 
 
 @pytest.fixture
@@ -114,3 +116,52 @@ def test_threads_share_a_cache(cache):
     with ThreadPoolExecutor(8) as pool:
         labels = list(pool.map(lambda index: cached[index * 7 % 3000]["label"], range(600)))
     assert labels == [source[index * 7 % 3000]["label"] for index in range(600)]
+
+
+class Odd(Numbers):
+    """Samples of other types than Python's own."""
+
+    def __init__(self, make) -> None:
+        super().__init__(400)
+        self.make = make
+
+    def __getitem__(self, index):
+        return self.make(index)
+
+
+def test_numbers_of_numpy_tuples_and_maps_come_back_as_what_they_were(make, tmp_path):
+    """A float32 that came back as Python's float made batches of float64."""
+    np.arange(500, dtype=np.int32).tofile(tmp_path / "tokens")
+    source = Odd(
+        lambda index: {
+            "score": np.float32(index / 3),
+            "kind": np.uint8(index % 256),
+            "known": np.bool_(index % 2),
+            "size": (index, 3),
+            "tokens": np.memmap(tmp_path / "tokens", np.int32)[index : index + 3],
+        }
+    )
+    for sample, expected in zip(CachedDataset(make(source, "rows", "parquet").folder), map(source.make, range(400)), strict=True):
+        expected["tokens"] = np.asarray(expected["tokens"])
+        assert_same(sample, expected)
+
+
+@pytest.mark.parametrize(
+    ("sample", "said"),
+    [
+        (lambda index: {"a": 1, "b": 2} if index != 151 else {"a": 1}, "field 'b' is missing, and would come back as None"),
+        (lambda index: (1, "x", 2.5) if index < 200 else (1, "x"), "only some samples have a field 'field_2'"),
+        (
+            lambda index: {"a": 0.5 if index != 151 else 2**60 + 1},
+            "field 'a' is int '1152921504606846977'",
+        ),
+        (lambda index: {"a": np.float32(0.5) if index != 151 else 0.1}, "field 'a' is float '0.1', and its column holds float"),
+        (lambda index: {1: 2, "1": 3}, "a field's name is 1: columns are named by text"),
+        (lambda index: {"a": torch.eye(3).to_sparse()}, "field 'a' is a tensor of float32, sparse_coo, which columns do not have"),
+        (lambda index: {"a": torch.ones(2).to(torch.float8_e5m2)}, "a tensor of float8_e5m2, which columns do not have"),
+        (lambda index: {"a": np.longdouble(1)}, "field 'a' holds float128, which columns do not have"),
+    ],
+)
+def test_what_would_come_back_as_something_else_is_refused(make, sample, said):
+    with pytest.raises(TargetError, match=re.escape(said)):
+        make(Odd(sample), "rows", "parquet")

@@ -189,6 +189,15 @@ def test_wrong_arguments_meet_the_same_error(options: dict[str, Any], error: typ
     assert str(met.value) == str(expected.value)
 
 
+def test_a_generator_that_is_none_meets_the_same_error() -> None:
+    met = []
+    for kind in (DataLoader, FastLoader):
+        with pytest.raises(TypeError) as error:
+            iter(kind(pipelines.Tensors(), generator=3))
+        met.append(str(error.value))
+    assert met[0] == met[1]
+
+
 WRONG_OF_OURS: list[tuple[dict[str, Any], str]] = [
     ({"engine": "turbo"}, "'auto', 'processes', 'torch', but got engine='turbo'"),
     ({"fuse": "near"}, "'close', 'exact' or None, but got fuse='near'"),

@@ -82,6 +82,19 @@ def test_a_small_view_of_what_is_sent_as_well_is_a_view_of_it(kind: Any) -> None
     assert corner.tolist() == [[3.0, 3.0]]
 
 
+def beginning_and_whole(samples: list[torch.Tensor]) -> Any:
+    array = np.arange(9000, dtype=np.float32)
+    return torch.from_numpy(array[:3000]), torch.from_numpy(array), torch.from_numpy(array)
+
+
+@BOTH
+def test_tensors_that_begin_at_one_address_are_each_whole_and_by_themselves(kind: Any) -> None:
+    """What an array's beginning took in the slot was read for the whole array, too."""
+    first, whole, another = next(iter(kind(pipelines.Tensors(4), batch_size=4, num_workers=1, collate_fn=beginning_and_whole)))
+    another.fill_(3.0)
+    assert torch.equal(whole, torch.arange(9000.0)) and torch.equal(first, whole[:3000])
+
+
 class Foreign(Dataset[Any]):
     """Numbers in the order of bytes of another machine."""
 

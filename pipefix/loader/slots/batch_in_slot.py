@@ -42,7 +42,7 @@ class SlotPage:
         self.start = torch.frombuffer(window, dtype=torch.uint8, count=1).data_ptr()
         self.used = 0
         self.copied: dict[int, int] = {}
-        """Where the storages of this batch lie, by their address in the worker."""
+        """Where the storages of this batch lie. (Two of them may begin at the same address: of an array, and of its beginning.)"""
 
     def reserve(self, size: int) -> int | None:
         begin = -(-self.used // ALIGNED) * ALIGNED
@@ -65,8 +65,7 @@ class SlotPage:
             return begin
         storage = tensor.untyped_storage()
         size = int(storage.nbytes())
-        address = storage.data_ptr()
-        if address not in self.copied:
+        if storage._cdata not in self.copied:
             # A small piece of something large, or of what is shared already: torch sends a handle.
             if storage.is_shared() or size > 2 * tensor.numel() * tensor.itemsize:
                 return None
@@ -75,8 +74,8 @@ class SlotPage:
                 return None
             source = torch.empty(0, dtype=torch.uint8).set_(storage, 0, (size,), (1,))
             torch.frombuffer(self.window, dtype=torch.uint8, count=size, offset=begun).copy_(source)
-            self.copied[address] = begun
-        return self.copied[address] + int(tensor.storage_offset()) * tensor.itemsize
+            self.copied[storage._cdata] = begun
+        return self.copied[storage._cdata] + int(tensor.storage_offset()) * tensor.itemsize
 
     def copy(self, array: np.ndarray[Any, Any]) -> int | None:
         """Where in the slot a copy of an array begins; None if it has to go another way."""

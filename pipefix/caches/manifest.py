@@ -261,8 +261,9 @@ def _text(path: Path, folder: Path) -> bytes:
                 f"{folder} is a cache that was never finished.",
                 advice="The command that began it goes on where it was: pipefix convert, with the same arguments.",
             ) from None
-        why = f"{folder} is not a pipefix cache: it has no {MANIFEST}." if folder.exists() else f"There is no folder {folder}."
-        raise UnreadableFile(why, advice="Make a cache with: pipefix convert TARGET --to lmdb --out DIR") from None
+        raise UnreadableFile(
+            f"{folder} is not a pipefix cache: it has no {MANIFEST}.", advice="Make one: pipefix convert TARGET --to lmdb --out DIR"
+        ) from None
     except OSError as error:
         raise UnreadableFile(
             f"{path} cannot be read: {error.strerror or error}.",

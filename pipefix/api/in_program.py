@@ -189,7 +189,8 @@ def told(job: Job, progress: Callable[[str, float], None] | None) -> Iterator[No
 
 def with_commands(run: Run, command: Sequence[str]) -> Run:
     """A loader inside a program has no name of its own: remedies are applied through the program."""
-    program = [command[0], "--", *command[1:]]
+    named = 2 if command[0] == "-m" else 1
+    program = [*command[:named], "--", *command[named:]]
     tunes = (written("pipefix", "tune", run.target), written("pipefix", "tune", *program))
     remedies = []
     for remedy in run.remedies:

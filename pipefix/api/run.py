@@ -116,7 +116,7 @@ def from_folder(folder: Path) -> runfile.Run:
     if not notes_in(folder):
         raise UnreadableFile(
             f"{folder} is no folder of pipefix run: there is neither a run.json nor a process's notes in it.",
-            advice="Name a run file, or the folder that --out named: pipefix show pipefix-run",
+            advice="Name a run file, or the folder that --out named; a program writes one by: pipefix run train.py",
         )
     return _told(folder, (), Ended(None, 0.0))
 

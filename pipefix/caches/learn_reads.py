@@ -55,7 +55,7 @@ def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> Reading:
 
 def good(make: Callable[[int], Any], indices: Sequence[int], count: int | None = None) -> Iterator[tuple[int, Any]]:
     """So many samples that can be made, with their numbers; of damaged ones it is told when their part is made."""
-    good_count, last = 0, None
+    good_count, last, failed = 0, None, 0
     for index in indices:
         try:
             value = make(index)
@@ -64,7 +64,7 @@ def good(make: Callable[[int], Any], indices: Sequence[int], count: int | None =
         except PipefixError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever the user's code raises on a damaged sample
-            last = error
+            last, failed = error, index
             continue
         good_count += 1
         yield index, value
@@ -74,7 +74,7 @@ def good(make: Callable[[int], Any], indices: Sequence[int], count: int | None =
         reason = f": {summary(last)}" if last is not None else ""
         raise TargetError(
             f"None of the samples that were looked at could be read{reason}",
-            advice="Run dataset[0] by itself to see the error in full.",
+            advice=f"Run dataset[{failed}] by itself to see the error in full.",
             user_traceback=frames(last) if last is not None else None,
         )
 

@@ -31,7 +31,7 @@ def find() -> dict[str, ModuleType]:
     return commands
 
 
-_OF_THE_COMMAND = frozenset({"arg", "color", "command", "full", "html", "json", "program", "quiet", "target"})
+_OF_THE_COMMAND = frozenset({"arg", "color", "command", "full", "html", "is_module", "json", "program", "quiet", "target"})
 """What a command answers to itself."""
 
 

@@ -68,7 +68,7 @@ def _print(lines: Iterable[str]) -> bool:
         _drop_the_rest()
         raise UnreadableFile(
             f"The results could not be written to standard output: {error.strerror or error}.",
-            advice="Send them to a place with room, or write a file: --out DIR/run.json",
+            advice="Send them to a place with room: > DIR/results.txt",
         ) from error
     return True
 

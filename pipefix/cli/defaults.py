@@ -8,7 +8,7 @@ something is typed.
 from __future__ import annotations
 
 import os
-from argparse import Action, ArgumentParser
+from argparse import Action, ArgumentParser, ArgumentTypeError
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -61,11 +61,16 @@ def _switched(value: Any) -> bool:
 
 
 def _checked(action: Action, text: str) -> str:
+    wrong = ""
     if action.choices is not None and text not in action.choices:
-        raise BadUsage(
-            f"{_name(action)} cannot be {text!r}: it is one of {', '.join(action.choices)}.",
-            advice=f"Mend it in {FILE}, or in the environment ({PREFIX}{action.dest.upper()}).",
-        )
+        wrong = f"{_name(action)} cannot be {text!r}: it is one of {', '.join(action.choices)}."
+    if callable(action.type):
+        try:
+            action.type(text)
+        except (ArgumentTypeError, ValueError) as error:
+            wrong = f"{_name(action)}, which was not typed: {error}"
+    if wrong:
+        raise BadUsage(wrong, advice=f"Mend it in {FILE}, or in the environment ({PREFIX}{action.dest.upper()}).")
     return text  # argparse reads a text as if it had been typed
 
 

@@ -17,7 +17,7 @@ from pipefix.cli.console import ask_color, note, results, tolerate_any_encoding
 from pipefix.cli.end_notice import watched
 from pipefix.cli.parser import parse
 from pipefix.subject.naming import named, with_arguments
-from pipefix.vocabulary.errors import BadUsage, Interrupted, MissingExtra, PipefixError, TargetError
+from pipefix.vocabulary.errors import BadUsage, Interrupted, MissingExtra, PipefixError, TargetError, UnreadableFile
 from pipefix.vocabulary.version import VERSION
 
 BUG = 70
@@ -41,6 +41,8 @@ def _treat_termination_as_interrupt() -> None:
 
     def interrupt(number: int, _frame: object) -> None:
         if os.getpid() == owner:
+            # They send it to the workers as well, whose end torch's handler would raise as an error, in the middle of anything.
+            signal.signal(signal.SIGCHLD, lambda *_: None)
             raise KeyboardInterrupt
         # A process forked from this one ends as if nobody had set a handler.
         signal.signal(number, signal.SIG_DFL)
@@ -95,6 +97,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return 0
     except OSError as error:
+        if _is_nowhere():
+            return _tell(UnreadableFile("The folder that you are in was removed.", advice="Go to one that is there, such as: cd"))
         if error.errno != errno.ENAMETOOLONG:
             return unforeseen(error)
         from pipefix.vocabulary.versioned import short
@@ -107,6 +111,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BaseException as leaving:  # noqa: BLE001 - sys.exit(), or what the user's code raises to pass every handler of errors
         return _tell(_left(leaving))
     return code
+
+
+def _is_nowhere() -> bool:
+    try:
+        os.getcwd()
+    except OSError:
+        return True
+    return False
 
 
 def _tell(error: PipefixError) -> int:

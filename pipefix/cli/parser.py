@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import textwrap
 from argparse import REMAINDER, Action, ArgumentError, ArgumentParser, Namespace, RawDescriptionHelpFormatter
@@ -55,7 +56,7 @@ class Parser(ArgumentParser):
         such as ``-5%``, which no flag takes, is refused for what it is, and not as a flag that is not known.
         """
         known, joined = self._option_string_actions, list[str]()
-        takes_program = any(action.nargs == REMAINDER for action in self._actions)
+        takes_program = self.takes_program
         for place, word in enumerate(words):
             flag = known.get(joined[-1]) if joined else None
             waits = flag is not None and flag.nargs is None
@@ -78,8 +79,18 @@ class Parser(ArgumentParser):
                 raise
             raise BadUsage(f"{self.prog}: {error}", advice=f"Did you mean {meant}?") from error
 
+    @property
+    def takes_program(self) -> bool:
+        """Whether all from the first word on belongs to a program."""
+        return any(action.nargs == REMAINDER for action in self._actions)
+
     def flags(self) -> list[str]:
         return list(self._option_string_actions)
+
+    def unknown_flags(self, words: Sequence[str]) -> list[str]:
+        """Those that are no flags of this command, nor numbers."""
+        dashed = [word for word in words if word.startswith("-") and word != "-" and not _NEGATIVE.match(word)]
+        return [word for word in dashed if word.partition("=")[0] not in self._option_string_actions]
 
 
 def build(commands: dict[str, ModuleType]) -> tuple[Parser, dict[str, Parser]]:
@@ -97,6 +108,8 @@ def build(commands: dict[str, ModuleType]) -> tuple[Parser, dict[str, Parser]]:
         text = (command.__doc__ or "").strip()
         parsers[name] = choices.add_parser(name, prog=f"pipefix {name}", help=text.split("\n", 1)[0], description=text)
         command.prepare_parser(parsers[name])
+        if getattr(command, "TAKES_PROGRAM", False):
+            parsers[name].add_argument("-m", dest="is_module", action="store_true", help="TARGET is a module, run as a program")
         parsers[name].add_argument("--color", choices=console.COLORS, default="auto", help="whether text is coloured")
     return top, parsers
 
@@ -115,8 +128,16 @@ def parse(argv: Sequence[str], commands: dict[str, ModuleType]) -> Namespace:
     if getattr(commands.get(word), "TAKES_PROGRAM", False) and "--" in words:
         words, program = words[: words.index("--")], words[words.index("--") + 1 :]
     defaults.apply(parsers, word, words[1:])
-    arguments, unknown = top.parse_known_args(words or ["--help"])
+    try:
+        arguments, unknown = top.parse_known_args(words or ["--help"])
+    except BadUsage as error:
+        unknown = [] if parsers[word].takes_program else parsers[word].unknown_flags(words[1:])
+        if unknown and "are required" in str(error):
+            _refuse(unknown, parsers[word])
+        raise
     arguments.program = program
+    if getattr(arguments, "is_module", False) and arguments.target is not None:
+        arguments.target, arguments.program = "-m", [arguments.target, *(program or ())]
     if unknown:
         _refuse(unknown, parsers[arguments.command])
     return arguments
@@ -147,6 +168,8 @@ def _refuse(unknown: list[str], parser: Parser) -> NoReturn:
     flag = flags[0].split("=", 1)[0]
     meant = nearest(flag, parser.flags())
     advice = f"Did you mean {meant}?" if meant else f"See what it takes with: {parser.prog} --help"
+    if os.path.exists(flag):
+        advice = f"The file of that name is written ./{flag}"
     if flag == "-m":
         advice = "A module is run as a program, and its loader probed there, by: pipefix run --probe -m MODULE"
     raise BadUsage(f"{parser.prog}: there is no flag {flag}.", advice=advice)

@@ -4,9 +4,10 @@ TARGET is FILE.py, FILE.py:name, package.module:name, or a directory of class fo
 IterableDataset, a DataLoader, or a function without required arguments that returns one. A DataLoader brings its settings;
 train_step(batch) or model in the same file is what consumes the batches. Loading a target runs its code.
 
-TARGET may also be a training program with its arguments: pipefix probe train.py -- --epochs 3. It runs until its training loop is
-warm; that loop's loader is probed there, beside the step as long as it takes there, and the program is ended. So is a FILE.py that
-would train when it is imported, or hands over nothing and says what to do under if __name__ == "__main__".
+TARGET may also be a training program with its arguments: pipefix probe train.py -- --epochs 3, or -m package.train -- --epochs 3
+for a module. It runs until its training loop is warm; that loop's loader is probed there, beside the step as long as it takes
+there, and the program is ended. So is a FILE.py that would train when it is imported, or hands over nothing and says what to do
+under if __name__ == "__main__".
 
 The report goes to standard output, progress to standard error. Ctrl-C reports what is known by then.
 """

@@ -30,6 +30,10 @@ def clock_verdict(program: ProgramFigures) -> Verdict:
         return _inconclusive(
             f"Batches of the loader made at {ahead.loader} are taken ahead in a thread: what training waits for is not seen."
         )
+    if not program.loops and program.exit_code and not program.at_limit:
+        return _inconclusive(
+            "The program failed before it took a batch of a DataLoader; what it printed itself, above this, says why."
+        )
     if not training:
         none = "No loop of the program took optimizer steps or called backward(), so nothing says which of its loops trains."
         return _inconclusive(f"{none}{_longest(program)}")

@@ -54,7 +54,7 @@ class Ended:
 def command_line(words: Sequence[str]) -> list[str]:
     """The command to start: a Python file or ``-m`` is run by this Python, anything else is a program by its own name."""
     words = list(words)
-    if not words:
+    if words in ([], ["-m"]):
         raise BadUsage("No program was named.", advice="Write it as you would without pipefix: pipefix run train.py --epochs 3")
     if words[0] == "-m" or words[0].endswith(".py"):
         if words[0] != "-m" and not Path(words[0]).exists():
@@ -64,7 +64,9 @@ def command_line(words: Sequence[str]) -> list[str]:
         return [sys.executable, *words]
     if shutil.which(words[0]) is None:
         advice = "Name a Python file, -m MODULE, or a program, such as: pipefix run torchrun --nproc-per-node 2 train.py"
-        if os.sep not in words[0] and Path(words[0]).is_file():
+        if Path(f"{words[0]}.py").is_file():
+            advice = f"Did you mean: {commands.command('pipefix', 'run', f'{words[0]}.py')}?"
+        elif os.sep not in words[0] and Path(words[0]).is_file():
             here = commands.command("pipefix", "run", f"./{words[0]}"), commands.command("pipefix", "run", "sh", words[0])
             advice = f"As in a shell, the one here is named by its folder: {here[0]}, or {here[1]}"
         raise BadUsage(f"There is no program {words[0]!r} on the PATH.", advice=advice)

@@ -148,7 +148,7 @@ def _worth(gain: Interval | None) -> float:
 
 def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
     if run.program is not None and not run.stages and run.program.loops:
-        clocks = "These are clocks: which stage is slow, and what each fix is worth, experiments in the program show."
+        clocks = "These are clocks: experiments in the program show which stage is slow, and what each fix is worth."
         return [clocks], command("pipefix", "run", "--probe", *run.program.command)
     if settled and run.verdict is not None and run.verdict.kind == "input-bound":
         return ["No remedy that pipefix knows applies here; the list of remedies says why for each."], None

@@ -22,7 +22,7 @@ STARVED = 0.15
 """Part of a loop's time without a CPU from which that is told."""
 NOT_PROBED = "Not probed:"
 """What begins the error that tells why ``run --probe`` made no experiments."""
-_CLOCKS = "These are clocks. Which stage is slow, and what each fix is worth, experiments in the program show: "
+_CLOCKS = "These are clocks. Experiments in the program show which stage is slow, and what each fix is worth: "
 
 
 def report(run: Run) -> Document:
@@ -107,8 +107,8 @@ def notes(program: ProgramFigures) -> Iterator[str]:
         nothing_seen = "No loop over a DataLoader, no optimizer step and no backward pass was seen"
         failed = "failed before that, " if program.exit_code and not program.at_limit else ""
         yield (
-            f"{nothing_seen}: the program {failed}did not train, or without PyTorch, or in a Python that pipefix does not enter: "
-            "one that is started with -I or -E, or that a script gives a PYTHONPATH without $PYTHONPATH in it."
+            f"{nothing_seen}: the program {failed}did not train, trained without PyTorch, or ran in a Python that pipefix does not "
+            "enter: one that is started with -I or -E, or that a script gives a PYTHONPATH without $PYTHONPATH in it."
         )
     for loop in program.loops:
         if loop.stages:

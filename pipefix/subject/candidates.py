@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 from pipefix.subject import failure
 from pipefix.subject.frameworks import is_data_module, is_module_class, is_node
 from pipefix.vocabulary.attributes import names_in
+from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import NothingToProbe, TargetError
 from pipefix.vocabulary.held_loaders import held_loader
 from pipefix.vocabulary.held_transforms import datasets_in
@@ -66,7 +67,8 @@ def chosen(module: ModuleType, location: str) -> TargetChoice:
     if not ranked:
         raise NothingToProbe(
             f"{location!r} defines no Dataset, no DataLoader and no function without required arguments that makes one.",
-            advice=f"Name what to probe: {location}:NAME, where NAME is a dataset, a loader or a callable that returns one.",
+            advice=f"Name what to probe: {location}:NAME, where NAME is a dataset, a loader or a callable that returns one; "
+            "a loader that is made while the program runs is looked at by: " + command("pipefix", "run", "--probe", location),
         )
     best = min(ranked)
     alike = [pair for rank in ranked if rank == best for pair in ranked[rank]]
@@ -166,6 +168,18 @@ def arguments_of(value: Any) -> str:
     """``--arg root=VALUE``: what is missing to call it."""
     missing = _missing_arguments(value)
     return "--arg NAME=VALUE" if missing is None else " ".join(f"--arg {name}=VALUE" for name in missing)
+
+
+def unknown_argument(value: Any) -> str | None:
+    """The first name among the arguments it was given that it does not take."""
+    function, given = getattr(value, "func", value), getattr(value, "keywords", {})
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    return next((name for name in given if name not in {parameter.name for parameter in parameters}), None)
 
 
 def _missing_arguments(value: Any) -> list[str] | None:

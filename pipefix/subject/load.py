@@ -151,6 +151,10 @@ def _call(value: Any, label: str) -> Any:
         return value
     if candidates.is_dataset(value) and not inspect.isclass(value):
         return value
+    unknown = candidates.unknown_argument(value) if isinstance(value, partial) else None
+    if unknown is not None:
+        called = label.partition("(")[0]
+        raise TargetError(f"{called} takes no argument {unknown!r}.", advice=f"Its arguments are {_signature(value.func)}.")
     if not candidates.callable_bare(value):
         raise TargetError(
             f"{label} takes arguments: {_signature(value)}.",
@@ -169,13 +173,10 @@ def _how_to_give(label: str, value: Any) -> str:
 
 
 def _signature(value: Any) -> str:
-    """What a call takes; where it was given what it does not take, without that."""
-    for called in (value, getattr(value, "func", value)):
-        try:
-            return str(inspect.signature(called))
-        except (TypeError, ValueError):
-            continue
-    return "(unknown)"
+    try:
+        return str(inspect.signature(value))
+    except (TypeError, ValueError):
+        return "(unknown)"
 
 
 # -- the loader --------------------------------------------------------------------------------------------------------
@@ -249,13 +250,13 @@ def _check_length(loader: DataLoader[Any], label: str, *, loader_given: bool) ->
         return
     if length == 0:
         raise TargetError(
-            f"{label} is empty: its length is 0, so there is nothing to measure.",
+            f"{label} is empty: its length is 0.",
             advice="Check the path and the filters it was built with.",
         )
     if length == 1:
         raise TargetError(
-            f"{label} holds one sample: its length is 1, and a rate needs at least 2.",
-            advice="Probe a dataset with at least a few batches of samples.",
+            f"{label} holds one sample: its length is 1, and pipefix needs at least 2.",
+            advice="Name a dataset with at least a few batches of samples.",
         )
     if not isinstance(dataset, IterableDataset):
         _check_batches(loader, label, length)

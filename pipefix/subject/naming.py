@@ -67,7 +67,8 @@ def named(target: str) -> NamedTarget:
         raise TargetError(_not_found(path), advice=f"Did you mean {meant}?")
     if colon:
         return NamedTarget(location, None, attribute, arguments)
-    raise TargetError(_not_found(path))
+    meant = None if path.exists() else _meant(path)
+    raise TargetError(_not_found(path), advice=f"Did you mean {meant}?" if meant else None)
 
 
 def _names_a_file(target: str) -> bool:
@@ -125,9 +126,14 @@ def _literal(value: str) -> Any:
 
 def _refuse(path: Path) -> None:
     if not path.exists():
-        near = [str(neighbour) for neighbour in sorted(path.parent.glob("*.py"))[:5]] if path.parent.is_dir() else []
-        hint = f"Python files there: {', '.join(near)}." if near else f"The folder {str(path.parent)!r} holds no Python files."
-        raise TargetError(f"There is no file {str(path)!r}.", advice=f"{hint} A target is FILE.py or FILE.py:name.")
+        meant, near = _meant(path), sorted(path.parent.glob("*.py"))[:5] if path.parent.is_dir() else []
+        hint = (
+            f"Python files there: {', '.join(map(str, near))}."
+            if near
+            else f"The folder {str(path.parent)!r} holds no Python files."
+        )
+        advice = f"Did you mean {meant}?" if meant else f"{hint} A target is FILE.py or FILE.py:name."
+        raise TargetError(f"There is no file {str(path)!r}.", advice=advice)
     if path.suffix != ".py":
         raise TargetError(f"{str(path)!r} cannot be imported as Python: its name must end in .py.")
     try:
@@ -136,6 +142,14 @@ def _refuse(path: Path) -> None:
     except OSError as error:
         message = f"{str(path)!r} cannot be read: {error.strerror or error}."
         raise TargetError(message, advice="Check its permissions: ls -l FILE.py") from error
+
+
+def _meant(path: Path) -> str | None:
+    """The Python file beside it whose name is nearest to a mistyped one."""
+    import difflib
+
+    names = [neighbour.name for neighbour in path.parent.glob("*.py")] if path.parent.is_dir() else []
+    return next((str(path.parent / name) for name in difflib.get_close_matches(path.name, sorted(names), n=1)), None)
 
 
 def _not_found(path: Path) -> str:

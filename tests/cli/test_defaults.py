@@ -59,10 +59,11 @@ def test_agreement_and_files_are_typed(project: Path, monkeypatch: pytest.Monkey
     assert (fix.yes, fix.out) == (False, None)
 
 
-def test_a_value_that_does_not_fit_is_told_as_if_typed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_value_that_does_not_fit_it_is_told_where_it_may_be(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIPEFIX_BUDGET", "soon")
-    with pytest.raises(BadUsage, match="argument --budget: 'soon' is not a number of seconds"):
+    with pytest.raises(BadUsage, match="budget, which was not typed: 'soon' is not a number of seconds") as told:
         parsed("probe", "x.py")
+    assert told.value.advice == "Mend it in pyproject.toml, or in the environment (PIPEFIX_BUDGET)."
     monkeypatch.setenv("PIPEFIX_COLOR", "blue")
     with pytest.raises(BadUsage, match="color cannot be 'blue': it is one of auto, always, never"):
         parsed("doctor")

@@ -89,6 +89,14 @@ def test_code_that_leaves_the_program_is_told_whatever_it_says(code: Any, comman
     assert f"called sys.exit({'' if code is None else repr(code)}) before there was a report" in capsys.readouterr().err
 
 
+def test_the_folder_was_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert entry.main(["doctor"]) == 4
+    assert capsys.readouterr().err == "pipefix: The folder that you are in was removed.\n  Go to one that is there, such as: cd\n"
+
+
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202ename"
 
 
@@ -194,7 +202,7 @@ class TestAsAProcess:
         assert done.returncode == 4
         assert done.stderr == (
             "pipefix: The results could not be written to standard output: No space left on device.\n"
-            "  Send them to a place with room, or write a file: --out DIR/run.json\n"
+            "  Send them to a place with room: > DIR/results.txt\n"
         )
 
     def test_a_closed_stdout(self) -> None:
@@ -241,6 +249,19 @@ class TestAsAProcess:
         assert out == ""
         assert "Interrupted" in err
         assert "Traceback" not in err
+
+    def test_workers_that_the_same_signal_ends_are_no_crash(self, tmp_path: Path) -> None:
+        """``timeout`` and batch systems send it to them as well; torch tells the death of a worker by an error in this process."""
+        process = self.acting(
+            tmp_path,
+            "import os\n    def crash(*_): raise RuntimeError('DataLoader worker is killed by signal: Terminated')\n    "
+            "signal.signal(signal.SIGCHLD, crash); both = {signal.SIGTERM, signal.SIGCHLD}\n    "
+            "signal.pthread_sigmask(signal.SIG_BLOCK, both); [os.kill(os.getpid(), number) for number in both]\n    "
+            "signal.pthread_sigmask(signal.SIG_UNBLOCK, both); signal.pause()",
+        )
+        _, err = process.communicate()
+        assert process.returncode == 130
+        assert "Interrupted" in err and "RuntimeError" not in err
 
     @pytest.mark.parametrize(
         "loses",

@@ -45,3 +45,16 @@ def test_help_is_no_wider_than_the_terminal(
 def test_options_have_the_names_of_the_verbs_parameters(words: str, verb: str, own: tuple[str, ...]) -> None:
     given = options(parse(words.split(), find()), *own)
     assert set(given) <= set(inspect.signature(getattr(pipefix, verb)).parameters)
+
+
+@pytest.mark.parametrize(
+    ("typed", "module"),
+    [
+        ("fix --only cache-sample -m package.train -- --epochs 2", ["package.train", "--epochs", "2"]),
+        ("probe -m package.train --quick", ["package.train"]),
+        ("tune -m package.train -- -m other", ["package.train", "-m", "other"]),
+    ],
+)
+def test_a_module_is_a_program_and_its_arguments_follow(typed: str, module: list[str]) -> None:
+    arguments = parse(typed.split(), find())
+    assert [arguments.target, *arguments.program] == ["-m", *module]

@@ -33,7 +33,7 @@ from pipefix.programs.observing.observer import Observer
 from pipefix.report import fix_report, terminal
 from pipefix.report.card import card
 from pipefix.report.program_report import NOT_PROBED
-from pipefix.report.runfile import Caveat, LoopFigures, ProgramFigures, Run, Verdict
+from pipefix.report.runfile import Caveat, LoopFigures, ProgramFigures, RemedyFigures, Run, Verdict
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import Interrupted, TargetError
 from tests.programs.conftest import Place
@@ -284,6 +284,14 @@ def test_what_asks_for_a_longer_probe_names_the_option_of_run(tmp_path: Path) ->
     assert told.verdict.sentence.endswith("settle it: --probe=75.")
     assert told.caveats[0].sentence.endswith("--probe=75.")
     assert card(told).command == "pipefix run --probe=75 train.py"
+
+
+def test_what_is_proposed_of_a_module_is_a_command_that_is_understood() -> None:
+    convert = RemedyFigures(
+        id="cache-sample", stage="decode", title="Cache.", status="proposed", why="", command="pipefix convert data.py:4 --to lmdb"
+    )
+    (told,) = in_program.with_commands(Run(remedies=[convert], target="data.py:4"), ["-m", "proj.train", "--epochs", "2"]).remedies
+    assert told.command == "pipefix fix --only cache-sample -m proj.train -- --epochs 2"
 
 
 class TestSignalsToTheProgram:

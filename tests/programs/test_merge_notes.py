@@ -72,6 +72,13 @@ def test_where_no_loop_is_known_to_train_the_longest_is_told(tmp_path: Path) -> 
     )
 
 
+def test_of_a_program_that_failed_early_it_is_said_that_it_failed(tmp_path: Path) -> None:
+    found = merged_notes(tmp_path, ["train.py"], 1, 0.1)
+    assert clock_verdict(found).sentence == (
+        "Inconclusive: The program failed before it took a batch of a DataLoader; what it printed itself, above this, says why."
+    )
+
+
 def test_what_batches_are_made_of_follows_the_looks(tmp_path: Path) -> None:
     parts = {"storage": 0.1, "decode": 0.6, "augment": 0.2, "own": 0.0, "collate": 0.1}
     looked = {"batches": 2, **parts, "cpu": 0.9, "made": 1.0}

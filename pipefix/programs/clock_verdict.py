@@ -159,7 +159,7 @@ def _made_of(loop: LoopFigures) -> str:
 
 def _is_the_same(loop: LoopFigures, other: LoopFigures) -> bool:
     """Of another rank, perhaps."""
-    return (loop.loader, loop.iterated) == (other.loader, other.iterated)
+    return loop.named == other.named
 
 
 def _waiting(loop: LoopFigures) -> float:

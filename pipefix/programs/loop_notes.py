@@ -55,9 +55,9 @@ class LoopNotes:
         block["on_device"], block["on_device_steps"] = {}, 0  # of the step in which it waited
 
     @property
-    def place(self) -> tuple[str, str]:
-        """Where its loaders are made and where they are gone through: the same on every rank."""
-        return self.loader, self.facts.get("iterated", "")
+    def place(self) -> tuple[str, str, int]:
+        """Where its loaders are made and where they are gone through, and which loop it is of those: the same on every rank."""
+        return self.loader, self.facts.get("iterated", ""), self.facts.get("nth", 1)
 
     @property
     def rank(self) -> int | None:

@@ -17,7 +17,7 @@ from pipefix.programs.clock_verdict import MOSTLY
 from pipefix.programs.loop_notes import LoopNotes, total
 from pipefix.programs.ranks import findings
 from pipefix.programs.sample_findings import global_batch
-from pipefix.report.runfile import LoopFigures, LoopSpan, ProgramFigures
+from pipefix.report.runfile import LoopFigures, LoopSpan, ProgramFigures, named
 from pipefix.vocabulary.quantity import Interval
 
 LEAST = 5
@@ -156,6 +156,7 @@ def _figures(notes: LoopNotes, begun: float, steps_over: tuple[int, str] | None)
     return LoopFigures(
         loader=notes.loader,
         iterated=notes.place[1],
+        nth=notes.place[2],
         rank=notes.rank,
         role=notes.role,
         steps=int(notes.total("steps")),
@@ -167,7 +168,7 @@ def _figures(notes: LoopNotes, begun: float, steps_over: tuple[int, str] | None)
         wait_share=_share(_by_device(notes.blocks) if by_device else notes.blocks) if notes.loader and known else None,
         outside_share=_outside_share(notes.blocks) if not notes.loader else None,
         by_device=by_device,
-        in_turn=[" in ".join(filter(None, other.place)) for other in notes.in_turn if other.role == notes.role == "training"],
+        in_turn=[named(*other.place) for other in notes.in_turn if other.role == notes.role == "training"],
         timeline=_timeline(notes.blocks, begun),
         step_split=_split_on_device(notes, known) if by_device and looked_on_device >= LEAST else _split_by_clocks(notes),
         between_epochs_s=notes.total("between_s"),

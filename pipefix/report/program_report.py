@@ -57,10 +57,10 @@ def _loops(program: ProgramFigures) -> Bars:
     alike = Counter((loop.loader, loop.rank) for loop in program.loops)
     for loop in program.loops:
         rank = f", rank {loop.rank}" if program.ranks > 1 and loop.rank is not None else ""
-        where = f" in {loop.iterated}" if loop.iterated and alike[loop.loader, loop.rank] > 1 else ""
+        which = loop.named if alike[loop.loader, loop.rank] > 1 else loop.loader
         first = quantity.seconds(max(loop.first_batch_s)) if loop.first_batch_s else ""
         parts = [_part(loop, f"{name}_s") for name in columns[5:]]
-        name = f"{loop.role} {loop.loader or '(no loader)'}{where}{rank}"
+        name = f"{loop.role} {which or '(no loader)'}{rank}"
         cells = [name, waits(loop), quantity.seconds(loop.seconds), f"{loop.steps:,}", first, *parts]
         bars.append(Bar(cells=cells, parts=list(_lane(loop)), title=name))
     end = quantity.seconds(max([program.seconds, *(part.end for bar in bars for part in bar.parts)]))

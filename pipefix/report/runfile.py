@@ -184,6 +184,8 @@ class LoopFigures(msgspec.Struct, frozen=True, kw_only=True):
     """File and line; empty for optimizer steps outside any loop over a loader."""
     iterated: str = ""
     """File and line that goes through its batches."""
+    nth: int = 1
+    """Of the loops in which that line goes through loaders of this one: a function makes those of training and of evaluation."""
     rank: int | None = None
     role: str = "unknown"
     """training, evaluation or unknown."""
@@ -222,7 +224,11 @@ class LoopFigures(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def named(self) -> str:
         """By the line that made its loader and the one that goes through it."""
-        return " in ".join(filter(None, (self.loader, self.iterated)))
+        return named(self.loader, self.iterated, self.nth)
+
+
+def named(loader: str, iterated: str, nth: int) -> str:
+    return " in ".join(filter(None, (loader, iterated))) + (f" ({nth})" if nth > 1 else "")
 
 
 class ProgramAccount(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ import resource
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -318,3 +319,23 @@ if "RANK" not in os.environ:
     assert steps[0] == 20
     assert 5 <= steps[1] <= 12
     assert "A process that did not come to its end counts up to what it had noted by then." in " ".join(ran.err.split())
+
+
+@pytest.mark.parametrize("before", ["import os; os.environ.clear()", "import os; os.closerange(3, 64)"])
+def test_a_program_that_clears_what_it_was_given(before: str, looping: Callable[..., Place]) -> None:
+    """Its environment: `import torch` ended with a KeyError. Descriptors, as a daemon closes them: notes went on into the file that
+    the program opened next."""
+    again = """
+        files = [open(f"own{number}.txt", "w+") for number in range(8)]
+        for batch in loader: optimizer.step()
+        for file in files:
+            file.seek(0)
+            print(repr(file.read()))
+    """
+    place = looping(f"\n{before}\n{textwrap.dedent(again)}")
+    if "environ" in before:
+        text = (place.folder / "train.py").read_text(encoding="utf-8")
+        place.write(f"{before}\n{text}")
+    ran, alone = place.run(), place.alone()
+    assert (ran.code, ran.out) == (alone.code, alone.out) == (0, "''\n" * 8)
+    assert sum(loop.steps for loop in ran.program.loops) == 40

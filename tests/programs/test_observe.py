@@ -583,3 +583,80 @@ def test_a_loader_that_one_batch_is_taken_of_now_and_then(light: Place) -> None:
     loops = light.run().program.loops
     assert sum(loop.step_split["wait_s"] for loop in loops) == pytest.approx(100 / 16)
     assert sum(loop.seconds for loop in loops) == pytest.approx(100 / 16 + 80 / 8)
+
+
+@pytest.mark.parametrize(
+    ("loaders", "each_epoch", "steps"),
+    [
+        ("training, held_out = make(1 / 4), make(1 / 64)", "epoch(training, optimizer); epoch(held_out)", [12, 12]),
+        ("", "training, held_out = make(1 / 4), make(1 / 64); epoch(training, optimizer); epoch(held_out)", [12, 12]),
+        ("", "epoch(make(1 / 4), optimizer)", [12]),
+    ],
+)  # fmt: skip
+def test_loaders_that_one_function_makes_and_another_goes_through(
+    loaders: str, each_epoch: str, steps: list[int], light: Place
+) -> None:
+    """``run_epoch(loader, optimizer=None)``: waits of evaluation were told as training's. One made anew is of the same loop."""
+    light.write(f"""{OWN_CLOCK}
+        class Slow:
+            def __init__(self, seconds): self.seconds = seconds
+            def __iter__(self):
+                for number in range(4):
+                    passes(self.seconds)
+                    yield torch.autograd
+        def make(seconds): return DataLoader(Slow(seconds))
+        def epoch(loader, optimizer=None):
+            for batch in loader:
+                passes(1 / 8)
+                if optimizer: optimizer.step()
+        optimizer = torch.Optimizer()
+        {loaders}
+        for number in range(3):
+            {each_epoch}
+    """)
+    ran = light.run()
+    training, *others = ran.program.loops
+    assert [loop.steps for loop in (training, *others)] == steps
+    assert (training.role, [loop.role for loop in others]) == ("training", ["unknown"] * len(others))
+    assert training.step_split["wait_s"] == pytest.approx(12 / 4)
+    assert training.seconds == pytest.approx(12 / 4 + 12 / 8)
+    for loop in others:
+        assert loop.seconds == pytest.approx(12 / 64 + 12 / 8)
+        assert loop.named != training.named
+        assert loop.named in " ".join(ran.err.split())
+
+
+def test_a_loader_that_another_ones_dataset_goes_through(light: Place) -> None:
+    """What is waited for it is part of that batch, and no step of anybody's."""
+    light.write(f"""{OWN_CLOCK}
+        class Slow:
+            def __iter__(self):
+                for number in range(40):
+                    passes(1 / 16)
+                    yield torch.autograd
+        optimizer = torch.Optimizer()
+        for batch in DataLoader(iter(DataLoader(Slow()))):
+            passes(1 / 16)
+            optimizer.step()
+    """)  # fmt: skip
+    (loop,) = light.run().program.loops
+    assert (loop.role, loop.steps) == ("training", 40)
+    assert loop.wait_share is not None and loop.wait_share.value == pytest.approx(1 / 2)
+
+
+def test_a_loop_inside_a_step_is_none_of_its_parts(light: Place) -> None:
+    """Steps on a support set, before the backward pass of the query set: these were a forward pass of 464 %."""
+    light.write(f"""{OWN_CLOCK}
+        optimizer = torch.Optimizer()
+        inner = DataLoader(range(8))
+        for batch in DataLoader(range(20)):
+            for other in inner:
+                passes(1 / 8)
+                torch.autograd.backward()
+            passes(1 / 16)
+            torch.autograd.backward()
+            optimizer.step()
+    """)
+    (outer,) = [loop for loop in light.run().program.loops if loop.steps == 20]
+    assert outer.seconds == pytest.approx(20 / 16)
+    assert outer.step_split["forward_s"] == pytest.approx(20 / 16)

@@ -261,6 +261,44 @@ def test_of_loaders_in_turn_the_one_that_is_waited_for_is_worked_on(tmp_path: Pa
     assert sum(note["step_s"] - note["inner_s"] for note in notes) == pytest.approx(19 * 0.25, abs=0.25), "the last one is not over"
 
 
+def test_threads_that_go_through_loops_beside_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An evaluation in a thread was taken to be inside the training loop: its time came off, and 39 % were told as 100 %."""
+    now = 100.0
+    for module in ("observer", "loops", "training"):
+        monkeypatch.setattr(f"pipefix.programs.observing.{module}.clock", lambda: now)
+    observer = Observer(str(tmp_path))
+    trains, checks = (Loader(place=place, wait=wait) for place, wait in (("trains", 0.25), ("checks", 0.5)))
+    loops = [Loop(number, loader.place) for number, loader in enumerate((trains, checks))]
+    for loop, loader in zip(loops, (trains, checks), strict=True):
+        observer.epochs[loader] = Epoch(loop, loader, 1, 0.0)
+
+    def take(loader: Any, no_gradients: bool = False) -> None:
+        nonlocal now
+        requested, now = now, now + loader.wait
+        observer.took(loader, observer.epochs[loader], requested, now, None, no_gradients)
+
+    def beside() -> None:
+        for _ in range(3):
+            take(checks, no_gradients=True)
+
+    for _ in range(4):
+        take(trains)
+        thread = threading.Thread(target=beside)
+        thread.start()
+        thread.join()
+        now += 0.25
+        observer.training.optimizer_begins()
+        observer.training.optimizer_stepped()
+    for loop in loops:
+        observer.flush(loop)
+    (file,) = tmp_path.iterdir()
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    by_loop = [[event for event in events if event["event"] == "steps" and event["loop"] == loop.number] for loop in loops]
+    assert [sum(note["optimizer_steps"] for note in notes) for notes in by_loop] == [4, 0]
+    assert [sum(note["inner_s"] for note in notes) for notes in by_loop] == [0, 0]
+    assert sum(note["step_s"] for note in by_loop[0]) == pytest.approx(3 * (3 * 0.5 + 0.25)), "the last one is not over"
+
+
 class Loader(SimpleNamespace):
     """Stands for its iterator as well: it can be a key."""
 

@@ -40,8 +40,9 @@ class Loop:
         """Those of the loops in turn with it as well, when its latest epoch ended."""
         self.from_memory = False
         """Whether it was told that the program trained on with batches of it that it kept."""
-        self.inside = False
-        """Whether one of its iterators is being asked: one that asks another counts once."""
+        self.kind: Any = None
+        """Of its loaders, where others are made and gone through by the same lines; and when the latest was first asked."""
+        self.asked = 0.0
         self.ended: tuple[float, float] | None = None
         """When its latest epoch ended, and the seconds of all epochs by then."""
         self.saved_since = 0.0

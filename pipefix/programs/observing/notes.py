@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import sys
+import threading
 import time
 from typing import Any
 
@@ -23,7 +24,10 @@ class Notes:
         self.own_s = 0.0
         """Seconds spent in writing."""
         self._file: int | None = None
+        self._which = (0, 0)
+        """Device and number of that file, by which it is known: the program may have closed it, and opened its own in its place."""
         self._pid = os.getpid()
+        self._opening = threading.RLock()
         self._rank_told = bool(os.environ.get("RANK"))
 
     @property
@@ -33,7 +37,7 @@ class Notes:
 
     def forget(self) -> None:
         """In a process forked from this one, which writes to a file of its own."""
-        self._file = None
+        self._file, self._opening = None, threading.RLock()
         self._rank_told = bool(os.environ.get("RANK"))
         self.own_s = 0.0
 
@@ -49,23 +53,42 @@ class Notes:
             return
         begun = clock()
         try:
-            file = self._file if self._file is not None and self._pid == os.getpid() else self._open()
+            file = self._opened()
             line = json.dumps({"event": event, "at": time.time(), **figures}, default=int)  # NumPy's integers
             os.write(file, (line + "\n").encode())
         except OSError:
             pass  # a full disk: the program is none the worse
         self.own_s += clock() - begun
 
+    def _opened(self) -> int:
+        if self._file is not None and self._is_ours(self._file):
+            return self._file
+        with self._opening:  # else of two threads that begin one may write before the line that the file begins with
+            return self._file if self._file is not None and self._is_ours(self._file) else self._open()
+
+    def _is_ours(self, file: int) -> bool:
+        try:
+            return self._pid == os.getpid() and self._which == _which(file)
+        except OSError:  # the program closed all that it did not open, as one that goes on as a daemon
+            return False
+
     def _open(self) -> int:
-        self._pid = os.getpid()
+        again, self._pid = self.begun, os.getpid()
         name = os.path.join(self.folder, f"events-{platform.node()}-{self._pid}.jsonl")
-        self._file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o666)
-        own = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
-        machine = {"host": platform.node(), "cores": len(own), "numa_nodes": _numa_nodes(own), **_machine()}
-        rank = os.environ.get("RANK")
-        here = {"event": "process", "at": time.time(), "pid": self._pid, "argv": sys.argv, "rank": rank, **machine}
-        os.write(self._file, (json.dumps(here) + "\n").encode())
-        return self._file
+        file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o666)
+        if not again:
+            own = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+            machine = {"host": platform.node(), "cores": len(own), "numa_nodes": _numa_nodes(own), **_machine()}
+            rank = os.environ.get("RANK")
+            here = {"event": "process", "at": time.time(), "pid": self._pid, "argv": sys.argv, "rank": rank, **machine}
+            os.write(file, (json.dumps(here) + "\n").encode())
+        self._which, self._file = _which(file), file
+        return file
+
+
+def _which(file: int) -> tuple[int, int]:
+    status = os.fstat(file)
+    return status.st_dev, status.st_ino
 
 
 def _machine() -> dict[str, Any]:

@@ -14,14 +14,14 @@ from typing import Any
 from .batches import FIRST, tensors_in
 from .device import DeviceWaits, in_use
 from .inside import Inside, end_program, without_words
-from .lines import way_to_users_line
+from .known_loops import KnownLoops
 from .loops import Epoch, Loop, clock, cost_of_a_step
 from .notes import Notes
 from .samples import Orders, idle_pools, pids_of, share_of
 from .steps import ModelCalls
 from .timed_batches import Looks
 from .training import TrainingSteps
-from .turns import Turns, in_turn_with, leave_for, left_at_mark
+from .turns import Here, Turns, in_turn_with, leave_for, left_at_mark
 
 EACH_MADE = 4
 """Batches a worker, after which it is asked whether all of them are still at work."""
@@ -33,14 +33,10 @@ _TORCHS = "torch.utils.data.dataloader"
 class Observer:
     def __init__(self, folder: str) -> None:
         self.notes = Notes(folder)
-        self.loops: dict[tuple[str, ...], Loop] = {}
-        """By the line that made their loaders, and the lines that first asked them for an iterator."""
+        self.loops = KnownLoops(self.notes)
         self.of_parents: list[Any] = []
         """What processes noted that this one was forked from."""
         self.epochs: weakref.WeakKeyDictionary[Any, Epoch] = weakref.WeakKeyDictionary()
-        self.places: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
-        self.loop_over: weakref.WeakKeyDictionary[Any, Loop] = weakref.WeakKeyDictionary()
-        """By loader: one that is asked for an iterator at another line has still the same loop."""
         self.kept: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         """By iterator: its loader, which the program itself may hold no longer (``for batch in DataLoader(...)``)."""
         self.unasked: weakref.WeakKeyDictionary[Any, tuple[Any, float, Any]] = weakref.WeakKeyDictionary()
@@ -49,10 +45,7 @@ class Observer:
         self.looks = Looks()
         self.device: DeviceWaits | None = None
         """The events of its loops, once the program uses CUDA."""
-        self.current: Epoch | None = None
-        """Whose batch the program works on."""
-        self.latest: Epoch | None = None
-        """What was exhausted last: an optimizer's step on its last batch may come after that."""
+        self.here = Here()
         self.training = TrainingSteps(self)
         self.models = ModelCalls()
         self.calls = 0
@@ -63,24 +56,20 @@ class Observer:
         """Seconds of all epochs that ended, those inside others apart."""
         self._turns = Turns(self.notes)
 
+    @property
+    def current(self) -> Epoch | None:
+        """Whose batch the program works on: in this thread, or one that another thread takes batches of for it."""
+        return self.here.current or self._turns.elsewhere()
+
     # -- notes -------------------------------------------------------------------------------------------------------------
 
     def flush(self, loop: Loop) -> None:
         if self.device is None:
             self.device = in_use()
         self.notes.tell_rank()
-        if loop.steps or loop.optimizer_steps or loop.first_s or loop.saves:
+        if loop.steps or loop.optimizer_steps or loop.step_s or loop.wait_s or loop.saves:  # of a last step, its time alone
             self.notes.write("steps", loop=loop.number, **loop.figures())
         loop.noted()
-
-    def loop_of(self, place: str, way: tuple[str, ...] = (), **facts: Any) -> Loop:
-        key = (place, *way)
-        loop = self.loops.get(key)
-        if loop is None:
-            loop = self.loops[key] = Loop(len(self.loops), place)
-            facts |= {"iterated": way[-1] if way else "", "main_thread": threading.current_thread() is threading.main_thread()}
-            self.notes.write("loop", loop=loop.number, loader=place, **facts)
-        return loop
 
     def failed(self, error: Exception, message: str = "pipefix could not look into a process of the program") -> None:
         if message not in self._failed:
@@ -91,11 +80,8 @@ class Observer:
         if self.notes.begun:
             if self.device is not None:
                 self.device.collect()
-            epoch = self.current
-            while epoch is not None:
-                left_at_mark(epoch)
-                epoch = epoch.outer
-            for loop in self.loops.values():
+            self._turns.leave_all(self.here.current)
+            for loop in self.loops.all:
                 self.flush(loop)
             try:
                 each = cost_of_a_step(Observer(""))
@@ -109,11 +95,11 @@ class Observer:
         since a process that was forked beside CUDA ends where it frees one."""
         if self.device is not None:
             self.device.forget()
-        self.of_parents += [self.device, self.current, self.latest, self.training.program, *self.loops.values()]
-        self.loops.clear()
-        self.loop_over.clear()
+        self.of_parents += [self.device, self.here.current, self.here.latest, self.training.program, *self.loops.all]
+        self.loops.forget()
+        self._turns.forget()
         self.device = None
-        self.current = self.latest = self.training.program = None
+        self.here.current = self.here.latest = self.here.asked = self.training.program = None
         self.notes.forget()
         self.looks.forget()
         self.calls = 0
@@ -171,14 +157,10 @@ class Observer:
         starting_s = max(starting_s, made_s)
         workers, size = getattr(loader, "num_workers", None), getattr(loader, "batch_size", None)
         persistent = getattr(loader, "persistent_workers", None)
-        loop = self.loop_over.get(loader)
-        if loop is None:
-            way = way_to_users_line()
-            facts = {"workers": workers, "batch_size": size, "persistent": persistent}
-            loop = self.loop_over[loader] = self.loop_of(self.places.get(loader) or (way or ("",))[-1], way, **facts)
+        loop = self.loops.over(loader, workers=workers, batch_size=size, persistent=persistent)
         loop.begun += 1
-        if self.current is not None and self.current.loop is loop:
-            left_at_mark(self.current)
+        if self.here.current is not None and self.here.current.loop is loop:
+            left_at_mark(self.here.current)
             loop.ended = None
         if self.device is None:
             self.device = in_use()
@@ -217,7 +199,7 @@ class Observer:
         if self.device is not None:
             self.device.got(loop)
         loop.wait_s += now - requested
-        if self.current is not epoch:
+        if self.here.current is not epoch:
             self._turn_to(epoch, requested)
         if epoch.delivered:
             begun = epoch.delivered
@@ -260,7 +242,7 @@ class Observer:
 
     def saved(self, begun: float, now: float) -> None:
         """The main thread called ``torch.save``: of the training loop, also after an evaluation."""
-        loop = self.worked_on() or next((loop for loop in reversed(self.loops.values()) if loop.trains), None)
+        loop = self.worked_on() or next((loop for loop in reversed(self.loops.all) if loop.trains), None)
         if loop is not None and threading.current_thread() is threading.main_thread():
             loop.saves += 1
             loop.saved_s += now - begun
@@ -298,20 +280,21 @@ class Observer:
 
     def _turn_to(self, epoch: Epoch, requested: float) -> None:
         self.models.end()
-        outer = self.current
-        around = leave_for(epoch, self.current, requested)
+        outer = self.here.current
+        around = leave_for(epoch, outer, requested)
         # Else back to a loop that another had begun in: that one was left before its end. And a loop that begins anew takes the
         # place of its own earlier epoch, which was left likewise.
         if around is None:
             epoch.outer = outer.outer if outer is not None and outer.loop is epoch.loop else outer
-        self.current = epoch
+        self.here.current = epoch
+        self._turns.asked(epoch)
 
     def exhausted(self, iterator: Any, epoch: Epoch, requested: float, now: float) -> None:
         loop = epoch.loop
         self.models.end()
         epoch.look_at_cpu()
-        other = self.current
-        if other is not epoch and leave_for(epoch, self.current, requested) is None and other is not None and other.loop is loop:
+        other = self.here.current
+        if other is not epoch and leave_for(epoch, other, requested) is None and other is not None and other.loop is loop:
             # What goes through both has come to its end, and asks the other one no more.
             loop.step_s += requested - other.delivered
             other.delivered = requested
@@ -323,7 +306,7 @@ class Observer:
             self._in_epochs += now - epoch.begun
         loop.ended, loop.passes_by_end = (now, self._in_epochs), loop.passes_in_turn()
         epoch.delivered = epoch.starting_s = 0.0
-        self.current, self.latest = epoch.outer, epoch
+        self.here.current, self.here.latest = epoch.outer, epoch
         epoch.outer = None
         self._told_apart(epoch)
         if loop.begun <= EPOCHS:
@@ -334,7 +317,10 @@ class Observer:
 
     def worked_on(self) -> Loop | None:
         """The loop whose batch the program works on, or whose last one it may still work on."""
-        if self.current is not None:
-            return self.current.loop
-        latest = self.latest
-        return latest.loop if latest and latest.loop.trains and not self.training.is_past(latest) else None
+        if self.here.current is not None:
+            return self.here.current.loop
+        latest = self.here.latest
+        if latest is not None and latest.loop.trains and not self.training.is_past(latest):
+            return latest.loop
+        other = self._turns.elsewhere(ended=True)
+        return other.loop if other is not None else None

@@ -15,7 +15,7 @@ from time import thread_time
 from typing import Any
 
 from .inside import make_importable
-from .lines import users_line, without_this_frame
+from .lines import without_this_frame
 from .loops import clock
 from .observer import Observer
 
@@ -128,10 +128,9 @@ def _patch_methods(loader_class: Any, observer: Observer, patched: set[type], pl
 
         @functools.wraps(make)
         def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - stands in for it
-            place = ""
+            place = None
             try:
-                if self not in observer.places:  # else a subclass calls this
-                    place = observer.places[self] = users_line()
+                place = observer.loops.made(self)
             except Exception as error:  # noqa: BLE001 - a loader that cannot be a key is named by its loop
                 observer.failed(error)
             if plan is not None and plan.target == place and loader_class is type(self):
@@ -200,15 +199,15 @@ def _patch_iterator(kind: type, observer: Observer, patched: set[type]) -> bool:
     import torch
 
     gradients = torch.is_grad_enabled
-    epochs = observer.epochs
+    epochs, here = observer.epochs, observer.here
 
     @functools.wraps(following)
     def __next__(self: Any) -> Any:  # noqa: N807 - stands in for it
         epoch = epochs.get(self) or observer.first_asked(self)
-        if epoch is None or epoch.loop.inside:
+        if epoch is None or here.asked is not None:  # one that asks another counts once
             requested, used = 0.0, None
         else:
-            epoch.loop.inside = True
+            here.asked = epoch.loop
             if observer.device is not None and epoch.delivered:
                 observer.device.asked(epoch.loop)
             used = thread_time() if epoch.looks_at_cpu() else None
@@ -217,14 +216,14 @@ def _patch_iterator(kind: type, observer: Observer, patched: set[type]) -> bool:
             batch = following(self)
         except BaseException as error:
             if requested and epoch is not None:
-                epoch.loop.inside = False
+                here.asked = None
                 if isinstance(error, StopIteration):
                     observer.exhausted(self, epoch, requested, clock())
             without_this_frame(error)
             raise
         if requested and epoch is not None:
             now = clock()
-            epoch.loop.inside = False
+            here.asked = None
             try:
                 cpu_s = None if used is None else thread_time() - used
                 observer.took(self, epoch, requested, now, batch, not gradients(), cpu_s)

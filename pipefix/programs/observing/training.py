@@ -89,7 +89,7 @@ class TrainingSteps:
 
     def _own_batches(self) -> Loop:
         if self.program is None:
-            self.program = self._observer.loop_of("", workers=0, batch_size=None)
+            self.program = self._observer.loops.without_loader()
         return self.program
 
     def goes_back(self) -> None:
@@ -97,7 +97,7 @@ class TrainingSteps:
 
     def went_back(self, begun: float, now: float) -> None:
         self._reached("backward")
-        self._count_pass(self._observer.current, self._observer.latest)
+        self._count_pass(self._observer.current, self._observer.here.latest)
         loop: Loop = self._observer.worked_on() or self._own_batches()
         loop.trains = True
         loop.backward_s += now - begun if self._in_its_time(loop) else 0.0
@@ -105,9 +105,10 @@ class TrainingSteps:
             self._optimizer_since = now
         if self._look is not None:
             self._look.worked(begun, now)
-        if self._observer.current is not None:
-            loop.forward_s += begun - self._observer.current.marked
-            self._observer.current.marked, self._observer.current.inner_by_mark = now, self._observer.current.inner_s
+        current: Epoch | None = self._observer.current
+        if current is not None:
+            loop.forward_s += begun - current.marked - (current.inner_s - current.inner_by_mark)
+            current.marked, current.inner_by_mark = now, current.inner_s
         if loop is self.program and not self.count:
             self._own_step(loop, now)  # a program that changes its parameters without torch's optimizers
 

@@ -9,11 +9,46 @@ from .loops import Epoch, Loop
 from .notes import Notes
 
 
+class Here(threading.local):
+    """What a thread of the program does: two that train, or evaluate beside each other, are not inside one another."""
+
+    current: Epoch | None = None
+    """Whose batch it works on."""
+    latest: Epoch | None = None
+    """What it exhausted last: an optimizer's step on its last batch may come after that."""
+    asked: Loop | None = None
+    """That it waits for a batch of: what is asked meanwhile makes that batch."""
+
+
 class Turns:
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
+        self._asked: dict[int, Epoch] = {}
+        """By thread: what it asked last."""
         self.waited = 0.0
         """Seconds of all waits in the main thread."""
+
+    def asked(self, epoch: Epoch) -> None:
+        self._asked[threading.get_ident()] = epoch
+
+    def elsewhere(self, *, ended: bool = False) -> Epoch | None:
+        """What another thread goes through, and this one may train on; ``ended``: or went through."""
+        here = threading.get_ident()
+        others = [epoch for thread, epoch in self._asked.copy().items() if thread != here]
+        others = [epoch for epoch in others if epoch.delivered or (ended and epoch.loop.trains)]
+        return max(others, key=lambda epoch: epoch.delivered, default=None)
+
+    def leave_all(self, here: Epoch | None) -> None:
+        """The program ends; ``here``: whose batch this thread works on."""
+        own = threading.get_ident()
+        for around in (here, *(epoch for thread, epoch in self._asked.copy().items() if thread != own)):
+            epoch = around
+            while epoch is not None:
+                left_at_mark(epoch)
+                epoch = epoch.outer
+
+    def forget(self) -> None:
+        self._asked.clear()
 
     def worked(self, epoch: Epoch, requested: float, now: float) -> None:
         """Its step is over: at ``requested`` the next batch was asked for, which was there, or known not to come, ``now``.

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = "_pipefix_observing"
+_FOLDER = os.environ.get("PIPEFIX_RUN", "")
+"""Asked for now: the program may clear its environment before it imports torch."""
 
 
 def _remove_from_path() -> None:
@@ -74,7 +76,7 @@ def _observe(install: str, module: "Any") -> None:
 
     if _PACKAGE not in sys.modules:
         _load_package()
-    getattr(import_module(f"{_PACKAGE}.patches"), install)(module, os.environ["PIPEFIX_RUN"])
+    getattr(import_module(f"{_PACKAGE}.patches"), install)(module, _FOLDER)
 
 
 def _load_package() -> None:
@@ -102,7 +104,7 @@ def _tell(error: Exception) -> None:
 
         note = {"event": "error", "error": f"pipefix could not look into a process of the program: {type(error).__name__}: {error}"}
         name = f"events-{platform.node()}-{os.getpid()}.jsonl"
-        with open(os.path.join(os.environ["PIPEFIX_RUN"], name), "a", encoding="utf-8") as file:
+        with open(os.path.join(_FOLDER, name), "a", encoding="utf-8") as file:
             for line in ({"event": "process", "at": 0.0}, note):
                 file.write(json.dumps(line) + "\n")
     except OSError:
@@ -111,7 +113,7 @@ def _tell(error: Exception) -> None:
 
 _without_harm(_remove_from_path)
 _awaiting = _Awaiting()
-if "PIPEFIX_RUN" in os.environ:
+if _FOLDER:
     sys.meta_path.insert(0, _awaiting)
 try:
     _import_the_users_own()

@@ -15,10 +15,11 @@ from pipefix.vocabulary.stage import Stage
 _PICTURE = re.compile(r"PIL|Image|jpe?g|png|webp|imread|imdecode|decode_image|read_image|imageio|pil_loader", re.IGNORECASE)
 _VOLUMES = "SimpleITK."
 _TOKENS = re.compile(
-    r"(tokenizers?|tiktoken|sentencepiece)[.(]|.*(tokeni[sz]|encode_plus|encode_batch|bpe|wordpiece|sentencepiece).* at ", re.IGNORECASE
+    r"(tokenizers?|tiktoken|sentencepiece)[.(]|.*(tokeni[sz]|encode_plus|encode_batch|bpe|wordpiece|sentencepiece).* at ",
+    re.IGNORECASE,
 )
-"""Of libraries: by the names that hooks give, or called by a line of the user's. A tokeniser of the user's own takes what its Python
-code takes, of however many texts at once."""
+"""Of libraries: by the names that hooks give, or called by a line of the user's. One that the user wrote in Python takes what it
+takes, of however many texts at once."""
 _FIXED = frozenset(
     (
         # Transform objects of torchvision and albumentations.

@@ -9,7 +9,7 @@ from pipefix.diagnosis.doubts import Doubt, DoubtKind, busiest_line
 from pipefix.diagnosis.pace import slower_by
 from pipefix.diagnosis.verdict_rules import Ranking
 from pipefix.hooks.charges import OWN_NAMES
-from pipefix.measurement.experiments import SAMPLES
+from pipefix.measurement.experiments import FLOOR, SAMPLES
 from pipefix.measurement.measurement import Measurement
 from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, Gain, MeasuredGain, NotTried, figure, surely_above
 from pipefix.vocabulary.quantity import Interval, percent, percent_between, seconds, times, times_between
@@ -129,10 +129,22 @@ def _step_bound(measurement: Measurement, diagnosis: Diagnosis, share: Interval)
     if ratio is not None:
         could = times_between(ratio.inverted()) if diagnosis.verdict.blocks >= FEWEST_FOR_INTERVAL else times(1 / ratio.value)
         text += f", and the loader could deliver {could} what it uses"
-    gain = diagnosis.arms.get("samples-recorded")
-    often = len(measurement.of("samples-recorded")) >= FEWEST_FOR_INTERVAL
-    best = f": free input would gain at most {times(max(1.0, gain.high))}" if gain is not None and often else ""
-    return f"{text}. Work on the model, not the data{best}."
+    free = _free_input(measurement, diagnosis)
+    best = f": free input would gain at most {times(max(1.0, free.high))}" if free is not None else ""
+    if (free.low if free is not None else 1.0 if measurement.workers else 1 / share.high) <= NOTICEABLE:
+        return f"{text}. Work on the model, not the data{best}."
+    # In a row with it, several smaller stages together may take as long.
+    return f"{text}. It is the largest part, and not the only one worth work{best or ': making batches takes the rest'}."
+
+
+def _free_input(measurement: Measurement, diagnosis: Diagnosis) -> Interval | None:
+    """What it gains if neither samples nor batches take any time, as far as that was tried; None where it was not.
+
+    Where workers collate, and the step limits, whole samples are nearly all of it.
+    """
+    tried = [arm.name for arm in ((FLOOR, SAMPLES) if measurement.workers else (FLOOR,))]
+    arm = next((arm for arm in tried if len(measurement.of(arm)) >= FEWEST_FOR_INTERVAL), None)
+    return diagnosis.arms.get(arm) if arm is not None else None
 
 
 def _balanced(diagnosis: Diagnosis, ranking: Ranking, share_of: ShareOf, kind: str) -> str:

@@ -168,8 +168,9 @@ class _Session:
             if self.ranges and read_bytes and number in (len(rows) // 2, len(rows)):
                 once = sum(length for path in self.ranges for _, length in residency.merged(self._read_of(path)))
                 in_workers = sum(length for parts in self.ranges.values() for read in parts.values() for _, length in read)
-                overlaps = sum(row.trace.pieces_bytes for row in last.values()) / in_workers
-                measurement.read_once.append(DistinctReads(once * max(1.0, overlaps), read_bytes, samples))
+                if in_workers:  # else files were opened and nothing was read of them: the bytes came from elsewhere
+                    overlaps = sum(row.trace.pieces_bytes for row in last.values()) / in_workers
+                    measurement.read_once.append(DistinctReads(once * max(1.0, overlaps), read_bytes, samples))
         if self.pool.serving < measurement.workers:
             measurement.idle_workers, measurement.workers = measurement.workers - self.pool.serving, self.pool.serving
             measurement.shards = measurement.workers  # whatever the stream says: the others found nothing to read

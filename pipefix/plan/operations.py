@@ -14,7 +14,12 @@ from pipefix.vocabulary.stage import Stage
 
 _PICTURE = re.compile(r"PIL|Image|jpe?g|png|webp|imread|imdecode|decode_image|read_image|imageio|pil_loader", re.IGNORECASE)
 _VOLUMES = "SimpleITK."
-_TOKENS = re.compile(r"tokeni[sz]|encode_plus|encode_batch|bpe|wordpiece|sentencepiece", re.IGNORECASE)
+_TOKENS = re.compile(
+    r"(tokenizers?|tiktoken|sentencepiece)[.(]|.*(tokeni[sz]|encode_plus|encode_batch|bpe|wordpiece|sentencepiece).* at ",
+    re.IGNORECASE,
+)
+"""Of libraries: by the names that hooks give, or called by a line of the user's. One that the user wrote in Python takes what it
+takes, of however many texts at once."""
 _FIXED = frozenset(
     (
         # Transform objects of torchvision and albumentations.
@@ -71,7 +76,7 @@ def operations_of(measurement: Measurement, diagnosis: Diagnosis) -> Operations:
     augment = [op for op in met if op.name not in OWN_NAMES or op.wall_s > _GLUE * whole]
     return Operations(
         pictures=pictures_of(diagnosis),
-        tokenisers=tuple(op for op in (*_ops(diagnosis, Stage.DECODE), *augment) if _TOKENS.search(op.name)),
+        tokenisers=tuple(op for op in (*_ops(diagnosis, Stage.DECODE), *augment) if _TOKENS.match(op.name)),
         augment=tuple(augment),
         same=measurement.same_every_time,
     )

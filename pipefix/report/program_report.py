@@ -126,7 +126,8 @@ def notes(program: ProgramFigures) -> Iterator[str]:
         if loop.role == "training" and loop.between_epochs_s > BETWEEN * program.seconds > 0:
             part = quantity.percent(loop.between_epochs_s / program.seconds)
             where = f"the loop over the loader made at {loop.loader}" + (f" (rank {loop.rank})" if program.ranks > 1 else "")
-            yield f"{part} of the program's time passed between epochs of {where}, with no loop running: checkpoints, logging."
+            what = "checkpoints, logging, or getting the next epoch ready"
+            yield f"{part} of the program's time passed between epochs of {where}, with no loop running: {what}."
     if program.account is not None and program.seconds > 0 and program.loops:
         shares = program.account.shares().items()
         yield f"Its time: {', '.join(f'{part} {quantity.percent(share)}' for part, share in shares if share >= SMALL)}."

@@ -122,6 +122,22 @@ SENTENCES: dict[str, tuple[Measurement, str]] = {
         ("Step-bound: the step takes 100 % of the time, 8.00 ms a batch, and the loader could deliver 4.00x what it uses. Work "
         "on the model, not the data: free input would gain at most 1.01x.")
     ),
+    # Without workers they take turns: samples that cost nothing leave the collating, so they are not all that data takes.
+    "a step that is less than half": (
+        measured({"decode": 1.0, "collate": 1.2}, step=2.0, arms={"samples-recorded": 1.3, "loader-floor": 2.1}),
+        ("Step-bound: the step takes 48 % of the time, 8.00 ms a batch. It is the largest part, and not the only one worth work: "
+        "free input would gain at most 2.12x.")
+    ),
+    "and nobody tried what the rest is worth": (
+        measured({"decode": 1.0, "collate": 1.2}, step=2.0, arms={"samples-recorded": 1.3}),
+        ("Step-bound: the step takes 48 % of the time, 8.00 ms a batch. It is the largest part, and not the only one worth work: "
+        "making batches takes the rest.")
+    ),
+    "a step that is nearly all": (
+        measured({"decode": 0.05}, step=2.0, arms={"loader-floor": 1.02}),
+        ("Step-bound: the step takes 98 % of the time, 8.00 ms a batch. Work on the model, not the data: free input would gain at "
+        "most 1.03x.")
+    ),
     "arms that contradict the clocks": (
         measured({"storage": 2.0, "decode": 1.0}, arms={"storage-from-memory": 1.1, "decode-recorded": 2.5}),
         ("Inconclusive: the clocks point to storage, but the replayed arms to decode (removing it gains 2.50x (2.48-2.53)). What"

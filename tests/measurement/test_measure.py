@@ -60,6 +60,21 @@ class Whole(planted.Mapped):
         return planted.collate([planted.picture(self.paths[index]) for index in indices])
 
 
+class Locked(Dataset[Any]):
+    """Each sample opens a file that is empty, and takes a window out of a mapped array."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __len__(self) -> int:
+        return 2400
+
+    def __getitem__(self, index: int) -> Any:
+        with (self.folder / "lock").open("rb"):
+            tokens = np.memmap(self.folder / "tokens.bin", dtype=np.uint16, mode="r")
+            return torch.from_numpy(tokens[index : index + 64].astype(np.int64))
+
+
 class Members(Dataset[Any]):
     """Each sample is 6 kB of one of 24 members that lie one behind the other in a file."""
 
@@ -397,6 +412,12 @@ class TestApart:
         file.write_bytes(bytes(200 * 1024))
         *_, whole = measured(DataLoader(Members(file), batch_size=4, num_workers=workers)).read_once  # fake clock
         assert whole.distinct_bytes == min(24, whole.samples) * 8192
+
+    def test_a_file_that_is_opened_and_not_read_is_nothing_to_count(self, tmp_path: Path) -> None:
+        """Its bytes come from elsewhere, of a mapped array or a network: a division by zero ended the probe."""
+        np.arange(4096, dtype=np.uint16).tofile(tmp_path / "tokens.bin")
+        (tmp_path / "lock").touch()
+        assert measured(DataLoader(Locked(tmp_path), batch_size=4)).read_once == []  # fake clock
 
     def test_pages_that_stay_are_not_called_cold(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         stays = residency.ColdProof(files=24, before=1.0, after=0.5, why="another process maps them")

@@ -60,6 +60,24 @@ def test_code_between_operations_is_no_operation_unless_it_takes_its_time() -> N
     assert [op.name for op in operations_of(world.measurement(), diagnosis).fixed] == ["Resize"]
 
 
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("tokenizers.Tokenizer.encode", True),
+        ("tiktoken.Encoding.encode", True),
+        ("sentencepiece.encode", True),
+        ("tokenizer.encode_plus", True),
+        ("self.bpe.encode of youtokentome at data.py:7", True),
+        ("WordPiece.encode", False),  # methods and functions of the user's
+        ("Corpus.tokenize", False),
+        ("bpe", False),
+    ],
+)
+def test_own_code_that_tokenises_is_no_librarys(name: str, is_one: bool) -> None:
+    world = JPEGS.but(ops={Stage.DECODE: (name,)})
+    assert bool(operations_of(world.measurement(), world.diagnosis()).tokenisers) is is_one
+
+
 def test_pictures_and_tokenisers() -> None:
     world = JPEGS.but(ops={Stage.DECODE: ("cv2.imdecode", "tokenizer()"), Stage.AUGMENT: ("F.to_tensor", "Rotate")})
     operations = operations_of(world.measurement(), world.diagnosis())

@@ -626,6 +626,15 @@ def test_loaders_that_one_function_makes_and_another_goes_through(
         assert loop.named in " ".join(ran.err.split())
 
 
+def test_the_loaders_of_many_clients_are_not_as_many_loops(light: Place) -> None:
+    light.write(f"""{OWN_CLOCK}
+        optimizer = torch.Optimizer()
+        for loader in [DataLoader(range(10)) for client in range(9)]:
+            for batch in loader: optimizer.step()
+    """)
+    assert sorted(loop.steps for loop in light.run().program.loops) == [10, 10, 10, 60]
+
+
 def test_a_loader_that_another_ones_dataset_goes_through(light: Place) -> None:
     """What is waited for it is part of that batch, and no step of anybody's."""
     light.write(f"""{OWN_CLOCK}

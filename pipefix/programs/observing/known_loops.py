@@ -12,6 +12,9 @@ from .lines import users_line, way_to_users_line
 from .loops import Loop, clock
 from .notes import Notes
 
+MOST_OF_A_KIND = 4
+"""Loops that are told apart by nothing but which loader they are over: the loaders of a hundred clients are not a hundred loops."""
+
 
 class KnownLoops:
     def __init__(self, notes: Notes) -> None:
@@ -43,7 +46,10 @@ class KnownLoops:
             place, made = self._made.get(loader, ("", math.inf))
             place = place or (way or ("",))[-1]
             alike, kind = self._alike.setdefault((place, *way), []), _kind_of(loader)
-            fitting = [loop for loop in alike if loop.kind == kind and loop.asked < made]
+            of_kind = [loop for loop in alike if loop.kind == kind]
+            fitting = [loop for loop in of_kind if loop.asked < made]
+            if not fitting and len(of_kind) == MOST_OF_A_KIND:
+                fitting = of_kind[-1:]
             # Those that were not asked for longest: of two that are made anew each epoch, the first comes first again.
             loop = min(fitting, key=lambda loop: loop.asked, default=None) or self._new(alike, place, way, facts)
             loop.kind, loop.asked = kind, clock()

@@ -259,6 +259,8 @@ def caveats(measurement: Measurement, diagnosis: Diagnosis) -> list[tuple[str, s
     rest = max(0.0, diagnosis.unattributed - sampling) / diagnosis.sample.value
     workers = measurement.idle_workers + measurement.workers
     longer = diagnosis.verdict.kind == "inconclusive" and "--budget" in diagnosis.verdict.sentence
+    stages, anew = measurement.kept_by_dataset, measurement.workers and not measurement.settings.persistent_workers
+    kept = stages and f"The dataset keeps what it has read: {' and '.join(stages)} ran only when a sample was first asked for."
     doubts = [
         ("interrupted", measurement.partial, "The probe was interrupted; the figures are what was known by then."),
         ("idle-workers", measurement.idle_workers,
@@ -267,9 +269,10 @@ def caveats(measurement: Measurement, diagnosis: Diagnosis) -> list[tuple[str, s
         ("whole-stream-each", measurement.whole_stream_each and measurement.workers > 1,
          (f"Each of {workers} workers goes through the whole stream, so that every sample comes {workers} times an epoch: rates "
           f"count the copies. {GIVE_PARTS}")),
-        ("own-cache", measurement.kept_by_dataset,
-         (f"The dataset keeps what it has read: {' and '.join(measurement.kept_by_dataset)} ran only when a sample was first asked "
-          "for. Every figure is of later epochs; the first one takes longer.")),
+        ("own-cache", kept and not anew, f"{kept} Every figure is of later epochs; the first one takes longer."),
+        ("own-cache-lost", kept and anew,
+         (f"{kept} Workers that start anew each epoch have kept nothing: every figure is of samples that one has read before, and "
+          "an epoch takes longer. DataLoader(..., persistent_workers=True) keeps it.")),
         ("inconclusive", longer, f"A longer run would narrow the intervals: --budget {longer_budget(measurement)}."),
         ("closure", abs(diagnosis.closure) > CLOSURE_LIMIT,
          (f"The stages and the rest add up to {percent(1 + diagnosis.closure)} of the measured time a sample; the machine was "

@@ -34,7 +34,7 @@ OPERATIONS = 12
 REMEDIES = 3
 """Told with the card."""
 TOLD_AT_ONCE = ("problem", "warning")
-WHAT_WAS_PROBED = ("choice", "wrapper", "assumed", "model-left-out", "whole-stream-each")
+WHAT_WAS_PROBED = ("choice", "wrapper", "assumed", "model-left-out", "whole-stream-each", "own-cache-lost")
 """Caveats without which the card would speak of something else than its reader thinks of."""
 BEHIND = "The figures behind this: --full, or as a page for the browser: --html report.html"
 BEHIND_A_PROGRAM = "The figures behind this: pipefix show --full FOLDER (that of --out), where report.html is a page."

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -525,6 +526,16 @@ def test_a_dataset_that_keeps_what_it_has_read_is_told_of(keeps: str, stages: li
     assert measurement.kept_by_dataset == stages
     caveats = {caveat for caveat, _ in diagnose(measurement).caveats}
     assert ("own-cache" in caveats) == bool(stages)
+
+
+def test_what_a_dataset_keeps_is_lost_with_workers_that_start_anew() -> None:
+    found = made_up({"augment": 4.0}, workers=2)
+    found.first_calls = {"decode": 1.0}
+    told = dict(diagnose(found).caveats)
+    assert "own-cache" not in told
+    assert "persistent_workers=True" in told["own-cache-lost"]
+    found.settings = msgspec.structs.replace(found.settings, persistent_workers=True)
+    assert "own-cache-lost" not in dict(diagnose(found).caveats)
 
 
 def test_operations_of_one_stage_count_together_as_read_again() -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from pipefix.measurement.measurement import Block, FusedCall, KeptRecord, Row
+from pipefix.measurement.measurement import Block, FusedCall, KeptRecord, Row, TriedCache
 from pipefix.measurement.trace import BatchTrace, Charge
 from pipefix.plan.case import Moving
 from pipefix.plan.plan import Declined, Proposed
+from pipefix.plan.planfile import LoaderChange
 from pipefix.system.machine import Machine
 from pipefix.vocabulary.gain import MeasuredGain
 from pipefix.vocabulary.quantity import Interval, exactly
@@ -47,6 +48,10 @@ RESAMPLED = FINISHED.but(augment=0.02, ops={Stage.DECODE: ("soundfile.read",), S
 GRAPHS = TEXTS.but(augment=0.002, fields={"record": KeptRecord(why_not="a my.Graph: records hold numbers, text, bytes")})
 SHOWN = KeptRecord(exactly(25e-6), 2048.0, gain=Interval(7.0, 6.5, 7.5), pairs=3)
 PYTHON = TEXTS.but(decode=0.0002, ops={Stage.DECODE: ("tokenizer()",)})
+KEEPING = {"first_calls": {"decode": 1000.0}}
+"""The dataset has a cache of its own."""
+KEPT_WHOLE = {"tried_caches": {"source": TriedCache(record_bytes=28e6, part_samples=10)}}
+"""Each sample opens one file of HDF5."""
 NEW_WORKERS = JPEGS.but(settings={"length": 3200}, fields={"epoch_restart": 4.0, "first_batch": 4.5})
 SLOT = (60e-6 + 19_267_840 / 5.5e9) / 32
 ON_STEP = 0.02 / 32 + 0.0001
@@ -251,6 +256,14 @@ PROPOSED: list[tuple[World, str, str, float | None, dict[str, Any], dict[str, An
      {"command": ('DataLoader(..., num_workers=4, multiprocessing_context="forkserver")  # or all settings at once: '
                   "pipefix tune TARGET")}, {}),
     (JPEGS.but(workers=4, cores=16.0), "workers-16", "...", 4.0, {}, {}),
+    # A dataset's own cache would be gone with each epoch's workers.
+    (ALONE.but(fields=KEEPING), "workers-4", ("no workers now, 4 cores; predicted from wall and CPU times. Each keeps for itself "
+     "what its dataset has read, and would read it anew in every epoch if it did not stay"), None,
+     {"command": ("DataLoader(..., num_workers=4, persistent_workers=True)  # or all settings at once: pipefix tune TARGET"),
+      "change": LoaderChange(num_workers=4, persistent_workers=True)}, {}),
+    (NEW_WORKERS.but(fields={**NEW_WORKERS.fields, **KEEPING}), "persistent-workers",
+     ("Every epoch waits 4.00 s for its first batch, 20 % of its 19.7 s; what its dataset keeps is read anew besides, which is not "
+      "in this figure"), None, {}, {}),
     # More copies are no more samples; each with its part, they are.
     (REPEATING, "workers-2", ("no workers now, 4 cores; 2 workers were really tried beside today's setting. Each goes through the "
      "whole stream: as it is, they would give every sample 2 times"), 1.9,
@@ -442,3 +455,14 @@ def test_equal_pixels_are_preferred() -> None:
     alike = replace(EXACT, apart=CLOSE.apart)
     assert [step.id for step in fused(exact=EXACT, close=alike).plan() if step.id.startswith("fuse")] == ["fuse-exact"]
     assert proposed(fused(exact=FusedCall(why_not="no"), close=CLOSE), "fuse-close").speedup.value > 2
+
+
+def test_a_source_cache_that_keeps_whole_files_is_judged_by_what_they_take() -> None:
+    """Each sample opens one HDF5 file and reads a part: a record gives the file back whole, once in every part of the cache."""
+    world = SLOW_NETWORK.but(settings=SHORT, fields=KEPT_WHOLE)
+    for slow in (world, world.with_arms()):
+        step = slow.step_called("cache-source")
+        assert isinstance(step, Declined)
+        assert step.why.startswith("would be slower")
+    beaten = world.but(storage=1.0).step_called("cache-source")
+    assert beaten.disk_bytes == pytest.approx(3200 / 10 * 28e6, rel=0.01), "worth its while, but a smaller cache does as well"

@@ -25,6 +25,10 @@ FIND_SECONDS = Interval(10e-6, 4e-6, 30e-6)
 """Looking one record up in a memory-mapped cache and making a sample of it, where that was not tried."""
 COPY_RATE = Interval(16e9, 6e9, 24e9)
 """Bytes a second out of the page cache into a fresh array."""
+WHOLE_RATE = Interval(0.4e9, 0.15e9, 1e9)
+"""Bytes a second of a file that is kept whole for each sample's sake, into memory that was not used before: of HDF5, of a map."""
+KEPT_WHOLE = 4.0
+"""How many times what a sample reads its record holds at least, where that is whole files."""
 WRITE_RATE = 200e6
 """Bytes a second that a cache is written with."""
 RESIZED = 256
@@ -58,7 +62,11 @@ class Cache(Remedy):
         if record_bytes is None:
             return self.declined("how large a record would be could not be measured, so neither can its worth")
         disk = self.disk_bytes(case, case.length, record_bytes.value, tried_cache) if case.length is not None else None
-        read = reading(record_bytes, record)
+        read, taken_bytes = reading(record_bytes, record), record_bytes.value
+        if tried_cache.record_bytes and tried_cache.record_bytes > KEPT_WHOLE * taken_bytes:
+            taken_bytes = tried_cache.record_bytes
+            copied = draws(exactly(taken_bytes), "whole") / draws(WHOLE_RATE, "copy whole")
+            read = StageTime(read.wall + copied, read.cpu + copied)
         tried = record.gain if record is not None else None
         measured = finished and tried is not None
         if disk is not None and case.memory is not None and disk > case.memory:
@@ -79,7 +87,7 @@ class Cache(Remedy):
             disk = None  # what calls gave back is no measure of what samples hold: a decoder may be called hundreds of times
         sized = ["--size", str(RESIZED)] if store == "resized" else []
         return self.proposed(
-            f"{self.saves(case)}; reading a record of {size(record_bytes.value)} back takes about {seconds(float(read.wall[0]))}"
+            f"{self.saves(case)}; reading a record of {size(taken_bytes)} back takes about {seconds(float(read.wall[0]))}"
             + (", and the loader was run over a few of them" if measured else ""),
             known,
             command("pipefix", "convert", case.target, "--to", "lmdb", "--store", store, *sized, "--out", f"cache-{store}"),
@@ -159,12 +167,14 @@ class CacheSource(Cache):
         return exactly(case.source_bytes)
 
     def disk_bytes(self, case: Case, length: int, record_bytes: float, tried_cache: TriedCache) -> float:
-        """A file that several samples of one part read is kept once in it, and one that is mapped is kept whole."""
+        """A file that several samples of one part read is kept once in it, and one that is mapped, or HDF5, is kept whole."""
         described_bytes = tried_cache.described_bytes or DESCRIBED_BYTES
-        if not tried_cache.part_samples or not case.measurement.read_once:
+        if not tried_cache.part_samples:
             return super().disk_bytes(case, length, record_bytes + described_bytes, tried_cache)
-        part_samples = min(length, tried_cache.part_samples)
-        kept_bytes = cache_disk.of_part(record_bytes, described_bytes, case.measurement.read_once, part_samples)
+        part_samples, reads = min(length, tried_cache.part_samples), case.measurement.read_once
+        kept_bytes = part_samples * cache_disk.of_record(record_bytes + described_bytes)
+        if reads:
+            kept_bytes = cache_disk.of_part(record_bytes, described_bytes, reads, part_samples)
         mapped = cache_disk.of_record((tried_cache.record_bytes or 0.0) + described_bytes)
         kept_bytes = max(kept_bytes, mapped + (part_samples - 1) * cache_disk.of_record(described_bytes))
         return cache_disk.of_parts(length, part_samples, kept_bytes)

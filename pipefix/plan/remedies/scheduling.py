@@ -139,12 +139,15 @@ class PersistentWorkers(Remedy):
 
         low = gain(restart * (1 - RESTART_SPREAD), 1.5 * first)
         high = gain(restart * (1 + RESTART_SPREAD), 0.5 * first)
-        return self.kept_up(restart, restart + steady, Interval(gain(restart, first), low, high))
+        again = "; what its dataset keeps is read anew besides, which is not in this figure"
+        beside = again if case.measurement.kept_by_dataset else ""
+        return self.kept_up(restart, restart + steady, Interval(gain(restart, first), low, high), beside)
 
-    def kept_up(self, restart: float, whole: float, gain: Interval) -> Proposed:
-        """``restart``: seconds of ``whole``, an epoch, that pass before its first batch."""
+    def kept_up(self, restart: float, whole: float, gain: Interval, beside: str = "") -> Proposed:
+        """``restart``: seconds of ``whole``, an epoch, that pass before its first batch. ``beside``: what else is to be said."""
+        begins = f"Every epoch waits {seconds(restart)} for its first batch, {percent(restart / whole)} of its {seconds(whole)}"
         return self.proposed(
-            f"Every epoch waits {seconds(restart)} for its first batch, {percent(restart / whole)} of its {seconds(whole)}",
+            begins + beside,
             gain,
             "DataLoader(..., persistent_workers=True)",
             risk="Workers keep their copy of the dataset: changes made to it between epochs in the training process do not reach "

@@ -84,7 +84,11 @@ class WorkerCount(Remedy):
         lost = case.measurement.lost_by_fork
         if count and lost:
             why += f". By forkserver: forked from a process that has used {lost}, they would wait for its threads without end"
+        keep = bool(count and case.measurement.kept_by_dataset and not case.measurement.settings.persistent_workers)
+        if keep:
+            why += ". Each keeps for itself what its dataset has read, and would read it anew in every epoch if it did not stay"
         how = ', multiprocessing_context="forkserver"' if count and lost else ""
+        how += ", persistent_workers=True" if keep else ""
         if case.measurement.whole_stream_each is not False and count > max(1, now):
             return self.proposed(
                 f"{why}. {_COPIES[case.measurement.whole_stream_each]}, they would give every sample {count} times",
@@ -100,7 +104,9 @@ class WorkerCount(Remedy):
             f"DataLoader(..., num_workers={count}{how})  # or all settings at once: {command('pipefix', 'tune', case.target)}",
             **_named(case, count),
             risk=_risk(case, count),
-            change=LoaderChange(num_workers=count, start_method="forkserver" if count and lost else None),
+            change=LoaderChange(
+                num_workers=count, start_method="forkserver" if count and lost else None, persistent_workers=keep or None
+            ),
         )
 
 

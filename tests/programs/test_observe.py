@@ -635,6 +635,34 @@ def test_the_loaders_of_many_clients_are_not_as_many_loops(light: Place) -> None
     assert sorted(loop.steps for loop in light.run().program.loops) == [10, 10, 10, 60]
 
 
+@pytest.mark.parametrize("around", ["Ahead(super().__iter__())", "map(list, super().__iter__())", "super().__iter__()"])
+def test_a_subclass_that_gives_an_iterator_around_its_base_class_s(around: str, light: Place) -> None:
+    """A thread that fetches ahead (``DataLoaderX``) was counted beside the loop that takes its batches: twice the steps."""
+    light.write(f"""{OWN_CLOCK}
+        import queue, threading
+        class Ahead(threading.Thread):
+            def __init__(self, batches):
+                super().__init__(daemon=True)
+                self.batches, self.ready = batches, queue.Queue()
+                self.start()
+            def run(self):
+                for batch in self.batches: self.ready.put([batch])
+                self.ready.put([])
+            def __iter__(self): return self
+            def __next__(self):
+                for batch in self.ready.get(): return batch
+                raise StopIteration
+        class DataLoaderX(DataLoader):
+            def __iter__(self): return {around}
+        optimizer = torch.Optimizer()
+        loader = DataLoaderX([[number] for number in range(20)])
+        for epoch in range(2):
+            for batch in loader: optimizer.step()
+    """)
+    (loop,) = light.run().program.loops
+    assert (loop.role, loop.steps) == ("training", 40)
+
+
 def test_a_loader_that_another_ones_dataset_goes_through(light: Place) -> None:
     """What is waited for it is part of that batch, and no step of anybody's."""
     light.write(f"""{OWN_CLOCK}

@@ -149,11 +149,13 @@ class Observer:
                 self.failed(error)
         return self.epochs.get(iterator)
 
-    def began(self, loader: Any, iterator: Any, starting_s: float) -> None:
+    def began(self, loader: Any, iterator: Any, starting_s: float, inner: tuple[Any, Any] | None = None) -> None:
+        """``inner``: the iterator that this one asks, if it is another, and what is known of how that one was made."""
         known = self.epochs.get(iterator)
         if known is not None and not known.waited:
             return  # of a subclass that gives what its base class gave it; that of persistent workers is begun again
-        _, made_s, record = self.unasked.pop(iterator, (None, 0.0, None))
+        asked, made = inner or (iterator, self.unasked.pop(iterator, None))
+        _, made_s, record = made or (None, 0.0, None)
         starting_s = max(starting_s, made_s)
         workers, size = getattr(loader, "num_workers", None), getattr(loader, "batch_size", None)
         persistent = getattr(loader, "persistent_workers", None)
@@ -170,7 +172,7 @@ class Observer:
             loop.between_s += max(0.0, clock() - starting_s - ended - (self._in_epochs - in_epochs))
             loop.saved_between_s += loop.saved_since
             loop.saved_since = 0.0
-        epoch = self.epochs[iterator] = Epoch(loop, loader, size if isinstance(size, int) else 0, starting_s, pids_of(iterator))
+        epoch = self.epochs[iterator] = Epoch(loop, loader, size if isinstance(size, int) else 0, starting_s, pids_of(asked))
         if (not persistent and type(loader).__iter__.__module__ == _TORCHS) or (self.inside is not None and not self.inside.done):
             self.kept[iterator] = loader  # the former hold no iterator, so that it ends when the program lets go of it
         epoch.checksums = [] if loop.begun == 1 else None

@@ -160,10 +160,14 @@ def _beginning(begin: Any, observer: Observer, patched: set[type], *, makes: boo
     ``makes``: it always makes one, whose workers can be looked into.
     """
 
+    here = observer.here
+
     @functools.wraps(begin)
     def began(self: Any) -> Any:
         looking = observer.look_before(self) if makes else None
-        record = None
+        record, before = None, (here.beginning, here.inner)
+        if not makes:
+            here.beginning, here.inner = self, None
         begun = clock()  # what looks take is no wait of the program's
         try:
             iterator = begin(self)
@@ -171,15 +175,20 @@ def _beginning(begin: Any, observer: Observer, patched: set[type], *, makes: boo
             without_this_frame(error)
             raise
         finally:
-            starting_s = clock() - begun
+            starting_s, inner = clock() - begun, here.inner
+            here.beginning, here.inner = before
             if looking is not None:
                 record = observer.looks.after(self, looking)
         try:
-            if _patch_iterator(type(iterator), observer, patched):
-                if makes:
+            seen = _patch_iterator(type(iterator), observer, patched)
+            if makes:
+                if seen:
                     observer.made(self, iterator, starting_s, record)
-                else:
-                    observer.began(self, iterator, starting_s)
+            elif before[0] is self:  # a subclass asks, which may give another iterator that asks this one, in a thread perhaps
+                made = observer.unasked.pop(iterator, None) if inner is None else inner[1]
+                here.inner = (iterator, made) if seen else inner
+            elif seen or inner is not None:
+                observer.began(self, iterator if seen or inner is None else inner[0], starting_s, inner)
         except Exception as error:  # noqa: BLE001 - the program goes on unobserved
             observer.failed(error)
         return iterator

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from typing import Any
 
 from .loops import Epoch, Loop
 from .notes import Notes
@@ -18,6 +19,10 @@ class Here(threading.local):
     """What it exhausted last: an optimizer's step on its last batch may come after that."""
     asked: Loop | None = None
     """That it waits for a batch of: what is asked meanwhile makes that batch."""
+    beginning: Any = None
+    """The loader that it asks for an iterator: its class may ask its base class for one, and give another around that."""
+    inner: tuple[Any, Any] | None = None
+    """What that base class gave, and what is known of how it was made."""
 
 
 class Turns:

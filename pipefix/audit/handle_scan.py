@@ -32,8 +32,20 @@ def _reads(file: Any) -> bool:
     return not file.closed and bool(file.readable() and file.seekable() and not file.writable())
 
 
+def _in_a_file(archive: Any) -> bool:
+    return archive is not None and archive.fp is not None and not isinstance(archive.fp, io.BytesIO)
+
+
+def _locks(environment: Any) -> bool:
+    """Each transaction of a forked worker takes a row of the table of readers, until none of its 126 is left."""
+    return bool(environment.flags()["lock"])
+
+
 _KINDS: dict[tuple[str, str], tuple[str, Callable[[Any], bool]]] = {
-    ("zipfile", "ZipFile"): ("zipfile.ZipFile", lambda archive: archive.fp is not None and not isinstance(archive.fp, io.BytesIO)),
+    ("zipfile", "ZipFile"): ("zipfile.ZipFile", _in_a_file),
+    ("numpy", "NpzFile"): ("numpy.load of an .npz", lambda arrays: _in_a_file(arrays.zip)),
+    ("builtins", "Environment"): ("lmdb.Environment with lock=True", _locks),
+    ("pipefix", "Environment"): ("lmdb.Environment with lock=True", _locks),  # the same, where a probe listens
     ("tarfile", "TarFile"): ("tarfile.TarFile", lambda archive: not archive.closed and not isinstance(archive.fileobj, io.BytesIO)),
     ("h5py", "File"): ("h5py.File", bool),
     ("h5py", "Group"): ("h5py.Group", bool),

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import lmdb
 import numpy as np
 import pytest
 from torch.utils.data import ConcatDataset, Dataset, Subset, get_worker_info
@@ -54,6 +55,8 @@ def opened(tmp_path: Path) -> Iterator[dict[str, Any]]:
         packed.add(tmp_path / "data", "data")
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["images"] = np.zeros(4)
+    np.savez(tmp_path / "a.npz", images=np.zeros(4))
+    lmdb.open(str(tmp_path / "a.lmdb")).close()
     with (
         (tmp_path / "data").open("rb") as data,
         zipfile.ZipFile(tmp_path / "a.zip") as archive,
@@ -61,14 +64,20 @@ def opened(tmp_path: Path) -> Iterator[dict[str, Any]]:
         h5py.File(tmp_path / "a.h5") as hdf,
         closing(sqlite3.connect(tmp_path / "a.db")) as database,
         closing(socket.socket()) as wire,
+        np.load(tmp_path / "a.npz") as arrays,
+        lmdb.open(str(tmp_path / "a.lmdb"), readonly=True) as environment,
     ):
         yield {
             "file": data, "zipfile.ZipFile": archive, "tarfile.TarFile": tar, "h5py.File": hdf, "h5py.Dataset": hdf["images"],
-            "sqlite3.Connection": database, "socket.socket": wire,
+            "sqlite3.Connection": database, "socket.socket": wire, "numpy.load of an .npz": arrays,
+            "lmdb.Environment with lock=True": environment,
         }  # fmt: skip
 
 
-KINDS = ["file", "zipfile.ZipFile", "tarfile.TarFile", "h5py.File", "h5py.Dataset", "sqlite3.Connection", "socket.socket"]
+KINDS = [
+    "file", "zipfile.ZipFile", "tarfile.TarFile", "h5py.File", "h5py.Dataset", "sqlite3.Connection", "socket.socket",
+    "numpy.load of an .npz", "lmdb.Environment with lock=True",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -141,10 +150,13 @@ def test_what_is_closed_in_memory_or_written_to_is_none(opened: dict[str, Any], 
     opened["h5py.File"].close()
     opened["file"].close()
     closed = [opened[kind] for kind in KINDS[:4]]
-    with (tmp_path / "log").open("w") as log:
+    opened["numpy.load of an .npz"].close()
+    closed.append(opened["numpy.load of an .npz"])
+    opened["lmdb.Environment with lock=True"].close()
+    with (tmp_path / "log").open("w") as log, lmdb.open(str(tmp_path / "a.lmdb"), readonly=True, lock=False) as unlocked:
         logger = logging.getLogger("of a dataset")
         logger.addHandler(logging.StreamHandler(log))
-        harmless = Holding(closed=closed, memory=io.BytesIO(b"0"), log=log, logger=logger, out=sys.stderr, table=np.zeros(4))
+        harmless = Holding(closed=closed, memory=io.BytesIO(b"0"), log=log, logger=logger, out=sys.stderr, unlocked=unlocked)
         assert open_handles(harmless) == []
 
 

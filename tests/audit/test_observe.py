@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import namedtuple
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -59,6 +59,28 @@ class TestDatasets:
     def test_arrays_of_objects_do(self) -> None:
         strings = [f"path {index}" for index in range(5000)]
         assert held(paths=np.array(strings, dtype=object)).objects == 5000
+
+    def test_kinds_of_lists_and_dicts(self) -> None:
+        Sample = namedtuple("Sample", "path label")
+        strings = [f"path {index}" for index in range(6000)]
+        by_class = defaultdict(list)
+        for index, string in enumerate(strings):
+            by_class[index % 100].append(string)
+        assert held(paths=deque(strings)).objects == 6000
+        assert held(paths=OrderedDict.fromkeys(strings)).objects == 6000
+        assert held(samples=[Sample(string, 0.5 + index) for index, string in enumerate(strings)]).objects == 18_000
+        # Of each of the hundred lists 32 entries are looked at.
+        assert held(by_class=by_class).objects == pytest.approx(6100, rel=0.01)
+
+    def test_columns_of_tables(self) -> None:
+        pandas = pytest.importorskip("pandas")
+        strings = [f"path {index}" for index in range(5000)]
+        table = pandas.DataFrame({"label": range(5000), "path": pandas.Series(strings, dtype=object)})
+        facts = held(table=table)
+        assert facts.objects == 5000
+        assert facts.where == "dataset.table['path']"
+        assert held(paths=table["path"]).objects == 5000
+        assert held(labels=table["label"]) == DatasetFacts()
 
     def test_datasets_inside_datasets(self) -> None:
         inner = pipelines.PathList(1000)

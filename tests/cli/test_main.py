@@ -195,9 +195,10 @@ class TestAsAProcess:
         assert done.stdout.startswith("pipefix probe train_data.py")
 
     @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-    def test_a_full_disk_behind_stdout(self) -> None:
+    @pytest.mark.parametrize("words", [["show", RUN], ["--help"], ["--version"]])
+    def test_a_full_disk_behind_stdout(self, words: list[str]) -> None:
         with open("/dev/full", "w") as full:
-            command = [sys.executable, "-m", "pipefix", "show", RUN]
+            command = [sys.executable, "-m", "pipefix", *words]
             done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False)
         assert done.returncode == 4
         assert done.stderr == (

@@ -339,3 +339,10 @@ def test_a_program_that_clears_what_it_was_given(before: str, looping: Callable[
     ran, alone = place.run(), place.alone()
     assert (ran.code, ran.out) == (alone.code, alone.out) == (0, "''\n" * 8)
     assert sum(loop.steps for loop in ran.program.loops) == 40
+
+
+def test_what_was_asked_for_outlives_the_environment(looping: Callable[..., Place]) -> None:
+    place = looping(inside="if batch == 5:\n    import signal; signal.pause()\n")
+    place.write("import os; os.environ.clear()\n" + (place.folder / "train.py").read_text(encoding="utf-8"))
+    ran = place.run(options=["--steps", "3"])
+    assert (ran.program.at_limit, ran.program.loops[0].steps) == (True, 5)

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = "_pipefix_observing"
-_FOLDER = os.environ.get("PIPEFIX_RUN", "")
-"""Asked for now: the program may clear its environment before it imports torch."""
+_ASKED = {name: value for name, value in os.environ.items() if name.startswith("PIPEFIX_RUN")}
+"""What `launch` asks for. Read now: the program may clear its environment before it imports torch."""
+_FOLDER = _ASKED.get("PIPEFIX_RUN", "")
 
 
 def _remove_from_path() -> None:
@@ -76,7 +77,7 @@ def _observe(install: str, module: "Any") -> None:
 
     if _PACKAGE not in sys.modules:
         _load_package()
-    getattr(import_module(f"{_PACKAGE}.patches"), install)(module, _FOLDER)
+    getattr(import_module(f"{_PACKAGE}.patches"), install)(module, _ASKED)
 
 
 def _load_package() -> None:

@@ -238,7 +238,7 @@ class TestAsAProcess:
         process.communicate()
         assert process.returncode == 130
 
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
     def test_signals(self, number: signal.Signals, tmp_path: Path) -> None:
         """Wherever the signal strikes, here while the target's own code sleeps."""
         process = self.acting(tmp_path, "pathlib.Path('begun').touch(); signal.pause()")

@@ -71,7 +71,10 @@ def run(arguments: Namespace) -> int:
         # Only the file is lost: the figures are told, and the exit code is the program's.
         result, where = cast("ShownRun", error.known), f"pipefix: {error}\n  {error.advice}"
     except EndedUntold as error:
-        unforeseen(cast("Exception", error.__cause__))
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            _tell_interrupted(arguments.out)
+        else:
+            unforeseen(cast("Exception", error.__cause__))
         return _as_the_program_ended(error.exit_code)
     assert result.program is not None
     try:
@@ -84,9 +87,16 @@ def run(arguments: Namespace) -> int:
             console.note(paged)
     except BrokenPipeError:
         pass  # nobody reads it any more
+    except KeyboardInterrupt:
+        _tell_interrupted(arguments.out)
     except Exception as error:  # noqa: BLE001 - a fault of pipefix's is not the program's
         unforeseen(error)
     return 0 if result.program.at_limit else _as_the_program_ended(result.program.exit_code or 0)
+
+
+def _tell_interrupted(folder: Path) -> None:
+    """Of a second Ctrl-C, as a rule: the first one ended the program."""
+    console.note(f"pipefix: interrupted. What was seen of the program is told by: {command('pipefix', 'show', folder)}")
 
 
 def _check_amount(words: list[str]) -> None:

@@ -56,6 +56,23 @@ def test_a_fault_of_ours_at_the_end_does_not_change_the_exit_code(
     assert "of ours" in (tmp_path / "traceback").read_text()
 
 
+@pytest.mark.parametrize("place", ["pipefix.api.run.merged_notes", "pipefix.report.shown_run.ShownRun.html"])
+def test_a_second_ctrl_c_does_not_change_the_exit_code(
+    place: str, program: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The first one ended the program; while it was told, the second one ended with 130 and *run the same command again*."""
+
+    def pressed(*_: Any, **how: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(place, pressed)
+        assert main(["run", "train.py"]) == 1
+    assert "pipefix: interrupted. What was seen of the program is told by: pipefix show pipefix-run" in capfd.readouterr().err
+    (program.parent / "pipefix-run" / "events-a.jsonl").write_text(NOTED)
+    assert main(["show", "pipefix-run"]) == 0
+
+
 def test_a_program_that_was_ended_as_asked_is_no_failure(program: Path, capfd: pytest.CaptureFixture[str]) -> None:
     enough = "os.path.join(os.environ['PIPEFIX_RUN'], '.pipefix-enough')"
     program.write_text(f"import os, signal\nopen({enough}, 'w').close()\nsignal.pause()\n")

@@ -110,7 +110,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return _tell(BadUsage(f"{short(error.filename)}: {error.strerror}.", advice="Choose a shorter name."))
     except MemoryError:
-        return _tell(PipefixError("pipefix ran out of memory.", advice="A smaller --recording-budget needs less, such as 100MB."))
+        advice = "Run it where more memory is free, or allowed: ulimit -v"
+        if hasattr(arguments, "recording_budget"):
+            advice = "A smaller --recording-budget needs less, such as 100MB."
+        return _tell(PipefixError("pipefix ran out of memory.", advice=advice))
     except Exception as error:  # noqa: BLE001 - the border: a traceback of ours never reaches a user
         return unforeseen(error)
     except BaseException as leaving:  # noqa: BLE001 - sys.exit(), or what the user's code raises to pass every handler of errors

@@ -10,10 +10,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shutil
 import signal
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from shutil import which
 from typing import TYPE_CHECKING, cast
 
 from pipefix.cli import arguments, console, destination
@@ -105,7 +105,7 @@ def _check_amount(words: list[str]) -> None:
         amounts.seconds(words[0])
     except (IndexError, ValueError):
         return
-    if which(words[0]) is None:
+    if shutil.which(words[0]) is None:
         raise BadUsage(
             f"--probe takes its seconds after a =, and {words[0]} would be the program.",
             advice=f"Write it so: {command('pipefix', 'run', f'--probe={words[0]}', *words[1:])}",
@@ -121,6 +121,12 @@ def _check_folder(folder: Path) -> None:
             f"--out {folder}: the folder cannot be made: {error.strerror or error}.",
             advice=f"Choose a folder of your own: {command('pipefix', 'run', '--out', 'FOLDER', 'train.py')}",
         ) from error
+    disk = shutil.disk_usage(folder)
+    if disk.total and not disk.free:
+        raise UnreadableFile(
+            f"--out {folder}: there is no room on its disk.",
+            advice=f"Choose a folder with room: {command('pipefix', 'run', '--out', 'FOLDER', 'train.py')}",
+        )
     destination.check(out=folder / "run.json", html=folder / "report.html")
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -95,6 +96,17 @@ def test_what_cannot_be_done_is_said(words: list[str], said: str, program: Path,
     assert main(words) in (2, 3, 4)
     assert said in capfd.readouterr().err
     assert list(program.parent.iterdir()) == [program]
+
+
+def test_without_room_for_what_it_notes_nothing_is_begun(
+    program: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """After a day of training it said that no loop was seen."""
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(total=100, free=0))
+    assert main(["run", "train.py"]) == 4
+    assert "--out pipefix-run: there is no room on its disk." in capfd.readouterr().err
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(total=0, free=0))
+    assert main(["run", "train.py"]) == 1, "a file system that does not tell"
 
 
 def test_nothing_of_the_users_is_replaced(program: Path, capfd: pytest.CaptureFixture[str]) -> None:

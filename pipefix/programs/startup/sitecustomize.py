@@ -65,7 +65,12 @@ class _Awaiting:
         execute = spec.loader.exec_module
 
         def execute_and_observe(module: "Any") -> None:
-            execute(module)
+            try:
+                execute(module)
+            except BaseException as error:
+                if error.__traceback__ is not None:
+                    error.__traceback__ = error.__traceback__.tb_next  # without this frame
+                raise
             _without_harm(_observe, install, module)
 
         spec.loader.exec_module = execute_and_observe  # type: ignore[method-assign]

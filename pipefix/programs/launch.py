@@ -124,7 +124,8 @@ def _started(command: Sequence[str], environment: dict[str, str]) -> subprocess.
         except OSError as error:
             if error.errno != errno.ENOEXEC:
                 raise
-            return subprocess.Popen(["/bin/sh", *command], env=environment)  # a script that begins without #!, as shells do
+            place = shutil.which(command[0]) or command[0]  # a script that begins without #! is run so by shells
+            return subprocess.Popen(["/bin/sh", place, *command[1:]], env=environment)
     except OSError as error:
         raise BadUsage(
             f"{command[0]} could not be started: {error.strerror or error}.",

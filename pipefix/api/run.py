@@ -77,13 +77,13 @@ def run_program(
         except UnreadableFile as error:
             error.known = run
             raise
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
             raise EndedUntold(ended.exit_code or 0) from error
     return run
 
 
 class EndedUntold(Exception):
-    """A fault of pipefix's, after the program had ended with ``exit_code``: what was seen of it cannot be told."""
+    """A fault of pipefix's, or an interrupt, after the program had ended with ``exit_code``: what was seen of it is not told."""
 
     def __init__(self, exit_code: int) -> None:
         super().__init__(exit_code)

@@ -261,6 +261,8 @@ def _text(path: Path, folder: Path) -> bytes:
                 f"{folder} is a cache that was never finished.",
                 advice="The command that began it goes on where it was: pipefix convert, with the same arguments.",
             ) from None
+        if not folder.exists():
+            raise UnreadableFile(f"There is no folder {folder}.", advice="Name the folder that convert --out named.") from None
         raise UnreadableFile(
             f"{folder} is not a pipefix cache: it has no {MANIFEST}.", advice="Make one: pipefix convert TARGET --to lmdb --out DIR"
         ) from None

@@ -23,12 +23,12 @@ _asked = "auto"
 
 def results(lines: Iterable[str]) -> bool:
     """Print lines to stdout, whoever wrote what is in them; False where the reader went away."""
-    return _print(map(printable, lines))
+    return print_lines(map(printable, lines))
 
 
 def show(document: Document) -> None:
     """Print a document to stdout, in colour where that takes it."""
-    _print(_lines(document, sys.stdout))
+    print_lines(_lines(document, sys.stdout))
 
 
 def aside(document: Document) -> None:
@@ -50,11 +50,11 @@ def as_json(value: object, *, indent: bool = True) -> bool:
     """Print a value as JSON to stdout; False where the reader went away."""
     from pipefix.vocabulary import versioned
 
-    return _print([printable_json(versioned.text(value, indent=indent).rstrip("\n"))])
+    return print_lines([printable_json(versioned.text(value, indent=indent).rstrip("\n"))])
 
 
-def _print(lines: Iterable[str]) -> bool:
-    """A reader that went away (``| head``) is no error: the rest is dropped."""
+def print_lines(lines: Iterable[str]) -> bool:
+    """To stdout, as they are; False where the reader went away (``| head``), which is no error: the rest is dropped."""
     stream: TextIO | None = sys.stdout
     if stream is None:
         return True

@@ -36,11 +36,14 @@ def run() -> NoReturn:
 
 
 def _treat_termination_as_interrupt() -> None:
-    """``timeout`` and batch systems send SIGTERM, and kill some seconds later: time enough to report what is known."""
+    """``timeout`` and batch systems send SIGTERM, and kill some seconds later: time enough to report what is known. A terminal that
+    is closed sends SIGHUP, and its shell sends it once more."""
     owner = os.getpid()
 
     def interrupt(number: int, _frame: object) -> None:
         if os.getpid() == owner:
+            if number != signal.SIGTERM:
+                signal.signal(number, signal.SIG_IGN)
             # They send it to the workers as well, whose end torch's handler would raise as an error, in the middle of anything.
             signal.signal(signal.SIGCHLD, lambda *_: None)
             raise KeyboardInterrupt
@@ -48,7 +51,9 @@ def _treat_termination_as_interrupt() -> None:
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
-    signal.signal(signal.SIGTERM, interrupt)
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) != signal.SIG_IGN:  # as nohup has it
+            signal.signal(getattr(signal, name), interrupt)
 
 
 def _deliver_lost_interrupts() -> None:
@@ -105,7 +110,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return _tell(BadUsage(f"{short(error.filename)}: {error.strerror}.", advice="Choose a shorter name."))
     except MemoryError:
-        return _tell(PipefixError("pipefix ran out of memory.", advice="A smaller --recording-budget needs less, such as 100MB."))
+        advice = "Run it where more memory is free, or allowed: ulimit -v"
+        if hasattr(arguments, "recording_budget"):
+            advice = "A smaller --recording-budget needs less, such as 100MB."
+        return _tell(PipefixError("pipefix ran out of memory.", advice=advice))
     except Exception as error:  # noqa: BLE001 - the border: a traceback of ours never reaches a user
         return unforeseen(error)
     except BaseException as leaving:  # noqa: BLE001 - sys.exit(), or what the user's code raises to pass every handler of errors

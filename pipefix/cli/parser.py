@@ -44,6 +44,10 @@ class Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise BadUsage(f"{self.prog}: {message}", advice=f"See what it takes with: {self.prog} --help")
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """What argparse prints is help and versions. Where it cannot be written, argparse says nothing."""
+        console.print_lines(message.splitlines())
+
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Namespace, list[str]]:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shutil
 import signal
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from shutil import which
 from typing import TYPE_CHECKING, cast
 
 from pipefix.cli import arguments, console, destination
@@ -71,7 +71,10 @@ def run(arguments: Namespace) -> int:
         # Only the file is lost: the figures are told, and the exit code is the program's.
         result, where = cast("ShownRun", error.known), f"pipefix: {error}\n  {error.advice}"
     except EndedUntold as error:
-        unforeseen(cast("Exception", error.__cause__))
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            _tell_interrupted(arguments.out)
+        else:
+            unforeseen(cast("Exception", error.__cause__))
         return _as_the_program_ended(error.exit_code)
     assert result.program is not None
     try:
@@ -84,9 +87,16 @@ def run(arguments: Namespace) -> int:
             console.note(paged)
     except BrokenPipeError:
         pass  # nobody reads it any more
+    except KeyboardInterrupt:
+        _tell_interrupted(arguments.out)
     except Exception as error:  # noqa: BLE001 - a fault of pipefix's is not the program's
         unforeseen(error)
     return 0 if result.program.at_limit else _as_the_program_ended(result.program.exit_code or 0)
+
+
+def _tell_interrupted(folder: Path) -> None:
+    """Of a second Ctrl-C, as a rule: the first one ended the program."""
+    console.note(f"pipefix: interrupted. What was seen of the program is told by: {command('pipefix', 'show', folder)}")
 
 
 def _check_amount(words: list[str]) -> None:
@@ -95,7 +105,7 @@ def _check_amount(words: list[str]) -> None:
         amounts.seconds(words[0])
     except (IndexError, ValueError):
         return
-    if which(words[0]) is None:
+    if shutil.which(words[0]) is None:
         raise BadUsage(
             f"--probe takes its seconds after a =, and {words[0]} would be the program.",
             advice=f"Write it so: {command('pipefix', 'run', f'--probe={words[0]}', *words[1:])}",
@@ -111,6 +121,12 @@ def _check_folder(folder: Path) -> None:
             f"--out {folder}: the folder cannot be made: {error.strerror or error}.",
             advice=f"Choose a folder of your own: {command('pipefix', 'run', '--out', 'FOLDER', 'train.py')}",
         ) from error
+    disk = shutil.disk_usage(folder)
+    if disk.total and not disk.free:
+        raise UnreadableFile(
+            f"--out {folder}: there is no room on its disk.",
+            advice=f"Choose a folder with room: {command('pipefix', 'run', '--out', 'FOLDER', 'train.py')}",
+        )
     destination.check(out=folder / "run.json", html=folder / "report.html")
 
 

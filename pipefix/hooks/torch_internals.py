@@ -279,8 +279,8 @@ def has_compiled() -> bool:
 
 
 def cuda_lost_by_fork() -> bool:
-    """Whether this process was forked from one that uses CUDA, and cannot use it."""
-    return bool(torch.cuda._is_in_bad_fork())
+    """Whether this process was forked from one that asked for CUDA, and cannot use the device that is here."""
+    return bool(torch.cuda._is_in_bad_fork()) and torch.cuda.device_count() > 0
 
 
 def forks_without_cuda() -> bool:
@@ -288,7 +288,7 @@ def forks_without_cuda() -> bool:
 
     That is so once the driver was asked here, if only whether it is there (``torch.cuda.is_available()``).
     """
-    if torch.version.cuda is None or cuda_lost_by_fork():
+    if torch.version.cuda is None or torch.cuda._is_in_bad_fork():
         return False
     if torch.cuda.is_initialized():
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pipefix.report.runfile import LoopFigures, ProgramFigures, Verdict
 from pipefix.vocabulary.quantity import Interval, percent, percent_between
+from pipefix.vocabulary.worker_exit import signal_name
 
 WAITING = 0.10
 """Share of its time above which a loop that waits is input-bound."""
@@ -30,6 +31,9 @@ def clock_verdict(program: ProgramFigures) -> Verdict:
         return _inconclusive(
             f"Batches of the loader made at {ahead.loader} are taken ahead in a thread: what training waits for is not seen."
         )
+    if not program.loops and (program.exit_code or 0) < 0 and not program.at_limit:
+        by = signal_name(-(program.exit_code or 0))
+        return _inconclusive(f"The program was ended by signal {by} before it took a batch of a DataLoader.")
     if not program.loops and program.exit_code and not program.at_limit:
         return _inconclusive(
             "The program failed before it took a batch of a DataLoader; what it printed itself, above this, says why."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import shutil
@@ -105,7 +106,7 @@ def launch(
     over = threading.Event()
     asked: list[int] = []
     with _signals_passed_on(asked) as started:
-        child = subprocess.Popen(command, env=environment)
+        child = _started(command, environment)
         started(child)
         if seconds is not None or steps is not None or job is not None:
             ending = threading.Thread(target=_end, args=(child, begun + (seconds or float("inf")), folder, over), daemon=True)
@@ -114,6 +115,22 @@ def launch(
         if over.is_set():
             ending.join()
     return Ended(code, time.monotonic() - begun, began, at_limit=over.is_set(), interrupted=bool(asked))
+
+
+def _started(command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    try:
+        try:
+            return subprocess.Popen(command, env=environment)
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+            place = shutil.which(command[0]) or command[0]  # a script that begins without #! is run so by shells
+            return subprocess.Popen(["/bin/sh", place, *command[1:]], env=environment)
+    except OSError as error:
+        raise BadUsage(
+            f"{command[0]} could not be started: {error.strerror or error}.",
+            advice=f"It has to start by itself: {commands.command(*command)}",
+        ) from error
 
 
 def _ended(child: subprocess.Popen[bytes]) -> int:

@@ -106,6 +106,8 @@ def notes(program: ProgramFigures) -> Iterator[str]:
     if not program.loops and not program.errors:
         nothing_seen = "No loop over a DataLoader, no optimizer step and no backward pass was seen"
         failed = "failed before that, " if program.exit_code and not program.at_limit else ""
+        if failed and (program.exit_code or 0) < 0:
+            failed = "was ended before that, "
         yield (
             f"{nothing_seen}: the program {failed}did not train, trained without PyTorch, or ran in a Python that pipefix does not "
             "enter: one that is started with -I or -E, or that a script gives a PYTHONPATH without $PYTHONPATH in it."

@@ -67,7 +67,7 @@ OTHERS = [
     (errors.TargetError("data.py raised ValueError.", user_traceback="  data.py, line 3\nValueError: \x1b[31mno\x07\n"), 3,
      "  data.py, line 3\nValueError: \\x1b[31mno\\x07\npipefix: data.py raised ValueError.\n"),
     (KeyboardInterrupt(), 130, "pipefix: Interrupted before there was anything to report.\n  Run the same command again.\n"),
-    (MemoryError(), 1, "pipefix ran out of memory.\n  A smaller --recording-budget needs less, such as 100MB.\n"),
+    (MemoryError(), 1, "pipefix ran out of memory.\n  Run it where more memory is free, or allowed: ulimit -v\n"),
     (ModuleNotFoundError("No module named 'torch'", name="torch"), 5,
      ("pipefix: The package 'torch', which pipefix stands on, cannot be imported: No module named 'torch'.\n"
       "  Install what is missing with: pip install --upgrade pipefix\n")),
@@ -195,9 +195,10 @@ class TestAsAProcess:
         assert done.stdout.startswith("pipefix probe train_data.py")
 
     @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-    def test_a_full_disk_behind_stdout(self) -> None:
+    @pytest.mark.parametrize("words", [["show", RUN], ["--help"], ["--version"]])
+    def test_a_full_disk_behind_stdout(self, words: list[str]) -> None:
         with open("/dev/full", "w") as full:
-            command = [sys.executable, "-m", "pipefix", "show", RUN]
+            command = [sys.executable, "-m", "pipefix", *words]
             done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False)
         assert done.returncode == 4
         assert done.stderr == (
@@ -237,7 +238,7 @@ class TestAsAProcess:
         process.communicate()
         assert process.returncode == 130
 
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
     def test_signals(self, number: signal.Signals, tmp_path: Path) -> None:
         """Wherever the signal strikes, here while the target's own code sleeps."""
         process = self.acting(tmp_path, "pathlib.Path('begun').touch(); signal.pause()")

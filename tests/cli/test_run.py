@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -56,6 +57,23 @@ def test_a_fault_of_ours_at_the_end_does_not_change_the_exit_code(
     assert "of ours" in (tmp_path / "traceback").read_text()
 
 
+@pytest.mark.parametrize("place", ["pipefix.api.run.merged_notes", "pipefix.report.shown_run.ShownRun.html"])
+def test_a_second_ctrl_c_does_not_change_the_exit_code(
+    place: str, program: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The first one ended the program; while it was told, the second one ended with 130 and *run the same command again*."""
+
+    def pressed(*_: Any, **how: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(place, pressed)
+        assert main(["run", "train.py"]) == 1
+    assert "pipefix: interrupted. What was seen of the program is told by: pipefix show pipefix-run" in capfd.readouterr().err
+    (program.parent / "pipefix-run" / "events-a.jsonl").write_text(NOTED)
+    assert main(["show", "pipefix-run"]) == 0
+
+
 def test_a_program_that_was_ended_as_asked_is_no_failure(program: Path, capfd: pytest.CaptureFixture[str]) -> None:
     enough = "os.path.join(os.environ['PIPEFIX_RUN'], '.pipefix-enough')"
     program.write_text(f"import os, signal\nopen({enough}, 'w').close()\nsignal.pause()\n")
@@ -78,6 +96,17 @@ def test_what_cannot_be_done_is_said(words: list[str], said: str, program: Path,
     assert main(words) in (2, 3, 4)
     assert said in capfd.readouterr().err
     assert list(program.parent.iterdir()) == [program]
+
+
+def test_without_room_for_what_it_notes_nothing_is_begun(
+    program: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """After a day of training it said that no loop was seen."""
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(total=100, free=0))
+    assert main(["run", "train.py"]) == 4
+    assert "--out pipefix-run: there is no room on its disk." in capfd.readouterr().err
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(total=0, free=0))
+    assert main(["run", "train.py"]) == 1, "a file system that does not tell"
 
 
 def test_nothing_of_the_users_is_replaced(program: Path, capfd: pytest.CaptureFixture[str]) -> None:

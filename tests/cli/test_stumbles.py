@@ -125,7 +125,7 @@ STUMBLES = [
     ("probe imports.py", 3, "a_module_that_is_not_there"),
     ("probe empty.py", 3, "is empty: its length is 0"),
     ("convert empty.py --to lmdb --out cache", 3, "Check the path and the filters it was built with."),
-    ("verify nowhere", 4, "nowhere"),
+    ("verify nowhere", 4, "There is no folder nowhere."),
     ("verify data.py", 4, "data.py is a file, and a cache is a folder."),
     ("verify .", 4, "is not a pipefix cache"),
     ("log nowhere", 2, "There is no folder 'nowhere'."),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from pipefix.hooks.torch_internals import cuda_lost_by_fork
 from pipefix.measurement import gpu, transfer
 from pipefix.vocabulary.nvml import IDLE
 from tests.doubles.driver import Driver
@@ -93,6 +94,14 @@ class TestTransfer:
     def test_a_batch_without_tensors_has_no_transfer(self, device: SimpleNamespace, batch: Any) -> None:
         assert transfer.measure(batch) == {}
         assert not device.copies
+
+
+@pytest.mark.parametrize("devices", [0, 1])
+def test_where_no_device_is_none_was_lost_by_a_fork(devices: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`run --probe` of a program on the CPU said that it uses the device: torch marks each fork after `is_available()`."""
+    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: devices)
+    assert cuda_lost_by_fork() == bool(devices)
 
 
 class TestNvml:

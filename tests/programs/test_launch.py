@@ -255,6 +255,27 @@ def test_commands_that_are_none(
     assert advice in str(told.value.advice)
 
 
+def test_a_script_that_says_no_interpreter_is_run_as_a_shell_does(light: Place) -> None:
+    """The kernel refuses it, and that was told as a bug of pipefix's."""
+    light.write("echo it ran $1\nexit 3\n", "job").chmod(0o755)
+    ran = light.run("./job", "twice")
+    assert (ran.code, ran.out) == (3, "it ran twice\n")
+
+
+def test_a_program_that_cannot_be_started_is_told(light: Place) -> None:
+    light.write("#!/of/nothing\n", "job").chmod(0o755)
+    ran = light.run("./job")
+    assert (ran.code, ran.out) == (2, "")
+    assert "./job could not be started: No such file or directory." in ran.err
+
+
+def test_the_traceback_of_an_import_of_torch_has_no_frame_of_ours(light: Place) -> None:
+    light.write("raise ValueError('of the library')\n", "library/torch/optim/optimizer.py")
+    light.write("import torch")
+    assert (ran := light.run(options=["-q"])).err == light.alone().err
+    assert ran.code == 1
+
+
 def test_a_program_that_patches_the_loader_itself(looping: Callable[..., Place]) -> None:
     """What it puts over ours stays, and what it puts in the place of the class is a loader like any other."""
     place = looping("print(type(loader).__name__, type(iter(loader)).__name__)")
@@ -339,3 +360,10 @@ def test_a_program_that_clears_what_it_was_given(before: str, looping: Callable[
     ran, alone = place.run(), place.alone()
     assert (ran.code, ran.out) == (alone.code, alone.out) == (0, "''\n" * 8)
     assert sum(loop.steps for loop in ran.program.loops) == 40
+
+
+def test_what_was_asked_for_outlives_the_environment(looping: Callable[..., Place]) -> None:
+    place = looping(inside="if batch == 5:\n    import signal; signal.pause()\n")
+    place.write("import os; os.environ.clear()\n" + (place.folder / "train.py").read_text(encoding="utf-8"))
+    ran = place.run(options=["--steps", "3"])
+    assert (ran.program.at_limit, ran.program.loops[0].steps) == (True, 5)

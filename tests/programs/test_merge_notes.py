@@ -72,11 +72,15 @@ def test_where_no_loop_is_known_to_train_the_longest_is_told(tmp_path: Path) -> 
     )
 
 
-def test_of_a_program_that_failed_early_it_is_said_that_it_failed(tmp_path: Path) -> None:
-    found = merged_notes(tmp_path, ["train.py"], 1, 0.1)
-    assert clock_verdict(found).sentence == (
-        "Inconclusive: The program failed before it took a batch of a DataLoader; what it printed itself, above this, says why."
-    )
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (1, "The program failed before it took a batch of a DataLoader; what it printed itself, above this, says why."),
+        (-9, "The program was ended by signal 9 (SIGKILL) before it took a batch of a DataLoader."),
+    ],
+)
+def test_of_a_program_that_ended_early_it_is_said_how(code: int, said: str, tmp_path: Path) -> None:
+    assert clock_verdict(merged_notes(tmp_path, ["train.py"], code, 0.1)).sentence == f"Inconclusive: {said}"
 
 
 def test_what_batches_are_made_of_follows_the_looks(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import inspect
 import json
 import os
 import re
+from collections.abc import Mapping
 from time import thread_time
 from typing import Any
 
@@ -47,34 +48,34 @@ class PlanInProgram:
             raise
 
 
-def _observer_of(folder: str) -> Observer:
-    """The process's only one."""
+def _observer_of(asked: Mapping[str, str]) -> Observer:
+    """The process's only one. ``asked``: the variables of the environment by which `launch` says what it wants."""
     global _observer
     if _observer is None:
-        _observer = Observer(folder)
+        _observer = Observer(asked["PIPEFIX_RUN"], asked)
         atexit.register(_observer.ended)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_observer.forget)
     return _observer
 
 
-def install_loaders(module: Any, folder: str) -> None:
+def install_loaders(module: Any, asked: Mapping[str, str]) -> None:
     """Note every loop over a loader of ``module.DataLoader`` or a subclass, from now on."""
-    observer = _observer_of(folder)
-    plan = os.environ.get("PIPEFIX_RUN_PLAN")
+    observer = _observer_of(asked)
+    plan = asked.get("PIPEFIX_RUN_PLAN")
     _patch_loader(module.DataLoader, observer, PlanInProgram(plan) if plan else None)
     if hasattr(module, "_BaseDataLoaderIter"):
         observer.orders.watch(module._BaseDataLoaderIter)
 
 
-def install_nodes(module: Any, folder: str) -> None:
+def install_nodes(module: Any, asked: Mapping[str, str]) -> None:
     """Note every loop over a graph of torchdata's nodes, likewise."""
-    _patch_loader(module.Loader, _observer_of(folder))
+    _patch_loader(module.Loader, _observer_of(asked))
 
 
-def install_training(module: Any, folder: str) -> None:
+def install_training(module: Any, asked: Mapping[str, str]) -> None:
     """Note optimizer steps and backward passes, by which training is told from evaluation."""
-    observer = _observer_of(folder)
+    observer = _observer_of(asked)
     module.register_optimizer_step_pre_hook(observer.training.optimizer_begins)
     module.register_optimizer_step_post_hook(observer.training.optimizer_stepped)
     import torch

@@ -15,6 +15,7 @@ import multiprocessing
 import os
 import time
 import weakref
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -34,9 +35,9 @@ clock = time.perf_counter
 
 
 class Looks:
-    def __init__(self) -> None:
-        self.due = clock() + float(os.environ.get("PIPEFIX_RUN_LOOK_AFTER") or AFTER)
-        self.possible = "PIPEFIX_RUN_BLIND" not in os.environ and find_spec("pipefix") is not None
+    def __init__(self, asked: Mapping[str, str] = os.environ) -> None:
+        self.due = clock() + float(asked.get("PIPEFIX_RUN_LOOK_AFTER") or AFTER)
+        self.possible = "PIPEFIX_RUN_BLIND" not in asked and find_spec("pipefix") is not None
         self._here: weakref.WeakKeyDictionary[Any, LooksHere] = weakref.WeakKeyDictionary()
         """Of loaders whose batches are made in this process."""
         self._free: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import Any
 
@@ -17,12 +16,13 @@ LEAST_AFTER = 4
 class TrainingSteps:
     """Told by torch's own hooks; which loop they belong to, the observer knows."""
 
-    def __init__(self, observer: Any) -> None:
+    def __init__(self, observer: Any, stop_after: int) -> None:
         self._observer = observer  # the `Observer`, which has one of these
         self.program: Loop | None = None
         """Steps outside any loop over a loader."""
         self.count = 0
-        self._stop_after = int(os.environ.get("PIPEFIX_RUN_STEPS") or 0)
+        self._stop_after = stop_after
+        """Optimizer steps, after which the program is to end; 0: never."""
         self._optimizer_since = 0.0
         """Since when an optimizer's step computes what is its own: a closure that it calls may go back in it. 0 outside of one."""
         self._after_end = 0

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = "_pipefix_observing"
-_FOLDER = os.environ.get("PIPEFIX_RUN", "")
-"""Asked for now: the program may clear its environment before it imports torch."""
+_ASKED = {name: value for name, value in os.environ.items() if name.startswith("PIPEFIX_RUN")}
+"""What `launch` asks for. Read now: the program may clear its environment before it imports torch."""
+_FOLDER = _ASKED.get("PIPEFIX_RUN", "")
 
 
 def _remove_from_path() -> None:
@@ -64,7 +65,12 @@ class _Awaiting:
         execute = spec.loader.exec_module
 
         def execute_and_observe(module: "Any") -> None:
-            execute(module)
+            try:
+                execute(module)
+            except BaseException as error:
+                if error.__traceback__ is not None:
+                    error.__traceback__ = error.__traceback__.tb_next  # without this frame
+                raise
             _without_harm(_observe, install, module)
 
         spec.loader.exec_module = execute_and_observe  # type: ignore[method-assign]
@@ -76,7 +82,7 @@ def _observe(install: str, module: "Any") -> None:
 
     if _PACKAGE not in sys.modules:
         _load_package()
-    getattr(import_module(f"{_PACKAGE}.patches"), install)(module, _FOLDER)
+    getattr(import_module(f"{_PACKAGE}.patches"), install)(module, _ASKED)
 
 
 def _load_package() -> None:

@@ -89,12 +89,6 @@ class FastLoader(_Base[T]):
         threads_per_worker: int = 1,
         **kwargs: Any,
     ) -> None:
-        for name, choice, known in (("engine", engine, ENGINES), ("rng", rng, RNGS)):
-            if choice not in known:
-                raise ValueError(f"{name} option should be one of {', '.join(map(repr, known))}, but got {name}={choice!r}")
-        if fuse is not None and fuse not in MODES:
-            raise ValueError(f"fuse option should be one of {', '.join(map(repr, MODES))} or None, but got fuse={fuse!r}")
-        check(on_bad, max_bad, sample_timeout, threads_per_worker)
         # Frameworks build loaders anew from public attributes: each option is kept as it was passed.
         self.engine, self.plan, self.rng = engine, plan, rng
         self.on_bad, self.max_bad, self.quarantine, self.sample_timeout = on_bad, max_bad, quarantine, sample_timeout
@@ -105,17 +99,11 @@ class FastLoader(_Base[T]):
             del arguments["self"]
             self._planned = planned.read(plan, arguments["dataset"])
             args, kwargs = (), planned.arguments(self._planned.settings, arguments)
-        mode = self._planned.settings.fuse or fuse
-        self._fusing = Fusing(mode) if mode is not None else None
+        self._fusing: Fusing | None = None
         self._fusion: Fusion | ReadInPart | str | None = None
         """How batches are fused, or why they are not; None: not asked for, or not known yet."""
         super().__init__(*args, **kwargs)
-        by_index = on_bad != "raise" or sample_timeout or rng != "torch" or threads_per_worker > 1
-        if by_index and isinstance(self.dataset, (IterableDataset, IterDataPipe, MapDataPipe)):
-            raise ValueError(
-                "on_bad, sample_timeout, rng and threads_per_worker belong to datasets whose samples are asked for by index, which "
-                f"a stream's are not. This is a {type(self.dataset).__name__}; leave those options out."
-            )
+        self._check_options()
         self._why = "Nothing has been loaded yet."
         self._latest: EpochWork | None = None
         self._standing: EpochPosition | None = None
@@ -125,6 +113,21 @@ class FastLoader(_Base[T]):
         self._epoch = 0
         self._beginning = EpochStart()
         self._pending: EpochStart | None = None
+
+    def _check_options(self) -> None:
+        """Wrong ones are refused where they are given, or, set afterwards, when the next epoch begins."""
+        for name, known in (("engine", ENGINES), ("rng", RNGS)):
+            if (choice := getattr(self, name)) not in known:
+                raise ValueError(f"{name} option should be one of {', '.join(map(repr, known))}, but got {name}={choice!r}")
+        if self.fuse is not None and self.fuse not in MODES:
+            raise ValueError(f"fuse option should be one of {', '.join(map(repr, MODES))} or None, but got fuse={self.fuse!r}")
+        check(self.on_bad, self.max_bad, self.sample_timeout, self.threads_per_worker)
+        by_index = self.on_bad != "raise" or self.sample_timeout or self.rng != "torch" or self.threads_per_worker > 1
+        if by_index and isinstance(self.dataset, (IterableDataset, IterDataPipe, MapDataPipe)):
+            raise ValueError(
+                "on_bad, sample_timeout, rng and threads_per_worker belong to datasets whose samples are asked for by index, which "
+                f"a stream's are not. This is a {type(self.dataset).__name__}; leave those options out."
+            )
 
     # -- epochs ------------------------------------------------------------------------------------------------------------
 
@@ -181,6 +184,7 @@ class FastLoader(_Base[T]):
         return int((generator or torch.default_generator).initial_seed())
 
     def _get_iterator(self) -> Any:
+        self._check_options()
         self._decide()
         if isinstance(self._fusion, Fusion) and self._fusion.by_threads:
             return ThreadsLoaderIterator(self)
@@ -191,9 +195,12 @@ class FastLoader(_Base[T]):
 
     def _decide(self) -> None:
         """Who makes the next epoch's batches."""
-        if self._fusing is None:
+        mode = self._planned.settings.fuse or self.fuse
+        if mode is None:
             self._fusion = None
             return
+        if self._fusing is None or self._fusing.mode != mode:
+            self._fusing = Fusing(mode)
         self._planned.begin()
         try:
             self._fusion = self._fusing.decide(self, self._reads, moved=self._planned.module is not None)
@@ -208,7 +215,6 @@ class FastLoader(_Base[T]):
     def _work(self) -> EpochWork:
         """What the next iterator does beside torch's own."""
         self._planned.begin()
-        check(self.on_bad, self.max_bad, self.sample_timeout, self.threads_per_worker)
         fused = self._fusion if isinstance(self._fusion, Fusion) else None
         keyed = self.rng == "sample" or fused is not None
         threads = self.threads_per_worker if fused is None and not keyed else 1

@@ -125,7 +125,17 @@ class LoaderIterator(AnyIterator):
     def _sampler_iter(self, indices: Iterator[Any]) -> None:
         if self._rest_of_order is not None:
             indices = iter(self._rest_of_order)
+        self._order = indices
         self._indices = itertools.islice(indices, self.begin.passed, None) if self.begin.passed else indices
+
+    def _draw_order(self) -> None:
+        """The sampler draws its order now, while the generators are as they were. One that draws index by index does so for what
+        lies behind, and goes on with the process's own."""
+        if self.begin.passed:
+            self._indices = self._order
+            deque(itertools.islice(self._order, self.begin.passed), maxlen=0)
+        else:
+            self._indices = itertools.chain(list(itertools.islice(self._order, 1)), self._order)
 
     def _next_index(self) -> Any:
         index = super()._next_index()  # type: ignore[no-untyped-call]
@@ -239,9 +249,7 @@ class InProcessLoaderIterator(LoaderIterator, SingleIterator):
             if not self.begin.fresh:
                 restore_generators(loader, self.begin.generators)
                 self._sampler_iter = iter(self._index_sampler)
-            # The sampler draws its order now, while the generators are as they were.
-            first = next(self._indices, None)
-            self._indices = iter(()) if first is None else itertools.chain((first,), self._indices)
+            self._draw_order()
 
     def _next_on_its_way(self) -> Any:
         if not self._plain:

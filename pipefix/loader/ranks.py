@@ -16,6 +16,8 @@ from torch.utils.data import BatchSampler, DistributedSampler, IterableDataset, 
 
 _WORLD_SIZES = ("num_replicas", "num_processes", "world_size")
 """Attributes in which samplers of torch and of frameworks keep how many ranks they deal to."""
+MOST_SAMPLERS = 8
+"""One inside the other: an object may have an answer to every attribute."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,8 @@ class Batching:
     sampler: Any
     batch_size: int
     drop_last: bool
+    batched: bool = True
+    """Whether batches of indices are made, and not single ones."""
 
     @property
     def ranked(self) -> bool:
@@ -36,20 +40,31 @@ def batching(loader: Any) -> Batching | None:
     """None where positions in the order cannot be counted: a stream, a batch sampler or a rank sampler of the user's own."""
     if isinstance(loader.dataset, (IterableDataset, IterDataPipe, MapDataPipe)):
         return None
-    batches = loader.batch_sampler
-    if batches is None:
-        known = Batching(loader.sampler, 1, False)
-    elif type(batches) is BatchSampler:
+    batches = loader.sampler if loader.batch_sampler is None else loader.batch_sampler  # the former as torch documents it
+    if type(batches) is BatchSampler:
         known = Batching(batches.sampler, batches.batch_size, batches.drop_last)
+    elif loader.batch_sampler is None:
+        known = Batching(batches, 1, False, batched=False)
     else:
         return None
-    return known if known.ranked or _world_size_in(known.sampler) is None else None
+    return known if known.ranked or world_size(loader) is None else None
+
+
+def samplers(loader: Any) -> dict[str, Any]:
+    """The loader's samplers and those that they go through, by the attributes that lead there."""
+    found = {name: getattr(loader, name) for name in ("sampler", "batch_sampler")}
+    for path in (waiting := list(found)):
+        for name in ("sampler", "batch_sampler"):
+            inner = getattr(found[path], name, None)
+            if inner is not None and len(found) < MOST_SAMPLERS and all(inner is not known for known in found.values()):
+                found[f"{path}.{name}"] = inner
+                waiting.append(f"{path}.{name}")
+    return found
 
 
 def world_size(loader: Any) -> int | None:
     """How many ranks the loader's sampler deals to; for a stream, how many there are. None where there is one process only."""
-    samplers = (loader.batch_sampler, loader.sampler, getattr(loader.batch_sampler, "sampler", None))
-    known = next((ranks for ranks in map(_world_size_in, samplers) if ranks is not None), None)
+    known = next((ranks for ranks in map(_world_size_in, samplers(loader).values()) if ranks is not None), None)
     if known is not None:
         return known
     if isinstance(loader.dataset, (IterableDataset, IterDataPipe)):
@@ -71,7 +86,7 @@ class RemainingOrder:
     def __init__(self, loader: Any, behind: int) -> None:
         how = batching(loader)
         assert how is not None, "positions in the order were counted when the state was taken over"
-        self._how, self._behind, self._batched = how, behind, loader.batch_sampler is not None
+        self._how, self._behind = how, behind
         self._left = max(0, len(how.sampler.dataset if how.ranked else how.sampler) - behind)
 
     @property
@@ -89,7 +104,7 @@ class RemainingOrder:
 
     def __iter__(self) -> Iterator[Any]:
         indices = self._dealt() if self._how.ranked else itertools.islice(iter(self._how.sampler), self._behind, None)
-        return iter(BatchSampler(indices, self._how.batch_size, self._how.drop_last)) if self._batched else indices
+        return iter(BatchSampler(indices, self._how.batch_size, self._how.drop_last)) if self._how.batched else indices
 
     def __len__(self) -> int:
         size = self._how.batch_size

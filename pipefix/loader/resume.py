@@ -69,9 +69,7 @@ class EpochPosition:
 def order_generators(loader: Any) -> dict[str, torch.Generator]:
     """Generators that order samples: the loader's and its samplers'."""
     generators: dict[str, torch.Generator] = {}
-    places = {"generator": loader, "sampler": loader.sampler, "batch_sampler": loader.batch_sampler}
-    places["inner"] = getattr(loader.batch_sampler, "sampler", None)
-    for name, place in places.items():
+    for name, place in {"generator": loader, **ranks.samplers(loader)}.items():
         generator = getattr(place, "generator", None)
         if isinstance(generator, torch.Generator) and all(generator is not earlier for earlier in generators.values()):
             generators[name] = generator
@@ -105,12 +103,8 @@ def _set_numpy_state(state: Any) -> None:
     np.random.set_state((kind, np.asarray(keys, dtype=np.uint32), *rest))
 
 
-def _samplers(loader: Any) -> tuple[Any, ...]:
-    return loader.sampler, getattr(loader.batch_sampler, "sampler", None), loader.batch_sampler
-
-
 def _sampler_epoch(loader: Any) -> int | None:
-    epochs = (getattr(sampler, "epoch", None) for sampler in _samplers(loader))
+    epochs = (getattr(sampler, "epoch", None) for sampler in ranks.samplers(loader).values())
     return next((epoch for epoch in epochs if isinstance(epoch, int)), None)
 
 
@@ -126,7 +120,7 @@ def restore_generators(loader: Any, generators: dict[str, Any]) -> None:
 
 def set_sampler_epoch(loader: Any, generators: dict[str, Any]) -> None:
     """Samplers that are keyed by the epoch's number, as it was noted."""
-    for sampler in _samplers(loader):
+    for sampler in ranks.samplers(loader).values():
         if generators["sampler_epoch"] is not None and hasattr(sampler, "set_epoch"):
             sampler.set_epoch(generators["sampler_epoch"])
 
@@ -169,7 +163,7 @@ def state_of(loader: Any, standing: EpochPosition | None, epoch: int) -> dict[st
 def length(loader: Any) -> int | None:
     try:
         return len(loader.dataset)
-    except (TypeError, NotImplementedError):
+    except Exception:  # noqa: BLE001 - the user's code, which a DataLoader with a sampler does not ask
         return None
 
 

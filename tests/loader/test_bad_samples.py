@@ -44,6 +44,30 @@ def test_skipped_samples_are_left_out_and_noted(kind: Any, by: dict[str, Any], t
     assert f"3 samples could not be read; see {note}." in loader.explain()
 
 
+class WholeBatches(pipelines.Torn):
+    """Makes a batch at once, and not a list of samples."""
+
+    def __getitems__(self, indices: Any) -> Any:
+        return {"x": torch.stack([self[index] for index in indices]), "kind": type(indices).__name__}
+
+
+@BY
+def test_whole_batches_stay_what_the_dataset_made(by: dict[str, Any]) -> None:
+    options: dict[str, Any] = {"batch_sampler": [(0, 1), (4, 5)], "collate_fn": pipelines.itself, "on_bad": "skip"}
+    loader = FastLoader(WholeBatches(), **{**by, **options, "rng": "torch"}, quarantine=None)
+    assert [(batch["x"][:, 0].tolist(), batch["kind"]) for batch in loader] == [([0.0, 1.0], "tuple"), ([4.0, 5.0], "tuple")]
+
+
+@pytest.mark.parametrize("own", [{"on_bad": "skip"}, {"on_bad": "refill"}, {"rng": "sample"}, {"sample_timeout": 60}])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_no_sample_of_a_whole_batch_can_be_left_out(own: dict[str, Any], workers: int) -> None:
+    loader = FastLoader(
+        WholeBatches(bad=(3,)), batch_size=4, num_workers=workers, collate_fn=pipelines.itself, quarantine=None, **own
+    )
+    with pytest.raises(TypeError, match=r"__getitems__ makes whole batches: for one index it gave a dict"):
+        next(iter(loader))
+
+
 def test_a_batch_of_nothing_but_bad_samples_is_left_out() -> None:
     dataset = pipelines.Torn(16, bad=(4, 5, 6, 7))
     loader = FastLoader(dataset, num_workers=1, on_bad="skip", quarantine=None, **TOLERANT)

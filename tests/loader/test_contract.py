@@ -241,6 +241,36 @@ def test_what_may_change_acts_at_the_next_epoch(kind: Any) -> None:
     assert [float(batch[0]) for batch in loader] == [0.0, 4.0]
 
 
+@pytest.mark.parametrize(
+    ("name", "wrong", "right", "told"),
+    [
+        ("fuse", "near", "exact", "Not fused: "),
+        ("rng", "mine", "sample", "Whichever worker is free makes the next batch."),
+        ("engine", "turbo", "torch", "engine='torch' asks for it"),
+        ("on_bad", "ignore", "skip", "2 worker processes"),
+    ],
+)
+def test_options_of_ours_that_change_act_at_the_next_epoch(name: str, wrong: str, right: str, told: str) -> None:
+    loader = FastLoader(pipelines.Tensors(8), batch_size=4, num_workers=2, quarantine=None)
+    setattr(loader, name, wrong)
+    with pytest.raises(ValueError, match=f"{name} option should be one of .*got {name}='{wrong}'"):
+        iter(loader)
+    setattr(loader, name, right)
+    assert len(list(loader)) == 2
+    assert told in loader.explain()
+
+
+@pytest.mark.parametrize("own", [{}, {"rng": "sample"}, {"on_bad": "skip", "quarantine": None}])
+def test_a_dataset_may_refuse_to_tell_its_length(own: dict[str, Any]) -> None:
+    class Unmeasured(pipelines.Tensors):
+        def __len__(self) -> int:
+            raise RuntimeError("not yet")
+
+    loader = FastLoader(Unmeasured(), batch_size=2, sampler=[3, 1, 2], **own)
+    assert [len(batch) for batch in loader] == [2, 1]
+    assert loader.state_dict()["length"] is None
+
+
 def test_every_attribute_of_torchs_loader_is_there() -> None:
     options = {"batch_size": 3, "num_workers": 2, "shuffle": True, "timeout": 5}
     plain, ours = DataLoader(pipelines.Tensors(), **options), FastLoader(pipelines.Tensors(), **options)
@@ -297,6 +327,17 @@ def test_an_abandoned_iterator_frees_its_workers(kind: Any) -> None:
     workers = list(iterator._workers)
     del iterator
     assert not any(worker.is_alive() for worker in workers)
+
+
+def test_a_forked_process_that_drops_an_iterator_leaves_its_workers_alone() -> None:
+    iterator = iter(FastLoader(pipelines.Tensors(80), batch_size=4, num_workers=2))
+    next(iterator)
+    child = os.fork()
+    if not child:
+        del iterator
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert len(list(iterator)) == 19
 
 
 @BOTH

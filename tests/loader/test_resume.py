@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as some
-from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler, WeightedRandomSampler
+from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, Sampler, SequentialSampler, WeightedRandomSampler
 
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.vocabulary.nested import map_leaves
@@ -164,17 +164,96 @@ def test_a_loop_that_was_left_stands_where_it_was_left() -> None:
     assert float(next(iter(loader))[0, 0]) == 12.0
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_stream_is_read_up_to_where_it_stood(workers: int) -> None:
-    whole = FastLoader(pipelines.Stream(), batch_size=2, num_workers=workers)
+@pytest.mark.parametrize(("workers", "batch_size"), [(0, 2), (2, 2), (0, None), (1, None)])
+def test_a_stream_is_read_up_to_where_it_stood(workers: int, batch_size: int | None) -> None:
+    whole = FastLoader(pipelines.Stream(), batch_size=batch_size, num_workers=workers)
     iterator = iter(whole)
     for _ in range(4):
         next(iterator)
-    resuming = FastLoader(pipelines.Stream(), batch_size=2, num_workers=workers)
+    resuming = FastLoader(pipelines.Stream(), batch_size=batch_size, num_workers=workers)
     resuming.load_state_dict(whole.state_dict())
     resumed = iter(resuming)
     assert resuming.state_dict()["batches"] == 4
-    assert_same([batch[0] for batch in resumed], [batch[0] for batch in iterator])
+    rest = [batch[0] for batch in iterator]
+    assert rest
+    assert_same([batch[0] for batch in resumed], rest)
+
+
+class IndexByIndex(Sampler[int]):
+    """Draws each index when it is asked for it."""
+
+    def __len__(self) -> int:
+        return 30
+
+    def __iter__(self) -> Any:
+        return (int(torch.randint(1000, ())) for _ in range(30))
+
+
+def test_a_sampler_that_draws_index_by_index_goes_on_with_the_processs_numbers() -> None:
+    def loader() -> Any:
+        return FastLoader(list(range(1000)), batch_size=2, sampler=IndexByIndex())  # type: ignore[arg-type]
+
+    whole = loader()
+    iterator = iter(whole)
+    for _ in range(4):
+        next(iterator)
+        torch.rand(())  # as a training step draws
+    state, process = whole.state_dict(), torch.get_rng_state()
+    expected = list(iterator)
+    torch.manual_seed(99)
+    resumed = loader()
+    torch.set_rng_state(process)
+    resumed.load_state_dict(state)
+    assert_same(list(resumed), expected)
+
+
+class Through(Sampler[Any]):
+    """Passes on what another one gives."""
+
+    def __init__(self, sampler: Any) -> None:
+        self.sampler = sampler
+
+    def __iter__(self) -> Any:
+        return iter(self.sampler)
+
+
+class AnyIndices(pipelines.Tensors):
+    """One sample of several indices, too."""
+
+    def __getitem__(self, index: Any) -> torch.Tensor:
+        return torch.as_tensor(index)
+
+
+def drawn_by(seed: int, batch_size: int = 3) -> BatchSampler:
+    return BatchSampler(RandomSampler(range(40), generator=torch.Generator().manual_seed(seed)), batch_size, False)
+
+
+@pytest.mark.parametrize(
+    "given_as",
+    [
+        lambda seed: {"sampler": drawn_by(seed), "batch_size": None},
+        lambda seed: {"batch_sampler": Through(drawn_by(seed))},
+        lambda seed: {"sampler": Through(drawn_by(seed).sampler), "batch_size": 3},
+    ],
+    ids=["batches without collating", "batches passed on", "indices passed on"],
+)
+def test_a_generator_is_found_in_a_sampler_that_goes_through_another(given_as: Any) -> None:
+    whole, resumed = (FastLoader(AnyIndices(40), **given_as(seed)) for seed in (5, 6))
+    iterator = iter(whole)
+    for _ in range(4):
+        next(iterator)
+    resumed.load_state_dict(whole.state_dict())
+    assert_same([list(resumed), list(resumed)], [list(iterator), list(whole)])
+
+
+def test_batches_of_another_size_go_on_where_they_are_not_collated() -> None:
+    whole, resumed = (FastLoader(AnyIndices(40), sampler=drawn_by(5, size), batch_size=None) for size in (3, 4))
+    iterator = iter(whole)
+    behind = [next(iterator) for _ in range(4)]
+    resumed.load_state_dict(whole.state_dict())
+    rest = list(resumed)
+    assert [len(batch) for batch in rest] == [4] * 7
+    assert sorted(torch.cat(behind + rest).tolist()) == list(range(40))
 
 
 def test_batches_that_were_left_out_count() -> None:

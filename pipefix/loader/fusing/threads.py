@@ -135,9 +135,9 @@ class ThreadsLoaderIterator(LoaderIterator):
         if self.begin.again and not self.begin.fresh:
             restore_generators(loader, self.begin.generators)
             self._sampler_iter = iter(self._index_sampler)
-        if self.begin.again or workers:
-            # The sampler draws its order now, while the generators are as they were.
-            self._top_up(max(1, ahead))
+        if self.begin.again and not workers:
+            self._draw_order()
+        self._top_up(ahead)
 
     def _top_up(self, most: int) -> None:
         while len(self._under_way) < most:

@@ -37,6 +37,10 @@ class SampleTimeout(TimeoutError):
     """A sample took longer than ``sample_timeout``."""
 
 
+class NotSamples(TypeError):
+    """A dataset that makes whole batches is asked for one sample: to leave it out, to time it, or for its random numbers."""
+
+
 @dataclass(frozen=True)
 class ReadPolicy:
     on_bad: str = "raise"
@@ -128,16 +132,20 @@ class PolicedDataset(StandsForDataset):
                 raise
             return Samples([], [bad(self.dataset, request.index, error)])
 
-    def __getitems__(self, request: Asked) -> list[Any]:
-        indices = list(request.index)
+    def __getitems__(self, request: Asked) -> Any:
         batched = self._batched
-        if batched is not None and not self.rules.seconds and self.rules.seed is None:
-            try:
-                return list(batched(indices))
-            except Exception:
-                if self.rules.on_bad == "raise":
-                    raise
-                # One of them cannot be read: which one is seen when they are read one after the other.
+        if batched is None or self.rules.seconds or self.rules.seed is not None:
+            return self._one_by_one(request)
+        try:
+            return batched(request.index)
+        except Exception:
+            if self.rules.on_bad == "raise":
+                raise
+            # One of them cannot be read: which one is seen when they are read one after the other.
+            return self._one_by_one(request)
+
+    def _one_by_one(self, request: Asked) -> list[Any]:
+        indices = list(request.index)
         read_one = partial(Outcome.of, partial(self._one, self._read, request.epoch))
         return self._together(request.epoch, indices, self._in_threads(read_one, indices))
 
@@ -160,7 +168,7 @@ class PolicedDataset(StandsForDataset):
     @property
     def _read(self) -> Callable[[Any], Any]:
         batched = self._batched
-        return self.dataset.__getitem__ if batched is None else lambda index: batched([index])[0]
+        return self.dataset.__getitem__ if batched is None else partial(_single, batched)
 
     def _together(self, epoch: int, indices: list[Any], outcomes: Iterable[Outcome]) -> list[Any]:
         """A batch's samples, as the rules have it where some could not be read."""
@@ -171,7 +179,7 @@ class PolicedDataset(StandsForDataset):
             if error is None:
                 samples.append(sample)
                 good.append(index)
-            elif strict:
+            elif strict or isinstance(error, NotSamples):
                 try:
                     raise error
                 finally:
@@ -198,6 +206,18 @@ class PolicedDataset(StandsForDataset):
         seed = self.rules.seed
         with nullcontext() if seed is None else drawing(key_of(seed, epoch, index)), limited(self.rules.seconds, index):
             return read(index)
+
+
+def _single(batched: Callable[[list[Any]], Any], index: Any) -> Any:
+    """One sample of a dataset that is asked for lists of them."""
+    samples = batched([index])
+    if not isinstance(samples, (list, tuple)) or len(samples) != 1:
+        raise NotSamples(
+            f"The dataset's __getitems__ makes whole batches: for one index it gave a {type(samples).__name__}, not a list of one "
+            "sample. So no sample can be left out, timed, or have random numbers of its own. Have it give a list of samples, or "
+            "leave out on_bad, sample_timeout and rng='sample'."
+        )
+    return samples[0]
 
 
 def key_of(seed: int, epoch: int, index: Any) -> int:

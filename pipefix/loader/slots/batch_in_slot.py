@@ -198,7 +198,7 @@ def _stack(batch: Any, *, collate_fn_map: Any = None) -> Any:
     if room is None:
         assert collate_tensors is not None
         return collate_tensors(batch, collate_fn_map=collate_fn_map)
-    return torch.stack(tuple(batch), 0, out=room)
+    return torch.stack(batch, 0, out=room)
 
 
 class Sent:

@@ -5,6 +5,7 @@ Who makes which batch, seeds, order, watchdogs and the way processes end are tor
 
 from __future__ import annotations
 
+import os
 import queue
 import sys
 from collections.abc import Callable, Iterator
@@ -42,6 +43,7 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
     """Until torch has begun: where that fails there is nothing to end."""
 
     def __init__(self, loader: Any) -> None:
+        self._owner = os.getpid()
         self._prepare(loader)
         self._kills = out_of_memory_kills()
         self._ordered = in_order(loader)
@@ -158,6 +160,8 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
     def _shutdown_workers(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
         if ending():
             return  # modules are being taken apart; torch's own does nothing then either
+        if os.getpid() != self._owner:
+            return  # a forked process drops its copy: the workers are not its own, and would be told to end
         work = getattr(self, "_work", None)
         if work is not None and work.shared_queue and any(not worker.is_alive() for worker in processes_of(self)):
             # One that was killed while it waited for a batch still holds the queue: nobody would read that it is to end.

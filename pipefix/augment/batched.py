@@ -69,6 +69,10 @@ def _padded(shape: Shape, arguments: Arguments) -> Shape:
     return (shape[0], shape[1] + top + bottom, shape[2] + left + right)
 
 
+def _normalized(shape: Shape, arguments: Arguments) -> Shape:
+    return (max(shape[0], len(arguments["mean"]), len(arguments["std"])), *shape[1:])
+
+
 def _cropped(shape: Shape, arguments: Arguments) -> Shape:
     return (shape[0], arguments["height"], arguments["width"])
 
@@ -151,7 +155,7 @@ TABLE = (
     ),
     BatchedOp(tv.grayscale_to_rgb, tv.grayscale_to_rgb, size_after=lambda shape, _: (3, *shape[1:])),
     BatchedOp(tv.to_dtype, tv.to_dtype),
-    BatchedOp(tv.normalize, color.normalize),
+    BatchedOp(tv.normalize, color.normalize, size_after=_normalized),
 )  # fmt: skip
 
 BY_NAME = {row.name: row for row in TABLE}

@@ -84,6 +84,8 @@ def gamma(images: torch.Tensor, *, gamma: torch.Tensor, gain: float) -> torch.Te
 
 def normalize(images: torch.Tensor, *, mean: tuple[float, ...], std: tuple[float, ...], **_: Any) -> torch.Tensor:
     shift, spread = (constant(tuple(values), images.dtype, images.device) for values in (mean, std))
+    if images.shape[1] == 1:  # of grey pictures torchvision makes as many channels as there are numbers
+        images = images.expand(-1, max(len(mean), len(std)), -1, -1)
     return enhance.normalize(images, shift, spread)
 
 

@@ -38,7 +38,7 @@ class RecordedCall:
 
 
 class RecordedImage(tv_tensors.Image):  # type: ignore[misc]
-    """A picture without pixels. ``calls`` is what was done to it; ``from_pil``: the sample is no tensor before `ToTensor`."""
+    """A picture without pixels. ``calls`` is what was done to it; ``from_pil``: it is no tensor yet."""
 
     calls: list[RecordedCall]
     place: list[int]
@@ -90,6 +90,8 @@ def _kernel(row: BatchedOp) -> Callable[..., Any]:
 
     def kernel(image: RecordedImage, *args: Any, **named: Any) -> RecordedImage:
         arguments = {**defaults, **dict(zip(names, args, strict=False)), **named}
+        if image.from_pil and "antialias" in arguments:
+            arguments["antialias"] = True  # PIL has no other resize
         shape = tuple(image.shape)
         why = row.refuses(shape, arguments) if row.refuses is not None else None
         if why is not None:
@@ -231,7 +233,7 @@ def _outline(head: bytes) -> Outline:
             columns.append(ArgumentSpan(argument, begin, end, dtype, shape, is_array))
         op = BY_NAME[name]
         alone = op.alone is not None and op.alone(shared)
-        key = "blend" if op.blend is not None else name
+        key = ("blend" if op.blend is not None else name, tuple(column.shape for column in columns))
         outlined.append(
             OutlinedCall(place, name, shared, columns, alone, None if alone else (key, _hashable(list(shared.values()))))
         )

@@ -16,13 +16,12 @@ from torchvision.transforms.v2 import functional as tv
 
 from pipefix.augment.dali_front import front_of
 from pipefix.augment.record import NotRecordable, RecordedImage, replayed
-from pipefix.augment.transforms import SIZES, TRIALS, ListedTransform, parts_of
+from pipefix.augment.transforms import SIZES, TO_TENSOR, TRIALS, ListedTransform, parts_of
 from pipefix.vocabulary.random_state import RandomState, seeded
 
 Kind = Literal["pil", "tensor", "array"]
 COMPARED = 6
 """Seeds that a converted transform is held against its old self with."""
-TO_TENSOR = ("ToTensor", "ToImage", "PILToTensor")
 
 
 @dataclass(frozen=True)

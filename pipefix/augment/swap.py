@@ -16,8 +16,8 @@ from pipefix.augment import support
 from pipefix.augment.dali_front import front_of
 from pipefix.augment.module import Augment
 from pipefix.augment.record import Program, RecordedImage, packed
-from pipefix.augment.split import TO_TENSOR, Split, as_tensor
-from pipefix.augment.transforms import files_of, parts_of, replaced
+from pipefix.augment.split import Split, as_tensor
+from pipefix.augment.transforms import TO_TENSOR, files_of, parts_of, replaced
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from pipefix.vocabulary.held_transforms import HeldTransforms
 from pipefix.vocabulary.nested import leaves, map_leaves, members

@@ -27,6 +27,7 @@ _USUAL = ("transform", "transforms", "augmentation", "augmentations", "augment",
 SIZES = ((600, 700), (700, 600), (812, 640))
 """Heights and widths of the pictures without pixels that a list is tried with, where those of the dataset are not known."""
 TRIALS = 8
+TO_TENSOR = ("ToTensor", "ToImage", "PILToTensor")
 FILES_LOOKED_AT = 100
 """Of what a dataset lists, to see that it lists files."""
 
@@ -160,12 +161,18 @@ class NotConvertible(Exception):
 
 
 class _ToTensor(v2.Transform):  # type: ignore[misc]
-    """`ToTensor`: the step to floating point, for what was no tensor before."""
+    """The step from PIL to a tensor; `ToTensor`'s is one to floating point too, for what was no tensor before."""
 
     _transformed_types = (RecordedImage,)
 
+    def __init__(self, *, to_float: bool) -> None:
+        super().__init__()
+        self._to_float = to_float
+
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return tv.to_dtype(inpt, torch.float32, scale=True) if inpt.from_pil else inpt
+        image = tv.to_dtype(inpt, torch.float32, scale=True) if inpt.from_pil and self._to_float else inpt
+        image.from_pil = False
+        return image
 
 
 _FUNCTIONS = (v1.Lambda, v2.Lambda, types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
@@ -173,8 +180,8 @@ _FUNCTIONS = (v1.Lambda, v2.Lambda, types.FunctionType, types.MethodType, types.
 
 def as_v2(transform: Any) -> Any:
     """The transform itself where it is one of v2's or derived from them; an old one as the new one of its name and settings."""
-    if type(transform).__name__ == "ToTensor" and _torchvisions(transform):
-        return _ToTensor()
+    if type(transform).__name__ in TO_TENSOR and _torchvisions(transform):
+        return _ToTensor(to_float=type(transform).__name__ == "ToTensor")
     if type(transform).__name__ == "ToPILImage" and _torchvisions(transform):
         raise NotConvertible("it makes pictures of PIL, which exist on the CPU only")
     if isinstance(transform, _FUNCTIONS):

@@ -195,10 +195,11 @@ class TreeMaker:
     def _stored(self, image: Any, kind: str | None, beside_a_photo: bool) -> Any:
         picture, like = pictures.as_pil(image)
         labels = pictures.is_map(picture, kind, beside_a_photo and picture.mode not in _PHOTOS)
-        fitting = pictures.smaller(pictures.upright(picture), self._recipe.size, labels=labels)
+        fitting = pictures.smaller(picture, self._recipe.size, labels=labels)
         if self._recipe.store == "decoded":
             return pictures.raw(fitting, like)
-        return pictures.encoded(fitting, kind, self._recipe.quality, like, labels=labels)
+        orientation = pictures.orientation_of(picture)
+        return pictures.encoded(fitting, kind, self._recipe.quality, like, labels=labels, orientation=orientation)
 
 
 def getter(dataset: Any, hook: Hook | None) -> Callable[[int], Any]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import operator
 import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from pipefix.caches.record import Picture, Pixels, Unstorable
@@ -93,13 +95,22 @@ def as_pil(value: Any) -> tuple[Any, str]:
     return Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array), like
 
 
-def upright(image: Any) -> Any:
-    """With its EXIF orientation applied, where it has one that was not applied yet."""
-    if "exif" not in image.info and not hasattr(image, "tag_v2"):
-        return image
-    from PIL import ImageOps
+def orientation_of(image: Any) -> int:
+    """How it is still to be turned: 1 where it is upright, or nothing says that it is not."""
+    orientation = image.getexif().get(_ORIENTATION, 1) if image.info else 1
+    return orientation if type(orientation) is int and orientation in range(2, 9) else 1
 
-    return ImageOps.exif_transpose(image) if image.getexif().get(_ORIENTATION, 1) != 1 else image
+
+@lru_cache(maxsize=8)
+def _mark(orientation: int) -> bytes:
+    """EXIF that says this alone."""
+    from PIL import Image
+
+    if orientation not in range(1, 9):
+        raise ValueError(f"an orientation of {orientation}")
+    exif = Image.Exif()
+    exif[_ORIENTATION] = orientation
+    return exif.tobytes()
 
 
 def is_map(image: Any, kind: str | None, beside_a_photo: bool) -> bool:
@@ -120,8 +131,11 @@ def smaller(image: Any, size: int | None, *, labels: bool) -> Any:
     return image.resize((width, height), Image.Resampling.BILINEAR, reducing_gap=2.0)
 
 
-def encoded(image: Any, kind: str | None, quality: int, like: str, *, labels: bool) -> Picture:
-    """As a file of the kind it came from, where that holds its mode; otherwise, and for labels, as PNG without loss."""
+def encoded(image: Any, kind: str | None, quality: int, like: str, *, labels: bool, orientation: int = 1) -> Picture:
+    """As a file of the kind it came from, where that holds its mode; otherwise, and for labels, as PNG without loss.
+
+    ``orientation`` is what EXIF is to say in the file.
+    """
     if image.mode.startswith("I") and image.mode != "I;16":
         image = _of_16_bits(image)
     wanted = kind if kind in _IN and not labels else "png" if kind is not None or labels else "jpeg"
@@ -133,7 +147,8 @@ def encoded(image: Any, kind: str | None, quality: int, like: str, *, labels: bo
         image = image.copy()  # PIL writes as many bits as colours need, and some values have none
         image.putpalette(palette + [0] * (768 - len(palette)))
     out = io.BytesIO()
-    image.save(out, wanted.upper(), **({"compress_level": 4} if wanted == "png" else {"quality": quality}))
+    settings: dict[str, Any] = {"compress_level": 4} if wanted == "png" else {"quality": quality}
+    image.save(out, wanted.upper(), **settings, **({"exif": _mark(orientation)} if orientation != 1 else {}))
     return Picture(out.getvalue(), wanted, image.width, image.height, like)
 
 
@@ -152,14 +167,14 @@ def lossless(image: Any, files: Sequence[bytes]) -> Picture:
     """As one of the files that it may have been decoded from, where that gives the very same pixels; otherwise as PNG."""
     from PIL import Image
 
-    if image.mode == "I":
-        raise Unstorable("a picture of mode I: PNG gives it back with 16 bits for 32")
+    if image.mode.startswith("I") and image.mode != "I;16":
+        raise Unstorable(f"a picture of mode {image.mode}: PNG gives it back as one of mode I;16")
 
     for data in files:
         kind = kind_of(data[:16])
         if kind in _IN:
             with Image.open(io.BytesIO(data)) as held:
-                same = held.size == image.size and held.mode == image.mode and upright(held) is held
+                same = held.size == image.size and held.mode == image.mode and orientation_of(held) == 1
                 if same and held.tobytes() == image.tobytes() and held.getpalette() == image.getpalette():
                     return Picture(data, kind, image.width, image.height, "image")
     return encoded(image, "png", 0, "image", labels=True)
@@ -169,10 +184,14 @@ def raw(image: Any, like: str) -> Pixels | Picture:
     """The pixels themselves; as PNG where colours of the palette are transparent, for which pixels have no place."""
     import numpy as np
 
-    if image.mode == "PA" or (image.mode == "P" and ("transparency" in image.info or image.palette.mode.endswith("A"))):
-        return encoded(image, "png", 0, like, labels=True)
+    orientation, transparent = orientation_of(image), image.info.get("transparency")
+    if image.mode == "PA" or (image.mode == "P" and (transparent is not None or image.palette.mode.endswith("A"))):
+        return encoded(image, "png", 0, like, labels=True, orientation=orientation)
     palette = image.getpalette() if image.mode == "P" else None
-    return Pixels(np.asarray(image), image.mode, bytes(palette) if palette else None, like)
+    marks: dict[str, Any] = {"orientation": orientation} if orientation != 1 else {}
+    if isinstance(transparent, (int, tuple)):  # the colour that is
+        marks["transparency"] = transparent
+    return Pixels(np.asarray(image), image.mode, bytes(palette) if palette else None, like, marks)
 
 
 def as_pixels(value: Any) -> Any:
@@ -230,6 +249,12 @@ def _from_pixels(pixels: Pixels) -> Any:
         image.putpalette(pixels.palette)
     elif image.mode != pixels.mode and len(image.getbands()) == Image.getmodebands(pixels.mode) and pixels.array.dtype.str == "|u1":
         image = Image.frombytes(pixels.mode, image.size, pixels.array.tobytes())  # CMYK looks like RGBA to an array
+    marks = pixels.marks or {}
+    if "orientation" in marks:
+        image.info["exif"] = _mark(operator.index(marks["orientation"]))
+    if "transparency" in marks:
+        transparent = marks["transparency"]
+        image.info["transparency"] = tuple(map(operator.index, transparent)) if isinstance(transparent, list) else transparent
     return image
 
 

@@ -55,6 +55,8 @@ class Pixels(NamedTuple):
     mode: str
     palette: bytes | None
     like: str
+    marks: dict[str, Any] | None = None
+    """What PIL tells of it beside its pixels: ``orientation`` (EXIF's), ``transparency`` (a colour)."""
 
 
 def encode(tree: Any) -> bytes:
@@ -93,12 +95,13 @@ def _describe(value: Any, put: Callable[[Any], list[int]], depth: int) -> Any:
         return value
     if depth > _DEEPEST:
         raise Unstorable(f"it is nested more than {_DEEPEST} deep")
-    if kind in (bytes, bytearray, memoryview):
-        return ["b", *put(bytes(value) if kind is memoryview else value)]
+    if kind is bytes:
+        return ["b", *put(value)]
     if kind is Picture:
         return ["p", *put(value.data), value.kind, value.width, value.height, value.like]
     if kind is Pixels:
-        return ["x", *_array(value.array, put), value.mode, value.palette, value.like]
+        marks = [value.marks] if value.marks else []
+        return ["x", *_array(value.array, put), value.mode, value.palette, value.like, *marks]
     if kind is list:
         return ["l", *(_describe(element, put, depth + 1) for element in value)]
     if kind is tuple:
@@ -188,8 +191,8 @@ class Decoder:
             offset, length, kind, width, height, like = rest
             return self.picture(Picture(payload(record, offset, length), kind, width, height, like))
         if tag == "x":
-            dtype, shape, offset, length, mode, palette, like = rest
-            return self.pixels(Pixels(self._as_array(record, dtype, shape, offset, length), mode, palette, like))
+            dtype, shape, offset, length, *told = rest
+            return self.pixels(Pixels(self._as_array(record, dtype, shape, offset, length), *told))
         if tag == "a":
             array = self._as_array(record, *rest)
             return array if array.flags.writeable else array.copy()

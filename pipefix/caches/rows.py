@@ -6,6 +6,7 @@ files as they are.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -67,7 +68,7 @@ def plain(name: str, value: Any) -> tuple[Any, str, Any]:
     if isinstance(value, np.generic) and value.dtype.kind in "biuf":
         return value.item(), "numpy", _arrow_type(name, value.dtype)
     like = "tuple" if kind is tuple else "list"
-    if hasattr(value, "detach"):
+    if hasattr(kind, "detach"):
         try:
             value, like = value.detach().cpu().numpy(), "tensor"
         except (TypeError, RuntimeError):
@@ -94,10 +95,10 @@ def _words(tensor: Any) -> str:
 
 
 def _arrow_type(name: str, dtype: Any) -> Any:
-    try:
-        return pa.from_numpy_dtype(dtype)
-    except pa.ArrowNotImplementedError:
-        raise Unstorable(f"field {name!r} holds {dtype}, which columns do not have") from None
+    with contextlib.suppress(pa.ArrowNotImplementedError):
+        if dtype.isnative:
+            return pa.from_numpy_dtype(dtype)
+    raise Unstorable(f"field {name!r} holds {dtype}, which columns do not have")
 
 
 def infer(samples: Sequence[Any]) -> tuple[str, list[Column]]:
@@ -122,7 +123,17 @@ def infer(samples: Sequence[Any]) -> tuple[str, list[Column]]:
             type_of(columns[-1].type)
         except ValueError as error:
             raise Unstorable(f"field {name!r}: {error}") from None
+    if not columns:
+        raise Unstorable("a sample without fields: rows need one")
+    kinds = kinds_of(columns)
+    for sample in samples:
+        row_of(sample, kinds)
     return shapes[0][0], columns
+
+
+def kinds_of(columns: Sequence[Column]) -> dict[str, tuple[Any, str]]:
+    """Arrow's type of each column, and what its values are."""
+    return {column.name: (type_of(column.type), column.like) for column in columns}
 
 
 def schema_of(columns: Sequence[Column]) -> Any:
@@ -131,19 +142,21 @@ def schema_of(columns: Sequence[Column]) -> Any:
     return schema.with_metadata({"huggingface": json.dumps({"info": {"features": pictured}})}) if pictured else schema
 
 
-def row_of(sample: Any, columns: dict[str, Any]) -> dict[str, Any]:
-    """A sample's fields, each checked against its column's type, so that a misfit is told of the sample that it is in."""
+def row_of(sample: Any, kinds: dict[str, tuple[Any, str]]) -> dict[str, Any]:
+    """A sample's fields, each checked against its column's kind, so that a misfit is told of the sample that it is in."""
     _, sample_fields = fields(sample)
     row = {}
     for name, value in sample_fields.items():
-        held, _, _ = plain(name, value)
-        kind = columns.get(name)
-        if kind is None:
+        held, like, wanted = plain(name, value)
+        if name not in kinds:
             raise Unstorable(f"field {name!r} was not in the samples that the columns were made from")
+        kind, kind_like = kinds[name]
         if held is not None and not _fits(held, kind):
             raise Unstorable(f"field {name!r} is {type(held).__name__} {str(held)[:40]!r}, and its column holds {kind}")
+        if held is not None and (like != kind_like or (like == "numpy" and wanted != kind)):
+            raise Unstorable(f"field {name!r} is a {type(value).__qualname__}, and in other samples of another type")
         row[name] = held
-    for name in columns.keys() - row.keys():
+    for name in kinds.keys() - row.keys():
         raise Unstorable(f"field {name!r} is missing, and would come back as None")
     return row
 

@@ -85,12 +85,12 @@ class OpenedSource:
         self.fingerprint = Fingerprint(dataset, blueprint.samples, [blueprint.source.root])
         source = blueprint.recipe.store == "source"
         self.maker: Any = (makers.SourceMaker if source else makers.TreeMaker)(blueprint, witness)
-        self.columns = {column.name: rows.type_of(column.type) for column in rows.with_text(blueprint.columns, blueprint.recipe)}
+        self.kinds = rows.kinds_of(rows.with_text(blueprint.columns, blueprint.recipe))
         self.get = makers.getter(dataset, hook)
 
     def make(self, index: int) -> Any:
         if self.blueprint.recipe.store == "rows":
-            return rows.row_of(self.maker.row(index, self.get), self.columns)
+            return rows.row_of(self.maker.row(index, self.get), self.kinds)
         return self.maker.make(index, self.get)
 
 

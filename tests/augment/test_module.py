@@ -70,6 +70,23 @@ def test_pictures_of_several_sizes_are_each_done_as_their_own() -> None:
         Augment()(pictures(6), calls_of(ragged, pictures(6)))
 
 
+def test_pictures_of_several_sizes_have_displacements_of_theirs() -> None:
+    images = [pictures(1, 30 + place % 2, 40)[0] for place in range(4)]
+    listed = v2.Compose([v2.ElasticTransform(20.0, 3.0), v2.CenterCrop(24)])
+    augmented = Augment()((images,), calls_of(listed, images))[0]
+    for first, second in zip(augmented, expected_of(listed, images), strict=True):
+        assert (first.float() - second.float()).abs().mean() <= 1
+
+
+def test_grey_pictures_normalised_by_three_numbers_have_three_channels() -> None:
+    """torchvision's function makes them so, and what comes after it draws for three."""
+    images = pictures(3)[:, :1]
+    normal = v2.Normalize((0.4, 0.5, 0.6), (0.2, 0.3, 0.4))
+    listed = v2.Compose([v2.ToDtype(torch.float32, scale=True), normal, v2.RandomErasing(1.0, value="random")])
+    augmented = Augment()(images, calls_of(listed, images))
+    assert torch.allclose(augmented, torch.stack(expected_of(listed, images)), atol=1e-5)
+
+
 def test_a_batch_is_not_written_to() -> None:
     images = pictures(6)
     before = images.clone()

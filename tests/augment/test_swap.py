@@ -74,6 +74,20 @@ def test_the_same_seed_gives_the_same_samples(listed: Any) -> None:
     assert dataset.transform is listed  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("is_tensor", [False, True])
+def test_pictures_of_pil_are_resized_as_pil_does_it(is_tensor: bool) -> None:
+    """It pays no heed to ``antialias=False``, which tensors do."""
+    resize = v2.Resize((15, 21), antialias=False)
+    listed = v2.Compose([v2.ToImage(), resize] if is_tensor else [resize, v2.ToImage()])
+    dataset = Pictures(listed)
+    swap = swapped(dataset, size=(3, 40, 50), same_size=True)
+    assert "Resize" in swap.split.names
+    for batch, calls in DataLoader(swap.dataset(dataset), 4):
+        images, labels = swap.module()(batch, calls)
+        wanted = torch.stack([dataset[int(label)][0] for label in labels])
+        assert (images.double() - wanted.double()).abs().mean() < 0.5
+
+
 def test_workers_and_a_collate_function_of_the_users_own() -> None:
     def collate(samples: list[Any]) -> dict[str, Any]:
         return {"x": torch.stack([image for image, _ in samples]), "y": [label for _, label in samples]}

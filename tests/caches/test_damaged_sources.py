@@ -123,17 +123,34 @@ def test_the_first_frame_of_an_animation(tmp_path, make):
     assert picture.getpixel((3, 3)) == (255, 0, 0)
 
 
-def test_orientation_is_applied_once(tmp_path, make):
+def test_pictures_that_are_to_be_turned_stay_as_the_dataset_gives_them(tmp_path, make):
+    """Boxes and masks beside them lie so; and transforms that turn them by their EXIF still can."""
     paths, exif = [], Image.Exif()
     for orientation in range(1, 9):
         exif[0x0112] = orientation
         paths.append(draw(tmp_path / f"{orientation}.jpg", 3, exif=exif, quality=95))
-    exact = CachedDataset(make(Files(paths, convert=None), "decoded").folder)
-    small = CachedDataset(make(Files(paths, convert=None), "resized", size=22, name="small").folder)
+    dataset = Files(paths, convert="RGB")
+    exact = CachedDataset(make(dataset, "decoded").folder)
+    whole = CachedDataset(make(dataset, "sample", name="whole").folder)
+    small = CachedDataset(make(dataset, "resized", size=22, name="small").folder)
     for index, path in enumerate(paths):
-        assert equal(exact[index][0], ImageOps.exif_transpose(Image.open(path))), path.name
+        for cached in (exact, whole):
+            assert equal(cached[index][0], dataset[index][0]), path.name
+            assert equal(ImageOps.exif_transpose(cached[index][0]), ImageOps.exif_transpose(dataset[index][0])), path.name
         picture = small[index][0]
-        assert picture.size == ((30, 22) if index < 4 else (22, 30)) and picture.getexif().get(0x0112, 1) == 1, path.name
+        assert picture.size == (30, 22) and picture.getexif().get(0x0112, 1) == index + 1, path.name
+
+
+@pytest.mark.parametrize(("mode", "colour"), [("RGB", (10, 20, 30)), ("L", 5), ("1", 0)])
+def test_a_colour_that_is_transparent_stays_so(mode, colour, tmp_path, make):
+    """PIL keeps it beside the pixels, of a GIF that became RGB as well, and turning it into RGBA asks for it."""
+    image = Image.new("RGB", (9, 7), (10, 20, 30)).convert(mode)
+    image.putpixel((0, 0), colour)
+    image.save(tmp_path / "odd.png", transparency=colour)
+    dataset = one(tmp_path / "odd.png", tmp_path)
+    for store in ("decoded", "sample"):
+        picture = CachedDataset(make(dataset, store, name=store).folder)[3][0]
+        assert picture.info["transparency"] == colour and equal(picture.convert("RGBA"), dataset[3][0].convert("RGBA"))
 
 
 @pytest.mark.parametrize("lenient", [False, True])

@@ -75,6 +75,7 @@ def test_a_record_of_one_picture_begins_with_its_bytes():
         ({(1, 2): 3}, "dict's key of type tuple"),
         (torch.eye(3).to_sparse(), "layout torch.sparse_coo"),
         (np.ma.masked_array([1, 2], [0, 1]), "a numpy.ma.MaskedArray"),
+        (bytearray(b"ab"), "a builtins.bytearray"),
     ],
 )
 def test_what_has_no_place_in_a_record(value, message):

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from PIL import Image
 
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.verify import verify
@@ -118,6 +119,12 @@ def test_threads_share_a_cache(cache):
     assert labels == [source[index * 7 % 3000]["label"] for index in range(600)]
 
 
+class Named(dict):
+    """Its values are attributes; what is none raises KeyError, and not AttributeError."""
+
+    __getattr__ = dict.__getitem__
+
+
 class Odd(Numbers):
     """Samples of other types than Python's own."""
 
@@ -160,6 +167,13 @@ def test_numbers_of_numpy_tuples_and_maps_come_back_as_what_they_were(make, tmp_
         (lambda index: {"a": torch.eye(3).to_sparse()}, "field 'a' is a tensor of float32, sparse_coo, which columns do not have"),
         (lambda index: {"a": torch.ones(2).to(torch.float8_e5m2)}, "a tensor of float8_e5m2, which columns do not have"),
         (lambda index: {"a": np.longdouble(1)}, "field 'a' holds float128, which columns do not have"),
+        (lambda index: {"a": np.arange(3, dtype=">f4")}, "field 'a' holds >f4, which columns do not have"),
+        (lambda index: {"a": np.float32(1) if index != 151 else np.float64(1)}, "field 'a' is a float64, and in other"),
+        (lambda index: {"a": [1] if index != 151 else (1,)}, "field 'a' is a tuple, and in other samples of another type"),
+        (lambda index: {"a": torch.ones(2) if index != 151 else [1.0]}, "field 'a' is a list, and in other samples of"),
+        (lambda index: {}, "a sample without fields"),
+        (lambda index: {"a": Named(b=1)}, "field 'a' is a Named: columns hold"),
+        (lambda index: {"a": Image.frombytes("I;16B", (4, 3), bytes(24))}, "a picture of mode I;16B: PNG gives it back as"),
     ],
 )
 def test_what_would_come_back_as_something_else_is_refused(make, sample, said):

@@ -26,7 +26,8 @@ def made_in_program(target: str) -> bool:
 
 def of_a_notebook(name: str) -> str:
     """What is typed where a notebook was named."""
-    return f"In the notebook: pipefix.probe(loader). Or make a program of it: {command('jupyter', 'nbconvert', '--to', 'script', name)}"
+    program = command("jupyter", "nbconvert", "--to", "script", name)
+    return f"In the notebook: pipefix.probe(loader). Or make a program of it: {program}"
 
 
 def with_plan(plan: str, target: str, program: Sequence[str] = ()) -> str:

@@ -172,6 +172,8 @@ def _refuse(unknown: list[str], parser: Parser) -> NoReturn:
     flag = flags[0].split("=", 1)[0]
     meant = nearest(flag, parser.flags())
     advice = f"Did you mean {meant}?" if meant else f"See what it takes with: {parser.prog} --help"
+    if parser.prog == "pipefix run":
+        advice += f" Flags of the program's own come after it: pipefix run train.py {flag} ..."
     if os.path.exists(flag):
         advice = f"The file of that name is written ./{flag}"
     if flag == "-m":

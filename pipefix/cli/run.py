@@ -77,6 +77,8 @@ def run(arguments: Namespace) -> int:
             unforeseen(cast("Exception", error.__cause__))
         return _as_the_program_ended(error.exit_code)
     assert result.program is not None
+    if result.stages:
+        where += f"\nevery figure: {command('pipefix', 'show', '--full', str(arguments.out))}"
     try:
         if not arguments.quiet:
             for document in result.printed():

@@ -65,7 +65,9 @@ def command_line(words: Sequence[str]) -> list[str]:
         return [sys.executable, *words]
     if shutil.which(words[0]) is None:
         advice = "Name a Python file, -m MODULE, or a program, such as: pipefix run torchrun --nproc-per-node 2 train.py"
-        if Path(f"{words[0]}.py").is_file():
+        if words[0].endswith(".ipynb"):
+            advice = commands.of_a_notebook(words[0])
+        elif Path(f"{words[0]}.py").is_file():
             advice = f"Did you mean: {commands.command('pipefix', 'run', f'{words[0]}.py')}?"
         elif os.sep not in words[0] and Path(words[0]).is_file():
             here = commands.command("pipefix", "run", f"./{words[0]}"), commands.command("pipefix", "run", "sh", words[0])

@@ -11,6 +11,7 @@ import msgspec
 
 from pipefix.report import descriptions
 from pipefix.report.document import sentence
+from pipefix.report.program_report import NOT_PROBED
 from pipefix.report.runfile import GainFigures, RemedyFigures, Run, StageFigures
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.commands import command, made_in_program
@@ -148,6 +149,11 @@ def _worth(gain: Interval | None) -> float:
 
 def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
     if run.program is not None and not run.stages and run.program.loops:
+        why_not = [error for error in run.program.errors if error.startswith(NOT_PROBED)]
+        if why_not:
+            return why_not[:1], None
+        if run.verdict is not None and run.verdict.kind == "step-bound":
+            return ["Leave the loader alone: look at the model."], None
         clocks = "These are clocks: experiments in the program show which stage is slow, and what each fix is worth."
         return [clocks], command("pipefix", "run", "--probe", *run.program.command)
     if settled and run.verdict is not None and run.verdict.kind == "input-bound":

@@ -63,8 +63,11 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def settled(self) -> bool:
-        """True where the interval of the ratio, as it would be on one machine, leaves no change out."""
-        return self.machine.told and all(not ratio.low <= 1.0 <= ratio.high for ratio in (self.ratio, self.own))
+        """True where the interval of the ratio, as it would be on one machine, leaves no change out. More neighbours, whatever they
+        cost, made nothing faster."""
+        return (self.machine.told or self.ratio.low > 1.0) and all(
+            not ratio.low <= 1.0 <= ratio.high for ratio in (self.ratio, self.own)
+        )
 
     @property
     def regressed(self) -> bool:

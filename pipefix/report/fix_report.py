@@ -25,7 +25,7 @@ from pipefix.report.runfile import Run, encode
 from pipefix.report.shown import Shown
 from pipefix.report.side_by_side import side_by_side
 from pipefix.vocabulary import quantity
-from pipefix.vocabulary.commands import command, with_plan
+from pipefix.vocabulary.commands import command, made_in_program, with_plan
 from pipefix.vocabulary.version import VERSION
 
 
@@ -63,11 +63,12 @@ def _card(fixed: Fixed, page: str | None) -> Iterator[Field]:
         yield Field("NOTE", [Paragraph(note) for note in (*notes, *fixed.left_alone)])
     if fixed.plan is not None and not fixed.dry:
         back = command("pipefix", "fix", "--undo", *(["--out", fixed.folder] if fixed.folder != "." else []))
+        argument = "--plan" if made_in_program(fixed.target) else "plan=..."
         yield Field(
             "USE",
             [
                 CommandLine(with_plan(fixed.plan, fixed.target, fixed.program)),
-                Paragraph("Without plan=... it runs as before. To take the last step back:"),
+                Paragraph(f"Without {argument} it runs as before. To take the last step back:"),
                 CommandLine(back),
             ],
         )

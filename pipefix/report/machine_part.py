@@ -25,6 +25,8 @@ BY_CHANCE = 0.02
 """On the logarithmic scale: a difference of the machine up to this is none."""
 DISTRUST = 0.5
 """The machine's part is a model's: it may be wrong by this part of itself."""
+MOST_PACE = 3.0
+"""A machine that computes so many times slower or faster is another one: what all stages share is then the code's."""
 NEIGHBOUR = 0.10
 """Cores of others, as part of those that the run may use: so many more, and the machine was not the same."""
 
@@ -95,8 +97,10 @@ def _pace(before: Run, after: Run, *, sure: bool) -> dict[str, float]:
     """In words, the factor of CPU time that all stages which compute show, as far as they agree; empty where too few do.
 
     ``sure``: by the ends of their intervals that are nearest to none. Nobody else was seen on the machine, and of a stage of
-    microseconds a few per cent are chance.
+    microseconds a few per cent are chance. Another dataset (a cache in its place) does other work in every stage.
     """
+    if any(getattr(before.settings, name) != getattr(after.settings, name) for name in ("dataset", "kind")):
+        return {}
     old, new = _cpu_seconds(before), _cpu_seconds(after)
     logs = [_log_ratio(old[name], new[name], sure=sure) for name in old if name in new]
     if len(logs) < 2:
@@ -104,7 +108,7 @@ def _pace(before: Run, after: Run, *, sure: bool) -> dict[str, float]:
     agreed = max(0.0, min(logs)) + min(0.0, max(logs))
     most = 2 * abs(agreed) if len(logs) > 2 else abs(agreed)
     pace = math.exp(max(-most, min(most, median(logs))))
-    return {f"all that computes took {quantity.times(pace)} the CPU time": pace}
+    return {f"all that computes took {quantity.times(pace)} the CPU time": pace} if 1 / MOST_PACE < pace < MOST_PACE else {}
 
 
 def _cpu_seconds(run: Run) -> dict[str, Interval]:

@@ -37,7 +37,6 @@ TOLD_AT_ONCE = ("problem", "warning")
 WHAT_WAS_PROBED = ("choice", "wrapper", "assumed", "model-left-out", "whole-stream-each", "own-cache-lost")
 """Caveats without which the card would speak of something else than its reader thinks of."""
 BEHIND = "The figures behind this: --full, or as a page for the browser: --html report.html"
-BEHIND_A_PROGRAM = "The figures behind this: pipefix show --full FOLDER (that of --out), where report.html is a page."
 ARMS = {
     "real": "as it is",
     "plain": "as it is, without clocks",
@@ -85,8 +84,8 @@ def full(run: Run) -> Document:
 def short(run: Run) -> Document:
     """The card in about 15 lines, the next best remedies, the audit's worst, and what was probed where that was a choice."""
     document = _document(run, brief=True)
-    behind = BEHIND if run.program is None else BEHIND_A_PROGRAM
-    return replace(document, card=[*document.card, *_also(run)], after=[Paragraph(behind, "soft")])
+    behind = [Paragraph(BEHIND, "soft")] if run.program is None else []
+    return replace(document, card=[*document.card, *_also(run)], after=behind)
 
 
 def _document(run: Run, *, brief: bool = False) -> Document:

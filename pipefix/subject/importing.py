@@ -125,7 +125,8 @@ def as_a_script(path: Path | str | None) -> Iterator[None]:
 
 def _advice(error: BaseException) -> str | None:
     if isinstance(error, SystemExit):
-        return "The file ends the program while it is imported: put what runs it under if __name__ == '__main__'."
+        guard = "The file ends the program while it is imported: put what runs it under if __name__ == '__main__'"
+        return f"{guard}, or give the program its arguments: pipefix run --probe FILE.py ARGUMENTS"
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = error.name.partition(".")[0]
         return f"Install {package!r} into this Python ({sys.executable}), or run pipefix with the Python that has it."

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pipefix.vocabulary.commands import of_a_notebook
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from pipefix.vocabulary.files import open_regular
 
@@ -135,7 +136,8 @@ def _refuse(path: Path) -> None:
         advice = f"Did you mean {meant}?" if meant else f"{hint} A target is FILE.py or FILE.py:name."
         raise TargetError(f"There is no file {str(path)!r}.", advice=advice)
     if path.suffix != ".py":
-        raise TargetError(f"{str(path)!r} cannot be imported as Python: its name must end in .py.")
+        advice = of_a_notebook(str(path)) if path.suffix == ".ipynb" else None
+        raise TargetError(f"{str(path)!r} cannot be imported as Python: its name must end in .py.", advice=advice)
     try:
         with open_regular(path):
             pass

@@ -24,6 +24,12 @@ def made_in_program(target: str) -> bool:
     return re.search(r"\.py:\d+$", target) is not None
 
 
+def of_a_notebook(name: str) -> str:
+    """What is typed where a notebook was named."""
+    program = command("jupyter", "nbconvert", "--to", "script", name)
+    return f"In the notebook: pipefix.probe(loader). Or make a program of it: {program}"
+
+
 def with_plan(plan: str, target: str, program: Sequence[str] = ()) -> str:
     """How a plan file for the target is put in place; ``program``: what the target's program was run as, where it is known."""
     if made_in_program(target):

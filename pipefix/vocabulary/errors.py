@@ -29,7 +29,7 @@ class GateFailed(PipefixError):
     """A limit that the user asked to be enforced was crossed."""
 
     exit_code = 1
-    default_advice = "This exit code (1) is what you asked for; open the report to see which figure crossed the limit."
+    default_advice = "This exit code (1) is what you asked for; the figures are on standard output."
 
 
 class BadUsage(PipefixError):

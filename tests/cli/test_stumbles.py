@@ -41,6 +41,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "nothing.py").write_text("x = 1\n")
     (tmp_path / "typo.py").write_text("def loader(:\n")
     (tmp_path / "raises.py").write_text("raise RuntimeError('no disk')\n")
+    (tmp_path / "asks.py").write_text("import argparse\nargparse.ArgumentParser().error('--data is missing')\n")
     (tmp_path / "imports.py").write_text("import a_module_that_is_not_there\n")
     (tmp_path / "notes.txt").write_text("Hello\n")
     (tmp_path / "book.ipynb").write_text("{}")
@@ -115,7 +116,14 @@ STUMBLES = [
     ("probe data.py:Numbers --arg rot=.", 3, "data.py:Numbers takes no argument 'rot'.\n  Its arguments are (root='.')."),
     ("run train.py", 2, "There is no file train.py."),
     ("probe notes.txt", 3, "its name must end in .py"),
-    ("probe book.ipynb", 3, "its name must end in .py"),
+    (
+        "probe book.ipynb",
+        3,
+        "its name must end in .py.\n  In the notebook: pipefix.probe(loader). Or make a program of it: jupyter",
+    ),
+    ("run book.ipynb", 2, "In the notebook: pipefix.probe(loader)."),
+    ("run --epochs 3 data.py", 2, "Flags of the program's own come after it: pipefix run train.py --epochs ..."),
+    ("probe asks.py", 3, "or give the program its arguments: pipefix run --probe FILE.py ARGUMENTS"),
     ("probe data.py:laoder", 3, "It defines: data.py:loader"),
     ("probe absent_package.data:loader", 3, "absent_package"),
     ("probe nothing.py", 3, "'nothing.py' defines no Dataset, no DataLoader"),

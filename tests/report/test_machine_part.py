@@ -120,3 +120,25 @@ def test_a_run_that_says_nothing_of_its_machine_is_compared_as_ever() -> None:
     before, _ = pair(IDLE)
     bare = replace(before, machine={}, stages=[])
     assert machine_part(bare, bare).taken_out(bare.throughput.delivered) == bare.throughput.delivered
+
+
+def test_a_cache_in_the_dataset_s_place_is_no_faster_machine() -> None:
+    """Seen after a fix beside a neighbour: 28x was told as *no change that these runs can tell from the machine's*."""
+    chance = random.Random(1)
+    before = probed(Costs(1e-4, {"decode": 8e-3, "augment": 2e-3, "collate": 36e-6}), IDLE, chance)
+    cached = probed(Costs(0.0, {"decode": 15e-6, "augment": 10e-6, "collate": 8e-6}), Load(others_cores=1.7), chance)
+    cached = replace(cached, settings=replace(cached.settings, dataset="CachedDataset", kind="batched"))
+    comparison = compare(before, cached)
+    assert comparison.sentence.startswith("Delivered ")
+    assert comparison.machine.factor == 1.0
+
+
+@pytest.mark.parametrize("times", [0.2, 5.0])
+def test_all_stages_far_slower_or_faster_alike_are_the_codes(times: float) -> None:
+    """Pictures of a quarter of the pixels, or of four times as many."""
+    chance = random.Random(1)
+    costs = some_costs(chance)
+    changed = Costs(times * costs.storage_waits, {stage: times * each for stage, each in costs.cpu.items()})
+    comparison = compare(probed(costs, IDLE, chance), probed(changed, IDLE, chance))
+    assert comparison.settled
+    assert comparison.regressed is (times > 1)

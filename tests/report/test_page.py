@@ -298,12 +298,15 @@ def test_a_program_that_was_too_short_to_be_probed_is_not_sent_there_again() -> 
         PROGRAM, verdict=Verdict(kind="input-bound", stage=None, sentence="Input-bound.", confidence=None, rule="loop-waits")
     )
 
+    def run(*errors: str) -> Run:
+        return msgspec.structs.replace(limited, program=msgspec.structs.replace(PROGRAM.program, errors=list(errors)))
+
     def said(*errors: str) -> str:
-        program = msgspec.structs.replace(PROGRAM.program, errors=list(errors))
-        run = msgspec.structs.replace(limited, program=program)
-        return " ".join(" ".join(terminal.lines(program_report.report(run))).split())
+        return " ".join(" ".join(terminal.lines(program_report.report(run(*errors)))).split())
 
     assert "pipefix run --probe t.py" in said("a process was killed")
+    assert "pipefix run --probe t.py" in page(full(run("a process was killed")))
+    assert "pipefix run --probe t.py" not in page(full(run("Not probed: it ended too soon.")))
     short = said("Not probed: it ended too soon.")
     assert "--probe" not in short
     assert short.count("Not probed: it ended too soon.") == 1

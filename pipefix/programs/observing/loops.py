@@ -141,6 +141,8 @@ class Epoch:
         """When the latest batch was handed out; 0 before the first."""
         self.marked = 0.0
         """When what precedes a backward pass began: with the batch, or where the pass or the optimizer's step before it ended."""
+        self.makers: dict[Loop, tuple[Any, Epoch]] = {}
+        """Of a wrapper around other loaders, by their loops: a reference to the iterator that it asked last, and its epoch."""
         self.outer: Epoch | None = None
         """On whose batch the program worked when this one began: evaluation inside a training loop."""
         self.left: tuple[float, Epoch | None] | None = None

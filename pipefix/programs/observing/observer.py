@@ -111,11 +111,18 @@ class Observer:
         """What `Looks.after` is to be given once the loader has made its iterator."""
         return self._looked(self.looks.before, loader)
 
-    def _look_here(self, iterator: Any, epoch: Epoch) -> None:
-        """At batches that are made in this process."""
+    def _look_here(self, iterator: Any, epoch: Epoch) -> float:
+        """At batches that are made in this process, also by another loader that ``iterator`` asks; the seconds that this took."""
+        begun, loop = clock(), epoch.loop
+        if len(epoch.makers) == 1 and not epoch.pids and not hasattr(iterator, "_dataset_fetcher"):
+            ((made_by, epoch),) = epoch.makers.values()
+            iterator = made_by()
+            for record in epoch.loop.records:
+                loop.add(record)
         loader = epoch.loader()
         if loader is not None and not epoch.pids:
-            epoch.loop.add(self._looked(self.looks.here, loader, iterator))
+            loop.add(self._looked(self.looks.here, loader, iterator))
+        return clock() - begun
 
     def _looked(self, look: Any, *given: Any) -> Any:
         """What ``look`` returns; None where it cannot be: the stages stay unknown."""
@@ -233,7 +240,7 @@ class Observer:
         epoch.inner_s = epoch.inner_by_mark = 0.0
         if now - loop.since > loop.noted_after:
             epoch.look_at_cpu()
-            self._look_here(iterator, epoch)
+            epoch.delivered = epoch.marked = now + self._look_here(iterator, epoch)  # once it imports for tenths of a second
             self.flush(loop)
             if self.device is not None:
                 self.device.look_into_step(loop)

@@ -10,6 +10,8 @@ WAITING = 0.10
 """Share of its time above which a loop that waits is input-bound."""
 FED = 0.05
 """Share below which it is step-bound."""
+HALF = 0.5
+"""Share below which waits are not most of the time, so that it is said what is gained without them."""
 LARGE = 0.05
 """Part of the program's time from which it is named beside a verdict that it is not the data."""
 FIRST_BATCH = "most of it for the first batch"
@@ -58,18 +60,21 @@ def clock_verdict(program: ProgramFigures) -> Verdict:
         clause += ", by what its device idled meanwhile"
     elif program.cuda:
         clause += ", by the CPU's clocks, which do not see what the GPU still had to do"
-    return _judged(share, clause, program, made_of=_made_of(loop))
+    return _judged(share, clause, program, [loop], made_of=_made_of(loop))
 
 
-def _judged(share: Interval, clause: str, program: ProgramFigures, *, made_of: str) -> Verdict:
+def _judged(share: Interval, clause: str, program: ProgramFigures, loops: list[LoopFigures], *, made_of: str) -> Verdict:
+    """``loops``: that it is about."""
     if share.low >= WAITING:
-        sentence = f"Input-bound: {clause}.{made_of}"
+        gain = f"; without waits it would be {1 / (1 - share.value):.2f}x as fast" if share.value < HALF else ""
+        sentence = f"Input-bound: {clause}{gain}.{made_of}{_other_lines(loops, program, above=share.value)}"
         return Verdict(kind="input-bound", stage=None, sentence=sentence, confidence=1.0, rule=_rule())
     if share.high <= FED:
-        sentence = f"Not the data: {clause}; nothing to gain there.{_besides_training(program)}"
+        sentence = f"Not the data: {clause}; nothing to gain there.{_other_lines(loops, program)}{_besides_training(program)}"
         return Verdict(kind="step-bound", stage="step", sentence=sentence, confidence=1.0, rule=_rule())
     if (share.low >= FED and share.high <= 2 * WAITING) or share.high <= WAITING:
-        return Verdict(kind="balanced", stage=None, sentence=f"Balanced: {clause}.", confidence=1.0, rule=_rule())
+        sentence = f"Balanced: {clause}.{_other_lines(loops, program)}"
+        return Verdict(kind="balanced", stage=None, sentence=sentence, confidence=1.0, rule=_rule())
     return _inconclusive(f"{clause}, and that is too {'wide a range' if share.high < 1 else 'short'} for a verdict.")
 
 
@@ -100,7 +105,7 @@ def _in_turn(program: ProgramFigures, loops: list[LoopFigures]) -> Verdict:
         f"its steps take batches of {len(loops)} loaders in turn, and waited for them in {percent_between(share)} of the time"
         f"{_rank(loops[0], program)}: for the one made at {', for the one at '.join(waited)}"
     )
-    return _judged(share, clause, program, made_of="")
+    return _judged(share, clause, program, loops, made_of="")
 
 
 def _rank(loop: LoopFigures, program: ProgramFigures) -> str:
@@ -149,6 +154,18 @@ def _besides_training(program: ProgramFigures) -> str:
     others = ("training", "pipefix's experiments", "rest")
     parts = [f"{part} {percent(share)}" for part, share in shares.items() if part not in others and share >= LARGE]
     return f" Of the program's time, besides training: {', '.join(parts)}." if parts else ""
+
+
+def _other_lines(loops: list[LoopFigures], program: ProgramFigures, *, above: float = WAITING) -> str:
+    """What of their time is neither waits nor a part of the step, if more than ``above``: beside a GPU, what it still had to do."""
+    known = [loop.step_split for loop in loops]
+    if program.cuda or not any(split.get("backward_s") for split in known):
+        return ""
+    part = sum(split.get("other_s", 0.0) for split in known) / (sum(loop.seconds for loop in loops) or 1.0)
+    if part <= above:
+        return ""
+    lines = "lines of the loop such as logging, metrics or checkpoints, or a device that they wait for"
+    return f" {percent(part)} of its time is neither that nor the model, its backward pass or the optimizer: {lines}."
 
 
 def _made_of(loop: LoopFigures) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 
@@ -42,6 +44,29 @@ class LoopNotes:
                 self.from_memory = True
             case "idle workers":
                 self.idle_workers = event["workers"]
+
+    def part_off(self) -> LoopNotes | None:
+        """Its epochs in which nothing was trained, where it trains in others: an evaluation on the same samples, a look at all.
+
+        Of two iterators that are gone through at once, one may only be asked beside the other.
+        """
+        runs = [(epoch, [*blocks]) for epoch, blocks in groupby(self.blocks, key=lambda block: block.get("epoch", 0))]
+        trained = {epoch for epoch, blocks in runs if _have_stepped(blocks)}
+        together = {epoch for epoch, count in Counter(epoch for epoch, _ in runs).items() if count > 1}
+        aside = {epoch for epoch, blocks in runs if epoch and total(blocks, "steps") > 1} - trained - together
+        if not trained or not aside or self.in_turn or not self.facts.get("main_thread", True):
+            return None
+        parted = LoopNotes(self.loader, self.process, self.facts)
+        for events, others in ((self.blocks, parted.blocks), (self.epochs, parted.epochs)):
+            others += [event for event in events if event.get("epoch") in aside]
+            events[:] = [event for event in events if event.get("epoch") not in aside]
+        for name in _AROUND:
+            self.blocks[0][name] = self.blocks[0].get(name, 0) + parted.total(name)
+            parted.blocks = [{**block, name: 0} for block in parted.blocks]
+        for notes in (self, parted):
+            lines = [epoch["iterated"] for epoch in notes.epochs if "iterated" in epoch]
+            notes.facts = {**notes.facts, "iterated": (lines or [self.place[1]])[0]}
+        return parted
 
     def leave_out(self, seconds: float, end: float) -> None:
         """A wait for another rank that stood still for so long, until ``end``; nothing where none of its blocks has that in it."""
@@ -99,7 +124,15 @@ class LoopNotes:
 
     @property
     def _stepped(self) -> bool:
-        return bool(self.total("optimizer_steps") or self.total("backward_s"))
+        return _have_stepped(self.blocks)
+
+
+_AROUND = ("between_s", "saves", "saved_s", "saved_outside_s", "saved_between_s")
+"""What is done between its epochs, and belongs to the training."""
+
+
+def _have_stepped(blocks: list[dict[str, Any]]) -> bool:
+    return bool(total(blocks, "optimizer_steps") or total(blocks, "backward_s"))
 
 
 def _length(block: dict[str, Any]) -> float:

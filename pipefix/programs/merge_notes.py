@@ -72,6 +72,7 @@ def merged_notes(
                 case _ if notes is not None:
                     notes.take(event)
         unended += not ended
+    loops = _by_what_epochs_do(loops)
     _leave_experiments_out(loops)
     sentences = findings(loops)
     loops = [notes for notes in loops if notes.blocks]
@@ -95,6 +96,17 @@ def merged_notes(
         planned=list(dict.fromkeys(planned)),
         findings=sentences,
     )
+
+
+def _by_what_epochs_do(loops: Sequence[LoopNotes]) -> list[LoopNotes]:
+    """With epochs that do not train as loops of their own, beside those of the same loader that do."""
+    parts = [(notes, notes.part_off()) for notes in loops]
+    known = {(id(notes.process), notes.place) for notes in loops}
+    for notes in (part for _, part in parts if part is not None):
+        while (id(notes.process), notes.place) in known:
+            notes.facts["nth"] = notes.place[2] + 1
+        known.add((id(notes.process), notes.place))
+    return [notes for pair in parts for notes in pair if notes is not None]
 
 
 def _leave_experiments_out(loops: Sequence[LoopNotes]) -> None:

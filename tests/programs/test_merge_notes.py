@@ -63,6 +63,42 @@ def test_where_it_is_not_the_data_the_rest_of_the_time_is_told(tmp_path: Path) -
     )
 
 
+@pytest.mark.parametrize(
+    ("wait", "step", "backward", "said"),
+    [
+        (0.06, 0.44, 0.1, "12 % of its time; without waits it would be 1.14x as fast. 68 % of its time is neither that"),
+        (0.2, 0.3, 0.2, "40 % of its time; without waits it would be 1.67x as fast."),
+        (0.3, 0.2, 0.1, "60 % of its time."),
+        (0.04, 0.46, 0.1, "waited for batches in 8.0 % of its time. 72 % of its time is neither that nor the model, its"),
+        (0.01, 0.49, 0.1, "nothing to gain there. 78 % of its time is neither that nor the model, its backward pass or the optim"),
+        (0.01, 0.49, 0.47, "nothing to gain there."),
+        (0.01, 0.49, 0.0, "nothing to gain there."),
+    ],
+    ids=["waits little", "mostly works", "mostly waits", "balanced", "logs", "works", "unknown what the step is"],
+)  # fmt: skip
+def test_lines_that_take_more_than_the_waits_are_told(wait: float, step: float, backward: float, said: str, tmp_path: Path) -> None:
+    """*Balanced* was all that was said of a program whose logging took 78 % of its time."""
+    block = steps(wait, step, backward_s=backward)
+    sentence = clock_verdict(program(tmp_path, [PROCESS, LOOP, *[block] * 8, ENDED])).sentence
+    assert said in sentence
+    assert ("neither" in said) == ("neither" in sentence)
+    on_gpu = clock_verdict(program(tmp_path, [PROCESS, LOOP, *[block] * 8, {**ENDED, "cuda": True}])).sentence
+    assert "neither" not in on_gpu, "the device may still have worked on the step there"
+
+
+def test_what_is_done_between_epochs_is_the_trainings(tmp_path: Path) -> None:
+    """Also after epochs that only look at the samples, which are of a loop of their own."""
+    around = {"between_s": 0.5, "saves": 1, "saved_s": 0.25, "saved_outside_s": 0.25, "saved_between_s": 0.25}
+    looked = steps(0.4, 0.1, optimizer_steps=0, without_gradients=10, epoch=2, **around)
+    found = program(tmp_path, [PROCESS, LOOP, steps(0.1, 0.4, epoch=1), looked, steps(0.1, 0.4, epoch=3), ENDED])
+    assert [(loop.role, loop.steps, loop.between_epochs_s) for loop in found.loops] == [
+        ("training", 20, 0.5),
+        ("evaluation", 10, 0),
+    ]
+    assert found.account is not None
+    assert (found.account.checkpoints, found.account.between_epochs, found.account.evaluation) == pytest.approx((0.25, 0.25, 0.5))
+
+
 def test_where_no_loop_is_known_to_train_the_longest_is_told(tmp_path: Path) -> None:
     """The program predicts, or asks for its gradients itself."""
     found = program(tmp_path, [PROCESS, LOOP, *[steps(0.3, 0.1, optimizer_steps=0)] * 8, ENDED])

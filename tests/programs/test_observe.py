@@ -626,6 +626,73 @@ def test_loaders_that_one_function_makes_and_another_goes_through(
         assert loop.named in " ".join(ran.err.split())
 
 
+@pytest.mark.parametrize(
+    ("epoch", "others", "alike"),
+    [
+        ("train(loader); look(loader)", 12, False),
+        ("look(loader); train(loader)", 12, False),
+        ("train_ahead(loader); look(loader)", 12, False),
+        ("train(loader, inside=True)", 6, False),
+        ("train(make()); look(make())", 12, False),
+        ("train(make()); train(make(), trains=False)", 12, True),
+    ],
+    ids=["accuracy", "statistics", "taken ahead", "inside a step", "made anew", "made anew, gone through by one line"],
+)
+def test_epochs_that_do_not_train_are_no_part_of_the_training(epoch: str, others: int, alike: bool, light: Place) -> None:
+    """An accuracy on the samples that it trains on: its waits were told as training's, and its batches as accumulated ones."""
+    light.write(f"""{OWN_CLOCK}
+        class Slow:
+            def __iter__(self):
+                for number in range(4):
+                    passes(1 / 4)
+                    yield torch.autograd
+        optimizer = torch.Optimizer()
+        def make(): return DataLoader(Slow())
+        def train(loader, trains=True, inside=False):
+            for number, batch in enumerate(loader):
+                passes(3 / 4 if trains else 0)
+                if trains: optimizer.step()
+                if inside and number == 1: look(loader, 2)
+        def train_ahead(loader):
+            batches = iter(loader)
+            following = next(batches)
+            while following:
+                batch, following = following, next(batches, None)
+                passes(3 / 4)
+                optimizer.step()
+        def look(loader, upto=4):
+            for number, batch in enumerate(loader, 1):
+                if number == upto: break
+        loader = make()
+        for number in range(3):
+            {epoch}
+    """)
+    training, looked = light.run().program.loops
+    assert (training.role, training.steps, training.samples) == ("training", 12, 12)
+    after_the_end = 3 * 3 / 4 if "ahead" in epoch else 0
+    assert (training.step_split["wait_s"], training.seconds) == pytest.approx((12 / 4, 12 - after_the_end))
+    assert training.step_samples == 1
+    assert (looked.role, looked.steps) == ("unknown", others)
+    assert looked.step_split["wait_s"] == pytest.approx(looked.seconds) == pytest.approx(others / 4)
+    assert (looked.iterated == training.iterated, looked.nth) == ((True, 2) if alike else (False, 1))
+
+
+@pytest.mark.parametrize(
+    ("batches", "then"), [("zip(loader, loader)", ""), ("loader", "next(iter(loader))")], ids=["two views", "a peek"]
+)
+def test_epochs_beside_the_training_are_part_of_it(batches: str, then: str, light: Place) -> None:
+    """Steps are counted as those of the iterator that was asked last; and one batch is no loop."""
+    light.write(f"""{OWN_CLOCK}
+        optimizer = torch.Optimizer()
+        loader = DataLoader(range(1, 9))
+        for epoch in range(2):
+            for batch in {batches}: optimizer.step()
+            {then}
+    """)
+    (loop,) = light.run().program.loops
+    assert loop.role == "training"
+
+
 def test_the_loaders_of_many_clients_are_not_as_many_loops(light: Place) -> None:
     light.write(f"""{OWN_CLOCK}
         optimizer = torch.Optimizer()

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import threading
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -214,6 +215,42 @@ class TestLooksInWorkers:
         for methods in (["fork", "spawn"], ["forkserver", "spawn", "fork"]):
             monkeypatch.setattr(timed_batches.multiprocessing, "get_all_start_methods", lambda methods=methods: methods)
             assert timed_batches._start_method(None) == methods[0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "looked_at"),
+    [(["inner"], "inner"), (["inner", "other"], "outer"), ([], "outer")],
+    ids=["asks another loader", "asks two", "makes them"],
+)
+def test_where_batches_are_looked_at(asked: list[str], looked_at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the loader that a wrapper asks, if there is one alone; and getting ready for it is no time of the loop's."""
+    monkeypatch.delenv("PIPEFIX_RUN_JOB", raising=False)
+    now = 100.0
+    for module in ("observer", "loops", "training"):
+        monkeypatch.setattr(f"pipefix.programs.observing.{module}.clock", lambda: now)
+    observer, looks = Observer(str(tmp_path)), []
+
+    def here(loader: Any, iterator: Any) -> None:
+        nonlocal now
+        now += 0.5
+        looks.append(iterator.place)
+
+    monkeypatch.setattr(observer.looks, "here", here)
+    loaders = {place: Loader(place=place) for place in ("outer", "inner", "other")}
+    epochs = {place: Epoch(Loop(number, place), loader, 1, 0.0) for number, (place, loader) in enumerate(loaders.items())}
+    epochs["outer"].makers = {epochs[place].loop: (weakref.ref(loaders[place]), epochs[place]) for place in asked}
+    record = SimpleNamespace(looks=lambda: ())  # that its workers write to
+    epochs["inner"].loop.add(record)
+    for _ in range(10):
+        requested, now = now, now + 0.25
+        observer.took(loaders["outer"], epochs["outer"], requested, now, None, False)
+        now += 0.75
+    assert set(looks) == {looked_at}
+    assert (record in epochs["outer"].loop.records) == (looked_at == "inner")
+    (file,) = tmp_path.iterdir()
+    noted = [event for event in map(json.loads, file.read_text().splitlines()) if event["event"] == "steps"]
+    assert sum(event["wait_s"] for event in noted) == pytest.approx(10 * 0.25)
+    assert sum(event["step_s"] for event in noted) == pytest.approx(9 * 0.75)
 
 
 def test_of_loaders_in_turn_the_one_that_is_waited_for_is_worked_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,10 @@ class Loop:
     def __init__(self, number: int, loader: str) -> None:
         self.number, self.loader = number, loader
         self.begun = 0
+        self.going = 0
+        """Which of its epochs gave the latest batch."""
+        self.turns = 0
+        """How often that was another one than before."""
         self.trains = False
         """Whether gradients were ever computed for one of its batches, or an optimizer took a step."""
         self.passes = 0
@@ -101,7 +105,7 @@ class Loop:
 
     def figures(self) -> dict[str, Any]:
         """As they are noted."""
-        known = {name: value for name, value in vars(self).items() if name not in self._own}
+        known = {name: value for name, value in vars(self).items() if name not in self._own} | {"epoch": self.going}
         looked = summed(self.records)
         if looked:
             known["looked"] = looked
@@ -117,6 +121,9 @@ class Epoch:
 
     def __init__(self, loop: Loop, loader: Any, batch_size: int, starting_s: float, pids: tuple[int, ...] = ()) -> None:
         self.loop, self.batch_size, self.starting_s = loop, batch_size, starting_s
+        self.number = loop.begun
+        self.trains = False
+        """Whether gradients were computed for one of its batches, or an optimizer took a step."""
         self.loader = weakref.ref(loader)
         self.pids = pids
         """Of its worker processes."""
@@ -134,6 +141,8 @@ class Epoch:
         """When the latest batch was handed out; 0 before the first."""
         self.marked = 0.0
         """When what precedes a backward pass began: with the batch, or where the pass or the optimizer's step before it ended."""
+        self.makers: dict[Loop, tuple[Any, Epoch]] = {}
+        """Of a wrapper around other loaders, by their loops: a reference to the iterator that it asked last, and its epoch."""
         self.outer: Epoch | None = None
         """On whose batch the program worked when this one began: evaluation inside a training loop."""
         self.left: tuple[float, Epoch | None] | None = None

@@ -16,6 +16,7 @@ from .batches import FIRST, tensors_in
 from .device import DeviceWaits, in_use
 from .inside import Inside, end_program, without_words
 from .known_loops import KnownLoops
+from .lines import users_line
 from .loops import Epoch, Loop, clock, cost_of_a_step
 from .notes import Notes
 from .samples import Orders, idle_pools, pids_of, share_of
@@ -70,7 +71,7 @@ class Observer:
         self.notes.tell_rank()
         if loop.steps or loop.optimizer_steps or loop.step_s or loop.wait_s or loop.saves:  # of a last step, its time alone
             self.notes.write("steps", loop=loop.number, **loop.figures())
-        loop.noted()
+            loop.noted()
 
     def failed(self, error: Exception, message: str = "pipefix could not look into a process of the program") -> None:
         if message not in self._failed:
@@ -108,11 +109,18 @@ class Observer:
         """What `Looks.after` is to be given once the loader has made its iterator."""
         return self._looked(self.looks.before, loader)
 
-    def _look_here(self, iterator: Any, epoch: Epoch) -> None:
-        """At batches that are made in this process."""
+    def _look_here(self, iterator: Any, epoch: Epoch) -> float:
+        """At batches that are made in this process, also by another loader that ``iterator`` asks; the seconds that this took."""
+        begun, loop = clock(), epoch.loop
+        if len(epoch.makers) == 1 and not epoch.pids and not hasattr(iterator, "_dataset_fetcher"):
+            ((made_by, epoch),) = epoch.makers.values()
+            iterator = made_by()
+            for record in epoch.loop.records:
+                loop.add(record)
         loader = epoch.loader()
         if loader is not None and not epoch.pids:
-            epoch.loop.add(self._looked(self.looks.here, loader, iterator))
+            loop.add(self._looked(self.looks.here, loader, iterator))
+        return clock() - begun
 
     def _looked(self, look: Any, *given: Any) -> Any:
         """What ``look`` returns; None where it cannot be: the stages stay unknown."""
@@ -175,7 +183,8 @@ class Observer:
             self.kept[iterator] = loader  # the former hold no iterator, so that it ends when the program lets go of it
         epoch.checksums = [] if loop.begun == 1 else None
         if loop.begun <= EPOCHS:
-            self.notes.write("epoch", loop=loop.number, idle_pools=idle_pools(self.epochs.values(), loop), **share_of(loader))
+            told = {"epoch": loop.begun, "iterated": users_line(), "idle_pools": idle_pools(self.epochs.values(), loop)}
+            self.notes.write("epoch", loop=loop.number, **told, **share_of(loader))
 
     def took(
         self, iterator: Any, epoch: Epoch, requested: float, now: float, batch: Any, no_gradients: bool, cpu_s: float | None = None
@@ -185,6 +194,8 @@ class Observer:
         ``cpu_s``: what making it took of this thread's CPU; None where it was not looked at.
         """
         loop = epoch.loop
+        if loop.going != epoch.number:
+            self._goes_on_with(epoch)
         if cpu_s is not None:
             loop.making_cpu_s += cpu_s
             loop.making_s += now - requested
@@ -204,7 +215,7 @@ class Observer:
         if epoch.delivered:
             begun = epoch.delivered
             self._turns.worked(epoch, requested, now)
-            if self.inside is not None and not self.inside.done and loop.trains:
+            if self.inside is not None and not self.inside.done and epoch.trains:
                 loop.durations.append(max(0.0, requested - begun - (self._turns.waited - epoch.others_waited)))
                 loop.trained_s += now - begun
                 if self.inside.due(len(loop.durations), loop.trained_s):
@@ -221,16 +232,24 @@ class Observer:
         self._turns.has_waited(epoch, now - requested)
         epoch.others_waited = self._turns.waited
         loop.without_gradients += no_gradients
-        if (loop.in_turn or not loop.trains) and not no_gradients and epoch.batches > 1:
+        if (loop.in_turn or not epoch.trains) and not no_gradients and epoch.batches > 1:
             self.models.look_into_step(loop)
         epoch.delivered = epoch.marked = now
         epoch.inner_s = epoch.inner_by_mark = 0.0
         if now - loop.since > loop.noted_after:
             epoch.look_at_cpu()
-            self._look_here(iterator, epoch)
+            epoch.delivered = epoch.marked = now + self._look_here(iterator, epoch)  # once it imports for tenths of a second
             self.flush(loop)
             if self.device is not None:
                 self.device.look_into_step(loop)
+
+    def _goes_on_with(self, epoch: Epoch) -> None:
+        """Not with the one whose batches it worked on: a note is of one epoch, which may train where another does not."""
+        loop = epoch.loop
+        loop.turns += 1
+        if loop.turns <= 2 * EPOCHS:
+            self.flush(loop)
+        loop.going = epoch.number
 
     def _first_batches(self, iterator: Any, epoch: Epoch, batch: Any) -> None:
         if epoch.batches == 1:
@@ -311,7 +330,7 @@ class Observer:
         self._told_apart(epoch)
         if loop.begun <= EPOCHS:
             self.flush(loop)
-            held = {"batches": epoch.batches, "samples": epoch.samples}
+            held = {"epoch": epoch.number, "batches": epoch.batches, "samples": epoch.samples}
             self.notes.write("epoch ended", loop=loop.number, **held, **self.orders.of(iterator))
         epoch.batches = epoch.samples = 0
 

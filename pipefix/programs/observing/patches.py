@@ -11,6 +11,7 @@ import inspect
 import json
 import os
 import re
+import weakref
 from collections.abc import Mapping
 from time import thread_time
 from typing import Any
@@ -216,8 +217,10 @@ def _patch_iterator(kind: type, observer: Observer, patched: set[type]) -> bool:
         epoch = epochs.get(self) or observer.first_asked(self)
         if epoch is None or here.asked is not None:  # one that asks another counts once
             requested, used = 0.0, None
+            if epoch is not None and here.asked is not None:
+                here.asked.makers[epoch.loop] = weakref.ref(self), epoch
         else:
-            here.asked = epoch.loop
+            here.asked = epoch
             if observer.device is not None and epoch.delivered:
                 observer.device.asked(epoch.loop)
             used = thread_time() if epoch.looks_at_cpu() else None

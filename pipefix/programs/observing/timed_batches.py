@@ -72,14 +72,15 @@ class Looks:
         self._free.clear()
 
     def here(self, loader: Any, iterator: Any) -> Any:
-        """Have batches that ``iterator`` makes in this process looked at once the time has come; what tells of these looks."""
+        """Once the time has come, have batches that ``iterator`` makes in this process looked at; what tells of these looks."""
         fetcher = getattr(iterator, "__dict__", {}).get("_dataset_fetcher")
-        if fetcher is None or "fetch" in vars(fetcher) or not self._can_look(loader, None):
+        if fetcher is None or "fetch" in vars(fetcher) or clock() < self.due or not self._can_look(loader, None):
             return None
         here = self._here.get(loader)
         if here is None:
-            here = self._here[loader] = LooksHere(self.due, _makes_batches(loader))
-        vars(fetcher)["fetch"] = functools.partial(here.timed_later(type(fetcher).fetch), weakref.proxy(fetcher))
+            import_module("pipefix.loader.metering.stage_clock").preload()  # now, and not while a batch is waited for
+            here = self._here[loader] = LooksHere(_makes_batches(loader))
+        vars(fetcher)["fetch"] = functools.partial(here.clock.timed(type(fetcher).fetch), weakref.proxy(fetcher))
         return here
 
     def _can_look(self, loader: Any, own_init: Any) -> bool:
@@ -96,26 +97,16 @@ class Looks:
 class LooksHere:
     """Looks at batches of a loader that are made in this process."""
 
-    def __init__(self, due: float, batched: bool) -> None:
-        self._due, self._batched = due, batched
-        self._record: Any = None
-        self._clock: Any = None
-
-    def timed_later(self, fetch: Any) -> Any:
-        """What an iterator's fetcher fetches by."""
-        return _timed_later(fetch, self._due, self._begin)
-
-    def _begin(self) -> Any:
-        if self._clock is None:
-            self._record = import_module("pipefix.loader.metering.cost_record").CostRecord(1, memory=bytearray)
-            self._clock = _begun(self._record, 0, self._batched)
-        return self._clock
+    def __init__(self, batched: bool) -> None:
+        self._record = import_module("pipefix.loader.metering.cost_record").CostRecord(1, memory=bytearray)
+        self.clock = _begun(self._record, 0, batched)
+        """By which their fetchers are timed."""
 
     def looks(self) -> Any:
-        return () if self._record is None else self._record.looks()
+        return self._record.looks()
 
     def cost_s(self) -> float:
-        return 0.0 if self._record is None else float(self._record.totals().cost_ns) / 1e9
+        return float(self._record.totals().cost_ns) / 1e9
 
 
 class LooksLater:

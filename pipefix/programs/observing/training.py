@@ -53,9 +53,11 @@ class TrainingSteps:
         loop.trains = True
         loop.optimizer_steps += 1
         loop.optimizer_s += took if self._in_its_time(loop) else 0.0
-        if self._observer.current is not None:
-            loop.steps_in_thread += self._observer.current.thread == threading.get_ident()
-            self._observer.current.marked, self._observer.current.inner_by_mark = now, self._observer.current.inner_s
+        current: Epoch | None = self._observer.current
+        if current is not None:
+            current.trains = True
+            loop.steps_in_thread += current.thread == threading.get_ident()
+            current.marked, current.inner_by_mark = now, current.inner_s
         if loop is self.program:
             if not self.count:
                 loop.steps = 0  # that its backward passes were counted as
@@ -107,6 +109,7 @@ class TrainingSteps:
             self._look.worked(begun, now)
         current: Epoch | None = self._observer.current
         if current is not None:
+            current.trains = True
             loop.forward_s += begun - current.marked - (current.inner_s - current.inner_by_mark)
             current.marked, current.inner_by_mark = now, current.inner_s
         if loop is self.program and not self.count:

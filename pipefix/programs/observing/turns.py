@@ -17,7 +17,7 @@ class Here(threading.local):
     """Whose batch it works on."""
     latest: Epoch | None = None
     """What it exhausted last: an optimizer's step on its last batch may come after that."""
-    asked: Loop | None = None
+    asked: Epoch | None = None
     """That it waits for a batch of: what is asked meanwhile makes that batch."""
     beginning: Any = None
     """The loader that it asks for an iterator: its class may ask its base class for one, and give another around that."""

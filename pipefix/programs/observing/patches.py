@@ -53,8 +53,7 @@ def _observer_of(folder: str) -> Observer:
     if _observer is None:
         _observer = Observer(folder)
         atexit.register(_observer.ended)
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_observer.forget)
+        os.register_at_fork(after_in_child=_observer.forget)
     return _observer
 
 

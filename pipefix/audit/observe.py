@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -132,10 +133,6 @@ def _preloads_by_itself(loader: Any) -> bool:
 
 
 def _preload() -> list[str] | None:
-    try:
-        from multiprocessing import forkserver
-    except ImportError:  # a platform without fork servers
-        return None
     names = getattr(getattr(forkserver, "_forkserver", None), "_preload_modules", None)
     return list(names) if names is not None else None
 

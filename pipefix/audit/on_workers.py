@@ -65,10 +65,6 @@ def start_method(facts: AuditFacts) -> Message | None:
         return None
     took = f" The first batch took {seconds(facts.first_batch_s)}." if facts.first_batch_s is not None else ""
     sentence = f"Each of {facts.num_workers} workers is started by {method} and imports torch and your modules again.{took}"
-    if facts.machine is not None and facts.machine.system == "Windows":
-        if facts.settings is not None and facts.settings.persistent_workers:
-            return None  # spawn is all there is, and it is paid once
-        return Message(sentence, "DataLoader(..., persistent_workers=True)")
     return Message(
         sentence,
         'At the top of the program: torch.multiprocessing.set_forkserver_preload(["torch", "torchvision"]), '

@@ -57,8 +57,7 @@ def _leave_to_the_parent() -> None:
         pipe._pipe = None
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_to_the_parent)
+os.register_at_fork(after_in_child=_leave_to_the_parent)
 
 
 def _nodes(front: Front, feed: Callable[[], tuple[Any, ...]], by_name: bool, decoder: str) -> Any:

@@ -113,7 +113,7 @@ def run(numbers: Iterable[int], make: Ready, workers: int) -> Iterator[Moved | P
 
 def can_fork() -> bool:
     """Whether a forked child could work: where a library's threads are missing in it, their user waits for ever."""
-    return "fork" in multiprocessing.get_all_start_methods() and not lost_by_fork()
+    return not lost_by_fork()
 
 
 def apart(work: Callable[[Any], bytes]) -> bytes:

@@ -68,8 +68,7 @@ def _deliver_lost_interrupts() -> None:
         again.daemon = True
         again.start()
 
-    if hasattr(signal, "pthread_kill"):
-        sys.unraisablehook = hook
+    sys.unraisablehook = hook
 
 
 def main(argv: Sequence[str] | None = None) -> int:

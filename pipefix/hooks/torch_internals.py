@@ -293,7 +293,7 @@ def forks_without_cuda() -> bool:
     if torch.cuda.is_initialized():
         return True
     is_in_bad_fork = getattr(getattr(torch, "_C", None), "_cuda_isInBadFork", None)
-    if is_in_bad_fork is None or not hasattr(os, "fork"):
+    if is_in_bad_fork is None:
         return False
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads beside a fork: the child asks one thing and ends

@@ -46,10 +46,7 @@ class Memory:
 
 def _block(size: int) -> mmap.mmap:
     """Private: a child that is forked has pages of its own. In large pages, where the system has some."""
-    private = getattr(mmap, "MAP_PRIVATE", None)
-    if private is None:
-        return mmap.mmap(-1, size)
-    block = mmap.mmap(-1, size, flags=private | mmap.MAP_ANONYMOUS)
+    block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with contextlib.suppress(AttributeError, OSError):
         block.madvise(mmap.MADV_HUGEPAGE)
     return block

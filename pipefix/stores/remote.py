@@ -120,5 +120,4 @@ def _forked() -> None:
 
 
 _all: weakref.WeakSet[RemoteStore] = weakref.WeakSet()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_forked)

@@ -10,6 +10,7 @@ import importlib
 import importlib.metadata
 import os
 import platform
+import resource
 from typing import Any
 
 import msgspec
@@ -49,7 +50,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """What there is, and how much of it this process may have."""
 
     system: str
-    """Linux, Darwin or Windows."""
+    """Linux or Darwin."""
     kernel: str
     cpu_model: str | None = None
     logical_cores: int = 1
@@ -123,7 +124,7 @@ def look() -> Machine:
         fd_soft=soft,
         fd_hard=hard,
         fd_open=len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None,
-        load_1m=os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        load_1m=os.getloadavg()[0],
         gpus=gpus,
         driver=driver,
         gpu_declined=declined,
@@ -153,10 +154,6 @@ def _cpu_model() -> str | None:
 
 
 def _fd_limits() -> tuple[int | None, int | None]:
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
-        return None, None
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     infinite = resource.RLIM_INFINITY
     return (None if soft == infinite else soft), (None if hard == infinite else hard)

@@ -85,7 +85,7 @@ def mounts(root: str | Path = "/") -> list[Mount]:
 
 
 def filesystem(path: str | os.PathLike[str], root: str | Path = "/") -> Filesystem | None:
-    """The file system under ``path``; None where that cannot be known (macOS, Windows, no /proc)."""
+    """The file system under ``path``; None where that cannot be known (macOS, no /proc)."""
     return _deepest(os.path.realpath(path), mounts(root))
 
 

@@ -192,8 +192,6 @@ class TrialProcesses:
 
 def can_fork() -> str | None:
     """Why trials cannot be run in processes of their own here; None where they can."""
-    if "fork" not in multiprocessing.get_all_start_methods():
-        return "this system cannot fork processes"
     if not ROLLUP.exists():
         return "this system does not tell what a process takes (/proc/PID/smaps_rollup), by which trials are kept within limits"
     if gpu.lost_by_forks():

@@ -19,7 +19,7 @@ from pipefix.tuning.limits import Usage
 from pipefix.vocabulary.nvml import NotVisible, handle_of
 
 PROC = Path("/proc")
-_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def group(leader: int) -> list[int]:

@@ -25,7 +25,7 @@ def draft_beside(path: Path) -> Path:
 
 def open_regular(path: Path) -> BinaryIO:
     """The file, open for reading and unbuffered; OSError where it is missing or not a regular file. Never waits."""
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     return _regular(os.open(path, flags), path, "rb")
 
 
@@ -92,9 +92,6 @@ def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
     draft, file = _draft(path, data, durable=durable)
     try:
         with file:
-            if os.name != "nt":
-                os.replace(draft, path)
-        if os.name == "nt":  # an open file has no other name there
             os.replace(draft, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -136,7 +133,7 @@ def _draft(path: Path, data: bytes, *, durable: bool) -> tuple[Path, BinaryIO]:
 
 
 def _fill(file: BinaryIO, path: Path, data: bytes, *, durable: bool) -> None:
-    if hasattr(os, "fchmod") and path.exists():
+    if path.exists():
         os.fchmod(file.fileno(), path.stat().st_mode & 0o7777)
     file.write(data)
     file.flush()
@@ -202,8 +199,6 @@ def remove_empty_folder(path: Path) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Bring the names in a directory to the disk: a file that was synced is found after a power failure only then."""
-    if os.name == "nt":
-        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -22,8 +22,7 @@ _OURS = re.compile(rb"(pipefix )?\d+ on \S+\s*\Z")
 _held: set[str] = set()
 """Lock files that this process holds. The kernel lets it lock one twice, and drops the lock when any of its files is closed."""
 _HELD = threading.Lock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_held.clear)
+os.register_at_fork(after_in_child=_held.clear)
 
 
 class FolderLock:

@@ -4,6 +4,7 @@ those that were asked for are opened, each rank's of a distributed job under a n
 from __future__ import annotations
 
 import errno
+import fcntl
 import itertools
 import logging
 import os
@@ -21,10 +22,6 @@ from pipefix.vocabulary.files import is_at
 from pipefix.watching import window as windows
 from pipefix.watching.window import Window
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 log = logging.getLogger("pipefix.watch")
 
 
@@ -79,12 +76,11 @@ class JsonLines:
             return True  # a pipe or a device is everybody's
         if str(path) in _written_here:
             return False
-        if fcntl is not None:
-            try:
-                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                if error.errno in (errno.EACCES, errno.EAGAIN):
-                    return False  # any other error: this file system knows no locks
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                return False  # any other error: this file system knows no locks
         _written_here[str(path)] = self
         return True
 
@@ -112,8 +108,7 @@ class JsonLines:
 
 _written_here: dict[str, JsonLines] = {}
 """The kernel lets a process lock a file twice."""
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_written_here.clear)
+os.register_at_fork(after_in_child=_written_here.clear)
 
 
 def _names(path: Path) -> Iterator[Path]:

@@ -52,16 +52,6 @@ def test_fix_under_a_long_name_of_the_folder_for_temporary_files(scene: Scene) -
     scene.run("tune", "train.py", "-q", "--budget", "0.2", "--trials", "1", "--workers", "1", before=name).ended_with(0)
 
 
-def test_reports_of_the_users_are_not_replaced(scene: Scene) -> None:
-    """A page and run files that only happen to be called as ours."""
-    names = ("pipefix.fix.html", "pipefix.before.json", "pipefix.after.json", "pipefix.plan.toml.bak")
-    for name in names:
-        write(scene.project / name, b"<p>mine</p>")
-    scene.remember()
-    scene.run("fix", "train.py", "--yes", "-q", "--budget", "0.2", "--only", "cache-source").of_the_table()
-    scene.unchanged()
-
-
 @pytest.mark.parametrize("name", ["pipefix.fix.html", "pipefix.before.json"])
 def test_reports_are_written_through_no_link_and_into_no_pipe(scene: Scene, name: str) -> None:
     write(scene.project / "notes.html", b"<html>pipefix: mine</html>")

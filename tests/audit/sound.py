@@ -106,10 +106,6 @@ HEALTHY = [
             first_batch_s=0.8,
         ),
     ),
-    Case(
-        "spawn on Windows, persistent",
-        described(machine=machine(system="Windows", shm_bytes=None, fd_soft=None), settings=loader(), start_method="spawn"),
-    ),
     Case("spawn, no workers", described(settings=loader(num_workers=0), start_method="spawn")),
     Case(
         "local disks", described(settings=loader(), filesystems={"/": Filesystem("ext4", "/"), "/data": Filesystem("xfs", "/data")})

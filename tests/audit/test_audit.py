@@ -124,7 +124,7 @@ PLAIN = {int: COUNT, float: some.floats(0, 1e5), bool: some.booleans(), str: WOR
 KNOWN: dict[str, some.SearchStrategy[Any]] = {
     "cpu_share": some.none() | some.floats(0, 1),
     "throttled_share": some.none() | some.floats(0, 1),
-    "system": some.sampled_from(["Linux", "Darwin", "Windows"]),
+    "system": some.sampled_from(["Linux", "Darwin"]),
     "logical_cores": some.integers(1, 512),
     "affinity_cores": some.none() | some.integers(1, 512),
     "quota_cores": some.none() | CORES,

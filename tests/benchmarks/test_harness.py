@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks.harness import command, machine, overview
+from benchmarks.harness import command, overview
 from benchmarks.harness import record as records
 from benchmarks.harness.bar import Bar, at_least, at_most, conclusion, none_of
 from benchmarks.harness.case import Case
 from benchmarks.harness.page import page
 from benchmarks.harness.record import Record, record_path
-from benchmarks.harness.turns import in_turns, median_ratio, ordered, ratios
 
 
 class TestBars:
@@ -49,33 +48,6 @@ class TestBars:
         assert conclusion([met, missed, absent]) == "1 of 3 bars met; missed: b (3.00, wanted at most 2.00); not measured: c."
 
 
-class TestTurns:
-    def test_arms_follow_each_other_in_another_order_each_turn(self) -> None:
-        arms = ["a", "b", "c"]
-        assert [ordered(arms, turn, "alternating") for turn in range(2)] == [["c", "b", "a"], ["a", "b", "c"]]
-        assert [ordered(arms, turn, "rotating") for turn in range(3)] == [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]]
-        assert ordered(arms, 0, "fixed") == arms
-        assert ordered(arms, 5, "shuffled") == ordered(arms, 5, "shuffled")
-        assert {tuple(ordered(arms, turn, "shuffled")) for turn in range(20)} > {("a", "b", "c")}
-
-    def test_every_arm_has_a_figure_a_round_and_the_warm_ones_do_not_count(self) -> None:
-        ran: list[str] = []
-        clock = iter(range(100))
-
-        def arm(name: str) -> float:
-            ran.append(name)
-            return float(next(clock))
-
-        seconds = in_turns({"a": lambda: arm("a"), "b": lambda: arm("b")}, 2, warm=1)
-        assert ran == ["b", "a", "a", "b", "b", "a"]
-        assert seconds == {"a": [2.0, 5.0], "b": [3.0, 4.0]}
-
-    def test_ratios_are_of_neighbours(self) -> None:
-        figures = {"ours": [2.0, 40.0, 3.0], "theirs": [1.0, 10.0, 1.0]}
-        assert ratios(figures, "ours", "theirs") == [2.0, 4.0, 3.0]
-        assert median_ratio(figures, "ours", "theirs") == 3.0
-
-
 class TestPortions:
     def test_a_portion_goes_on_where_the_last_one_stopped(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         now = 100.0
@@ -92,14 +64,6 @@ class TestPortions:
         now = 115.0
         assert not second.over()
         assert second.spent_s == 15.0, "seconds of all portions"
-
-    def test_without_a_limit_a_portion_does_not_end(self, tmp_path: Path) -> None:
-        assert not Record(tmp_path / "kept.json").over()
-
-    def test_other_options_are_another_run_and_a_selection_is_not(self) -> None:
-        assert record_path("x", {"budget": 1, "only": ["a"]}) == record_path("x", {"budget": 1, "only": []})
-        assert record_path("x", {"budget": 1}) != record_path("x", {"budget": 2})
-        assert record_path("x", {"budget": 1}) != record_path("x", {"budget": 1}, ["caches"])
 
     def test_portions_are_not_gone_on_with_when_the_code_has_changed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(records, "ROOT", tmp_path)
@@ -183,13 +147,6 @@ class TestPage:
             "| claim | bar | figure |  |\n|---|---|---|---|\n| counted | at least 3 | 3 | met |\n\n"
             "`scripts/bench made_up`, 2026-01-01, 2 cores, Python 3.11.\n\nCounted to 3.\n"
         )
-
-    def test_machines_of_earlier_results_are_read(self) -> None:
-        old = {"cpu": "X", "cpus": 4, "memory_bytes": 8e9, "system": "Linux", "python": "3.11"}
-        assert machine.line(old) == "4 cores (X), 8 GB, Linux, Python 3.11"
-
-    def test_this_machine_is_described(self) -> None:
-        assert machine.line(machine.describe()).count(",") >= 4
 
 
 class TestOverview:

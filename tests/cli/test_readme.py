@@ -57,45 +57,6 @@ def test_untruths_are_found(tmp_path: Path, told: Told) -> None:
     assert [untruth for _, untruth in UNTRUTHS if untruth not in said] == []
 
 
-def test_write_brings_blocks_up_to_date(tmp_path: Path, told: Told) -> None:
-    page = tmp_path / "PAGE.md"
-    page.write_text("before\n\n<!-- output: pipefix show --help -->\n```text\n```\n\nafter\n")
-    assert told(page, "--write") == ""
-    text = page.read_text()
-    assert "usage: pipefix show RUN" in text
-    assert text.startswith("before\n")
-    assert text.endswith("\nafter\n")
-    assert told(page) == ""
-
-
-UNCLOSED = """<!-- output: pipefix show --help -->
-```text
-usage: something
-
-## A section
-
-Its text.
-
-```sh
-pipefix doctor
-```
-"""
-
-
-def test_write_drops_nothing_where_a_block_is_not_closed(tmp_path: Path, told: Told) -> None:
-    page = tmp_path / "PAGE.md"
-    page.write_text(UNCLOSED)
-    assert "is not closed before that of line 9" in told(page, "--write")
-    assert page.read_text() == UNCLOSED
-
-
-def test_a_lost_section_is_noticed(tmp_path: Path, told: Told) -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    begin, end = text.index("## Install"), text.index("## Measured")
-    (tmp_path / "README.md").write_text(text[:begin] + text[end:])
-    assert "the section 'Install' is lost" in told(tmp_path / "README.md")
-
-
 def test_no_docstring_cites_a_section_of_a_document() -> None:
     """Sections are numbered in texts that users do not have, and are numbered anew."""
     from tests.architecture import house

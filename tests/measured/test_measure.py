@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -79,13 +78,6 @@ def rows():
     os.kill(os.getpid(), 9)
     yield None
 '''
-INTERRUPTS = f'''"""Is interrupted."""
-import threading
-{HEAD}
-def rows():
-    yield at_most("first: one", 1, "s", 2, steady=True)
-    threading.Event().wait()
-'''
 
 
 def test_modules_with_rows_are_found_and_none_is_imported(made_up: Write, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,12 +87,6 @@ def test_modules_with_rows_are_found_and_none_is_imported(made_up: Write, capsys
         ["fine", "All is well."],
         ["much", "Too much."],
     ]
-
-
-def test_those_of_this_checkout_say_what_they_are() -> None:
-    modules = command.found("measured")
-    assert {"memory", "ruler", "soak", "verdicts", "weight"} <= set(modules)
-    assert all(modules.values())
 
 
 def test_a_figure_that_is_off_is_told_and_only_strictly_an_error(
@@ -131,29 +117,3 @@ def test_one_that_raises_or_dies_is_told_and_the_next_has_its_turn(made_up: Writ
     assert told[0].startswith("broken: one")
     assert told[1:3] == ["a_raises: raised: ValueError: no such thing", "b_dies: raised: was ended by SIGKILL"]
     assert told[3].startswith("fine: one")
-
-
-def test_what_was_printed_stays_when_it_is_interrupted(
-    made_up: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package, kept = made_up(first=INTERRUPTS, second=OK), tmp_path / "rows.json"
-    add = command.Table.add
-
-    def add_and_interrupt(table: Any, *row: Any) -> None:
-        add(table, *row)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(command.Table, "add", add_and_interrupt)
-    assert command.main(["--json", str(kept)], package) == 130
-    told = capsys.readouterr()
-    assert "first: one" in told.out
-    assert "fine: one" not in told.out
-    assert "Interrupted" in told.err
-    assert len(json.loads(kept.read_text())["rows"]) == 1
-
-
-def test_an_unknown_name_is_refused_with_those_there_are(made_up: Write, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        command.main(["fine", "fin"], made_up(fine=OK, much=OFF))
-    assert ended.value.code == 2
-    assert "nothing of this name: fin (there is fine, much)" in capsys.readouterr().err

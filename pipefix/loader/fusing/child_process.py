@@ -24,8 +24,6 @@ def in_child_process(make: Callable[[], Any], patience: float = PATIENCE) -> Any
     """
     if multiprocessing.current_process().daemon:
         return make()
-    if "fork" not in multiprocessing.get_all_start_methods():
-        raise NotFused("this system cannot fork a process to try it in")
     context = multiprocessing.get_context("fork")
     ours, child_end = context.Pipe(duplex=False)
     process = context.Process(target=_made, args=(child_end, make), name="pipefix-trial", daemon=True)

@@ -145,7 +145,7 @@ def _without_loading(chain: list[Any]) -> PictureLoading:
 
 def _file(path: Any) -> bytes:
     """Three calls into the system: after each of them the interpreter's lock is waited for."""
-    file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    file = os.open(path, os.O_RDONLY)
     try:
         data = os.read(file, AT_ONCE)
         if len(data) < AT_ONCE:

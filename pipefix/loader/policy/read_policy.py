@@ -268,7 +268,7 @@ def limited(seconds: float, index: Any) -> Iterator[None]:
     """`SampleTimeout` where the block takes longer. Only in a main thread, where signals arrive, and not within native code.
 
     A timer of the user's own goes on afterwards with what is left of it, and rings at once where that is nothing."""
-    if seconds <= 0 or threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+    if seconds <= 0 or threading.current_thread() is not threading.main_thread():
         yield
         return
 

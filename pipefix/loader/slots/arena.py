@@ -248,8 +248,7 @@ def _forked() -> None:
         fork.in_parent()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_forked)
+os.register_at_fork(before=_before_fork, after_in_parent=_forked)
 
 
 def room(batches: int) -> int:

@@ -55,8 +55,7 @@ def _observer_of(asked: Mapping[str, str]) -> Observer:
     if _observer is None:
         _observer = Observer(asked["PIPEFIX_RUN"], asked)
         atexit.register(_observer.ended)
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_observer.forget)
+        os.register_at_fork(after_in_child=_observer.forget)
     return _observer
 
 

@@ -15,6 +15,10 @@ HALF = 0.5
 LARGE = 0.05
 """Part of the program's time from which it is named beside a verdict that it is not the data."""
 FIRST_BATCH = "most of it for the first batch"
+WITHOUT_WAITS = "without waits it would be"
+"""Said by clocks of waits that are less than half of the time."""
+SHARES = "not the only one worth work"
+"""Said by experiments of a step that is the largest part, and not all of it (`pipefix/diagnosis/sentences.py`)."""
 MOSTLY = {
     "storage": "reading, or waiting in the dataset's own code",
     "decode": "decoding, or own code on what was read",
@@ -66,7 +70,7 @@ def clock_verdict(program: ProgramFigures) -> Verdict:
 def _judged(share: Interval, clause: str, program: ProgramFigures, loops: list[LoopFigures], *, made_of: str) -> Verdict:
     """``loops``: that it is about."""
     if share.low >= WAITING:
-        gain = f"; without waits it would be {1 / (1 - share.value):.2f}x as fast" if share.value < HALF else ""
+        gain = f"; {WITHOUT_WAITS} {1 / (1 - share.value):.2f}x as fast" if share.value < HALF else ""
         sentence = f"Input-bound: {clause}{gain}.{made_of}{_other_lines(loops, program, above=share.value)}"
         return Verdict(kind="input-bound", stage=None, sentence=sentence, confidence=1.0, rule=_rule())
     if share.high <= FED:
@@ -115,9 +119,11 @@ def _rank(loop: LoopFigures, program: ProgramFigures) -> str:
 def agreed(said: Verdict, clocks: Verdict) -> Verdict:
     """The verdict of experiments in a program, where the clocks around its loops do not say the opposite.
 
-    A first batch that is waited for long is none of what experiments see, so it is no contradiction.
+    A first batch that is waited for long is none of what experiments see, so it is no contradiction. Neither are waits of less than
+    half of the time to a step of more.
     """
-    if {said.kind, clocks.kind} != {"input-bound", "step-bound"} or FIRST_BATCH in clocks.sentence:
+    both = SHARES in said.sentence and WITHOUT_WAITS in clocks.sentence
+    if {said.kind, clocks.kind} != {"input-bound", "step-bound"} or FIRST_BATCH in clocks.sentence or both:
         return said
     return _inconclusive(
         f"experiments and clocks contradict each other. Experiments: {said.sentence} Clocks: {clocks.sentence} A step may have "

@@ -314,6 +314,14 @@ SAYS_STEP = Verdict(kind="step-bound", stage="step", sentence="Step-bound: the s
 WAITED = "Input-bound: the loop over the loader made at train.py:7 waited for batches in 44 % of its time"
 
 
+def test_a_step_that_is_not_all_of_it_does_not_contradict_waits() -> None:
+    """62 % by experiments, and waits of 38 % by clocks: *experiments and clocks contradict each other* was said of these."""
+    said = msgspec.structs.replace(SAYS_STEP, sentence="Step-bound: 62 %. It is the largest part, and not the only one worth work.")
+    clocks = Verdict(kind="input-bound", stage=None, sentence=f"{WAITED}; without waits it would be 1.79x as fast.", confidence=1.0)
+    assert agreed(said, clocks) is said
+    assert agreed(SAYS_STEP, clocks).kind == "inconclusive", "98 % leave no room for waits"
+
+
 @pytest.mark.parametrize(
     ("kind", "sentence", "kept"),
     [

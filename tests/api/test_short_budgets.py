@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader
 from pipefix.api import probe
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.measurement import Measurement
+from pipefix.plan.remedies.pictures import LEAST_BUDGET
 from pipefix.subject.load import load
 from tests.plan.builders import JPEGS
 
@@ -24,7 +25,7 @@ def test_caches_that_were_not_tried_are_told_so(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(probe, "_told", told)
     with pytest.raises(Told):
-        probe.look_at(load(DataLoader([0, 1], batch_size=2)), Consumer(), budget=2.0)
+        probe.look_at(load(DataLoader([0, 1], batch_size=2)), Consumer(), budget=LEAST_BUDGET - 1)
     assert measurement.tried_caches["resized"].late
 
 

@@ -166,6 +166,8 @@ def look_at(
         _try_aside(subject, consumer, measurement, diagnosis, aside)
         patience = max(LEAST_PATIENT, PATIENT * aside, min(MOST_PATIENT * budget, SLOW_SAMPLES * _making(diagnosis)))
         _try_conversions(subject, machine, measurement, diagnosis, patience)
+    elif diagnosis is not None:
+        _try_conversions(subject, machine, measurement, diagnosis, 0.0)  # none is, and each says so
     progress("done", 1.0)
     run, advice = _told(subject, machine, measurement, diagnosis)
     assert run.instrument is not None

@@ -297,8 +297,8 @@ def caveats(measurement: Measurement, diagnosis: Diagnosis) -> list[tuple[str, s
         *(("not-recorded", True, f"Results of {op} could not be recorded, so it was not replaced in any arm: {why}.")
           for op, why in sorted(measurement.refused.items())),
         ("mixed", measurement.mixed,
-         (f"{', '.join(measurement.mixed)} do the work of several stages; the library calls inside are told apart, the rest is "
-          "theirs.")),
+         (f"{', '.join(measurement.mixed)} {'does' if len(measurement.mixed) == 1 else 'do'} the work of several stages; "
+          "the library calls inside are told apart, the rest is own code.")),
     ]  # fmt: skip
     return [(name, sentence) for name, applies, sentence in doubts if applies]
 

@@ -129,9 +129,15 @@ class Case:
         total = sum(float(part.wall[0]) for part in self.model.making.values())
         return self.model.wall(stage) / total if total else 0.0
 
+    def waiting(self, stage: Stage) -> float:
+        """Seconds a sample that a stage waits for something other than a CPU."""
+        cost = self.cost(stage)
+        waited = self.model.waiting(stage)
+        return min(waited, cost.waiting) if cost is not None and cost.waiting is not None else waited
+
     def waits(self, stage: Stage) -> bool:
-        """Whether a stage mostly waits rather than computes."""
-        return self.model.waiting(stage) > 0.5 * self.model.wall(stage) > 0
+        """Whether a stage mostly waits rather than computes, or queues for a CPU."""
+        return self.waiting(stage) > 0.5 * self.model.wall(stage) > 0
 
     def gain(self, arm: Experiment) -> Interval | None:
         """Throughput of an arm over the real one's; None where it did not run."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from time import perf_counter_ns, process_time_ns
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -43,6 +44,8 @@ class Site:
         self.spent_ns = self.evaluated = self.crossed = 0
         """Own time and number of evaluations in the last sample, and the stages of hooks that were met inside."""
         self.stage: Stage | None = None
+        self.told = False
+        """Whether what it is handed tells the stage; else what it gave back did."""
         self.closed = False
         """Whether hooks inside are passed by."""
         self.within: set[str] = set()
@@ -122,8 +125,10 @@ class CallSites:
         calls inside are elsewhere."""
         if site.stage is None or site.around or site.within - self.timer.mixed:
             return False
-        reads = bool(site.crossed & BITS[Stage.STORAGE])
-        site.closed = not reads and bool(site.crossed & ~BITS[site.stage])
+        reads, others = bool(site.crossed & BITS[Stage.STORAGE]), bool(site.crossed & ~BITS[site.stage])
+        if others and not reads and not site.told:
+            return False  # pixels that a call makes of nothing may be decoded, or be those of its hooks
+        site.closed = not reads and others
         return not reads or (site.stage is Stage.DECODE and not site.crossed & ~(BITS[Stage.STORAGE] | BITS[Stage.DECODE]))
 
     def _time_looking(self) -> int:
@@ -176,7 +181,8 @@ class CallSites:
             site.library = _library_of(function, args)
             if site.library and site.library not in site.expression.text:
                 site.label = f"{site.expression.text} of {site.library} at {site.label.rpartition(' at ')[2]}"
-        handed = _handed(function, args)
+        handed = (*_handed(function, args), *_closed_over(site, function))
+        site.told = data_stage((*handed, *kwargs.values())) is not None
         stage = self._evidence.of(site.label, handed, kwargs)
         if stage is UNKNOWN:
             self._evidence.learn(site.label, handed, kwargs, phase, value)
@@ -206,8 +212,10 @@ class CallSites:
         assert site.stage is not None  # others are not chosen
         # The parts of an object such as a list of transforms are better told apart.
         one_piece = not isinstance(getattr(type(function), "__call__", None), FunctionType)  # noqa: B004 - written in Python
+        data = _closed_over(site, function)
+        if site.closed or data:
+            force(args, kwargs, data)
         if site.closed:
-            force(args, kwargs)
             function, args = self._closed, (function, *args)
         return self.timer.timed_call(site.stage, site.label, function, args, kwargs, replayable=site.gives, leaf=one_piece)
 
@@ -233,6 +241,17 @@ def _handed(function: Callable[..., Any], args: Sequence[Any]) -> Sequence[Any]:
     """What a call works on: its arguments, and before them the object whose method it is."""
     owner = _owner(function)
     return args if owner is None or isinstance(owner, (type, ModuleType)) else (owner, *args)
+
+
+def _closed_over(site: Site, function: Callable[..., Any]) -> Sequence[Any]:
+    """Pictures and bytes that a comprehension takes by name from the code around it (``[crop(image) for _ in range(6)]``)."""
+    if not site.expression.place[-1].endswith("Comp"):
+        return ()
+    values = []
+    for cell in getattr(function, "__closure__", None) or ():
+        with suppress(ValueError):  # it has no value yet
+            values.append(cell.cell_contents)
+    return [value for value in values if data_stage([value]) is not None and getattr(value, "ndim", 2) > 1]
 
 
 def _owner(function: Callable[..., Any]) -> Any:

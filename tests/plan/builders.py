@@ -52,6 +52,8 @@ class World:
     cores: float = 4.0
     computing: dict[str, float] = field(default_factory=dict)
     """CPU over wall, by stage; 1 where nothing is said."""
+    queued: dict[str, float] = field(default_factory=dict)
+    """Part of a stage's time in the queue for a CPU; not known where nothing is said."""
     step_computing: float = 0.0
     settings: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, float] = field(default_factory=dict)
@@ -142,13 +144,14 @@ class World:
             if stage is Stage.STEP
             else getattr(self, stage.value)
         )
-        names = self.ops.get(stage, ())
+        names, queued = self.ops.get(stage, ()), self.queued.get(stage.value)
         return StageCost(
             stage=stage,
             wall=exactly(spent),
             cpu=None if stage in (Stage.IPC, Stage.STEP) else exactly(spent * self.computing.get(stage.value, 1.0)),
             share=0.0,
             hidden=False,
+            waiting=spent * (1 - self.computing[stage.value] - queued) if queued is not None else None,
             gain=NotTried(),
             bytes=self.source_bytes if stage is Stage.STORAGE and spent else None,
             ops=tuple(OpCost(name, spent / len(names), spent / len(names), 1.0) for name in names),

@@ -26,7 +26,7 @@ RANKED = [
     (JPEGS, False, ["workers-4", "cache-resized-256", "handover-slots"]),
     (JPEGS, True, ["workers-4", "augment-gpu", "cache-resized-256", "handover-slots"]),
     (SLOW_NETWORK, False, ["workers-16", "cache-resized-256", "batched-fetch"]),
-    (TEXTS, False, ["cache-decoded", "workers-4", "collate-faster"]),
+    (TEXTS, False, ["cache-decoded", "workers-4"]),
 ]
 
 

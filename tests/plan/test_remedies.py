@@ -37,7 +37,7 @@ from tests.plan.builders import (
     with_threads,
 )  # fmt: skip
 
-SLOW_COLLATE = JPEGS.but(collate=0.004)
+SLOW_COLLATE = JPEGS.but(settings={"collate": "pad_batch"}, collate=0.004)
 SHORT = {"length": 3200}
 RESTARTED = {"epoch_restart": 4.0}
 ON_GPU = {"cuda": True}
@@ -173,14 +173,15 @@ BATCHES: list[tuple[World, str, str, dict[str, Any]]] = [
     (JPEGS.but(facts={"batch.piped_bytes": 19_000_000.0}), "handover-slots",
      "batches are not tensors but arrays or bytes, which go through a pipe: return tensors from collate_fn first", {}),
     (JPEGS.but(fields={"looks": {}}), "handover-slots", "how large a batch is could not be looked at", {}),
-    (JPEGS.but(collate=0.0001), "collate-faster", "would gain under 3 %: 1.00x", {}),
+    (JPEGS.but(settings={"collate": "pad_batch"}, collate=0.0001), "collate-faster", "would gain under 3 %: 1.00x", {}),
+    (JPEGS.but(collate=0.004), "collate-faster", "default_collate copies every sample once already", {}),
     (SLOW_COLLATE.but(settings={"collate": "spectra"}, collate=0.1), "collate-faster",
      ("spectra takes 3.20 s a batch, where a copy of its 19.3 MB takes 3.21 ms: it computes, and what of that can go only its "
       "author knows"), {}),
     (SLOW_COLLATE.but(settings={"collate": "Collater", "collate_library": "torch_geometric"}), "collate-faster",
      "Collater is a part of torch_geometric: only its authors can change how it puts samples together", {}),
     (JPEGS.but(collate=0.0), "collate-faster", "collating takes no time", {}),
-    (STEP_BOUND.but(arms={"collate-recorded": exactly(1.5)}, collate=0.005), "collate-faster",
+    (STEP_BOUND.but(settings={"collate": "pad_batch"}, arms={"collate-recorded": exactly(1.5)}, collate=0.005), "collate-faster",
      "the training step limits (640 ms a batch), so faster data would wait for it; this would gain 1.41x...", {}),
     (SLOW_COLLATE.but(fields={"looks": {}}), "collate-faster",
      "how large a batch is could not be looked at, so how fast it could be collated is not known", {}),
@@ -227,6 +228,8 @@ CALLS: list[tuple[World, str, str, dict[str, Any]]] = [
     (JPEGS, "batched-fetch", "reading (200 µs a sample) computes rather than waits, so nothing would overlap", {}),
     (SLOW_NETWORK.but(storage=50e-6), "batched-fetch",
      "reading waits 47.5 µs a sample, less than it takes to have other threads wait instead", {}),
+    (SLOW_NETWORK.but(queued={"storage": 0.9}), "batched-fetch",
+     "reading (10.0 ms a sample) queues for a CPU rather than waits, so nothing would overlap", {}),
     (JPEGS.but(computing={"storage": 0.0}), "batched-fetch", "waiting for storage is 2.0 % of a sample's making", {}),
     (JPEGS, "batched-tokenisation", "no tokeniser was seen", {}),
     (TEXTS, "batched-tokenisation",
@@ -326,7 +329,9 @@ PROPOSED: list[tuple[World, str, str, float | None, dict[str, Any], dict[str, An
     (SLOW_COLLATE.but(facts={"batch.small_tensors": 64.0}), "collate-faster", "...", None,
      {"command": "Return one tensor a field instead of 64 small ones a batch: pack the small fields of a sample into one array in "
       "__getitem__."}, {}),
-    (SLOW_COLLATE.but(settings={"collate": "pad_batch"}), "collate-faster", "...", None,
+    (SLOW_COLLATE.but(settings={}, facts={"batch.bytes": 40e6}), "collate-faster", "...", None,
+     {"command": "Keep batches below 32.0 MB: the memory of larger ones is fetched from the system anew each time."}, {}),
+    (SLOW_COLLATE, "collate-faster", "...", None,
      {"command": "In pad_batch, allocate the batch once (torch.empty) and copy every sample to its place, or use "
       "default_collate."}, {}),
     (waits_for_copies(), "pinning", "Copying a batch of 19.3 MB takes 4.00 ms from ordinary memory and 1.00 ms from pinned",

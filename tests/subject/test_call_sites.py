@@ -367,3 +367,48 @@ def test_a_row_that_a_library_gives_first_of_all_is_decoded(ticks: Ticks, monkey
     row.__module__ = "library"
     monkeypatch.setattr(library, "row", row, raising=False)
     assert costs_of(Rows()) == {("decode", "library.row"): 4.0}
+
+
+class Crops:
+    """Several crops of one picture, as DINO and SwAV make them."""
+
+    def __getitem__(self, index: int) -> Any:
+        picture = library.unpack(library.read("abcd"))
+        return [library.blur(picture)] + [library.crop(picture) for _ in range(6)]
+
+
+class CropsOfMemory:
+    def __init__(self) -> None:
+        self.pictures = [np.zeros((2, 2))]
+
+    def __getitem__(self, index: int) -> Any:
+        return [library.crop(self.pictures[index]) for _ in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "costs"),
+    [
+        (Crops(), {("storage", "library.read"): 1.0, ("decode", "library.unpack"): 5.0, ("augment", "library.blur"): 3.0,
+                   ("augment", "[library.crop(picture) for _ in range(6)]"[:39] + "…"): 12.0}),
+        (CropsOfMemory(), {("augment", "crop"): 6.0}),
+    ],
+    ids=["by its name in the code around", "of what the dataset holds"],
+)  # fmt: skip
+def test_a_comprehension_that_crops_a_picture_augments(
+    dataset: Any, costs: dict[tuple[str, str], float], ticks: Ticks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut = Cut(dataset)
+
+    def crop(picture: np.ndarray) -> np.ndarray:
+        """Of a library that has hooks for a part of it."""
+        ticks.passes(MS)
+        return cut.timer.timed_call(Stage.AUGMENT, "crop", lambda: ticks.passes(MS) or picture[:1])
+
+    monkeypatch.setattr(library, "crop", crop, raising=False)
+    try:
+        cut.look()
+        cut.sample()
+        spent = cut.costs_ms()
+    finally:
+        cut.patches.undo()
+    assert spent == costs

@@ -41,15 +41,16 @@ class BatchedFetch(Remedy):
         reading = case.wall(Stage.STORAGE)
         if not reading:
             return self.declined("nothing is read from storage while samples are made")
+        waited = case.waiting(Stage.STORAGE)
         if not case.waits(Stage.STORAGE):
-            return self.declined(f"reading ({seconds(reading)} a sample) computes rather than waits, so nothing would overlap")
-        if case.model.waiting(Stage.STORAGE) < SHORT_WAIT:
-            waits = seconds(case.model.waiting(Stage.STORAGE))
-            return self.declined(f"reading waits {waits} a sample, less than it takes to have other threads wait instead")
+            instead = "queues for a CPU" if case.model.waiting(Stage.STORAGE) > 2 * waited else "computes"
+            return self.declined(f"reading ({seconds(reading)} a sample) {instead} rather than waits, so nothing would overlap")
+        if waited < SHORT_WAIT:
+            return self.declined(f"reading waits {seconds(waited)} a sample, less than it takes to have other threads wait instead")
         if case.share(Stage.STORAGE) < SMALL:
             return self.declined(f"waiting for storage is {percent(case.share(Stage.STORAGE))} of a sample's making")
         together = TOGETHER.mapped(lambda count: min(float(case.batch), count))
-        waiting = case.model.waiting(Stage.STORAGE) / case.model.wall(Stage.STORAGE)
+        waiting = waited / case.model.wall(Stage.STORAGE)
         left = 1 - waiting + waiting / draws(together, "together")
         return self.proposed(
             f"Reading takes {seconds(reading)} a sample, {percent(waiting)} of it waiting; {together.value:.0f} requests at once "

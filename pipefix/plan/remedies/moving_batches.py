@@ -24,6 +24,10 @@ SLOT_MAKING, SLOT_TAKING = 60e-6, 100e-6
 """Seconds a batch to pass a slot's number on, in the worker and in the training process."""
 STACK_RATE = Interval(6e9, 3e9, 10e9)
 """Bytes a second of copying samples to where they belong in a batch, and nothing else."""
+MANY_SMALL = 16.0
+"""Tensors of a few kilobytes in a batch from which on putting them together takes longer than copying them."""
+LARGEST_REUSED = 32e6
+"""Bytes of a batch above which its memory is fetched from the system anew each time."""
 COMPUTES = 200.0
 """A collate function of the user's own that takes so many times a copy does more than to put samples together."""
 
@@ -92,6 +96,8 @@ class CollateFaster(Remedy):
         wall = (case.batch_bytes / draws(STACK_RATE, "stack")) / case.batch
         least = wall.clip(max=case.model.wall(Stage.COLLATE))
         collate, copied = case.measurement.settings.collate, float(least[0]) * case.batch
+        if collate == "default_collate" and _small_tensors(case) < MANY_SMALL and case.batch_bytes <= LARGEST_REUSED:
+            return self.declined("default_collate copies every sample once already")
         if collate != "default_collate" and spent > COMPUTES * copied:
             return self.declined(
                 f"{collate} takes {seconds(spent)} a batch, where a copy of its {size(case.batch_bytes)} takes {seconds(copied)}: "
@@ -105,9 +111,13 @@ class CollateFaster(Remedy):
         )
 
 
+def _small_tensors(case: Case) -> float:
+    return case.measurement.facts.get("batch.small_tensors", 0.0)
+
+
 def _collate_advice(case: Case) -> str:
-    small = case.measurement.facts.get("batch.small_tensors", 0.0)
-    if small >= 16:
+    small = _small_tensors(case)
+    if small >= MANY_SMALL:
         return (
             f"Return one tensor a field instead of {small:.0f} small ones a batch: pack the small fields of a sample into one "
             "array in __getitem__."
@@ -115,10 +125,7 @@ def _collate_advice(case: Case) -> str:
     collate = case.measurement.settings.collate
     if collate != "default_collate":
         return f"In {collate}, allocate the batch once (torch.empty) and copy every sample to its place, or use default_collate."
-    return (
-        "Return arrays of one shape and dtype from __getitem__ (no lists of numbers, no nested dicts), and keep batches below "
-        "32 MB."
-    )
+    return f"Keep batches below {size(LARGEST_REUSED)}: the memory of larger ones is fetched from the system anew each time."
 
 
 class Pinning(Remedy):

@@ -150,6 +150,23 @@ def test_an_error_keeps_its_type_and_iteration_goes_on(kind: Any, workers: int) 
     assert [float(batch[0, 0]) for batch in iterator] == [12.0, 16.0, 20.0]
 
 
+class Unreadable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class Wordless(pipelines.Tensors):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        raise Unreadable
+
+
+@EACH
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_error_without_a_text_keeps_its_type(kind: Any, workers: int) -> None:
+    with pytest.raises(Unreadable):
+        next(iter(kind(Wordless(8), batch_size=4, num_workers=workers)))
+
+
 @BOTH
 def test_samples_of_different_shapes_are_refused(kind: Any) -> None:
     with pytest.raises(RuntimeError, match=r"stack expects each tensor to be equal size|Trying to resize storage"):

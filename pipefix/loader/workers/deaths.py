@@ -28,7 +28,9 @@ class WorkerDied(RuntimeError):
 
 def lies_behind(error: BaseException) -> bool:
     """Whether iteration goes on after the batch that raised this: no worker died, and the batch is not waited for any more."""
-    return isinstance(error, Exception) and not (isinstance(error, WorkerDied) or str(error).startswith("DataLoader timed out"))
+    if type(error) is RuntimeError:  # of another, the user's own, the text may be anything
+        return not str(error).startswith("DataLoader timed out")
+    return isinstance(error, Exception) and not isinstance(error, WorkerDied)
 
 
 DYING_S = 2.0

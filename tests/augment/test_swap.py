@@ -74,6 +74,7 @@ def test_the_same_seed_gives_the_same_samples(listed: Any) -> None:
     assert dataset.transform is listed  # type: ignore[attr-defined]
 
 
+@pytest.mark.filterwarnings("ignore:Anti-alias option is always applied")
 @pytest.mark.parametrize("is_tensor", [False, True])
 def test_pictures_of_pil_are_resized_as_pil_does_it(is_tensor: bool) -> None:
     """It pays no heed to ``antialias=False``, which tensors do."""

@@ -3,7 +3,7 @@
 SOURCE is the file or the address that the job names in pipefix.watch(loader, jsonl="watch.jsonl", prometheus=9400): a file of JSON
 lines, http://127.0.0.1:9400/metrics, or the port alone, pipefix watch 9400. With --baseline the job is held against a run file of
 `pipefix probe`, or against the lines of an earlier job; without, against its own beginning. A job that has not begun is waited for,
-five minutes at most. Ends with the job, also where it was killed and nothing more comes.
+five minutes at most. Ends with the job, also where it was killed (a file tells that by five minutes of silence).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def run(arguments: Namespace) -> int:
                 break
     except KeyboardInterrupt:
         known = "no window had come." if last is None else _summary(drifted)
-        raise Interrupted(f"Interrupted: {known}", advice="The job goes on; follow it again at any time.") from None
+        raise Interrupted(f"Interrupted: {known}", advice="The job is not touched; follow it again at any time.") from None
     old = follow.sentences.age(last, time.time()) if last is not None and arguments.once else None
     if old is not None:
         console.note(old)

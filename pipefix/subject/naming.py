@@ -136,8 +136,8 @@ def _refuse(path: Path) -> None:
         advice = f"Did you mean {meant}?" if meant else f"{hint} A target is FILE.py or FILE.py:name."
         raise TargetError(f"There is no file {str(path)!r}.", advice=advice)
     if path.suffix != ".py":
-        advice = of_a_notebook(str(path)) if path.suffix == ".ipynb" else None
-        raise TargetError(f"{str(path)!r} cannot be imported as Python: its name must end in .py.", advice=advice)
+        instead = of_a_notebook(str(path)) if path.suffix == ".ipynb" else None
+        raise TargetError(f"{str(path)!r} cannot be imported as Python: its name must end in .py.", advice=instead)
     try:
         with open_regular(path):
             pass

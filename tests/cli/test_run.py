@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from pipefix.cli.main import main
+from pipefix.report.runfile import ProgramFigures, Run, StageFigures
+from pipefix.report.shown_run import shown
 
 STEPS = {"steps": 3, "samples": 12, "optimizer_steps": 3, "without_gradients": 0, "wait_s": 0.3, "step_s": 0.1}
 EVENTS = (
@@ -154,3 +156,17 @@ def test_nodes_share_a_folder(program: Path, capsys: pytest.CaptureFixture[str])
     program_seen = json.loads(capsys.readouterr().out)["program"]
     assert (program_seen["ranks"], program_seen["exit_code"]) == (2, 1)
     assert {loop["rank"] for loop in program_seen["loops"]} == {0, 1}
+
+
+def test_the_command_that_shows_every_figure_is_printed_as_it_is_typed(
+    program: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It was told of a FOLDER."""
+    probed = Run(
+        target="train.py:7",
+        program=ProgramFigures(command=["train.py"], exit_code=0, seconds=9.0),
+        stages=[StageFigures(stage="decode")],
+    )
+    monkeypatch.setattr("pipefix.api.run.run_program", lambda *_, **__: shown(probed))
+    assert main(["run", "--probe", "--out", "a job", "train.py"]) == 0
+    assert "every figure: pipefix show --full 'a job'" in capfd.readouterr().err

@@ -63,7 +63,7 @@ def run_program(
         UnreadableFile: ``run.json`` could not be written; the run is its ``known``.
     """
     words = check(command, plan)
-    _clear(out)
+    clear(out)
     with job() if probe is not None else nullcontext() as probe_job:
         if probe_job is not None:
             probe_job.write("probe", {"budget": probe}, ends=False)
@@ -184,8 +184,13 @@ def _told(folder: Path, command: Sequence[str], ended: Ended, plan: Path | None 
     )
 
 
-def _clear(folder: Path) -> None:
-    """Of an earlier program's notes and figures; whatever else is in the folder stays, and what other nodes of this one note."""
+def clear(folder: Path) -> None:
+    """Of an earlier program's notes and figures; whatever else is in the folder stays, and what other nodes of this one note.
+
+    Raises:
+        BadUsage: another program still notes there.
+        UnreadableFile: they cannot be removed, or ``run.json`` is none of ours.
+    """
     file = folder / "run.json"
     if file.exists():
         runfile.read(file)  # or it is none of ours

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -56,7 +55,7 @@ class Surveyed:
     unseen_bytes: float = 0.0
     """Of a sample, what it reads in ways that a ``source`` cache cannot answer."""
 
-    @contextmanager
+    @contextlib.contextmanager
     def hooked(self) -> Iterator[Hook | None]:
         """Inside, the operations that are kept stand in the transforms' place, in this process."""
         cut = self.blueprint.cut
@@ -201,7 +200,9 @@ class _Look:
     def __init__(self, dataset: Any, recipe: Recipe, samples: int | None, witness: Witness, *, most: int | None = None) -> None:
         self.dataset, self.recipe, self.witness = dataset, recipe, witness
         self.samples = samples
-        self.indices = _spread(samples, most or (_ROWS_LOOKED_AT if recipe.store == "rows" else _LOOKED_AT))[: recipe.limit]
+        self.indices = learn_reads.spread(samples, most or (_ROWS_LOOKED_AT if recipe.store == "rows" else _LOOKED_AT))[
+            : recipe.limit
+        ]
         self.holders: list[Holder] = []
         self.unseen_bytes = 0.0
         self.record_bytes = self.described_bytes = 0.0
@@ -343,13 +344,6 @@ def _record_of(value: Any) -> bytes | None:
         return record.encode(pictures.as_pixels(value))
     except Unstorable:
         return None
-
-
-def _spread(samples: int | None, count: int) -> list[int]:
-    """Evenly over the dataset; of a stream, its beginning."""
-    if samples is None or samples <= count:
-        return list(range(count if samples is None else samples))
-    return [(2 * at + 1) * samples // (2 * count) for at in range(count)]
 
 
 def _part_samples(samples: int | None, record_bytes: float) -> int:

@@ -57,7 +57,9 @@ def run(arguments: Namespace) -> int:
         del words[0]
     if arguments.probe is not None:
         _check_amount(words)
-    check(words, arguments.plan)
+    started = check(words, arguments.plan)
+    if os.environ.get("PIPEFIX") == "0":
+        _become(started)
     _check_folder(arguments.out)
     where = f"run file: {arguments.out / 'run.json'}"
     try:
@@ -94,6 +96,17 @@ def run(arguments: Namespace) -> int:
     except Exception as error:  # noqa: BLE001 - a fault of pipefix's is not the program's
         unforeseen(error)
     return 0 if result.program.at_limit else _as_the_program_ended(result.program.exit_code or 0)
+
+
+def _become(started: list[str]) -> None:
+    """``PIPEFIX=0``: nothing is seen of the program, which takes this process's place."""
+    try:
+        os.execvp(started[0], started)
+    except OSError as error:
+        raise BadUsage(
+            f"{started[0]} could not be started: {error.strerror or error}.",
+            advice=f"It has to start by itself: {command(*started)}",
+        ) from error
 
 
 def _tell_interrupted(folder: Path) -> None:

@@ -8,6 +8,7 @@ import platform
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -136,11 +137,17 @@ def still_noting(path: Path) -> int | None:
     begun = next(_events(path), {})
     if begun.get("host") != platform.node() or not isinstance(begun.get("pid"), int):
         return None
+    process, folder = Path(f"/proc/{begun['pid']}"), path.parent.resolve()
     try:
-        environment = Path(f"/proc/{begun['pid']}/environ").read_bytes().split(b"\0")
+        if b"PIPEFIX_RUN=" + os.fsencode(folder) in (process / "environ").read_bytes().split(b"\0"):
+            return int(begun["pid"])
+        for file in (process / "fd").iterdir():  # of one that imported pipefix.auto
+            with suppress(FileNotFoundError):
+                if os.readlink(file) == str(folder / path.name):
+                    return int(begun["pid"])
     except OSError:
-        return None
-    return int(begun["pid"]) if b"PIPEFIX_RUN=" + os.fsencode(path.parent.resolve()) in environment else None
+        pass
+    return None
 
 
 def _is_ours(path: Path) -> bool:

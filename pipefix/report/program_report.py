@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -37,8 +37,15 @@ def report(run: Run) -> Document:
             card.append(field("", why_not[0], "soft"))
             program = msgspec.structs.replace(program, errors=[error for error in program.errors if error not in why_not])
         elif run.verdict.kind == "input-bound":
-            card.append(field("", _CLOCKS + command("pipefix", "run", "--probe", *program.command), "soft"))
+            card.append(field("", _CLOCKS + _experiments(program.command), "soft"))
     return Document(card=card, sections=[section(program)])
+
+
+def _experiments(words: Sequence[str]) -> str:
+    """How they are made; a notebook's kernel is not started by its user."""
+    if any(word.endswith("ipykernel_launcher.py") for word in words[:1]):
+        return "pipefix.probe(LOADER, step=TRAINING_STEP)"
+    return command("pipefix", "run", "--probe", *words)
 
 
 def section(program: ProgramFigures, *, only: str = "") -> Section:
@@ -110,7 +117,8 @@ def notes(program: ProgramFigures) -> Iterator[str]:
             failed = "was ended before that, "
         yield (
             f"{nothing_seen}: the program {failed}did not train, trained without PyTorch, or ran in a Python that pipefix does not "
-            "enter: one that is started with -I or -E, or that a script gives a PYTHONPATH without $PYTHONPATH in it."
+            "enter: one that is started with -I or -E, or that a script gives a PYTHONPATH without $PYTHONPATH in it. There, put "
+            "import pipefix.auto at the top of the program."
         )
     for loop in program.loops:
         if loop.stages:

@@ -42,6 +42,7 @@ ALLOWED: dict[str, set[str]] = {
         "tuning.block_figures", "tuning.space", "tuning.limits", "tuning.results",
     },
     "api": {*FIXES, "fixes", "programs", "report", "watching"},
+    "auto": {"api.observe"},
     "cli": {"api", "report", "watching.follow", "subject.naming", "caches.manifest", "vocabulary"},
 }  # fmt: skip
 """What a room may import besides itself: a whole room, or one module of it."""

@@ -59,6 +59,14 @@ def _observer_of(asked: Mapping[str, str]) -> Observer:
     return _observer
 
 
+def flush() -> bool:
+    """Note what was seen of loops that go on. False where none has begun."""
+    loops = _observer.loops.all if _observer is not None else []
+    for loop in loops:
+        _observer.flush(loop)  # type: ignore[union-attr]
+    return bool(loops)
+
+
 def install_loaders(module: Any, asked: Mapping[str, str]) -> None:
     """Note every loop over a loader of ``module.DataLoader`` or a subclass, from now on."""
     observer = _observer_of(asked)

@@ -14,7 +14,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = "_pipefix_observing"
 _ASKED = {name: value for name, value in os.environ.items() if name.startswith("PIPEFIX_RUN")}
 """What `launch` asks for. Read now: the program may clear its environment before it imports torch."""
-_FOLDER = _ASKED.get("PIPEFIX_RUN", "")
+_FOLDER = "" if os.environ.get("PIPEFIX") == "0" else _ASKED.get("PIPEFIX_RUN", "")
 
 
 def _remove_from_path() -> None:

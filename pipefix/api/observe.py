@@ -1,0 +1,65 @@
+"""Notes what the loops of this process wait for, as `pipefix run` does of a program that it starts (``import pipefix.auto``)."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from pipefix.api.run import clear, from_folder
+from pipefix.report.shown_run import ShownRun as Run
+from pipefix.report.shown_run import shown
+from pipefix.vocabulary.errors import BadUsage
+
+_FOLDER = "pipefix-run"
+_started: list[Path] = []
+"""The folder of the notes, once there is one."""
+
+
+def begin() -> None:
+    """Note every loop over a ``DataLoader`` from now on, unless something else does or it is not wanted (``PIPEFIX=0``)."""
+    if _started or os.environ.get("PIPEFIX") == "0" or "_pipefix_observing" in sys.modules or os.environ.get("PIPEFIX_RUN"):
+        return
+    if getattr(multiprocessing.current_process(), "_inheriting", False) or multiprocessing.parent_process() is not None:
+        return  # a worker that was spawned imports the program's file again
+    folder = _own_folder()
+    import torch.utils.data
+
+    from pipefix.programs.observing import patches
+
+    asked = {"PIPEFIX_RUN": str(folder)}
+    patches.install_loaders(torch.utils.data.dataloader, asked)
+    patches.install_training(sys.modules["torch.optim.optimizer"], asked)
+    if "torchdata.nodes.loader" in sys.modules:
+        patches.install_nodes(sys.modules["torchdata.nodes.loader"], asked)
+    _started.append(folder)
+
+
+def report() -> Run:
+    """What was seen of this program's loops so far: its card when printed, its page at the end of a notebook's cell.
+
+    Raises:
+        BadUsage: nothing is noted in this process, or no loop has begun.
+    """
+    if not _started:
+        raise BadUsage(
+            "Nothing is noted in this process.",
+            advice="Import pipefix.auto in the program itself, without PIPEFIX=0; what pipefix run starts is told at its end.",
+        )
+    from pipefix.programs.observing import patches
+
+    if not patches.flush():
+        raise BadUsage("No loop over a DataLoader has begun since.", advice="Go through a loader first: for batch in loader: ...")
+    return shown(from_folder(_started[0]))
+
+
+def _own_folder() -> Path:
+    """The usual one, or where another program notes there, one of this process's own."""
+    for folder in (Path(_FOLDER), Path(f"{_FOLDER}-{os.getpid()}")):
+        folder.mkdir(exist_ok=True)
+        with suppress(BadUsage):
+            clear(folder)
+            return folder.resolve()
+    return folder.resolve()

@@ -199,10 +199,8 @@ def _length(dataset: Any) -> int:
 class _Look:
     def __init__(self, dataset: Any, recipe: Recipe, samples: int | None, witness: Witness, *, most: int | None = None) -> None:
         self.dataset, self.recipe, self.witness = dataset, recipe, witness
-        self.samples = samples
-        self.indices = learn_reads.spread(samples, most or (_ROWS_LOOKED_AT if recipe.store == "rows" else _LOOKED_AT))[
-            : recipe.limit
-        ]
+        self.samples, most = samples, most or (_ROWS_LOOKED_AT if recipe.store == "rows" else _LOOKED_AT)
+        self.indices = learn_reads.spread(samples, most)[: recipe.limit]
         self.holders: list[Holder] = []
         self.unseen_bytes = 0.0
         self.record_bytes = self.described_bytes = 0.0

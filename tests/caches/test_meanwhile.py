@@ -48,9 +48,7 @@ def test_a_cache_that_is_another_by_now_is_not_called_damaged(store: str, tmp_pa
     folder = made(store, tmp_path / "cache")
     cached = CachedDataset(folder)
     shutil.rmtree(folder)
-    with pytest.raises(
-        UnreadableFile, match=r"The cache was removed, or moved, after it was opened: There is no folder .*cache"
-    ):
+    with pytest.raises(UnreadableFile, match=r"The cache was removed, or moved, after it was opened: There is no folder .*cache"):
         cached[0]
     made(store, folder, Texts(20) if store == "rows" else Numbers(20))
     with pytest.raises(UnreadableFile, match=r"cache was made anew after it was opened") as raised:

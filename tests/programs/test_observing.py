@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -174,6 +175,15 @@ def test_timing_a_step_writes_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("pipefix.programs.observing.loops.FIRST_NOTE", -1.0)
     assert cost_of_a_step(Observer("")) > 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_done_at_the_begin_and_end_of_an_epoch_is_told_as_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = itertools.count()
+    monkeypatch.setattr(notes, "clock", lambda: float(next(ticks)))
+    noting = notes.Notes(str(tmp_path))
+    with noting.counted():
+        noting.write("epoch")  # asks twice, and is not counted twice
+    assert noting.own_s == 3.0
 
 
 def test_notes_are_written_where_standard_input_is_closed(tmp_path: Path, preloaded: str) -> None:

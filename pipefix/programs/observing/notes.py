@@ -11,6 +11,8 @@ import platform
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 clock = time.perf_counter
@@ -22,7 +24,7 @@ class Notes:
         self.silent = False
         """Whether nothing is written, though it is told."""
         self.own_s = 0.0
-        """Seconds spent in writing."""
+        """Seconds spent in writing, and in looking at what is written."""
         self._file: int | None = None
         self._which = (0, 0)
         """Device and number of that file, by which it is known: the program may have closed it, and opened its own in its place."""
@@ -47,6 +49,15 @@ class Notes:
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
             self._rank_told = True
             self.write("rank", rank=str(distributed.get_rank()))
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """What is done inside takes the program's time."""
+        begun, own_s = clock(), self.own_s
+        try:
+            yield
+        finally:
+            self.own_s = own_s + clock() - begun
 
     def write(self, event: str, **figures: Any) -> None:
         if self.silent:

@@ -126,15 +126,13 @@ class Observer:
         """What ``look`` returns; None where it cannot be: the stages stay unknown."""
         if self.notes.silent:
             return None
-        begun = clock()
-        try:
-            return look(*given)
-        except Exception as error:  # noqa: BLE001 - see above
-            self.looks.possible = False
-            self.failed(error, "pipefix could not look at the stages of a loader")
-            return None
-        finally:
-            self.notes.own_s += clock() - begun
+        with self.notes.counted():
+            try:
+                return look(*given)
+            except Exception as error:  # noqa: BLE001 - see above
+                self.looks.possible = False
+                self.failed(error, "pipefix could not look at the stages of a loader")
+                return None
 
     def made(self, loader: Any, iterator: Any, starting_s: float, record: Any) -> None:
         """Its loop begins where it is gone through, which may be later: to tell its state a `StatefulDataLoader` makes it early.

@@ -189,15 +189,16 @@ def _beginning(begin: Any, observer: Observer, patched: set[type], *, makes: boo
             if looking is not None:
                 record = observer.looks.after(self, looking)
         try:
-            seen = _patch_iterator(type(iterator), observer, patched)
-            if makes:
-                if seen:
-                    observer.made(self, iterator, starting_s, record)
-            elif before[0] is self:  # a subclass asks, which may give another iterator that asks this one, in a thread perhaps
-                made = observer.unasked.pop(iterator, None) if inner is None else inner[1]
-                here.inner = (iterator, made) if seen else inner
-            elif seen or inner is not None:
-                observer.began(self, iterator if seen or inner is None else inner[0], starting_s, inner)
+            with observer.notes.counted():
+                seen = _patch_iterator(type(iterator), observer, patched)
+                if makes:
+                    if seen:
+                        observer.made(self, iterator, starting_s, record)
+                elif before[0] is self:  # a subclass asks, which may give another iterator that asks this one, in a thread perhaps
+                    made = observer.unasked.pop(iterator, None) if inner is None else inner[1]
+                    here.inner = (iterator, made) if seen else inner
+                elif seen or inner is not None:
+                    observer.began(self, iterator if seen or inner is None else inner[0], starting_s, inner)
         except Exception as error:  # noqa: BLE001 - the program goes on unobserved
             observer.failed(error)
         return iterator
@@ -238,7 +239,9 @@ def _patch_iterator(kind: type, observer: Observer, patched: set[type]) -> bool:
             if requested and epoch is not None:
                 here.asked = None
                 if isinstance(error, StopIteration):
-                    observer.exhausted(self, epoch, requested, clock())
+                    now = clock()
+                    with observer.notes.counted():
+                        observer.exhausted(self, epoch, requested, now)
             without_this_frame(error)
             raise
         if requested and epoch is not None:

@@ -17,6 +17,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from pipefix.loader.metering.cost_record import CostRecord, TimedBatch
+from pipefix.loader.metering.stage_clock import StageClock
 from pipefix.programs.observing import batches, lines, loops, notes, samples, timed_batches
 from pipefix.programs.observing.loops import Epoch, Loop, cost_of_a_step
 from pipefix.programs.observing.observer import Observer
@@ -218,6 +220,17 @@ class TestLooksInWorkers:
         looks.follow(loader, Iterator([]), first)
         looks.forget()
         assert record() is not first, "in a forked process, beside the parent's"
+
+    def test_those_of_the_programs_own_watch_serve_both(self, looks: timed_batches.Looks) -> None:
+        """Its loop was seen without stages."""
+        watched = DataLoader([1, 2], num_workers=1, worker_init_fn=StageClock(CostRecord(1)))
+        vars(watched)["_pipefix_watch"] = None
+        record = looks.after(watched, looks.before(watched))
+        looks.follow(watched, Iterator([]), record)
+        own = watched.worker_init_fn.record  # type: ignore[union-attr]
+        own.page(0).write(TimedBatch(*range(len(TimedBatch._fields))))
+        assert [len(list(reader.looks())) for reader in (record, record, own)] == [1, 0, 1]
+        assert looks.after(watched, looks.before(watched)) is record, "a look counts once"
 
     def test_workers_that_are_forked_only_where_that_is_pythons_default(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """As it is no longer from Python 3.14 on: shared memory cannot be sent to others, and the program ended with that error."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from copy import copy
+from functools import cached_property, partial
 from struct import Struct, pack_into, unpack_from
 from typing import Any, NamedTuple
 
@@ -75,6 +76,13 @@ class CostRecord:
         memory = memory or partial(multiprocessing.get_context(start_method).RawArray, "b")
         self._memory = memory(self.pages * _PAGE)
         self._read = [0] * self.pages
+
+    @cached_property
+    def beside(self) -> CostRecord:
+        """The same pages for a second reader, from whom the first one takes nothing."""
+        other = copy(self)
+        other._read = [0] * self.pages
+        return other
 
     def page(self, number: int) -> CostPage:
         return CostPage(self._memory, (number % self.pages) * _PAGE)

@@ -58,7 +58,7 @@ class StageClock:
         """``a_sample``: nanoseconds a sample that looking may cost, besides `SHARE`."""
         self.then = then
         """The user's own ``worker_init_fn``."""
-        self._record, self._stages, self._a_sample = record, stages, a_sample
+        self.record, self._stages, self._a_sample = record, stages, a_sample
         self._page: CostPage | None = None
         self._timer = SampleTimer()
         self._patches = Patches()
@@ -85,7 +85,7 @@ class StageClock:
 
     def begin(self, worker: int = 0) -> None:
         """This process writes to its page from now on."""
-        self._page = self._record.page(worker)
+        self._page = self.record.page(worker)
         self._batches, self._samples, self._made, self._cost, _ = self._page.totals
         self._state = READY if self._stages else BLIND
         self._free = not self._cost

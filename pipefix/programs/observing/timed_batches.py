@@ -1,8 +1,8 @@
 """Times making batches by stage: of a few batches, where they are made, in forked workers or in this process.
 
 That is done by the pipefix that the program's own Python finds; where it finds none, stages stay unknown. So they do in workers
-that are not forked, and in a loader that somebody looks into already. To begin costs some tenths of a second once, most of it
-imports: so a program is left alone until it has run for a while, and so is a worker.
+that are not forked, and in this process where the program's own watch looks already; in workers its looks serve both. To begin
+costs some tenths of a second once, most of it imports: so a program is left alone until it has run for a while, and so is a worker.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class Looks:
         """Called before a loader makes an iterator: workers that start now look later. What `after` is to be given."""
         held = vars(loader)
         workers, own_init = int(held.get("num_workers") or 0), held.get("worker_init_fn")
+        if workers and type(own_init).__module__ == "pipefix.loader.metering.stage_clock":
+            return own_init.record.beside, own_init  # of the program's own watch, which looks already
         if not self._can_look(loader, own_init) or not workers or held.get("_iterator") is not None:
             return None
         if _start_method(held.get("_DataLoader__multiprocessing_context")) != "fork":
@@ -65,6 +67,8 @@ class Looks:
 
     def follow(self, loader: Any, iterator: Any, record: Any) -> None:
         """Whose workers write to ``record``."""
+        if "_pipefix_watch" in vars(loader):
+            return  # it is the watch that gives its record to those that come after them
         weakref.finalize(iterator, self._free.setdefault(loader, []).append, record).atexit = False
 
     def forget(self) -> None:

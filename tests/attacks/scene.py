@@ -161,8 +161,8 @@ def warm() -> None:
     torch.set_num_threads(1)
     import pipefix
 
-    optional = ("pipefix.__main__", "pipefix.integrations", "pipefix.watching.lightning", "pipefix.watching.transformers")
-    names = [info.name for info in pkgutil.walk_packages(pipefix.__path__, "pipefix.") if not info.name.startswith(optional)]
+    others = ("pipefix.__main__", "pipefix.auto", "pipefix.watching.lightning", "pipefix.watching.transformers")
+    names = [info.name for info in pkgutil.walk_packages(pipefix.__path__, "pipefix.") if not info.name.startswith(others)]
     for name in ("torch._dynamo", "torchvision.transforms", "lmdb", "pyarrow.parquet", "jinja2", "rich.table", *names):
         try:
             importlib.import_module(name)

@@ -200,6 +200,15 @@ def test_notes_are_written_where_standard_input_is_closed(tmp_path: Path, preloa
     assert json.loads(file.read_text().splitlines()[1])["workers"] == 2, "an integer of another kind"
 
 
+def test_what_a_probe_of_the_programs_own_makes_is_not_looked_at() -> None:
+    """Its fetcher is no torch's: ``import pipefix.auto`` and `pipefix.probe` in one notebook ended in an error."""
+    looks, loader = timed_batches.Looks({"PIPEFIX_RUN_LOOK_AFTER": "-1"}), DataLoader([1, 2])
+    iterator = iter(loader)
+    assert looks.here(loader, iterator) is not None
+    vars(iterator)["_dataset_fetcher"] = SimpleNamespace(fetch=None, dataset=[])
+    assert looks.here(loader, iterator) is None
+
+
 class TestLooksInWorkers:
     @pytest.fixture
     def looks(self, monkeypatch: pytest.MonkeyPatch) -> timed_batches.Looks:

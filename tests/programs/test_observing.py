@@ -209,6 +209,13 @@ def test_what_a_probe_of_the_programs_own_makes_is_not_looked_at() -> None:
     assert looks.here(loader, iterator) is None
 
 
+def test_loops_of_pipefix_itself_are_none_of_the_programs() -> None:
+    names = {"__name__": "pipefix.api.probe", "lines": lines}
+    exec("def probe(): return lines.is_within_pipefix()", names)
+    assert names["probe"]()  # type: ignore[operator]
+    assert not lines.is_within_pipefix()
+
+
 class TestLooksInWorkers:
     @pytest.fixture
     def looks(self, monkeypatch: pytest.MonkeyPatch) -> timed_batches.Looks:

@@ -10,6 +10,8 @@ from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_OWN_LOOPS = ("pipefix.api.", "pipefix.caches.pool")
+"""Modules of pipefix that go through loaders for themselves, or call what does."""
 _TYPED = ("<string>", "<stdin>")
 """Programs that no file holds: ``python -c``, or handed to ``python -``."""
 _INSTALLED = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-packages"))
@@ -55,6 +57,16 @@ def way_to_users_line() -> tuple[str, ...]:
                 break
         frame = frame.f_back
     return tuple(lines)
+
+
+def is_within_pipefix() -> bool:
+    """Whether it is pipefix that goes through a loader: the program probes, converts or tunes by itself."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith(_OWN_LOOPS):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def without_this_frame(error: BaseException) -> None:

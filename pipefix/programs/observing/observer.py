@@ -16,7 +16,7 @@ from .batches import FIRST, tensors_in
 from .device import DeviceWaits, in_use
 from .inside import Inside, end_program, without_words
 from .known_loops import KnownLoops
-from .lines import users_line
+from .lines import is_within_pipefix, users_line
 from .loops import Epoch, Loop, clock, cost_of_a_step
 from .notes import Notes
 from .samples import Orders, idle_pools, pids_of, share_of
@@ -158,6 +158,8 @@ class Observer:
         known = self.epochs.get(iterator)
         if known is not None and not known.waited:
             return  # of a subclass that gives what its base class gave it; that of persistent workers is begun again
+        if is_within_pipefix():
+            return
         asked, made = inner or (iterator, self.unasked.pop(iterator, None))
         _, made_s, record = made or (None, 0.0, None)
         starting_s = max(starting_s, made_s)

@@ -173,7 +173,7 @@ def _refuse(unknown: list[str], parser: Parser) -> NoReturn:
     meant = nearest(flag, parser.flags())
     advice = f"Did you mean {meant}?" if meant else f"See what it takes with: {parser.prog} --help"
     if parser.prog == "pipefix run":
-        advice += f" Flags of the program's own come after it: pipefix run train.py {flag} ..."
+        advice = f"Flags of the program's own come after it: pipefix run train.py {flag} ... {advice}"
     if os.path.exists(flag):
         advice = f"The file of that name is written ./{flag}"
     if flag == "-m":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipefix.report.runfile import LoopFigures, ProgramFigures, Verdict
-from pipefix.vocabulary.quantity import Interval, percent, percent_between
+from pipefix.vocabulary.quantity import Interval, percent, percent_between, seconds
 from pipefix.vocabulary.worker_exit import signal_name
 
 WAITING = 0.10
@@ -69,15 +69,18 @@ def clock_verdict(program: ProgramFigures) -> Verdict:
 
 def _judged(share: Interval, clause: str, program: ProgramFigures, loops: list[LoopFigures], *, made_of: str) -> Verdict:
     """``loops``: that it is about."""
+    evaluated = _evaluation_waits(loops, program)
     if share.low >= WAITING:
         gain = f"; {WITHOUT_WAITS} {1 / (1 - share.value):.2f}x as fast" if share.value < HALF else ""
-        sentence = f"Input-bound: {clause}{gain}.{made_of}{_other_lines(loops, program, above=share.value)}"
+        sentence = f"Input-bound: {clause}{gain}.{made_of}{_other_lines(loops, program, above=share.value)}{evaluated}"
         return Verdict(kind="input-bound", stage=None, sentence=sentence, confidence=1.0, rule=_rule())
     if share.high <= FED:
-        sentence = f"Not the data: {clause}; nothing to gain there.{_other_lines(loops, program)}{_besides_training(program)}"
+        sentence = (
+            f"Not the data: {clause}; nothing to gain there.{_other_lines(loops, program)}{_besides_training(program)}{evaluated}"
+        )
         return Verdict(kind="step-bound", stage="step", sentence=sentence, confidence=1.0, rule=_rule())
     if (share.low >= FED and share.high <= 2 * WAITING) or share.high <= WAITING:
-        sentence = f"Balanced: {clause}.{_other_lines(loops, program)}"
+        sentence = f"Balanced: {clause}.{_other_lines(loops, program)}{evaluated}"
         return Verdict(kind="balanced", stage=None, sentence=sentence, confidence=1.0, rule=_rule())
     return _inconclusive(f"{clause}, and that is too {'wide a range' if share.high < 1 else 'short'} for a verdict.")
 
@@ -93,8 +96,8 @@ def _longest(program: ProgramFigures) -> str:
 
 def _in_turn(program: ProgramFigures, loops: list[LoopFigures]) -> Verdict:
     """On loops whose batches the same steps work on: the step waits for each of them, so what they waited counts together."""
-    seconds = sum(loop.seconds for loop in loops) or 1.0
-    shares = [(loop.wait_share or Interval(0.0, 0.0, 1.0), loop.seconds / seconds) for loop in loops]
+    together = sum(loop.seconds for loop in loops) or 1.0
+    shares = [(loop.wait_share or Interval(0.0, 0.0, 1.0), loop.seconds / together) for loop in loops]
     share = Interval(
         value=sum(share.value * part for share, part in shares),
         low=sum(share.low * part for share, part in shares),
@@ -160,6 +163,18 @@ def _besides_training(program: ProgramFigures) -> str:
     others = ("training", "pipefix's experiments", "rest")
     parts = [f"{part} {percent(share)}" for part, share in shares.items() if part not in others and share >= LARGE]
     return f" Of the program's time, besides training: {', '.join(parts)}." if parts else ""
+
+
+def _evaluation_waits(loops: list[LoopFigures], program: ProgramFigures) -> str:
+    """An evaluation that waits for longer than training does, and for a part of the program's time that is worth a word."""
+    waits = [
+        (loop.seconds * loop.wait_share.value, loop) for loop in program.loops if loop.role == "evaluation" and loop.wait_share
+    ]
+    longest, loop = max(waits, key=lambda wait: wait[0], default=(0.0, None))
+    trained = sum(loop.seconds * loop.wait_share.value for loop in loops if loop.wait_share)
+    if loop is None or longest <= max(trained, LARGE * program.seconds):
+        return ""
+    return f" Evaluation waits for longer: {seconds(longest)}, over the loader made at {loop.named}."
 
 
 def _other_lines(loops: list[LoopFigures], program: ProgramFigures, *, above: float = WAITING) -> str:

@@ -53,6 +53,15 @@ def test_the_verdict_follows_the_share(tmp_path: Path, noted: list[dict[str, Any
     assert found.overhead_share == pytest.approx(0.001)
 
 
+@pytest.mark.parametrize(("wait", "told"), [(3.0, True), (0.4, False)], ids=["for longer", "for less than a word"])
+def test_an_evaluation_that_waits_for_longer_than_training_is_told(wait: float, told: bool, tmp_path: Path) -> None:
+    training = [steps(0.03, 0.5, at=float(number)) for number in range(8)]
+    evaluation = {**steps(wait, 0.1, at=12.0, optimizer_steps=0, without_gradients=10), "loop": 1}
+    events = [PROCESS, LOOP, {**LOOP, "loop": 1, "loader": "train.py:9"}, *training, evaluation, ENDED]
+    sentence = clock_verdict(program(tmp_path, events)).sentence
+    assert (" Evaluation waits for longer: 3.00 s, over the loader made at train.py:9." in sentence.replace("\ue000", " ")) is told
+
+
 def test_where_it_is_not_the_data_the_rest_of_the_time_is_told(tmp_path: Path) -> None:
     training = [steps(wait, 0.5, at=float(number)) for number, wait in enumerate((0.001, 0.003) * 4, 1)]
     evaluation = {**steps(0.0, 3.0, at=12.0, optimizer_steps=0, without_gradients=10), "loop": 1}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
 from pipefix.api.run import clear, from_folder
 from pipefix.report.shown_run import ShownRun as Run
 from pipefix.report.shown_run import shown
-from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.errors import BadUsage, PipefixError
 
 _FOLDER = "pipefix-run"
 _started: list[Path] = []
@@ -25,6 +26,8 @@ def begin() -> None:
     if getattr(multiprocessing.current_process(), "_inheriting", False) or multiprocessing.parent_process() is not None:
         return  # a worker that was spawned imports the program's file again
     folder = _own_folder()
+    if folder is None:
+        return
     import torch.utils.data
 
     from pipefix.programs.observing import patches
@@ -46,7 +49,8 @@ def report() -> Run:
     if not _started:
         raise BadUsage(
             "Nothing is noted in this process.",
-            advice="Import pipefix.auto in the program itself, without PIPEFIX=0; what pipefix run starts is told at its end.",
+            advice="Import pipefix.auto in the program itself, without PIPEFIX=0 and where a folder can be written; what pipefix "
+            "run starts is told at its end.",
         )
     from pipefix.programs.observing import patches
 
@@ -55,11 +59,14 @@ def report() -> Run:
     return shown(from_folder(_started[0]))
 
 
-def _own_folder() -> Path:
-    """The usual one, or where another program notes there, one of this process's own."""
-    for folder in (Path(_FOLDER), Path(f"{_FOLDER}-{os.getpid()}")):
-        folder.mkdir(exist_ok=True)
-        with suppress(BadUsage):
+def _own_folder() -> Path | None:
+    """The usual one; where another program notes there, or it cannot be used, one of this process's own, here or beside other
+    temporary files."""
+    own = f"{_FOLDER}-{os.getpid()}"
+    for folder in (Path(_FOLDER), Path(own), Path(tempfile.gettempdir(), own)):
+        with suppress(PipefixError, OSError):
+            folder.mkdir(exist_ok=True)
             clear(folder)
-            return folder.resolve()
-    return folder.resolve()
+            if os.access(folder, os.W_OK):
+                return folder.resolve()
+    return None

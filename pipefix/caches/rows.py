@@ -6,7 +6,6 @@ files as they are.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -95,10 +94,13 @@ def _words(tensor: Any) -> str:
 
 
 def _arrow_type(name: str, dtype: Any) -> Any:
-    with contextlib.suppress(pa.ArrowNotImplementedError):
-        if dtype.isnative:
-            return pa.from_numpy_dtype(dtype)
-    raise Unstorable(f"field {name!r} holds {dtype}, which columns do not have")
+    unknown = Unstorable(f"field {name!r} holds {dtype}, which columns do not have")
+    if not dtype.isnative:
+        raise unknown
+    try:
+        return pa.from_numpy_dtype(dtype)
+    except pa.ArrowNotImplementedError:
+        raise unknown from None
 
 
 def infer(samples: Sequence[Any]) -> tuple[str, list[Column]]:

@@ -74,6 +74,13 @@ def test_programs_side_by_side_do_not_share_a_folder(tmp_path: Path, monkeypatch
         assert observe._own_folder() == tmp_path / f"pipefix-run-{os.getpid()}"
     assert observe._own_folder() == tmp_path / "pipefix-run"
     assert not notes.exists()
+    for taken, folder in ((tmp_path / "pipefix-run", tmp_path), (tmp_path / f"pipefix-run-{os.getpid()}", tmp_path / "temporary")):
+        if taken.exists():
+            taken.rmdir()
+        taken.write_text("a file of the user's")
+        folder.mkdir(exist_ok=True)
+        monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "temporary"))
+        assert observe._own_folder() == folder / f"pipefix-run-{os.getpid()}"
 
 
 @pytest.mark.parametrize("what", ["a spawned worker", "a program of pipefix run"])

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from pipefix.caches.containers import CONTAINERS
+from pipefix.plan import planfile
 from pipefix.programs.launch import Ended, command_line, launch
 from pipefix.programs.script import is_program, trains_when_imported
 from pipefix.report.runfile import Run
@@ -47,10 +48,13 @@ class Job:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.file, self.answer, self.progress = folder / "job.json", folder / "answer", folder / "progress"
+        self._plan: Path | None = None
+        """Of a fix: where what it keeps is written."""
 
     def write(self, verb: str, options: dict[str, Any], *, ends: bool, program: Sequence[str] = ()) -> None:
         """``ends``: the program is ended when the work is done; ``program``: what the user runs it as."""
         (self.folder / "options").write_bytes(pickle.dumps(options))
+        self._plan = options["out"] / planfile.NAME if verb == "fix" else None
         job = {"module": _MODULE, "verb": verb, "folder": str(self.folder), "answer": str(self.answer), "ends": ends}
         job["program"] = list(program)
         job["patience"] = (
@@ -64,6 +68,11 @@ class Job:
         """What the verb returned in the program, or raised there."""
         if not self.answer.exists():
             if ended.interrupted:
+                if self._plan is not None and self._plan.exists():
+                    raise Interrupted(
+                        f"Interrupted, and the program was ended, too. {self._plan} holds the steps that were kept.",
+                        advice="The same command goes on from there; pipefix fix --undo takes the last step back.",
+                    )
                 raise Interrupted("Interrupted before there was anything to report: the program was ended, too.")
             code = ended.exit_code or 0
             how = f"exit code {code}" if code >= 0 else f"signal {-code}"

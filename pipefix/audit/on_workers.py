@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from pipefix.audit.facts import AuditFacts, Message, rule
 from pipefix.vocabulary.quantity import seconds
 
 TOLD = 3
 """Handles that are named."""
+ENDS_WORKERS_AT_ONCE = (2, 13)
+"""The torch from which workers that are kept and whose batches are pinned end with the program (pytorch#81794)."""
 QUICK_START_S = 1.0
 """A first batch sooner than this shows that workers do not pay for importing torch, which takes each of them 1 to 2 s of CPU."""
 
@@ -69,4 +73,25 @@ def start_method(facts: AuditFacts) -> Message | None:
         sentence,
         'At the top of the program: torch.multiprocessing.set_forkserver_preload(["torch", "torchvision"]), '
         'and DataLoader(..., multiprocessing_context="forkserver", persistent_workers=True)',
+    )
+
+
+@rule(
+    "slow-end",
+    "note",
+    "a torch before 2.13 waits 5 s at the program's end for each worker that is kept and whose batches are pinned",
+)
+def slow_end(facts: AuditFacts) -> Message | None:
+    settings, machine = facts.settings, facts.machine
+    if settings is None or not (settings.num_workers and settings.persistent_workers and settings.pin_memory):
+        return None
+    if machine is None or not machine.gpus:
+        return None  # nothing is pinned there
+    version = re.match(r"(\d+)\.(\d+)", machine.versions.get("torch", ""))
+    if version is None or tuple(map(int, version.groups())) >= ENDS_WORKERS_AT_ONCE:
+        return None
+    return Message(
+        f"torch {version[0]} waits 5 s for each worker that is kept (persistent_workers) and whose batches are pinned, and "
+        f"tells none to end: the program takes {seconds(5.0 * settings.num_workers)} to end after its last line.",
+        "When training is over: del loader, and whatever else holds it. A newer torch needs nothing.",
     )

@@ -7,12 +7,14 @@ torch. Where they cannot, `FastLoader` makes batches as `DataLoader` does.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import inspect
 import os
 import sys
 import warnings
+import weakref
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -178,6 +180,17 @@ def end_workers(iterator: Any) -> None:
     end = getattr(iterator, "_shutdown_workers", None)
     if end is not None:
         end()
+
+
+def end_workers_at_exit(iterator: Any) -> None:
+    """Before torch's own handler comes to them: until torch 2.13 it waited 5 s for each kept worker, and told none to end."""
+    known = weakref.ref(iterator)
+
+    @atexit.register
+    def end() -> None:
+        left = known()
+        if left is not None:
+            end_workers(left)
 
 
 def forget_pids(iterator: Any) -> None:

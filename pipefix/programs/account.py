@@ -25,6 +25,7 @@ def account(loops: Sequence[LoopNotes], begun: float, seconds: float) -> Program
         "checkpoints": checkpoints,
         "between_epochs": _total(training, "between_s") - _total(training, "saved_between_s"),
         "experiments": loops[0].process.get("experiments", {}).get("seconds", 0.0),
+        "end": loops[0].process.get("ending_s", 0.0),
     }
     parts = {part: max(0.0, spent) for part, spent in parts.items()}
     return ProgramAccount(**parts, rest=max(0.0, seconds - sum(parts.values())))

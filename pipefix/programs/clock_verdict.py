@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipefix.report.runfile import LoopFigures, ProgramFigures, Verdict
+from pipefix.report.runfile import EVALUATION_WAITS, LoopFigures, ProgramFigures, Verdict
 from pipefix.vocabulary.quantity import Interval, percent, percent_between, seconds
 from pipefix.vocabulary.worker_exit import signal_name
 
@@ -174,7 +174,7 @@ def _evaluation_waits(loops: list[LoopFigures], program: ProgramFigures) -> str:
     trained = sum(loop.seconds * loop.wait_share.value for loop in loops if loop.wait_share)
     if loop is None or longest <= max(trained, LARGE * program.seconds):
         return ""
-    return f" Evaluation waits for longer: {seconds(longest)}, over the loader made at {loop.named}."
+    return f" {EVALUATION_WAITS}: {seconds(longest)}, over the loader made at {loop.named}."
 
 
 def _other_lines(loops: list[LoopFigures], program: ProgramFigures, *, above: float = WAITING) -> str:

@@ -13,6 +13,8 @@ PAID = 0.05
 LEAST_PAID = 0.5
 """Seconds below which it is not."""
 LEAST_EPOCHS = 3
+A_WORKER_ENDS = 4.0
+"""Seconds of a program's end for each kept worker from which torch is taken to have waited for it: it waits 5 s, in vain."""
 TENSOR_S = 1e-4
 """That a tensor takes at least to come from a worker, however small: a block of shared memory, and a connection that hands its
 descriptor over. Taken low: on two crowded cores it was nine times that."""
@@ -24,7 +26,16 @@ MANY_TENSORS, HANDED = 64, 0.2
 
 def findings(place: str, loops: Sequence[LoopNotes]) -> Iterator[Finding]:
     """``loops``: over the loaders that the line ``place`` made, one of each process. What ranks have in common is told once."""
-    for look in (_a_batch_an_iterator, _from_memory, _workers_anew, _idle_workers, _idle_pools, _blocking_saves, _many_tensors):
+    for look in (
+        _a_batch_an_iterator,
+        _from_memory,
+        _workers_anew,
+        _idle_workers,
+        _idle_pools,
+        _blocking_saves,
+        _slow_end,
+        _many_tensors,
+    ):
         finding = next((finding for notes in loops for finding in look(place, notes)), None)
         if finding is not None:
             yield finding
@@ -111,6 +122,20 @@ def _blocking_saves(place: str, notes: LoopNotes) -> Iterator[Finding]:
             found=f"the training loop waits for {count} calls of torch.save: {_paid(paid, notes)} (loader made at {place})",
             advice="Save less often, or beside the training: copy the state to host memory and write it in a thread, or use "
             "torch.distributed.checkpoint.async_save.",
+        )
+
+
+def _slow_end(place: str, notes: LoopNotes) -> Iterator[Finding]:
+    """Torch before 2.13 waits for kept workers that it has not told to end, where batches are pinned (pytorch#81794)."""
+    workers, ending = notes.facts.get("workers") or 0, notes.process.get("ending_s", 0.0)
+    if notes.role == "training" and workers and notes.facts.get("persistent") and ending >= A_WORKER_ENDS * workers:
+        yield Finding(
+            id="slow-end",
+            severity="warning",
+            found=f"after its last line the program took {seconds(ending)} to end: torch waits 5 s for each worker that is kept "
+            f"and whose batches are pinned (loader made at {place})",
+            advice="End them yourself when training is over, with del loader and whatever else holds it. A newer torch "
+            "ends kept workers at once (2.13 does) needs nothing.",
         )
 
 

@@ -41,7 +41,7 @@ def merged_notes(
     loops: list[LoopNotes] = []
     errors: list[str] = []
     planned: list[str] = []
-    overhead, unended, cuda, begun = 0.0, 0, False, began or float("inf")
+    overhead, unended, running, cuda, begun = 0.0, 0, False, False, began or float("inf")
     for path in notes_in(folder):
         here: dict[int, LoopNotes] = {}
         process, ended = {}, False
@@ -68,11 +68,14 @@ def merged_notes(
                     errors.append(event["error"])
                 case "ended":
                     ended = True
+                    process["ending_s"] = event.get("ending_s", 0.0)
                     overhead = max(overhead, event["overhead_s"])
                     cuda = cuda or event["cuda"]
                 case _ if notes is not None:
                     notes.take(event)
-        unended += not ended
+        if not ended:
+            at_work = still_noting(path) is not None
+            running, unended = running or at_work, unended + (not at_work)
     loops = _by_what_epochs_do(loops)
     _leave_experiments_out(loops)
     sentences = findings(loops)
@@ -93,6 +96,7 @@ def merged_notes(
         account=account(loops, begun, seconds) if seconds > 0 else None,
         cuda=cuda,
         killed=unended,
+        running=running,
         errors=list(dict.fromkeys(errors)),
         planned=list(dict.fromkeys(planned)),
         findings=sentences,

@@ -11,8 +11,8 @@ import msgspec
 
 from pipefix.report import descriptions
 from pipefix.report.document import sentence
-from pipefix.report.program_report import NOT_PROBED
-from pipefix.report.runfile import GainFigures, RemedyFigures, Run, StageFigures
+from pipefix.report.program_report import NOT_PROBED, experiments_in
+from pipefix.report.runfile import EVALUATION_WAITS, GainFigures, RemedyFigures, Run, StageFigures
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.commands import command, made_in_program
 from pipefix.vocabulary.gain import FEWEST_RESAMPLED, pedigree
@@ -153,9 +153,11 @@ def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
         if why_not:
             return why_not[:1], None
         if run.verdict is not None and run.verdict.kind == "step-bound":
+            if EVALUATION_WAITS in run.verdict.sentence:
+                return ["Leave the training's loader alone: look at the model, and at the loader of the evaluation."], None
             return ["Leave the loader alone: look at the model."], None
         clocks = "These are clocks: experiments in the program show which stage is slow, and what each fix is worth."
-        return [clocks], command("pipefix", "run", "--probe", *run.program.command)
+        return [clocks], experiments_in(run.program.command)
     if settled and run.verdict is not None and run.verdict.kind == "input-bound":
         return ["No remedy that pipefix knows applies here; the list of remedies says why for each."], None
     if settled:

@@ -75,7 +75,11 @@ def full(run: Run) -> Document:
             points([caveat.sentence for caveat in run.caveats]),
             "",
         ),
-        ("The instrument's own cost", fields(beside_stages.instrument(run)), ""),
+        (
+            "The instrument's own cost" if run.instrument is not None else "How it was decided",
+            fields(beside_stages.instrument(run)),
+            "",
+        ),
     )
     program = [] if run.program is None else [program_report.section(run.program, only="page")]
     return replace(_document(run), sections=[*program, *sections], card_last=True)

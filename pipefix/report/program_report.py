@@ -37,11 +37,11 @@ def report(run: Run) -> Document:
             card.append(field("", why_not[0], "soft"))
             program = msgspec.structs.replace(program, errors=[error for error in program.errors if error not in why_not])
         elif run.verdict.kind == "input-bound":
-            card.append(field("", _CLOCKS + _experiments(program.command), "soft"))
+            card.append(field("", _CLOCKS + experiments_in(program.command), "soft"))
     return Document(card=card, sections=[section(program)])
 
 
-def _experiments(words: Sequence[str]) -> str:
+def experiments_in(words: Sequence[str]) -> str:
     """How they are made; a notebook's kernel is not started by its user."""
     if any(word.endswith("ipykernel_launcher.py") for word in words[:1]):
         return "pipefix.probe(LOADER, step=TRAINING_STEP)"
@@ -147,6 +147,9 @@ def notes(program: ProgramFigures) -> Iterator[str]:
         yield f"The plan {program.plan} changed nothing: no DataLoader was made at the line that it was made for."
     if program.killed:
         yield "A process that did not come to its end counts up to what it had noted by then."
+    if program.running:
+        yield "The program still runs: these are its figures by now."
+        return
     if program.exit_code is None:
         yield "How the program ended was not seen: it still runs, or pipefix was killed beside it."
         return

@@ -20,6 +20,8 @@ from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.settings import LoaderSettings
 
 FORMAT = "pipefix.run/1"
+EVALUATION_WAITS = "Evaluation waits for longer"
+"""What a verdict by clocks says where the training does not wait longest."""
 
 
 class Throughput(msgspec.Struct, frozen=True, kw_only=True):
@@ -245,6 +247,8 @@ class ProgramAccount(msgspec.Struct, frozen=True, kw_only=True):
     between_epochs: float = 0.0
     experiments: float = 0.0
     """Of pipefix, while which the program stood still."""
+    end: float = 0.0
+    """From its last line until its process had ended all workers."""
     rest: float = 0.0
 
     def shares(self) -> dict[str, float]:
@@ -273,6 +277,8 @@ class ProgramFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a CUDA device was used: clocks of the CPU do not see its backlog."""
     killed: int = 0
     """Processes with loops that did not come to their end."""
+    running: bool = False
+    """Whether it still ran when this was told: figures are what was noted by then."""
     errors: list[str] = []
     """What kept pipefix from observing."""
     findings: list[Finding] = []

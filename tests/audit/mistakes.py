@@ -194,6 +194,14 @@ MISTAKES = [
     ),
     Case("ZipFile opened in __init__, 2 forked workers", zip_before_fork, "handle-before-fork", real=True),
     Case("polars in the training process, 2 forked workers", threads_before_fork, "threads-before-fork", real=True),
+    Case(
+        "kept workers with pinned batches, torch 2.11",
+        described(
+            machine=machine(gpus=[Gpu("H200", 140 * GB)], gpu_declined=None, versions={"torch": "2.11.0+cu130"}),
+            settings=loader(num_workers=4, persistent_workers=True, pin_memory=True),
+        ),
+        "slow-end",
+    ),
     Case("2 workers for a stream of one shard", one_shard, "few-shards", real=True),
     Case("batch of 64 small tensors", many_pieces, "batch-parts", real=True),
     Case("batch of NumPy arrays", numpy_batches, "batch-parts", real=True),

@@ -47,3 +47,29 @@ def test_a_program_that_ends_with_workers_alive(tmp_path: Path, preloaded: str) 
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert os.listdir(tmp_path) == []
+
+
+PINNED = """
+import atexit
+from torch.utils.data import dataloader
+from pipefix import FastLoader
+from pipefix.hooks.torch_internals import why_plain
+
+assert why_plain() is None
+made = dataloader._MultiProcessingDataLoaderIter.__init__
+
+def pins(iterator, loader):
+    made(iterator, loader)
+    iterator._pin_memory = True
+    atexit.register(lambda: print([worker.is_alive() for worker in iterator._workers]))
+
+dataloader._MultiProcessingDataLoaderIter.__init__ = pins
+loader = FastLoader(range(8), num_workers=1, persistent_workers=True)
+iter(loader)
+"""
+
+
+def test_kept_workers_end_before_torch_waits_for_them(preloaded: str) -> None:
+    """For those whose batches are pinned torch before 2.13 waits at exit, 5 s each, and tells none to end."""
+    done = subprocess.run([*preloaded.split(), "-c", PINNED], cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout) == (0, "[False]\n")

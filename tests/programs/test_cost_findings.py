@@ -50,6 +50,20 @@ def test_an_iterator_for_each_batch() -> None:
     assert told(whole) == [], "an epoch is one batch"
 
 
+def test_a_program_that_waits_for_its_workers_to_end() -> None:
+    notes = loop(persistent=True)
+    notes.process = {**notes.process, "ending_s": 20.3}
+    ((name, found),) = told(notes)
+    assert name == "slow-end"
+    assert found == (
+        "after its last line the program took 20.3 s to end: torch waits 5 s for each worker that is kept and whose batches are "
+        "pinned (loader made at train.py:7)"
+    )
+    for other, ending in ((loop(persistent=True), 15.0), (loop(workers=0, persistent=True), 20.3), (loop(), 20.3)):
+        other.process = {**other.process, "ending_s": ending}
+        assert told(other) == [], "its own handlers took that"
+
+
 def test_batches_that_the_program_kept() -> None:
     notes = loop()
     notes.from_memory = True

@@ -228,7 +228,12 @@ def test_what_could_not_be_done_in_the_program_is_told(tmp_path: Path) -> None:
         assert run.program is not None
         assert advice in run.program.errors[0]
         assert "more epochs" not in run.program.errors[0]
-    with pytest.raises(Interrupted, match="the program was ended, too"):
+    for verb in ("probe", "fix"):
+        job.write(verb, {"out": tmp_path}, ends=True)
+        with pytest.raises(Interrupted, match="before there was anything to report"):
+            job.answered(Ended(-2, 1.0, interrupted=True), ["train.py"])
+    (tmp_path / "pipefix.plan.toml").touch()
+    with pytest.raises(Interrupted, match=r"pipefix\.plan\.toml holds the steps that were kept"):
         job.answered(Ended(-2, 1.0, interrupted=True), ["train.py"])
     (tmp_path / "job.json.taken").touch()
     (tmp_path / "job.json.log").write_text("frames")

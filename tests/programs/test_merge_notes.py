@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +206,16 @@ def test_a_program_of_several_epochs_that_still_runs_is_shown(tmp_path: Path) ->
     assert "between epochs" not in told
 
 
+def test_a_program_that_shows_its_own_figures_still_runs(tmp_path: Path) -> None:
+    here = {**PROCESS, "pid": os.getpid(), "host": platform.node()}
+    program(tmp_path, [here, LOOP, *[steps(0.3, 0.2)] * 8])
+    with (tmp_path / "events-here-0.jsonl").open("a"):
+        found = merged_notes(tmp_path, [], None, 0.0)
+    assert (found.running, found.killed) == (True, 0)
+    assert "The program still runs: these are its figures by now." in notes(found)
+    assert merged_notes(tmp_path, [], None, 0.0).killed == 1
+
+
 def test_evaluation_inside_is_not_the_loops_own_time(tmp_path: Path) -> None:
     (loop,) = program(tmp_path, [PROCESS, LOOP, *[steps(0.1, 0.9, inner_s=0.5)] * 8, ENDED]).loops
     assert loop.wait_share is not None
@@ -261,13 +273,22 @@ def test_the_account_tells_where_the_whole_time_went(tmp_path: Path) -> None:
     evaluation = {**steps(0.2, 1.0, at=8.0, optimizer_steps=0, without_gradients=10, first_s=[0.1]), "loop": 1}
     other = [{**PROCESS, "at": 0.5, "rank": "1"}, LOOP, steps(3.0, 3.0, at=9.0), ENDED]
     probed = {"event": "inside", "seconds": 1.5, "at": 7.0}
-    here = [{**PROCESS, "rank": "0"}, LOOP, {**LOOP, "loop": 1, "loader": "train.py:9"}, *training, evaluation, probed, ENDED]
+    here = [
+        {**PROCESS, "rank": "0"},
+        LOOP,
+        {**LOOP, "loop": 1, "loader": "train.py:9"},
+        *training,
+        evaluation,
+        probed,
+        {**ENDED, "ending_s": 0.5},
+    ]
     account = program(tmp_path, other, here, seconds=13.0).account
     assert account is not None
     assert msgspec.structs.asdict(account) == pytest.approx(
         {
             "start_up": 2.5, "first_batch": 1.3, "training": 5.5 - 1.2 - 1.3 - 0.4, "evaluation": 1.2, "checkpoints": 1.0,
-            "between_epochs": 0.3, "experiments": 1.5, "rest": 13.0 - 2.5 - 1.3 - 2.6 - 1.2 - 1.0 - 0.3 - 1.5,
+            "between_epochs": 0.3, "experiments": 1.5, "end": 0.5,
+            "rest": 13.0 - 2.5 - 1.3 - 2.6 - 1.2 - 1.0 - 0.3 - 1.5 - 0.5,
         }
     )  # fmt: skip
     assert account.shares()["pipefix's experiments"] == pytest.approx(1.5 / 13.0)

@@ -306,6 +306,28 @@ def test_the_parts_of_a_step_and_what_lies_between_epochs(timed: Place) -> None:
     assert "of the program's time passed between epochs of the loop over the loader made at train.py:" in " ".join(ran.err.split())
 
 
+def test_a_program_that_waits_for_its_workers_to_end(timed: Place) -> None:
+    """As torch before 2.13 does for those that are kept and whose batches are pinned: its handler is there before ours."""
+    timed.write(f"""{OWN_CLOCK}
+        import atexit
+        class Kept(DataLoader):
+            num_workers, persistent_workers = 1, True
+            def __iter__(self):
+                atexit.register(passes, 5)
+                return super().__iter__()
+        optimizer = torch.Optimizer()
+        for batch in Kept([torch.autograd] * 8):
+            passes(1)
+            torch.autograd.backward()
+            optimizer.step()
+        atexit.register(passes, 7)
+    """)  # fmt: skip
+    program = timed.run().program
+    assert program.account is not None
+    assert program.account.end == 5, "the program's own handler is its own line"
+    assert [finding.id for finding in program.findings] == ["slow-end"]
+
+
 @pytest.mark.parametrize("pair", ["zip(whole, itertools.cycle(kept))", "zip(itertools.cycle(kept), whole)"])
 def test_batches_that_the_program_kept_beside_those_of_another_loader(pair: str, timed: Place) -> None:
     timed.write(f"""{OWN_CLOCK}

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from pipefix.report import runfile
 from pipefix.report.card import card
-from pipefix.report.runfile import GainFigures, RemedyFigures
+from pipefix.report.runfile import GainFigures, LoopFigures, ProgramFigures, RemedyFigures, Run, Verdict
 from tests.conftest import ROOT
 
 RUN = runfile.read(ROOT / "fixtures" / "runs" / "inconclusive-partial.json")
@@ -31,3 +31,18 @@ def test_a_remedy_that_surely_gained_is_told_whatever_limits() -> None:
 @pytest.mark.parametrize("remedy", [workers(1.02, measured=True), workers(1.5, measured=False)])
 def test_one_that_may_gain_nothing_or_was_not_tried_is_not(remedy: RemedyFigures) -> None:
     assert card(replace(RUN, remedies=[remedy])).command == "pipefix probe clips.py:ClipDataset --budget 180"
+
+
+def of_program(kind: str, sentence: str, *command: str) -> Run:
+    verdict = Verdict(kind=kind, stage=None, sentence=sentence, confidence=1.0, rule="")
+    return Run(verdict=verdict, program=ProgramFigures(command=[*command], loops=[LoopFigures(loader="train.py:3")]))
+
+
+def test_what_comes_next_for_a_program_of_which_clocks_alone_are_known() -> None:
+    waits = "Input-bound: the loop over the loader made at train.py:3 waited for batches in 40 % of its time."
+    assert card(of_program("input-bound", waits, "train.py", "3")).command == "pipefix run --probe train.py 3"
+    in_notebook = card(of_program("input-bound", waits, "/usr/lib/ipykernel_launcher.py", "-f", "kernel.json"))
+    assert in_notebook.command == "pipefix.probe(LOADER, step=TRAINING_STEP)"
+    assert card(of_program("step-bound", "Not the data.", "train.py")).next == ["Leave the loader alone: look at the model."]
+    beside = card(of_program("step-bound", "Not the data. Evaluation waits for longer: 3 s.", "train.py"))
+    assert beside.next == ["Leave the training's loader alone: look at the model, and at the loader of the evaluation."]

@@ -17,7 +17,14 @@ from typing import Any
 from torch import multiprocessing
 from torch.utils.data import IterDataPipe, MapDataPipe
 
-from pipefix.hooks.torch_internals import STATUS_CHECK_S, DatasetKind, WorkersIterator, in_order, processes_of
+from pipefix.hooks.torch_internals import (
+    STATUS_CHECK_S,
+    DatasetKind,
+    WorkersIterator,
+    end_workers_at_exit,
+    in_order,
+    processes_of,
+)
 from pipefix.loader.iterator import LoaderIterator
 from pipefix.loader.overlaid import Overlaid
 from pipefix.loader.resume import restore_generators
@@ -65,6 +72,8 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
         # Marking garbage writes to every object, and in a forked worker each page that is written to is copied.
         with existing_objects_skipped() if method == "fork" else nullcontext():
             super().__init__(self._seen_by_torch(loader, **arguments))
+        if loader.persistent_workers and self._pin_memory:
+            end_workers_at_exit(self)
         self._dataset = reads
         self._profile_name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 

@@ -5,6 +5,7 @@ No thread is started, of a batch only its length is read, and nothing synchronis
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -57,6 +58,8 @@ class Observer:
         self._in_epochs = 0.0
         """Seconds of all epochs that ended, those inside others apart."""
         self._turns = Turns(self.notes)
+        self._leaving = 0.0
+        """When the process had run its last line, and began to end."""
 
     @property
     def current(self) -> Epoch | None:
@@ -87,7 +90,11 @@ class Observer:
                 self.flush(loop)
             each = cost_of_a_step(Observer("", {}))
             overhead_s = self.notes.own_s + self.calls * each + self.looks.cost_s()
-            self.notes.write("ended", overhead_s=overhead_s, cuda=in_use() is not None)
+            ending_s = clock() - self._leaving if self._leaving else 0.0
+            self.notes.write("ended", overhead_s=overhead_s, cuda=in_use() is not None, ending_s=ending_s)
+
+    def leaves(self) -> None:
+        self._leaving = clock()
 
     def forget(self) -> None:
         """In a process forked from this one: what was noted belongs to the parent, events of its device above all. They are kept,
@@ -167,6 +174,9 @@ class Observer:
         persistent = getattr(loader, "persistent_workers", None)
         loop = self.loops.over(loader, workers=workers, batch_size=size, persistent=persistent)
         loop.begun += 1
+        if workers:  # handlers of exit run in turn from the latest one, and torch has just put in the one that ends these
+            atexit.unregister(self.leaves)
+            atexit.register(self.leaves)
         if self.here.current is not None and self.here.current.loop is loop:
             left_at_mark(self.here.current)
             loop.ended = None

@@ -118,7 +118,8 @@ def _tried(
     reasons: list[str] = []
     formats = [_format(images)]
     for place, part in enumerate(parts):
-        why, images = _recorded(part, images, place, kind)
+        why, after = _recorded(part, images, place, kind)
+        images = after if not why else _as_it_makes_them(part, images, place, kind)
         if kind == "array" and part.name not in TO_TENSOR:
             why = "the dataset gives arrays, which torchvision's transforms pass over until they are tensors"
         kind = "tensor" if part.name in TO_TENSOR else kind
@@ -151,6 +152,20 @@ def _recorded(part: ListedTransform, images: list[RecordedImage], place: int, ki
     if part.compared and not _does_the_same(part, images[0], kind):
         return f"what torchvision's new {part.name} would do is not quite what it does to a picture, or it draws otherwise", images
     return "", after
+
+
+def _as_it_makes_them(part: ListedTransform, images: list[RecordedImage], place: int, kind: Kind) -> list[RecordedImage]:
+    """The pictures after a transform that stays, by what it makes of real ones; as they were where that cannot be known."""
+    after = []
+    for trial, image in enumerate(images):
+        try:
+            with seeded(trial + 101 * place):
+                made = part.source(_example(tuple(image.shape), image.dtype, kind))
+            pixels, from_pil = as_tensor(made), image.from_pil and not isinstance(made, torch.Tensor)
+            after.append(RecordedImage.of(tuple(pixels.shape), pixels.dtype, from_pil=from_pil))
+        except Exception:  # noqa: BLE001 - the user's own class may raise anything
+            return images
+    return after if all(image.ndim == 3 for image in after) else images
 
 
 def _does_the_same(part: ListedTransform, like: RecordedImage, kind: Kind) -> bool:

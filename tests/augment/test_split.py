@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 from torchvision import transforms as v1
 from torchvision.transforms import v2
@@ -55,6 +56,23 @@ def test_a_shorter_side_is_no_size_and_neither_is_a_random_one() -> None:
     assert staying(cut) == ["Resize", "CenterCrop"]
     assert [str(split([v1.Resize(9)]).format_after), split([v1.Resize(9)]).format_after.dtype] == ["uint8, of any size", "uint8"]
     assert staying(split([v2.RandomResize(30, 50), v2.RandomInvert()], size=(3, 60, 60), same_size=True)) != []
+
+
+class Halves:
+    """A transform of the user's own."""
+
+    def __call__(self, picture: Image.Image) -> Image.Image:
+        return picture.resize((picture.width // 2, picture.height // 2))
+
+
+def test_of_what_stays_the_sizes_are_those_that_it_makes() -> None:
+    """A batch of pictures of several sizes ends in torch's *stack expects each tensor to be equal size*."""
+    either = v1.RandomChoice([v1.Pad(2), v1.CenterCrop(20)])
+    cut = split([either, v1.RandomHorizontalFlip(), v1.Resize((24, 24)), v1.ToTensor()], size=(3, 40, 48), same_size=True)
+    assert staying(cut) == ["RandomChoice", "RandomHorizontalFlip", "Resize"]
+    cut = split([Halves(), v1.RandomHorizontalFlip(), v1.ToTensor()], size=(3, 40, 48), same_size=True)
+    assert staying(cut) == ["Halves"]
+    assert cut.format_after == SampleFormat((3, 20, 24), "uint8")
 
 
 def test_dali_takes_the_whole_list_or_none() -> None:

@@ -93,7 +93,7 @@ class FastLoader(_Base[T]):
         self.engine, self.plan, self.rng = engine, plan, rng
         self.on_bad, self.max_bad, self.quarantine, self.sample_timeout = on_bad, max_bad, quarantine, sample_timeout
         self.augment, self.device, self.fuse, self.threads_per_worker = augment, device, fuse, threads_per_worker
-        self._planned = Planned()
+        self._planned, self._planned_by = Planned(), plan
         if plan is not None:
             arguments = dict(_SIGNATURE.bind(self, *args, **kwargs).arguments)
             del arguments["self"]
@@ -121,6 +121,11 @@ class FastLoader(_Base[T]):
                 raise ValueError(f"{name} option should be one of {', '.join(map(repr, known))}, but got {name}={choice!r}")
         if self.fuse is not None and self.fuse not in MODES:
             raise ValueError(f"fuse option should be one of {', '.join(map(repr, MODES))} or None, but got fuse={self.fuse!r}")
+        if self.plan != self._planned_by:
+            raise ValueError(
+                f"plan is read when a loader is made, with {self._planned_by!r}, and was set to {self.plan!r} since: make another "
+                "FastLoader with that plan"
+            )
         check(self.on_bad, self.max_bad, self.sample_timeout, self.threads_per_worker)
         by_index = self.on_bad != "raise" or self.sample_timeout or self.rng != "torch" or self.threads_per_worker > 1
         if by_index and isinstance(self.dataset, (IterableDataset, IterDataPipe, MapDataPipe)):

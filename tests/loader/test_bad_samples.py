@@ -201,3 +201,22 @@ def test_names_that_are_not_utf_8_and_endless_errors_are_noted(tmp_path: Path) -
     (line,) = [json.loads(line) for line in note.read_text(encoding="utf-8").splitlines()]
     assert os.fsencode(line["source"]) == b"/data/caf\xe9.jpg"
     assert line["error"].startswith("OSError: [Errno 22] xxx") and line["error"].endswith("characters)")
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise KeyError("self.message")
+
+
+class Muted(pipelines.Tensors):
+    def __getitem__(self, index: int) -> Any:
+        if index == 3:
+            raise Mute
+        return super().__getitem__(index)
+
+
+def test_an_error_that_cannot_say_what_it_is_is_noted_by_its_name(tmp_path: Path) -> None:
+    note = tmp_path / "quarantine.jsonl"
+    loader = FastLoader(Muted(8), batch_size=4, on_bad="skip", quarantine=note, max_bad=1.0)
+    assert [len(batch) for batch in loader] == [3, 4]
+    assert json.loads(note.read_text())["error"] == "Mute, whose text raises KeyError"

@@ -277,6 +277,16 @@ def test_options_of_ours_that_change_act_at_the_next_epoch(name: str, wrong: str
     assert told in loader.explain()
 
 
+def test_a_plan_that_is_set_afterwards_is_refused() -> None:
+    """It says which dataset and which settings the loader is made with."""
+    loader = FastLoader(pipelines.Tensors(8), batch_size=4)
+    loader.plan = "pipefix.plan.toml"
+    with pytest.raises(ValueError, match=r"plan is read .* with None, and was set to 'pipefix\.plan\.toml' since"):
+        iter(loader)
+    loader.plan = None
+    assert len(list(loader)) == 2
+
+
 @pytest.mark.parametrize("own", [{}, {"rng": "sample"}, {"on_bad": "skip", "quarantine": None}])
 def test_a_dataset_may_refuse_to_tell_its_length(own: dict[str, Any]) -> None:
     class Unmeasured(pipelines.Tensors):

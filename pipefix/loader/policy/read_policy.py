@@ -298,9 +298,16 @@ def bad(dataset: Any, index: Any, error: Exception) -> QuarantinedSample:
     return QuarantinedSample(
         _bounded(known) if isinstance(known, str) else known,
         None if source is None else _bounded(source),
-        _bounded(f"{type(error).__name__}: {error}"),
+        _bounded(_text_of(error)),
         _bounded(where),
     )
+
+
+def _text_of(error: Exception) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception as unwritten:  # noqa: BLE001 - the user's own class may raise anything
+        return f"{type(error).__name__}, whose text raises {type(unwritten).__name__}"
 
 
 def _bounded(text: str) -> str:

@@ -134,8 +134,8 @@ def _slow_end(place: str, notes: LoopNotes) -> Iterator[Finding]:
             severity="warning",
             found=f"after its last line the program took {seconds(ending)} to end: torch waits 5 s for each worker that is kept "
             f"and whose batches are pinned (loader made at {place})",
-            advice="End them yourself when training is over, with del loader and whatever else holds it. A newer torch "
-            "ends kept workers at once (2.13 does) needs nothing.",
+            advice="End them yourself when training is over, with del loader and whatever else holds it. From 2.13 on torch "
+            "ends them by itself.",
         )
 
 

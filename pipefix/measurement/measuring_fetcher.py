@@ -35,6 +35,7 @@ from pipefix.subject import failure
 from pipefix.subject.call_sites import CallSites
 from pipefix.subject.subject import length_of
 from pipefix.subject.user_code import UserCodeHooks
+from pipefix.system.resources import childrens_cpu_ns
 from pipefix.system.run_queue import RunQueue
 from pipefix.vocabulary import last_act, user_modules
 from pipefix.vocabulary.stage import Stage
@@ -164,7 +165,7 @@ class MeasuringFetcher:
         experiment = POOL[arm] if not unfit else PLAIN
         self._mode(experiment)
         starved = self.queue.waited()
-        process_begun = time.process_time_ns()
+        process_begun, children_begun = time.process_time_ns(), childrens_cpu_ns()
         begun, cpu_begun = time.perf_counter_ns(), time.thread_time_ns()
         trace = BatchTrace(arm, epoch, self.worker, os.getpid(), 0, begun, 0, 0, 0, 0, unfit=unfit)
         skipped = Stage.COLLATE in experiment.replaces and bool(self.recording.batches)
@@ -181,8 +182,8 @@ class MeasuringFetcher:
         trace.cpu = cpu_ended - cpu_begun
         trace.collate_wall = trace.ended - trace.made if not skipped else 0
         trace.collate_cpu = cpu_ended - cpu_made if not skipped else 0
-        trace.process_cpu = time.process_time_ns()
-        trace.process_made = trace.process_cpu - process_begun
+        trace.children_cpu = max(0, childrens_cpu_ns() - children_begun)
+        trace.process_made = time.process_time_ns() - process_begun + trace.children_cpu
         trace.starved = self.queue.waited() - starved
         self._fill(trace, made_samples, experiment)
         self._asides(trace, made_samples, batch, experiment)

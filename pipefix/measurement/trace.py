@@ -33,8 +33,8 @@ class BatchTrace(msgspec.Struct, array_like=True):
     ended: int
     cpu: int
     """CPU nanoseconds of the process's main thread from `begun` to `ended`."""
-    process_cpu: int
-    """CPU nanoseconds of the whole process since it began (all threads): differences count."""
+    children_cpu: int
+    """CPU nanoseconds of the process's children from `begun` to `ended`."""
     unit_walls: list[int] = []
     charges: list[Charge] = []
     foreign: list[tuple[str, str, int]] = []
@@ -82,7 +82,8 @@ class BatchTrace(msgspec.Struct, array_like=True):
     chunk_reads: list[tuple[str, str, int, int]] = []
     """Arrays and tables: name, chunks, bytes asked for and unpacked so far."""
     process_made: int = 0
-    """CPU nanoseconds of all the process's threads from `begun` to `ended`: a library's own threads work where its caller waits."""
+    """CPU nanoseconds of all the process's threads, and of its children, from `begun` to `ended`: these work where the one that
+    calls them waits."""
     collate_again: int = 0
     """The same samples collated as the batch was, right before `plain_collate`."""
 

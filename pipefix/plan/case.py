@@ -173,7 +173,9 @@ class Case:
         blocks = measurement.of(experiments.PLAIN.name) or measurement.of(experiments.REAL.name)
         samples = sum(block.samples for block in blocks)
         spent = sum(block.main_cpu for block in blocks)
-        if measurement.workers:
+        if not measurement.workers:
+            spent += sum(row.trace.children_cpu for block in blocks for row in block.rows) / 1e9
+        else:
             making_ns = sum(max(row.trace.process_made, row.trace.cpu) for block in blocks for row in block.rows)
             spent = spent + making_ns / 1e9 if making_ns else 0.0
         return spent / samples if spent and samples else None

@@ -21,6 +21,7 @@ from pipefix.hooks.snapshot import force
 from pipefix.subject import recompile
 from pipefix.subject.recompile import Expression, Place
 from pipefix.subject.staging import UNKNOWN, VALUES, StageEvidence, data_stage, draws_random
+from pipefix.system.resources import childrens_cpu_ns
 from pipefix.vocabulary.stage import Stage
 from pipefix.vocabulary.user_modules import is_users
 
@@ -161,7 +162,7 @@ class CallSites:
         timer, phase, evaluations = self.timer, self.timer.phase, self._evaluations
         if timer.on_top:
             site.within.add(timer.on_top)
-        clock, cpu = perf_counter_ns(), process_time_ns()
+        clock, cpu = perf_counter_ns(), process_time_ns() + childrens_cpu_ns()
         begun, around = timer.own_ns(), self._inner_ns
         self._inner_ns = 0
         with timer.crossings() as crossed:
@@ -171,7 +172,8 @@ class CallSites:
                 spent = timer.own_ns() - begun
                 site.spent_ns += spent - self._inner_ns
                 site.evaluated += 1
-                site.computing = max(site.computing, (process_time_ns() - cpu) / max(1, perf_counter_ns() - clock))
+                computed = process_time_ns() + childrens_cpu_ns() - cpu
+                site.computing = max(site.computing, computed / max(1, perf_counter_ns() - clock))
                 self._inner_ns = around + spent
         site.around |= self._evaluations > evaluations
         self._evaluations += 1

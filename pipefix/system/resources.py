@@ -3,9 +3,11 @@ groups count."""
 
 from __future__ import annotations
 
+import multiprocessing.process
 import os
 import resource
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -58,6 +60,16 @@ def out_of_memory_kills() -> int | None:
         if kills is not None:
             return kills
     return None
+
+
+def childrens_cpu_ns() -> int:
+    """CPU nanoseconds of this process's children so far: those that ended, such as an ffmpeg, and live ones of multiprocessing."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = round(1e9 * (ended.ru_utime + ended.ru_stime))
+    for child in tuple(getattr(multiprocessing.process, "_children", ())):
+        with suppress(OSError, TypeError):  # it has ended meanwhile, or has no number yet
+            spent += time.clock_gettime_ns(~child.pid << 3 | 2)  # Linux's CPU clock of a process
+    return spent
 
 
 class Neighbours:

@@ -4,6 +4,7 @@ that stand for other machines."""
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import resource
 import subprocess
@@ -21,6 +22,7 @@ from pipefix.system import machine as machine_file
 from pipefix.system.cgroups import Limits, limits, memory_left, throttle, throttled_share
 from pipefix.system.forks import lost_by_fork, lost_by_workers_of
 from pipefix.system.machine import Machine, filesystem, filesystems, look
+from pipefix.system.resources import childrens_cpu_ns
 from tests.doubles.driver import GIB, Driver
 from tests.doubles.named_threads import named_thread
 
@@ -296,3 +298,29 @@ class TestForks:
         with named_thread("polars-0"):
             assert not pool.can_fork()
             assert pool.apart(lambda sample: b"made here") == b"made here"
+
+
+BUSY = "for number in range(5_000_000): pass"
+
+
+def test_what_children_compute_counts_while_they_live_and_when_they_have_ended() -> None:
+    """A sample that waits for an ffmpeg, or for a pool of processes, keeps the cores busy."""
+    begun = childrens_cpu_ns()
+    subprocess.run([sys.executable, "-S", "-c", BUSY], check=True)
+    ended = childrens_cpu_ns()
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe()
+
+    def computes() -> None:
+        exec(BUSY, {})
+        there.send("computed")
+        there.recv()
+
+    child = context.Process(target=computes)
+    child.start()
+    assert here.recv() == "computed"
+    alive = childrens_cpu_ns()
+    here.send("end")
+    child.join()
+    assert begun < ended < alive <= childrens_cpu_ns()
+    assert childrens_cpu_ns() == childrens_cpu_ns(), "nobody computes any more"

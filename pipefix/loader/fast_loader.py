@@ -113,6 +113,8 @@ class FastLoader(_Base[T]):
         self._epoch = 0
         self._beginning = EpochStart()
         self._pending: EpochStart | None = None
+        self._lived_on = False
+        """Whether the next epoch is one for which the workers of the loader that a state is of would have lived on."""
 
     def _check_options(self) -> None:
         """Wrong ones are refused where they are given, or, set afterwards, when the next epoch begins."""
@@ -146,7 +148,10 @@ class FastLoader(_Base[T]):
     def _epoch_begun(self) -> Any:
         going_on, self._pending = self._pending, None
         if going_on is None:
-            self._beginning = EpochStart(self._epoch, 0, self._seed(), resume.rng_states(self), fresh=kept_iterator(self) is None)
+            begin = EpochStart(
+                self._epoch, 0, self._seed(), resume.rng_states(self), fresh=self._starts_workers, again=self._lived_on
+            )
+            self._beginning, self._lived_on = begin, False
             self._epoch += 1
             return self._begun(super().__iter__())
         self._epoch = going_on.epoch + 1
@@ -164,6 +169,11 @@ class FastLoader(_Base[T]):
             for _ in range(going_on.passed):
                 next(iterator, None)
         return iterator
+
+    @property
+    def _starts_workers(self) -> bool:
+        """Whether workers are started for the next epoch, and a seed is drawn for them."""
+        return kept_iterator(self) is None and not self._lived_on
 
     def _plain_epoch(self, dali_batches: DaliBatches | None) -> Any:
         """As `DataLoader` makes it, or DALI, with what is done to batches on their way."""
@@ -287,13 +297,14 @@ class FastLoader(_Base[T]):
     def state_dict(self) -> dict[str, Any]:
         """Where the latest epoch stands, for `load_state_dict` of a loader over the same dataset, in this process or another."""
         place = self._standing if self._pending is None else EpochPosition(self._pending, self._pending.passed)
-        return resume.state_of(self, place, self._epoch)
+        return resume.state_of(self, place, self._epoch, starts_workers=self._starts_workers)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next epoch goes on where ``state`` was taken. No sample is read for the batches that lie behind."""
         begin = resume.beginning_of(self, state)
         self._epoch = begin.epoch
         self._pending = begin if begin.generators else None
+        self._lived_on = not (begin.fresh or begin.generators)
         self._standing = None
         self._iterator = None
 

@@ -139,8 +139,8 @@ def generators_restored(loader: Any, generators: dict[str, Any]) -> Iterator[Non
         yield
 
 
-def state_of(loader: Any, standing: EpochPosition | None, epoch: int) -> dict[str, Any]:
-    """``epoch``: the number of the next one, for where none is under way."""
+def state_of(loader: Any, standing: EpochPosition | None, epoch: int, *, starts_workers: bool) -> dict[str, Any]:
+    """``epoch`` and ``starts_workers``: the number of the next one, and whether it does, for where none is under way."""
     how = ranks.batching(loader)
     size = loader.batch_size if how is None else how.batch_size
     known: dict[str, Any] = {
@@ -152,7 +152,7 @@ def state_of(loader: Any, standing: EpochPosition | None, epoch: int) -> dict[st
     }
     if standing is None or standing.ended:
         states = {name: generator.get_state() for name, generator in order_generators(loader).items()}
-        place = {"epoch": epoch, "batches": 0, "dealt_from": 0, "consumed": 0, "seed": None, "fresh": True}
+        place = {"epoch": epoch, "batches": 0, "dealt_from": 0, "consumed": 0, "seed": None, "fresh": starts_workers}
         return {**known, **place, "generators": None, "owned": states}
     begun = standing.beginning
     place = {"epoch": begun.epoch, "batches": standing.batches, "dealt_from": begun.dealt_from}

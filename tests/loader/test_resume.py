@@ -136,6 +136,29 @@ def test_after_an_epoch_the_next_one_begins() -> None:
     assert_same(list(resumed), following)
 
 
+@pytest.mark.parametrize("own", [{"generator": 5}, {}])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_between_epochs_no_seed_is_drawn_for_workers_that_would_have_lived_on(own: dict[str, int], workers: int) -> None:
+    """The order came from the generator after one draw too many."""
+
+    def loader(workers: int = 1) -> Any:
+        options: dict[str, Any] = {name: torch.Generator().manual_seed(seed) for name, seed in own.items()}
+        options |= {"num_workers": workers, "persistent_workers": workers > 0}
+        return FastLoader(pipelines.Tensors(16), batch_size=4, shuffle=True, **options)
+
+    whole = loader()
+    list(whole)
+    state, numbers = whole.state_dict(), torch.get_rng_state()
+    expected = [list(whole), list(whole)]
+    resumed = loader(workers)
+    torch.set_rng_state(numbers)  # of the user's checkpoint
+    resumed.load_state_dict(state)
+    resumed.load_state_dict(resumed.state_dict())
+    assert_same(list(resumed), expected[0])
+    if workers:
+        assert_same(list(resumed), expected[1])
+
+
 def test_epochs_after_the_one_gone_on_with_are_the_same() -> None:
     def loader() -> Any:
         generator = torch.Generator().manual_seed(5)

@@ -45,10 +45,10 @@ def test_what_is_frozen_meanwhile_stays_so() -> None:
 def test_a_forked_process_skips_all_also_where_the_user_has_frozen_something(within: bool) -> None:
     """What is garbage there may be memory of a device that it was forked beside, and cannot free."""
     gc.freeze()
-    made = [[number] for number in range(1000)]
+    made = [[number] for number in range(10_000)]
     before = gc.get_freeze_count()
     with existing_objects_skipped() if within else contextlib.nullcontext():
         child = os.fork()
         if child == 0:
-            os._exit(gc.get_freeze_count() >= before + len(made))
+            os._exit(gc.get_freeze_count() >= before + len(made) / 2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == within

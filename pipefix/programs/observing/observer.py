@@ -166,6 +166,7 @@ class Observer:
         if known is not None and not known.waited:
             return  # of a subclass that gives what its base class gave it; that of persistent workers is begun again
         if is_within_pipefix():
+            self.unasked.pop(iterator, None)  # or each of its batches would ask for the same again
             return
         asked, made = inner or (iterator, self.unasked.pop(iterator, None))
         _, made_s, record = made or (None, 0.0, None)

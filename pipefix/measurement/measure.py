@@ -200,7 +200,8 @@ class _Session:
         self.found.untried |= chosen.untried
         if chosen.short:
             self._keep(experiments.REAL, first)
-        self.trials.start(chosen.trials, self.known, self.first_seconds)
+        children_compute = any(row.trace.children_cpu for row in first.rows)
+        self.trials.start(chosen.trials, self.known, self.first_seconds, children_compute=children_compute)
         if self.plan.events:
             self.say("tracing")
             traced = self.pool.block(experiments.TRACED, TRACED_SECONDS, most=max(2.0, self.clock.left))

@@ -215,6 +215,8 @@ class Measurement:
     partial: bool = False
     lost_by_fork: str | None = None
     """A library whose threads workers might wait for without end, were they forked; None where there are workers, which work."""
+    own_pool: str | None = None
+    """The kind of a pool of processes that computes in the dataset; None where there are workers, which can have none."""
     idle_workers: int = 0
     """Workers that left at once, their part of the stream being empty."""
     why_none: str = ""

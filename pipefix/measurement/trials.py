@@ -17,7 +17,7 @@ from pipefix.measurement.schedule import SHORTEST
 from pipefix.measurement.statistics import in_turn, paired_ratio
 from pipefix.measurement.time_limit import LIMIT
 from pipefix.subject.subject import Subject
-from pipefix.system.forks import lost_by_workers_of
+from pipefix.system.forks import lost_by_workers_of, pool_of_processes
 
 TRIAL_LIMIT, SLOWER = 10.0, 6.0
 """Seconds, and times the first batch, after which a batch of other settings is not waited for: a library that had threads before a
@@ -36,14 +36,15 @@ class Trials:
         self._clock, self._found, self._pool = clock, found, pool
         self.pools: dict[str, Pool] = {}
 
-    def start(self, counts: Sequence[int], known: list[Any], first_seconds: float) -> None:
-        """``first_seconds``: what the first batch took with the workers there are."""
+    def start(self, counts: Sequence[int], known: list[Any], first_seconds: float, *, children_compute: bool) -> None:
+        """``first_seconds``: what the first batch took with the workers there are; ``children_compute``: processes of the dataset's."""
         if not self._found.workers:
             self._found.lost_by_fork = lost_by_workers_of(self._subject.loader)
+            self._found.own_pool = pool_of_processes() if children_compute else None
+        lost = self._found.lost_by_fork or self._found.own_pool
         for workers in counts:
-            if workers and self._found.lost_by_fork:
-                why = f"forked workers would wait for threads of {self._found.lost_by_fork}"
-                self._found.declined[f"workers-{workers}"] = why
+            if workers and lost:
+                self._found.declined[f"workers-{workers}"] = f"forked workers would wait for threads of {lost}"
                 continue
             # With the hooks of the pool they are held against, though nothing is timed: what they cost is on both sides.
             limit = min(LIMIT, max(TRIAL_LIMIT, SLOWER * first_seconds))

@@ -1,4 +1,4 @@
-"""How a loader starts its workers, which library runs threads here that forked ones would lack, and who ends with their parent."""
+"""How a loader starts its workers, which threads and pools here forked ones would lack, and who ends with their parent."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import ctypes
 import multiprocessing
 import re
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,15 @@ def lost_by_fork() -> str | None:
         with contextlib.suppress(OSError):  # the thread ended meanwhile
             names.add(path.read_text(errors="replace").strip())
     return next((library for library, named in _THREADS.items() if any(map(named.match, names))), None)
+
+
+def pool_of_processes() -> str | None:
+    """The kind of pool that has processes here now. A worker of a DataLoader can neither use it, for its threads are not forked,
+    nor start one, for a daemon may have no children."""
+    if any("PoolWorker" in child.name for child in multiprocessing.active_children()):
+        return "multiprocessing.Pool"
+    managers = [thread for thread in threading.enumerate() if type(thread).__name__ == "_ExecutorManagerThread"]
+    return "ProcessPoolExecutor" if managers else None
 
 
 def lost_by_workers_of(loader: Any) -> str | None:

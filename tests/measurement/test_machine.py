@@ -9,6 +9,8 @@ import os
 import resource
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +22,7 @@ from pipefix.caches import pool
 from pipefix.system import forks, resources
 from pipefix.system import machine as machine_file
 from pipefix.system.cgroups import Limits, limits, memory_left, throttle, throttled_share
-from pipefix.system.forks import lost_by_fork, lost_by_workers_of
+from pipefix.system.forks import lost_by_fork, lost_by_workers_of, pool_of_processes
 from pipefix.system.machine import Machine, filesystem, filesystems, look
 from pipefix.system.resources import childrens_cpu_ns
 from tests.doubles.driver import GIB, Driver
@@ -293,6 +295,19 @@ class TestForks:
     def test_only_forked_workers_lack_them(self, method: str, lost: str | None) -> None:
         with named_thread("polars-0"):
             assert lost_by_workers_of(DataLoader([1], num_workers=1, multiprocessing_context=method)) == lost  # type: ignore[arg-type]
+
+    def test_a_pool_of_processes_is_seen_while_it_runs(self) -> None:
+        context = multiprocessing.get_context("forkserver")
+        with ThreadPool(1) as threads, context.Manager():
+            threads.map(abs, [1])
+            assert pool_of_processes() is None, "threads are forked by nobody, and a manager answers workers too"
+            with context.Pool(1) as processes:
+                processes.map(abs, [1])
+                assert pool_of_processes() == "multiprocessing.Pool"
+            with ProcessPoolExecutor(1, mp_context=context) as processes:
+                assert list(processes.map(abs, [1])) == [1]
+                assert pool_of_processes() == "ProcessPoolExecutor"
+        assert pool_of_processes() is None
 
     def test_a_cache_is_made_in_this_process_then(self) -> None:
         with named_thread("polars-0"):

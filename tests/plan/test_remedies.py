@@ -98,6 +98,9 @@ WORKERS: list[tuple[World, str, str, dict[str, Any]]] = [
      room(memory_available_bytes=50_000_000)),
     (STREAM.but(workers=1, fields={"shards": 1}), "workers", "the stream has 1 shard, which feeds one worker: ...", {}),
     (STREAM.but(workers=1, fields={"shards": 0}), "workers", "a graph of nodes has no loader that workers are given to; ...", {}),
+    (ALONE.but(fields={"own_pool": "multiprocessing.Pool"}), "workers",
+     ("the dataset computes in a multiprocessing.Pool of its own, which a worker can neither use nor start; its size decides "
+      "instead"), {}),
     # Three quarters of the time without a CPU on two cores was told as waiting, with 3.34x for eight workers.
     (computing(JPEGS.but(computing={"decode": 0.2, "augment": 0.2}, diagnosed={"starved": 0.74}), 0.001), "workers",
      "for 74 % of the time the pipeline was ready to run and had no CPU, though it uses only 0.2 of 4 cores...", {}),

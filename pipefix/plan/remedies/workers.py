@@ -165,6 +165,9 @@ def _in_vain(case: Case, count: int, *, tried: bool = False) -> str | None:
     if shards is not None and count > shards:
         parts = "1 shard, which feeds one worker" if shards == 1 else f"{shards} shards, each of which feeds one worker"
         return f"the stream has {parts}: {processes(count)} would leave {count - shards} of them without a sample"
+    pool = case.measurement.own_pool
+    if count and pool is not None:
+        return f"the dataset computes in a {pool} of its own, which a worker can neither use nor start; its size decides instead"
     cores = case.measurement.cores
     if count > case.measurement.workers and not tried:
         if case.cores_taken is not None:

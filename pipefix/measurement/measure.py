@@ -38,7 +38,7 @@ from pipefix.subject.subject import Subject
 from pipefix.system import cgroups
 from pipefix.system.forks import lost_by_workers_of
 from pipefix.system.page_cache import Ranges
-from pipefix.system.resources import Neighbours
+from pipefix.system.resources import Neighbours, reference_seconds
 from pipefix.vocabulary import worker_exit
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL
@@ -289,6 +289,7 @@ class _Session:
         self._keep(arm, block)
 
     def _keep(self, arm: Experiment, block: Block) -> None:
+        self.found.reference_seconds.append(reference_seconds())
         if arm is not experiments.REAL:
             block.keep_sums()
         self.found.blocks.append(block)

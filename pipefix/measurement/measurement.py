@@ -210,6 +210,8 @@ class Measurement:
     """Part of the run's scheduling periods in which the CPU quota ran out; None with no quota."""
     others_cores: float | None = None
     """CPU cores that other programs used meanwhile; None where the system does not say."""
+    reference_seconds: list[float] = field(default_factory=list)
+    """What the reference work took, after each block."""
     peak_rss: int = 0
     seconds: float = 0.0
     partial: bool = False

@@ -1,7 +1,8 @@
 """The machine's part in the difference between two runs: a slower CPU, or a queue for it.
 
 A neighbour on the same machine shows in two ways that no change of one stage does. Samples queue for a CPU, which the scheduler
-counts apart from computing and from waiting; and all that computes takes more CPU time for the same work, by the same factor.
+counts apart from computing and from waiting; and all that computes takes more CPU time for the same work, the probe's reference work
+with it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ DISTRUST = 0.5
 """The machine's part is a model's: it may be wrong by this part of itself."""
 MOST_PACE = 3.0
 """A machine that computes so many times slower or faster is another one: what all stages share is then the code's."""
+LIKE_REFERENCE = 1.5
+"""On the logarithmic scale, how much more the machine may slow a stage than the reference work. Pictures felt 0.7 to 0.8 of it, sums of
+arrays and checksums all of it, hashing in hardware a fifth."""
 NEIGHBOUR = 0.10
 """Cores of others, as part of those that the run may use: so many more, and the machine was not the same."""
 
@@ -107,8 +111,18 @@ def _pace(before: Run, after: Run, *, sure: bool) -> dict[str, float]:
         return {}
     agreed = max(0.0, min(logs)) + min(0.0, max(logs))
     most = 2 * abs(agreed) if len(logs) > 2 else abs(agreed)
-    pace = math.exp(max(-most, min(most, median(logs))))
+    log_pace = max(-most, min(most, median(logs)))
+    reference = _of_reference(before, after)
+    if reference is not None:
+        log_pace = max(min(0.0, reference) - BY_CHANCE, min(max(0.0, reference) + BY_CHANCE, log_pace))
+    pace = math.exp(log_pace)
     return {f"all that computes took {quantity.times(pace)} the CPU time": pace} if 1 / MOST_PACE < pace < MOST_PACE else {}
+
+
+def _of_reference(before: Run, after: Run) -> float | None:
+    """The most that the machine may have slowed a stage by what it did to the reference work, on the logarithmic scale."""
+    old, new = (descriptions.while_measured(run).get("reference_cpu_s", 0.0) for run in (before, after))
+    return LIKE_REFERENCE * math.log(new / old) if old > 0 and new > 0 else None
 
 
 def _cpu_seconds(run: Run) -> dict[str, Interval]:

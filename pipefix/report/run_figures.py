@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Iterable, Mapping
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -77,6 +78,7 @@ def _head(subject: Subject, machine: Mapping[str, Any], measurement: Measurement
     meanwhile = {
         **measurement.nvml,
         **({"others_cores": round(measurement.others_cores, 3)} if measurement.others_cores is not None else {}),
+        **({"reference_cpu_s": round(median(measurement.reference_seconds), 8)} if measurement.reference_seconds else {}),
     }
     return Run(
         pipefix=VERSION,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import multiprocessing.process
 import os
 import resource
+import statistics
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,10 @@ WORKER_BYTES = 60_000_000
 """Private memory of a worker that was never seen: an interpreter with torch, its pages shared with the training process."""
 BUSY = ("user", "nice", "system", "irq", "softirq", "steal")
 """Kinds of CPU time; the last is what a hypervisor took."""
+
+
+REPEATED = 5
+"""Times that the reference work is done at once: the first finds its caches cold."""
 
 
 def memory_left() -> int:
@@ -70,6 +75,18 @@ def childrens_cpu_ns() -> int:
         with suppress(OSError, TypeError):  # it has ended meanwhile, or has no number yet
             spent += time.clock_gettime_ns(~child.pid << 3 | 2)  # Linux's CPU clock of a process
     return spent
+
+
+def reference_seconds() -> float:
+    """CPU seconds of the same small work, whatever the pipeline: by it runs tell a slower machine from slower code."""
+    return statistics.median(_reference() for _ in range(REPEATED))
+
+
+def _reference() -> float:
+    begun, total = time.thread_time(), 0
+    for number in range(3000):
+        total += number * number
+    return time.thread_time() - begun
 
 
 class Neighbours:

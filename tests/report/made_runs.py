@@ -31,6 +31,8 @@ class Load:
     pace: dict[str, float] = field(default_factory=dict)
     """Factor of CPU time by stage: caches and memory are shared, and not all work feels it alike."""
     others_cores: float | None = None
+    reference: float | None = None
+    """Factor of the reference work's CPU time; None: an older run, which has none."""
 
 
 def some_costs(chance: random.Random) -> Costs:
@@ -42,7 +44,8 @@ def busy(chance: random.Random, *, told: bool = True) -> Load:
     """A neighbour that computes; ``told``: whether the system says what others use."""
     slower = chance.uniform(1.0, 1.5)
     pace = {stage: slower ** chance.uniform(0.6, 1.4) for stage in ("storage", "decode", "augment", "collate")}
-    return Load(queued=chance.uniform(0.1, 0.75), pace=pace, others_cores=chance.uniform(0.5, 2.0) if told else None)
+    others_cores = chance.uniform(0.5, 2.0) if told else None
+    return Load(queued=chance.uniform(0.1, 0.75), pace=pace, others_cores=others_cores, reference=slower if told else None)
 
 
 def slower_stage(costs: Costs, chance: random.Random, by: float) -> Costs:
@@ -63,8 +66,10 @@ def probed(costs: Costs, load: Load, chance: random.Random, *, workers: int = 2,
         wall = (cpu + waits) / (1 - load.queued)
         whole += wall
         stages.append(StageFigures(stage=stage, wall_s=_around(wall, noise), cpu_s=_around(cpu, noise), waiting_s=waits))
-    meanwhile = {} if load.others_cores is None else {"while_measured": {"others_cores": load.others_cores}}
-    machine = {"cpu_model": "A", "effective_cores": 2.0, "memory_bytes": 64e9, "system": "Linux", "gpus": [], **meanwhile}
+    figures = {"others_cores": load.others_cores, "reference_cpu_s": load.reference and 1e-4 * load.reference}
+    meanwhile = {name: figure for name, figure in figures.items() if figure is not None}
+    machine = {"cpu_model": "A", "effective_cores": 2.0, "memory_bytes": 64e9, "system": "Linux", "gpus": []}
+    machine |= {"while_measured": meanwhile} if meanwhile else {}
     return Run(
         target="data.py:loader",
         machine=machine,

@@ -18,7 +18,8 @@ from pipefix.vocabulary.quantity import Interval
 from tests.report.made_runs import Costs, Load, busy, probed, slower_stage, some_costs
 
 ALLOWED = 0.05
-IDLE = Load(others_cores=0.02)
+IDLE = Load(others_cores=0.02, reference=1.0)
+OLDER = Load(others_cores=0.02)
 SEEDS = st.integers(0, 2**32)
 
 
@@ -142,3 +143,14 @@ def test_all_stages_far_slower_or_faster_alike_are_the_codes(times: float) -> No
     comparison = compare(probed(costs, IDLE, chance), probed(changed, IDLE, chance))
     assert comparison.settled
     assert comparison.regressed is (times > 1)
+
+
+@pytest.mark.parametrize(("load", "fails"), [(IDLE, True), (OLDER, False), (Load(others_cores=0.02, reference=1.2), False)])
+def test_all_stages_slower_alike_are_the_codes_where_the_reference_work_is_not(load: Load, fails: bool) -> None:
+    """Pictures with a fifth more pixels. An older run has no reference work: what all stages share is the machine's there."""
+    chance = random.Random(3)
+    costs = some_costs(chance)
+    larger = Costs(1.2 * costs.storage_waits, {stage: 1.2 * each for stage, each in costs.cpu.items()})
+    comparison = compare(probed(costs, IDLE, chance), probed(larger, load, chance))
+    assert comparison.regressed is fails
+    assert bool(comparison.machine.sentence) is not fails

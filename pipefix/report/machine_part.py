@@ -1,8 +1,8 @@
 """The machine's part in the difference between two runs: a slower CPU, or a queue for it.
 
 A neighbour on the same machine shows in two ways that no change of one stage does. Samples queue for a CPU, which the scheduler
-counts apart from computing and from waiting; and all that computes takes more CPU time for the same work, the probe's reference work
-with it.
+counts apart from computing and from waiting; and all that computes takes more CPU time for the same work, the probe's reference
+work too.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ DISTRUST = 0.5
 MOST_PACE = 3.0
 """A machine that computes so many times slower or faster is another one: what all stages share is then the code's."""
 LIKE_REFERENCE = 1.5
-"""On the logarithmic scale, how much more the machine may slow a stage than the reference work. Pictures felt 0.7 to 0.8 of it, sums of
-arrays and checksums all of it, hashing in hardware a fifth."""
+"""On the logarithmic scale, how much more the machine may slow a stage than the reference work. Pictures felt 0.7 to 0.8
+of it, sums of arrays and checksums all of it, hashing in hardware a fifth."""
 NEIGHBOUR = 0.10
 """Cores of others, as part of those that the run may use: so many more, and the machine was not the same."""
 

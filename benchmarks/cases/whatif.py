@@ -51,8 +51,15 @@ def summary(results: list[dict[str, Any]]) -> str:
     return (
         f"{len(found)} of {len(results)} fixes predicted: |error| median {np.median(found):.1%}, 95th percentile "
         f"{np.percentile(found, 95):.1%}, largest {max(found):.1%}; measured inside the predicted interval {inside(results)} times; "
-        f"{unsteady} of them measured unsteadily to the end"
+        f"{unsteady} of them measured unsteadily to the end. Pairs of the same two loaders differed so much that the measured speed-up "
+        f"itself is known to {_known_to(results):.1%} only, in the median fix (95 %)"
     )
+
+
+def _known_to(results: list[dict[str, Any]]) -> float:
+    """Half the 95 % interval of the median of a fix's pairs, in the median fix."""
+    spreads = [np.std(np.log(one["ratios"]), ddof=1) / len(one["ratios"]) ** 0.5 for one in results if len(one.get("ratios", [])) > 1]
+    return 1.96 * 1.253 * float(np.median(spreads)) if spreads else float("nan")
 
 
 def options(parser: argparse.ArgumentParser) -> None:

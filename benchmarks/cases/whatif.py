@@ -58,7 +58,9 @@ def summary(results: list[dict[str, Any]]) -> str:
 
 def _known_to(results: list[dict[str, Any]]) -> float:
     """Half the 95 % interval of the median of a fix's pairs, in the median fix."""
-    spreads = [np.std(np.log(one["ratios"]), ddof=1) / len(one["ratios"]) ** 0.5 for one in results if len(one.get("ratios", [])) > 1]
+    spreads = [
+        np.std(np.log(one["ratios"]), ddof=1) / len(one["ratios"]) ** 0.5 for one in results if len(one.get("ratios", [])) > 1
+    ]
     return 1.96 * 1.253 * float(np.median(spreads)) if spreads else float("nan")
 
 

@@ -58,12 +58,5 @@ ALONE = "consumer-alone"
 RESIDENT = "consumer-resident"
 """On a batch that lies on the device: what the step takes less is the part of its time that the copy takes."""
 
-LEAVE_ONE_OUT: dict[Stage, Experiment] = {
-    Stage.STORAGE: NO_STORAGE,
-    Stage.DECODE: NO_DECODE,
-    Stage.AUGMENT: NO_AUGMENT,
-    Stage.COLLATE: NO_COLLATE,
-    Stage.IPC: NO_HANDOVER,
-    Stage.STEP: SUPPLY,
-}
+LEAVE_ONE_OUT = {S: NO_STORAGE, D: NO_DECODE, A: NO_AUGMENT, C: NO_COLLATE, H: NO_HANDOVER, Stage.STEP: SUPPLY}
 """The arm that measures what a stage's disappearance would be worth. Transfer has none: without its copy there is no step."""

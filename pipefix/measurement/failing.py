@@ -122,30 +122,21 @@ def raised(who: str, error: BaseException, workers: Sequence[Any] = ()) -> Targe
 def next_of(iterator: Any, subject: Subject, limit: BatchTimeLimit | None, *ended: Any) -> Any:
     """The iterator's next batch, or ``ended`` where one is given and it has ended. What is raised meanwhile is told as the
     loader's; with a ``limit``, so is a batch that does not come."""
-    if limit is not None:
-        limit.begin()
     try:
-        return next(iterator, *ended)
+        with limit or nullcontext():
+            return next(iterator, *ended)
     except StopIteration as error:
         raise nothing_came(subject) from error
     except KeyboardInterrupt as interrupt:
         if limit is None or not limit.fired:
             raise
-        raise nothing_handed_over(limit.limit) from interrupt
+        raise TargetError(
+            f"No worker handed over a batch for {limit.limit:g} s, and none could be interrupted.",
+            advice="They may hang in native code, or in a lock from before a fork: try --workers 0, which shows the place, or "
+            'the start method multiprocessing_context="spawn".',
+        ) from interrupt
     except (Exception, SystemExit) as error:
         raise raised("The loader", error, processes_of(iterator)) from error
-    finally:
-        if limit is not None:
-            limit.end()
-
-
-def nothing_handed_over(seconds: float) -> TargetError:
-    """Workers live, and send nothing."""
-    return TargetError(
-        f"No worker handed over a batch for {seconds:g} s, and none could be interrupted.",
-        advice="They may hang in native code, or in a lock from before a fork: try --workers 0, which shows the place, or "
-        'the start method multiprocessing_context="spawn".',
-    )
 
 
 def nothing_came(subject: Subject) -> TargetError:
@@ -252,15 +243,10 @@ def iterator_of(loader: DataLoader[Any], sockets: AbstractContextManager[Any] | 
 def cannot_start(error: BaseException, method: str | None) -> TargetError:
     """The loader could not start its workers."""
     advice = _advice(error) or "Probe with --workers 0 to leave them out."
-    how = f" ({method})" if method else ""
-    return TargetError(
-        f"The worker processes{how} could not be started: {failure.summary(error)}", advice=advice, user_traceback=_shown(error)
-    )
-
-
-def _shown(error: BaseException) -> str | None:
-    """Pickling fails inside the standard library: frames there would tell the user nothing."""
-    return None if "pickle" in f"{type(error).__name__} {error}".lower() else failure.frames(error)
+    what = f"The worker processes{f' ({method})' if method else ''} could not be started: {failure.summary(error)}"
+    # Pickling fails inside the standard library: frames there would tell the user nothing.
+    shown = None if "pickle" in f"{type(error).__name__} {error}".lower() else failure.frames(error)
+    return TargetError(what, advice=advice, user_traceback=shown)
 
 
 def _some(units: Sequence[Any]) -> str:

@@ -92,16 +92,11 @@ class StepEvents:
                         end.synchronize()
                 elif not all(end.query() for end in ended):
                     return
-                self._each = max(_nanoseconds(first, then) for first, then in zip(begun, ended, strict=True)) / 1e9
+                self._each = max(map(_nanoseconds, begun, ended)) / 1e9
             self._unfinished += 1
 
     def _marks(self) -> list[Any]:
-        if not self._devices:
-            return [_mark()]
-        events = [torch.cuda.Event(enable_timing=True) for _ in self._devices]
-        for device, event in zip(self._devices, events, strict=True):
-            event.record(torch.cuda.current_stream(device))
-        return events
+        return [_mark(torch.cuda.current_stream(device)) for device in self._devices] or [_mark()]
 
     def take(self) -> list[DeviceTime]:
         """The device's times of every step since the last call. Waits for the devices once.
@@ -118,12 +113,11 @@ class StepEvents:
             if ended is None:
                 last = None
                 continue
-            idle = None if last is None else min(_nanoseconds(before, after) for before, after in zip(last, begun, strict=True))
-            times.append(DeviceTime(max(_nanoseconds(first, then) for first, then in zip(begun, ended, strict=True)), idle))
+            idle = None if last is None else min(map(_nanoseconds, last, begun))
+            times.append(DeviceTime(max(map(_nanoseconds, begun, ended)), idle))
             last = ended
-        devices = _in_use()
-        self._last = last if devices == self._devices else None
-        self._devices = devices
+        before, self._devices = self._devices, _in_use()
+        self._last = last if self._devices == before else None
         return times
 
 
@@ -133,7 +127,7 @@ class PartTimes:
 
     def __init__(self, *, by_events: bool) -> None:
         self._mark: Callable[[], Any] = _mark if by_events else time.perf_counter_ns
-        self._between: Callable[[Any, Any], int] = _nanoseconds if by_events else _since
+        self._between: Callable[[Any, Any], int] = _nanoseconds if by_events else lambda begun, ended: ended - begun
         self._pairs: list[tuple[str, Any, Any]] = []
 
     def begin(self, part: str) -> None:
@@ -152,14 +146,10 @@ class PartTimes:
         return spent_ns
 
 
-def _mark() -> Any:
+def _mark(*stream: Any) -> Any:
     event = torch.cuda.Event(enable_timing=True)
-    event.record()
+    event.record(*stream)
     return event
-
-
-def _since(begun: int, ended: int) -> int:
-    return ended - begun
 
 
 def _nanoseconds(begun: Any, ended: Any) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 from pipefix.hooks.snapshot import is_unchangeable, snapshot
@@ -74,8 +74,7 @@ def _to_shared(value: torch.Tensor) -> torch.Tensor:
 
 
 def _is_array(leaf: Any) -> bool:
-    numpy = sys.modules.get("numpy")
-    return isinstance(leaf, torch.Tensor) or (numpy is not None and isinstance(leaf, numpy.ndarray))
+    return isinstance(leaf, (torch.Tensor, np.ndarray))
 
 
 def _alike(leaf: Any, original: Any) -> bool:

@@ -138,11 +138,11 @@ class MeasuringFetcher:
 
     def _guarded(self, order: Any, arm: int, epoch: int, *, unfit: str = "") -> Delivered | Failure:
         """`make`; whatever the user's code raises becomes a failure that says so, and so does what takes too long."""
-        self._time_limit.begin()
         if self._in_view:
             last_act.note(failing.making(order, self.task.kind))
         try:
-            return self.make(order, arm, epoch, unfit=unfit)
+            with self._time_limit:
+                return self.make(order, arm, epoch, unfit=unfit)
         except EmptyStream:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's code may raise anything; it is told, not swallowed
@@ -154,7 +154,6 @@ class MeasuringFetcher:
                 raise
             return self.failure(interrupt)
         finally:
-            self._time_limit.end()
             if self._in_view:
                 last_act.note("")
 
@@ -214,16 +213,11 @@ class MeasuringFetcher:
         if self.sites.looks and experiment is not RECORD:
             self.sites.choose()
         self.lines.turn(on=timer.active and experiment is RECORD)
-        if timer.active:
-            self._late_imports()
+        if timer.active and len(sys.modules) != self._modules:
+            install_all(timer, self.patches)  # libraries that the dataset imported while running get their hooks too
+            self._modules = len(sys.modules)
         timer.events = [] if experiment is TRACED and self.counter < TRACED_BATCHES else None
         timer.clear()
-
-    def _late_imports(self) -> None:
-        """Libraries that the dataset imported while running get their hooks too."""
-        if len(sys.modules) != self._modules:
-            install_all(self.timer, self.patches)
-            self._modules = len(sys.modules)
 
     # -- collating -----------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from pipefix.system import page_cache
-from pipefix.system.mounts import Filesystem, filesystem
+from pipefix.system.mounts import filesystem
 from pipefix.system.page_cache import PAGE, Ranges, resident_share, size_of
 from pipefix.vocabulary.quantity import percent
 
@@ -148,17 +148,10 @@ def _unreachable_cache(files: Iterable[str]) -> str:
     """Why an empty page cache here would not mean that reads come from the disk; empty when it would."""
     folders = {os.path.dirname(os.path.realpath(path)) for path in files}
     for under in filter(None, map(filesystem, sorted(folders))):
-        reason = _doubt(under)
-        if reason:
-            return reason
-    return ""
-
-
-def _doubt(under: Filesystem) -> str:
-    if under.in_memory:
-        return f"{under.mount} is {under.kind}: its files lie in memory and can never be cold"
-    if under.own_cache:
-        return f"{under.mount} is {under.kind}, which keeps files in a cache of its own that cannot be looked into"
-    if under.network:
-        return f"client-cold only: {under.mount} is {under.kind}, and what its server still holds in memory is out of reach"
+        if under.in_memory:
+            return f"{under.mount} is {under.kind}: its files lie in memory and can never be cold"
+        if under.own_cache:
+            return f"{under.mount} is {under.kind}, which keeps files in a cache of its own that cannot be looked into"
+        if under.network:
+            return f"client-cold only: {under.mount} is {under.kind}, and what its server still holds in memory is out of reach"
     return ""

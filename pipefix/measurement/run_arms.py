@@ -53,7 +53,10 @@ class Pool:
         self.consumer = consumer
         self.switch = torch.zeros(SWITCH_WORDS + self.workers, dtype=torch.int64)
         if self.workers:
-            self.switch = _shared(self.switch)
+            try:
+                self.switch.share_memory_()
+            except (RuntimeError, OSError) as error:
+                raise cannot_start(error, None) from error
         self.epoch = 0
         self.kept: KeptBatch | None = None
         """For arms that hand none over, or run without a loader."""
@@ -126,7 +129,9 @@ class Pool:
         hand = self._hand
         if hand is not None:
             hand.take()
-        again = self._again(consume=consume)
+        again = None  # the kept batch, where this arm hands none over
+        if consume and hand is not None and self.kept is not None and Stage.IPC in POOL[int(self.switch[0])].replaces:
+            again = self.kept()
         sampled = self._sampler_ns()
         asked_ns, cpu = perf_counter_ns(), thread_time_ns()
         delivered = self._advance()
@@ -145,8 +150,11 @@ class Pool:
             received = counters.recv_ns + counters.loads_ns
         handed = perf_counter_ns()
         if consume:
-            self._consume(delivered, again)
-            again = None
+            batch = delivered.batch
+            if delivered.skipped and self.kept is not None:
+                batch = self.kept() if again is None else again  # none was made for a late one of the arm before
+            self.consumer(batch)
+            batch = again = None
         left, self._left = self._left, perf_counter_ns()
         done = self._left - (handed - got)  # so that the consumer's time is that between `got` and `done`
         harness = handed - got + (asked_ns - left if left else 0)
@@ -162,18 +170,6 @@ class Pool:
         if trace.facts:
             self.traces_with_facts.append(trace)
         return trace
-
-    def _again(self, *, consume: bool) -> Any:
-        """The kept batch, where this arm hands none over."""
-        if not consume or self._hand is None or self.kept is None:
-            return None
-        return self.kept() if Stage.IPC in POOL[int(self.switch[0])].replaces else None
-
-    def _consume(self, delivered: Delivered, again: Any) -> None:
-        batch = delivered.batch
-        if delivered.skipped and self.kept is not None:
-            batch = self.kept() if again is None else again  # none was made for a late one of the arm before
-        self.consumer(batch)
 
     def _sampler_ns(self) -> int:
         """What the user's sampler took so far; a stream has none."""
@@ -333,12 +329,3 @@ def _on_device(rows: list[Row], mark: int, *, warm: bool) -> int:
 def _check_fit(row: Row) -> None:
     if row.trace.unfit:
         raise UnsuitableArm(f"the pipeline does not run with that replaced: {row.trace.unfit}")
-
-
-def _shared(switch: torch.Tensor) -> torch.Tensor:
-    """In memory that the workers see too."""
-    try:
-        switch.share_memory_()
-    except (RuntimeError, OSError) as error:
-        raise cannot_start(error, None) from error
-    return switch

@@ -164,9 +164,10 @@ class SampleMaker:
         self.doing = unit
         begun = time.perf_counter_ns()
         if experiment is RECORD:
-            timer.recording = self._recorder()
+            timer.recording = self.recording if self.discovered >= DISCOVERY_UNITS and not self.recording.full else None
         if timer.active:
-            timer.begin(key, cpu=self._cpu_turn())
+            self._timed += 1
+            timer.begin(key, cpu=self._timed % CPU_EVERY == 1)
         self.sites.begin()
         try:
             sample = make()
@@ -176,11 +177,6 @@ class SampleMaker:
                 timer.end()
         made_samples.add(unit, sample, begun, mark=timer.events is not None)
         return sample
-
-    def _cpu_turn(self) -> bool:
-        """Whether the next sample has its CPU time read."""
-        self._timed += 1
-        return self._timed % CPU_EVERY == 1
 
     # -- streams -----------------------------------------------------------------------------------------------------------
 
@@ -247,9 +243,6 @@ class SampleMaker:
         made_samples.samples.append(snapshot(sample))
         self.timer.replay_ns += time.perf_counter_ns() - begun
         return True
-
-    def _recorder(self) -> Recording | None:
-        return self.recording if self.discovered >= DISCOVERY_UNITS and not self.recording.full else None
 
     def _recorded(self, unit: Any, sample: Any) -> None:
         """A unit ran under the recording arm: the first few only teach which functions are mixed."""

@@ -37,13 +37,12 @@ def _first_batch(subject: Subject) -> float:
         iterator = iter(subject.loader_to_run())
         try:
             next(iterator)
-            spent = time.perf_counter() - begun
+            return time.perf_counter() - begun
         except BaseException:
             abandon(iterator)
             raise
         finally:
             end_workers(iterator)
-    return spent
 
 
 def _batch_seconds(measurement: Measurement) -> float:

@@ -13,6 +13,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,7 +47,7 @@ class WorkerProbe:
         multiprocessing.queues.Queue._on_queue_feeder_error = _unsendable  # type: ignore[attr-defined]
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, _hear_once)
-        sys.excepthook = _unless_left(sys.excepthook)
+        sys.excepthook = partial(_unless_left, sys.excepthook)
         if self.init is not None:
             try:
                 self.init(worker)
@@ -83,29 +84,21 @@ def _unsendable(queue: Any, error: Exception, sent: Any) -> None:
         queue.put((number, failing.of_handover(error)))
 
 
-def _unless_left(shown: Callable[..., object]) -> Callable[..., object]:
+def _unless_left(shown: Callable[..., object], kind: type[BaseException], error: BaseException, trace: Any) -> None:
     """The thread that hands a worker's tensors out shows an error where the training process was interrupted and has left it alone:
     nobody waits for those tensors, and the interruption is told already."""
-
-    def show(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-        if not issubclass(kind, (ConnectionError, EOFError)) or threading.current_thread() is threading.main_thread():
-            shown(kind, error, trace)
-
-    return show
+    if not issubclass(kind, (ConnectionError, EOFError)) or threading.current_thread() is threading.main_thread():
+        shown(kind, error, trace)
 
 
 def _hear_once(*_: object) -> None:
     """A terminal's Ctrl-C reaches the workers as well. A second one, from us, must not disturb one that is leaving already."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.unraisablehook = _unless_interrupted(sys.unraisablehook)
+    sys.unraisablehook = partial(_unless_interrupted, sys.unraisablehook)
     raise KeyboardInterrupt
 
 
-def _unless_interrupted(shown: Callable[[Any], object]) -> Callable[[Any], object]:
+def _unless_interrupted(shown: Callable[[Any], object], lost: Any) -> None:
     """An interrupt that falls into a finaliser is lost there, and Python would tell of it; the worker is ended otherwise then."""
-
-    def show(lost: Any) -> None:
-        if lost.exc_type is not KeyboardInterrupt:
-            shown(lost)
-
-    return show
+    if lost.exc_type is not KeyboardInterrupt:
+        shown(lost)

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -436,7 +437,7 @@ def test_batches_of_the_users_own_batch_sampler_are_replayed_whole(paths: list[s
 )
 def test_a_worker_that_hands_tensors_to_nobody_is_silent(error: Exception, beside: bool, shown: bool) -> None:
     errors: list[object] = []
-    hook = _unless_left(lambda kind, error, trace: errors.append(error))
+    hook = partial(_unless_left, lambda kind, error, trace: errors.append(error))
     if beside:
         thread = threading.Thread(target=hook, args=(type(error), error, None))
         thread.start()

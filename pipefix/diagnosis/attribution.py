@@ -15,31 +15,14 @@ from pipefix.measurement.statistics import Floats
 from pipefix.measurement.trace import Charge
 from pipefix.vocabulary.stage import Stage
 
-COLUMNS = (
-    "storage",
-    "decode",
-    "augment",
-    "collate",
-    "ipc",
-    "own",
-    "between",
-    "idle",
-    "main_ipc",
-    "transfer",
-    "step",
-    "wait",
-    "loop",
-    "sampler",
-    "border",
-    "supply",
-)
+WORKER = ("storage", "decode", "augment", "collate", "ipc")
+MAIN = ("main_ipc", "transfer", "step")
+COLUMNS = (*WORKER, "own", "between", "idle", *MAIN, "wait", "loop", "sampler", "border", "supply")
 """Nanoseconds a batch. ``own``: the user's code before anything is read. ``between``: between samples in the maker.
 ``idle``: a worker between two batches. ``main_ipc``: taking a batch over in the training process. ``loop``: the rest there.
 ``sampler``: asking the user's sampler, which runs there too and is no stage.
 ``border``: what handing over ready batches takes; ``supply``: what the loader takes alone. Arms of their own measure these two, no
 single batch knows them."""
-WORKER = ("storage", "decode", "augment", "collate", "ipc")
-MAIN = ("main_ipc", "transfer", "step")
 IN_TURN = ("storage", "decode", "augment", "collate", "transfer", "step")
 """Stages of the one process that does all of it, where there are no workers."""
 INDEX = {name: number for number, name in enumerate(COLUMNS)}
@@ -170,9 +153,7 @@ def _idle(block: Block) -> float:
 
 def _column(stage: str | None, op: str, first: str) -> str:
     """``first``: what the user's own code before any read is taken for."""
-    if stage is not None:
-        return stage
-    return {OWN_NAMES[1]: "decode", OWN_NAMES[2]: "augment"}.get(op, first)
+    return stage or {OWN_NAMES[1]: "decode", OWN_NAMES[2]: "augment"}.get(op, first)
 
 
 def _first_code(blocks: Sequence[Block]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from functools import partial
 
 import numpy as np
 from msgspec.structs import replace
@@ -25,6 +24,8 @@ from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, Bounded, MeasuredGain, 
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import IN_SAMPLE, ORDER, Stage
 
+WITHOUT: dict[Stage | None, Experiment] = {None: experiments.NO_SAMPLER, **LEAVE_ONE_OUT}
+"""The arm without a stage; None is the sampler."""
 CLEAR = 1.3
 """A stage that is this far ahead of what comes next is no close call."""
 OWN_PART = 0.6
@@ -63,7 +64,8 @@ def diagnose(measurement: Measurement) -> Diagnosis:
     contradicting = rival is not None or by_sampler
     once = any(gain.blocks < FEWEST_FOR_INTERVAL for gain in (*tried.values(), *([sampler] if sampler is not None else [])))
     by_arms = None if once else verdict_rules.decided_by_arms(
-        ranking, worth, sampler, partial(_lead_of, measurement), has_consumer=measurement.has_consumer
+        ranking, worth, sampler, lambda *stages: _lead_of(measurement, *map(WITHOUT.get, stages)),
+        has_consumer=measurement.has_consumer,
     )  # fmt: skip
     if by_arms is not None and (
         ranking.kind == "inconclusive" or (measurement.workers and (contradicting or ranking.kind == "balanced"))
@@ -208,14 +210,8 @@ def _undisturbed(measurement: Measurement) -> list[float]:
     return each[: (len(each) + 1) // 2]
 
 
-def _lead_of(measurement: Measurement, first: Stage | None, second: Stage | None) -> Interval | None:
-    """Throughput without one stage over that without another; None is the sampler. None where one has no arm that ran."""
-    arms = [experiments.NO_SAMPLER if stage is None else LEAVE_ONE_OUT.get(stage) for stage in (first, second)]
-    return _lead_of_arms(measurement, *arms)
-
-
-def _lead_of_arms(measurement: Measurement, *arms: Experiment | None) -> Interval | None:
-    """Throughput of the first arm over the second's."""
+def _lead_of(measurement: Measurement, *arms: Experiment | None) -> Interval | None:
+    """Throughput of the first arm over the second's; None where one of them did not run."""
     blocks = [measurement.of(arm.name) if arm is not None else [] for arm in arms]
     if not all(blocks):
         return None
@@ -281,7 +277,7 @@ def _whole_samples_gain_more(
     costs = [float(np.median(draws[:, INDEX[stage.value]])) for stage in IN_SAMPLE]
     part = max(costs) / sum(costs) if sum(costs) else 1.0
     costliest = gain.mapped(lambda faster: 1 / (1 - part * (1 - 1 / faster)))
-    lead = _lead_of_arms(measurement, experiments.SAMPLES, LEAVE_ONE_OUT.get(ranking.stage))
+    lead = _lead_of(measurement, experiments.SAMPLES, LEAVE_ONE_OUT.get(ranking.stage))
     faster = lead is not None and lead.low * costliest.value / gain.value > verdict_rules.CONTRADICTION
     return faster or verdict_rules.outgained(ranking, worth, costliest, measurement.workers)
 
@@ -314,14 +310,9 @@ def _tail(blocks: list[Block]) -> dict[str, float]:
     p50, p95, p99 = (float(value) for value in np.percentile(walls, (50, 95, 99)))
     blocked = [_head_of_line(block) for block in blocks]
     return {
-        "p50": p50,
-        "p95": p95,
-        "p99": p99,
-        "max": float(walls.max()),
-        "samples": len(walls) * together,
-        "together": together,
+        "p50": p50, "p95": p95, "p99": p99, "max": float(walls.max()), "samples": len(walls) * together, "together": together,
         "blocked": sum(blocked) / len(blocked),
-    }
+    }  # fmt: skip
 
 
 def _head_of_line(block: Block) -> float:

@@ -93,11 +93,6 @@ class Claim:
         assert self.ranking.stage is not None
         return self.ranking.stage
 
-    @property
-    def is_own_code(self) -> bool:
-        """Whether its place alone puts most of the time into the named stage."""
-        return self.own > MOST_OWN * _middle(self.model.wall_of(self.stage))
-
     @cached_property
     def _whole(self) -> float:
         """Seconds a delivered sample."""
@@ -143,7 +138,8 @@ def doubted(claim: Claim) -> Doubt | None:
     if ranking.by_arms:
         return None
     gain = claim.gains.get(stage)
-    own_code = Doubt(DoubtKind.OWN_CODE, stage, own=claim.own) if claim.is_own_code else None
+    placed = claim.own > MOST_OWN * _middle(claim.model.wall_of(stage))
+    own_code = Doubt(DoubtKind.OWN_CODE, stage, own=claim.own) if placed else None
     if isinstance(gain, MeasuredGain):
         if stage is not Stage.STEP and gain.blocks < FEWEST_FOR_INTERVAL:
             return Doubt(DoubtKind.ONE_BLOCK, stage, gain)

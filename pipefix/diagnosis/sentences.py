@@ -46,14 +46,11 @@ def verdict(measurement: Measurement, diagnosis: Diagnosis, ranking: Ranking, do
         return _step_bound(measurement, diagnosis, share_of(Stage.STEP))
     if kind == "balanced":
         return _balanced(diagnosis, ranking, share_of, "Balanced" if measurement.has_consumer else f"Balanced{ALONE}")
-    sentence = (
-        _doubted(measurement, diagnosis, ranking.stage, doubt, share_of)
-        if doubt is not None and ranking.stage is not None
-        else None
-    )
-    if sentence is None and ranking.uncut and ranking.stage is not None:
-        sentence = _uncut(measurement, diagnosis, ranking.stage, share_of)
-    return sentence or f"{_left_open(diagnosis, ranking, share_of)} {_longer(measurement)}"
+    if doubt is not None and ranking.stage is not None:
+        return _doubted(measurement, diagnosis, ranking.stage, doubt, share_of)
+    if ranking.uncut and ranking.stage is not None:
+        return _uncut(measurement, diagnosis, ranking.stage, share_of)
+    return f"{_left_open(diagnosis, ranking, share_of)} {_longer(measurement)}"
 
 
 def _line_among(ops: Sequence[OpCost], line: str | None) -> str | None:

@@ -37,7 +37,7 @@ class Trials:
         self.pools: dict[str, Pool] = {}
 
     def start(self, counts: Sequence[int], known: list[Any], first_seconds: float, *, children_compute: bool) -> None:
-        """``first_seconds``: what the first batch took with the workers there are; ``children_compute``: the dataset's processes."""
+        """``first_seconds``: of the first batch with the workers there are; ``children_compute``: processes of the dataset's."""
         if not self._found.workers:
             self._found.lost_by_fork = lost_by_workers_of(self._subject.loader)
             self._found.own_pool = pool_of_processes() if children_compute else None

@@ -182,8 +182,4 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 def rule(id: str, severity: str, statement: str) -> Callable[[Callable[[AuditFacts], Message | None]], Rule]:
     """Make a function of the facts into a `Rule`. It is found by walking the package; nothing has to be registered."""
-
-    def make(look: Callable[[AuditFacts], Message | None]) -> Rule:
-        return Rule(id=id, severity=severity, statement=statement, look=look)
-
-    return make
+    return lambda look: Rule(id=id, severity=severity, statement=statement, look=look)

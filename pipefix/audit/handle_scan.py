@@ -158,13 +158,8 @@ def _minds_forks(kind: type) -> bool:
 
 def _methods(kind: type) -> list[FunctionType]:
     """Written in Python, inherited ones too; not those of torch and the like."""
-    return [
-        member
-        for owner in kind.__mro__
-        if _of_the_user(owner)
-        for member in vars(owner).values()
-        if isinstance(member, FunctionType)
-    ]
+    members = [member for owner in kind.__mro__ if _of_the_user(owner) for member in vars(owner).values()]
+    return [member for member in members if isinstance(member, FunctionType)]
 
 
 def _of_the_user(kind: type) -> bool:

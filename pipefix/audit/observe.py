@@ -108,7 +108,7 @@ def loader_facts(loader: Any) -> dict[str, Any]:
     return {
         "start_method": start_method_of(loader),
         "lost_by_fork": lost_by_workers_of(loader),
-        "preload": None if _preloads_by_itself(loader) else _preload(),
+        "preload": None if _preloads_by_itself(loader) else list(forkserver._forkserver._preload_modules),  # type: ignore[attr-defined]
         "sharing_strategy": str(get_sharing_strategy()),
         "dataset": scan_dataset(loader.dataset),
         "store": store_in(loader.dataset),
@@ -130,11 +130,6 @@ def run_facts(loader: Any, numbers: Mapping[str, float], paths: Sequence[str] = 
 def _preloads_by_itself(loader: Any) -> bool:
     """FastLoader has the fork server load modules when its workers start."""
     return any(kind.__module__ == "pipefix.loader.fast_loader" for kind in type(loader).__mro__)
-
-
-def _preload() -> list[str] | None:
-    names = getattr(getattr(forkserver, "_forkserver", None), "_preload_modules", None)
-    return list(names) if names is not None else None
 
 
 def _thread_cpu() -> dict[int, float]:

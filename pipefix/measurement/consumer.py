@@ -201,7 +201,7 @@ class UserStep(Consumer):
         step_scan = StepScan()
         step_scan.run(lambda: self(batch))
         self.settle()
-        return step_scan.facts()
+        return step_scan.facts
 
 
 class ModelStep(UserStep):

@@ -120,8 +120,7 @@ class PlanFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def merged(self, change: Change) -> PlanFile:
         """Settings of the loader are added to those that are there; another cache or augmentation takes its place."""
         if isinstance(change, LoaderChange):
-            names = [name for name in change.__struct_fields__ if getattr(change, name) is not None]
-            settings = {name: getattr(change, name) for name in names}
+            settings = {name: value for name in change.__struct_fields__ if (value := getattr(change, name)) is not None}
             return msgspec.structs.replace(self, loader=msgspec.structs.replace(self.loader or LoaderChange(), **settings))
         if isinstance(change, CacheChange):
             return msgspec.structs.replace(self, cache=change)
@@ -233,11 +232,8 @@ def _said(head: dict[str, Any], error: str) -> str:
         plain = f"it is one of {', '.join(choices)}"
     if len(plain) > _MOST_SHOWN:  # it repeats the value
         plain = f"{plain[:_MOST_SHOWN]}..."
-    return (
-        f"{'.'.join(names)} is {short(value)}, but {plain[0].lower()}{plain[1:]}"
-        if names and value is not None
-        else plain[0].lower() + plain[1:]
-    )
+    plain = plain[0].lower() + plain[1:]
+    return f"{'.'.join(names)} is {short(value)}, but {plain}" if names and value is not None else plain
 
 
 def _choices(names: list[str]) -> list[str]:

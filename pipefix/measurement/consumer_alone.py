@@ -42,7 +42,7 @@ class ConsumerAlone:
             measurement.declined[experiments.ALONE] = "there is no consumer"
             return
         # What a first step takes beside others (compiling, above all) is not taken off the budget.
-        self.clock.extend(self.consumer.first_seconds(kept_batch, LATE_FIRST_STEP * self.plan.budget))
+        self.clock.budget += self.consumer.first_seconds(kept_batch, LATE_FIRST_STEP * self.plan.budget)
         self._copies_where_awake(kept_batch)  # the user's step may have been the first to use the device
         if type(self.consumer) is UserStep:  # not one of our own making
             measurement.step_facts = self.consumer.scan(kept_batch())

@@ -262,13 +262,8 @@ class MeasuringFetcher:
             whole = len(self.recording.units[0]) if self.task.kind == "batched" and self.recording.units else 1
             trace.facts = {**observe(batch), "decoded_bytes": self.recording.decoded_bytes / whole}
         self.plain_batches += experiment is PLAIN
-        if (
-            experiment.timed
-            and not experiment.replaces
-            and self.hand is not None
-            and self.batches % PLAIN_COLLATE_EVERY == 0
-            and made_samples.samples
-        ):
+        as_it_is = experiment.timed and not experiment.replaces and self.hand is not None
+        if as_it_is and made_samples.samples and self.batches % PLAIN_COLLATE_EVERY == 0:
             # Samples that a collate function has changed, taken a label out of each, say, it need not take once more. Where it does
             # it may have less to do with them: both ways are held against each other, and not against the first time.
             with suppress(Exception):

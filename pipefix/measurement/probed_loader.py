@@ -88,9 +88,5 @@ class SampleOrders(Sampler[Any]):
         if self._subject.batched_fetch or self._subject.groups_samples or not self._subject.auto_collation:
             # The sampler is asked all the same: what it takes belongs to the settings that are tried.
             return (known for known, _ in zip(itertools.cycle(self._known), self._subject.orders(), strict=False))
-        return self._batches()
-
-    def _batches(self) -> Iterator[list[Any]]:
         known = itertools.cycle(self._known)
-        for order in self._subject.orders():
-            yield list(itertools.islice(known, len(order)))
+        return (list(itertools.islice(known, len(order))) for order in self._subject.orders())

@@ -264,7 +264,7 @@ class Pool:
         mark = self._left = perf_counter_ns() if consume or not warm else row.done
         rows: list[Row] = []
         until = mark + int(seconds * 1e9)
-        cpu = time.process_time()
+        cpu, again = time.process_time(), 0
         while True:
             row = self.next(consume=consume)
             _check_fit(row)
@@ -274,8 +274,8 @@ class Pool:
                 break
             if whole and experiment.source == "cold" and any(row.trace.wrapped for row in rows[-round_size:]):
                 again = round_size if len(rows) > round_size else 0
-                return self._block(experiment, rows, mark, time.process_time() - cpu, warm=bool(warm), again=again)
-        return self._block(experiment, rows, mark, time.process_time() - cpu, warm=bool(warm))
+                break
+        return self._block(experiment, rows, mark, time.process_time() - cpu, warm=bool(warm), again=again)
 
     def _block(self, experiment: Experiment, rows: list[Row], mark: int, cpu: float, *, warm: bool, again: int = 0) -> Block:
         """``again``: so many of the last rows are of files that the block itself has brought back into memory."""

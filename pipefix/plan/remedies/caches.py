@@ -76,7 +76,9 @@ class Cache(Remedy):
                     f"the cache would take {size(disk)}, more than the {size(case.memory)} of free memory, and how fast this disk "
                     "reads was not measured"
                 )
-            read = _from_disk(case, read, record_bytes)
+            # It is read from the disk each time: all workers wait for the one disk.
+            waiting = draws(record_bytes, "record") * case.disk_seconds * max(1, case.measurement.workers)
+            read = StageTime(read.wall + waiting, read.cpu)
         gain = case.after(self.arm, self.with_cache(case, read), name=self.id)
         if tried is not None:
             # Nothing is left to be done to a finished sample: no cache makes the loader faster than those of them did.
@@ -137,12 +139,6 @@ def reading(record_bytes: Interval, tried: KeptRecord | None) -> StageTime:
         known = draws(tried.seconds, "find")
         wall = np.maximum(known + copied - tried.bytes / draws(COPY_RATE, "copy"), known / 2)
     return StageTime(wall, wall)
-
-
-def _from_disk(case: Case, read: StageTime, record_bytes: Interval) -> StageTime:
-    """A cache that does not fit into memory is read from the disk each time: all workers wait for the one disk."""
-    waiting = draws(record_bytes, "record") * (case.disk_seconds or 0.0) * max(1, case.measurement.workers)
-    return StageTime(read.wall + waiting, read.cpu)
 
 
 class CacheSource(Cache):

@@ -127,12 +127,8 @@ def _risk(case: Case, count: int) -> str | None:
 
 
 def _tried(case: Case) -> dict[int, Told]:
-    gains: dict[int, Told] = {}
-    for name, pairs in case.measurement.trials.items():
-        word, _, count = name.rpartition("-")
-        if word == "workers" and count.isdigit() and pairs:
-            gains[int(count)] = MeasuredGain(paired_ratio(pairs), len(pairs))
-    return gains
+    trials = case.measurement.trials.items()
+    return {int(name.removeprefix("workers-")): MeasuredGain(paired_ratio(pairs), len(pairs)) for name, pairs in trials}
 
 
 def _predicted(case: Case) -> dict[int, Told]:

@@ -24,12 +24,10 @@ from pipefix.measurement.failing import Failure, UnsuitableArm, cannot_start
 from pipefix.measurement.kept_batch import KeptBatch, copy_of
 from pipefix.measurement.measurement import Block, Row
 from pipefix.measurement.probe_task import SWITCH_WORDS, Delivered, ProbeOptions
-from pipefix.measurement.probed_loader import SampleOrders, probe_of, probed_loader
-from pipefix.measurement.sockets import Sockets
 from pipefix.measurement.time_limit import BatchTimeLimit
 from pipefix.measurement.trace import BatchTrace
-from pipefix.measurement.worker_endings import abandon
-from pipefix.measurement.worker_probe import close_fetchers
+from pipefix.measurement.worker_endings import Sockets, abandon
+from pipefix.measurement.worker_probe import SampleOrders, close_fetchers, probe_of, probed_loader
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.nested import map_leaves

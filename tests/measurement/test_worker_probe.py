@@ -28,8 +28,7 @@ from pipefix.measurement import experiments
 from pipefix.measurement.consumer import Consumer, UserStep
 from pipefix.measurement.experiments import POOL, RECORD, Experiment
 from pipefix.measurement.failing import Failure
-from pipefix.measurement.probed_loader import SampleOrders
-from pipefix.measurement.worker_probe import _hear_once, _unless_left
+from pipefix.measurement.worker_probe import SampleOrders, _hear_once, _unless_left
 from pipefix.vocabulary.stage import Stage
 from tests.doubles.of_one_process import Collecting
 from tests.doubles.ticks import MEASUREMENT, Ticks

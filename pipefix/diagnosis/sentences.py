@@ -302,6 +302,4 @@ def caveats(measurement: Measurement, diagnosis: Diagnosis) -> list[tuple[str, s
 
 def _span(share: Interval, diagnosis: Diagnosis) -> str:
     """One block tells a share, and no interval."""
-    if diagnosis.verdict.blocks < FEWEST_FOR_INTERVAL:
-        return percent(share.value)
-    return percent_between(share)
+    return percent_between(share) if diagnosis.verdict.blocks >= FEWEST_FOR_INTERVAL else percent(share.value)

@@ -22,16 +22,7 @@ from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.measurement.measurement import Block, DistinctReads, Measurement, Row, calls_by_stage, cpu_by_stage, unpacked_of
 from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.run_arms import Pool
-from pipefix.measurement.schedule import (
-    FEWEST_ROUNDS,
-    SHORTEST,
-    TRIAL_LENGTH,
-    TRIED_EVERY,
-    Schedule,
-    facts_of,
-    schedule,
-    unreplaced_operation,
-)
+from pipefix.measurement.schedule import FEWEST_ROUNDS, SHORTEST, TRIED_EVERY, Schedule, facts_of, schedule, unreplaced_operation
 from pipefix.measurement.time_limit import HANGS, LIMIT
 from pipefix.measurement.trials import Trials
 from pipefix.measurement.worker_endings import deaf_to_interrupts
@@ -260,7 +251,7 @@ class _Session:
         if name not in self.trials.pools:  # lost while another was tried
             return
         self.say(f"trying {name}")
-        self._spared(partial(self.trials.run, name, TRIAL_LENGTH * chosen.length))
+        self._spared(partial(self.trials.run, name, chosen.length))
 
     def _spared(self, run: Callable[[], object], arm: str = "") -> None:
         """Run; where a pool that only tries other settings could not start or lost a worker, go on without it.

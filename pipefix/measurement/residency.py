@@ -44,10 +44,12 @@ def cold(read: Mapping[str, Ranges]) -> ColdProof:
     failed: dict[str, str] = {}
     files = _distinct(read, failed)
     bare = ColdProof(files=len(files), bytes=sum(size_of(path, parts) for path, parts in files.items()))
-    refusal = _refusal(files, failed)
+    refusal = _some_failed(failed) if failed else "" if files else "there are no files to evict"
+    if not sys.platform.startswith("linux"):
+        refusal = f"{sys.platform} has no way to put files out of memory and to prove it (Linux has)"
     if refusal:
         return msgspec.structs.replace(bare, why=refusal)
-    client_side = _unreachable_cache(files)
+    why = _unreachable_cache(files)
     try:
         before, _ = _weighed(files)
         for path, parts in files.items():
@@ -58,15 +60,12 @@ def cold(read: Mapping[str, Ranges]) -> ColdProof:
         after, worst = _weighed(files)
     except OSError as error:
         return msgspec.structs.replace(bare, why=f"residency cannot be read: {error}")
-    why = ""
     if failed:
         why = _some_failed(failed)
     elif after > COLD:
         left = f"{percent(after)} of the pages is still in memory after eviction (the limit is {percent(COLD)})"
         in_use = "is in use: something maps it into memory (an open LMDB, Arrow or memmap file), or reads, writes or holds it"
         why = f"{left}: {_unreachable_cache([worst]) or f'{worst} {in_use}'}"
-    elif client_side:
-        why = client_side
     return msgspec.structs.replace(bare, before=before, after=after, cold=not why, why=why)
 
 
@@ -127,15 +126,6 @@ def _weighed(files: Mapping[str, Ranges]) -> tuple[float, str]:
         if share > 0:
             left.append((share * count, path))
     return (held / pages if pages else 0.0), max(left)[1]
-
-
-def _refusal(files: Mapping[str, Ranges], failed: dict[str, str]) -> str:
-    """Why it makes no sense to try; empty when it does."""
-    if not sys.platform.startswith("linux"):
-        return f"{sys.platform} has no way to put files out of memory and to prove it (Linux has)"
-    if failed:
-        return _some_failed(failed)
-    return "" if files else "there are no files to evict"
 
 
 def _some_failed(failed: dict[str, str]) -> str:

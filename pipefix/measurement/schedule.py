@@ -76,9 +76,8 @@ def facts_of(first: Block, workers: int, has_consumer: bool, no_batches: str | N
         experiments.NO_SAMPLER.name: sum(row.sampled for row in first.rows),
     }
     shares = {stage: value / making for stage, value in spent.items()}
-    return ScheduleFacts(
-        workers, has_consumer, shares, no_batches, {arm: value / 1e9 / first.seconds for arm, value in parts.items()}
-    )
+    parts = {arm: value / 1e9 / first.seconds for arm, value in parts.items()}
+    return ScheduleFacts(workers, has_consumer, shares, no_batches, parts)
 
 
 @dataclass(frozen=True)
@@ -169,9 +168,7 @@ def unreplaced_operation(arm: Experiment, block: Block, real: Sequence[Block]) -
     if not replaced or not real:
         return None
     left, whole = _spent([block], replaced), _spent(real, replaced)
-    if sum(left.values()) <= MOST_LEFT * sum(whole.values()):
-        return None
-    return max(left, key=left.__getitem__)
+    return max(left, key=left.__getitem__) if sum(left.values()) > MOST_LEFT * sum(whole.values()) else None
 
 
 def _spent(blocks: Sequence[Block], stages: set[str]) -> dict[str, float]:

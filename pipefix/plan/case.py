@@ -100,9 +100,7 @@ class Case:
         known = self.measurement.facts.get("decoded_bytes")
         if known:
             return exactly(known / 3)
-        if not self.source_bytes:
-            return None
-        return PIXEL_BYTES.mapped(lambda rate: self.source_bytes / rate)
+        return PIXEL_BYTES.mapped(lambda rate: self.source_bytes / rate) if self.source_bytes else None
 
     @cached_property
     def decoded_bytes(self) -> Interval | None:

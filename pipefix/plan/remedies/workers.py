@@ -121,9 +121,7 @@ def _named(case: Case, count: int) -> dict[str, str]:
 def _risk(case: Case, count: int) -> str | None:
     if case.measurement.lost_by_fork and count:
         return 'forkserver pickles the dataset, and needs  if __name__ == "__main__":  around what starts the training.'
-    if case.measurement.settings.kind == "iterable" and count > 1:
-        return MAY_REPEAT
-    return None
+    return MAY_REPEAT if case.measurement.settings.kind == "iterable" and count > 1 else None
 
 
 def _tried(case: Case) -> dict[int, Told]:

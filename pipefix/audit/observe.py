@@ -105,10 +105,12 @@ def growth(looks: Sequence[tuple[int, Mapping[str, float]]]) -> MemoryGrowth | N
 
 def loader_facts(loader: Any) -> dict[str, Any]:
     """Fields of `AuditFacts` that can be read off a loader without running it."""
+    # FastLoader has the fork server load modules when its workers start.
+    by_itself = any(kind.__module__ == "pipefix.loader.fast_loader" for kind in type(loader).__mro__)
     return {
         "start_method": start_method_of(loader),
         "lost_by_fork": lost_by_workers_of(loader),
-        "preload": None if _preloads_by_itself(loader) else list(forkserver._forkserver._preload_modules),  # type: ignore[attr-defined]
+        "preload": None if by_itself else list(forkserver._forkserver._preload_modules),  # type: ignore[attr-defined]
         "sharing_strategy": str(get_sharing_strategy()),
         "dataset": scan_dataset(loader.dataset),
         "store": store_in(loader.dataset),
@@ -125,11 +127,6 @@ def run_facts(loader: Any, numbers: Mapping[str, float], paths: Sequence[str] = 
     if batch:
         facts["batch"] = msgspec.convert(batch, BatchFacts, strict=False)
     return facts
-
-
-def _preloads_by_itself(loader: Any) -> bool:
-    """FastLoader has the fork server load modules when its workers start."""
-    return any(kind.__module__ == "pipefix.loader.fast_loader" for kind in type(loader).__mro__)
 
 
 def _thread_cpu() -> dict[int, float]:

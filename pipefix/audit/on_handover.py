@@ -29,9 +29,7 @@ def _power_of_two(value: int) -> int:
 @rule("shm-size", "problem", f"workers x prefetch_factor x batch bytes x {SHM_SAFETY} > what is free in /dev/shm")
 def shm_size(facts: AuditFacts) -> Message | None:
     machine = facts.machine
-    if machine is None or machine.shm_bytes is None:
-        return None
-    if facts.num_workers == 0:
+    if machine is None or machine.shm_bytes is None or facts.num_workers == 0:
         return None
     if facts.batch is None or facts.in_flight is None or facts.settings is None:
         if machine.shm_bytes > DOCKER_SHM:

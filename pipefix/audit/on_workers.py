@@ -68,9 +68,8 @@ def start_method(facts: AuditFacts) -> Message | None:
     if method == "forkserver" and (facts.preload is None or set(facts.preload) - {"__main__"}):
         return None
     took = f" The first batch took {seconds(facts.first_batch_s)}." if facts.first_batch_s is not None else ""
-    sentence = f"Each of {facts.num_workers} workers is started by {method} and imports torch and your modules again.{took}"
     return Message(
-        sentence,
+        f"Each of {facts.num_workers} workers is started by {method} and imports torch and your modules again.{took}",
         'At the top of the program: torch.multiprocessing.set_forkserver_preload(["torch", "torchvision"]), '
         'and DataLoader(..., multiprocessing_context="forkserver", persistent_workers=True)',
     )

@@ -28,10 +28,8 @@ def store_in(dataset: Any) -> ObjectStoreFacts | None:
 
 def named(stores: Iterable[str]) -> ObjectStoreFacts | None:
     distinct = list(dict.fromkeys(stores))
-    if not distinct:
-        return None
     more = f" and {len(distinct) - 1} more" if len(distinct) > 1 else ""
-    return ObjectStoreFacts(name=f"{distinct[0]}{more}")
+    return ObjectStoreFacts(name=f"{distinct[0]}{more}") if distinct else None
 
 
 def timed(stores: Iterable[str], operations: Iterable[Any], bytes_read: float | None) -> ObjectStoreFacts | None:
@@ -49,8 +47,7 @@ def timed(stores: Iterable[str], operations: Iterable[Any], bytes_read: float | 
 
 def _stores(value: Any, depth: int) -> Iterator[str]:
     if type(value) is str:
-        store = store_of(value)
-        if store is not None:
+        if (store := store_of(value)) is not None:
             yield store
     elif depth < _DEEPEST and type(value) in (list, tuple, dict):
         for member in islice(value.values() if type(value) is dict else value, _FIRST):

@@ -108,7 +108,9 @@ class Claim:
         without = self.model.without(self.stage).seconds()
         if not self.measurement.workers:
             # What a device computes meanwhile is left when the making is gone.
-            without = np.maximum(without, 0.0 if self.stage is Stage.STEP else _device_seconds(self.measurement))
+            rows = self.measurement.rows(experiments.REAL.name)
+            device = sum(row.device for row in rows) / 1e9 / (sum(row.trace.samples for row in rows) or 1)
+            without = np.maximum(without, 0.0 if self.stage is Stage.STEP else device)
         return self.saved(without)
 
     @cached_property
@@ -261,11 +263,6 @@ def _removes(arm: Experiment, stage: Stage) -> bool:
     """
     whole = arm in (experiments.SAMPLES, experiments.FLOOR)
     return (whole and stage in arm.replaces) or (stage in (Stage.STEP, Stage.TRANSFER) and not arm.consumer)
-
-
-def _device_seconds(measurement: Measurement) -> float:
-    rows = measurement.rows(experiments.REAL.name)
-    return sum(row.device for row in rows) / 1e9 / (sum(row.trace.samples for row in rows) or 1)
 
 
 def _middle(draws: Floats) -> float:

@@ -167,8 +167,7 @@ class PipelineModel:
 
     def anchored(self, gain: Interval, measured: PipelineModel, after: PipelineModel, *, name: str) -> Interval:
         """The speed-up of ``after``, resting on a measured one: only what ``after`` adds to ``measured`` is the model's."""
-        values = draws(gain, name) * measured.seconds() / np.maximum(after.seconds(), 1e-12)
-        return interval(values[1:], float(values[0]))
+        return ratio_of(draws(gain, name) * measured.seconds(), after.seconds())
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
@@ -219,9 +218,8 @@ class PipelineModel:
 
     def _crowd(self, workers: int) -> float:
         """Part of the workers that want to compute at one time for which there is no core: 0 where all have one, 1 at most."""
-        computing, making = (
-            _sum(times)[0] for times in zip(*((part.cpu, part.wall) for part in self.making.values()), strict=True)
-        )
+        parts = self.making.values()
+        computing, making = _sum(part.cpu for part in parts)[0], _sum(part.wall for part in parts)[0]
         wanted = workers * min(1.0, float(computing / making)) if making else 0.0
         return max(0.0, 1 - self.cores / wanted) if wanted else 0.0
 

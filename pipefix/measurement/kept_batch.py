@@ -22,7 +22,7 @@ class KeptBatch:
 
     def __init__(self, value: Any, *, pinned: bool = False, changed: bool = True) -> None:
         self.value, self.pinned, self.changed = value, pinned, changed
-        self._renew = renewer(self._leaf, value, containers=True)
+        self._renew = renewer(lambda leaf: None if is_unchangeable(leaf) else partial(self._copied, leaf), value, containers=True)
 
     def __call__(self) -> Any:
         return self._renew() if self._renew is not None else self.value
@@ -39,9 +39,6 @@ class KeptBatch:
         """How many copies may be held at once."""
         held = sum(leaf.nbytes for leaf in leaves(self.value) if _is_array(leaf)) if self.changed else 0
         return max(1, MOST_BYTES // max(1, held))
-
-    def _leaf(self, leaf: Any) -> Callable[[], Any] | None:
-        return None if is_unchangeable(leaf) else partial(self._copied, leaf)
 
     def _copied(self, leaf: Any) -> Any:
         if _is_array(leaf):

@@ -10,8 +10,7 @@ from pipefix.diagnosis.diagnosis import Diagnosis, StageCost
 from pipefix.diagnosis.throughput import PipelineModel, doubted, pooled
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import Experiment
-from pipefix.measurement.measurement import Block, Measurement
-from pipefix.measurement.trace import BatchTrace
+from pipefix.measurement.measurement import Block, Measurement, charges_of, rows_of
 from pipefix.plan.fit import fitted
 from pipefix.plan.operations import Operations, operations_of
 from pipefix.system.machine import Machine
@@ -206,13 +205,10 @@ class Case:
 
 def _charged(blocks: Sequence[Block], stage: Stage) -> float:
     """Nanoseconds a sample that the clocks charged to a stage."""
-    samples = sum(block.samples for block in blocks)
-    walls = sum(_wall(row.trace, stage) for block in blocks for row in block.rows)
-    return walls / samples if samples else 0.0
-
-
-def _wall(trace: BatchTrace, stage: Stage) -> int:
+    samples, rows = sum(block.samples for block in blocks), rows_of(blocks)
     if stage is Stage.COLLATE:
-        return trace.collate_wall
-    own = sum(charge.wall for charge in trace.charges if charge.stage == stage)
-    return own + sum(spent for name, _, spent in trace.foreign if name == stage)
+        walls = sum(row.trace.collate_wall for row in rows)
+    else:
+        walls = sum(charge.wall for charge in charges_of(rows) if charge.stage == stage)
+        walls += sum(spent for row in rows for name, _, spent in row.trace.foreign if name == stage)
+    return walls / samples if samples else 0.0

@@ -70,7 +70,9 @@ def is_fixed(name: str) -> bool:
 
 
 def operations_of(measurement: Measurement, diagnosis: Diagnosis) -> Operations:
-    order = _first_met(measurement)
+    # As they were first met: a batch's charges list them so.
+    names = dict.fromkeys(charge.op for charge in charges_of(measurement.rows("real")[:8]))
+    order = {name: place for place, name in enumerate(names)}
     met = sorted(_ops(diagnosis, Stage.AUGMENT), key=lambda op: order.get(op.name, len(order)))
     whole = sum(op.wall_s for op in met)
     augment = [op for op in met if op.name not in OWN_NAMES or op.wall_s > _GLUE * whole]
@@ -91,11 +93,3 @@ def pictures_of(diagnosis: Diagnosis) -> tuple[str, ...]:
 def _ops(diagnosis: Diagnosis, stage: Stage) -> Sequence[OpCost]:
     cost = diagnosis.stages.get(stage)
     return cost.ops if cost is not None else ()
-
-
-def _first_met(measurement: Measurement) -> dict[str, int]:
-    """Where each operation stands in a batch's charges, which list them as they were first met."""
-    order: dict[str, int] = {}
-    for charge in charges_of(measurement.rows("real")[:8]):
-        order.setdefault(charge.op, len(order))
-    return order

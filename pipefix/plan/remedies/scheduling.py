@@ -43,9 +43,8 @@ class TailScheduling(Remedy):
         ratio = tail["p99"] / tail["p50"] if tail["p50"] else 1.0
         blocked, sample = tail.get("blocked", 0.0), case.diagnosis.sample.value
         if ratio < HEAVY_TAIL:
-            return self.declined(
-                f"samples are alike: the slowest in a hundred takes {times(ratio)} the median ({seconds(tail['p50'])})"
-            )
+            alike = f"samples are alike: the slowest in a hundred takes {times(ratio)} the median ({seconds(tail['p50'])})"
+            return self.declined(alike)
         making_s = case.batch * sum(float(part.wall[0]) for part in case.model.making.values())
         if tail["p99"] * tail.get("together", 1.0) < HOLDS_UP * making_s:
             slow, whole = seconds(tail["p99"]), seconds(making_s)
@@ -96,9 +95,8 @@ class ThreadCaps(Remedy):
                 "and would wait longer for fewer"
             )
         if used is None or used < 1.05:
-            return self.declined(
-                f"{wanted:.0f} threads share {cores:g} cores, but those beside the main ones use next to no CPU time"
-            )
+            idle = "those beside the main ones use next to no CPU time"
+            return self.declined(f"{wanted:.0f} threads share {cores:g} cores, but {idle}")
         # At worst all their work is useful and only changes its thread; at best it is all contention.
         gain = Interval(used**0.5, 1.0, used)
         return self.proposed(

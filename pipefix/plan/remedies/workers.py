@@ -63,9 +63,8 @@ class WorkerCount(Remedy):
         gain = f": {processes(most)} would give {figure(known[most])}" if most is not None else ""
         full = f"{case.measurement.cores:g} cores have no more to give"
         limit = "the training step limits" if case.diagnosis.verdict.kind == "step-bound" else full
-        return self.declined(
-            f"more workers than the {now} in use would not help, {limit}{gain} (predicted, no other number was tried)"
-        )
+        why = f"more workers than the {now} in use would not help, {limit}{gain} (predicted, no other number was tried)"
+        return self.declined(why)
 
     def _other(self, case: Case, count: int, gain: Told, beside: str, *, tried: bool) -> Step:
         """A count that is not taken."""

@@ -171,13 +171,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         message = self.look(facts)
         if message is None:
             return None
-        return Finding(
-            id=self.id,
-            severity=message.severity or self.severity,
-            found=message.found,
-            advice=message.advice,
-            rule=f"{self.id}: {self.statement}",
-        )
+        severity, stated = message.severity or self.severity, f"{self.id}: {self.statement}"
+        return Finding(id=self.id, severity=severity, found=message.found, advice=message.advice, rule=stated)
 
 
 def rule(id: str, severity: str, statement: str) -> Callable[[Callable[[AuditFacts], Message | None]], Rule]:

@@ -69,12 +69,8 @@ def batch_facts(batch: Any) -> BatchFacts:
     storages = dict(_storage(part) for part in parts if isinstance(part, torch.Tensor))
     piped = sum(part.nbytes if hasattr(part, "nbytes") else len(part) for part in parts if isinstance(part, ARRAYS))
     sizes = list(storages.values())
-    return BatchFacts(
-        bytes=sum(sizes) + piped,
-        tensors=len(sizes),
-        small_tensors=sum(size < SMALL_BYTES for size in sizes),
-        piped_bytes=piped,
-    )
+    small = sum(size < SMALL_BYTES for size in sizes)
+    return BatchFacts(bytes=sum(sizes) + piped, tensors=len(sizes), small_tensors=small, piped_bytes=piped)
 
 
 def _parts(value: Any, depth: int = 0) -> Iterator[Any]:

@@ -79,19 +79,13 @@ class StageCosts:
         if stage is Stage.TRANSFER:
             copies = self.measurement.transfer
             wall = exactly((copies.get("exposed") or copies[self._way()]) / self.measurement.settings.samples_a_batch)
-        share = self.share_interval(stage).value
-        cpu = self.cpu.get(stage.value)
+        share, cpu = self.share_interval(stage).value, self.cpu.get(stage.value)
         return StageCost(
-            stage=stage,
-            wall=wall,
+            stage=stage, wall=wall, share=share, hidden=share == 0 and wall.value > 0, gain=gain, bytes=self._bytes(stage),
             cpu=wall.scaled(cpu) if cpu is not None else None,
             waiting=wall.value * (1 - self.compute[stage.value]) if stage.value in self.compute else None,
-            share=share,
-            hidden=share == 0 and wall.value > 0,
-            gain=gain,
-            bytes=self._bytes(stage),
             ops=self._copies() if stage is Stage.TRANSFER else self._operations(stage),
-        )
+        )  # fmt: skip
 
     def sampler(self) -> Interval:
         """Seconds a sample that the user's sampler takes in the training process."""

@@ -41,31 +41,6 @@ class MadeSamples:
     marks: list[tuple[str, int, int]] = field(default_factory=list)
     """(unit, begun, ended) where a trace was asked for."""
 
-    def add(self, unit: Any, sample: Any, begun: int, *, mark: bool) -> None:
-        ended = time.perf_counter_ns()
-        self.unit_walls.append(ended - begun)
-        self.samples.append(sample)
-        if mark:
-            self.marks.append((str(unit)[:LONGEST_NAME], begun, ended))
-
-
-class SampleKeys:
-    """What samples are kept under, and what the sampler said where that is something else: samplers also ask for lists, tensors and
-    whatever else their dataset understands."""
-
-    def __init__(self) -> None:
-        self._originals: dict[Any, Any] = {}
-
-    def of(self, unit: Any) -> Any:
-        key = _hashable(unit)
-        if key is not unit:
-            self._originals[key] = unit
-        return key
-
-    def originals(self, keys: list[Any]) -> list[Any]:
-        """What the dataset is to be asked for, key by key."""
-        return [key if isinstance(key, list) else self._originals.get(key, key) for key in keys] if self._originals else keys
-
 
 def _hashable(unit: Any) -> Any:
     """The unit itself where it can be a key; else an equal value that can."""
@@ -87,7 +62,9 @@ class SampleMaker:
     def __init__(self, dataset: Any, task: ProbeTask, timer: SampleTimer, recording: Recording, sites: CallSites) -> None:
         self.dataset, self.kind = dataset, task.kind
         self.timer, self.recording, self.sites = timer, recording, sites
-        self.keys = SampleKeys()
+        self._originals: dict[Any, Any] = {}
+        """By the key that a sample is kept under: what the sampler said, where that is something else. Samplers also ask for lists,
+        tensors and whatever else their dataset understands."""
         self.stream: Iterator[Any] | None = None
         self.position = 0
         """Of the stream's next sample."""
@@ -126,7 +103,7 @@ class SampleMaker:
             for unit in units:
                 self._run(unit, experiment, made_samples)
             recorded = self.recording.samples
-            if experiment is RECORD and self._whole_batches and all(self.keys.of(unit) in recorded for unit in units):
+            if experiment is RECORD and self._whole_batches and all(self._key(unit) in recorded for unit in units):
                 self.recorded_orders.append(units)
             order = units[0] if self.kind != "map" else order
         trace.samples = len(made_samples.samples)
@@ -145,11 +122,20 @@ class SampleMaker:
             return self.recorded_orders[place % len(self.recorded_orders)]
         first = place * len(asked_units)
         trace.wrapped = first + len(asked_units) > len(known)
-        return self.keys.originals([known[(first + offset) % len(known)] for offset in range(len(asked_units))])
+        return self._to_ask_for([known[(first + offset) % len(known)] for offset in range(len(asked_units))])
+
+    def _key(self, unit: Any) -> Any:
+        key = _hashable(unit)
+        if key is not unit:
+            self._originals[key] = unit
+        return key
+
+    def _to_ask_for(self, keys: list[Any]) -> list[Any]:
+        return [key if isinstance(key, list) else self._originals.get(key, key) for key in keys] if self._originals else keys
 
     def _run(self, unit: Any, experiment: Experiment, made_samples: MadeSamples) -> None:
         """One sample (or one batched fetch), live or recorded."""
-        key = unit if type(unit) is int else self.keys.of(unit)
+        key = unit if type(unit) is int else self._key(unit)
         if experiment.replaces >= _WHOLE_SAMPLE and self._recorded_sample(key, made_samples):
             return
         whole = self.kind == "batched"
@@ -175,7 +161,11 @@ class SampleMaker:
             self.sites.end()
             if timer.active:
                 timer.end()
-        made_samples.add(unit, sample, begun, mark=timer.events is not None)
+        ended = time.perf_counter_ns()
+        made_samples.unit_walls.append(ended - begun)
+        made_samples.samples.append(sample)
+        if timer.events is not None:
+            made_samples.marks.append((str(unit)[:LONGEST_NAME], begun, ended))
         return sample
 
     # -- streams -----------------------------------------------------------------------------------------------------------
@@ -264,7 +254,7 @@ class SampleMaker:
         recording = self.recording
         trace.recorded, trace.recorded_bytes, trace.full = len(recording.units), recording.nbytes, recording.full
         known: list[Any] = self.recorded_orders if self._whole_batches else recording.units
-        trace.units = pickle.dumps(self.keys.originals(known[self._told :]))
+        trace.units = pickle.dumps(self._to_ask_for(known[self._told :]))
         self._told = len(known)
         trace.pieces_bytes = sum(length for _, _, length in self._pieces)
         trace.refused = recording.refused

@@ -75,13 +75,9 @@ def operations_of(measurement: Measurement, diagnosis: Diagnosis) -> Operations:
     order = {name: place for place, name in enumerate(names)}
     met = sorted(_ops(diagnosis, Stage.AUGMENT), key=lambda op: order.get(op.name, len(order)))
     whole = sum(op.wall_s for op in met)
-    augment = [op for op in met if op.name not in OWN_NAMES or op.wall_s > _GLUE * whole]
-    return Operations(
-        pictures=pictures_of(diagnosis),
-        tokenisers=tuple(op for op in (*_ops(diagnosis, Stage.DECODE), *augment) if _TOKENS.match(op.name)),
-        augment=tuple(augment),
-        same=measurement.same_every_time,
-    )
+    augment = tuple(op for op in met if op.name not in OWN_NAMES or op.wall_s > _GLUE * whole)
+    tokenisers = tuple(op for op in (*_ops(diagnosis, Stage.DECODE), *augment) if _TOKENS.match(op.name))
+    return Operations(pictures_of(diagnosis), tokenisers, augment, measurement.same_every_time)
 
 
 def pictures_of(diagnosis: Diagnosis) -> tuple[str, ...]:

@@ -63,17 +63,13 @@ class HandoverSlots(Remedy):
 
     def _changed(self, case: Case) -> PipelineModel:
         wall = (SLOT_MAKING + case.batch_bytes / draws(SLOT_RATE, "slot")) / case.batch
-        making = case.model.making[Stage.IPC.value]
-        taking = case.model.taking[Stage.IPC.value]
-        quick = StageTime(wall.clip(max=making.wall), wall.clip(max=making.cpu))
-        passed = stage_time(min(SLOT_TAKING / case.batch, float(taking.wall[0])))
-        crossing, slow = quick.wall + passed.wall, np.maximum(case.model.crossing, making.wall + taking.wall)
+        made, taken = case.model.making[Stage.IPC.value], case.model.taking[Stage.IPC.value]
+        quick = StageTime(wall.clip(max=made.wall), wall.clip(max=made.cpu))
+        passed = stage_time(min(SLOT_TAKING / case.batch, float(taken.wall[0])))
+        crossing, slow = quick.wall + passed.wall, np.maximum(case.model.crossing, made.wall + taken.wall)
         changed = case.model.scaled(Stage.IPC, np.minimum(1.0, crossing / np.maximum(slow, 1e-12)))
-        return replace(
-            changed,
-            making={**changed.making, Stage.IPC.value: quick},
-            taking={**changed.taking, Stage.IPC.value: passed},
-        )
+        making, taking = {**changed.making, Stage.IPC.value: quick}, {**changed.taking, Stage.IPC.value: passed}
+        return replace(changed, making=making, taking=taking)
 
 
 class CollateFaster(Remedy):

@@ -1,14 +1,18 @@
-"""The base of the audit: what a rule is (`rule`, `Message`), and the facts that rules look at (`AuditFacts`)."""
+"""The base of the audit: the facts that rules look at (`AuditFacts`), what a rule is (`rule`), and all of them (`audit`)."""
 
 from __future__ import annotations
 
+import functools
+import importlib
+import pkgutil
 from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 
+import pipefix.audit as package
 from pipefix.system.machine import Filesystem, Machine
-from pipefix.vocabulary.finding import Finding as Finding
+from pipefix.vocabulary.finding import SEVERITIES, Finding
 from pipefix.vocabulary.settings import LoaderSettings
 
 
@@ -178,3 +182,20 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 def rule(id: str, severity: str, statement: str) -> Callable[[Callable[[AuditFacts], Message | None]], Rule]:
     """Make a function of the facts into a `Rule`. It is found by walking the package; nothing has to be registered."""
     return lambda look: Rule(id=id, severity=severity, statement=statement, look=look)
+
+
+@functools.cache
+def every_rule() -> tuple[Rule, ...]:
+    """Found by walking ``on_*``."""
+    rules: dict[str, Rule] = {}
+    for info in pkgutil.iter_modules(package.__path__):
+        if info.name.startswith("on_"):
+            module = importlib.import_module(f"{package.__name__}.{info.name}")
+            rules.update({value.id: value for value in vars(module).values() if isinstance(value, Rule)})
+    return tuple(rules[name] for name in sorted(rules))
+
+
+def audit(facts: AuditFacts) -> list[Finding]:
+    """What is wrong, gravest first. Empty means that no rule fired, not that everything was known."""
+    findings = [finding for rule in every_rule() if (finding := rule.check(facts)) is not None]
+    return sorted(findings, key=lambda finding: (SEVERITIES.index(finding.severity), finding.id))

@@ -228,15 +228,14 @@ def _uncut(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, share_o
 def _left_open(diagnosis: Diagnosis, ranking: Ranking, share_of: ShareOf) -> str:
     if ranking.stage is None or ranking.second is None:
         return "Inconclusive: too few batches were measured to tell the stages apart."
-    if ranking.lead is not None and ranking.second in (Stage.STEP, Stage.IPC) and diagnosis.stations.supply_over_main is not None:
-        ratio = diagnosis.stations.supply_over_main
-        if ratio.low < 1.1 and ratio.high > 1 / 1.1:
-            once = diagnosis.verdict.blocks < FEWEST_FOR_INTERVAL
-            between = "" if once else f" ({ratio.low:.2f}-{ratio.high:.2f})"
-            return (
-                f"Inconclusive: {'in one block, ' if once else ''}the loader takes {ratio.value:.2f} times{between} as long as the "
-                "training process, too close to tell which one limits."
-            )
+    ratio, sides = diagnosis.stations.supply_over_main, ranking.lead is not None and ranking.second in (Stage.STEP, Stage.IPC)
+    if sides and ratio is not None and ratio.low < 1.1 and ratio.high > 1 / 1.1:
+        once = diagnosis.verdict.blocks < FEWEST_FOR_INTERVAL
+        between = "" if once else f" ({ratio.low:.2f}-{ratio.high:.2f})"
+        return (
+            f"Inconclusive: {'in one block, ' if once else ''}the loader takes {ratio.value:.2f} times{between} as long as the "
+            "training process, too close to tell which one limits."
+        )
     pair = " and ".join(_beside(diagnosis, stage, share_of) for stage in (ranking.stage, ranking.second))
     return f"Inconclusive: {pair} are too close to tell which one limits."
 

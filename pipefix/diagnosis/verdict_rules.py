@@ -141,8 +141,6 @@ def contradicted(ranking: Ranking, gains: dict[Stage, Interval], tried: Collecti
 
     Only an arm that ran (``tried``) contradicts. Where it did not, a bound is all that is known: it limits its own stage's claim.
     """
-    if ranking.stage is None or ranking.kind not in ("input-bound", "step-bound"):
-        return None
     least = _most_of_others(ranking, gains, workers)
     rivals = [(gains[stage].low, stage) for stage in tried if stage is not ranking.stage and gains[stage].low > least]
     return max(rivals)[1] if rivals else None
@@ -150,14 +148,14 @@ def contradicted(ranking: Ranking, gains: dict[Stage, Interval], tried: Collecti
 
 def outgained(ranking: Ranking, gains: dict[Stage, Interval], gain: Interval | None, workers: int) -> bool:
     """Whether the pipeline without its sampler, or without whole samples, contradicts a verdict that names a stage."""
-    if gain is None or ranking.stage is None or ranking.kind not in ("input-bound", "step-bound"):
-        return False
-    return gain.low > _most_of_others(ranking, gains, workers)
+    return gain is not None and gain.low > _most_of_others(ranking, gains, workers)
 
 
 def _most_of_others(ranking: Ranking, gains: dict[Stage, Interval], workers: int) -> float:
-    """Above which the gain of anything but the named stage contradicts the verdict."""
-    own = gains.get(ranking.stage) if ranking.stage is not None else None
+    """Above which the gain of anything but the named stage contradicts the verdict; where none is named, nothing does."""
+    if ranking.stage is None or ranking.kind not in ("input-bound", "step-bound"):
+        return float("inf")
+    own = gains.get(ranking.stage)
     most = own.high * CONTRADICTION if own is not None else float("inf")
     # Whatever leaving the step out would gain: where it limits, and batches are made beside it, nothing else gains.
     # And what loses by its removal contradicts nothing.

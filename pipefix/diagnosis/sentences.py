@@ -106,9 +106,8 @@ def _sampler(measurement: Measurement, diagnosis: Diagnosis, doubt: Doubt | None
     kind = "Input-bound" if measurement.has_consumer else f"Input-bound{ALONE}"
     text = f"{kind}: the sampler takes {part} of the time, {seconds(diagnosis.sampler.value)} a sample"
     text += _if_free(measurement, diagnosis.sampler_gain or NotTried())
-    return (
-        f"{text}. It runs in the training process, where no worker helps: have it compute an epoch's order in one call, or ahead."
-    )
+    advice = "have it compute an epoch's order in one call, or ahead"
+    return f"{text}. It runs in the training process, where no worker helps: {advice}."
 
 
 def _if_free(measurement: Measurement, gain: Gain, what: str = "if it were") -> str:
@@ -152,11 +151,9 @@ def _balanced(diagnosis: Diagnosis, ranking: Ranking, share_of: ShareOf, kind: s
         second_name = "the step" if ranking.second is Stage.STEP else "taking batches over"
         return f"{kind}: the loader and {second_name} keep pace with each other{spread}; a gain needs both."
     assert ranking.second is not None
-    first, second = share_of(ranking.stage), share_of(ranking.second)
-    return (
-        f"{kind}: no single stage dominates; {ranking.stage} takes {_span(first, diagnosis)} of the time and "
-        f"{ranking.second} {_span(second, diagnosis)}. A gain needs both."
-    )
+    first, second = (_span(share_of(stage), diagnosis) for stage in (ranking.stage, ranking.second))
+    takes = f"{ranking.stage} takes {first} of the time and {ranking.second} {second}"
+    return f"{kind}: no single stage dominates; {takes}. A gain needs both."
 
 
 def _doubted(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, doubt: Doubt, share_of: ShareOf) -> str:
@@ -217,12 +214,10 @@ def longer_budget(measurement: Measurement) -> int:
 
 
 def _uncut(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, share_of: ShareOf) -> str:
-    rest = percent(diagnosis.unattributed / diagnosis.sample.value)
-    return (
-        f"Inconclusive: {rest} of the time is the dataset's own code before anything is read, "
-        f"which no hook times{_mostly(measurement)}; "
-        f"of what could be cut, {stage} takes most ({_span(share_of(stage), diagnosis)}). {CUT_IT}"
-    )
+    part = percent(diagnosis.unattributed / diagnosis.sample.value)
+    rest = f"{part} of the time is the dataset's own code before anything is read, which no hook times{_mostly(measurement)}"
+    most = f"of what could be cut, {stage} takes most ({_span(share_of(stage), diagnosis)})"
+    return f"Inconclusive: {rest}; {most}. {CUT_IT}"
 
 
 def _left_open(diagnosis: Diagnosis, ranking: Ranking, share_of: ShareOf) -> str:

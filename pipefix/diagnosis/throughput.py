@@ -189,13 +189,6 @@ class PipelineModel:
         alone = np.maximum(0.0, self.alone - saved / max(1, self.workers))
         return replace(self, making=making, taking=taking, alone=alone)
 
-    def shortened(self, stage: Stage, by: float) -> PipelineModel:
-        """``by`` seconds a sample less of a stage that batches are made with, never below nothing."""
-        whole = self.making.get(stage.value)
-        if whole is None or not whole.wall[0]:
-            return self
-        return self.scaled(stage, max(0.0, 1 - by / float(whole.wall[0])))
-
     def adding(self, stage: Stage, more: StageTime) -> PipelineModel:
         """More work where batches are made."""
         return replace(self, making=_added(self.making, stage.value, more))

@@ -155,13 +155,10 @@ class Case:
         """The pipeline as it ran in an arm: without the stages answered from the recording, as far as they really were."""
         model = self.model
         for stage in arm.replaces:
-            model = model.scaled(stage, self.left(arm, stage))
+            # Operations whose results cannot be recorded run live.
+            now, then = (_charged(self.measurement.of(name), stage) for name in (experiments.REAL.name, arm.name))
+            model = model.scaled(stage, min(1.0, then / now) if now and then else 0.0)
         return model
-
-    def left(self, arm: Experiment, stage: Stage) -> float:
-        """The part of a stage that an arm still ran: operations whose results cannot be recorded run live."""
-        now, then = (_charged(self.measurement.of(name), stage) for name in (experiments.REAL.name, arm.name))
-        return min(1.0, then / now) if now and then else 0.0
 
     @cached_property
     def cpu_seconds(self) -> float | None:

@@ -206,10 +206,8 @@ class CacheResized(Cache):
     arm = experiments.NO_DECODE
 
     def risk(self, case: Case) -> str | None:
-        return (
-            f"Crops see at most {RESIZED} pixels on the shorter side: "
-            "check the accuracy if training crops are larger than 224 pixels."
-        )
+        check = "check the accuracy if training crops are larger than 224 pixels."
+        return f"Crops see at most {RESIZED} pixels on the shorter side: {check}"
 
     def useless(self, case: Case) -> str | None:
         if not case.operations.pictures:
@@ -218,10 +216,8 @@ class CacheResized(Cache):
             return "neither the pictures' pixels nor their bytes could be measured"
         part = self._part(case)
         if part.value > 0.8:
-            return (
-                f"the images are small already: {_about(part)}{case.pixels.value / 1e6:.2f} megapixels, {RESIZED} pixels on the "
-                f"shorter side leave {percent(part.value)} of them"
-            )
+            leaves = f"{RESIZED} pixels on the shorter side leave {percent(part.value)} of them"
+            return f"the images are small already: {_about(part)}{case.pixels.value / 1e6:.2f} megapixels, {leaves}"
         return None
 
     def _part(self, case: Case) -> Interval:
@@ -236,11 +232,8 @@ class CacheResized(Cache):
         return case.model.replacing(Stage.STORAGE, read).scaled(Stage.DECODE, draws(self._part(case), "pixels"))
 
     def saves(self, case: Case) -> str:
-        part = self._part(case)
-        return (
-            f"Decoding takes {seconds(case.wall(Stage.DECODE))} a sample; {_about(part)}{percent(part.value)} of the pixels "
-            "would be left"
-        )
+        spent, part = seconds(case.wall(Stage.DECODE)), self._part(case)
+        return f"Decoding takes {spent} a sample; {_about(part)}{percent(part.value)} of the pixels would be left"
 
     def making_seconds(self, case: Case) -> float:
         return case.model.wall(Stage.STORAGE) + 2 * case.model.wall(Stage.DECODE)
@@ -300,10 +293,8 @@ class CacheSample(Cache):
         if not case.wall(Stage.AUGMENT):
             return "nothing is done to samples after decoding, so this is the same as cache-decoded"
         if not operations.fixed and not operations.same:
-            return (
-                f"the first operation on decoded samples, {operations.first_random or 'unnamed'}, may be random: the same as "
-                "cache-decoded"
-            )
+            first = operations.first_random or "unnamed"
+            return f"the first operation on decoded samples, {first}, may be random: the same as cache-decoded"
         return None
 
     def finished(self, case: Case) -> bool:
@@ -316,17 +307,17 @@ class CacheSample(Cache):
         decoded = case.decoded_bytes
         if decoded is None or not case.sample_bytes:
             return decoded
-        return Interval(
-            max(decoded.value, case.sample_bytes), min(decoded.low, case.sample_bytes), max(decoded.high, case.sample_bytes)
-        )
+        finished = case.sample_bytes
+        return Interval(max(decoded.value, finished), min(decoded.low, finished), max(decoded.high, finished))
 
     def _kept(self, case: Case) -> float:
         """Seconds a sample of the operations whose results would be kept."""
         return sum(op.wall_s for op in case.operations.fixed)
 
     def with_cache(self, case: Case, read: StageTime) -> PipelineModel:
-        model = case.model.without(Stage.DECODE).replacing(Stage.STORAGE, read)
-        return model.without(Stage.AUGMENT) if case.operations.all_fixed else model.shortened(Stage.AUGMENT, self._kept(case))
+        part = self._kept(case) / (case.model.wall(Stage.AUGMENT) or float("inf"))
+        left = 0.0 if case.operations.all_fixed else max(0.0, 1 - part)
+        return case.model.without(Stage.DECODE).replacing(Stage.STORAGE, read).scaled(Stage.AUGMENT, left)
 
     def saves(self, case: Case) -> str:
         spent = case.model.wall(Stage.STORAGE) + case.model.wall(Stage.DECODE) + self._kept(case)

@@ -134,10 +134,7 @@ class DecodeGpu(Remedy):
         spent = case.wall(Stage.DECODE) + case.wall(Stage.AUGMENT)
         if not case.operations.pictures:
             return self.declined("nothing that decodes pictures was seen")
-        model = case.model
-        for stage in (self.stage, *self.relieves):
-            model = model.without(stage)
-        most = case.predicted(model)
+        most = case.predicted(case.model.without(self.stage, *self.relieves))
         # How quickly a device decodes is not known before it is tried: it may bring nothing.
         gain = Interval(most.value, min(1.0, most.low), most.high)
         if not case.cuda:

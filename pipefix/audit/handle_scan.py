@@ -23,10 +23,6 @@ _PLAIN = (str, bytes, bytearray, int, float, complex, bool, type, ModuleType, Bu
 _NOT_LOOKED_INTO = ("torch", "numpy", "pandas", "logging", "threading", "pipefix", "tqdm")
 
 
-def _always(_: Any) -> bool:
-    return True
-
-
 def _reads(file: Any) -> bool:
     """Not what is only written to, as logs are: there nobody minds where the next line goes."""
     return not file.closed and bool(file.readable() and file.seekable() and not file.writable())
@@ -41,37 +37,26 @@ def _locks(environment: Any) -> bool:
     return bool(environment.flags()["lock"])
 
 
+_IS_OPEN: tuple[tuple[str, Callable[[Any], bool]], ...] = (
+    ("zarr.ZipStore tensorstore.TensorStore openslide.OpenSlide sqlite3.Connection sqlite3.Cursor", lambda _: True),
+    ("av.container.InputContainer decord.VideoReader torchcodec.VideoDecoder", lambda _: True),
+    ("pymysql.Connection MySQLdb.Connection pymongo.MongoClient redis.Connection", lambda _: True),
+    ("soundfile.SoundFile rasterio.DatasetReader psycopg2.connection psycopg.Connection", lambda handle: not handle.closed),
+    ("h5py.File h5py.Group h5py.Dataset", bool),
+    ("zipfile.ZipFile", _in_a_file),
+    ("tarfile.TarFile", lambda archive: not archive.closed and not isinstance(archive.fileobj, io.BytesIO)),
+    ("netCDF4.Dataset", lambda file: bool(file.isopen())),
+    ("tables.File", lambda file: bool(file.isopen)),
+    ("cv2.VideoCapture", lambda video: bool(video.isOpened())),
+    ("socket.socket", lambda socket: socket.fileno() >= 0),
+)
+"""Of these a subclass is one as well. Whether it is open is asked of the library, not of the user's code."""
 _KINDS: dict[tuple[str, str], tuple[str, Callable[[Any], bool]]] = {
-    ("zipfile", "ZipFile"): ("zipfile.ZipFile", _in_a_file),
     ("numpy", "NpzFile"): ("numpy.load of an .npz", lambda arrays: _in_a_file(arrays.zip)),
     ("builtins", "Environment"): ("lmdb.Environment with lock=True", _locks),
     ("pipefix", "Environment"): ("lmdb.Environment with lock=True", _locks),  # the same, where a probe listens
-    ("tarfile", "TarFile"): ("tarfile.TarFile", lambda archive: not archive.closed and not isinstance(archive.fileobj, io.BytesIO)),
-    ("h5py", "File"): ("h5py.File", bool),
-    ("h5py", "Group"): ("h5py.Group", bool),
-    ("h5py", "Dataset"): ("h5py.Dataset", bool),
-    ("zarr", "ZipStore"): ("zarr.ZipStore", _always),
-    ("tensorstore", "TensorStore"): ("tensorstore.TensorStore", _always),
-    ("av", "InputContainer"): ("av.container.InputContainer", _always),
-    ("decord", "VideoReader"): ("decord.VideoReader", _always),
-    ("torchcodec", "VideoDecoder"): ("torchcodec.VideoDecoder", _always),
-    ("soundfile", "SoundFile"): ("soundfile.SoundFile", lambda sound: not sound.closed),
-    ("openslide", "OpenSlide"): ("openslide.OpenSlide", _always),
-    ("rasterio", "DatasetReader"): ("rasterio.DatasetReader", lambda raster: not raster.closed),
-    ("netCDF4", "Dataset"): ("netCDF4.Dataset", lambda file: bool(file.isopen())),
-    ("tables", "File"): ("tables.File", lambda file: bool(file.isopen)),
-    ("cv2", "VideoCapture"): ("cv2.VideoCapture", lambda video: bool(video.isOpened())),
-    ("sqlite3", "Connection"): ("sqlite3.Connection", _always),
-    ("sqlite3", "Cursor"): ("sqlite3.Cursor", _always),
-    ("psycopg2", "connection"): ("psycopg2.connection", lambda connection: not connection.closed),
-    ("psycopg", "Connection"): ("psycopg.Connection", lambda connection: not connection.closed),
-    ("pymysql", "Connection"): ("pymysql.Connection", _always),
-    ("MySQLdb", "Connection"): ("MySQLdb.Connection", _always),
-    ("pymongo", "MongoClient"): ("pymongo.MongoClient", _always),
-    ("redis", "Connection"): ("redis.Connection", _always),
-    ("socket", "socket"): ("socket.socket", lambda socket: socket.fileno() >= 0),
-}
-"""Of these a subclass is one as well. Whether it is open is asked of the library, not of the user's code."""
+} | {(kind.partition(".")[0], kind.rpartition(".")[2]): (kind, asked) for kinds, asked in _IS_OPEN for kind in kinds.split()}
+"""By a class's library and name: what it is told as, and whether one is open."""
 
 
 def open_handles(dataset: Any, worker_init: Any = None) -> list[OpenHandle]:

@@ -40,12 +40,9 @@ def cpu_quota(facts: AuditFacts) -> Message | None:
     demand = workers * min(1.0, facts.cpu_share)
     if demand <= CROWDED * machine.effective_cores or workers <= 1:
         return _throttled(facts)
-    return Message(
-        f"{workers} workers keep {demand:.1f} cores busy, and {cores(machine)} are available.",
-        f"{RAISE_QUOTA}, or let pipefix tune TARGET find how many workers are best"
-        if machine.quota_cores is not None
-        else "Let pipefix tune TARGET find how many workers are best",
-    )
+    found = f"{workers} workers keep {demand:.1f} cores busy, and {cores(machine)} are available."
+    raising = f"{RAISE_QUOTA}, or let" if machine.quota_cores is not None else "Let"
+    return Message(found, f"{raising} pipefix tune TARGET find how many workers are best")
 
 
 def _throttled(facts: AuditFacts) -> Message | None:

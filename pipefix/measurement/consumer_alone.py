@@ -29,7 +29,6 @@ LATE_FIRST_STEP = 0.03
 
 REPEATS = 20
 """Copies of a batch, of which the median counts."""
-TO = " to cuda:"
 NOISE = 0.03
 """Part of a step below which what it takes more is not told from noise."""
 
@@ -145,18 +144,12 @@ def copy_seconds(batch: Any) -> dict[str, float]:
     tensors = [leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor) and leaf.device.type == "cpu"]
     if not tensors or not torch.cuda.is_available():
         return {}
-    pinned = [tensor.pin_memory() for tensor in tensors]
-    main = gpu.main_device()
-    seconds = {
-        "pinning": _pinning(tensors),
-        "pinned": _copy(pinned, main, non_blocking=True),
-        "pageable": _copy(tensors, main, non_blocking=False),
-        "bytes": float(sum(tensor.nbytes for tensor in tensors)),
-    }
+    pinned, main = [tensor.pin_memory() for tensor in tensors], gpu.main_device()
+    seconds = {"pinning": _pinning(tensors), "bytes": float(sum(tensor.nbytes for tensor in tensors))}
     for device in gpu.devices():
-        if device != main:
-            seconds[f"pinned{TO}{device}"] = _copy(pinned, device, non_blocking=True)
-            seconds[f"pageable{TO}{device}"] = _copy(tensors, device, non_blocking=False)
+        to = f" to cuda:{device}" if device != main else ""
+        seconds[f"pinned{to}"] = _copy(pinned, device, non_blocking=True)
+        seconds[f"pageable{to}"] = _copy(tensors, device, non_blocking=False)
     return seconds
 
 

@@ -290,11 +290,7 @@ class MeasuringFetcher:
         if timer.active:
             # Another thread may be adding an operation, column by column.
             columns = zip(names, timer.wall, timer.cpu_time, timer.cpu_wall, timer.calls, timer.entered, strict=False)
-            trace.charges = [
-                Charge(stage.value if stage is not None else None, op, wall, *figures)
-                for (stage, op), wall, *figures in columns
-                if wall
-            ]
+            trace.charges = [Charge(stage and stage.value, op, wall, *figures) for (stage, op), wall, *figures in columns if wall]
             trace.foreign = [(str(names[key][0]), names[key][1], spent) for key, spent in list(timer.foreign.items())]
         if timer.events is not None:
             trace.events = [(str(names[key][0]), names[key][1], begun, ended) for key, begun, ended in timer.events]

@@ -144,13 +144,9 @@ class PersistentWorkers(Remedy):
     def kept_up(self, restart: float, whole: float, gain: Interval, beside: str = "") -> Proposed:
         """``restart``: seconds of ``whole``, an epoch, that pass before its first batch. ``beside``: what else is to be said."""
         begins = f"Every epoch waits {seconds(restart)} for its first batch, {percent(restart / whole)} of its {seconds(whole)}"
-        return self.proposed(
-            begins + beside,
-            gain,
-            "DataLoader(..., persistent_workers=True)",
-            risk="Workers keep their copy of the dataset: changes made to it between epochs in the training process do not reach "
-            "them.",
-        )
+        changes = "changes made to it between epochs in the training process do not reach them."
+        risk = f"Workers keep their copy of the dataset: {changes}"
+        return self.proposed(begins + beside, gain, "DataLoader(..., persistent_workers=True)", risk=risk)
 
 
 def process_over_thread(measurement: Measurement) -> float | None:

@@ -89,24 +89,16 @@ class WorkerCount(Remedy):
         how = ', multiprocessing_context="forkserver"' if count and lost else ""
         how += ", persistent_workers=True" if keep else ""
         if case.measurement.whole_stream_each is not False and count > max(1, now):
-            return self.proposed(
-                f"{why}. {_COPIES[case.measurement.whole_stream_each]}, they would give every sample {count} times",
-                gain,
-                f"{GIVE_PARTS} Then DataLoader(..., num_workers={count}{how})",
-                id=f"{self.id}-{count}",
-                title=f"Share the stream among {processes(count)}",
-                by_hand="each worker has to be given its part of the stream, which only its author can write",
-            )
-        return self.proposed(
-            why,
-            gain,
-            f"DataLoader(..., num_workers={count}{how})  # or all settings at once: {command('pipefix', 'tune', case.target)}",
-            **_named(case, count),
-            risk=_risk(case, count),
-            change=LoaderChange(
-                num_workers=count, start_method="forkserver" if count and lost else None, persistent_workers=keep or None
-            ),
-        )
+            why += f". {_COPIES[case.measurement.whole_stream_each]}, they would give every sample {count} times"
+            by_hand = "each worker has to be given its part of the stream, which only its author can write"
+            parts = f"{GIVE_PARTS} Then DataLoader(..., num_workers={count}{how})"
+            title = f"Share the stream among {processes(count)}"
+            return self.proposed(why, gain, parts, by_hand=by_hand, id=f"{self.id}-{count}", title=title)
+        tune = command("pipefix", "tune", case.target)
+        arguments = f"DataLoader(..., num_workers={count}{how})  # or all settings at once: {tune}"
+        method = "forkserver" if count and lost else None
+        change = LoaderChange(num_workers=count, start_method=method, persistent_workers=keep or None)
+        return self.proposed(why, gain, arguments, **_named(case, count), risk=_risk(case, count), change=change)
 
 
 def processes(count: int) -> str:

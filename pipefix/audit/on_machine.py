@@ -62,23 +62,17 @@ def _hidden_quota(machine: Machine, has_loader: bool) -> Message | None:
         return None
     count = max(1, int(machine.effective_cores))
     workers = "pipefix tune TARGET finds how many workers are best" if has_loader else f"DataLoader(..., num_workers={count})"
-    return Message(
-        f"Only {machine.quota_cores:g} of the {machine.logical_cores} cores are available: a CPU quota, "
-        "which os.cpu_count() and os.sched_getaffinity() do not show.",
-        f"export OMP_NUM_THREADS={count}; where samples are CPU work: {workers}",
-        severity="note",
-    )
+    hidden = "a CPU quota, which os.cpu_count() and os.sched_getaffinity() do not show."
+    found = f"Only {machine.quota_cores:g} of the {machine.logical_cores} cores are available: {hidden}"
+    return Message(found, f"export OMP_NUM_THREADS={count}; where samples are CPU work: {workers}", "note")
 
 
 def _crowded(machine: Machine, workers: int) -> Message | None:
     """Before anything ran: what workers do is not known."""
     if workers <= max(1.0, CROWDED * machine.effective_cores):
         return None
-    return Message(
-        f"{workers} workers share {cores(machine)} cores; if they decode or transform, they only get in each other's way.",
-        "pipefix tune TARGET finds how many workers are best",
-        severity="note",
-    )
+    found = f"{workers} workers share {cores(machine)} cores; if they decode or transform, they only get in each other's way."
+    return Message(found, "pipefix tune TARGET finds how many workers are best", "note")
 
 
 @rule("gpu", "warning", "an NVIDIA driver does not answer, or the installed torch was built without CUDA beside a GPU")

@@ -24,10 +24,8 @@ def network_files(facts: AuditFacts) -> Message | None:
         )
     if facts.store is None:
         return None
-    return Message(
-        f"Samples are read from {facts.store.name}: {_cost(facts.store)}.",
-        "Keep what they read on a local disk: pipefix convert TARGET --to lmdb --store source",
-    )
+    advice = "Keep what they read on a local disk: pipefix convert TARGET --to lmdb --store source"
+    return Message(f"Samples are read from {facts.store.name}: {_cost(facts.store)}.", advice)
 
 
 def _cost(store: ObjectStoreFacts) -> str:

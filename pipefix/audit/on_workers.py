@@ -59,10 +59,9 @@ def few_shards(facts: AuditFacts) -> Message | None:
     if not workers or shards is None or shards >= workers:
         return None
     parts = "1 shard" if shards == 1 else f"{shards} shards"
-    return Message(
-        f"The stream has {parts} for {workers} workers: {workers - shards} of them get no sample, and more workers change nothing.",
-        f"Write the data in at least {workers} shards, or use num_workers={shards}.",
-    )
+    idle = f"{workers - shards} of them get no sample, and more workers change nothing."
+    advice = f"Write the data in at least {workers} shards, or use num_workers={shards}."
+    return Message(f"The stream has {parts} for {workers} workers: {idle}", advice)
 
 
 @rule(
@@ -127,16 +126,13 @@ def _copied_objects(facts: AuditFacts, held: DatasetFacts, workers: int) -> Mess
     name = held.where or "dataset"
     sentence = f"{name} holds {held.objects:,} Python objects ({size(held.bytes)})"
     if facts.start_method == "fork":
-        sentence += (
-            f"; reading one counts a reference, which copies its page, so that each of {workers} workers ends up with its own copy"
-        )
-        sentence += f": {size(held.bytes * workers)} more."
+        sentence += "; reading one counts a reference, which copies its page, so that each of "
+        sentence += f"{workers} workers ends up with its own copy: {size(held.bytes * workers)} more."
         if facts.growth is not None and facts.growth.bytes > 0:
             sentence += f" A worker's private memory grew by {size(facts.growth.bytes)} in {facts.growth.samples:,} samples."
     else:
-        sentence += (
-            f"; each of {workers} workers is sent a pickled copy when it starts: {size(held.bytes * workers)} more, and a wait."
-        )
+        more = f"{size(held.bytes * workers)} more, and a wait."
+        sentence += f"; each of {workers} workers is sent a pickled copy when it starts: {more}"
     return Message(
         sentence,
         f"Keep it in NumPy arrays, which hold no objects: in __init__, self.paths = numpy.array(paths, dtype=numpy.bytes_); "

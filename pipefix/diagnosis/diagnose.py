@@ -42,9 +42,8 @@ def diagnose(measurement: Measurement) -> Diagnosis:
     clocked = ledger(measurement, real)
     draws, each = bootstrap(clocked, per_sample), per_sample(np.concatenate(clocked))
     if measurement.workers:
-        each[INDEX["border"]], draws[:, INDEX["border"]] = _paced(
-            [_without_sampler(block, measurement) for block in measurement.of(experiments.PREBUILT.name)]
-        )
+        handed = [_without_sampler(block, measurement) for block in measurement.of(experiments.PREBUILT.name)]
+        each[INDEX["border"]], draws[:, INDEX["border"]] = _paced(handed)
         each[INDEX["supply"]], draws[:, INDEX["supply"]] = _paced(_undisturbed(measurement))
     model = of_draws(draws, measurement.workers)
     arms = _arms(measurement)

@@ -272,10 +272,8 @@ def _first_two(batch: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
     values = list(batch.values()) if isinstance(batch, dict) else list(batch) if isinstance(batch, (list, tuple)) else [batch]
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
     if not tensors:
-        raise TargetError(
-            f"The model cannot be fed: the batch is a {type(batch).__name__} without a tensor at its top level.",
-            advice="Define train_step(batch) beside the model, so that the probe knows how a batch is used.",
-        )
+        what = f"The model cannot be fed: the batch is a {type(batch).__name__} without a tensor at its top level."
+        raise TargetError(what, advice="Define train_step(batch) beside the model, so that the probe knows how a batch is used.")
     return tensors[0], tensors[1] if len(tensors) > 1 else None
 
 
@@ -289,10 +287,8 @@ def consumer_for(
     """
     transform = getattr(subject.loader if loader is None else loader, "on_its_way", None) or as_it_is
     if step_ms is not None and target_rate is not None:
-        raise BadUsage(
-            f"Both a step of {step_ms:g} ms and a target rate of {target_rate:g} samples/s were given.",
-            advice="Give one: --step-ms MS for the time of a batch's step, or --target-rate N for samples a second.",
-        )
+        advice = "Give one: --step-ms MS for the time of a batch's step, or --target-rate N for samples a second."
+        raise BadUsage(f"Both a step of {step_ms:g} ms and a target rate of {target_rate:g} samples/s were given.", advice=advice)
     if step_ms is not None:
         if not 0 < step_ms < math.inf:
             raise BadUsage(f"A step of {step_ms:g} ms cannot be emulated.", advice="Give a positive time, such as --step-ms 25.")
@@ -300,9 +296,8 @@ def consumer_for(
         return Emulated(step_ms / 1e3, name=name, transform=transform, launch=subject.launch_seconds)
     if target_rate is not None:
         if not 0 < target_rate < math.inf:
-            raise BadUsage(
-                f"A target rate of {target_rate:g} samples/s cannot be met.", advice="Give a positive rate: --target-rate 1000."
-            )
+            advice = "Give a positive rate: --target-rate 1000."
+            raise BadUsage(f"A target rate of {target_rate:g} samples/s cannot be met.", advice=advice)
         seconds = subject.settings.samples_a_batch / target_rate
         return Emulated(seconds, name=f"emulated: {target_rate:g} samples/s", transform=transform)
     if subject.consumer is not None:

@@ -86,27 +86,24 @@ class ConsumerAlone:
     def copies(self, kept_batch: KeptBatch) -> None:
         """What copying a batch to the device takes. Where nothing has woken CUDA in this process yet, not before all workers are
         forked: those that use it themselves could not."""
-        measurement = self.found
-        if measurement.transfer or Stage.TRANSFER.value in measurement.declined:
+        measurement, transfer = self.found, Stage.TRANSFER.value
+        if measurement.transfer or transfer in measurement.declined:
             return
         if cuda_lost_by_fork():
-            measurement.declined[Stage.TRANSFER.value] = "the program uses the device, and its loader is probed in another process"
+            measurement.declined[transfer] = "the program uses the device, and its loader is probed in another process"
             return
         try:
             measurement.transfer = copy_seconds(kept_batch.value)
         except torch.OutOfMemoryError as error:
-            measurement.declined[Stage.TRANSFER.value] = (
-                f"the device has no room for a batch ({failure.summary(error).partition('. ')[0]})"
-            )
+            measurement.declined[transfer] = f"the device has no room for a batch ({failure.summary(error).partition('. ')[0]})"
         except RuntimeError as error:
             raise failing.raised("Copying a batch to the device", error) from error
         else:
             if not measurement.transfer and gpu.present():
-                measurement.declined[Stage.TRANSFER.value] = "no tensor of a batch lies in the host's memory"
-        if gpu.other() is not None:
-            measurement.declined[Stage.TRANSFER.value] = (
-                f"the device here is {gpu.other()}: steps are waited for, and of copies only those to CUDA devices are timed"
-            )
+                measurement.declined[transfer] = "no tensor of a batch lies in the host's memory"
+        if (kind := gpu.other()) is not None:
+            only = "steps are waited for, and of copies only those to CUDA devices are timed"
+            measurement.declined[transfer] = f"the device here is {kind}: {only}"
 
 
 def alone(consumer: Consumer, kept_batch: KeptBatch, size: int, seconds: float, *, name: str) -> Block:

@@ -325,10 +325,9 @@ class _Session:
                 return
             block = self.pool.block(experiments.COLD, SHORTEST, most=max(2.0, self.clock.left), least_rounds=1)
             if any(row.trace.wrapped for row in block.rows):
+                too_few = "too few samples were recorded: some were read again, from memory; a longer --budget records more"
                 if not measurement.of(experiments.COLD.name):
-                    self._not_cold(
-                        "too few samples were recorded: some were read again, from memory; a longer --budget records more"
-                    )
+                    self._not_cold(too_few)
                 return
             self.found.blocks.append(block)
             reserve = max(0.06 * self.plan.budget, self.first_seconds)

@@ -87,10 +87,8 @@ def _uncrowded(model: PipelineModel, diagnosis: Diagnosis) -> PipelineModel:
     taking_s = float(sum(part.wall[0] for part in model.taking.values()))
     wanted = float(model.seconds()[0]) * model.workers if model.workers else float(model.seconds()[0]) - taking_s
     back = min(1.0, max(0.0, (wanted - making_s) / lost))
-    making = {
-        name: StageTime(part.wall + back * (model.making[name].wall - part.wall), part.cpu) for name, part in alone.making.items()
-    }
-    return replace(alone, making=making)
+    walls = {name: part.wall + back * (model.making[name].wall - part.wall) for name, part in alone.making.items()}
+    return replace(alone, making={name: StageTime(walls[name], part.cpu) for name, part in alone.making.items()})
 
 
 def _served(name: str, part: StageTime, model: PipelineModel, diagnosis: Diagnosis) -> StageTime:

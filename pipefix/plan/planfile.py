@@ -174,9 +174,8 @@ def decode(text: str, *, origin: str) -> PlanFile:
     try:
         head = msgspec.toml.decode(text)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise UnreadableFile(
-            f"{origin} is not a plan file: it is not TOML ({str(error)[:_MOST_SHOWN]}).", advice=_ADVICE
-        ) from error
+        what = f"{origin} is not a plan file: it is not TOML ({str(error)[:_MOST_SHOWN]})."
+        raise UnreadableFile(what, advice=_ADVICE) from error
     check_format(head, format=FORMAT, origin=origin, what="a plan file", advice=_ADVICE)
     if isinstance(head.get("loader"), dict):
         head["loader"] = {key: value for key, value in head["loader"].items() if key not in _GONE}
@@ -272,10 +271,8 @@ def text_of(path: Path) -> str | None:
 def read(path: Path) -> PlanFile:
     text = text_of(path)
     if text is None:
-        raise UnreadableFile(
-            f"There is no plan file {path}.",
-            advice="fix and tune write one where they find what helps; without plan=... or --plan all runs as it did before.",
-        )
+        advice = "fix and tune write one where they find what helps; without plan=... or --plan all runs as it did before."
+        raise UnreadableFile(f"There is no plan file {path}.", advice=advice)
     return decode(text, origin=str(path))
 
 

@@ -35,11 +35,9 @@ def given_up(older: PlanFile | None, plan: PlanFile) -> list[str]:
     if older is None or older.loader is None:
         return []
     now = plan.loader or LoaderChange()
-    return [
-        f"{name} = {msgspec.json.encode(value).decode()}"
-        for name in LoaderChange.__struct_fields__
-        if name != "evidence" and (value := getattr(older.loader, name)) is not None and getattr(now, name) != value
-    ]
+    before = {name: getattr(older.loader, name) for name in LoaderChange.__struct_fields__ if name != "evidence"}
+    gone = {name: value for name, value in before.items() if value not in (None, getattr(now, name))}
+    return [f"{name} = {msgspec.json.encode(value).decode()}" for name, value in gone.items()]
 
 
 def write(plan: PlanFile, path: Path) -> Path | None:

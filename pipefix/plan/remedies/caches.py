@@ -72,10 +72,8 @@ class Cache(Remedy):
         if disk is not None and case.memory is not None and disk > case.memory:
             measured = False
             if case.disk_seconds is None:
-                return self.declined(
-                    f"the cache would take {size(disk)}, more than the {size(case.memory)} of free memory, and how fast this disk "
-                    "reads was not measured"
-                )
+                more = f"more than the {size(case.memory)} of free memory"
+                return self.declined(f"the cache would take {size(disk)}, {more}, and how fast this disk reads was not measured")
             # It is read from the disk each time: all workers wait for the one disk.
             waiting = draws(record_bytes, "record") * case.disk_seconds * max(1, case.measurement.workers)
             read = StageTime(read.wall + waiting, read.cpu)

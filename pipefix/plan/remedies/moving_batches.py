@@ -46,9 +46,8 @@ class HandoverSlots(Remedy):
         if not case.batch_bytes:
             return self.declined("how large a batch is could not be looked at")
         if case.measurement.facts.get("batch.piped_bytes", 0.0) > 0.5 * case.batch_bytes:
-            return self.declined(
-                "batches are not tensors but arrays or bytes, which go through a pipe: return tensors from collate_fn first"
-            )
+            piped = "batches are not tensors but arrays or bytes, which go through a pipe"
+            return self.declined(f"{piped}: return tensors from collate_fn first")
         tried = case.measurement.handover
         modelled = Modelled(case.after(experiments.NO_HANDOVER, self._changed(case), name=self.id))
         each = case.wall(Stage.IPC) * case.batch
@@ -95,16 +94,11 @@ class CollateFaster(Remedy):
         if collate == "default_collate" and _small_tensors(case) < MANY_SMALL and case.batch_bytes <= LARGEST_REUSED:
             return self.declined("default_collate copies every sample once already")
         if collate != "default_collate" and spent > COMPUTES * copied:
-            return self.declined(
-                f"{collate} takes {seconds(spent)} a batch, where a copy of its {size(case.batch_bytes)} takes {seconds(copied)}: "
-                "it computes, and what of that can go only its author knows"
-            )
+            takes = f"{seconds(spent)} a batch, where a copy of its {size(case.batch_bytes)} takes {seconds(copied)}"
+            return self.declined(f"{collate} takes {takes}: it computes, and what of that can go only its author knows")
         gain = case.after(experiments.NO_COLLATE, case.model.replacing(Stage.COLLATE, StageTime(least, least)), name=self.id)
-        return self.proposed(
-            f"Collating takes {seconds(spent)} a batch; copying its {size(case.batch_bytes)} once takes about {seconds(copied)}",
-            gain,
-            _collate_advice(case),
-        )
+        once = f"copying its {size(case.batch_bytes)} once takes about {seconds(copied)}"
+        return self.proposed(f"Collating takes {seconds(spent)} a batch; {once}", gain, _collate_advice(case))
 
 
 def _small_tensors(case: Case) -> float:
@@ -114,10 +108,8 @@ def _small_tensors(case: Case) -> float:
 def _collate_advice(case: Case) -> str:
     small = _small_tensors(case)
     if small >= MANY_SMALL:
-        return (
-            f"Return one tensor a field instead of {small:.0f} small ones a batch: pack the small fields of a sample into one "
-            "array in __getitem__."
-        )
+        pack = "pack the small fields of a sample into one array in __getitem__."
+        return f"Return one tensor a field instead of {small:.0f} small ones a batch: {pack}"
     collate = case.measurement.settings.collate
     if collate != "default_collate":
         return f"In {collate}, allocate the batch once (torch.empty) and copy every sample to its place, or use default_collate."

@@ -90,23 +90,18 @@ class ThreadCaps(Remedy):
         if busy < BUSY:
             return self.declined(f"{wanted:.0f} threads share {cores:g} cores, but only {percent(busy)} of their time is used")
         if used is not None and threads > 1 and used > threads:
-            return self.declined(
-                f"the main threads of the workers compute only {percent(1 / used)} of what their threads do: they wait for them, "
-                "and would wait longer for fewer"
-            )
+            little = f"the main threads of the workers compute only {percent(1 / used)} of what their threads do"
+            return self.declined(f"{little}: they wait for them, and would wait longer for fewer")
         if used is None or used < 1.05:
             idle = "those beside the main ones use next to no CPU time"
             return self.declined(f"{wanted:.0f} threads share {cores:g} cores, but {idle}")
         # At worst all their work is useful and only changes its thread; at best it is all contention.
         gain = Interval(used**0.5, 1.0, used)
-        return self.proposed(
-            f"{workers} workers run {wanted:.0f} busy threads on {cores:g} cores and use {times(used)} the CPU "
-            "time of their main threads",
-            gain,
-            "worker_init_fn=lambda worker: cv2.setNumThreads(0), and OMP_NUM_THREADS=1 in the environment"
-            if case.measurement.facts.get("worker.cv2_threads", 0.0) > 1
-            else "OMP_NUM_THREADS=1 (and the library's own setting) in the environment before the workers start",
-        )
+        run = f"{workers} workers run {wanted:.0f} busy threads on {cores:g} cores"
+        own = "OMP_NUM_THREADS=1 (and the library's own setting) in the environment before the workers start"
+        if case.measurement.facts.get("worker.cv2_threads", 0.0) > 1:
+            own = "worker_init_fn=lambda worker: cv2.setNumThreads(0), and OMP_NUM_THREADS=1 in the environment"
+        return self.proposed(f"{run} and use {times(used)} the CPU time of their main threads", gain, own)
 
 
 class PersistentWorkers(Remedy):

@@ -10,12 +10,11 @@ from msgspec.structs import replace
 from pipefix.diagnosis import sentences, verdict_rules
 from pipefix.diagnosis.attribution import INDEX, WORKER, columns, exposed_share, ledger, own_wait, per_sample, starved_share
 from pipefix.diagnosis.clocks import calls_per_sample, delivered_seconds, seconds_each, unclocked
-from pipefix.diagnosis.contradictions import contradictions
 from pipefix.diagnosis.costs import StageCosts
 from pipefix.diagnosis.diagnosis import Diagnosis, StageCost, Stations, Verdict
 from pipefix.diagnosis.doubts import Claim, Doubt, DoubtKind, could_run, doubted
 from pipefix.diagnosis.throughput import PipelineModel, of_draws
-from pipefix.diagnosis.verdict_rules import Ranking
+from pipefix.diagnosis.verdict_rules import Ranking, contradictions
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import LEAVE_ONE_OUT, Experiment
 from pipefix.measurement.measurement import Block, Measurement

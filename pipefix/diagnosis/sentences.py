@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from pipefix.diagnosis.clocks import slower_by
 from pipefix.diagnosis.diagnosis import Diagnosis, OpCost
 from pipefix.diagnosis.doubts import Doubt, DoubtKind, busiest_line
-from pipefix.diagnosis.pace import slower_by
 from pipefix.diagnosis.verdict_rules import Ranking
 from pipefix.hooks.charges import OWN_NAMES
 from pipefix.measurement.experiments import FLOOR, SAMPLES

@@ -10,10 +10,12 @@ from statistics import NormalDist
 import numpy as np
 
 from pipefix.diagnosis.attribution import IN_TURN, INDEX, MAIN, WORKER, columns
+from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.diagnosis.throughput import draws, of_draws
+from pipefix.measurement.measurement import Measurement
 from pipefix.measurement.statistics import Floats, interval
-from pipefix.vocabulary.gain import MeasuredGain
-from pipefix.vocabulary.quantity import Interval, exactly
+from pipefix.vocabulary.gain import MeasuredGain, NotTried, figure, surely_above
+from pipefix.vocabulary.quantity import Interval, exactly, percent
 from pipefix.vocabulary.stage import Stage
 
 DOMINATES = 1.08
@@ -39,6 +41,8 @@ STATEMENT = (
 """The rule as it is printed beside a verdict."""
 CONTRADICTION = 1.05
 """An arm that gains this much more than the verdict's own arm contradicts it."""
+LEAST_SAVED = 0.25
+"""Part of the time that a stage is said to take which its own arm saves at least, where nothing runs beside it."""
 
 
 @dataclass(frozen=True)
@@ -204,3 +208,24 @@ def _agree(ranking: Ranking, first: Stage | None, lead: Interval) -> bool:
     clocks, arms = ranking.first_in, NormalDist().cdf(math.log(lead.value) / sigma)
     right, wrong = clocks * arms, (1 - clocks) * (1 - arms)
     return min(clocks, arms) >= EITHER and right >= AGREED * (right + wrong)
+
+
+def contradictions(measurement: Measurement, diagnosis: Diagnosis) -> list[str]:
+    """What speaks against a stage that is named, in words: its own arm gains too little, or another's more.
+
+    Looked at once more, by simpler means, at the end of every probe.
+    """
+    stage = diagnosis.verdict.stage
+    cost = diagnosis.stages.get(Stage(stage)) if stage is not None else None
+    if cost is None or not isinstance(cost.gain, MeasuredGain):
+        return []
+    most = cost.gain.interval.high
+    without = f"without it the pipeline delivers {figure(cost.gain)}"
+    sentences = []
+    if not measurement.workers and cost.stage is not Stage.STEP and 1 - 1 / most < LEAST_SAVED * cost.share:
+        sentences.append(f"{stage} is said to take {percent(cost.share)} of the time, and {without}")
+    rivals = [(str(rival.stage), rival.gain) for rival in diagnosis.stages.values() if rival is not cost]
+    for name, gain in [*rivals, ("the sampler", diagnosis.sampler_gain or NotTried())]:
+        if surely_above(gain, CONTRADICTION * most):
+            sentences.append(f"{stage} is named, and {without}, but without {name} {figure(gain)}")
+    return sentences

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pipefix.diagnosis import diagnose as diagnosing
-from pipefix.diagnosis.contradictions import contradictions
 from pipefix.diagnosis.diagnose import diagnose
 from pipefix.diagnosis.diagnosis import Diagnosis
+from pipefix.diagnosis.verdict_rules import contradictions
 from pipefix.vocabulary.gain import Bounded, MeasuredGain
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import Stage

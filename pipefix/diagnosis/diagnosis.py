@@ -88,6 +88,8 @@ class Diagnosis:
     closure: float
     """(attributed + unattributed) / measured - 1, the two sides measured apart."""
     stations: Stations
+    sampler: Interval
+    """Seconds a sample that the user's sampler takes in the training process."""
     demand: Interval | None = None
     """Samples/s the consumer takes when data are free."""
     fed: float | None = None
@@ -96,8 +98,6 @@ class Diagnosis:
     """Seconds a batch that it waits for the loader itself, however little the data cost; not counted in `fed`."""
     starved: float = 0.0
     """Part of the making of batches in which the maker was ready to run and had no CPU."""
-    sampler: Interval | None = None
-    """Seconds a sample that the user's sampler takes in the training process."""
     sampler_gain: MeasuredGain | None = None
     """Of the pipeline without it; None where it takes too little for an arm of its own, or there was no time."""
     slowdown: float = 1.0

@@ -94,7 +94,6 @@ def _input_bound(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, s
 
 def _sampler(measurement: Measurement, diagnosis: Diagnosis, doubt: Doubt | None) -> str:
     """It runs in the training process, and is no stage."""
-    assert diagnosis.sampler is not None
     part = percent(min(1.0, diagnosis.sampler.value / diagnosis.sample.value))
     clocks = f"Inconclusive: by the clocks the sampler takes {part} of the time"
     if doubt is not None and doubt.gain is not None:
@@ -161,15 +160,13 @@ def _doubted(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, doubt
     takes = f"by the clocks {stage} takes {_span(share_of(stage), diagnosis)} of the time"
     if doubt.kind is DoubtKind.KEPT and doubt.stage is not None:
         first, again = map(seconds, measurement.kept_by_library[doubt.stage])
-        return (
-            f"Inconclusive: {takes}, but {doubt.stage} took {first} of CPU time a sample when samples were first read and {again} "
-            "when the same ones were read again: something keeps what it unpacked, at least for so many samples as a probe reads."
-        )
+        took = f"{first} of CPU time a sample when samples were first read and {again} when the same ones were read again"
+        keeps = "something keeps what it unpacked, at least for so many samples as a probe reads."
+        return f"Inconclusive: {takes}, but {doubt.stage} took {took}: {keeps}"
     gain = doubt.gain
     gains = figure(gain) if gain is not None else ""
     if doubt.kind is DoubtKind.RIVAL:
-        worth = f" (removing it gains {gains})" if gains else ""
-        arms = f"the replayed arms to {doubt.stage}{worth}"
+        arms = f"the replayed arms to {doubt.stage} (removing it gains {gains})"
         return f"Inconclusive: the clocks point to {stage}, but {arms}. {_settles(measurement, gain)}"
     if doubt.kind is DoubtKind.OWN_CODE:
         part = percent(share_of(stage).value * min(1.0, doubt.own / (diagnosis.stages[stage].wall.value or 1.0)))
@@ -225,12 +222,10 @@ def _left_open(diagnosis: Diagnosis, ranking: Ranking, share_of: ShareOf) -> str
         return "Inconclusive: too few batches were measured to tell the stages apart."
     ratio, sides = diagnosis.stations.supply_over_main, ranking.lead is not None and ranking.second in (Stage.STEP, Stage.IPC)
     if sides and ratio is not None and ratio.low < 1.1 and ratio.high > 1 / 1.1:
-        once = diagnosis.verdict.blocks < FEWEST_FOR_INTERVAL
-        between = "" if once else f" ({ratio.low:.2f}-{ratio.high:.2f})"
-        return (
-            f"Inconclusive: {'in one block, ' if once else ''}the loader takes {ratio.value:.2f} times{between} as long as the "
-            "training process, too close to tell which one limits."
-        )
+        few = diagnosis.verdict.blocks < FEWEST_FOR_INTERVAL
+        once, between = ("in one block, ", "") if few else ("", f" ({ratio.low:.2f}-{ratio.high:.2f})")
+        takes = f"{once}the loader takes {ratio.value:.2f} times{between} as long as the training process"
+        return f"Inconclusive: {takes}, too close to tell which one limits."
     pair = " and ".join(_beside(diagnosis, stage, share_of) for stage in (ranking.stage, ranking.second))
     return f"Inconclusive: {pair} are too close to tell which one limits."
 
@@ -246,8 +241,7 @@ def _beside(diagnosis: Diagnosis, stage: Stage, share_of: ShareOf) -> str:
 
 def caveats(measurement: Measurement, diagnosis: Diagnosis) -> list[tuple[str, str]]:
     """Every doubt that applies, as (id, sentence)."""
-    sampling = diagnosis.sampler.value if diagnosis.sampler is not None else 0.0
-    rest = max(0.0, diagnosis.unattributed - sampling) / diagnosis.sample.value
+    rest = max(0.0, diagnosis.unattributed - diagnosis.sampler.value) / diagnosis.sample.value
     workers = measurement.idle_workers + measurement.workers
     longer = diagnosis.verdict.kind == "inconclusive" and "--budget" in diagnosis.verdict.sentence
     stages, anew = measurement.kept_by_dataset, measurement.workers and not measurement.settings.persistent_workers

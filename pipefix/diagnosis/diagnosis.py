@@ -82,6 +82,7 @@ class Diagnosis:
     sample: Interval
     """Delivered seconds a sample, without clocks running."""
     stages: dict[Stage, StageCost]
+    """Those of a sample and collating in any case, others where they were measured."""
     declined: dict[Stage, str]
     unattributed: float
     """Seconds a delivered sample that belong to no stage."""
@@ -117,6 +118,6 @@ class Diagnosis:
 
     def part_of_making(self, *stages: Stage) -> float:
         """Part of the time that making samples and collating them takes which these stages take."""
-        costs = {stage: self.stages[stage].wall.value for stage in (*IN_SAMPLE, Stage.COLLATE) if stage in self.stages}
+        costs = {stage: self.stages[stage].wall.value for stage in (*IN_SAMPLE, Stage.COLLATE)}
         whole = sum(costs.values())
         return sum(costs.get(stage, 0.0) for stage in stages) / whole if whole else 0.0

@@ -236,11 +236,6 @@ class PipelineModel:
         part = self.making.get(stage.value)
         return float(part.wall[0]) if part is not None else 0.0
 
-    def waiting(self, stage: Stage) -> float:
-        """Of these, the part that needs no core."""
-        part = self.making.get(stage.value)
-        return float(max(0.0, part.wall[0] - part.cpu[0])) if part is not None else 0.0
-
     @property
     def busy(self) -> float:
         """Share of the cores' time that is used."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from pipefix.diagnosis.diagnosis import Diagnosis, StageCost
+from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.diagnosis.throughput import PipelineModel, doubted, pooled
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import Experiment
@@ -83,8 +83,7 @@ class Case:
     @property
     def source_bytes(self) -> float:
         """Bytes read a sample."""
-        cost = self.cost(Stage.STORAGE)
-        return cost.bytes or 0.0 if cost is not None else 0.0
+        return self.diagnosis.stages[Stage.STORAGE].bytes or 0.0
 
     @property
     def memory(self) -> int | None:
@@ -113,28 +112,10 @@ class Case:
 
     # -- costs ---------------------------------------------------------------------------------------------------------
 
-    def cost(self, stage: Stage) -> StageCost | None:
-        return self.diagnosis.stages.get(stage)
-
     def wall(self, stage: Stage) -> float:
         """Seconds a sample, in whichever process."""
-        cost = self.cost(stage)
+        cost = self.diagnosis.stages.get(stage)
         return cost.wall.value if cost is not None else 0.0
-
-    def share(self, stage: Stage) -> float:
-        """Share of a sample's making that a stage accounts for."""
-        total = sum(float(part.wall[0]) for part in self.model.making.values())
-        return self.model.wall(stage) / total if total else 0.0
-
-    def waiting(self, stage: Stage) -> float:
-        """Seconds a sample that a stage waits for something other than a CPU."""
-        cost = self.cost(stage)
-        waited = self.model.waiting(stage)
-        return min(waited, cost.waiting) if cost is not None and cost.waiting is not None else waited
-
-    def waits(self, stage: Stage) -> bool:
-        """Whether a stage mostly waits rather than computes, or queues for a CPU."""
-        return self.waiting(stage) > 0.5 * self.model.wall(stage) > 0
 
     def gain(self, arm: Experiment) -> Interval | None:
         """Throughput of an arm over the real one's; None where it did not run."""

@@ -26,7 +26,7 @@ def fitted(measurement: Measurement, diagnosis: Diagnosis) -> PipelineModel:
     copying = measurement.transfer.get("exposed", 0.0) / measurement.settings.samples_a_batch
     stepping = (step.wall.value if step is not None else 0.0) + copying
     sampling = diagnosis.sampler.value
-    making = {stage.value: _part(stages[stage]) for stage in (*IN_SAMPLE, Stage.COLLATE) if stage in stages}
+    making = {stage.value: _part(stages[stage]) for stage in (*IN_SAMPLE, Stage.COLLATE)}
     taking = {Stage.STEP.value: stage_time(step.wall, 0.0, name=Stage.STEP.value)} if step is not None else {}
     if copying:
         taking[Stage.TRANSFER.value] = stage_time(copying, 0.0)

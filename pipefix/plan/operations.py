@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -73,19 +72,14 @@ def operations_of(measurement: Measurement, diagnosis: Diagnosis) -> Operations:
     # As they were first met: a batch's charges list them so.
     names = dict.fromkeys(charge.op for charge in charges_of(measurement.rows("real")[:8]))
     order = {name: place for place, name in enumerate(names)}
-    met = sorted(_ops(diagnosis, Stage.AUGMENT), key=lambda op: order.get(op.name, len(order)))
+    met = sorted(diagnosis.stages[Stage.AUGMENT].ops, key=lambda op: order.get(op.name, len(order)))
     whole = sum(op.wall_s for op in met)
     augment = tuple(op for op in met if op.name not in OWN_NAMES or op.wall_s > _GLUE * whole)
-    tokenisers = tuple(op for op in (*_ops(diagnosis, Stage.DECODE), *augment) if _TOKENS.match(op.name))
+    tokenisers = tuple(op for op in (*diagnosis.stages[Stage.DECODE].ops, *augment) if _TOKENS.match(op.name))
     return Operations(pictures_of(diagnosis), tokenisers, augment, measurement.same_every_time)
 
 
 def pictures_of(diagnosis: Diagnosis) -> tuple[str, ...]:
     """Names of operations that decode pictures."""
-    names = (op.name for op in _ops(diagnosis, Stage.DECODE))
+    names = (op.name for op in diagnosis.stages[Stage.DECODE].ops)
     return tuple(name for name in names if _PICTURE.search(name) and not name.startswith(_VOLUMES))
-
-
-def _ops(diagnosis: Diagnosis, stage: Stage) -> Sequence[OpCost]:
-    cost = diagnosis.stages.get(stage)
-    return cost.ops if cost is not None else ()

@@ -185,9 +185,9 @@ class CacheSource(Cache):
 
 def _past_clients(case: Case) -> str | None:
     """Why what is read cannot be kept: it comes through connections that the code keeps itself, in a protocol of its own."""
-    cost = case.cost(Stage.STORAGE)
-    bare = [op for op in cost.ops if op.name.startswith(_CONNECTIONS)] if cost is not None else []
-    if cost is None or sum(op.wall_s for op in bare) < cost.wall.value / 2:
+    cost = case.diagnosis.stages[Stage.STORAGE]
+    bare = [op for op in cost.ops if op.name.startswith(_CONNECTIONS)]
+    if sum(op.wall_s for op in bare) < cost.wall.value / 2:
         return None
     largest = max(bare, key=lambda op: op.wall_s)
     return f"samples read through {largest.name}, for which a source cache cannot answer: it does for files, requests, fsspec, …"

@@ -104,7 +104,7 @@ def diagnose(measurement: Measurement) -> Diagnosis:
         fed=1 - exposed_share(plain or real, measurement.workers, own) if measurement.has_consumer else None,
         loader_wait=own / 1e9 if own else None,
         starved=starved_share(real), slowdown=seconds_each(real) / sample.value,
-        sampler=costs.sampler(), sampler_gain=sampler,
+        sampler=costs.seconds("sampler"), sampler_gain=sampler,
         lead=ranking.lead if stage is not None else None,
     )  # fmt: skip
     sentence = sentences.verdict(measurement, diagnosis, ranking, doubt, costs.share_interval)

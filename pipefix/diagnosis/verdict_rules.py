@@ -166,13 +166,11 @@ def _most_of_others(ranking: Ranking, gains: dict[Stage, Interval], workers: int
     return max(1.0, min(most, DOMINATES) if ranking.kind == "step-bound" and workers else most)
 
 
+LeadOf = Callable[[Stage | None, Stage | None], Interval | None]
+
+
 def decided_by_arms(
-    ranking: Ranking,
-    gains: dict[Stage, Interval],
-    sampler: MeasuredGain | None,
-    lead: Callable[[Stage | None, Stage | None], Interval | None],
-    *,
-    has_consumer: bool,
+    ranking: Ranking, gains: dict[Stage, Interval], sampler: MeasuredGain | None, lead: LeadOf, *, has_consumer: bool
 ) -> Ranking | None:
     """The verdict that the arms alone give, where one stage's removal, or the sampler's, clearly gains more than every other's.
 

@@ -128,14 +128,14 @@ class PartTimes:
     def __init__(self, *, by_events: bool) -> None:
         self._mark: Callable[[], Any] = _mark if by_events else time.perf_counter_ns
         self._between: Callable[[Any, Any], int] = _nanoseconds if by_events else lambda begun, ended: ended - begun
-        self._pairs: list[tuple[str, Any, Any]] = []
+        self._pairs: list[list[Any]] = []
+        """Part, begin and end of each."""
 
     def begin(self, part: str) -> None:
-        self._pairs.append((part, self._mark(), None))
+        self._pairs.append([part, self._mark(), None])
 
     def end(self, part: str) -> None:
-        place = next(place for place in reversed(range(len(self._pairs))) if self._pairs[place][0] == part)
-        self._pairs[place] = (part, self._pairs[place][1], self._mark())
+        next(pair for pair in reversed(self._pairs) if pair[0] == part)[2] = self._mark()
 
     def spent(self) -> dict[str, int]:
         """Of all calls together. What it asks of a device is done: the step was waited for."""

@@ -19,18 +19,16 @@ _TOKENS = re.compile(
 )
 """Of libraries: by the names that hooks give, or called by a line of the user's. One that the user wrote in Python takes what it
 takes, of however many texts at once."""
-_FIXED = frozenset(
-    (
-        # Transform objects of torchvision and albumentations.
-        "ToTensor", "PILToTensor", "ToTensorV2", "ToImage", "ToPILImage", "ToPureTensor", "ToDtype", "ConvertImageDtype", "ToFloat",
-        "FromFloat", "ConvertBoundingBoxFormat", "Normalize", "Resize", "CenterCrop", "FiveCrop", "TenCrop", "Pad", "PadIfNeeded",
-        "Grayscale", "ToGray", "LongestMaxSize", "SmallestMaxSize",
-        # Functions, whatever module they belong to. Crops and flips are not among them: their arguments may be drawn.
-        "to_tensor", "pil_to_tensor", "to_pil_image", "to_image", "to_dtype", "convert_image_dtype", "normalize", "resize",
-        "center_crop", "five_crop", "ten_crop", "thumbnail", "to_grayscale", "rgb_to_grayscale", "grayscale_to_rgb", "grayscale",
-        "convert", "cvtColor", "contain", "cover", "fit", "asarray", "array", "as_tensor", "from_numpy",
-    )
-)  # fmt: skip
+_FIXED = frozenset({
+    # Transform objects of torchvision and albumentations.
+    "ToTensor", "PILToTensor", "ToTensorV2", "ToImage", "ToPILImage", "ToPureTensor", "ToDtype", "ConvertImageDtype", "ToFloat",
+    "FromFloat", "ConvertBoundingBoxFormat", "Normalize", "Resize", "CenterCrop", "FiveCrop", "TenCrop", "Pad", "PadIfNeeded",
+    "Grayscale", "ToGray", "LongestMaxSize", "SmallestMaxSize",
+    # Functions, whatever module they belong to. Crops and flips are not among them: their arguments may be drawn.
+    "to_tensor", "pil_to_tensor", "to_pil_image", "to_image", "to_dtype", "convert_image_dtype", "normalize", "resize",
+    "center_crop", "five_crop", "ten_crop", "thumbnail", "to_grayscale", "rgb_to_grayscale", "grayscale_to_rgb", "grayscale",
+    "convert", "cvtColor", "contain", "cover", "fit", "asarray", "array", "as_tensor", "from_numpy",
+})  # fmt: skip
 """Operations that give the same result for the same sample every time."""
 _CONTAINERS = frozenset({"Compose", "Sequential", "StandardTransform", "ModuleList"})
 _GLUE = 0.05

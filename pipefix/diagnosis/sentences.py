@@ -33,7 +33,6 @@ WIDE = 1.25
 """The upper end of an arm's interval over the lower: wider, and more blocks may still bring both evidences together."""
 CUT_IT = "Moved into a method or a function of the dataset's file it would have a name, and an arm of its own."
 SEE_IT = "What runs meanwhile is seen in a trace: --trace FILE."
-HANDING_OVER = "handing batches over to the training process"
 
 
 def verdict(measurement: Measurement, diagnosis: Diagnosis, ranking: Ranking, doubt: Doubt | None, share_of: ShareOf) -> str:
@@ -68,7 +67,7 @@ def _input_bound(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, s
         top = busiest_line(measurement.collate_lines)
     else:
         top = _line_among(cost.ops, busiest_line(measurement.own_lines))
-    operation = top or (HANDING_OVER if stage is Stage.IPC else None)
+    operation = top or ("handing batches over to the training process" if stage is Stage.IPC else None)
     named = f"{stage} ({operation})" if operation else str(stage)
     waiting = cost.waiting is not None and cost.waiting > WAITING * cost.wall.value
     manner = ", mostly waiting rather than computing" if waiting else ""

@@ -23,11 +23,8 @@ PATIENCE = 1.0
 """Seconds that the lock of workers' last event, and workers that are killed, are waited for."""
 SILENCE = 0.3
 """Seconds in which no worker ends that was told to: the others do not hear it, and are told by a harder signal."""
-_PREFIX = "pymp-"
-"""As multiprocessing names its own."""
 _INSIDE = re.compile(r"(listener|pym)-")
 """What multiprocessing names sockets, and files of shared memory, in such a folder."""
-_KEY = "tempdir"
 
 
 def abandon(iterator: Any) -> None:
@@ -82,14 +79,14 @@ class Sockets:
         known = process.current_process()._config  # type: ignore[attr-defined]
         if (context or multiprocessing).get_start_method() == "forkserver":
             util.get_temp_dir()  # the server's own socket lies there, and stays when the pool is gone
-        if known.get(_KEY) is not None:
+        if known.get("tempdir") is not None:
             yield
             return
-        self._folder = known[_KEY] = tempfile.mkdtemp(prefix=_PREFIX)
+        self._folder = known["tempdir"] = tempfile.mkdtemp(prefix="pymp-")  # as multiprocessing names its own
         try:
             yield
         finally:
-            known[_KEY] = None
+            known["tempdir"] = None
 
     def remove(self) -> None:
         """Once no worker is left."""

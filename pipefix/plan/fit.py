@@ -13,8 +13,6 @@ from pipefix.measurement import experiments
 from pipefix.measurement.measurement import Measurement
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
-SAMPLER = "sampler"
-"""The user's sampler, in the training process: no stage, and no remedy touches it."""
 SATURATED = 0.85
 """On cores that the pipeline itself keeps busier than this, its workers wait for each other."""
 
@@ -31,7 +29,7 @@ def fitted(measurement: Measurement, diagnosis: Diagnosis) -> PipelineModel:
     if copying:
         taking[Stage.TRANSFER.value] = stage_time(copying, 0.0)
     if sampling:
-        taking[SAMPLER] = stage_time(sampling)
+        taking["sampler"] = stage_time(sampling)  # no stage, and no remedy touches it
     if workers:
         took = max(0.0, diagnosis.stations.main.value - stepping - sampling)
         ipc = stages[Stage.IPC].wall

@@ -12,7 +12,6 @@ from pipefix.measurement.measurement import Measurement, charges_of
 from pipefix.vocabulary.stage import Stage
 
 _PICTURE = re.compile(r"PIL|Image|jpe?g|png|webp|imread|imdecode|decode_image|read_image|imageio|pil_loader", re.IGNORECASE)
-_VOLUMES = "SimpleITK."
 _TOKENS = re.compile(
     r"(tokenizers?|tiktoken|sentencepiece)[.(]|.*(tokeni[sz]|encode_plus|encode_batch|bpe|wordpiece|sentencepiece).* at ",
     re.IGNORECASE,
@@ -80,4 +79,4 @@ def operations_of(measurement: Measurement, diagnosis: Diagnosis) -> Operations:
 def pictures_of(diagnosis: Diagnosis) -> tuple[str, ...]:
     """Names of operations that decode pictures."""
     names = (op.name for op in diagnosis.stages[Stage.DECODE].ops)
-    return tuple(name for name in names if _PICTURE.search(name) and not name.startswith(_VOLUMES))
+    return tuple(name for name in names if _PICTURE.search(name) and not name.startswith("SimpleITK."))  # volumes

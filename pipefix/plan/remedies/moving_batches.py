@@ -17,7 +17,6 @@ from pipefix.vocabulary.gain import Modelled
 from pipefix.vocabulary.quantity import Interval, seconds, size
 from pipefix.vocabulary.stage import Stage
 
-NO_WORKERS = "no workers: nothing crosses a process border"
 SLOT_RATE = Interval(5.5e9, 3e9, 9e9)
 """Bytes a second into shared memory that was used before: no page faults."""
 SLOT_MAKING, SLOT_TAKING = 60e-6, 100e-6
@@ -42,7 +41,7 @@ class HandoverSlots(Remedy):
 
     def answer(self, case: Case) -> Step:
         if not case.measurement.workers:
-            return self.declined(NO_WORKERS)
+            return self.declined("no workers: nothing crosses a process border")
         if not case.batch_bytes:
             return self.declined("how large a batch is could not be looked at")
         if case.measurement.facts.get("batch.piped_bytes", 0.0) > 0.5 * case.batch_bytes:

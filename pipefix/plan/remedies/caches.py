@@ -272,8 +272,7 @@ class CacheDecoded(Cache):
         return case.model.without(Stage.DECODE).replacing(Stage.STORAGE, read)
 
     def saves(self, case: Case) -> str:
-        spent = case.model.wall(Stage.STORAGE) + case.model.wall(Stage.DECODE)
-        return f"Reading and decoding take {seconds(spent)} a sample"
+        return f"Reading and decoding take {seconds(self.making_seconds(case))} a sample"
 
 
 class CacheSample(Cache):
@@ -318,7 +317,7 @@ class CacheSample(Cache):
         return case.model.without(Stage.DECODE).replacing(Stage.STORAGE, read).scaled(Stage.AUGMENT, left)
 
     def saves(self, case: Case) -> str:
-        spent = case.model.wall(Stage.STORAGE) + case.model.wall(Stage.DECODE) + self._kept(case)
+        spent = self.making_seconds(case)
         if case.measurement.same_every_time:
             return f"Making a sample takes {seconds(spent)}, and a few that were made twice came out the same"
         last = case.operations.fixed[-1].name

@@ -130,7 +130,7 @@ class MeasuringFetcher:
         outcome = self._guarded(order, arm, epoch)
         if isinstance(outcome, Failure) and not self._time_limit.fired and POOL[arm].replaces:
             self._collating = None
-            self.samples.begin_again()
+            self.samples.stream, self.samples.position = None, 0  # a stream is begun anew
             outcome = self._guarded(order, arm, epoch, unfit=outcome.what)
         if len(switch) > SWITCH_WORDS + self.worker:
             switch[SWITCH_WORDS + self.worker] += 1

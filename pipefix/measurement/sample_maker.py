@@ -88,10 +88,6 @@ class SampleMaker:
         self._first_crossings = 0
         self._timed = 0
 
-    def begin_again(self) -> None:
-        """After a sample that raised: a stream is begun anew."""
-        self.stream, self.position = None, 0
-
     def make(self, order: Any, experiment: Experiment, trace: BatchTrace, place: int) -> MadeSamples:
         """The samples of a batch, the ``place``-th of its arm in this process."""
         made_samples = MadeSamples()

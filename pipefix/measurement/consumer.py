@@ -74,9 +74,7 @@ class Emulated(Consumer):
     present = True
 
     def __init__(self, seconds: float, *, name: str, transform: Way = as_it_is, launch: float | None = None) -> None:
-        self.seconds = seconds
-        self.name = name
-        self._way = transform
+        self.seconds, self.name, self._way = seconds, name, transform
         self._launch = launch if launch is not None and launch < seconds else None
         self._done: float | None = None
         """When the device will have done all that it was handed."""
@@ -253,11 +251,14 @@ class ModelStep(UserStep):
             super().__call__(self._taken)
 
     def _train(self, batch: Any) -> None:
-        inputs, wanted = _first_two(batch)
-        inputs = inputs.to(self._device, non_blocking=True)
-        output = self._model(inputs)
-        if self._criterion is not None and wanted is not None:
-            loss = self._criterion(output, wanted.to(self._device, non_blocking=True))
+        values = list(batch.values()) if isinstance(batch, dict) else list(batch) if isinstance(batch, (list, tuple)) else [batch]
+        tensors = [value for value in values if isinstance(value, torch.Tensor)]
+        if not tensors:
+            what = f"The model cannot be fed: the batch is a {type(batch).__name__} without a tensor at its top level."
+            raise TargetError(what, advice="Define train_step(batch) beside the model, so that the probe knows how a batch is used.")
+        output = self._model(tensors[0].to(self._device, non_blocking=True))
+        if self._criterion is not None and len(tensors) > 1:
+            loss = self._criterion(output, tensors[1].to(self._device, non_blocking=True))
         elif isinstance(output, torch.Tensor):
             loss = output.float().mean()
         else:
@@ -266,15 +267,6 @@ class ModelStep(UserStep):
             self._optimizer.zero_grad(set_to_none=True)
             loss.backward()
             self._optimizer.step()
-
-
-def _first_two(batch: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
-    values = list(batch.values()) if isinstance(batch, dict) else list(batch) if isinstance(batch, (list, tuple)) else [batch]
-    tensors = [value for value in values if isinstance(value, torch.Tensor)]
-    if not tensors:
-        what = f"The model cannot be fed: the batch is a {type(batch).__name__} without a tensor at its top level."
-        raise TargetError(what, advice="Define train_step(batch) beside the model, so that the probe knows how a batch is used.")
-    return tensors[0], tensors[1] if len(tensors) > 1 else None
 
 
 def consumer_for(

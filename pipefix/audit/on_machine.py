@@ -26,12 +26,9 @@ def cores(machine: Machine) -> str:
     return had
 
 
-@rule(
-    "cpu-quota",
-    "warning",
-    f"CPU-bound workers > {CROWDED:g} x the cores that are available, or a quota that nothing shows or that ran out in more than "
-    f"{percent(THROTTLED)} of the run's scheduling periods",
-)
+@rule("cpu-quota", "warning",
+      f"CPU-bound workers > {CROWDED:g} x the cores that are available, or a quota that nothing shows or that ran out in more than "
+      f"{percent(THROTTLED)} of the run's scheduling periods")  # fmt: skip
 def cpu_quota(facts: AuditFacts) -> Message | None:
     machine, workers = facts.machine, facts.num_workers or 0
     if machine is None or facts.cpu_share is None:

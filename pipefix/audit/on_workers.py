@@ -64,11 +64,8 @@ def few_shards(facts: AuditFacts) -> Message | None:
     return Message(f"The stream has {parts} for {workers} workers: {idle}", advice)
 
 
-@rule(
-    "start-method",
-    "warning",
-    "workers are started with spawn, or forkserver without a preload, and the first batch takes over 1 s or was not timed",
-)
+@rule("start-method", "warning",
+      "workers are started with spawn, or forkserver without a preload, and the first batch takes over 1 s or was not timed")  # fmt: skip
 def start_method(facts: AuditFacts) -> Message | None:
     method = facts.start_method
     if not facts.num_workers or method not in ("spawn", "forkserver"):
@@ -85,11 +82,8 @@ def start_method(facts: AuditFacts) -> Message | None:
     )
 
 
-@rule(
-    "slow-end",
-    "note",
-    "a torch before 2.13 waits 5 s at the program's end for each worker that is kept and whose batches are pinned",
-)
+@rule("slow-end", "note",
+      "a torch before 2.13 waits 5 s at the program's end for each worker that is kept and whose batches are pinned")  # fmt: skip
 def slow_end(facts: AuditFacts) -> Message | None:
     settings, machine = facts.settings, facts.machine
     if settings is None or not (settings.num_workers and settings.persistent_workers and settings.pin_memory):
@@ -106,12 +100,9 @@ def slow_end(facts: AuditFacts) -> Message | None:
     )
 
 
-@rule(
-    "memory-growth",
-    "warning",
-    f"more than {HEAVY_OBJECTS:,} Python objects of {size(HEAVY_BYTES)} in lists or dicts of a dataset with workers, or a worker's "
-    f"private memory grew by more than {percent(GROWN)} in {ENOUGH_SAMPLES} samples (to {size(GROWTH_BYTES)} an epoch)",
-)
+@rule("memory-growth", "warning",
+      f"more than {HEAVY_OBJECTS:,} Python objects of {size(HEAVY_BYTES)} in lists or dicts of a dataset with workers, or a worker's "
+      f"private memory grew by more than {percent(GROWN)} in {ENOUGH_SAMPLES} samples (to {size(GROWTH_BYTES)} an epoch)")  # fmt: skip
 def memory_growth(facts: AuditFacts) -> Message | None:
     if not facts.num_workers:
         return None

@@ -255,7 +255,8 @@ class ModelStep(UserStep):
         tensors = [value for value in values if isinstance(value, torch.Tensor)]
         if not tensors:
             what = f"The model cannot be fed: the batch is a {type(batch).__name__} without a tensor at its top level."
-            raise TargetError(what, advice="Define train_step(batch) beside the model, so that the probe knows how a batch is used.")
+            advice = "Define train_step(batch) beside the model, so that the probe knows how a batch is used."
+            raise TargetError(what, advice=advice)
         output = self._model(tensors[0].to(self._device, non_blocking=True))
         if self._criterion is not None and len(tensors) > 1:
             loss = self._criterion(output, tensors[1].to(self._device, non_blocking=True))

@@ -36,7 +36,8 @@ def _cost(store: ObjectStoreFacts) -> str:
 
 
 @rule("read-amplification", "warning",
-      f"samples have {IN_VAIN:g} times as much unpacked as they use: chunks of an array, row groups of a table, frames of a video")  # fmt: skip
+    f"samples have {IN_VAIN:g} times as much unpacked as they use: chunks of an array, row groups of a table, frames of a video",
+)  # fmt: skip
 def read_amplification(facts: AuditFacts) -> Message | None:
     reads = [read for read in facts.unpacked if read.used and read.unpacked >= IN_VAIN * read.used]
     reads = [read for read in reads if read.pieces == "frames" or read.unpacked >= LEAST_UNPACKED]

@@ -65,7 +65,8 @@ def few_shards(facts: AuditFacts) -> Message | None:
 
 
 @rule("start-method", "warning",
-      "workers are started with spawn, or forkserver without a preload, and the first batch takes over 1 s or was not timed")  # fmt: skip
+    "workers are started with spawn, or forkserver without a preload, and the first batch takes over 1 s or was not timed",
+)  # fmt: skip
 def start_method(facts: AuditFacts) -> Message | None:
     method = facts.start_method
     if not facts.num_workers or method not in ("spawn", "forkserver"):
@@ -101,8 +102,9 @@ def slow_end(facts: AuditFacts) -> Message | None:
 
 
 @rule("memory-growth", "warning",
-      f"more than {HEAVY_OBJECTS:,} Python objects of {size(HEAVY_BYTES)} in lists or dicts of a dataset with workers, or a worker's "
-      f"private memory grew by more than {percent(GROWN)} in {ENOUGH_SAMPLES} samples (to {size(GROWTH_BYTES)} an epoch)")  # fmt: skip
+    f"more than {HEAVY_OBJECTS:,} Python objects of {size(HEAVY_BYTES)} in lists or dicts of a dataset with workers, or a worker's "
+    f"private memory grew by more than {percent(GROWN)} in {ENOUGH_SAMPLES} samples (to {size(GROWTH_BYTES)} an epoch)",
+)  # fmt: skip
 def memory_growth(facts: AuditFacts) -> Message | None:
     if not facts.num_workers:
         return None

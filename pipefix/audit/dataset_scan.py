@@ -53,8 +53,7 @@ def _large(value: Any, name: str, depth: int, visited: set[int]) -> Iterator[tup
         if value.dtype.hasobject and value.size > FEW:
             yield name, value.reshape(-1)
         return
-    columns = _columns_of_objects(value)
-    if columns is not None:
+    if (columns := _columns_of_objects(value)) is not None:
         yield from ((f"{name}{place}", column) for place, column in columns)
         return
     for attribute, held in attributes(value).items():

@@ -172,8 +172,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     look: Callable[[AuditFacts], Message | None]
 
     def check(self, facts: AuditFacts) -> Finding | None:
-        message = self.look(facts)
-        if message is None:
+        if (message := self.look(facts)) is None:
             return None
         severity, stated = message.severity or self.severity, f"{self.id}: {self.statement}"
         return Finding(id=self.id, severity=severity, found=message.found, advice=message.advice, rule=stated)

@@ -78,8 +78,7 @@ class _HandleWalk:
         if depth > MAX_DEPTH or id(value) in self._seen or value is None or type(value) in _PLAIN:
             return
         self._seen.add(id(value))
-        kind = _kind(value)
-        if kind:
+        if kind := _kind(value):
             yield OpenHandle(where=name, kind=kind)
         elif type(value) is MethodType:
             yield from self.visit(value.__self__, name, depth + 1)

@@ -146,8 +146,7 @@ _AT_IMPORT = (os.getpid(), _thread_cpu())
 
 
 def _busy_threads() -> int | None:
-    now = _thread_cpu()
-    if not now:
+    if not (now := _thread_cpu()):
         return None
     then = _AT_IMPORT[1] if _AT_IMPORT[0] == os.getpid() else {}
     used = {task: spent - then.get(task, 0.0) for task, spent in now.items()}

@@ -74,8 +74,7 @@ def _crowded(machine: Machine, workers: int) -> Message | None:
 
 @rule("gpu", "warning", "an NVIDIA driver does not answer, or the installed torch was built without CUDA beside a GPU")
 def gpu(facts: AuditFacts) -> Message | None:
-    machine = facts.machine
-    if machine is None:
+    if (machine := facts.machine) is None:
         return None
     if machine.gpus and machine.versions.get("torch", "").endswith("+cpu"):
         return Message(

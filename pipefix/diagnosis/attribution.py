@@ -144,8 +144,7 @@ def _idle(block: Block) -> float:
     last: dict[int, Row] = {}
     gaps = []
     for row in sorted(block.rows, key=lambda row: row.trace.begun):
-        before = last.get(row.trace.worker)
-        if before is not None:
+        if (before := last.get(row.trace.worker)) is not None:
             gaps.append(max(0, row.trace.begun - before.trace.ended - before.trace.extra))
         last[row.trace.worker] = row
     return sum(gaps) / len(gaps) if gaps else 0.0
@@ -185,8 +184,7 @@ def _spread_foreign(cells: dict[str, float], foreign: Sequence[tuple[str, str, i
 
 def _shared_part(blocks: Sequence[Block]) -> float:
     """Part of collating in a worker that only goes into fresh shared memory: the hand-over's cost, not collating's."""
-    traces = [row.trace for row in rows_of(blocks) if row.trace.plain_collate]
-    if not traces:
+    if not (traces := [row.trace for row in rows_of(blocks) if row.trace.plain_collate]):
         return 0.0
     # A function that works on samples in place has less to do with them a second time, whichever memory the batch lies in.
     plain, again, live = np.median([[t.plain_collate, t.collate_again, t.collate_wall] for t in traces], axis=0)
@@ -246,8 +244,7 @@ def other_threads(blocks: Sequence[Block]) -> float:
 
 def _covered(blocks: Sequence[Block], shares: dict[str, float]) -> float:
     """Part of the waiting during which other threads of the process worked: a library's own pool is work, not waiting."""
-    beside = other_threads(blocks)
-    if not beside:
+    if not (beside := other_threads(blocks)):
         return 0.0
     first = _first_code(blocks)
     waited = 0.0

@@ -53,20 +53,18 @@ def diagnose(measurement: Measurement) -> Diagnosis:
         stage: Interval(1.0, 1.0, gain.at_most) if isinstance(gain, Bounded) else arms[LEAVE_ONE_OUT[stage].name]
         for stage, gain in gains.items()
     }
-    whole = _without_whole_samples(measurement, arms, gains, draws)
-    if whole is not None:
+    if (whole := _without_whole_samples(measurement, arms, gains, draws)) is not None:
         tried[whole[0]], worth[whole[0]] = whole[1], whole[1].interval
     sampler = _measured(measurement, arms, experiments.NO_SAMPLER.name)
     rival = verdict_rules.contradicted(ranking, worth, tried, measurement.workers)
     by_sampler = verdict_rules.outgained(ranking, worth, arms.get(experiments.NO_SAMPLER.name), measurement.workers)
-    contradicting = rival is not None or by_sampler
     once = any(gain.blocks < FEWEST_FOR_INTERVAL for gain in (*tried.values(), *([sampler] if sampler is not None else [])))
     by_arms = None if once else verdict_rules.decided_by_arms(
         ranking, worth, sampler, lambda *stages: _lead_of(measurement, *map(WITHOUT.get, stages)),
         has_consumer=measurement.has_consumer,
     )  # fmt: skip
     if by_arms is not None and (
-        ranking.kind == "inconclusive" or (measurement.workers and (contradicting or ranking.kind == "balanced"))
+        ranking.kind == "inconclusive" or (measurement.workers and (rival is not None or by_sampler or ranking.kind == "balanced"))
     ):
         # Side by side, stages slow each other down, which clocks charge to the wrong one; in a row they cannot.
         ranking, rival, by_sampler = by_arms, None, False
@@ -225,8 +223,7 @@ def _gains(measurement: Measurement, arms: dict[str, Interval], draws: Floats) -
     """What each stage's disappearance would gain; where no arm says so, what it can gain at most."""
     gains: dict[Stage, MeasuredGain | Bounded] = {}
     for stage, arm in LEAVE_ONE_OUT.items():
-        gain = _measured(measurement, arms, arm.name)
-        if gain is not None:
+        if (gain := _measured(measurement, arms, arm.name)) is not None:
             gains[stage] = gain
         elif stage in IN_SAMPLE:
             # It can gain no more than its part of the time of those who do it: of a worker, or of the one process.

@@ -222,8 +222,7 @@ class SampleMaker:
     # -- recorded samples --------------------------------------------------------------------------------------------------
 
     def _recorded_sample(self, unit: Any, made_samples: MadeSamples) -> bool:
-        sample = self.recording.samples.get(unit)
-        if sample is None:
+        if (sample := self.recording.samples.get(unit)) is None:
             return False
         begun = time.perf_counter_ns()
         made_samples.samples.append(snapshot(sample))

@@ -46,8 +46,7 @@ class StepScan:
     def _warned(self, message: Warning | str, *_: Any, **__: Any) -> None:
         if "synchronizing CUDA operation" not in str(message):
             return
-        line = users_line(sys._getframe(1))
-        if line is not None:
+        if (line := users_line(sys._getframe(1))) is not None:
             self.facts["blocking" if self._copies else "waits"][line] += 1
 
     def _heard(self, copy: Callable[..., Any]) -> Callable[..., Any]:
@@ -59,10 +58,9 @@ class StepScan:
                 there = copy(tensor, *args, **kwargs)
             finally:
                 self._copies -= 1
-            if kwargs.get("non_blocking") and there.is_cuda and tensor.layout is torch.strided and not tensor.is_pinned():
-                line = users_line(sys._getframe(1))
-                if line is not None:
-                    self.facts["pageable"][line] += 1
+            pageable = kwargs.get("non_blocking") and there.is_cuda and tensor.layout is torch.strided and not tensor.is_pinned()
+            if pageable and (line := users_line(sys._getframe(1))) is not None:
+                self.facts["pageable"][line] += 1
             return there
 
         return heard

@@ -95,16 +95,14 @@ class Case:
         """Pixels of a decoded picture; None where nothing decodes pictures."""
         if not self.operations.pictures:
             return None
-        known = self.measurement.facts.get("decoded_bytes")
-        if known:
+        if known := self.measurement.facts.get("decoded_bytes"):
             return exactly(known / 3)
         return PIXEL_BYTES.mapped(lambda rate: self.source_bytes / rate) if self.source_bytes else None
 
     @cached_property
     def decoded_bytes(self) -> Interval | None:
         """Bytes of a decoded sample."""
-        known = self.measurement.facts.get("decoded_bytes")
-        if known:
+        if known := self.measurement.facts.get("decoded_bytes"):
             return exactly(known)
         if self.pixels is not None:
             return self.pixels.scaled(3)
@@ -127,8 +125,7 @@ class Case:
 
     def after(self, arm: Experiment, model: PipelineModel, *, name: str) -> Interval:
         """The speed-up of ``model``: an arm that came near it and the model together, or the model alone."""
-        gain = self.gain(arm)
-        if gain is None:
+        if (gain := self.gain(arm)) is None:
             return self.predicted(model)
         return pooled(self.model.anchored(gain, self.during(arm), model, name=name), self.model.speedup(model))
 

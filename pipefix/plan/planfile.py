@@ -208,8 +208,7 @@ def _place(text: str, error: str) -> str:
     wanted = ".".join(_key(error)).split("[")[0]
     table = ""
     for number, line in enumerate(text.splitlines(), 1):
-        head = re.match(r"\s*\[([^\[\]]+)\]", line)
-        if head is not None:
+        if (head := re.match(r"\s*\[([^\[\]]+)\]", line)) is not None:
             table = head.group(1).strip()
         key = re.match(r"\s*([\w.-]+)\s*=", line)
         full = table if head is not None else f"{table}.{key.group(1)}".strip(".") if key is not None else ""
@@ -269,8 +268,7 @@ def text_of(path: Path) -> str | None:
 
 
 def read(path: Path) -> PlanFile:
-    text = text_of(path)
-    if text is None:
+    if (text := text_of(path)) is None:
         advice = "fix and tune write one where they find what helps; without plan=... or --plan all runs as it did before."
         raise UnreadableFile(f"There is no plan file {path}.", advice=advice)
     return decode(text, origin=str(path))

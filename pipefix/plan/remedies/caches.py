@@ -150,8 +150,7 @@ class CacheSource(Cache):
     sized_by_trial = False  # what was read of thousands of samples says more
 
     def useless(self, case: Case) -> str | None:
-        reading_s = case.wall(Stage.STORAGE)
-        if not reading_s:
+        if not (reading_s := case.wall(Stage.STORAGE)):
             return "nothing is read from storage while samples are made"
         if not case.source_bytes:
             return f"storage takes {seconds(reading_s)} a sample, but no bytes were seen that could be kept"

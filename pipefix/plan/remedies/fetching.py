@@ -38,8 +38,7 @@ class BatchedFetch(Remedy):
             return self.declined("an IterableDataset is not asked for indices")
         if case.batch < 2:
             return self.declined(f"a batch holds {case.batch} sample: there is nothing to fetch together")
-        reading = case.wall(Stage.STORAGE)
-        if not reading:
+        if not (reading := case.wall(Stage.STORAGE)):
             return self.declined("nothing is read from storage while samples are made")
         part, waiting_s = case.model.making[Stage.STORAGE.value], case.diagnosis.stages[Stage.STORAGE].waiting
         takes, idle = float(part.wall[0]), float(max(0.0, part.wall[0] - part.cpu[0]))  # a core is not needed while it is idle
@@ -73,8 +72,7 @@ class BatchedTokenisation(Remedy):
     by_hand = "tokenising would move from the dataset to collate_fn, which is your code"
 
     def answer(self, case: Case) -> Step:
-        tokenisers = case.operations.tokenisers
-        if not tokenisers:
+        if not (tokenisers := case.operations.tokenisers):
             return self.declined("no tokeniser was seen")
         if case.batch < 2:
             return self.declined(f"a batch holds {case.batch} sample: there is nothing to tokenise together")

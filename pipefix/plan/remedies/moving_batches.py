@@ -79,8 +79,7 @@ class CollateFaster(Remedy):
     by_hand = "collate_fn, or what the dataset returns, is your code"
 
     def answer(self, case: Case) -> Step:
-        spent = case.wall(Stage.COLLATE) * case.batch
-        if not spent:
+        if not (spent := case.wall(Stage.COLLATE) * case.batch):
             return self.declined("collating takes no time")
         if library := case.measurement.settings.collate_library:
             collate = case.measurement.settings.collate

@@ -94,8 +94,7 @@ class AugmentGpu(Remedy):
     change = AugmentationChange(backend="kornia")
 
     def answer(self, case: Case) -> Step:
-        spent = case.wall(Stage.AUGMENT)
-        if not spent:
+        if not (spent := case.wall(Stage.AUGMENT)):
             return self.declined("nothing is done to samples after decoding")
         if case.operations.tokenisers and not case.operations.pictures:
             return self.declined("samples are text: tokens are not augmented on a GPU")

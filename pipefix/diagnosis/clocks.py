@@ -3,8 +3,6 @@ one pace meanwhile, by the CPU time of work that was done again and again. Pure.
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import numpy as np
 
 from pipefix.measurement import experiments
@@ -86,15 +84,10 @@ def _slower_at_most(measurement: Measurement) -> float | None:
 def slower_by(measurement: Measurement) -> float:
     """How many times as much CPU time the same work took in the slowest part of the measuring as in the quickest; 1 where that is
     little, or not known."""
-    took: dict[str, list[float]] = defaultdict(list)
-    blocks = []
-    for block in measurement.blocks:
-        cpu = sum(row.trace.cpu for row in block.rows) / 1e9
-        if cpu >= LEAST_CPU:
-            took[block.arm].append(cpu / block.samples)
-            blocks.append((block.arm, cpu / block.samples))
-    usual = {arm: float(np.median(each)) for arm, each in took.items()}
-    logs = np.log([each / usual[arm] for arm, each in blocks])
+    spent = [(block.arm, sum(row.trace.cpu for row in block.rows) / 1e9, block.samples) for block in measurement.blocks]
+    took = [(arm, cpu / samples) for arm, cpu, samples in spent if cpu >= LEAST_CPU]
+    usual = {arm: float(np.median([each for other, each in took if other == arm])) for arm, _ in took}
+    logs = np.log([each / usual[arm] for arm, each in took])
     if len(logs) < PARTS * FEWEST:
         return 1.0
     levels = [float(np.median(part)) for part in np.array_split(logs, PARTS)]

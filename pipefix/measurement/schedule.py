@@ -60,12 +60,9 @@ class ScheduleFacts:
 
 def facts_of(first: Block, workers: int, has_consumer: bool, no_batches: str | None) -> ScheduleFacts:
     """What a block of the pipeline as it is tells."""
-    spent, own = dict.fromkeys(IN_SAMPLE, 0), 0
-    for charge in charges_of(first.rows):
-        if charge.stage is None:
-            own += charge.wall
-        else:
-            spent[Stage(charge.stage)] += charge.wall
+    charges = list(charges_of(first.rows))
+    spent = {stage: sum(charge.wall for charge in charges if charge.stage == stage) for stage in IN_SAMPLE}
+    own = sum(charge.wall for charge in charges if charge.stage is None)
     making = sum(row.trace.ended - row.trace.begun for row in first.rows) or 1
     beside = max(1, workers)
     parts = {LEAVE_ONE_OUT[stage].name: value / beside for stage, value in spent.items()} | {

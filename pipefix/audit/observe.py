@@ -15,7 +15,6 @@ from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import torch
 from torch.multiprocessing import get_sharing_strategy
@@ -117,12 +116,8 @@ def loader_facts(loader: Any) -> dict[str, Any]:
 
 def run_facts(loader: Any, numbers: Mapping[str, float], paths: Sequence[str] = ()) -> dict[str, Any]:
     """`loader_facts`, what `worker_facts` sent back, and the file systems under the ``paths`` that samples were read from."""
-    facts = loader_facts(loader)
-    facts["filesystems"] = filesystems(paths)
     batch = {name: int(numbers[BATCH + name]) for name in BatchFacts.__struct_fields__ if BATCH + name in numbers}
-    if batch:
-        facts["batch"] = msgspec.convert(batch, BatchFacts, strict=False)
-    return facts
+    return loader_facts(loader) | {"filesystems": filesystems(paths), "batch": BatchFacts(**batch) if batch else None}
 
 
 def _thread_cpu() -> dict[int, float]:

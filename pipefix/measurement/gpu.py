@@ -169,8 +169,6 @@ class NvmlWatch:
     def __init__(self) -> None:
         self.figures: dict[str, float] = {}
         """Means over the time it was entered."""
-        self.declined: dict[str, str] = {}
-        """Figures there are none of, and why."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._samples: dict[str, list[float]] = {}
@@ -195,13 +193,11 @@ class NvmlWatch:
                 pynvml.nvmlInit()
                 begun.callback(pynvml.nvmlShutdown)
                 readers = {f"nvml_{name}": ask for name, ask in questions(pynvml, job_handle(pynvml)).items()}
-            except Exception as error:  # noqa: BLE001 - NVML is supporting evidence; without it nothing is lost
-                self.declined["nvml"] = f"NVML cannot be asked: {error}"
+            except Exception:  # noqa: BLE001 - NVML is supporting evidence; without it nothing is lost
                 return
             while readers and not self._stop.wait(EVERY_S):
                 for name, ask in list(readers.items()):
                     try:
                         self._samples.setdefault(name, []).append(ask())
-                    except Exception as error:  # noqa: BLE001 - as above
-                        self.declined[name] = str(error)
+                    except Exception:  # noqa: BLE001 - as above
                         del readers[name]

@@ -46,8 +46,8 @@ def told(visible: str | None, awake: int | None) -> dict[str, Any]:
     with gpu.NvmlWatch() as watch:
         until = time.monotonic() + 60
         while watch._thread is not None and watch._thread.is_alive() and time.monotonic() < until:
-            if "nvml_memory_bytes" in watch._samples | watch.declined:
+            if "nvml_memory_bytes" in watch._samples:
                 break  # it was asked, and what is asked before it as well
             time.sleep(0.01)
     del kept
-    return {"free": vram.free, "why": vram.why, "used": watch.figures.get("nvml_memory_bytes"), "declined": watch.declined}
+    return {"free": vram.free, "why": vram.why, "used": watch.figures.get("nvml_memory_bytes"), "figures": [*watch.figures]}

@@ -128,13 +128,11 @@ class TestNvml:
     def test_a_driver_that_does_not_answer_is_no_failure(self, monkeypatch: pytest.MonkeyPatch) -> None:
         watch = self.watched(monkeypatch, Driver("Driver Not Loaded"))
         assert watch.figures == {}
-        assert watch.declined == {"nvml": "NVML cannot be asked: Driver Not Loaded"}
 
     def test_a_figure_that_it_cannot_tell_is_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A part of a device has no utilisation of its own."""
         watch = self.watched(monkeypatch, Driver(power=250_000))
         assert watch.figures.keys() == {"nvml_memory_bytes", "nvml_power_w", "nvml_temperature_c", "nvml_throttled"}
-        assert watch.declined == {"nvml_utilisation": "Not Supported"}
 
     def test_without_a_device_nobody_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(gpu, "present", lambda: False)

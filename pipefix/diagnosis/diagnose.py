@@ -146,21 +146,15 @@ def settled(measurement: Measurement) -> bool:
     closely agree on what is true of those seconds only.
     """
     diagnosis = diagnose(measurement)
-    verdict = diagnosis.verdict
-    if not verdict.confidence >= 0.99 or _lead(diagnosis) < CLEAR:
+    verdict, lead, ratio = diagnosis.verdict, diagnosis.lead, diagnosis.stations.supply_over_main
+    # How far the named stage is ahead at least, of other stages and of the other station.
+    ahead = min(lead.low, max(ratio.low, 1 / ratio.high) if ratio is not None else float("inf")) if lead is not None else 1.0
+    if not verdict.confidence >= 0.99 or ahead < CLEAR:
         return False
     stage = diagnosis.stages.get(Stage(verdict.stage)) if verdict.stage is not None else None
     if stage is None or not isinstance(stage.gain, MeasuredGain):
         return True
     return (stage.gain.interval.high - stage.gain.interval.low) / stage.gain.interval.value < 0.1
-
-
-def _lead(diagnosis: Diagnosis) -> float:
-    """How far the named stage is ahead at least, of other stages and of the other station; 1 where none is named."""
-    if diagnosis.lead is None:
-        return 1.0
-    ratio = diagnosis.stations.supply_over_main
-    return min(diagnosis.lead.low, max(ratio.low, 1 / ratio.high) if ratio is not None else float("inf"))
 
 
 def _sample_seconds(measurement: Measurement) -> Interval:

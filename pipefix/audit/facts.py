@@ -59,13 +59,6 @@ class DatasetFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The attribute that holds most of them."""
 
 
-class OpenHandle(msgspec.Struct, frozen=True, kw_only=True):
-    """Something open that a dataset holds before there are workers."""
-
-    where: str
-    kind: str
-
-
 class StepFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What one training step on a CUDA device did. Counts are by the user's line."""
 
@@ -114,8 +107,8 @@ class AuditFacts(msgspec.Struct, frozen=True, kw_only=True):
     growth: MemoryGrowth | None = None
     """Of the worker that grew most."""
     dataset: DatasetFacts | None = None
-    handles: list[OpenHandle] = []
-    """What the dataset holds open before its workers are started."""
+    handles: dict[str, str] = {}
+    """What the dataset holds open before its workers are started, by where it is held."""
     lost_by_fork: str | None = None
     """A library that runs threads in the training process which its workers, being forked, lack."""
     shards: int | None = None

@@ -6,10 +6,10 @@ import functools
 import io
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import islice
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from pipefix.audit.facts import OpenHandle
 from pipefix.vocabulary.attributes import attributes, names_in
 from pipefix.vocabulary.user_modules import is_users
 
@@ -59,27 +59,27 @@ _KINDS: dict[tuple[str, str], tuple[str, Callable[[Any], bool]]] = {
 """By a class's library and name: what it is told as, and whether one is open."""
 
 
-def open_handles(dataset: Any, worker_init: Any = None) -> list[OpenHandle]:
+def open_handles(dataset: Any, worker_init: Any = None) -> dict[str, str]:
     """What ``dataset`` and the datasets inside it hold open, by the place where it is held.
 
     ``worker_init``: the loader's ``worker_init_fn``; what its code names, each worker opens anew.
     """
     worker_init = getattr(worker_init, "func", worker_init)
     opened_anew = set(names_in(worker_init.__code__)) - _LEADS_ON if isinstance(worker_init, FunctionType) else set()
-    handles = (handle for handle in _HandleWalk().visit(dataset, "dataset", 0) if opened_anew.isdisjoint(handle.where.split(".")))
-    return list(handles)[:MOST]
+    handles = _HandleWalk().visit(dataset, "dataset", 0)
+    return dict(islice(((where, kind) for where, kind in handles if opened_anew.isdisjoint(where.split("."))), MOST))
 
 
 class _HandleWalk:
     def __init__(self) -> None:
         self._seen: set[int] = set()
 
-    def visit(self, value: Any, name: str, depth: int) -> Iterator[OpenHandle]:
+    def visit(self, value: Any, name: str, depth: int) -> Iterator[tuple[str, str]]:
         if depth > MAX_DEPTH or id(value) in self._seen or value is None or type(value) in _PLAIN:
             return
         self._seen.add(id(value))
         if kind := _kind(value):
-            yield OpenHandle(where=name, kind=kind)
+            yield name, kind
         elif type(value) is MethodType:
             yield from self.visit(value.__self__, name, depth + 1)
         elif type(value) is functools.partial:
@@ -98,7 +98,7 @@ class _HandleWalk:
             for function in _methods(type(value)):
                 yield from self._used_by(function, depth)
 
-    def _used_by(self, function: FunctionType, depth: int) -> Iterator[OpenHandle]:
+    def _used_by(self, function: FunctionType, depth: int) -> Iterator[tuple[str, str]]:
         """What the user's own code has at hand outside of objects: module-level names, and variables of the function around it."""
         if not is_users(function.__module__) or not _FORK_AWARE.isdisjoint(names_in(function.__code__)):
             return

@@ -30,7 +30,7 @@ GROWTH_ROOM = 0.10
 def handle_before_fork(facts: AuditFacts) -> Message | None:
     if not facts.num_workers or facts.start_method != "fork" or not facts.handles:
         return None
-    handles = ", ".join(f"{handle.where} ({handle.kind})" for handle in facts.handles[:TOLD])
+    handles = ", ".join(f"{where} ({kind})" for where, kind in list(facts.handles.items())[:TOLD])
     more = len(facts.handles) - TOLD
     handles += f" and {more} more" if more > 0 else ""
     shared = "one handle" if facts.num_workers == 1 else f"one handle in {facts.num_workers} workers"

@@ -102,14 +102,10 @@ def _unless_left(shown: Callable[..., object], kind: type[BaseException], error:
 def _hear_once(*_: object) -> None:
     """A terminal's Ctrl-C reaches the workers as well. A second one, from us, must not disturb one that is leaving already."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.unraisablehook = partial(_unless_interrupted, sys.unraisablehook)
+    # An interrupt that falls into a finaliser is lost there, and Python would tell of it; the worker is ended otherwise then.
+    shown = sys.unraisablehook
+    sys.unraisablehook = lambda lost: None if lost.exc_type is KeyboardInterrupt else shown(lost)
     raise KeyboardInterrupt
-
-
-def _unless_interrupted(shown: Callable[[Any], object], lost: Any) -> None:
-    """An interrupt that falls into a finaliser is lost there, and Python would tell of it; the worker is ended otherwise then."""
-    if lost.exc_type is not KeyboardInterrupt:
-        shown(lost)
 
 
 def probed_loader(subject: Subject, probe: WorkerProbe, known: list[Any] | None = None) -> DataLoader[Any]:

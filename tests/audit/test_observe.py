@@ -103,7 +103,7 @@ class TestDatasets:
         proxy = type("Proxy", (), {"__class__": property(ran), "__getattr__": ran})()
         dataset = SimpleNamespace(clips=clips, sequence=sequence, proxy=proxy, many=[*clips, sequence, proxy] * 20)
         assert scan_dataset(dataset).objects > 0
-        assert open_handles(dataset) == []
+        assert open_handles(dataset) == {}
         assert store_in(dataset) is None
 
     def test_slots_and_loops(self) -> None:

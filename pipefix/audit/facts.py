@@ -45,10 +45,6 @@ class MemoryGrowth(msgspec.Struct, frozen=True, kw_only=True):
     def fraction(self) -> float:
         return self.bytes / self.before_bytes if self.before_bytes > 0 else 0.0
 
-    @property
-    def per_sample(self) -> float:
-        return self.bytes / self.samples if self.samples > 0 else 0.0
-
 
 class DatasetFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The Python objects that a dataset keeps in lists and dicts, estimated from a sample of them."""
@@ -85,7 +81,7 @@ class ObjectStoreFacts(msgspec.Struct, frozen=True, kw_only=True):
     """For one reader."""
 
 
-class AmplifiedReads(msgspec.Struct, frozen=True, kw_only=True):
+class AmplifiedReads(msgspec.Struct, frozen=True):
     """What a sample has unpacked of an array, a table or a video, and how much of that it uses."""
 
     name: str

@@ -138,7 +138,7 @@ def _growing(facts: AuditFacts, workers: int) -> Message | None:
     if growth is None or growth.samples < ENOUGH_SAMPLES or growth.fraction <= GROWN:
         return None
     epoch = facts.settings.epoch if facts.settings else None
-    projected = max(float(growth.bytes * workers), growth.per_sample * (epoch or 0))
+    projected = max(float(growth.bytes * workers), growth.bytes / growth.samples * (epoch or 0))
     room = facts.machine.memory_room_bytes if facts.machine else None
     if projected <= max(GROWTH_BYTES, GROWTH_ROOM * (room or 0)):
         return None

@@ -40,9 +40,8 @@ def timed(stores: Iterable[str], operations: Iterable[Any], bytes_read: float | 
     if store is None or not calls:
         return store
     spent = sum(operation.wall_s for operation in asking)
-    return ObjectStoreFacts(
-        name=store.name, requests=calls, request_s=spent / calls, bytes_per_s=bytes_read / spent if bytes_read and spent else None
-    )
+    rate = bytes_read / spent if bytes_read and spent else None
+    return ObjectStoreFacts(name=store.name, requests=calls, request_s=spent / calls, bytes_per_s=rate)
 
 
 def _stores(value: Any, depth: int) -> Iterator[str]:
@@ -64,12 +63,9 @@ def amplified(reads: Iterable[Any], operations: Iterable[Any], sample_bytes: flo
     ``sample_bytes``: of a finished sample; 0 where that is not known. What no selection tells is held against these.
     """
     divided = [
-        AmplifiedReads(
-            name=read.name, pieces="chunks" if read.chunk else "row groups", chunk=read.chunk,
-            used=read.asked or sample_bytes, unpacked=read.unpacked,
-        )
+        AmplifiedReads(read.name, "chunks" if read.chunk else "row groups", read.asked or sample_bytes, read.unpacked, read.chunk)
         for read in reads
-    ]  # fmt: skip
+    ]
     return [*divided, *_frames(list(operations))]
 
 
@@ -79,4 +75,4 @@ def _frames(operations: list[Any]) -> list[AmplifiedReads]:
     if not decoded or not used:
         return []
     most = max(decoded, key=lambda operation: operation.calls)
-    return [AmplifiedReads(name=most.name, pieces="frames", used=used, unpacked=most.calls)]
+    return [AmplifiedReads(most.name, "frames", used, most.calls)]

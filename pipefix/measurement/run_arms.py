@@ -29,7 +29,6 @@ from pipefix.measurement.trace import BatchTrace
 from pipefix.measurement.worker_endings import Sockets, abandon
 from pipefix.measurement.worker_probe import SampleOrders, close_fetchers, probe_of, probed_loader
 from pipefix.subject.subject import Subject
-from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.nested import map_leaves
 from pipefix.vocabulary.stage import Stage
 
@@ -107,9 +106,6 @@ class Pool:
             # Where there is no place for their sockets this raises; torch would wait for ever.
             sockets = self._sockets.given(self._loader.multiprocessing_context) if self.workers else None
             self._iterator = failing.iterator_of(self._loader, sockets)
-        except TargetError:
-            self.failed = True
-            raise
         finally:
             if take_back is not None:
                 take_back()
@@ -174,21 +170,17 @@ class Pool:
         return int(getattr(self._orders, "spent_ns", 0))
 
     def _advance(self) -> Delivered:
+        self.failed = True  # unless it gives one
         self.start()
-        try:
-            # Without workers the fetcher watches its own batches.
-            delivered = failing.next_of(self._iterator, self._subject, self._time_limit if self.workers else None)
-        except TargetError:
-            self.failed = True
-            raise
+        # Without workers the fetcher watches its own batches.
+        delivered = failing.next_of(self._iterator, self._subject, self._time_limit if self.workers else None)
         if isinstance(delivered, Failure):
-            self.failed = True
             raise delivered.as_error()
+        self.failed = False
         return delivered  # type: ignore[no-any-return]
 
     def keep_batch(self) -> KeptBatch:
         """A copy of the next batch, for arms that run without a loader."""
-        self.start()
         delivered = self._advance()
         self._took(perf_counter_ns())
         trace = self._read(delivered)

@@ -52,6 +52,7 @@ _IS_OPEN: tuple[tuple[str, Callable[[Any], bool]], ...] = (
 )
 """Of these a subclass is one as well. Whether it is open is asked of the library, not of the user's code."""
 _KINDS: dict[tuple[str, str], tuple[str, Callable[[Any], bool]]] = {
+    **{("io", name): ("file", _reads) for name in ("TextIOWrapper", "BufferedReader", "FileIO")},
     ("numpy", "NpzFile"): ("numpy.load of an .npz", lambda arrays: _in_a_file(arrays.zip)),
     ("builtins", "Environment"): ("lmdb.Environment with lock=True", _locks),
     ("pipefix", "Environment"): ("lmdb.Environment with lock=True", _locks),  # the same, where a probe listens
@@ -66,60 +67,54 @@ def open_handles(dataset: Any, worker_init: Any = None) -> dict[str, str]:
     """
     worker_init = getattr(worker_init, "func", worker_init)
     opened_anew = set(names_in(worker_init.__code__)) - _LEADS_ON if isinstance(worker_init, FunctionType) else set()
-    handles = _HandleWalk().visit(dataset, "dataset", 0)
+    handles = _visit(dataset, "dataset", 0, set())
     return dict(islice(((where, kind) for where, kind in handles if opened_anew.isdisjoint(where.split("."))), MOST))
 
 
-class _HandleWalk:
-    def __init__(self) -> None:
-        self._seen: set[int] = set()
+def _visit(value: Any, name: str, depth: int, seen: set[int]) -> Iterator[tuple[str, str]]:
+    if depth > MAX_DEPTH or id(value) in seen or value is None or type(value) in _PLAIN:
+        return
+    seen.add(id(value))
+    if kind := _kind(value):
+        yield name, kind
+    elif type(value) is MethodType:
+        yield from _visit(value.__self__, name, depth + 1, seen)
+    elif type(value) is functools.partial:
+        yield from _visit([value.func, *value.args, *value.keywords.values()], name, depth + 1, seen)
+    elif type(value) is FunctionType:
+        yield from _used_by(value, depth, seen)
+    elif type(value) in (list, tuple):
+        for place, held in enumerate(value[:MAX_ENTRIES]):
+            yield from _visit(held, f"{name}[{place}]", depth + 1, seen)
+    elif type(value) is dict:
+        for key in list(value)[:MAX_ENTRIES]:
+            yield from _visit(value[key], f"{name}[{key!r}]", depth + 1, seen)
+    elif (_of_the_user(type(value)) or "dataset" in name.rpartition(".")[2]) and not _minds_forks(type(value)):
+        for attribute, held in attributes(value).items():
+            yield from _visit(held, f"{name}.{attribute}", depth + 1, seen)
+        for function in _methods(type(value)):
+            yield from _used_by(function, depth, seen)
 
-    def visit(self, value: Any, name: str, depth: int) -> Iterator[tuple[str, str]]:
-        if depth > MAX_DEPTH or id(value) in self._seen or value is None or type(value) in _PLAIN:
-            return
-        self._seen.add(id(value))
-        if kind := _kind(value):
-            yield name, kind
-        elif type(value) is MethodType:
-            yield from self.visit(value.__self__, name, depth + 1)
-        elif type(value) is functools.partial:
-            yield from self.visit([value.func, *value.args, *value.keywords.values()], name, depth + 1)
-        elif type(value) is FunctionType:
-            yield from self._used_by(value, depth)
-        elif type(value) in (list, tuple):
-            for place, held in enumerate(value[:MAX_ENTRIES]):
-                yield from self.visit(held, f"{name}[{place}]", depth + 1)
-        elif type(value) is dict:
-            for key in list(value)[:MAX_ENTRIES]:
-                yield from self.visit(value[key], f"{name}[{key!r}]", depth + 1)
-        elif (_of_the_user(type(value)) or "dataset" in name.rpartition(".")[2]) and not _minds_forks(type(value)):
-            for attribute, held in attributes(value).items():
-                yield from self.visit(held, f"{name}.{attribute}", depth + 1)
-            for function in _methods(type(value)):
-                yield from self._used_by(function, depth)
 
-    def _used_by(self, function: FunctionType, depth: int) -> Iterator[tuple[str, str]]:
-        """What the user's own code has at hand outside of objects: module-level names, and variables of the function around it."""
-        if not is_users(function.__module__) or not _FORK_AWARE.isdisjoint(names_in(function.__code__)):
-            return
-        scope = function.__globals__
-        for name in sorted({*names_in(function.__code__)} & scope.keys()):
-            if not isinstance(scope[name], FunctionType):
-                yield from self.visit(scope[name], f"{function.__module__.rpartition('.')[2]}.{name}", depth + 1)
-        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-            with suppress(ValueError):  # not filled yet
-                yield from self.visit(cell.cell_contents, f"{function.__qualname__}: {name}", depth + 1)
+def _used_by(function: FunctionType, depth: int, seen: set[int]) -> Iterator[tuple[str, str]]:
+    """What the user's own code has at hand outside of objects: module-level names, and variables of the function around it."""
+    if not is_users(function.__module__) or not _FORK_AWARE.isdisjoint(names_in(function.__code__)):
+        return
+    scope = function.__globals__
+    for name in sorted({*names_in(function.__code__)} & scope.keys()):
+        if not isinstance(scope[name], FunctionType):
+            yield from _visit(scope[name], f"{function.__module__.rpartition('.')[2]}.{name}", depth + 1, seen)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # not filled yet
+            yield from _visit(cell.cell_contents, f"{function.__qualname__}: {name}", depth + 1, seen)
 
 
 def _kind(value: Any) -> str | None:
     """What it is, if it is an open handle that reads."""
     for owner in type(value).__mro__:
-        module = owner.__module__.partition(".")[0].lstrip("_")
-        known = _KINDS.get((module, owner.__name__))
+        known = _KINDS.get((owner.__module__.partition(".")[0].lstrip("_"), owner.__name__))
         if known is not None:
             return known[0] if _asked(known[1], value) else None
-        if owner.__module__ == "_io" and owner.__name__ in ("TextIOWrapper", "BufferedReader", "FileIO"):
-            return "file" if _asked(_reads, value) else None
     return None
 
 

@@ -23,7 +23,7 @@ from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, Bounded, MeasuredGain, 
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import IN_SAMPLE, ORDER, Stage
 
-WITHOUT: dict[Stage | None, Experiment] = {None: experiments.NO_SAMPLER, **LEAVE_ONE_OUT}
+WITHOUT = LEAVE_ONE_OUT | {None: experiments.NO_SAMPLER}
 """The arm without a stage; None is the sampler."""
 CLEAR = 1.3
 """A stage that is this far ahead of what comes next is no close call."""

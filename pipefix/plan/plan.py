@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 from pipefix.plan.planfile import Change
-from pipefix.vocabulary.gain import Gain, MeasuredGain, NotTried, Told
+from pipefix.vocabulary.gain import Bounded, Gain, MeasuredGain, NotTried, Told
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import Stage
 
@@ -64,6 +64,10 @@ class Proposed(Step):
 @dataclass(frozen=True, kw_only=True)
 class Declined(Step):
     """A change that does not apply, or is not worth its price here."""
+
+    @property
+    def speedup(self) -> Interval | None:
+        return None if isinstance(self.gain, NotTried | Bounded) else self.gain.interval
 
 
 @dataclass(frozen=True)

@@ -425,7 +425,7 @@ def test_where_whole_samples_are_stored_no_cache_leaves_any_of_their_making() ->
     """A dataset that resizes in its __getitem__, and holds no transforms: 1.88x was told for decoded arrays, that were 7.84x."""
     world = RESAMPLED.but(fields={"same_every_time": True}).with_arms()
     decoded, sample = (world.step_called(id) for id in ("cache-decoded", "cache-sample"))
-    assert (decoded.gain, decoded.disk_bytes) == (sample.gain, sample.disk_bytes)
+    assert (decoded.speedup, decoded.disk_bytes) == (sample.speedup, sample.disk_bytes)
     unknown = RESAMPLED.but(ops={Stage.AUGMENT: ()}, fields={"same_every_time": True})
     assert isinstance(unknown.step_called("cache-sample"), Proposed)
 

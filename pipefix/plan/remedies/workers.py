@@ -96,8 +96,9 @@ class WorkerCount(Remedy):
             return self.proposed(why, gain, parts, by_hand=by_hand, id=f"{self.id}-{count}", title=title)
         tune = command("pipefix", "tune", case.target)
         arguments = f"DataLoader(..., num_workers={count}{how})  # or all settings at once: {tune}"
-        method = "forkserver" if count and lost else None
-        change = LoaderChange(num_workers=count, start_method=method, persistent_workers=keep or None)
+        change = LoaderChange(
+            num_workers=count, start_method="forkserver" if count and lost else None, persistent_workers=keep or None
+        )
         return self.proposed(why, gain, arguments, **_named(case, count), risk=_risk(case, count), change=change)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.harness.bar import Bar, at_least, at_most, none_of
 from benchmarks.harness.page import rows
 from benchmarks.harness.record import Record
-from pipefix.audit.rules import audit, every_rule
+from pipefix.audit.facts import audit, every_rule
 from pipefix.measurement.residency import COLD, ColdProof, cold
 from tests.audit.case import Case, Impossible
 from tests.audit.mistakes import MISTAKES, list_dataset

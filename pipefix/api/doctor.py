@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipefix.audit.facts import AuditFacts
-from pipefix.audit.rules import audit
+from pipefix.audit.facts import AuditFacts, audit
 from pipefix.kernels import build
 from pipefix.system.machine import look
 from pipefix.vocabulary.finding import Finding as Finding

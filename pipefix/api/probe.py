@@ -14,9 +14,8 @@ from pipefix.api import try_fused_calls, try_handover, try_sample_cache
 from pipefix.api.run_files import Run as Run
 from pipefix.api.target import Progress, consumed, load_target, silent
 from pipefix.audit import observe, storage_facts
-from pipefix.audit.facts import AuditFacts, Finding, StepFacts
+from pipefix.audit.facts import AuditFacts, StepFacts, audit
 from pipefix.audit.on_workers import handle_before_fork
-from pipefix.audit.rules import audit
 from pipefix.diagnosis.diagnose import diagnose, settled, wanting
 from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.measurement import calibrate
@@ -40,6 +39,7 @@ from pipefix.subject.subject import Subject
 from pipefix.system.machine import Machine, look
 from pipefix.vocabulary import amounts
 from pipefix.vocabulary.errors import MissingExtra, TargetError, UnreadableFile
+from pipefix.vocabulary.finding import Finding
 from pipefix.vocabulary.held_transforms import held_transforms
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 

@@ -258,10 +258,9 @@ def _tuned(
         evidence = BeforeAfter(before=result.before, after=result.after)
     loader = LoaderChange(**changes, evidence=evidence)  # type: ignore[arg-type]
     same = older if older is not None and older.target in ("", telling.target) else None
-    plan = tuned_plan.new_plan(
-        same, changes, evidence, telling.plan.space.declined or {}, target=telling.target, machine=tuned_on(machine),
-        created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-    )  # fmt: skip
+    created = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    new = PlanFile(created=created, target=telling.target, machine=tuned_on(machine))
+    plan = tuned_plan.new_plan(new, same, changes, evidence, telling.plan.space.declined or {})
     gone = tuned_plan.given_up(older, plan)
     ran = any(trial.status == "run" for trial in result.tried)
     writes = write is not None and not result.partial and bool(changes or (gone and ran and same is not None))

@@ -39,10 +39,9 @@ LEAVES = (str, bytes, bytearray, int, float, complex, bool, type, ModuleType, Fu
 def scan_dataset(dataset: Any) -> DatasetFacts:
     """Estimate what ``dataset`` and the datasets inside it hold."""
     held = [_weighed(container, name) for name, container in _large(dataset, "dataset", 0, set())]
-    if not held:
-        return DatasetFacts()
-    where = max(held, key=lambda facts: facts.bytes).where
-    return DatasetFacts(objects=sum(facts.objects for facts in held), bytes=sum(facts.bytes for facts in held), where=where)
+    largest = max(held, key=lambda facts: facts.bytes, default=DatasetFacts())
+    objects, size = sum(facts.objects for facts in held), sum(facts.bytes for facts in held)
+    return DatasetFacts(objects=objects, bytes=size, where=largest.where)
 
 
 def _large(value: Any, name: str, depth: int, visited: set[int]) -> Iterator[tuple[str, Any]]:
@@ -54,8 +53,7 @@ def _large(value: Any, name: str, depth: int, visited: set[int]) -> Iterator[tup
         if value.dtype.hasobject and value.size > FEW:
             yield name, value.reshape(-1)
         return
-    columns = _columns_of_objects(value)
-    if columns is not None:
+    if (columns := _columns_of_objects(value)) is not None:
         yield from ((f"{name}{place}", column) for place, column in columns)
         return
     for attribute, held in attributes(value).items():

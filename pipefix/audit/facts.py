@@ -1,14 +1,18 @@
-"""The base of the audit: what a rule is (`rule`, `Message`), and the facts that rules look at (`AuditFacts`)."""
+"""The base of the audit: the facts that rules look at (`AuditFacts`), what a rule is (`rule`), and all of them (`audit`)."""
 
 from __future__ import annotations
 
+import functools
+import importlib
+import pkgutil
 from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 
+import pipefix.audit as package
 from pipefix.system.machine import Filesystem, Machine
-from pipefix.vocabulary.finding import Finding as Finding
+from pipefix.vocabulary.finding import SEVERITIES, Finding
 from pipefix.vocabulary.settings import LoaderSettings
 
 
@@ -41,10 +45,6 @@ class MemoryGrowth(msgspec.Struct, frozen=True, kw_only=True):
     def fraction(self) -> float:
         return self.bytes / self.before_bytes if self.before_bytes > 0 else 0.0
 
-    @property
-    def per_sample(self) -> float:
-        return self.bytes / self.samples if self.samples > 0 else 0.0
-
 
 class DatasetFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The Python objects that a dataset keeps in lists and dicts, estimated from a sample of them."""
@@ -53,13 +53,6 @@ class DatasetFacts(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
     where: str = ""
     """The attribute that holds most of them."""
-
-
-class OpenHandle(msgspec.Struct, frozen=True, kw_only=True):
-    """Something open that a dataset holds before there are workers."""
-
-    where: str
-    kind: str
 
 
 class StepFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +81,7 @@ class ObjectStoreFacts(msgspec.Struct, frozen=True, kw_only=True):
     """For one reader."""
 
 
-class AmplifiedReads(msgspec.Struct, frozen=True, kw_only=True):
+class AmplifiedReads(msgspec.Struct, frozen=True):
     """What a sample has unpacked of an array, a table or a video, and how much of that it uses."""
 
     name: str
@@ -110,8 +103,8 @@ class AuditFacts(msgspec.Struct, frozen=True, kw_only=True):
     growth: MemoryGrowth | None = None
     """Of the worker that grew most."""
     dataset: DatasetFacts | None = None
-    handles: list[OpenHandle] = []
-    """What the dataset holds open before its workers are started."""
+    handles: dict[str, str] = {}
+    """What the dataset holds open before its workers are started, by where it is held."""
     lost_by_fork: str | None = None
     """A library that runs threads in the training process which its workers, being forked, lack."""
     shards: int | None = None
@@ -168,22 +161,29 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     look: Callable[[AuditFacts], Message | None]
 
     def check(self, facts: AuditFacts) -> Finding | None:
-        message = self.look(facts)
-        if message is None:
+        if (message := self.look(facts)) is None:
             return None
-        return Finding(
-            id=self.id,
-            severity=message.severity or self.severity,
-            found=message.found,
-            advice=message.advice,
-            rule=f"{self.id}: {self.statement}",
-        )
+        severity, stated = message.severity or self.severity, f"{self.id}: {self.statement}"
+        return Finding(id=self.id, severity=severity, found=message.found, advice=message.advice, rule=stated)
 
 
 def rule(id: str, severity: str, statement: str) -> Callable[[Callable[[AuditFacts], Message | None]], Rule]:
     """Make a function of the facts into a `Rule`. It is found by walking the package; nothing has to be registered."""
+    return lambda look: Rule(id=id, severity=severity, statement=statement, look=look)
 
-    def make(look: Callable[[AuditFacts], Message | None]) -> Rule:
-        return Rule(id=id, severity=severity, statement=statement, look=look)
 
-    return make
+@functools.cache
+def every_rule() -> tuple[Rule, ...]:
+    """Found by walking ``on_*``."""
+    rules: dict[str, Rule] = {}
+    for info in pkgutil.iter_modules(package.__path__):
+        if info.name.startswith("on_"):
+            module = importlib.import_module(f"{package.__name__}.{info.name}")
+            rules.update({value.id: value for value in vars(module).values() if isinstance(value, Rule)})
+    return tuple(rules[name] for name in sorted(rules))
+
+
+def audit(facts: AuditFacts) -> list[Finding]:
+    """What is wrong, gravest first. Empty means that no rule fired, not that everything was known."""
+    findings = [finding for rule in every_rule() if (finding := rule.check(facts)) is not None]
+    return sorted(findings, key=lambda finding: (SEVERITIES.index(finding.severity), finding.id))

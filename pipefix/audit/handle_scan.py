@@ -6,10 +6,10 @@ import functools
 import io
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import islice
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from pipefix.audit.facts import OpenHandle
 from pipefix.vocabulary.attributes import attributes, names_in
 from pipefix.vocabulary.user_modules import is_users
 
@@ -21,10 +21,6 @@ MOST = 8
 
 _PLAIN = (str, bytes, bytearray, int, float, complex, bool, type, ModuleType, BuiltinFunctionType)
 _NOT_LOOKED_INTO = ("torch", "numpy", "pandas", "logging", "threading", "pipefix", "tqdm")
-
-
-def _always(_: Any) -> bool:
-    return True
 
 
 def _reads(file: Any) -> bool:
@@ -41,101 +37,84 @@ def _locks(environment: Any) -> bool:
     return bool(environment.flags()["lock"])
 
 
+_IS_OPEN: tuple[tuple[str, Callable[[Any], bool]], ...] = (
+    ("zarr.ZipStore tensorstore.TensorStore openslide.OpenSlide sqlite3.Connection sqlite3.Cursor", lambda _: True),
+    ("av.container.InputContainer decord.VideoReader torchcodec.VideoDecoder", lambda _: True),
+    ("pymysql.Connection MySQLdb.Connection pymongo.MongoClient redis.Connection", lambda _: True),
+    ("soundfile.SoundFile rasterio.DatasetReader psycopg2.connection psycopg.Connection", lambda handle: not handle.closed),
+    ("h5py.File h5py.Group h5py.Dataset", bool),
+    ("zipfile.ZipFile", _in_a_file),
+    ("tarfile.TarFile", lambda archive: not archive.closed and not isinstance(archive.fileobj, io.BytesIO)),
+    ("netCDF4.Dataset", lambda file: bool(file.isopen())),
+    ("tables.File", lambda file: bool(file.isopen)),
+    ("cv2.VideoCapture", lambda video: bool(video.isOpened())),
+    ("socket.socket", lambda socket: socket.fileno() >= 0),
+)
+"""Of these a subclass is one as well. Whether it is open is asked of the library, not of the user's code."""
 _KINDS: dict[tuple[str, str], tuple[str, Callable[[Any], bool]]] = {
-    ("zipfile", "ZipFile"): ("zipfile.ZipFile", _in_a_file),
+    **{("io", name): ("file", _reads) for name in ("TextIOWrapper", "BufferedReader", "FileIO")},
     ("numpy", "NpzFile"): ("numpy.load of an .npz", lambda arrays: _in_a_file(arrays.zip)),
     ("builtins", "Environment"): ("lmdb.Environment with lock=True", _locks),
     ("pipefix", "Environment"): ("lmdb.Environment with lock=True", _locks),  # the same, where a probe listens
-    ("tarfile", "TarFile"): ("tarfile.TarFile", lambda archive: not archive.closed and not isinstance(archive.fileobj, io.BytesIO)),
-    ("h5py", "File"): ("h5py.File", bool),
-    ("h5py", "Group"): ("h5py.Group", bool),
-    ("h5py", "Dataset"): ("h5py.Dataset", bool),
-    ("zarr", "ZipStore"): ("zarr.ZipStore", _always),
-    ("tensorstore", "TensorStore"): ("tensorstore.TensorStore", _always),
-    ("av", "InputContainer"): ("av.container.InputContainer", _always),
-    ("decord", "VideoReader"): ("decord.VideoReader", _always),
-    ("torchcodec", "VideoDecoder"): ("torchcodec.VideoDecoder", _always),
-    ("soundfile", "SoundFile"): ("soundfile.SoundFile", lambda sound: not sound.closed),
-    ("openslide", "OpenSlide"): ("openslide.OpenSlide", _always),
-    ("rasterio", "DatasetReader"): ("rasterio.DatasetReader", lambda raster: not raster.closed),
-    ("netCDF4", "Dataset"): ("netCDF4.Dataset", lambda file: bool(file.isopen())),
-    ("tables", "File"): ("tables.File", lambda file: bool(file.isopen)),
-    ("cv2", "VideoCapture"): ("cv2.VideoCapture", lambda video: bool(video.isOpened())),
-    ("sqlite3", "Connection"): ("sqlite3.Connection", _always),
-    ("sqlite3", "Cursor"): ("sqlite3.Cursor", _always),
-    ("psycopg2", "connection"): ("psycopg2.connection", lambda connection: not connection.closed),
-    ("psycopg", "Connection"): ("psycopg.Connection", lambda connection: not connection.closed),
-    ("pymysql", "Connection"): ("pymysql.Connection", _always),
-    ("MySQLdb", "Connection"): ("MySQLdb.Connection", _always),
-    ("pymongo", "MongoClient"): ("pymongo.MongoClient", _always),
-    ("redis", "Connection"): ("redis.Connection", _always),
-    ("socket", "socket"): ("socket.socket", lambda socket: socket.fileno() >= 0),
-}
-"""Of these a subclass is one as well. Whether it is open is asked of the library, not of the user's code."""
+} | {(kind.partition(".")[0], kind.rpartition(".")[2]): (kind, asked) for kinds, asked in _IS_OPEN for kind in kinds.split()}
+"""By a class's library and name: what it is told as, and whether one is open."""
 
 
-def open_handles(dataset: Any, worker_init: Any = None) -> list[OpenHandle]:
+def open_handles(dataset: Any, worker_init: Any = None) -> dict[str, str]:
     """What ``dataset`` and the datasets inside it hold open, by the place where it is held.
 
     ``worker_init``: the loader's ``worker_init_fn``; what its code names, each worker opens anew.
     """
     worker_init = getattr(worker_init, "func", worker_init)
     opened_anew = set(names_in(worker_init.__code__)) - _LEADS_ON if isinstance(worker_init, FunctionType) else set()
-    handles = (handle for handle in _HandleWalk().visit(dataset, "dataset", 0) if opened_anew.isdisjoint(handle.where.split(".")))
-    return list(handles)[:MOST]
+    handles = _visit(dataset, "dataset", 0, set())
+    return dict(islice(((where, kind) for where, kind in handles if opened_anew.isdisjoint(where.split("."))), MOST))
 
 
-class _HandleWalk:
-    def __init__(self) -> None:
-        self._seen: set[int] = set()
+def _visit(value: Any, name: str, depth: int, seen: set[int]) -> Iterator[tuple[str, str]]:
+    if depth > MAX_DEPTH or id(value) in seen or value is None or type(value) in _PLAIN:
+        return
+    seen.add(id(value))
+    if kind := _kind(value):
+        yield name, kind
+    elif type(value) is MethodType:
+        yield from _visit(value.__self__, name, depth + 1, seen)
+    elif type(value) is functools.partial:
+        yield from _visit([value.func, *value.args, *value.keywords.values()], name, depth + 1, seen)
+    elif type(value) is FunctionType:
+        yield from _used_by(value, depth, seen)
+    elif type(value) in (list, tuple):
+        for place, held in enumerate(value[:MAX_ENTRIES]):
+            yield from _visit(held, f"{name}[{place}]", depth + 1, seen)
+    elif type(value) is dict:
+        for key in list(value)[:MAX_ENTRIES]:
+            yield from _visit(value[key], f"{name}[{key!r}]", depth + 1, seen)
+    elif (_of_the_user(type(value)) or "dataset" in name.rpartition(".")[2]) and not _minds_forks(type(value)):
+        for attribute, held in attributes(value).items():
+            yield from _visit(held, f"{name}.{attribute}", depth + 1, seen)
+        for function in _methods(type(value)):
+            yield from _used_by(function, depth, seen)
 
-    def visit(self, value: Any, name: str, depth: int) -> Iterator[OpenHandle]:
-        if depth > MAX_DEPTH or id(value) in self._seen or value is None or type(value) in _PLAIN:
-            return
-        self._seen.add(id(value))
-        kind = _kind(value)
-        if kind:
-            yield OpenHandle(where=name, kind=kind)
-        elif type(value) is MethodType:
-            yield from self.visit(value.__self__, name, depth + 1)
-        elif type(value) is functools.partial:
-            yield from self.visit([value.func, *value.args, *value.keywords.values()], name, depth + 1)
-        elif type(value) is FunctionType:
-            yield from self._used_by(value, depth)
-        elif type(value) in (list, tuple):
-            for place, held in enumerate(value[:MAX_ENTRIES]):
-                yield from self.visit(held, f"{name}[{place}]", depth + 1)
-        elif type(value) is dict:
-            for key in list(value)[:MAX_ENTRIES]:
-                yield from self.visit(value[key], f"{name}[{key!r}]", depth + 1)
-        elif (_of_the_user(type(value)) or "dataset" in name.rpartition(".")[2]) and not _minds_forks(type(value)):
-            for attribute, held in attributes(value).items():
-                yield from self.visit(held, f"{name}.{attribute}", depth + 1)
-            for function in _methods(type(value)):
-                yield from self._used_by(function, depth)
 
-    def _used_by(self, function: FunctionType, depth: int) -> Iterator[OpenHandle]:
-        """What the user's own code has at hand outside of objects: module-level names, and variables of the function around it."""
-        if not is_users(function.__module__) or not _FORK_AWARE.isdisjoint(names_in(function.__code__)):
-            return
-        scope = function.__globals__
-        for name in sorted({*names_in(function.__code__)} & scope.keys()):
-            if not isinstance(scope[name], FunctionType):
-                yield from self.visit(scope[name], f"{function.__module__.rpartition('.')[2]}.{name}", depth + 1)
-        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-            with suppress(ValueError):  # not filled yet
-                yield from self.visit(cell.cell_contents, f"{function.__qualname__}: {name}", depth + 1)
+def _used_by(function: FunctionType, depth: int, seen: set[int]) -> Iterator[tuple[str, str]]:
+    """What the user's own code has at hand outside of objects: module-level names, and variables of the function around it."""
+    if not is_users(function.__module__) or not _FORK_AWARE.isdisjoint(names_in(function.__code__)):
+        return
+    scope = function.__globals__
+    for name in sorted({*names_in(function.__code__)} & scope.keys()):
+        if not isinstance(scope[name], FunctionType):
+            yield from _visit(scope[name], f"{function.__module__.rpartition('.')[2]}.{name}", depth + 1, seen)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # not filled yet
+            yield from _visit(cell.cell_contents, f"{function.__qualname__}: {name}", depth + 1, seen)
 
 
 def _kind(value: Any) -> str | None:
     """What it is, if it is an open handle that reads."""
     for owner in type(value).__mro__:
-        module = owner.__module__.partition(".")[0].lstrip("_")
-        known = _KINDS.get((module, owner.__name__))
+        known = _KINDS.get((owner.__module__.partition(".")[0].lstrip("_"), owner.__name__))
         if known is not None:
             return known[0] if _asked(known[1], value) else None
-        if owner.__module__ == "_io" and owner.__name__ in ("TextIOWrapper", "BufferedReader", "FileIO"):
-            return "file" if _asked(_reads, value) else None
     return None
 
 
@@ -158,13 +137,8 @@ def _minds_forks(kind: type) -> bool:
 
 def _methods(kind: type) -> list[FunctionType]:
     """Written in Python, inherited ones too; not those of torch and the like."""
-    return [
-        member
-        for owner in kind.__mro__
-        if _of_the_user(owner)
-        for member in vars(owner).values()
-        if isinstance(member, FunctionType)
-    ]
+    members = [member for owner in kind.__mro__ if _of_the_user(owner) for member in vars(owner).values()]
+    return [member for member in members if isinstance(member, FunctionType)]
 
 
 def _of_the_user(kind: type) -> bool:

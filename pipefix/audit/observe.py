@@ -15,7 +15,6 @@ from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import torch
 from torch.multiprocessing import get_sharing_strategy
@@ -69,12 +68,8 @@ def batch_facts(batch: Any) -> BatchFacts:
     storages = dict(_storage(part) for part in parts if isinstance(part, torch.Tensor))
     piped = sum(part.nbytes if hasattr(part, "nbytes") else len(part) for part in parts if isinstance(part, ARRAYS))
     sizes = list(storages.values())
-    return BatchFacts(
-        bytes=sum(sizes) + piped,
-        tensors=len(sizes),
-        small_tensors=sum(size < SMALL_BYTES for size in sizes),
-        piped_bytes=piped,
-    )
+    small = sum(size < SMALL_BYTES for size in sizes)
+    return BatchFacts(bytes=sum(sizes) + piped, tensors=len(sizes), small_tensors=small, piped_bytes=piped)
 
 
 def _parts(value: Any, depth: int = 0) -> Iterator[Any]:
@@ -105,10 +100,12 @@ def growth(looks: Sequence[tuple[int, Mapping[str, float]]]) -> MemoryGrowth | N
 
 def loader_facts(loader: Any) -> dict[str, Any]:
     """Fields of `AuditFacts` that can be read off a loader without running it."""
+    # FastLoader has the fork server load modules when its workers start.
+    by_itself = any(kind.__module__ == "pipefix.loader.fast_loader" for kind in type(loader).__mro__)
     return {
         "start_method": start_method_of(loader),
         "lost_by_fork": lost_by_workers_of(loader),
-        "preload": None if _preloads_by_itself(loader) else _preload(),
+        "preload": None if by_itself else list(forkserver._forkserver._preload_modules),  # type: ignore[attr-defined]
         "sharing_strategy": str(get_sharing_strategy()),
         "dataset": scan_dataset(loader.dataset),
         "store": store_in(loader.dataset),
@@ -119,22 +116,8 @@ def loader_facts(loader: Any) -> dict[str, Any]:
 
 def run_facts(loader: Any, numbers: Mapping[str, float], paths: Sequence[str] = ()) -> dict[str, Any]:
     """`loader_facts`, what `worker_facts` sent back, and the file systems under the ``paths`` that samples were read from."""
-    facts = loader_facts(loader)
-    facts["filesystems"] = filesystems(paths)
     batch = {name: int(numbers[BATCH + name]) for name in BatchFacts.__struct_fields__ if BATCH + name in numbers}
-    if batch:
-        facts["batch"] = msgspec.convert(batch, BatchFacts, strict=False)
-    return facts
-
-
-def _preloads_by_itself(loader: Any) -> bool:
-    """FastLoader has the fork server load modules when its workers start."""
-    return any(kind.__module__ == "pipefix.loader.fast_loader" for kind in type(loader).__mro__)
-
-
-def _preload() -> list[str] | None:
-    names = getattr(getattr(forkserver, "_forkserver", None), "_preload_modules", None)
-    return list(names) if names is not None else None
+    return loader_facts(loader) | {"filesystems": filesystems(paths), "batch": BatchFacts(**batch) if batch else None}
 
 
 def _thread_cpu() -> dict[int, float]:
@@ -158,8 +141,7 @@ _AT_IMPORT = (os.getpid(), _thread_cpu())
 
 
 def _busy_threads() -> int | None:
-    now = _thread_cpu()
-    if not now:
+    if not (now := _thread_cpu()):
         return None
     then = _AT_IMPORT[1] if _AT_IMPORT[0] == os.getpid() else {}
     used = {task: spent - then.get(task, 0.0) for task, spent in now.items()}

@@ -29,17 +29,14 @@ def _power_of_two(value: int) -> int:
 @rule("shm-size", "problem", f"workers x prefetch_factor x batch bytes x {SHM_SAFETY} > what is free in /dev/shm")
 def shm_size(facts: AuditFacts) -> Message | None:
     machine = facts.machine
-    if machine is None or machine.shm_bytes is None:
-        return None
-    if facts.num_workers == 0:
+    if machine is None or machine.shm_bytes is None or facts.num_workers == 0:
         return None
     if facts.batch is None or facts.in_flight is None or facts.settings is None:
         if machine.shm_bytes > DOCKER_SHM:
             return None
-        sentence = (
-            f"/dev/shm holds {size(machine.shm_bytes)}: a few batches from workers fill it, and the program dies of a bus error."
-        )
-        return Message(sentence, "Start the container with: docker run --shm-size=8g ... (or --ipc=host)", severity="warning")
+        fills = "a few batches from workers fill it, and the program dies of a bus error."
+        found = f"/dev/shm holds {size(machine.shm_bytes)}: {fills}"
+        return Message(found, "Start the container with: docker run --shm-size=8g ... (or --ipc=host)", severity="warning")
     shared = facts.batch.bytes - facts.batch.piped_bytes
     need = facts.in_flight * shared
     free = machine.shm_bytes if machine.shm_free_bytes is None else machine.shm_free_bytes
@@ -65,20 +62,15 @@ def fd_limit(facts: AuditFacts) -> Message | None:
     if facts.batch is None or facts.in_flight is None:
         if machine.fd_soft >= LOW_FDS:
             return None
-        return Message(
-            f"This program may have {machine.fd_soft} files open; every tensor in flight from a worker is one.",
-            _raise_fds(facts, LOW_FDS * 4),
-            "note",
-        )
+        found = f"This program may have {machine.fd_soft} files open; every tensor in flight from a worker is one."
+        return Message(found, _raise_fds(facts, LOW_FDS * 4), "note")
     ahead = facts.in_flight - 1
     need = (FALLBACK_FDS if machine.fd_open is None else machine.fd_open) + ahead * facts.batch.tensors
     if need <= machine.fd_soft:
         return None
-    return Message(
-        f"Up to {ahead} batches of {facts.batch.tensors} tensors are in flight, one open file each: with those already open, "
-        f"{need}, and the limit is {machine.fd_soft}.",
-        _raise_fds(facts, _power_of_two(2 * need)),
-    )
+    found = f"Up to {ahead} batches of {facts.batch.tensors} tensors are in flight, one open file each"
+    limit = f"with those already open, {need}, and the limit is {machine.fd_soft}."
+    return Message(f"{found}: {limit}", _raise_fds(facts, _power_of_two(2 * need)))
 
 
 def _raise_fds(facts: AuditFacts, wanted: int) -> str:
@@ -95,17 +87,15 @@ def batch_parts(facts: AuditFacts) -> Message | None:
         return None
     sentences, advice = [], []
     if batch.small_tensors >= MANY_SMALL:
-        sentences.append(
-            f"A batch has {batch.small_tensors} tensors below 64 KiB; each crosses with a descriptor, a message and a mapping."
-        )
+        each = "each crosses with a descriptor, a message and a mapping."
+        sentences.append(f"A batch has {batch.small_tensors} tensors below 64 KiB; {each}")
         advice.append(
             "join them and keep the lengths: torch.cat(parts), torch.tensor([len(part) for part in parts]); "
             "undo it in the training loop: joined.split(lengths.tolist())"
         )
     if batch.piped_bytes > PIPED:
-        sentences.append(
-            f"A batch carries {size(batch.piped_bytes)} in NumPy arrays or byte strings, pickled and sent through a pipe."
-        )
+        piped = f"{size(batch.piped_bytes)} in NumPy arrays or byte strings, pickled and sent through a pipe."
+        sentences.append(f"A batch carries {piped}")
         advice.append(
             "wrap arrays so that they cross in shared memory: torch.from_numpy(array), or "
             "torch.frombuffer(bytearray(data), dtype=torch.uint8)"

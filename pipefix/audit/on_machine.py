@@ -26,12 +26,9 @@ def cores(machine: Machine) -> str:
     return had
 
 
-@rule(
-    "cpu-quota",
-    "warning",
-    f"CPU-bound workers > {CROWDED:g} x the cores that are available, or a quota that nothing shows or that ran out in more than "
-    f"{percent(THROTTLED)} of the run's scheduling periods",
-)
+@rule("cpu-quota", "warning",
+      f"CPU-bound workers > {CROWDED:g} x the cores that are available, or a quota that nothing shows or that ran out in more than "
+      f"{percent(THROTTLED)} of the run's scheduling periods")  # fmt: skip
 def cpu_quota(facts: AuditFacts) -> Message | None:
     machine, workers = facts.machine, facts.num_workers or 0
     if machine is None or facts.cpu_share is None:
@@ -40,12 +37,9 @@ def cpu_quota(facts: AuditFacts) -> Message | None:
     demand = workers * min(1.0, facts.cpu_share)
     if demand <= CROWDED * machine.effective_cores or workers <= 1:
         return _throttled(facts)
-    return Message(
-        f"{workers} workers keep {demand:.1f} cores busy, and {cores(machine)} are available.",
-        f"{RAISE_QUOTA}, or let pipefix tune TARGET find how many workers are best"
-        if machine.quota_cores is not None
-        else "Let pipefix tune TARGET find how many workers are best",
-    )
+    found = f"{workers} workers keep {demand:.1f} cores busy, and {cores(machine)} are available."
+    raising = f"{RAISE_QUOTA}, or let" if machine.quota_cores is not None else "Let"
+    return Message(found, f"{raising} pipefix tune TARGET find how many workers are best")
 
 
 def _throttled(facts: AuditFacts) -> Message | None:
@@ -65,29 +59,22 @@ def _hidden_quota(machine: Machine, has_loader: bool) -> Message | None:
         return None
     count = max(1, int(machine.effective_cores))
     workers = "pipefix tune TARGET finds how many workers are best" if has_loader else f"DataLoader(..., num_workers={count})"
-    return Message(
-        f"Only {machine.quota_cores:g} of the {machine.logical_cores} cores are available: a CPU quota, "
-        "which os.cpu_count() and os.sched_getaffinity() do not show.",
-        f"export OMP_NUM_THREADS={count}; where samples are CPU work: {workers}",
-        severity="note",
-    )
+    hidden = "a CPU quota, which os.cpu_count() and os.sched_getaffinity() do not show."
+    found = f"Only {machine.quota_cores:g} of the {machine.logical_cores} cores are available: {hidden}"
+    return Message(found, f"export OMP_NUM_THREADS={count}; where samples are CPU work: {workers}", "note")
 
 
 def _crowded(machine: Machine, workers: int) -> Message | None:
     """Before anything ran: what workers do is not known."""
     if workers <= max(1.0, CROWDED * machine.effective_cores):
         return None
-    return Message(
-        f"{workers} workers share {cores(machine)} cores; if they decode or transform, they only get in each other's way.",
-        "pipefix tune TARGET finds how many workers are best",
-        severity="note",
-    )
+    found = f"{workers} workers share {cores(machine)} cores; if they decode or transform, they only get in each other's way."
+    return Message(found, "pipefix tune TARGET finds how many workers are best", "note")
 
 
 @rule("gpu", "warning", "an NVIDIA driver does not answer, or the installed torch was built without CUDA beside a GPU")
 def gpu(facts: AuditFacts) -> Message | None:
-    machine = facts.machine
-    if machine is None:
+    if (machine := facts.machine) is None:
         return None
     if machine.gpus and machine.versions.get("torch", "").endswith("+cpu"):
         return Message(

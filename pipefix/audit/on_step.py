@@ -38,10 +38,8 @@ def blocking_copies(facts: AuditFacts) -> Message | None:
         return None
     sentences = [f"Copies to the device are waited for: {_lines(step.blocking)}."] if step.blocking else []
     if step.pageable:
-        sentences.append(
-            "Copies say non_blocking=True, and what they copy is not pinned, so that they hold the program up all the same: "
-            f"{_lines(step.pageable)}."
-        )
+        alike = "Copies say non_blocking=True, and what they copy is not pinned, so that they hold the program up all the same"
+        sentences.append(f"{alike}: {_lines(step.pageable)}.")
     advice_more = " and batch.to(device, non_blocking=True)" if step.blocking else ""
     return Message(" ".join(sentences), f"DataLoader(..., pin_memory=True){advice_more}")
 

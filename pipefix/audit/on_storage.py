@@ -24,10 +24,8 @@ def network_files(facts: AuditFacts) -> Message | None:
         )
     if facts.store is None:
         return None
-    return Message(
-        f"Samples are read from {facts.store.name}: {_cost(facts.store)}.",
-        "Keep what they read on a local disk: pipefix convert TARGET --to lmdb --store source",
-    )
+    advice = "Keep what they read on a local disk: pipefix convert TARGET --to lmdb --store source"
+    return Message(f"Samples are read from {facts.store.name}: {_cost(facts.store)}.", advice)
 
 
 def _cost(store: ObjectStoreFacts) -> str:
@@ -37,11 +35,9 @@ def _cost(store: ObjectStoreFacts) -> str:
     return f"a request takes {seconds(store.request_s)}, and a sample makes {store.requests:.1f}{rate}"
 
 
-@rule(
-    "read-amplification",
-    "warning",
+@rule("read-amplification", "warning",
     f"samples have {IN_VAIN:g} times as much unpacked as they use: chunks of an array, row groups of a table, frames of a video",
-)
+)  # fmt: skip
 def read_amplification(facts: AuditFacts) -> Message | None:
     reads = [read for read in facts.unpacked if read.used and read.unpacked >= IN_VAIN * read.used]
     reads = [read for read in reads if read.pieces == "frames" or read.unpacked >= LEAST_UNPACKED]

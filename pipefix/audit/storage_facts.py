@@ -28,10 +28,8 @@ def store_in(dataset: Any) -> ObjectStoreFacts | None:
 
 def named(stores: Iterable[str]) -> ObjectStoreFacts | None:
     distinct = list(dict.fromkeys(stores))
-    if not distinct:
-        return None
     more = f" and {len(distinct) - 1} more" if len(distinct) > 1 else ""
-    return ObjectStoreFacts(name=f"{distinct[0]}{more}")
+    return ObjectStoreFacts(name=f"{distinct[0]}{more}") if distinct else None
 
 
 def timed(stores: Iterable[str], operations: Iterable[Any], bytes_read: float | None) -> ObjectStoreFacts | None:
@@ -42,15 +40,13 @@ def timed(stores: Iterable[str], operations: Iterable[Any], bytes_read: float | 
     if store is None or not calls:
         return store
     spent = sum(operation.wall_s for operation in asking)
-    return ObjectStoreFacts(
-        name=store.name, requests=calls, request_s=spent / calls, bytes_per_s=bytes_read / spent if bytes_read and spent else None
-    )
+    rate = bytes_read / spent if bytes_read and spent else None
+    return ObjectStoreFacts(name=store.name, requests=calls, request_s=spent / calls, bytes_per_s=rate)
 
 
 def _stores(value: Any, depth: int) -> Iterator[str]:
     if type(value) is str:
-        store = store_of(value)
-        if store is not None:
+        if (store := store_of(value)) is not None:
             yield store
     elif depth < _DEEPEST and type(value) in (list, tuple, dict):
         for member in islice(value.values() if type(value) is dict else value, _FIRST):
@@ -67,12 +63,9 @@ def amplified(reads: Iterable[Any], operations: Iterable[Any], sample_bytes: flo
     ``sample_bytes``: of a finished sample; 0 where that is not known. What no selection tells is held against these.
     """
     divided = [
-        AmplifiedReads(
-            name=read.name, pieces="chunks" if read.chunk else "row groups", chunk=read.chunk,
-            used=read.asked or sample_bytes, unpacked=read.unpacked,
-        )
+        AmplifiedReads(read.name, "chunks" if read.chunk else "row groups", read.asked or sample_bytes, read.unpacked, read.chunk)
         for read in reads
-    ]  # fmt: skip
+    ]
     return [*divided, *_frames(list(operations))]
 
 
@@ -82,4 +75,4 @@ def _frames(operations: list[Any]) -> list[AmplifiedReads]:
     if not decoded or not used:
         return []
     most = max(decoded, key=lambda operation: operation.calls)
-    return [AmplifiedReads(name=most.name, pieces="frames", used=used, unpacked=most.calls)]
+    return [AmplifiedReads(most.name, "frames", used, most.calls)]

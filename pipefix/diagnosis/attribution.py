@@ -15,31 +15,14 @@ from pipefix.measurement.statistics import Floats
 from pipefix.measurement.trace import Charge
 from pipefix.vocabulary.stage import Stage
 
-COLUMNS = (
-    "storage",
-    "decode",
-    "augment",
-    "collate",
-    "ipc",
-    "own",
-    "between",
-    "idle",
-    "main_ipc",
-    "transfer",
-    "step",
-    "wait",
-    "loop",
-    "sampler",
-    "border",
-    "supply",
-)
+WORKER = ("storage", "decode", "augment", "collate", "ipc")
+MAIN = ("main_ipc", "transfer", "step")
+COLUMNS = (*WORKER, "own", "between", "idle", *MAIN, "wait", "loop", "sampler", "border", "supply")
 """Nanoseconds a batch. ``own``: the user's code before anything is read. ``between``: between samples in the maker.
 ``idle``: a worker between two batches. ``main_ipc``: taking a batch over in the training process. ``loop``: the rest there.
 ``sampler``: asking the user's sampler, which runs there too and is no stage.
 ``border``: what handing over ready batches takes; ``supply``: what the loader takes alone. Arms of their own measure these two, no
 single batch knows them."""
-WORKER = ("storage", "decode", "augment", "collate", "ipc")
-MAIN = ("main_ipc", "transfer", "step")
 IN_TURN = ("storage", "decode", "augment", "collate", "transfer", "step")
 """Stages of the one process that does all of it, where there are no workers."""
 INDEX = {name: number for number, name in enumerate(COLUMNS)}
@@ -161,8 +144,7 @@ def _idle(block: Block) -> float:
     last: dict[int, Row] = {}
     gaps = []
     for row in sorted(block.rows, key=lambda row: row.trace.begun):
-        before = last.get(row.trace.worker)
-        if before is not None:
+        if (before := last.get(row.trace.worker)) is not None:
             gaps.append(max(0, row.trace.begun - before.trace.ended - before.trace.extra))
         last[row.trace.worker] = row
     return sum(gaps) / len(gaps) if gaps else 0.0
@@ -170,9 +152,7 @@ def _idle(block: Block) -> float:
 
 def _column(stage: str | None, op: str, first: str) -> str:
     """``first``: what the user's own code before any read is taken for."""
-    if stage is not None:
-        return stage
-    return {OWN_NAMES[1]: "decode", OWN_NAMES[2]: "augment"}.get(op, first)
+    return stage or {OWN_NAMES[1]: "decode", OWN_NAMES[2]: "augment"}.get(op, first)
 
 
 def _first_code(blocks: Sequence[Block]) -> str:
@@ -204,8 +184,7 @@ def _spread_foreign(cells: dict[str, float], foreign: Sequence[tuple[str, str, i
 
 def _shared_part(blocks: Sequence[Block]) -> float:
     """Part of collating in a worker that only goes into fresh shared memory: the hand-over's cost, not collating's."""
-    traces = [row.trace for row in rows_of(blocks) if row.trace.plain_collate]
-    if not traces:
+    if not (traces := [row.trace for row in rows_of(blocks) if row.trace.plain_collate]):
         return 0.0
     # A function that works on samples in place has less to do with them a second time, whichever memory the batch lies in.
     plain, again, live = np.median([[t.plain_collate, t.collate_again, t.collate_wall] for t in traces], axis=0)
@@ -265,8 +244,7 @@ def other_threads(blocks: Sequence[Block]) -> float:
 
 def _covered(blocks: Sequence[Block], shares: dict[str, float]) -> float:
     """Part of the waiting during which other threads of the process worked: a library's own pool is work, not waiting."""
-    beside = other_threads(blocks)
-    if not beside:
+    if not (beside := other_threads(blocks)):
         return 0.0
     first = _first_code(blocks)
     waited = 0.0

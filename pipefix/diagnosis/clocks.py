@@ -1,4 +1,5 @@
-"""Seconds that a timed call adds to this very pipeline, from its arm with clocks beside the one without. Pure."""
+"""Seconds that a timed call adds to this very pipeline, from its arm with clocks beside the one without; and whether the cores kept
+one pace meanwhile, by the CPU time of work that was done again and again. Pure."""
 
 from __future__ import annotations
 
@@ -14,6 +15,12 @@ MOST_CLOCKED = 0.2
 """Part of a sample's time that clocks are believed to cost at most; what is above is noise."""
 FED = 0.2
 """Part of its time that a consumer waits at least where what workers do decides the pace."""
+PARTS, FEWEST = 3, 6
+"""Of the measuring, which are held against each other; and blocks of each below which nothing is told."""
+LEAST_CPU = 0.02
+"""CPU seconds of a block below which it tells nothing of a pace."""
+TOLD = 1.25
+"""Times the CPU time from which on it is told: what neighbours do to the caches comes to less."""
 
 
 def call_seconds(measurement: Measurement, waits: float) -> float:
@@ -72,3 +79,17 @@ def _slower_at_most(measurement: Measurement) -> float | None:
         return None
     slowdown = ratio([block.rate for block in plain], [block.rate for block in real])
     return max(0.0, slowdown.high - 1) * seconds_each(plain) / calls
+
+
+def slower_by(measurement: Measurement) -> float:
+    """How many times as much CPU time the same work took in the slowest part of the measuring as in the quickest; 1 where that is
+    little, or not known."""
+    spent = [(block.arm, sum(row.trace.cpu for row in block.rows) / 1e9, block.samples) for block in measurement.blocks]
+    took = [(arm, cpu / samples) for arm, cpu, samples in spent if cpu >= LEAST_CPU]
+    usual = {arm: float(np.median([each for other, each in took if other == arm])) for arm, _ in took}
+    logs = np.log([each / usual[arm] for arm, each in took])
+    if len(logs) < PARTS * FEWEST:
+        return 1.0
+    levels = [float(np.median(part)) for part in np.array_split(logs, PARTS)]
+    times = float(np.exp(max(levels) - min(levels)))
+    return times if times >= TOLD else 1.0

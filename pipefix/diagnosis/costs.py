@@ -73,29 +73,21 @@ class StageCosts:
         return interval(columns(self.draws, names).sum(axis=1) / self._cycle(self.draws), share)
 
     def stage(self, stage: Stage, gain: MeasuredGain | Bounded | NotTried) -> StageCost:
-        names = ("ipc", "main_ipc") if stage is Stage.IPC else (stage.value,)
-        value = float(sum(self.each[INDEX[name]] for name in names))
-        wall = interval(columns(self.draws, names).sum(axis=1), value)
+        wall = self.seconds("ipc", "main_ipc") if stage is Stage.IPC else self.seconds(stage.value)
         if stage is Stage.TRANSFER:
             copies = self.measurement.transfer
             wall = exactly((copies.get("exposed") or copies[self._way()]) / self.measurement.settings.samples_a_batch)
-        share = self.share_interval(stage).value
-        cpu = self.cpu.get(stage.value)
+        share, cpu = self.share_interval(stage).value, self.cpu.get(stage.value)
         return StageCost(
-            stage=stage,
-            wall=wall,
+            stage=stage, wall=wall, share=share, hidden=share == 0 and wall.value > 0, gain=gain, bytes=self._bytes(stage),
             cpu=wall.scaled(cpu) if cpu is not None else None,
             waiting=wall.value * (1 - self.compute[stage.value]) if stage.value in self.compute else None,
-            share=share,
-            hidden=share == 0 and wall.value > 0,
-            gain=gain,
-            bytes=self._bytes(stage),
             ops=self._copies() if stage is Stage.TRANSFER else self._operations(stage),
-        )
+        )  # fmt: skip
 
-    def sampler(self) -> Interval:
-        """Seconds a sample that the user's sampler takes in the training process."""
-        return interval(columns(self.draws, ("sampler",)).sum(axis=1), float(self.each[INDEX["sampler"]]))
+    def seconds(self, *names: str) -> Interval:
+        """A sample, of these columns."""
+        return interval(columns(self.draws, names).sum(axis=1), float(sum(self.each[INDEX[name]] for name in names)))
 
     def own_code(self, stage: Stage | None) -> float:
         """Seconds a sample of a stage that are the user's own code, there by its place between two calls only.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from functools import partial
 
 import numpy as np
 from msgspec.structs import replace
@@ -11,12 +10,11 @@ from msgspec.structs import replace
 from pipefix.diagnosis import sentences, verdict_rules
 from pipefix.diagnosis.attribution import INDEX, WORKER, columns, exposed_share, ledger, own_wait, per_sample, starved_share
 from pipefix.diagnosis.clocks import calls_per_sample, delivered_seconds, seconds_each, unclocked
-from pipefix.diagnosis.contradictions import contradictions
 from pipefix.diagnosis.costs import StageCosts
 from pipefix.diagnosis.diagnosis import Diagnosis, StageCost, Stations, Verdict
 from pipefix.diagnosis.doubts import Claim, Doubt, DoubtKind, could_run, doubted
 from pipefix.diagnosis.throughput import PipelineModel, of_draws
-from pipefix.diagnosis.verdict_rules import Ranking
+from pipefix.diagnosis.verdict_rules import Ranking, contradictions
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import LEAVE_ONE_OUT, Experiment
 from pipefix.measurement.measurement import Block, Measurement
@@ -25,6 +23,8 @@ from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, Bounded, MeasuredGain, 
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import IN_SAMPLE, ORDER, Stage
 
+WITHOUT = LEAVE_ONE_OUT | {None: experiments.NO_SAMPLER}
+"""The arm without a stage; None is the sampler."""
 CLEAR = 1.3
 """A stage that is this far ahead of what comes next is no close call."""
 OWN_PART = 0.6
@@ -41,9 +41,8 @@ def diagnose(measurement: Measurement) -> Diagnosis:
     clocked = ledger(measurement, real)
     draws, each = bootstrap(clocked, per_sample), per_sample(np.concatenate(clocked))
     if measurement.workers:
-        each[INDEX["border"]], draws[:, INDEX["border"]] = _paced(
-            [_without_sampler(block, measurement) for block in measurement.of(experiments.PREBUILT.name)]
-        )
+        handed = [_without_sampler(block, measurement) for block in measurement.of(experiments.PREBUILT.name)]
+        each[INDEX["border"]], draws[:, INDEX["border"]] = _paced(handed)
         each[INDEX["supply"]], draws[:, INDEX["supply"]] = _paced(_undisturbed(measurement))
     model = of_draws(draws, measurement.workers)
     arms = _arms(measurement)
@@ -54,19 +53,18 @@ def diagnose(measurement: Measurement) -> Diagnosis:
         stage: Interval(1.0, 1.0, gain.at_most) if isinstance(gain, Bounded) else arms[LEAVE_ONE_OUT[stage].name]
         for stage, gain in gains.items()
     }
-    whole = _without_whole_samples(measurement, arms, gains, draws)
-    if whole is not None:
+    if (whole := _without_whole_samples(measurement, arms, gains, draws)) is not None:
         tried[whole[0]], worth[whole[0]] = whole[1], whole[1].interval
     sampler = _measured(measurement, arms, experiments.NO_SAMPLER.name)
     rival = verdict_rules.contradicted(ranking, worth, tried, measurement.workers)
     by_sampler = verdict_rules.outgained(ranking, worth, arms.get(experiments.NO_SAMPLER.name), measurement.workers)
-    contradicting = rival is not None or by_sampler
     once = any(gain.blocks < FEWEST_FOR_INTERVAL for gain in (*tried.values(), *([sampler] if sampler is not None else [])))
     by_arms = None if once else verdict_rules.decided_by_arms(
-        ranking, worth, sampler, partial(_lead_of, measurement), has_consumer=measurement.has_consumer
+        ranking, worth, sampler, lambda *stages: _lead_of(measurement, *map(WITHOUT.get, stages)),
+        has_consumer=measurement.has_consumer,
     )  # fmt: skip
     if by_arms is not None and (
-        ranking.kind == "inconclusive" or (measurement.workers and (contradicting or ranking.kind == "balanced"))
+        ranking.kind == "inconclusive" or (measurement.workers and (rival is not None or by_sampler or ranking.kind == "balanced"))
     ):
         # Side by side, stages slow each other down, which clocks charge to the wrong one; in a row they cannot.
         ranking, rival, by_sampler = by_arms, None, False
@@ -96,22 +94,15 @@ def diagnose(measurement: Measurement) -> Diagnosis:
             kind=kind, stage=stage, sentence="", confidence=round(ranking.confidence, 4), blocks=len(real),
             by_arms=ranking.by_arms, rule=verdict_rules.STATEMENT,
         ),
-        sample=sample,
-        stages=stages,
+        sample=sample, stages=stages, arms=arms, tail=_tail(real), calls_per_sample=calls_per_sample(real),
         declined=_declined(stages, measurement.declined),
         unattributed=costs.unattributed() * sample.value,
         closure=costs.total() / sample.value - 1,
-        stations=_stations(measurement, model),
-        demand=_demand(measurement),
+        stations=_stations(measurement, model), demand=_demand(measurement),
         fed=1 - exposed_share(plain or real, measurement.workers, own) if measurement.has_consumer else None,
         loader_wait=own / 1e9 if own else None,
-        starved=starved_share(real),
-        sampler=costs.sampler(),
-        sampler_gain=sampler,
-        slowdown=seconds_each(real) / sample.value,
-        calls_per_sample=calls_per_sample(real),
-        tail=_tail(real),
-        arms=arms,
+        starved=starved_share(real), slowdown=seconds_each(real) / sample.value,
+        sampler=costs.seconds("sampler"), sampler_gain=sampler,
         lead=ranking.lead if stage is not None else None,
     )  # fmt: skip
     sentence = sentences.verdict(measurement, diagnosis, ranking, doubt, costs.share_interval)
@@ -155,21 +146,15 @@ def settled(measurement: Measurement) -> bool:
     closely agree on what is true of those seconds only.
     """
     diagnosis = diagnose(measurement)
-    verdict = diagnosis.verdict
-    if not verdict.confidence >= 0.99 or _lead(diagnosis) < CLEAR:
+    verdict, lead, ratio = diagnosis.verdict, diagnosis.lead, diagnosis.stations.supply_over_main
+    # How far the named stage is ahead at least, of other stages and of the other station.
+    ahead = min(lead.low, max(ratio.low, 1 / ratio.high) if ratio is not None else float("inf")) if lead is not None else 1.0
+    if not verdict.confidence >= 0.99 or ahead < CLEAR:
         return False
     stage = diagnosis.stages.get(Stage(verdict.stage)) if verdict.stage is not None else None
     if stage is None or not isinstance(stage.gain, MeasuredGain):
         return True
     return (stage.gain.interval.high - stage.gain.interval.low) / stage.gain.interval.value < 0.1
-
-
-def _lead(diagnosis: Diagnosis) -> float:
-    """How far the named stage is ahead at least, of other stages and of the other station; 1 where none is named."""
-    if diagnosis.lead is None:
-        return 1.0
-    ratio = diagnosis.stations.supply_over_main
-    return min(diagnosis.lead.low, max(ratio.low, 1 / ratio.high) if ratio is not None else float("inf"))
 
 
 def _sample_seconds(measurement: Measurement) -> Interval:
@@ -208,14 +193,8 @@ def _undisturbed(measurement: Measurement) -> list[float]:
     return each[: (len(each) + 1) // 2]
 
 
-def _lead_of(measurement: Measurement, first: Stage | None, second: Stage | None) -> Interval | None:
-    """Throughput without one stage over that without another; None is the sampler. None where one has no arm that ran."""
-    arms = [experiments.NO_SAMPLER if stage is None else LEAVE_ONE_OUT.get(stage) for stage in (first, second)]
-    return _lead_of_arms(measurement, *arms)
-
-
-def _lead_of_arms(measurement: Measurement, *arms: Experiment | None) -> Interval | None:
-    """Throughput of the first arm over the second's."""
+def _lead_of(measurement: Measurement, *arms: Experiment | None) -> Interval | None:
+    """Throughput of the first arm over the second's; None where one of them did not run."""
     blocks = [measurement.of(arm.name) if arm is not None else [] for arm in arms]
     if not all(blocks):
         return None
@@ -238,8 +217,7 @@ def _gains(measurement: Measurement, arms: dict[str, Interval], draws: Floats) -
     """What each stage's disappearance would gain; where no arm says so, what it can gain at most."""
     gains: dict[Stage, MeasuredGain | Bounded] = {}
     for stage, arm in LEAVE_ONE_OUT.items():
-        gain = _measured(measurement, arms, arm.name)
-        if gain is not None:
+        if (gain := _measured(measurement, arms, arm.name)) is not None:
             gains[stage] = gain
         elif stage in IN_SAMPLE:
             # It can gain no more than its part of the time of those who do it: of a worker, or of the one process.
@@ -281,7 +259,7 @@ def _whole_samples_gain_more(
     costs = [float(np.median(draws[:, INDEX[stage.value]])) for stage in IN_SAMPLE]
     part = max(costs) / sum(costs) if sum(costs) else 1.0
     costliest = gain.mapped(lambda faster: 1 / (1 - part * (1 - 1 / faster)))
-    lead = _lead_of_arms(measurement, experiments.SAMPLES, LEAVE_ONE_OUT.get(ranking.stage))
+    lead = _lead_of(measurement, experiments.SAMPLES, LEAVE_ONE_OUT.get(ranking.stage))
     faster = lead is not None and lead.low * costliest.value / gain.value > verdict_rules.CONTRADICTION
     return faster or verdict_rules.outgained(ranking, worth, costliest, measurement.workers)
 
@@ -314,14 +292,9 @@ def _tail(blocks: list[Block]) -> dict[str, float]:
     p50, p95, p99 = (float(value) for value in np.percentile(walls, (50, 95, 99)))
     blocked = [_head_of_line(block) for block in blocks]
     return {
-        "p50": p50,
-        "p95": p95,
-        "p99": p99,
-        "max": float(walls.max()),
-        "samples": len(walls) * together,
-        "together": together,
+        "p50": p50, "p95": p95, "p99": p99, "max": float(walls.max()), "samples": len(walls) * together, "together": together,
         "blocked": sum(blocked) / len(blocked),
-    }
+    }  # fmt: skip
 
 
 def _head_of_line(block: Block) -> float:

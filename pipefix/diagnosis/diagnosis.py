@@ -82,12 +82,15 @@ class Diagnosis:
     sample: Interval
     """Delivered seconds a sample, without clocks running."""
     stages: dict[Stage, StageCost]
+    """Those of a sample and collating in any case, others where they were measured."""
     declined: dict[Stage, str]
     unattributed: float
     """Seconds a delivered sample that belong to no stage."""
     closure: float
     """(attributed + unattributed) / measured - 1, the two sides measured apart."""
     stations: Stations
+    sampler: Interval
+    """Seconds a sample that the user's sampler takes in the training process."""
     demand: Interval | None = None
     """Samples/s the consumer takes when data are free."""
     fed: float | None = None
@@ -96,8 +99,6 @@ class Diagnosis:
     """Seconds a batch that it waits for the loader itself, however little the data cost; not counted in `fed`."""
     starved: float = 0.0
     """Part of the making of batches in which the maker was ready to run and had no CPU."""
-    sampler: Interval | None = None
-    """Seconds a sample that the user's sampler takes in the training process."""
     sampler_gain: MeasuredGain | None = None
     """Of the pipeline without it; None where it takes too little for an arm of its own, or there was no time."""
     slowdown: float = 1.0
@@ -117,6 +118,6 @@ class Diagnosis:
 
     def part_of_making(self, *stages: Stage) -> float:
         """Part of the time that making samples and collating them takes which these stages take."""
-        costs = {stage: self.stages[stage].wall.value for stage in (*IN_SAMPLE, Stage.COLLATE) if stage in self.stages}
+        costs = {stage: self.stages[stage].wall.value for stage in (*IN_SAMPLE, Stage.COLLATE)}
         whole = sum(costs.values())
         return sum(costs.get(stage, 0.0) for stage in stages) / whole if whole else 0.0

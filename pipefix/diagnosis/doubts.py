@@ -93,11 +93,6 @@ class Claim:
         assert self.ranking.stage is not None
         return self.ranking.stage
 
-    @property
-    def is_own_code(self) -> bool:
-        """Whether its place alone puts most of the time into the named stage."""
-        return self.own > MOST_OWN * _middle(self.model.wall_of(self.stage))
-
     @cached_property
     def _whole(self) -> float:
         """Seconds a delivered sample."""
@@ -113,7 +108,9 @@ class Claim:
         without = self.model.without(self.stage).seconds()
         if not self.measurement.workers:
             # What a device computes meanwhile is left when the making is gone.
-            without = np.maximum(without, 0.0 if self.stage is Stage.STEP else _device_seconds(self.measurement))
+            rows = self.measurement.rows(experiments.REAL.name)
+            device = sum(row.device for row in rows) / 1e9 / (sum(row.trace.samples for row in rows) or 1)
+            without = np.maximum(without, 0.0 if self.stage is Stage.STEP else device)
         return self.saved(without)
 
     @cached_property
@@ -143,7 +140,8 @@ def doubted(claim: Claim) -> Doubt | None:
     if ranking.by_arms:
         return None
     gain = claim.gains.get(stage)
-    own_code = Doubt(DoubtKind.OWN_CODE, stage, own=claim.own) if claim.is_own_code else None
+    placed = claim.own > MOST_OWN * _middle(claim.model.wall_of(stage))
+    own_code = Doubt(DoubtKind.OWN_CODE, stage, own=claim.own) if placed else None
     if isinstance(gain, MeasuredGain):
         if stage is not Stage.STEP and gain.blocks < FEWEST_FOR_INTERVAL:
             return Doubt(DoubtKind.ONE_BLOCK, stage, gain)
@@ -265,11 +263,6 @@ def _removes(arm: Experiment, stage: Stage) -> bool:
     """
     whole = arm in (experiments.SAMPLES, experiments.FLOOR)
     return (whole and stage in arm.replaces) or (stage in (Stage.STEP, Stage.TRANSFER) and not arm.consumer)
-
-
-def _device_seconds(measurement: Measurement) -> float:
-    rows = measurement.rows(experiments.REAL.name)
-    return sum(row.device for row in rows) / 1e9 / (sum(row.trace.samples for row in rows) or 1)
 
 
 def _middle(draws: Floats) -> float:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from pipefix.diagnosis.clocks import slower_by
 from pipefix.diagnosis.diagnosis import Diagnosis, OpCost
 from pipefix.diagnosis.doubts import Doubt, DoubtKind, busiest_line
-from pipefix.diagnosis.pace import slower_by
 from pipefix.diagnosis.verdict_rules import Ranking
 from pipefix.hooks.charges import OWN_NAMES
 from pipefix.measurement.experiments import FLOOR, SAMPLES
@@ -33,7 +33,6 @@ WIDE = 1.25
 """The upper end of an arm's interval over the lower: wider, and more blocks may still bring both evidences together."""
 CUT_IT = "Moved into a method or a function of the dataset's file it would have a name, and an arm of its own."
 SEE_IT = "What runs meanwhile is seen in a trace: --trace FILE."
-HANDING_OVER = "handing batches over to the training process"
 
 
 def verdict(measurement: Measurement, diagnosis: Diagnosis, ranking: Ranking, doubt: Doubt | None, share_of: ShareOf) -> str:
@@ -46,14 +45,11 @@ def verdict(measurement: Measurement, diagnosis: Diagnosis, ranking: Ranking, do
         return _step_bound(measurement, diagnosis, share_of(Stage.STEP))
     if kind == "balanced":
         return _balanced(diagnosis, ranking, share_of, "Balanced" if measurement.has_consumer else f"Balanced{ALONE}")
-    sentence = (
-        _doubted(measurement, diagnosis, ranking.stage, doubt, share_of)
-        if doubt is not None and ranking.stage is not None
-        else None
-    )
-    if sentence is None and ranking.uncut and ranking.stage is not None:
-        sentence = _uncut(measurement, diagnosis, ranking.stage, share_of)
-    return sentence or f"{_left_open(diagnosis, ranking, share_of)} {_longer(measurement)}"
+    if doubt is not None and ranking.stage is not None:
+        return _doubted(measurement, diagnosis, ranking.stage, doubt, share_of)
+    if ranking.uncut and ranking.stage is not None:
+        return _uncut(measurement, diagnosis, ranking.stage, share_of)
+    return f"{_left_open(diagnosis, ranking, share_of)} {_longer(measurement)}"
 
 
 def _line_among(ops: Sequence[OpCost], line: str | None) -> str | None:
@@ -71,7 +67,7 @@ def _input_bound(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, s
         top = busiest_line(measurement.collate_lines)
     else:
         top = _line_among(cost.ops, busiest_line(measurement.own_lines))
-    operation = top or (HANDING_OVER if stage is Stage.IPC else None)
+    operation = top or ("handing batches over to the training process" if stage is Stage.IPC else None)
     named = f"{stage} ({operation})" if operation else str(stage)
     waiting = cost.waiting is not None and cost.waiting > WAITING * cost.wall.value
     manner = ", mostly waiting rather than computing" if waiting else ""
@@ -97,7 +93,6 @@ def _input_bound(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, s
 
 def _sampler(measurement: Measurement, diagnosis: Diagnosis, doubt: Doubt | None) -> str:
     """It runs in the training process, and is no stage."""
-    assert diagnosis.sampler is not None
     part = percent(min(1.0, diagnosis.sampler.value / diagnosis.sample.value))
     clocks = f"Inconclusive: by the clocks the sampler takes {part} of the time"
     if doubt is not None and doubt.gain is not None:
@@ -109,9 +104,8 @@ def _sampler(measurement: Measurement, diagnosis: Diagnosis, doubt: Doubt | None
     kind = "Input-bound" if measurement.has_consumer else f"Input-bound{ALONE}"
     text = f"{kind}: the sampler takes {part} of the time, {seconds(diagnosis.sampler.value)} a sample"
     text += _if_free(measurement, diagnosis.sampler_gain or NotTried())
-    return (
-        f"{text}. It runs in the training process, where no worker helps: have it compute an epoch's order in one call, or ahead."
-    )
+    advice = "have it compute an epoch's order in one call, or ahead"
+    return f"{text}. It runs in the training process, where no worker helps: {advice}."
 
 
 def _if_free(measurement: Measurement, gain: Gain, what: str = "if it were") -> str:
@@ -155,11 +149,9 @@ def _balanced(diagnosis: Diagnosis, ranking: Ranking, share_of: ShareOf, kind: s
         second_name = "the step" if ranking.second is Stage.STEP else "taking batches over"
         return f"{kind}: the loader and {second_name} keep pace with each other{spread}; a gain needs both."
     assert ranking.second is not None
-    first, second = share_of(ranking.stage), share_of(ranking.second)
-    return (
-        f"{kind}: no single stage dominates; {ranking.stage} takes {_span(first, diagnosis)} of the time and "
-        f"{ranking.second} {_span(second, diagnosis)}. A gain needs both."
-    )
+    first, second = (_span(share_of(stage), diagnosis) for stage in (ranking.stage, ranking.second))
+    takes = f"{ranking.stage} takes {first} of the time and {ranking.second} {second}"
+    return f"{kind}: no single stage dominates; {takes}. A gain needs both."
 
 
 def _doubted(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, doubt: Doubt, share_of: ShareOf) -> str:
@@ -167,15 +159,13 @@ def _doubted(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, doubt
     takes = f"by the clocks {stage} takes {_span(share_of(stage), diagnosis)} of the time"
     if doubt.kind is DoubtKind.KEPT and doubt.stage is not None:
         first, again = map(seconds, measurement.kept_by_library[doubt.stage])
-        return (
-            f"Inconclusive: {takes}, but {doubt.stage} took {first} of CPU time a sample when samples were first read and {again} "
-            "when the same ones were read again: something keeps what it unpacked, at least for so many samples as a probe reads."
-        )
+        took = f"{first} of CPU time a sample when samples were first read and {again} when the same ones were read again"
+        keeps = "something keeps what it unpacked, at least for so many samples as a probe reads."
+        return f"Inconclusive: {takes}, but {doubt.stage} took {took}: {keeps}"
     gain = doubt.gain
     gains = figure(gain) if gain is not None else ""
     if doubt.kind is DoubtKind.RIVAL:
-        worth = f" (removing it gains {gains})" if gains else ""
-        arms = f"the replayed arms to {doubt.stage}{worth}"
+        arms = f"the replayed arms to {doubt.stage} (removing it gains {gains})"
         return f"Inconclusive: the clocks point to {stage}, but {arms}. {_settles(measurement, gain)}"
     if doubt.kind is DoubtKind.OWN_CODE:
         part = percent(share_of(stage).value * min(1.0, doubt.own / (diagnosis.stages[stage].wall.value or 1.0)))
@@ -220,26 +210,21 @@ def longer_budget(measurement: Measurement) -> int:
 
 
 def _uncut(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, share_of: ShareOf) -> str:
-    rest = percent(diagnosis.unattributed / diagnosis.sample.value)
-    return (
-        f"Inconclusive: {rest} of the time is the dataset's own code before anything is read, "
-        f"which no hook times{_mostly(measurement)}; "
-        f"of what could be cut, {stage} takes most ({_span(share_of(stage), diagnosis)}). {CUT_IT}"
-    )
+    part = percent(diagnosis.unattributed / diagnosis.sample.value)
+    rest = f"{part} of the time is the dataset's own code before anything is read, which no hook times{_mostly(measurement)}"
+    most = f"of what could be cut, {stage} takes most ({_span(share_of(stage), diagnosis)})"
+    return f"Inconclusive: {rest}; {most}. {CUT_IT}"
 
 
 def _left_open(diagnosis: Diagnosis, ranking: Ranking, share_of: ShareOf) -> str:
     if ranking.stage is None or ranking.second is None:
         return "Inconclusive: too few batches were measured to tell the stages apart."
-    if ranking.lead is not None and ranking.second in (Stage.STEP, Stage.IPC) and diagnosis.stations.supply_over_main is not None:
-        ratio = diagnosis.stations.supply_over_main
-        if ratio.low < 1.1 and ratio.high > 1 / 1.1:
-            once = diagnosis.verdict.blocks < FEWEST_FOR_INTERVAL
-            between = "" if once else f" ({ratio.low:.2f}-{ratio.high:.2f})"
-            return (
-                f"Inconclusive: {'in one block, ' if once else ''}the loader takes {ratio.value:.2f} times{between} as long as the "
-                "training process, too close to tell which one limits."
-            )
+    ratio, sides = diagnosis.stations.supply_over_main, ranking.lead is not None and ranking.second in (Stage.STEP, Stage.IPC)
+    if sides and ratio is not None and ratio.low < 1.1 and ratio.high > 1 / 1.1:
+        few = diagnosis.verdict.blocks < FEWEST_FOR_INTERVAL
+        once, between = ("in one block, ", "") if few else ("", f" ({ratio.low:.2f}-{ratio.high:.2f})")
+        takes = f"{once}the loader takes {ratio.value:.2f} times{between} as long as the training process"
+        return f"Inconclusive: {takes}, too close to tell which one limits."
     pair = " and ".join(_beside(diagnosis, stage, share_of) for stage in (ranking.stage, ranking.second))
     return f"Inconclusive: {pair} are too close to tell which one limits."
 
@@ -255,8 +240,7 @@ def _beside(diagnosis: Diagnosis, stage: Stage, share_of: ShareOf) -> str:
 
 def caveats(measurement: Measurement, diagnosis: Diagnosis) -> list[tuple[str, str]]:
     """Every doubt that applies, as (id, sentence)."""
-    sampling = diagnosis.sampler.value if diagnosis.sampler is not None else 0.0
-    rest = max(0.0, diagnosis.unattributed - sampling) / diagnosis.sample.value
+    rest = max(0.0, diagnosis.unattributed - diagnosis.sampler.value) / diagnosis.sample.value
     workers = measurement.idle_workers + measurement.workers
     longer = diagnosis.verdict.kind == "inconclusive" and "--budget" in diagnosis.verdict.sentence
     stages, anew = measurement.kept_by_dataset, measurement.workers and not measurement.settings.persistent_workers
@@ -305,6 +289,4 @@ def caveats(measurement: Measurement, diagnosis: Diagnosis) -> list[tuple[str, s
 
 def _span(share: Interval, diagnosis: Diagnosis) -> str:
     """One block tells a share, and no interval."""
-    if diagnosis.verdict.blocks < FEWEST_FOR_INTERVAL:
-        return percent(share.value)
-    return percent_between(share)
+    return percent_between(share) if diagnosis.verdict.blocks >= FEWEST_FOR_INTERVAL else percent(share.value)

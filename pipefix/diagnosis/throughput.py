@@ -167,8 +167,7 @@ class PipelineModel:
 
     def anchored(self, gain: Interval, measured: PipelineModel, after: PipelineModel, *, name: str) -> Interval:
         """The speed-up of ``after``, resting on a measured one: only what ``after`` adds to ``measured`` is the model's."""
-        values = draws(gain, name) * measured.seconds() / np.maximum(after.seconds(), 1e-12)
-        return interval(values[1:], float(values[0]))
+        return ratio_of(draws(gain, name) * measured.seconds(), after.seconds())
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
@@ -189,13 +188,6 @@ class PipelineModel:
         saved = _sum(part.wall for part in self.making.values()) - _sum(part.wall for part in making.values())
         alone = np.maximum(0.0, self.alone - saved / max(1, self.workers))
         return replace(self, making=making, taking=taking, alone=alone)
-
-    def shortened(self, stage: Stage, by: float) -> PipelineModel:
-        """``by`` seconds a sample less of a stage that batches are made with, never below nothing."""
-        whole = self.making.get(stage.value)
-        if whole is None or not whole.wall[0]:
-            return self
-        return self.scaled(stage, max(0.0, 1 - by / float(whole.wall[0])))
 
     def adding(self, stage: Stage, more: StageTime) -> PipelineModel:
         """More work where batches are made."""
@@ -219,9 +211,8 @@ class PipelineModel:
 
     def _crowd(self, workers: int) -> float:
         """Part of the workers that want to compute at one time for which there is no core: 0 where all have one, 1 at most."""
-        computing, making = (
-            _sum(times)[0] for times in zip(*((part.cpu, part.wall) for part in self.making.values()), strict=True)
-        )
+        parts = self.making.values()
+        computing, making = _sum(part.cpu for part in parts)[0], _sum(part.wall for part in parts)[0]
         wanted = workers * min(1.0, float(computing / making)) if making else 0.0
         return max(0.0, 1 - self.cores / wanted) if wanted else 0.0
 
@@ -244,11 +235,6 @@ class PipelineModel:
         """Best estimate of a stage's seconds a sample where batches are made."""
         part = self.making.get(stage.value)
         return float(part.wall[0]) if part is not None else 0.0
-
-    def waiting(self, stage: Stage) -> float:
-        """Of these, the part that needs no core."""
-        part = self.making.get(stage.value)
-        return float(max(0.0, part.wall[0] - part.cpu[0])) if part is not None else 0.0
 
     @property
     def busy(self) -> float:

@@ -10,10 +10,12 @@ from statistics import NormalDist
 import numpy as np
 
 from pipefix.diagnosis.attribution import IN_TURN, INDEX, MAIN, WORKER, columns
+from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.diagnosis.throughput import draws, of_draws
+from pipefix.measurement.measurement import Measurement
 from pipefix.measurement.statistics import Floats, interval
-from pipefix.vocabulary.gain import MeasuredGain
-from pipefix.vocabulary.quantity import Interval, exactly
+from pipefix.vocabulary.gain import MeasuredGain, NotTried, figure, surely_above
+from pipefix.vocabulary.quantity import Interval, exactly, percent
 from pipefix.vocabulary.stage import Stage
 
 DOMINATES = 1.08
@@ -39,6 +41,8 @@ STATEMENT = (
 """The rule as it is printed beside a verdict."""
 CONTRADICTION = 1.05
 """An arm that gains this much more than the verdict's own arm contradicts it."""
+LEAST_SAVED = 0.25
+"""Part of the time that a stage is said to take which its own arm saves at least, where nothing runs beside it."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +145,6 @@ def contradicted(ranking: Ranking, gains: dict[Stage, Interval], tried: Collecti
 
     Only an arm that ran (``tried``) contradicts. Where it did not, a bound is all that is known: it limits its own stage's claim.
     """
-    if ranking.stage is None or ranking.kind not in ("input-bound", "step-bound"):
-        return None
     least = _most_of_others(ranking, gains, workers)
     rivals = [(gains[stage].low, stage) for stage in tried if stage is not ranking.stage and gains[stage].low > least]
     return max(rivals)[1] if rivals else None
@@ -150,27 +152,25 @@ def contradicted(ranking: Ranking, gains: dict[Stage, Interval], tried: Collecti
 
 def outgained(ranking: Ranking, gains: dict[Stage, Interval], gain: Interval | None, workers: int) -> bool:
     """Whether the pipeline without its sampler, or without whole samples, contradicts a verdict that names a stage."""
-    if gain is None or ranking.stage is None or ranking.kind not in ("input-bound", "step-bound"):
-        return False
-    return gain.low > _most_of_others(ranking, gains, workers)
+    return gain is not None and gain.low > _most_of_others(ranking, gains, workers)
 
 
 def _most_of_others(ranking: Ranking, gains: dict[Stage, Interval], workers: int) -> float:
-    """Above which the gain of anything but the named stage contradicts the verdict."""
-    own = gains.get(ranking.stage) if ranking.stage is not None else None
+    """Above which the gain of anything but the named stage contradicts the verdict; where none is named, nothing does."""
+    if ranking.stage is None or ranking.kind not in ("input-bound", "step-bound"):
+        return float("inf")
+    own = gains.get(ranking.stage)
     most = own.high * CONTRADICTION if own is not None else float("inf")
     # Whatever leaving the step out would gain: where it limits, and batches are made beside it, nothing else gains.
     # And what loses by its removal contradicts nothing.
     return max(1.0, min(most, DOMINATES) if ranking.kind == "step-bound" and workers else most)
 
 
+LeadOf = Callable[[Stage | None, Stage | None], Interval | None]
+
+
 def decided_by_arms(
-    ranking: Ranking,
-    gains: dict[Stage, Interval],
-    sampler: MeasuredGain | None,
-    lead: Callable[[Stage | None, Stage | None], Interval | None],
-    *,
-    has_consumer: bool,
+    ranking: Ranking, gains: dict[Stage, Interval], sampler: MeasuredGain | None, lead: LeadOf, *, has_consumer: bool
 ) -> Ranking | None:
     """The verdict that the arms alone give, where one stage's removal, or the sampler's, clearly gains more than every other's.
 
@@ -206,3 +206,24 @@ def _agree(ranking: Ranking, first: Stage | None, lead: Interval) -> bool:
     clocks, arms = ranking.first_in, NormalDist().cdf(math.log(lead.value) / sigma)
     right, wrong = clocks * arms, (1 - clocks) * (1 - arms)
     return min(clocks, arms) >= EITHER and right >= AGREED * (right + wrong)
+
+
+def contradictions(measurement: Measurement, diagnosis: Diagnosis) -> list[str]:
+    """What speaks against a stage that is named, in words: its own arm gains too little, or another's more.
+
+    Looked at once more, by simpler means, at the end of every probe.
+    """
+    stage = diagnosis.verdict.stage
+    cost = diagnosis.stages.get(Stage(stage)) if stage is not None else None
+    if cost is None or not isinstance(cost.gain, MeasuredGain):
+        return []
+    most = cost.gain.interval.high
+    without = f"without it the pipeline delivers {figure(cost.gain)}"
+    sentences = []
+    if not measurement.workers and cost.stage is not Stage.STEP and 1 - 1 / most < LEAST_SAVED * cost.share:
+        sentences.append(f"{stage} is said to take {percent(cost.share)} of the time, and {without}")
+    rivals = [(str(rival.stage), rival.gain) for rival in diagnosis.stages.values() if rival is not cost]
+    for name, gain in [*rivals, ("the sampler", diagnosis.sampler_gain or NotTried())]:
+        if surely_above(gain, CONTRADICTION * most):
+            sentences.append(f"{stage} is named, and {without}, but without {name} {figure(gain)}")
+    return sentences

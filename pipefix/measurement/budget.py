@@ -53,7 +53,3 @@ class BudgetClock:
     @property
     def left(self) -> float:
         return self.budget - self.spent
-
-    def extend(self, seconds: float) -> None:
-        """For what nobody asked to have measured."""
-        self.budget += seconds

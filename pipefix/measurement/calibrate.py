@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ def seam_cost() -> float:
     """
     timer, patches = SampleTimer(), Patches()
     timer.active = True
-    listed = _Listed()
+    listed = SimpleNamespace(transforms=[_Operation()])
     UserCodeHooks(timer, patches).dataset(listed)
     (operation,), value = listed.transforms, torch.zeros(1, 1)
     try:
@@ -42,13 +43,6 @@ class _Operation:
         return value
 
     bare = __call__
-
-
-class _Listed:
-    """A dataset that holds one operation."""
-
-    def __init__(self) -> None:
-        self.transforms = [_Operation()]
 
 
 def _nothing() -> None:

@@ -74,9 +74,7 @@ class Emulated(Consumer):
     present = True
 
     def __init__(self, seconds: float, *, name: str, transform: Way = as_it_is, launch: float | None = None) -> None:
-        self.seconds = seconds
-        self.name = name
-        self._way = transform
+        self.seconds, self.name, self._way = seconds, name, transform
         self._launch = launch if launch is not None and launch < seconds else None
         self._done: float | None = None
         """When the device will have done all that it was handed."""
@@ -201,7 +199,7 @@ class UserStep(Consumer):
         step_scan = StepScan()
         step_scan.run(lambda: self(batch))
         self.settle()
-        return step_scan.facts()
+        return step_scan.facts
 
 
 class ModelStep(UserStep):
@@ -253,11 +251,15 @@ class ModelStep(UserStep):
             super().__call__(self._taken)
 
     def _train(self, batch: Any) -> None:
-        inputs, wanted = _first_two(batch)
-        inputs = inputs.to(self._device, non_blocking=True)
-        output = self._model(inputs)
-        if self._criterion is not None and wanted is not None:
-            loss = self._criterion(output, wanted.to(self._device, non_blocking=True))
+        values = list(batch.values()) if isinstance(batch, dict) else list(batch) if isinstance(batch, (list, tuple)) else [batch]
+        tensors = [value for value in values if isinstance(value, torch.Tensor)]
+        if not tensors:
+            what = f"The model cannot be fed: the batch is a {type(batch).__name__} without a tensor at its top level."
+            advice = "Define train_step(batch) beside the model, so that the probe knows how a batch is used."
+            raise TargetError(what, advice=advice)
+        output = self._model(tensors[0].to(self._device, non_blocking=True))
+        if self._criterion is not None and len(tensors) > 1:
+            loss = self._criterion(output, tensors[1].to(self._device, non_blocking=True))
         elif isinstance(output, torch.Tensor):
             loss = output.float().mean()
         else:
@@ -266,17 +268,6 @@ class ModelStep(UserStep):
             self._optimizer.zero_grad(set_to_none=True)
             loss.backward()
             self._optimizer.step()
-
-
-def _first_two(batch: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
-    values = list(batch.values()) if isinstance(batch, dict) else list(batch) if isinstance(batch, (list, tuple)) else [batch]
-    tensors = [value for value in values if isinstance(value, torch.Tensor)]
-    if not tensors:
-        raise TargetError(
-            f"The model cannot be fed: the batch is a {type(batch).__name__} without a tensor at its top level.",
-            advice="Define train_step(batch) beside the model, so that the probe knows how a batch is used.",
-        )
-    return tensors[0], tensors[1] if len(tensors) > 1 else None
 
 
 def consumer_for(
@@ -289,10 +280,8 @@ def consumer_for(
     """
     transform = getattr(subject.loader if loader is None else loader, "on_its_way", None) or as_it_is
     if step_ms is not None and target_rate is not None:
-        raise BadUsage(
-            f"Both a step of {step_ms:g} ms and a target rate of {target_rate:g} samples/s were given.",
-            advice="Give one: --step-ms MS for the time of a batch's step, or --target-rate N for samples a second.",
-        )
+        advice = "Give one: --step-ms MS for the time of a batch's step, or --target-rate N for samples a second."
+        raise BadUsage(f"Both a step of {step_ms:g} ms and a target rate of {target_rate:g} samples/s were given.", advice=advice)
     if step_ms is not None:
         if not 0 < step_ms < math.inf:
             raise BadUsage(f"A step of {step_ms:g} ms cannot be emulated.", advice="Give a positive time, such as --step-ms 25.")
@@ -300,9 +289,8 @@ def consumer_for(
         return Emulated(step_ms / 1e3, name=name, transform=transform, launch=subject.launch_seconds)
     if target_rate is not None:
         if not 0 < target_rate < math.inf:
-            raise BadUsage(
-                f"A target rate of {target_rate:g} samples/s cannot be met.", advice="Give a positive rate: --target-rate 1000."
-            )
+            advice = "Give a positive rate: --target-rate 1000."
+            raise BadUsage(f"A target rate of {target_rate:g} samples/s cannot be met.", advice=advice)
         seconds = subject.settings.samples_a_batch / target_rate
         return Emulated(seconds, name=f"emulated: {target_rate:g} samples/s", transform=transform)
     if subject.consumer is not None:

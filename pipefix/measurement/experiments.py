@@ -26,26 +26,22 @@ class Experiment:
     """Of its blocks, compared with the other arms': the real arm carries the clocks."""
 
 
-def _arm(name: str, *replaced: Stage, **options: bool | str | float) -> Experiment:
-    return Experiment(name, frozenset(replaced), **options)  # type: ignore[arg-type]
-
-
 RECORD = Experiment("record", timed=False, source="new", consumer=False)  # makes the recording
-REAL = _arm("real", length=2.0)  # the pipeline as it is, its files in the page cache
-PLAIN = _arm("plain", timed=False)  # the same without clocks: what the instrument costs
-COLD = _arm("real-cold", source="cold")  # the pipeline as it is, its files evicted
-NO_STORAGE = _arm("storage-from-memory", S)  # what if storage were free?
-NO_DECODE = _arm("decode-recorded", D)  # what if decoding were free?
-NO_AUGMENT = _arm("augment-recorded", A)  # what if augmentation were free?
-NO_COLLATE = _arm("collate-recorded", C)  # what if collating were free?
-NO_HANDOVER = _arm("handover-skipped", H)  # what if crossing from the worker were free?
-DECODED = _arm("decoded-recorded", S, D, every=2)  # what if samples were stored decoded?
-SAMPLES = _arm("samples-recorded", S, D, A, every=2)  # what if samples were stored ready?
-PREBUILT = _arm("batch-prebuilt", S, D, A, C, consumer=False)  # what does the hand-over alone carry?
-FLOOR = _arm("loader-floor", S, D, A, C, H, every=2)  # what does the loader itself take, whatever the data?
-TRACED = _arm("traced")  # the pipeline as it is, with every operation's begin and end noted
-NO_SAMPLER = _arm("sampler-recorded")  # what if the sampler were free?
-SUPPLY = _arm("no-consumer", consumer=False)  # what if the step were free?
+REAL = Experiment("real", length=2.0)  # the pipeline as it is, its files in the page cache
+PLAIN = Experiment("plain", timed=False)  # the same without clocks: what the instrument costs
+COLD = Experiment("real-cold", source="cold")  # the pipeline as it is, its files evicted
+NO_STORAGE = Experiment("storage-from-memory", frozenset({S}))  # what if storage were free?
+NO_DECODE = Experiment("decode-recorded", frozenset({D}))  # what if decoding were free?
+NO_AUGMENT = Experiment("augment-recorded", frozenset({A}))  # what if augmentation were free?
+NO_COLLATE = Experiment("collate-recorded", frozenset({C}))  # what if collating were free?
+NO_HANDOVER = Experiment("handover-skipped", frozenset({H}))  # what if crossing from the worker were free?
+DECODED = Experiment("decoded-recorded", frozenset({S, D}), every=2)  # what if samples were stored decoded?
+SAMPLES = Experiment("samples-recorded", frozenset({S, D, A}), every=2)  # what if samples were stored ready?
+PREBUILT = Experiment("batch-prebuilt", frozenset({S, D, A, C}), consumer=False)  # what does the hand-over alone carry?
+FLOOR = Experiment("loader-floor", frozenset({S, D, A, C, H}), every=2)  # what does the loader itself take, whatever the data?
+TRACED = Experiment("traced")  # the pipeline as it is, with every operation's begin and end noted
+NO_SAMPLER = Experiment("sampler-recorded")  # what if the sampler were free?
+SUPPLY = Experiment("no-consumer", consumer=False)  # what if the step were free?
 
 POOL: tuple[Experiment, ...] = (
     RECORD, REAL, PLAIN, NO_STORAGE, NO_DECODE, NO_AUGMENT, NO_COLLATE, NO_HANDOVER,
@@ -58,12 +54,5 @@ ALONE = "consumer-alone"
 RESIDENT = "consumer-resident"
 """On a batch that lies on the device: what the step takes less is the part of its time that the copy takes."""
 
-LEAVE_ONE_OUT: dict[Stage, Experiment] = {
-    Stage.STORAGE: NO_STORAGE,
-    Stage.DECODE: NO_DECODE,
-    Stage.AUGMENT: NO_AUGMENT,
-    Stage.COLLATE: NO_COLLATE,
-    Stage.IPC: NO_HANDOVER,
-    Stage.STEP: SUPPLY,
-}
+LEAVE_ONE_OUT = {S: NO_STORAGE, D: NO_DECODE, A: NO_AUGMENT, C: NO_COLLATE, H: NO_HANDOVER, Stage.STEP: SUPPLY}
 """The arm that measures what a stage's disappearance would be worth. Transfer has none: without its copy there is no step."""

@@ -51,11 +51,9 @@ class Failure(NamedTuple):
 
 def stream_spent(drawn: int) -> Failure:
     """A stream that gave samples once and gives none when it is begun again."""
-    return Failure(
-        f"The dataset's stream can be read only once: it gave {drawn} samples, and nothing when iterated again",
-        "Let __iter__ begin anew every time it is called, for example by opening its files there and not in __init__.",
-        "",
-    )
+    what = f"The dataset's stream can be read only once: it gave {drawn} samples, and nothing when iterated again"
+    advice = "Let __iter__ begin anew every time it is called, for example by opening its files there and not in __init__."
+    return Failure(what, advice, "")
 
 
 def of_code(doing: str, error: BaseException, *, more: str = "", advice: str | None = None) -> Failure:
@@ -108,10 +106,8 @@ def raised(who: str, error: BaseException, workers: Sequence[Any] = ()) -> Targe
     if ("DataLoader worker" in text and "exited unexpectedly" in text) or "is killed by signal" in text:
         return _death(text, workers)
     if text.startswith("DataLoader timed out"):
-        return TargetError(
-            f"The loader gave up waiting for a batch: {text.splitlines()[0]}.",
-            advice="That is its own timeout=: raise it, or find the sample that takes so long with --workers 0 --trace trace.json.",
-        )
+        advice = "That is its own timeout=: raise it, or find the sample that takes so long with --workers 0 --trace trace.json."
+        return TargetError(f"The loader gave up waiting for a batch: {text.splitlines()[0]}.", advice=advice)
     if text.startswith("Caught ") and "Original Traceback" in text:
         # Torch's own threads and workers send the traceback as text; its last line is the error.
         lines = text.strip().splitlines()
@@ -122,44 +118,31 @@ def raised(who: str, error: BaseException, workers: Sequence[Any] = ()) -> Targe
 def next_of(iterator: Any, subject: Subject, limit: BatchTimeLimit | None, *ended: Any) -> Any:
     """The iterator's next batch, or ``ended`` where one is given and it has ended. What is raised meanwhile is told as the
     loader's; with a ``limit``, so is a batch that does not come."""
-    if limit is not None:
-        limit.begin()
     try:
-        return next(iterator, *ended)
+        with limit or nullcontext():
+            return next(iterator, *ended)
     except StopIteration as error:
         raise nothing_came(subject) from error
     except KeyboardInterrupt as interrupt:
         if limit is None or not limit.fired:
             raise
-        raise nothing_handed_over(limit.limit) from interrupt
+        raise TargetError(
+            f"No worker handed over a batch for {limit.limit:g} s, and none could be interrupted.",
+            advice="They may hang in native code, or in a lock from before a fork: try --workers 0, which shows the place, or "
+            'the start method multiprocessing_context="spawn".',
+        ) from interrupt
     except (Exception, SystemExit) as error:
         raise raised("The loader", error, processes_of(iterator)) from error
-    finally:
-        if limit is not None:
-            limit.end()
-
-
-def nothing_handed_over(seconds: float) -> TargetError:
-    """Workers live, and send nothing."""
-    return TargetError(
-        f"No worker handed over a batch for {seconds:g} s, and none could be interrupted.",
-        advice="They may hang in native code, or in a lock from before a fork: try --workers 0, which shows the place, or "
-        'the start method multiprocessing_context="spawn".',
-    )
 
 
 def nothing_came(subject: Subject) -> TargetError:
     """The loader ended without a batch."""
     if subject.iterable:
-        return TargetError(
-            "The dataset's stream ended at once: iterating it yields no sample.",
-            advice="Check what its __iter__ yields, in a worker process too (get_worker_info() may leave a worker nothing).",
-        )
+        advice = "Check what its __iter__ yields, in a worker process too (get_worker_info() may leave a worker nothing)."
+        return TargetError("The dataset's stream ended at once: iterating it yields no sample.", advice=advice)
     sampler = subject.loader.batch_sampler if subject.auto_collation else subject.loader.sampler
-    return TargetError(
-        f"The loader's sampler, a {type(sampler).__name__}, names no sample.",
-        advice="Check what its __iter__ yields, and that it can be iterated more than once.",
-    )
+    advice = "Check what its __iter__ yields, and that it can be iterated more than once."
+    return TargetError(f"The loader's sampler, a {type(sampler).__name__}, names no sample.", advice=advice)
 
 
 _BY_SIGNAL: dict[int, str] = {
@@ -174,9 +157,7 @@ def _death(text: str, workers: Sequence[Any]) -> TargetError:
     how = text.splitlines()[0].rstrip(".") if code is None else describe_exit(code)
     advice = "Probe with --workers 0 to see the error itself."
     if code is not None and code > 0:
-        advice = (
-            "Something in it calls os._exit() or sys.exit(), or it could not start; probe with --workers 0 to see the error itself."
-        )
+        advice = f"Something in it calls os._exit() or sys.exit(), or it could not start; {advice[0].lower()}{advice[1:]}"
     elif code is not None:
         advice = _BY_SIGNAL.get(-code, advice)
         if -code == signal.SIGBUS:
@@ -252,15 +233,10 @@ def iterator_of(loader: DataLoader[Any], sockets: AbstractContextManager[Any] | 
 def cannot_start(error: BaseException, method: str | None) -> TargetError:
     """The loader could not start its workers."""
     advice = _advice(error) or "Probe with --workers 0 to leave them out."
-    how = f" ({method})" if method else ""
-    return TargetError(
-        f"The worker processes{how} could not be started: {failure.summary(error)}", advice=advice, user_traceback=_shown(error)
-    )
-
-
-def _shown(error: BaseException) -> str | None:
-    """Pickling fails inside the standard library: frames there would tell the user nothing."""
-    return None if "pickle" in f"{type(error).__name__} {error}".lower() else failure.frames(error)
+    what = f"The worker processes{f' ({method})' if method else ''} could not be started: {failure.summary(error)}"
+    # Pickling fails inside the standard library: frames there would tell the user nothing.
+    shown = None if "pickle" in f"{type(error).__name__} {error}".lower() else failure.frames(error)
+    return TargetError(what, advice=advice, user_traceback=shown)
 
 
 def _some(units: Sequence[Any]) -> str:

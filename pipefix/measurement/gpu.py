@@ -92,16 +92,11 @@ class StepEvents:
                         end.synchronize()
                 elif not all(end.query() for end in ended):
                     return
-                self._each = max(_nanoseconds(first, then) for first, then in zip(begun, ended, strict=True)) / 1e9
+                self._each = max(map(_nanoseconds, begun, ended)) / 1e9
             self._unfinished += 1
 
     def _marks(self) -> list[Any]:
-        if not self._devices:
-            return [_mark()]
-        events = [torch.cuda.Event(enable_timing=True) for _ in self._devices]
-        for device, event in zip(self._devices, events, strict=True):
-            event.record(torch.cuda.current_stream(device))
-        return events
+        return [_mark(torch.cuda.current_stream(device)) for device in self._devices] or [_mark()]
 
     def take(self) -> list[DeviceTime]:
         """The device's times of every step since the last call. Waits for the devices once.
@@ -118,12 +113,11 @@ class StepEvents:
             if ended is None:
                 last = None
                 continue
-            idle = None if last is None else min(_nanoseconds(before, after) for before, after in zip(last, begun, strict=True))
-            times.append(DeviceTime(max(_nanoseconds(first, then) for first, then in zip(begun, ended, strict=True)), idle))
+            idle = None if last is None else min(map(_nanoseconds, last, begun))
+            times.append(DeviceTime(max(map(_nanoseconds, begun, ended)), idle))
             last = ended
-        devices = _in_use()
-        self._last = last if devices == self._devices else None
-        self._devices = devices
+        before, self._devices = self._devices, _in_use()
+        self._last = last if self._devices == before else None
         return times
 
 
@@ -133,15 +127,15 @@ class PartTimes:
 
     def __init__(self, *, by_events: bool) -> None:
         self._mark: Callable[[], Any] = _mark if by_events else time.perf_counter_ns
-        self._between: Callable[[Any, Any], int] = _nanoseconds if by_events else _since
-        self._pairs: list[tuple[str, Any, Any]] = []
+        self._between: Callable[[Any, Any], int] = _nanoseconds if by_events else lambda begun, ended: ended - begun
+        self._pairs: list[list[Any]] = []
+        """Part, begin and end of each."""
 
     def begin(self, part: str) -> None:
-        self._pairs.append((part, self._mark(), None))
+        self._pairs.append([part, self._mark(), None])
 
     def end(self, part: str) -> None:
-        place = next(place for place in reversed(range(len(self._pairs))) if self._pairs[place][0] == part)
-        self._pairs[place] = (part, self._pairs[place][1], self._mark())
+        next(pair for pair in reversed(self._pairs) if pair[0] == part)[2] = self._mark()
 
     def spent(self) -> dict[str, int]:
         """Of all calls together. What it asks of a device is done: the step was waited for."""
@@ -152,14 +146,10 @@ class PartTimes:
         return spent_ns
 
 
-def _mark() -> Any:
+def _mark(*stream: Any) -> Any:
     event = torch.cuda.Event(enable_timing=True)
-    event.record()
+    event.record(*stream)
     return event
-
-
-def _since(begun: int, ended: int) -> int:
-    return ended - begun
 
 
 def _nanoseconds(begun: Any, ended: Any) -> int:
@@ -179,8 +169,6 @@ class NvmlWatch:
     def __init__(self) -> None:
         self.figures: dict[str, float] = {}
         """Means over the time it was entered."""
-        self.declined: dict[str, str] = {}
-        """Figures there are none of, and why."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._samples: dict[str, list[float]] = {}
@@ -205,13 +193,11 @@ class NvmlWatch:
                 pynvml.nvmlInit()
                 begun.callback(pynvml.nvmlShutdown)
                 readers = {f"nvml_{name}": ask for name, ask in questions(pynvml, job_handle(pynvml)).items()}
-            except Exception as error:  # noqa: BLE001 - NVML is supporting evidence; without it nothing is lost
-                self.declined["nvml"] = f"NVML cannot be asked: {error}"
+            except Exception:  # noqa: BLE001 - NVML is supporting evidence; without it nothing is lost
                 return
             while readers and not self._stop.wait(EVERY_S):
                 for name, ask in list(readers.items()):
                     try:
                         self._samples.setdefault(name, []).append(ask())
-                    except Exception as error:  # noqa: BLE001 - as above
-                        self.declined[name] = str(error)
+                    except Exception:  # noqa: BLE001 - as above
                         del readers[name]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 from pipefix.hooks.snapshot import is_unchangeable, snapshot
@@ -22,7 +22,7 @@ class KeptBatch:
 
     def __init__(self, value: Any, *, pinned: bool = False, changed: bool = True) -> None:
         self.value, self.pinned, self.changed = value, pinned, changed
-        self._renew = renewer(self._leaf, value, containers=True)
+        self._renew = renewer(lambda leaf: None if is_unchangeable(leaf) else partial(self._copied, leaf), value, containers=True)
 
     def __call__(self) -> Any:
         return self._renew() if self._renew is not None else self.value
@@ -39,9 +39,6 @@ class KeptBatch:
         """How many copies may be held at once."""
         held = sum(leaf.nbytes for leaf in leaves(self.value) if _is_array(leaf)) if self.changed else 0
         return max(1, MOST_BYTES // max(1, held))
-
-    def _leaf(self, leaf: Any) -> Callable[[], Any] | None:
-        return None if is_unchangeable(leaf) else partial(self._copied, leaf)
 
     def _copied(self, leaf: Any) -> Any:
         if _is_array(leaf):
@@ -74,8 +71,7 @@ def _to_shared(value: torch.Tensor) -> torch.Tensor:
 
 
 def _is_array(leaf: Any) -> bool:
-    numpy = sys.modules.get("numpy")
-    return isinstance(leaf, torch.Tensor) or (numpy is not None and isinstance(leaf, numpy.ndarray))
+    return isinstance(leaf, (torch.Tensor, np.ndarray))
 
 
 def _alike(leaf: Any, original: Any) -> bool:

@@ -18,19 +18,11 @@ from pipefix.measurement.budget import BudgetClock, MeasurementPlan
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.consumer_alone import ConsumerAlone
 from pipefix.measurement.experiments import Experiment
+from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.measurement.measurement import Block, DistinctReads, Measurement, Row, calls_by_stage, cpu_by_stage, unpacked_of
 from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.run_arms import Pool
-from pipefix.measurement.schedule import (
-    FEWEST_ROUNDS,
-    SHORTEST,
-    TRIAL_LENGTH,
-    TRIED_EVERY,
-    Schedule,
-    facts_of,
-    schedule,
-    unreplaced_operation,
-)
+from pipefix.measurement.schedule import FEWEST_ROUNDS, SHORTEST, TRIED_EVERY, Schedule, facts_of, schedule, unreplaced_operation
 from pipefix.measurement.time_limit import HANGS, LIMIT
 from pipefix.measurement.trials import Trials
 from pipefix.measurement.worker_endings import deaf_to_interrupts
@@ -90,14 +82,13 @@ def _measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, clock:
     session = _Session(subject, consumer, plan, clock, measurement)
     complete = False
     try:
-        session.record()
-        session.alone()
+        kept_batch = session.record()
+        session.alone(kept_batch)
         with gpu.NvmlWatch() as watch:
             session.rounds()
         measurement.nvml = watch.figures
         session.cold()
-        if session.pool.kept is not None:
-            session.apart.copies(session.pool.kept)
+        session.apart.copies(kept_batch)
         complete = True
     except RuntimeError as error:
         if not worker_exit.is_worker_death(error):
@@ -140,7 +131,7 @@ class _Session:
 
     # -- recording -----------------------------------------------------------------------------------------------------
 
-    def record(self) -> None:
+    def record(self) -> KeptBatch:
         self.say("recording samples")
         measurement, workers = self.found, max(1, self.found.workers)
         batch = max(1, round(measurement.settings.samples_a_batch))
@@ -186,7 +177,7 @@ class _Session:
         later = [row for row in rows if row.trace.begun > begun[row.trace.worker]]
         measurement.first_calls, measurement.first_cpu = calls_by_stage(later), cpu_by_stage(later)
         self.pool.turn_to(experiments.PLAIN)
-        self.pool.keep_batch()
+        return self.pool.keep_batch()
 
     # -- arms ----------------------------------------------------------------------------------------------------------
 
@@ -260,7 +251,7 @@ class _Session:
         if name not in self.trials.pools:  # lost while another was tried
             return
         self.say(f"trying {name}")
-        self._spared(partial(self.trials.run, name, TRIAL_LENGTH * chosen.length))
+        self._spared(partial(self.trials.run, name, chosen.length))
 
     def _spared(self, run: Callable[[], object], arm: str = "") -> None:
         """Run; where a pool that only tries other settings could not start or lost a worker, go on without it.
@@ -281,8 +272,7 @@ class _Session:
                 self.trials.pools.pop(name).close(at_once=True)
 
     def _run(self, arm: Experiment, chosen: Schedule) -> None:
-        most = max(2.0, self.clock.left)
-        block = self.pool.block(arm, chosen.length * arm.length, most=most, brief=chosen.short)
+        block = self.pool.block(arm, chosen.length * arm.length, most=max(2.0, self.clock.left), brief=chosen.short)
         left = unreplaced_operation(arm, block, self.found.of(experiments.REAL.name))
         if left is not None:
             raise failing.UnsuitableArm(f"{left} runs all the same, because what it gives cannot be recorded")
@@ -303,11 +293,8 @@ class _Session:
         """What all workers together read of a file."""
         return [part for parts in self.ranges[path].values() for part in parts]
 
-    def alone(self) -> None:
+    def alone(self, kept_batch: KeptBatch) -> None:
         """The consumer on one batch again and again: what it could take if data were free."""
-        kept_batch = self.pool.kept
-        if kept_batch is None:
-            return
         if self.consumer.present or torch.cuda.is_initialized():  # else nothing is timed
             for pool in (*self.trials.pools.values(), self.pool):
                 pool.rest()
@@ -323,11 +310,9 @@ class _Session:
         measurement = self.found
         paths = sorted(path for path in self.ranges if not path.startswith(_UNREAL) and os.path.isfile(path))
         measurement.paths, measurement.stores = paths, sorted(path for path in self.ranges if is_remote(path))
-        if not paths:
-            self._not_cold("no file was read through a hook, so there is nothing to evict")
-            return
-        if self.clock.left < 0:
-            self._not_cold("no time was left in the budget")
+        if not paths or self.clock.left < 0:
+            no_file = "no file was read through a hook, so there is nothing to evict"
+            self._not_cold("no time was left in the budget" if paths else no_file)
             return
         self.say("cold reads")
         while True:
@@ -341,10 +326,9 @@ class _Session:
                 return
             block = self.pool.block(experiments.COLD, SHORTEST, most=max(2.0, self.clock.left), least_rounds=1)
             if any(row.trace.wrapped for row in block.rows):
+                too_few = "too few samples were recorded: some were read again, from memory; a longer --budget records more"
                 if not measurement.of(experiments.COLD.name):
-                    self._not_cold(
-                        "too few samples were recorded: some were read again, from memory; a longer --budget records more"
-                    )
+                    self._not_cold(too_few)
                 return
             self.found.blocks.append(block)
             reserve = max(0.06 * self.plan.budget, self.first_seconds)

@@ -293,11 +293,9 @@ def charges_of(rows: Iterable[Row]) -> Iterator[Charge]:
 
 def calls_by_stage(rows: Sequence[Row]) -> dict[str, float]:
     """Operations a sample, by stage: of reading and decoding, where every second sample has one at least."""
-    samples = sum(row.trace.samples for row in rows) or 1
-    counted = dict.fromkeys((Stage.STORAGE.value, Stage.DECODE.value), 0.0)
-    for charge in charges_of(rows):
-        if charge.stage in counted:
-            counted[charge.stage] += charge.calls / samples
+    samples, charges = sum(row.trace.samples for row in rows) or 1, list(charges_of(rows))
+    kinds = (Stage.STORAGE.value, Stage.DECODE.value)
+    counted = {stage: sum(charge.calls / samples for charge in charges if charge.stage == stage) for stage in kinds}
     return {stage: calls for stage, calls in counted.items() if calls >= 0.5}
 
 

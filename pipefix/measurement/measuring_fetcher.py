@@ -28,7 +28,7 @@ from pipefix.measurement.failing import EmptyStream, Failure
 from pipefix.measurement.kept_batch import shared_anew
 from pipefix.measurement.own_lines import OwnLines
 from pipefix.measurement.probe_task import SWITCH_WORDS, Delivered, ProbeTask
-from pipefix.measurement.sample_maker import DISCOVERY_UNITS, MadeSamples, SampleMaker
+from pipefix.measurement.sample_maker import DISCOVERY_UNITS, SampleMaker
 from pipefix.measurement.time_limit import BatchTimeLimit
 from pipefix.measurement.trace import BatchTrace, Charge, encode
 from pipefix.subject import failure
@@ -87,7 +87,7 @@ class MeasuringFetcher:
         """Gives the recorded batch again."""
         self._kept_samples = 0
         """How many samples it holds."""
-        self._collating: MadeSamples | None = None
+        self._collating: list[Any] | None = None
 
     def close(self) -> None:
         self.timer.active = False
@@ -112,7 +112,7 @@ class MeasuringFetcher:
         kind, samples = self.task.kind, self.samples
         collating, self._collating = self._collating, None
         if collating is not None:
-            return failing.of_batch(error, samples.asked_for, collating.samples if kind != "batched" else ())
+            return failing.of_batch(error, samples.asked_for, collating if kind != "batched" else ())
         return failing.of_sample(error, samples.doing, kind=kind, length=length_of(self.dataset))
 
     # -- a batch -----------------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class MeasuringFetcher:
         outcome = self._guarded(order, arm, epoch)
         if isinstance(outcome, Failure) and not self._time_limit.fired and POOL[arm].replaces:
             self._collating = None
-            self.samples.begin_again()
+            self.samples.stream, self.samples.position = None, 0  # a stream is begun anew
             outcome = self._guarded(order, arm, epoch, unfit=outcome.what)
         if len(switch) > SWITCH_WORDS + self.worker:
             switch[SWITCH_WORDS + self.worker] += 1
@@ -138,11 +138,11 @@ class MeasuringFetcher:
 
     def _guarded(self, order: Any, arm: int, epoch: int, *, unfit: str = "") -> Delivered | Failure:
         """`make`; whatever the user's code raises becomes a failure that says so, and so does what takes too long."""
-        self._time_limit.begin()
         if self._in_view:
             last_act.note(failing.making(order, self.task.kind))
         try:
-            return self.make(order, arm, epoch, unfit=unfit)
+            with self._time_limit:
+                return self.make(order, arm, epoch, unfit=unfit)
         except EmptyStream:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's code may raise anything; it is told, not swallowed
@@ -154,7 +154,6 @@ class MeasuringFetcher:
                 raise
             return self.failure(interrupt)
         finally:
-            self._time_limit.end()
             if self._in_view:
                 last_act.note("")
 
@@ -170,13 +169,13 @@ class MeasuringFetcher:
         trace = BatchTrace(arm, epoch, self.worker, os.getpid(), 0, begun, 0, 0, 0, 0, unfit=unfit)
         skipped = Stage.COLLATE in experiment.replaces and bool(self.recording.batches)
         if skipped and Stage.AUGMENT in experiment.replaces:
-            made_samples = MadeSamples()
+            made: list[Any] = []
             trace.samples = self._kept_samples
         else:
-            made_samples = self.samples.make(order, experiment, trace, self.counter)
+            made = self.samples.make(order, experiment, trace, self.counter)
         trace.made = time.perf_counter_ns()
         cpu_made = time.thread_time_ns()
-        batch = self._batch(made_samples, trace, skipped=skipped)
+        batch = self._batch(made, trace, skipped=skipped)
         trace.ended = time.perf_counter_ns()
         cpu_ended = time.thread_time_ns()
         trace.cpu = cpu_ended - cpu_begun
@@ -185,8 +184,8 @@ class MeasuringFetcher:
         trace.children_cpu = max(0, childrens_cpu_ns() - children_begun)
         trace.process_made = time.process_time_ns() - process_begun + trace.children_cpu
         trace.starved = self.queue.waited() - starved
-        self._fill(trace, made_samples, experiment)
-        self._asides(trace, made_samples, batch, experiment)
+        self._fill(trace, experiment)
+        self._asides(trace, made, batch, experiment)
         self.batches += 1
         self.samples_made += trace.samples
         trace.samples_made = self.samples_made
@@ -214,33 +213,28 @@ class MeasuringFetcher:
         if self.sites.looks and experiment is not RECORD:
             self.sites.choose()
         self.lines.turn(on=timer.active and experiment is RECORD)
-        if timer.active:
-            self._late_imports()
+        if timer.active and len(sys.modules) != self._modules:
+            install_all(timer, self.patches)  # libraries that the dataset imported while running get their hooks too
+            self._modules = len(sys.modules)
         timer.events = [] if experiment is TRACED and self.counter < TRACED_BATCHES else None
         timer.clear()
 
-    def _late_imports(self) -> None:
-        """Libraries that the dataset imported while running get their hooks too."""
-        if len(sys.modules) != self._modules:
-            install_all(self.timer, self.patches)
-            self._modules = len(sys.modules)
-
     # -- collating -----------------------------------------------------------------------------------------------------
 
-    def _batch(self, made_samples: MadeSamples, trace: BatchTrace, *, skipped: bool) -> Any:
+    def _batch(self, made: list[Any], trace: BatchTrace, *, skipped: bool) -> Any:
         if skipped:
             return self._prebuilt(trace)
-        self._collating = made_samples
+        self._collating = made
         self.lines.collating = True
         try:
-            batch = self.task.collate(self._collatable(made_samples))
+            batch = self.task.collate(self._collatable(made))
         finally:
             self.lines.collating = False
         self._collating = None
         return batch
 
-    def _collatable(self, made_samples: MadeSamples) -> Any:
-        return made_samples.samples if self._auto_collation and self.task.kind != "batched" else made_samples.samples[0]
+    def _collatable(self, made: list[Any]) -> Any:
+        return made if self._auto_collation and self.task.kind != "batched" else made[0]
 
     def _prebuilt(self, trace: BatchTrace) -> Any:
         """A recorded batch, as a live one would be. A loader with memory of its own for batches takes one that is shared already
@@ -257,7 +251,7 @@ class MeasuringFetcher:
             self._shared_anew = shared_anew(recorded)
         return self._shared_anew()
 
-    def _asides(self, trace: BatchTrace, made_samples: MadeSamples, batch: Any, experiment: Experiment) -> None:
+    def _asides(self, trace: BatchTrace, made: list[Any], batch: Any, experiment: Experiment) -> None:
         """Measurements beside the batch, in time that is told apart (`extra`)."""
         if experiment is RECORD and self.samples.discovered >= DISCOVERY_UNITS and len(self.recording.batches) < 1:
             self.recording.keep_batch(batch)
@@ -268,48 +262,37 @@ class MeasuringFetcher:
             whole = len(self.recording.units[0]) if self.task.kind == "batched" and self.recording.units else 1
             trace.facts = {**observe(batch), "decoded_bytes": self.recording.decoded_bytes / whole}
         self.plain_batches += experiment is PLAIN
-        if (
-            experiment.timed
-            and not experiment.replaces
-            and self.hand is not None
-            and self.batches % PLAIN_COLLATE_EVERY == 0
-            and made_samples.samples
-        ):
+        as_it_is = experiment.timed and not experiment.replaces and self.hand is not None
+        if as_it_is and made and self.batches % PLAIN_COLLATE_EVERY == 0:
             # Samples that a collate function has changed, taken a label out of each, say, it need not take once more. Where it does
             # it may have less to do with them: both ways are held against each other, and not against the first time.
             with suppress(Exception):
-                trace.collate_again = self._collated_again(made_samples)
+                trace.collate_again = self._collated_again(made)
                 with torch_internals.not_a_worker():
-                    trace.plain_collate = self._collated_again(made_samples)
+                    trace.plain_collate = self._collated_again(made)
 
-    def _collated_again(self, made_samples: MadeSamples) -> int:
+    def _collated_again(self, made: list[Any]) -> int:
         """Nanoseconds; what it gives is freed after the clock."""
         mark = time.perf_counter_ns()
-        batch = self.task.collate(self._collatable(made_samples))
+        batch = self.task.collate(self._collatable(made))
         spent = time.perf_counter_ns() - mark
         del batch
         return spent
 
     # -- the trace -----------------------------------------------------------------------------------------------------
 
-    def _fill(self, trace: BatchTrace, made_samples: MadeSamples, experiment: Experiment) -> None:
+    def _fill(self, trace: BatchTrace, experiment: Experiment) -> None:
         timer = self.timer
-        trace.unit_walls = made_samples.unit_walls
         trace.bytes_read = timer.bytes_read
         trace.replay += timer.replay_ns
         names = timer.names
         if timer.active:
             # Another thread may be adding an operation, column by column.
             columns = zip(names, timer.wall, timer.cpu_time, timer.cpu_wall, timer.calls, timer.entered, strict=False)
-            trace.charges = [
-                Charge(stage.value if stage is not None else None, op, wall, *figures)
-                for (stage, op), wall, *figures in columns
-                if wall
-            ]
+            trace.charges = [Charge(stage and stage.value, op, wall, *figures) for (stage, op), wall, *figures in columns if wall]
             trace.foreign = [(str(names[key][0]), names[key][1], spent) for key, spent in list(timer.foreign.items())]
         if timer.events is not None:
-            trace.events = [(str(names[key][0]), names[key][1], begun, ended) for key, begun, ended in timer.events]
-            trace.events += [("sample", *mark) for mark in made_samples.marks]
+            trace.events += [(str(names[key][0]), names[key][1], begun, ended) for key, begun, ended in timer.events]
             trace.events.append(("collate", "collate", trace.made, trace.ended))
         if self.hand is not None:
             counters = self.hand.take()

@@ -65,14 +65,10 @@ class OwnLines:
                 self._look(self.seen)
 
     def _look(self, seen: Counter[str]) -> None:
-        line = line_of(takewhile(_is_asked, stack(self.timer.owner)))
+        # Frames of what makes batches, and not of the program that asked for one.
+        line = line_of(takewhile(lambda frame: frame.f_globals.get("__name__") != MAKER, stack(self.timer.owner)))
         if line is not None and (line in seen or len(seen) < MOST_LINES):
             seen[line] += 1
-
-
-def _is_asked(frame: FrameType) -> bool:
-    """Whether a frame is of what makes batches, and not of the program that asked for one."""
-    return frame.f_globals.get("__name__") != MAKER
 
 
 def stack(thread: int) -> list[FrameType]:

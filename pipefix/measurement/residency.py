@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from pipefix.system import page_cache
-from pipefix.system.mounts import Filesystem, filesystem
+from pipefix.system.mounts import filesystem
 from pipefix.system.page_cache import PAGE, Ranges, resident_share, size_of
 from pipefix.vocabulary.quantity import percent
 
@@ -44,10 +44,12 @@ def cold(read: Mapping[str, Ranges]) -> ColdProof:
     failed: dict[str, str] = {}
     files = _distinct(read, failed)
     bare = ColdProof(files=len(files), bytes=sum(size_of(path, parts) for path, parts in files.items()))
-    refusal = _refusal(files, failed)
+    refusal = _some_failed(failed) if failed else "" if files else "there are no files to evict"
+    if not sys.platform.startswith("linux"):
+        refusal = f"{sys.platform} has no way to put files out of memory and to prove it (Linux has)"
     if refusal:
         return msgspec.structs.replace(bare, why=refusal)
-    client_side = _unreachable_cache(files)
+    why = _unreachable_cache(files)
     try:
         before, _ = _weighed(files)
         for path, parts in files.items():
@@ -58,15 +60,12 @@ def cold(read: Mapping[str, Ranges]) -> ColdProof:
         after, worst = _weighed(files)
     except OSError as error:
         return msgspec.structs.replace(bare, why=f"residency cannot be read: {error}")
-    why = ""
     if failed:
         why = _some_failed(failed)
     elif after > COLD:
         left = f"{percent(after)} of the pages is still in memory after eviction (the limit is {percent(COLD)})"
         in_use = "is in use: something maps it into memory (an open LMDB, Arrow or memmap file), or reads, writes or holds it"
         why = f"{left}: {_unreachable_cache([worst]) or f'{worst} {in_use}'}"
-    elif client_side:
-        why = client_side
     return msgspec.structs.replace(bare, before=before, after=after, cold=not why, why=why)
 
 
@@ -129,15 +128,6 @@ def _weighed(files: Mapping[str, Ranges]) -> tuple[float, str]:
     return (held / pages if pages else 0.0), max(left)[1]
 
 
-def _refusal(files: Mapping[str, Ranges], failed: dict[str, str]) -> str:
-    """Why it makes no sense to try; empty when it does."""
-    if not sys.platform.startswith("linux"):
-        return f"{sys.platform} has no way to put files out of memory and to prove it (Linux has)"
-    if failed:
-        return _some_failed(failed)
-    return "" if files else "there are no files to evict"
-
-
 def _some_failed(failed: dict[str, str]) -> str:
     path, reason = next(iter(failed.items()))
     others = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
@@ -148,17 +138,10 @@ def _unreachable_cache(files: Iterable[str]) -> str:
     """Why an empty page cache here would not mean that reads come from the disk; empty when it would."""
     folders = {os.path.dirname(os.path.realpath(path)) for path in files}
     for under in filter(None, map(filesystem, sorted(folders))):
-        reason = _doubt(under)
-        if reason:
-            return reason
-    return ""
-
-
-def _doubt(under: Filesystem) -> str:
-    if under.in_memory:
-        return f"{under.mount} is {under.kind}: its files lie in memory and can never be cold"
-    if under.own_cache:
-        return f"{under.mount} is {under.kind}, which keeps files in a cache of its own that cannot be looked into"
-    if under.network:
-        return f"client-cold only: {under.mount} is {under.kind}, and what its server still holds in memory is out of reach"
+        if under.in_memory:
+            return f"{under.mount} is {under.kind}: its files lie in memory and can never be cold"
+        if under.own_cache:
+            return f"{under.mount} is {under.kind}, which keeps files in a cache of its own that cannot be looked into"
+        if under.network:
+            return f"client-cold only: {under.mount} is {under.kind}, and what its server still holds in memory is out of reach"
     return ""

@@ -24,14 +24,11 @@ from pipefix.measurement.failing import Failure, UnsuitableArm, cannot_start
 from pipefix.measurement.kept_batch import KeptBatch, copy_of
 from pipefix.measurement.measurement import Block, Row
 from pipefix.measurement.probe_task import SWITCH_WORDS, Delivered, ProbeOptions
-from pipefix.measurement.probed_loader import SampleOrders, probe_of, probed_loader
-from pipefix.measurement.sockets import Sockets
 from pipefix.measurement.time_limit import BatchTimeLimit
 from pipefix.measurement.trace import BatchTrace
-from pipefix.measurement.worker_endings import abandon
-from pipefix.measurement.worker_probe import close_fetchers
+from pipefix.measurement.worker_endings import Sockets, abandon
+from pipefix.measurement.worker_probe import SampleOrders, close_fetchers, probe_of, probed_loader
 from pipefix.subject.subject import Subject
-from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.nested import map_leaves
 from pipefix.vocabulary.stage import Stage
 
@@ -53,7 +50,10 @@ class Pool:
         self.consumer = consumer
         self.switch = torch.zeros(SWITCH_WORDS + self.workers, dtype=torch.int64)
         if self.workers:
-            self.switch = _shared(self.switch)
+            try:
+                self.switch.share_memory_()
+            except (RuntimeError, OSError) as error:
+                raise cannot_start(error, None) from error
         self.epoch = 0
         self.kept: KeptBatch | None = None
         """For arms that hand none over, or run without a loader."""
@@ -106,9 +106,6 @@ class Pool:
             # Where there is no place for their sockets this raises; torch would wait for ever.
             sockets = self._sockets.given(self._loader.multiprocessing_context) if self.workers else None
             self._iterator = failing.iterator_of(self._loader, sockets)
-        except TargetError:
-            self.failed = True
-            raise
         finally:
             if take_back is not None:
                 take_back()
@@ -126,7 +123,9 @@ class Pool:
         hand = self._hand
         if hand is not None:
             hand.take()
-        again = self._again(consume=consume)
+        again = None  # the kept batch, where this arm hands none over
+        if consume and hand is not None and self.kept is not None and Stage.IPC in POOL[int(self.switch[0])].replaces:
+            again = self.kept()
         sampled = self._sampler_ns()
         asked_ns, cpu = perf_counter_ns(), thread_time_ns()
         delivered = self._advance()
@@ -145,8 +144,11 @@ class Pool:
             received = counters.recv_ns + counters.loads_ns
         handed = perf_counter_ns()
         if consume:
-            self._consume(delivered, again)
-            again = None
+            batch = delivered.batch
+            if delivered.skipped and self.kept is not None:
+                batch = self.kept() if again is None else again  # none was made for a late one of the arm before
+            self.consumer(batch)
+            batch = again = None
         left, self._left = self._left, perf_counter_ns()
         done = self._left - (handed - got)  # so that the consumer's time is that between `got` and `done`
         harness = handed - got + (asked_ns - left if left else 0)
@@ -163,38 +165,22 @@ class Pool:
             self.traces_with_facts.append(trace)
         return trace
 
-    def _again(self, *, consume: bool) -> Any:
-        """The kept batch, where this arm hands none over."""
-        if not consume or self._hand is None or self.kept is None:
-            return None
-        return self.kept() if Stage.IPC in POOL[int(self.switch[0])].replaces else None
-
-    def _consume(self, delivered: Delivered, again: Any) -> None:
-        batch = delivered.batch
-        if delivered.skipped and self.kept is not None:
-            batch = self.kept() if again is None else again  # none was made for a late one of the arm before
-        self.consumer(batch)
-
     def _sampler_ns(self) -> int:
         """What the user's sampler took so far; a stream has none."""
         return int(getattr(self._orders, "spent_ns", 0))
 
     def _advance(self) -> Delivered:
+        self.failed = True  # unless it gives one
         self.start()
-        try:
-            # Without workers the fetcher watches its own batches.
-            delivered = failing.next_of(self._iterator, self._subject, self._time_limit if self.workers else None)
-        except TargetError:
-            self.failed = True
-            raise
+        # Without workers the fetcher watches its own batches.
+        delivered = failing.next_of(self._iterator, self._subject, self._time_limit if self.workers else None)
         if isinstance(delivered, Failure):
-            self.failed = True
             raise delivered.as_error()
+        self.failed = False
         return delivered  # type: ignore[no-any-return]
 
     def keep_batch(self) -> KeptBatch:
         """A copy of the next batch, for arms that run without a loader."""
-        self.start()
         delivered = self._advance()
         self._took(perf_counter_ns())
         trace = self._read(delivered)
@@ -268,7 +254,7 @@ class Pool:
         mark = self._left = perf_counter_ns() if consume or not warm else row.done
         rows: list[Row] = []
         until = mark + int(seconds * 1e9)
-        cpu = time.process_time()
+        cpu, again = time.process_time(), 0
         while True:
             row = self.next(consume=consume)
             _check_fit(row)
@@ -278,8 +264,8 @@ class Pool:
                 break
             if whole and experiment.source == "cold" and any(row.trace.wrapped for row in rows[-round_size:]):
                 again = round_size if len(rows) > round_size else 0
-                return self._block(experiment, rows, mark, time.process_time() - cpu, warm=bool(warm), again=again)
-        return self._block(experiment, rows, mark, time.process_time() - cpu, warm=bool(warm))
+                break
+        return self._block(experiment, rows, mark, time.process_time() - cpu, warm=bool(warm), again=again)
 
     def _block(self, experiment: Experiment, rows: list[Row], mark: int, cpu: float, *, warm: bool, again: int = 0) -> Block:
         """``again``: so many of the last rows are of files that the block itself has brought back into memory."""
@@ -333,12 +319,3 @@ def _on_device(rows: list[Row], mark: int, *, warm: bool) -> int:
 def _check_fit(row: Row) -> None:
     if row.trace.unfit:
         raise UnsuitableArm(f"the pipeline does not run with that replaced: {row.trace.unfit}")
-
-
-def _shared(switch: torch.Tensor) -> torch.Tensor:
-    """In memory that the workers see too."""
-    try:
-        switch.share_memory_()
-    except (RuntimeError, OSError) as error:
-        raise cannot_start(error, None) from error
-    return switch

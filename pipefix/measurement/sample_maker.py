@@ -7,7 +7,6 @@ import os
 import pickle
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -34,39 +33,6 @@ LONGEST_NAME = 40
 _WHOLE_SAMPLE = frozenset(IN_SAMPLE)
 
 
-@dataclass
-class MadeSamples:
-    samples: list[Any] = field(default_factory=list)
-    unit_walls: list[int] = field(default_factory=list)
-    marks: list[tuple[str, int, int]] = field(default_factory=list)
-    """(unit, begun, ended) where a trace was asked for."""
-
-    def add(self, unit: Any, sample: Any, begun: int, *, mark: bool) -> None:
-        ended = time.perf_counter_ns()
-        self.unit_walls.append(ended - begun)
-        self.samples.append(sample)
-        if mark:
-            self.marks.append((str(unit)[:LONGEST_NAME], begun, ended))
-
-
-class SampleKeys:
-    """What samples are kept under, and what the sampler said where that is something else: samplers also ask for lists, tensors and
-    whatever else their dataset understands."""
-
-    def __init__(self) -> None:
-        self._originals: dict[Any, Any] = {}
-
-    def of(self, unit: Any) -> Any:
-        key = _hashable(unit)
-        if key is not unit:
-            self._originals[key] = unit
-        return key
-
-    def originals(self, keys: list[Any]) -> list[Any]:
-        """What the dataset is to be asked for, key by key."""
-        return [key if isinstance(key, list) else self._originals.get(key, key) for key in keys] if self._originals else keys
-
-
 def _hashable(unit: Any) -> Any:
     """The unit itself where it can be a key; else an equal value that can."""
     if isinstance(unit, (list, tuple)):
@@ -87,7 +53,9 @@ class SampleMaker:
     def __init__(self, dataset: Any, task: ProbeTask, timer: SampleTimer, recording: Recording, sites: CallSites) -> None:
         self.dataset, self.kind = dataset, task.kind
         self.timer, self.recording, self.sites = timer, recording, sites
-        self.keys = SampleKeys()
+        self._originals: dict[Any, Any] = {}
+        """By the key that a sample is kept under: what the sampler said, where that is something else. Samplers also ask for lists,
+        tensors and whatever else their dataset understands."""
         self.stream: Iterator[Any] | None = None
         self.position = 0
         """Of the stream's next sample."""
@@ -111,28 +79,24 @@ class SampleMaker:
         self._first_crossings = 0
         self._timed = 0
 
-    def begin_again(self) -> None:
-        """After a sample that raised: a stream is begun anew."""
-        self.stream, self.position = None, 0
-
-    def make(self, order: Any, experiment: Experiment, trace: BatchTrace, place: int) -> MadeSamples:
+    def make(self, order: Any, experiment: Experiment, trace: BatchTrace, place: int) -> list[Any]:
         """The samples of a batch, the ``place``-th of its arm in this process."""
-        made_samples = MadeSamples()
+        samples: list[Any] = []
         if self.kind == "stream":
-            self._draw(order, experiment, made_samples, trace, place)
+            self._draw(order, experiment, samples, trace, place)
         else:
             units = self._units(order, experiment, trace, place)
             self.asked_for = list(units[0]) if self.kind == "batched" else units
             for unit in units:
-                self._run(unit, experiment, made_samples)
+                self._run(unit, experiment, samples, trace)
             recorded = self.recording.samples
-            if experiment is RECORD and self._whole_batches and all(self.keys.of(unit) in recorded for unit in units):
+            if experiment is RECORD and self._whole_batches and all(self._key(unit) in recorded for unit in units):
                 self.recorded_orders.append(units)
             order = units[0] if self.kind != "map" else order
-        trace.samples = len(made_samples.samples)
+        trace.samples = len(samples)
         if self.kind == "batched" or (isinstance(order, list) and self.kind == "single"):
             trace.samples = len(order)  # without auto-collation a list is a batch that the dataset makes itself
-        return made_samples
+        return samples
 
     def _units(self, order: Any, experiment: Experiment, trace: BatchTrace, place: int) -> list[Any]:
         """Which samples to make: the order as asked, or recorded ones in its place."""
@@ -145,28 +109,39 @@ class SampleMaker:
             return self.recorded_orders[place % len(self.recorded_orders)]
         first = place * len(asked_units)
         trace.wrapped = first + len(asked_units) > len(known)
-        return self.keys.originals([known[(first + offset) % len(known)] for offset in range(len(asked_units))])
+        return self._to_ask_for([known[(first + offset) % len(known)] for offset in range(len(asked_units))])
 
-    def _run(self, unit: Any, experiment: Experiment, made_samples: MadeSamples) -> None:
+    def _key(self, unit: Any) -> Any:
+        key = _hashable(unit)
+        if key is not unit:
+            self._originals[key] = unit
+        return key
+
+    def _to_ask_for(self, keys: list[Any]) -> list[Any]:
+        return [key if isinstance(key, list) else self._originals.get(key, key) for key in keys] if self._originals else keys
+
+    def _run(self, unit: Any, experiment: Experiment, samples: list[Any], trace: BatchTrace) -> None:
         """One sample (or one batched fetch), live or recorded."""
-        key = unit if type(unit) is int else self.keys.of(unit)
-        if experiment.replaces >= _WHOLE_SAMPLE and self._recorded_sample(key, made_samples):
+        key = unit if type(unit) is int else self._key(unit)
+        if experiment.replaces >= _WHOLE_SAMPLE and self._recorded_sample(key, samples):
             return
         whole = self.kind == "batched"
         make = partial(self.dataset.__getitems__, list(unit)) if whole else partial(operator.getitem, self.dataset, unit)
-        sample = self._clocked(unit, key, experiment, made_samples, make)
+        sample = self._clocked(unit, key, experiment, trace, make)
+        samples.append(sample)
         if experiment is RECORD:
             self._recorded(key, sample)
 
-    def _clocked(self, unit: Any, key: Any, experiment: Experiment, made_samples: MadeSamples, make: Callable[[], Any]) -> Any:
+    def _clocked(self, unit: Any, key: Any, experiment: Experiment, trace: BatchTrace, make: Callable[[], Any]) -> Any:
         """What ``make`` gives, between the clocks."""
         timer = self.timer
         self.doing = unit
         begun = time.perf_counter_ns()
         if experiment is RECORD:
-            timer.recording = self._recorder()
+            timer.recording = self.recording if self.discovered >= DISCOVERY_UNITS and not self.recording.full else None
         if timer.active:
-            timer.begin(key, cpu=self._cpu_turn())
+            self._timed += 1
+            timer.begin(key, cpu=self._timed % CPU_EVERY == 1)
         self.sites.begin()
         try:
             sample = make()
@@ -174,17 +149,15 @@ class SampleMaker:
             self.sites.end()
             if timer.active:
                 timer.end()
-        made_samples.add(unit, sample, begun, mark=timer.events is not None)
+        ended = time.perf_counter_ns()
+        trace.unit_walls.append(ended - begun)
+        if timer.events is not None:
+            trace.events.append(("sample", str(unit)[:LONGEST_NAME], begun, ended))
         return sample
-
-    def _cpu_turn(self) -> bool:
-        """Whether the next sample has its CPU time read."""
-        self._timed += 1
-        return self._timed % CPU_EVERY == 1
 
     # -- streams -----------------------------------------------------------------------------------------------------------
 
-    def _draw(self, count: int | None, experiment: Experiment, made_samples: MadeSamples, trace: BatchTrace, place: int) -> None:
+    def _draw(self, count: int | None, experiment: Experiment, samples: list[Any], trace: BatchTrace, place: int) -> None:
         """Samples of a stream. Recorded arms begin it anew, so that they pass the same positions. One with a buffer to fill, which
         takes long, goes on where it is, unless what lies in the buffer was read before its files were evicted."""
         timer, known = self.timer, self.recording.units
@@ -192,10 +165,10 @@ class SampleMaker:
         goes_on = self.fills and self.stream is not None and experiment.source != "cold"
         if place == 0 and not new and not goes_on:
             self.stream, self.position = None, known[0]
-        while len(made_samples.samples) < (count or 1):
+        while len(samples) < (count or 1):
             if not new and self.position >= known[0] + len(known):
                 self.stream, self.position, trace.wrapped = None, known[0], True
-            if experiment.replaces >= _WHOLE_SAMPLE and self._recorded_sample(self.position, made_samples):
+            if experiment.replaces >= _WHOLE_SAMPLE and self._recorded_sample(self.position, samples):
                 self.stream, self.position = None, self.position + 1
                 continue
             if self.stream is None:
@@ -203,13 +176,14 @@ class SampleMaker:
             assert self.stream is not None
             crossed = sum(timer.calls)
             try:
-                sample = self._clocked(self.position, self.position, experiment, made_samples, partial(next, self.stream))
+                sample = self._clocked(self.position, self.position, experiment, trace, partial(next, self.stream))
             except StopIteration:
                 self.stream = None
                 if self.position == 0:
                     raise EmptyStream from None
                 self.fills = self.fills and self.position > 1  # else its first sample is all that it gives this time
                 continue
+            samples.append(sample)
             self._see_filling(sum(timer.calls) - crossed)
             self.position += 1
             self.drawn += 1
@@ -239,17 +213,13 @@ class SampleMaker:
 
     # -- recorded samples --------------------------------------------------------------------------------------------------
 
-    def _recorded_sample(self, unit: Any, made_samples: MadeSamples) -> bool:
-        sample = self.recording.samples.get(unit)
-        if sample is None:
+    def _recorded_sample(self, unit: Any, samples: list[Any]) -> bool:
+        if (sample := self.recording.samples.get(unit)) is None:
             return False
         begun = time.perf_counter_ns()
-        made_samples.samples.append(snapshot(sample))
+        samples.append(snapshot(sample))
         self.timer.replay_ns += time.perf_counter_ns() - begun
         return True
-
-    def _recorder(self) -> Recording | None:
-        return self.recording if self.discovered >= DISCOVERY_UNITS and not self.recording.full else None
 
     def _recorded(self, unit: Any, sample: Any) -> None:
         """A unit ran under the recording arm: the first few only teach which functions are mixed."""
@@ -271,7 +241,7 @@ class SampleMaker:
         recording = self.recording
         trace.recorded, trace.recorded_bytes, trace.full = len(recording.units), recording.nbytes, recording.full
         known: list[Any] = self.recorded_orders if self._whole_batches else recording.units
-        trace.units = pickle.dumps(self.keys.originals(known[self._told :]))
+        trace.units = pickle.dumps(self._to_ask_for(known[self._told :]))
         self._told = len(known)
         trace.pieces_bytes = sum(length for _, _, length in self._pieces)
         trace.refused = recording.refused

@@ -60,12 +60,9 @@ class ScheduleFacts:
 
 def facts_of(first: Block, workers: int, has_consumer: bool, no_batches: str | None) -> ScheduleFacts:
     """What a block of the pipeline as it is tells."""
-    spent, own = dict.fromkeys(IN_SAMPLE, 0), 0
-    for charge in charges_of(first.rows):
-        if charge.stage is None:
-            own += charge.wall
-        else:
-            spent[Stage(charge.stage)] += charge.wall
+    charges = list(charges_of(first.rows))
+    spent = {stage: sum(charge.wall for charge in charges if charge.stage == stage) for stage in IN_SAMPLE}
+    own = sum(charge.wall for charge in charges if charge.stage is None)
     making = sum(row.trace.ended - row.trace.begun for row in first.rows) or 1
     beside = max(1, workers)
     parts = {LEAVE_ONE_OUT[stage].name: value / beside for stage, value in spent.items()} | {
@@ -76,9 +73,8 @@ def facts_of(first: Block, workers: int, has_consumer: bool, no_batches: str | N
         experiments.NO_SAMPLER.name: sum(row.sampled for row in first.rows),
     }
     shares = {stage: value / making for stage, value in spent.items()}
-    return ScheduleFacts(
-        workers, has_consumer, shares, no_batches, {arm: value / 1e9 / first.seconds for arm, value in parts.items()}
-    )
+    parts = {arm: value / 1e9 / first.seconds for arm, value in parts.items()}
+    return ScheduleFacts(workers, has_consumer, shares, no_batches, parts)
 
 
 @dataclass(frozen=True)
@@ -169,9 +165,7 @@ def unreplaced_operation(arm: Experiment, block: Block, real: Sequence[Block]) -
     if not replaced or not real:
         return None
     left, whole = _spent([block], replaced), _spent(real, replaced)
-    if sum(left.values()) <= MOST_LEFT * sum(whole.values()):
-        return None
-    return max(left, key=left.__getitem__)
+    return max(left, key=left.__getitem__) if sum(left.values()) > MOST_LEFT * sum(whole.values()) else None
 
 
 def _spent(blocks: Sequence[Block], stages: set[str]) -> dict[str, float]:

@@ -23,7 +23,8 @@ def measure(subject: Subject, measurement: Measurement, seconds_left: float) -> 
         measurement.first_batch = first = _first_batch(subject)
         if subject.loader.persistent_workers:
             # Workers stay: a new epoch costs only the refilling of the pipeline, which the steady state already shows.
-            measurement.epoch_restart = min(first, _batch_seconds(measurement))
+            making = [row.trace.ended - row.trace.begun for row in measurement.rows("real")]
+            measurement.epoch_restart = min(first, sum(making) / len(making) / 1e9) if making else first
         elif seconds_left > 2 * first:
             measurement.epoch_restart = _first_batch(subject)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's code again: what was measured before stays worth telling
@@ -37,15 +38,9 @@ def _first_batch(subject: Subject) -> float:
         iterator = iter(subject.loader_to_run())
         try:
             next(iterator)
-            spent = time.perf_counter() - begun
+            return time.perf_counter() - begun
         except BaseException:
             abandon(iterator)
             raise
         finally:
             end_workers(iterator)
-    return spent
-
-
-def _batch_seconds(measurement: Measurement) -> float:
-    rows = measurement.rows("real")
-    return sum(row.trace.ended - row.trace.begun for row in rows) / len(rows) / 1e9 if rows else float("inf")

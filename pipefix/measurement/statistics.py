@@ -57,9 +57,8 @@ def ratio(fast: Sequence[float], base: Sequence[float]) -> Interval:
     a, b = np.log(np.asarray(fast, dtype=float)), np.log(np.asarray(base, dtype=float))
     centre = float(np.median(a) - np.median(b))
     generator = np.random.default_rng(0)
-    draws = np.median(generator.choice(a, (RESAMPLES, len(a))), axis=1) - np.median(
-        generator.choice(b, (RESAMPLES, len(b))), axis=1
-    )
+    first, second = (np.median(generator.choice(logs, (RESAMPLES, len(logs))), axis=1) for logs in (a, b))
+    draws = first - second
     half = max(FLOOR, _spread(a) / np.sqrt(len(a)), _spread(b) / np.sqrt(len(b)), float(np.percentile(np.abs(draws - centre), 95)))
     return Interval(float(np.exp(centre)), float(np.exp(centre - half)), float(np.exp(centre + half)))
 

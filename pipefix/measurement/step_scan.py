@@ -22,23 +22,9 @@ class StepScan:
     """Runs one step as it is, with ears. Apart from the measured ones, which they would slow down."""
 
     def __init__(self) -> None:
-        self.waits: Counter[str] = Counter()
-        """By the user's line: times that the host waited for the device in the step, but for copies to it."""
-        self.blocking: Counter[str] = Counter()
-        """By the user's line: copies to the device that were waited for."""
-        self.pageable: Counter[str] = Counter()
-        """By the user's line: copies that were not to be waited for, from memory that is not pinned."""
-        self.full_precision = 0
-        """Weights of linear layers that computed in float32, without TF32."""
+        self.facts: dict[str, Any] = {"waits": Counter(), "blocking": Counter(), "pageable": Counter(), "full_precision": 0}
+        """As the audit tells them (`StepFacts`)."""
         self._copies = 0
-
-    def facts(self) -> dict[str, Any]:
-        return {
-            "waits": dict(self.waits),
-            "blocking": dict(self.blocking),
-            "pageable": dict(self.pageable),
-            "full_precision": self.full_precision,
-        }
 
     def run(self, step: Callable[[], object]) -> None:
         mode = torch.cuda.get_sync_debug_mode()
@@ -60,9 +46,8 @@ class StepScan:
     def _warned(self, message: Warning | str, *_: Any, **__: Any) -> None:
         if "synchronizing CUDA operation" not in str(message):
             return
-        line = users_line(sys._getframe(1))
-        if line is not None:
-            (self.blocking if self._copies else self.waits)[line] += 1
+        if (line := users_line(sys._getframe(1))) is not None:
+            self.facts["blocking" if self._copies else "waits"][line] += 1
 
     def _heard(self, copy: Callable[..., Any]) -> Callable[..., Any]:
         def heard(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -73,10 +58,9 @@ class StepScan:
                 there = copy(tensor, *args, **kwargs)
             finally:
                 self._copies -= 1
-            if kwargs.get("non_blocking") and there.is_cuda and tensor.layout is torch.strided and not tensor.is_pinned():
-                line = users_line(sys._getframe(1))
-                if line is not None:
-                    self.pageable[line] += 1
+            pageable = kwargs.get("non_blocking") and there.is_cuda and tensor.layout is torch.strided and not tensor.is_pinned()
+            if pageable and (line := users_line(sys._getframe(1))) is not None:
+                self.facts["pageable"][line] += 1
             return there
 
         return heard
@@ -86,4 +70,4 @@ class StepScan:
             return
         capable = torch.cuda.get_device_capability(module.weight.device) >= TENSOR_CORES
         if capable and not torch.is_autocast_enabled("cuda") and torch.get_float32_matmul_precision() == "highest":
-            self.full_precision += module.weight.numel()
+            self.facts["full_precision"] += module.weight.numel()

@@ -30,14 +30,14 @@ class BatchTimeLimit:
         self._closed = threading.Event()
         self._process = 0
 
-    def begin(self) -> None:
+    def __enter__(self) -> None:
         """A batch is begun."""
         if self._process != os.getpid() and threading.current_thread() is threading.main_thread():
             self._process = os.getpid()
             threading.Thread(target=self._watch, name="pipefix-time-limit", daemon=True).start()
         self._since = time.monotonic()
 
-    def end(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """It is complete, or failed."""
         self._since = 0.0
 

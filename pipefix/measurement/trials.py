@@ -13,7 +13,7 @@ from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.measurement import Block, Measurement
 from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.run_arms import Pool
-from pipefix.measurement.schedule import SHORTEST
+from pipefix.measurement.schedule import SHORTEST, TRIAL_LENGTH
 from pipefix.measurement.statistics import in_turn, paired_ratio
 from pipefix.measurement.time_limit import LIMIT
 from pipefix.subject.subject import Subject
@@ -37,7 +37,7 @@ class Trials:
         self.pools: dict[str, Pool] = {}
 
     def start(self, counts: Sequence[int], known: list[Any], first_seconds: float, *, children_compute: bool) -> None:
-        """``first_seconds``: what the first batch took with the workers there are; ``children_compute``: the dataset's own do."""
+        """``first_seconds``: of the first batch with the workers there are; ``children_compute``: processes of the dataset's."""
         if not self._found.workers:
             self._found.lost_by_fork = lost_by_workers_of(self._subject.loader)
             self._found.own_pool = pool_of_processes() if children_compute else None
@@ -53,9 +53,9 @@ class Trials:
             pool.kept = self._pool.kept
             self.pools[f"workers-{workers}"] = pool
 
-    def run(self, name: str, seconds: float) -> None:
-        """Two pairs of blocks of so many seconds, with these workers and with those there are."""
-        pool = self.pools[name]
+    def run(self, name: str, length: float) -> None:
+        """Two pairs of blocks, with these workers and with those there are. ``length``: seconds of an arm's block."""
+        pool, seconds = self.pools[name], TRIAL_LENGTH * length
         if name not in self._found.trials:  # workers that have only begun are slow
             self._block(pool, SHORTEST)
         self._pool.rest()

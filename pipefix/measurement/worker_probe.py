@@ -1,28 +1,37 @@
-"""The ``worker_init_fn`` of a measured loader: whichever process makes its batches does so by a `MeasuringFetcher`.
+"""Makes the loader that is measured: like the user's, with their dataset and settings, an endless order, and a worker probe.
 
-The loader, its dataset and the user's own ``worker_init_fn`` are as they would be; one switch decides what a batch is made of: live
-or recorded, timed or not.
+By that ``worker_init_fn`` whichever process makes batches does so by a `MeasuringFetcher`; the user's own is called as it would be.
+One switch decides what a batch is made of: live or recorded, timed or not.
 """
 
 from __future__ import annotations
 
 import gc
+import itertools
 import multiprocessing.queues
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from time import perf_counter_ns
 from types import SimpleNamespace
 from typing import Any
 
-from torch.utils.data import get_worker_info
+import torch
+from torch.utils.data import DataLoader, Sampler, get_worker_info
 
 from pipefix.hooks import torch_internals
 from pipefix.measurement import failing
 from pipefix.measurement.failing import Failure
 from pipefix.measurement.measuring_fetcher import MeasuringFetcher
-from pipefix.measurement.probe_task import ProbeTask
+from pipefix.measurement.probe_task import ProbeOptions, ProbeTask
+from pipefix.subject.subject import Subject
+from pipefix.system.forks import start_method_of
+
+ORDERS_KEPT = 64
 
 
 def called(make: Callable[[], Any]) -> Any:
@@ -46,7 +55,7 @@ class WorkerProbe:
         multiprocessing.queues.Queue._on_queue_feeder_error = _unsendable  # type: ignore[attr-defined]
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, _hear_once)
-        sys.excepthook = _unless_left(sys.excepthook)
+        sys.excepthook = partial(_unless_left, sys.excepthook)
         if self.init is not None:
             try:
                 self.init(worker)
@@ -83,29 +92,89 @@ def _unsendable(queue: Any, error: Exception, sent: Any) -> None:
         queue.put((number, failing.of_handover(error)))
 
 
-def _unless_left(shown: Callable[..., object]) -> Callable[..., object]:
+def _unless_left(shown: Callable[..., object], kind: type[BaseException], error: BaseException, trace: Any) -> None:
     """The thread that hands a worker's tensors out shows an error where the training process was interrupted and has left it alone:
     nobody waits for those tensors, and the interruption is told already."""
-
-    def show(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-        if not issubclass(kind, (ConnectionError, EOFError)) or threading.current_thread() is threading.main_thread():
-            shown(kind, error, trace)
-
-    return show
+    if not issubclass(kind, (ConnectionError, EOFError)) or threading.current_thread() is threading.main_thread():
+        shown(kind, error, trace)
 
 
 def _hear_once(*_: object) -> None:
     """A terminal's Ctrl-C reaches the workers as well. A second one, from us, must not disturb one that is leaving already."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.unraisablehook = _unless_interrupted(sys.unraisablehook)
+    # An interrupt that falls into a finaliser is lost there, and Python would tell of it; the worker is ended otherwise then.
+    shown = sys.unraisablehook
+    sys.unraisablehook = lambda lost: None if lost.exc_type is KeyboardInterrupt else shown(lost)
     raise KeyboardInterrupt
 
 
-def _unless_interrupted(shown: Callable[[Any], object]) -> Callable[[Any], object]:
-    """An interrupt that falls into a finaliser is lost there, and Python would tell of it; the worker is ended otherwise then."""
+def probed_loader(subject: Subject, probe: WorkerProbe, known: list[Any] | None = None) -> DataLoader[Any]:
+    """``known``: samples that were read before, which it gives in place of the sampler's."""
+    loader = subject.loader
+    settings = torch_internals.loader_arguments(loader, num_workers=probe.task.options.workers) | {
+        "collate_fn": called,
+        "persistent_workers": False,  # there is one epoch, without end
+        "pin_memory": loader.pin_memory and torch.cuda.is_available(),
+        "worker_init_fn": probe,
+    }
+    if loader.generator is not None:
+        settings["generator"] = torch.Generator(loader.generator.device)
+        settings["generator"].set_state(loader.generator.get_state())
+    if not subject.iterable:
+        for name in ("batch_size", "drop_last", "sampler", "batch_sampler"):
+            settings.pop(name, None)
+        orders = SampleOrders(subject, known)
+        settings |= {"batch_sampler": orders} if subject.auto_collation else {"sampler": orders, "batch_size": None}
+    # A loader that hands batches over in a way of its own brings what makes another that does.
+    make: Any = getattr(loader, "another", DataLoader)
+    probed: DataLoader[Any] = make(loader.dataset, **settings)
+    vars(probed)["dataset"] = loader.dataset  # a data pipe is wrapped by each loader
+    return probed
 
-    def show(lost: Any) -> None:
-        if lost.exc_type is not KeyboardInterrupt:
-            shown(lost)
 
-    return show
+def probe_of(subject: Subject, switch: torch.Tensor, options: ProbeOptions) -> WorkerProbe:
+    """Of the subject's loader."""
+    loader = subject.loader
+    kind = "stream" if subject.iterable else "batched" if subject.batched_fetch else "map" if subject.auto_collation else "single"
+    task = ProbeTask(loader.collate_fn, switch, options, kind, whole_batches=subject.groups_samples)
+    return WorkerProbe(task, loader.worker_init_fn, forked=start_method_of(loader) == "fork")
+
+
+class SampleOrders(Sampler[Any]):
+    """The user's own sampler order, epoch after epoch; or samples that were read before, in batches of the user's size (or, where
+    a batch sampler of theirs chooses which samples go together, in its own batches)."""
+
+    def __init__(self, subject: Subject, known: list[Any] | None = None) -> None:
+        self._subject = subject
+        self._known = known or []
+        self.spent_ns = 0
+        """Nanoseconds that the user's sampler took so far. It runs where the batches are taken, in the training process."""
+        self.recorded = False
+        """Latest orders are given again, and the sampler is not asked."""
+        self._latest: deque[Any] = deque(maxlen=ORDERS_KEPT)
+
+    def __iter__(self) -> Iterator[Any]:
+        orders = iter(self._orders())
+        while True:
+            if self.recorded and self._latest:
+                self._latest.rotate(-1)
+                yield self._latest[-1]
+                continue
+            begun = perf_counter_ns()
+            try:
+                order = next(orders)
+            except StopIteration:
+                return
+            finally:
+                self.spent_ns += perf_counter_ns() - begun
+            self._latest.append(order)
+            yield order
+
+    def _orders(self) -> Iterator[Any]:
+        if not self._known:
+            return self._subject.orders()
+        if self._subject.batched_fetch or self._subject.groups_samples or not self._subject.auto_collation:
+            # The sampler is asked all the same: what it takes belongs to the settings that are tried.
+            return (known for known, _ in zip(itertools.cycle(self._known), self._subject.orders(), strict=False))
+        known = itertools.cycle(self._known)
+        return (list(itertools.islice(known, len(order))) for order in self._subject.orders())

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from pipefix.diagnosis.diagnosis import Diagnosis, StageCost
+from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.diagnosis.throughput import PipelineModel, doubted, pooled
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import Experiment
-from pipefix.measurement.measurement import Block, Measurement
-from pipefix.measurement.trace import BatchTrace
+from pipefix.measurement.measurement import Block, Measurement, charges_of, rows_of
 from pipefix.plan.fit import fitted
 from pipefix.plan.operations import Operations, operations_of
 from pipefix.system.machine import Machine
@@ -84,8 +83,7 @@ class Case:
     @property
     def source_bytes(self) -> float:
         """Bytes read a sample."""
-        cost = self.cost(Stage.STORAGE)
-        return cost.bytes or 0.0 if cost is not None else 0.0
+        return self.diagnosis.stages[Stage.STORAGE].bytes or 0.0
 
     @property
     def memory(self) -> int | None:
@@ -97,18 +95,14 @@ class Case:
         """Pixels of a decoded picture; None where nothing decodes pictures."""
         if not self.operations.pictures:
             return None
-        known = self.measurement.facts.get("decoded_bytes")
-        if known:
+        if known := self.measurement.facts.get("decoded_bytes"):
             return exactly(known / 3)
-        if not self.source_bytes:
-            return None
-        return PIXEL_BYTES.mapped(lambda rate: self.source_bytes / rate)
+        return PIXEL_BYTES.mapped(lambda rate: self.source_bytes / rate) if self.source_bytes else None
 
     @cached_property
     def decoded_bytes(self) -> Interval | None:
         """Bytes of a decoded sample."""
-        known = self.measurement.facts.get("decoded_bytes")
-        if known:
+        if known := self.measurement.facts.get("decoded_bytes"):
             return exactly(known)
         if self.pixels is not None:
             return self.pixels.scaled(3)
@@ -116,28 +110,10 @@ class Case:
 
     # -- costs ---------------------------------------------------------------------------------------------------------
 
-    def cost(self, stage: Stage) -> StageCost | None:
-        return self.diagnosis.stages.get(stage)
-
     def wall(self, stage: Stage) -> float:
         """Seconds a sample, in whichever process."""
-        cost = self.cost(stage)
+        cost = self.diagnosis.stages.get(stage)
         return cost.wall.value if cost is not None else 0.0
-
-    def share(self, stage: Stage) -> float:
-        """Share of a sample's making that a stage accounts for."""
-        total = sum(float(part.wall[0]) for part in self.model.making.values())
-        return self.model.wall(stage) / total if total else 0.0
-
-    def waiting(self, stage: Stage) -> float:
-        """Seconds a sample that a stage waits for something other than a CPU."""
-        cost = self.cost(stage)
-        waited = self.model.waiting(stage)
-        return min(waited, cost.waiting) if cost is not None and cost.waiting is not None else waited
-
-    def waits(self, stage: Stage) -> bool:
-        """Whether a stage mostly waits rather than computes, or queues for a CPU."""
-        return self.waiting(stage) > 0.5 * self.model.wall(stage) > 0
 
     def gain(self, arm: Experiment) -> Interval | None:
         """Throughput of an arm over the real one's; None where it did not run."""
@@ -149,8 +125,7 @@ class Case:
 
     def after(self, arm: Experiment, model: PipelineModel, *, name: str) -> Interval:
         """The speed-up of ``model``: an arm that came near it and the model together, or the model alone."""
-        gain = self.gain(arm)
-        if gain is None:
+        if (gain := self.gain(arm)) is None:
             return self.predicted(model)
         return pooled(self.model.anchored(gain, self.during(arm), model, name=name), self.model.speedup(model))
 
@@ -158,13 +133,10 @@ class Case:
         """The pipeline as it ran in an arm: without the stages answered from the recording, as far as they really were."""
         model = self.model
         for stage in arm.replaces:
-            model = model.scaled(stage, self.left(arm, stage))
+            # Operations whose results cannot be recorded run live.
+            now, then = (_charged(self.measurement.of(name), stage) for name in (experiments.REAL.name, arm.name))
+            model = model.scaled(stage, min(1.0, then / now) if now and then else 0.0)
         return model
-
-    def left(self, arm: Experiment, stage: Stage) -> float:
-        """The part of a stage that an arm still ran: operations whose results cannot be recorded run live."""
-        now, then = (_charged(self.measurement.of(name), stage) for name in (experiments.REAL.name, arm.name))
-        return min(1.0, then / now) if now and then else 0.0
 
     @cached_property
     def cpu_seconds(self) -> float | None:
@@ -208,13 +180,10 @@ class Case:
 
 def _charged(blocks: Sequence[Block], stage: Stage) -> float:
     """Nanoseconds a sample that the clocks charged to a stage."""
-    samples = sum(block.samples for block in blocks)
-    walls = sum(_wall(row.trace, stage) for block in blocks for row in block.rows)
-    return walls / samples if samples else 0.0
-
-
-def _wall(trace: BatchTrace, stage: Stage) -> int:
+    samples, rows = sum(block.samples for block in blocks), rows_of(blocks)
     if stage is Stage.COLLATE:
-        return trace.collate_wall
-    own = sum(charge.wall for charge in trace.charges if charge.stage == stage)
-    return own + sum(spent for name, _, spent in trace.foreign if name == stage)
+        walls = sum(row.trace.collate_wall for row in rows)
+    else:
+        walls = sum(charge.wall for charge in charges_of(rows) if charge.stage == stage)
+        walls += sum(spent for row in rows for name, _, spent in row.trace.foreign if name == stage)
+    return walls / samples if samples else 0.0

@@ -13,8 +13,6 @@ from pipefix.measurement import experiments
 from pipefix.measurement.measurement import Measurement
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
-SAMPLER = "sampler"
-"""The user's sampler, in the training process: no stage, and no remedy touches it."""
 SATURATED = 0.85
 """On cores that the pipeline itself keeps busier than this, its workers wait for each other."""
 
@@ -25,13 +23,13 @@ def fitted(measurement: Measurement, diagnosis: Diagnosis) -> PipelineModel:
     step = stages.get(Stage.STEP)
     copying = measurement.transfer.get("exposed", 0.0) / measurement.settings.samples_a_batch
     stepping = (step.wall.value if step is not None else 0.0) + copying
-    sampling = diagnosis.sampler.value if diagnosis.sampler is not None else 0.0
-    making = {stage.value: _part(stages[stage]) for stage in (*IN_SAMPLE, Stage.COLLATE) if stage in stages}
+    sampling = diagnosis.sampler.value
+    making = {stage.value: _part(stages[stage]) for stage in (*IN_SAMPLE, Stage.COLLATE)}
     taking = {Stage.STEP.value: stage_time(step.wall, 0.0, name=Stage.STEP.value)} if step is not None else {}
     if copying:
         taking[Stage.TRANSFER.value] = stage_time(copying, 0.0)
     if sampling:
-        taking[SAMPLER] = stage_time(sampling)
+        taking["sampler"] = stage_time(sampling)  # no stage, and no remedy touches it
     if workers:
         took = max(0.0, diagnosis.stations.main.value - stepping - sampling)
         ipc = stages[Stage.IPC].wall
@@ -87,10 +85,8 @@ def _uncrowded(model: PipelineModel, diagnosis: Diagnosis) -> PipelineModel:
     taking_s = float(sum(part.wall[0] for part in model.taking.values()))
     wanted = float(model.seconds()[0]) * model.workers if model.workers else float(model.seconds()[0]) - taking_s
     back = min(1.0, max(0.0, (wanted - making_s) / lost))
-    making = {
-        name: StageTime(part.wall + back * (model.making[name].wall - part.wall), part.cpu) for name, part in alone.making.items()
-    }
-    return replace(alone, making=making)
+    walls = {name: part.wall + back * (model.making[name].wall - part.wall) for name, part in alone.making.items()}
+    return replace(alone, making={name: StageTime(walls[name], part.cpu) for name, part in alone.making.items()})
 
 
 def _served(name: str, part: StageTime, model: PipelineModel, diagnosis: Diagnosis) -> StageTime:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -13,25 +12,22 @@ from pipefix.measurement.measurement import Measurement, charges_of
 from pipefix.vocabulary.stage import Stage
 
 _PICTURE = re.compile(r"PIL|Image|jpe?g|png|webp|imread|imdecode|decode_image|read_image|imageio|pil_loader", re.IGNORECASE)
-_VOLUMES = "SimpleITK."
 _TOKENS = re.compile(
     r"(tokenizers?|tiktoken|sentencepiece)[.(]|.*(tokeni[sz]|encode_plus|encode_batch|bpe|wordpiece|sentencepiece).* at ",
     re.IGNORECASE,
 )
 """Of libraries: by the names that hooks give, or called by a line of the user's. One that the user wrote in Python takes what it
 takes, of however many texts at once."""
-_FIXED = frozenset(
-    (
-        # Transform objects of torchvision and albumentations.
-        "ToTensor", "PILToTensor", "ToTensorV2", "ToImage", "ToPILImage", "ToPureTensor", "ToDtype", "ConvertImageDtype", "ToFloat",
-        "FromFloat", "ConvertBoundingBoxFormat", "Normalize", "Resize", "CenterCrop", "FiveCrop", "TenCrop", "Pad", "PadIfNeeded",
-        "Grayscale", "ToGray", "LongestMaxSize", "SmallestMaxSize",
-        # Functions, whatever module they belong to. Crops and flips are not among them: their arguments may be drawn.
-        "to_tensor", "pil_to_tensor", "to_pil_image", "to_image", "to_dtype", "convert_image_dtype", "normalize", "resize",
-        "center_crop", "five_crop", "ten_crop", "thumbnail", "to_grayscale", "rgb_to_grayscale", "grayscale_to_rgb", "grayscale",
-        "convert", "cvtColor", "contain", "cover", "fit", "asarray", "array", "as_tensor", "from_numpy",
-    )
-)  # fmt: skip
+_FIXED = frozenset({
+    # Transform objects of torchvision and albumentations.
+    "ToTensor", "PILToTensor", "ToTensorV2", "ToImage", "ToPILImage", "ToPureTensor", "ToDtype", "ConvertImageDtype", "ToFloat",
+    "FromFloat", "ConvertBoundingBoxFormat", "Normalize", "Resize", "CenterCrop", "FiveCrop", "TenCrop", "Pad", "PadIfNeeded",
+    "Grayscale", "ToGray", "LongestMaxSize", "SmallestMaxSize",
+    # Functions, whatever module they belong to. Crops and flips are not among them: their arguments may be drawn.
+    "to_tensor", "pil_to_tensor", "to_pil_image", "to_image", "to_dtype", "convert_image_dtype", "normalize", "resize",
+    "center_crop", "five_crop", "ten_crop", "thumbnail", "to_grayscale", "rgb_to_grayscale", "grayscale_to_rgb", "grayscale",
+    "convert", "cvtColor", "contain", "cover", "fit", "asarray", "array", "as_tensor", "from_numpy",
+})  # fmt: skip
 """Operations that give the same result for the same sample every time."""
 _CONTAINERS = frozenset({"Compose", "Sequential", "StandardTransform", "ModuleList"})
 _GLUE = 0.05
@@ -70,32 +66,17 @@ def is_fixed(name: str) -> bool:
 
 
 def operations_of(measurement: Measurement, diagnosis: Diagnosis) -> Operations:
-    order = _first_met(measurement)
-    met = sorted(_ops(diagnosis, Stage.AUGMENT), key=lambda op: order.get(op.name, len(order)))
+    # As they were first met: a batch's charges list them so.
+    names = dict.fromkeys(charge.op for charge in charges_of(measurement.rows("real")[:8]))
+    order = {name: place for place, name in enumerate(names)}
+    met = sorted(diagnosis.stages[Stage.AUGMENT].ops, key=lambda op: order.get(op.name, len(order)))
     whole = sum(op.wall_s for op in met)
-    augment = [op for op in met if op.name not in OWN_NAMES or op.wall_s > _GLUE * whole]
-    return Operations(
-        pictures=pictures_of(diagnosis),
-        tokenisers=tuple(op for op in (*_ops(diagnosis, Stage.DECODE), *augment) if _TOKENS.match(op.name)),
-        augment=tuple(augment),
-        same=measurement.same_every_time,
-    )
+    augment = tuple(op for op in met if op.name not in OWN_NAMES or op.wall_s > _GLUE * whole)
+    tokenisers = tuple(op for op in (*diagnosis.stages[Stage.DECODE].ops, *augment) if _TOKENS.match(op.name))
+    return Operations(pictures_of(diagnosis), tokenisers, augment, measurement.same_every_time)
 
 
 def pictures_of(diagnosis: Diagnosis) -> tuple[str, ...]:
     """Names of operations that decode pictures."""
-    names = (op.name for op in _ops(diagnosis, Stage.DECODE))
-    return tuple(name for name in names if _PICTURE.search(name) and not name.startswith(_VOLUMES))
-
-
-def _ops(diagnosis: Diagnosis, stage: Stage) -> Sequence[OpCost]:
-    cost = diagnosis.stages.get(stage)
-    return cost.ops if cost is not None else ()
-
-
-def _first_met(measurement: Measurement) -> dict[str, int]:
-    """Where each operation stands in a batch's charges, which list them as they were first met."""
-    order: dict[str, int] = {}
-    for charge in charges_of(measurement.rows("real")[:8]):
-        order.setdefault(charge.op, len(order))
-    return order
+    names = (op.name for op in diagnosis.stages[Stage.DECODE].ops)
+    return tuple(name for name in names if _PICTURE.search(name) and not name.startswith("SimpleITK."))  # volumes

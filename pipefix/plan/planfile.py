@@ -120,8 +120,7 @@ class PlanFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def merged(self, change: Change) -> PlanFile:
         """Settings of the loader are added to those that are there; another cache or augmentation takes its place."""
         if isinstance(change, LoaderChange):
-            names = [name for name in change.__struct_fields__ if getattr(change, name) is not None]
-            settings = {name: getattr(change, name) for name in names}
+            settings = {name: value for name in change.__struct_fields__ if (value := getattr(change, name)) is not None}
             return msgspec.structs.replace(self, loader=msgspec.structs.replace(self.loader or LoaderChange(), **settings))
         if isinstance(change, CacheChange):
             return msgspec.structs.replace(self, cache=change)
@@ -175,9 +174,8 @@ def decode(text: str, *, origin: str) -> PlanFile:
     try:
         head = msgspec.toml.decode(text)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise UnreadableFile(
-            f"{origin} is not a plan file: it is not TOML ({str(error)[:_MOST_SHOWN]}).", advice=_ADVICE
-        ) from error
+        what = f"{origin} is not a plan file: it is not TOML ({str(error)[:_MOST_SHOWN]})."
+        raise UnreadableFile(what, advice=_ADVICE) from error
     check_format(head, format=FORMAT, origin=origin, what="a plan file", advice=_ADVICE)
     if isinstance(head.get("loader"), dict):
         head["loader"] = {key: value for key, value in head["loader"].items() if key not in _GONE}
@@ -210,8 +208,7 @@ def _place(text: str, error: str) -> str:
     wanted = ".".join(_key(error)).split("[")[0]
     table = ""
     for number, line in enumerate(text.splitlines(), 1):
-        head = re.match(r"\s*\[([^\[\]]+)\]", line)
-        if head is not None:
+        if (head := re.match(r"\s*\[([^\[\]]+)\]", line)) is not None:
             table = head.group(1).strip()
         key = re.match(r"\s*([\w.-]+)\s*=", line)
         full = table if head is not None else f"{table}.{key.group(1)}".strip(".") if key is not None else ""
@@ -233,11 +230,8 @@ def _said(head: dict[str, Any], error: str) -> str:
         plain = f"it is one of {', '.join(choices)}"
     if len(plain) > _MOST_SHOWN:  # it repeats the value
         plain = f"{plain[:_MOST_SHOWN]}..."
-    return (
-        f"{'.'.join(names)} is {short(value)}, but {plain[0].lower()}{plain[1:]}"
-        if names and value is not None
-        else plain[0].lower() + plain[1:]
-    )
+    plain = plain[0].lower() + plain[1:]
+    return f"{'.'.join(names)} is {short(value)}, but {plain}" if names and value is not None else plain
 
 
 def _choices(names: list[str]) -> list[str]:
@@ -274,12 +268,9 @@ def text_of(path: Path) -> str | None:
 
 
 def read(path: Path) -> PlanFile:
-    text = text_of(path)
-    if text is None:
-        raise UnreadableFile(
-            f"There is no plan file {path}.",
-            advice="fix and tune write one where they find what helps; without plan=... or --plan all runs as it did before.",
-        )
+    if (text := text_of(path)) is None:
+        advice = "fix and tune write one where they find what helps; without plan=... or --plan all runs as it did before."
+        raise UnreadableFile(f"There is no plan file {path}.", advice=advice)
     return decode(text, origin=str(path))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from pipefix.plan import backups, planfile
-from pipefix.plan.planfile import BeforeAfter, LoaderChange, PlanFile, TunedOn
+from pipefix.plan.planfile import BeforeAfter, LoaderChange, PlanFile
 
 NEVER_SEARCHED = ("fuse", "start_method")
 """Settings that `fix` writes, and tuning has no trials for."""
@@ -18,25 +18,16 @@ _OF_NO_SETTING = ("evidence", "in_order")
 
 
 def new_plan(
-    older: PlanFile | None,
-    changes: dict[str, Any],
-    evidence: BeforeAfter | None,
-    declined: Collection[str],
-    *,
-    created: str,
-    target: str,
-    machine: TunedOn,
+    new: PlanFile, older: PlanFile | None, changes: dict[str, Any], evidence: BeforeAfter | None, declined: Collection[str]
 ) -> PlanFile:
-    """``older``: of the same target; None where there is none."""
+    """``new``, which says what for, where and when, with settings. ``older``: of the same target; None where there is none."""
     before = older.loader if older is not None else None
     unsearched = [name for name in LoaderChange.__struct_fields__ if name in declined and name not in _OF_NO_SETTING]
     kept = {name: getattr(before, name) for name in (*NEVER_SEARCHED, *unsearched)} if before is not None else {}
     settings = {name: value for name, value in kept.items() if value is not None} | changes
     loader = LoaderChange(**settings, evidence=evidence if changes else None) if settings else None
-    return PlanFile(
-        created=created, target=target, machine=machine, loader=loader,
-        cache=older.cache if older is not None else None, augmentation=older.augmentation if older is not None else None,
-    )  # fmt: skip
+    older = older or new
+    return msgspec.structs.replace(new, loader=loader, cache=older.cache, augmentation=older.augmentation)
 
 
 def given_up(older: PlanFile | None, plan: PlanFile) -> list[str]:
@@ -44,11 +35,9 @@ def given_up(older: PlanFile | None, plan: PlanFile) -> list[str]:
     if older is None or older.loader is None:
         return []
     now = plan.loader or LoaderChange()
-    return [
-        f"{name} = {msgspec.json.encode(value).decode()}"
-        for name in LoaderChange.__struct_fields__
-        if name != "evidence" and (value := getattr(older.loader, name)) is not None and getattr(now, name) != value
-    ]
+    before = {name: getattr(older.loader, name) for name in LoaderChange.__struct_fields__ if name != "evidence"}
+    gone = {name: value for name, value in before.items() if value not in (None, getattr(now, name))}
+    return [f"{name} = {msgspec.json.encode(value).decode()}" for name, value in gone.items()]
 
 
 def write(plan: PlanFile, path: Path) -> Path | None:

@@ -60,7 +60,7 @@ def run(
         sample_s=known_from(diagnosis.sample, delivered),
         stages=_stages(diagnosis),
         unattributed_s=diagnosis.unattributed,
-        sampler_s=diagnosis.sampler if diagnosis.sampler is not None and diagnosis.sampler.value else None,
+        sampler_s=diagnosis.sampler if diagnosis.sampler.value else None,
         sampler_gain=_gain(diagnosis.sampler_gain) if diagnosis.sampler_gain is not None else None,
         arms=_arms(measurement, replaces),
         remedies=[_remedy(step) for step in steps],

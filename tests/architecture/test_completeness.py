@@ -76,7 +76,7 @@ def test_every_stage_of_a_pipeline_is_replaced_by_some_experiment() -> None:
 
 def test_names_of_remedies_and_rules_are_their_own() -> None:
     """They are kept in run files: two things of one name could not be told apart."""
-    from pipefix.audit.rules import every_rule
+    from pipefix.audit.facts import every_rule
     from pipefix.plan.remedy import all_remedies
 
     for names in ([kind.id for kind in all_remedies()], [rule.id for rule in every_rule()]):

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from pipefix.audit.facts import AuditFacts, BatchFacts, DatasetFacts
-from pipefix.audit.rules import audit, every_rule
+from pipefix.audit.facts import AuditFacts, BatchFacts, DatasetFacts, audit, every_rule
 from pipefix.vocabulary.finding import SEVERITIES, Finding
 from pipefix.vocabulary.settings import LoaderSettings
 from tests.audit.case import Case, machine

@@ -91,7 +91,7 @@ def test_an_open_handle_is_found_wherever_it_is_held(kind: str, opened: dict[str
         "dataset.datasets[0].handle": ConcatDataset([Holding(handle=handle)]),
     }
     for where, dataset in held.items():
-        assert [(handle.where, handle.kind) for handle in open_handles(dataset)] == [(where, kind)]
+        assert open_handles(dataset) == {where: kind}
 
 
 LEFT_OPEN: Any = None
@@ -125,14 +125,14 @@ def test_an_open_handle_is_found_behind_functions(kind: str, opened: dict[str, A
         "dataset.get[1]": Holding(get=functools.partial(len, handle)),
     }
     for where, dataset in held.items():
-        assert [(handle.where, handle.kind) for handle in open_handles(dataset)] == [(where, kind)]
+        assert open_handles(dataset) == {where: kind}
 
 
 def test_what_workers_open_anew_raises_no_alarm(opened: dict[str, Any]) -> None:
     def worker_init(_: int) -> None:
         get_worker_info().dataset.archive = None  # type: ignore[union-attr]
 
-    assert open_handles(Holding(archive=opened["zipfile.ZipFile"]), worker_init) == []
+    assert open_handles(Holding(archive=opened["zipfile.ZipFile"]), worker_init) == {}
     assert len(open_handles(Holding(other=opened["zipfile.ZipFile"]), worker_init)) == 1
 
 
@@ -141,7 +141,7 @@ def test_an_archive_in_memory_raises_no_alarm(tmp_path: Path) -> None:
     with zipfile.ZipFile(memory, "w") as made:
         made.writestr("0", b"0")
     with zipfile.ZipFile(memory) as archive:
-        assert open_handles(Holding(archive=archive)) == []
+        assert open_handles(Holding(archive=archive)) == {}
 
 
 def test_what_is_closed_in_memory_or_written_to_is_none(opened: dict[str, Any], tmp_path: Path) -> None:
@@ -157,8 +157,8 @@ def test_what_is_closed_in_memory_or_written_to_is_none(opened: dict[str, Any], 
         logger = logging.getLogger("of a dataset")
         logger.addHandler(logging.StreamHandler(log))
         harmless = Holding(closed=closed, memory=io.BytesIO(b"0"), log=log, logger=logger, out=sys.stderr, unlocked=unlocked)
-        assert open_handles(harmless) == []
+        assert open_handles(harmless) == {}
 
 
 def test_code_that_asks_which_process_it_is_in_raises_no_alarm(opened: dict[str, Any]) -> None:
-    assert open_handles(Minding(file=opened["file"], pid=os.getpid())) == []
+    assert open_handles(Minding(file=opened["file"], pid=os.getpid())) == {}

@@ -103,7 +103,7 @@ class TestDatasets:
         proxy = type("Proxy", (), {"__class__": property(ran), "__getattr__": ran})()
         dataset = SimpleNamespace(clips=clips, sequence=sequence, proxy=proxy, many=[*clips, sequence, proxy] * 20)
         assert scan_dataset(dataset).objects > 0
-        assert open_handles(dataset) == []
+        assert open_handles(dataset) == {}
         assert store_in(dataset) is None
 
     def test_slots_and_loops(self) -> None:
@@ -163,7 +163,7 @@ class TestProcess:
     def test_growth_needs_two_figures(self) -> None:
         seen = growth([(4, {"worker.uss_bytes": 100.0}), (9, {}), (14, {"worker.uss_bytes": 150.0, "batch.bytes": 3.0})])
         assert seen is not None
-        assert (seen.bytes, seen.fraction, seen.per_sample) == (50, 0.5, 5.0)
+        assert (seen.bytes, seen.fraction, seen.samples) == (50, 0.5, 10)
         assert growth([(4, {}), (14, {"worker.uss_bytes": 150.0})]) is None
         assert growth([(4, {"worker.uss_bytes": 100.0})]) is None
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from pipefix.diagnosis.costs import StageCosts
 from pipefix.loader.device import Carrier
-from pipefix.measurement import gpu, transfer
+from pipefix.measurement import consumer_alone, gpu
 from pipefix.measurement.consumer import ModelStep
 from pipefix.measurement.measurement import Measurement
 from pipefix.tuning.usage import Vram
@@ -21,8 +21,8 @@ from pipefix.vocabulary.settings import LoaderSettings
 def copies() -> dict[str, Any]:
     """Of a process that has memory on two of three devices, most of it on the last: what is told of copies to them."""
     kept = [torch.zeros(1 << 20, device="cuda:0"), torch.zeros(1 << 24, device="cuda:2")]
-    found = transfer.measure(torch.zeros(1 << 16))
-    there = transfer.resident((torch.zeros(4), "name"))
+    found = consumer_alone.copy_seconds(torch.zeros(1 << 16))
+    there = consumer_alone.on_device((torch.zeros(4), "name"))
     copies = StageCosts.__new__(StageCosts)
     copies.measurement = Measurement(LoaderSettings(batch_size=4, pin_memory=True), 0, 1.0, "train_step", True, transfer=found)
     model = ModelStep(nn.Linear(2, 2).to("cuda:2"), None)
@@ -46,8 +46,8 @@ def told(visible: str | None, awake: int | None) -> dict[str, Any]:
     with gpu.NvmlWatch() as watch:
         until = time.monotonic() + 60
         while watch._thread is not None and watch._thread.is_alive() and time.monotonic() < until:
-            if "nvml_memory_bytes" in watch._samples | watch.declined:
+            if "nvml_memory_bytes" in watch._samples:
                 break  # it was asked, and what is asked before it as well
             time.sleep(0.01)
     del kept
-    return {"free": vram.free, "why": vram.why, "used": watch.figures.get("nvml_memory_bytes"), "declined": watch.declined}
+    return {"free": vram.free, "why": vram.why, "used": watch.figures.get("nvml_memory_bytes"), "figures": [*watch.figures]}

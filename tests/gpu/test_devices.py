@@ -41,7 +41,7 @@ def test_of_a_device_in_instances_the_jobs_own_counts(visible: str | None, fake_
     found = fake_device(devices.told, visible, None, **settings)
     assert found["free"] == 10 * GIB - 30 * MIB
     assert found["used"] == 30 * MIB
-    assert "nvml_utilisation" in found["declined"]
+    assert "nvml_utilisation" not in found["figures"]
 
 
 @pytest.mark.parametrize("visible", ["", "-1", "7", "GPU-ff"])

@@ -253,5 +253,5 @@ def full_precision() -> list[int]:
         torch.set_float32_matmul_precision(precision)
         scan = StepScan()
         scan.run(step)
-        counted.append(scan.full_precision)
+        counted.append(scan.facts["full_precision"])
     return counted

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from pipefix.hooks.torch_internals import cuda_lost_by_fork
-from pipefix.measurement import gpu, transfer
+from pipefix.measurement import consumer_alone, gpu
 from pipefix.vocabulary.nvml import IDLE
 from tests.doubles.driver import Driver
 from tests.doubles.ticks import Ticks
@@ -29,7 +29,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Events and streams whose clock only copies advance."""
     # Of every copy: whether it was of pinned memory, and whether it did not block.
     device = SimpleNamespace(clock=0.0, copies=[], waits=0)
-    ticks = Ticks(0.0).given_to(("pipefix.measurement.transfer",), monkeypatch)
+    ticks = Ticks(0.0).given_to(("pipefix.measurement.consumer_alone",), monkeypatch)
 
     class Event:
         def __init__(self, enable_timing: bool) -> None:
@@ -72,7 +72,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 class TestTransfer:
     def test_pinned_and_pageable_are_told_apart(self, device: SimpleNamespace) -> None:
-        seconds = transfer.measure(torch.zeros(1000))
+        seconds = consumer_alone.copy_seconds(torch.zeros(1000))
         assert seconds["pinned"] == pytest.approx(0.002)
         assert seconds["pageable"] == pytest.approx(0.005)
         assert seconds["pinning"] == pytest.approx(0.001)
@@ -88,11 +88,11 @@ class TestTransfer:
         ],
     )
     def test_every_tensor_of_a_batch_counts(self, device: SimpleNamespace, batch: Any, tensors: int) -> None:
-        assert transfer.measure(batch)["pinned"] == pytest.approx(0.002 * tensors)
+        assert consumer_alone.copy_seconds(batch)["pinned"] == pytest.approx(0.002 * tensors)
 
     @pytest.mark.parametrize("batch", ["text", [], {"names": ["a"]}, None])
     def test_a_batch_without_tensors_has_no_transfer(self, device: SimpleNamespace, batch: Any) -> None:
-        assert transfer.measure(batch) == {}
+        assert consumer_alone.copy_seconds(batch) == {}
         assert not device.copies
 
 
@@ -128,13 +128,11 @@ class TestNvml:
     def test_a_driver_that_does_not_answer_is_no_failure(self, monkeypatch: pytest.MonkeyPatch) -> None:
         watch = self.watched(monkeypatch, Driver("Driver Not Loaded"))
         assert watch.figures == {}
-        assert watch.declined == {"nvml": "NVML cannot be asked: Driver Not Loaded"}
 
     def test_a_figure_that_it_cannot_tell_is_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A part of a device has no utilisation of its own."""
         watch = self.watched(monkeypatch, Driver(power=250_000))
         assert watch.figures.keys() == {"nvml_memory_bytes", "nvml_power_w", "nvml_temperature_c", "nvml_throttled"}
-        assert watch.declined == {"nvml_utilisation": "Not Supported"}
 
     def test_without_a_device_nobody_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(gpu, "present", lambda: False)

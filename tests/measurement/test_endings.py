@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 from pipefix.hooks import torch_internals
 from pipefix.measurement import failing, run_arms, worker_endings
 from pipefix.measurement.experiments import PLAIN
-from pipefix.measurement.sockets import Sockets
+from pipefix.measurement.worker_endings import Sockets
 from pipefix.subject import failure
 from pipefix.vocabulary.errors import TargetError
 from tests.measurement.planted import pool

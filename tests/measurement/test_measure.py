@@ -19,7 +19,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, get_worker_info
 
 from pipefix.diagnosis.diagnose import diagnose
-from pipefix.measurement import experiments, residency, schedule, startup, transfer
+from pipefix.measurement import consumer_alone, experiments, residency, schedule, startup
 from pipefix.measurement.budget import BudgetClock, MeasurementPlan
 from pipefix.measurement.consumer import Consumer, Emulated, UserStep
 from pipefix.measurement.consumer_alone import LATE_FIRST_STEP, ConsumerAlone
@@ -264,8 +264,8 @@ class TestBudget:
     ) -> None:
         """Those of a loader whose workers use the device could not, afterwards."""
         done: list[str] = []
-        monkeypatch.setattr(transfer, "would_wake_cuda", lambda: True)
-        monkeypatch.setattr(transfer, "measure", lambda batch: (done.append("copies"), {})[1])
+        monkeypatch.setattr(consumer_alone, "would_wake_cuda", lambda: True)
+        monkeypatch.setattr(consumer_alone, "copy_seconds", lambda batch: (done.append("copies"), {})[1])
         rounds = _Session.rounds
         monkeypatch.setattr(_Session, "rounds", lambda session: (done.append("rounds"), rounds(session))[1])
         measured(loader("map", paths))
@@ -283,9 +283,11 @@ class TestBudget:
         self, paths: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         steps: list[None] = []
-        monkeypatch.setattr(transfer, "would_wake_cuda", lambda: not steps)
-        monkeypatch.setattr(transfer, "measure", lambda batch: {"pinned": 1e-3, "pageable": 2e-3, "pinning": 1e-3, "bytes": 1.0})
-        monkeypatch.setattr(transfer, "resident", lambda batch: batch)
+        monkeypatch.setattr(consumer_alone, "would_wake_cuda", lambda: not steps)
+        monkeypatch.setattr(
+            consumer_alone, "copy_seconds", lambda batch: {"pinned": 1e-3, "pageable": 2e-3, "pinning": 1e-3, "bytes": 1.0}
+        )
+        monkeypatch.setattr(consumer_alone, "on_device", lambda batch: batch)
         consumer = UserStep(lambda batch: steps.append(None))
         measurement = measured(loader("map", paths), consumer=consumer, budget=1.0)  # fake clock
         assert "exposed" in measurement.transfer and measurement.of(experiments.RESIDENT)

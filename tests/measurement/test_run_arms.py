@@ -22,8 +22,8 @@ from pipefix.measurement import experiments, run_arms
 from pipefix.measurement.consumer import Emulated, UserStep
 from pipefix.measurement.experiments import POOL
 from pipefix.measurement.measurement import Row
-from pipefix.measurement.probed_loader import SampleOrders
 from pipefix.measurement.trace import BatchTrace
+from pipefix.measurement.worker_probe import SampleOrders
 from tests.doubles.ticks import Ticks
 from tests.measurement import planted
 from tests.measurement.planted import Mapped, loader, pool, subject

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,8 +28,7 @@ from pipefix.measurement import experiments
 from pipefix.measurement.consumer import Consumer, UserStep
 from pipefix.measurement.experiments import POOL, RECORD, Experiment
 from pipefix.measurement.failing import Failure
-from pipefix.measurement.probed_loader import SampleOrders
-from pipefix.measurement.worker_probe import _hear_once, _unless_left
+from pipefix.measurement.worker_probe import SampleOrders, _hear_once, _unless_left
 from pipefix.vocabulary.stage import Stage
 from tests.doubles.of_one_process import Collecting
 from tests.doubles.ticks import MEASUREMENT, Ticks
@@ -436,7 +436,7 @@ def test_batches_of_the_users_own_batch_sampler_are_replayed_whole(paths: list[s
 )
 def test_a_worker_that_hands_tensors_to_nobody_is_silent(error: Exception, beside: bool, shown: bool) -> None:
     errors: list[object] = []
-    hook = _unless_left(lambda kind, error, trace: errors.append(error))
+    hook = partial(_unless_left, lambda kind, error, trace: errors.append(error))
     if beside:
         thread = threading.Thread(target=hook, args=(type(error), error, None))
         thread.start()

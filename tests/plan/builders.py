@@ -125,7 +125,7 @@ class World:
         main = exactly(self.main) if self.workers else exactly(self.making + self.main)
         pool = exactly(self.making / self.workers) if self.workers else None
         ratio = exactly(self.making / self.workers / max(self.main, 1e-12)) if self.workers else None
-        known = {"sample": exactly(self.seconds), "tail": self.tail, "arms": self.arms, **self.diagnosed}
+        known = {"sample": exactly(self.seconds), "sampler": exactly(0.0), "tail": self.tail, "arms": self.arms, **self.diagnosed}
         verdict = Verdict(kind=self.verdict, stage=None, sentence="", confidence=1.0)
         stations = Stations(pool, main, ratio)
         return Diagnosis(verdict=verdict, stages=stages, declined={}, unattributed=0.0, closure=0.0, stations=stations, **known)

@@ -248,13 +248,6 @@ def test_a_ratio_of_nothing_is_finite() -> None:
     assert np.isfinite(ratio_of(np.ones(401), nothing.wall).high)
 
 
-def test_shortening_goes_no_further_than_nothing() -> None:
-    now = PipelineModel({"augment": stage_time(0.004)}, {}, 0, 8.0)
-    assert now.shortened(Stage.AUGMENT, 0.001).wall(Stage.AUGMENT) == pytest.approx(0.003)
-    assert now.shortened(Stage.AUGMENT, 1.0).wall(Stage.AUGMENT) == 0.0
-    assert now.shortened(Stage.DECODE, 1.0) is now
-
-
 class TestTwoEvidences:
     def test_that_agree_are_surer_together_and_others_are_told_with_more_doubt(self) -> None:
         arm = Interval(2.0, 1.7, 2.35)

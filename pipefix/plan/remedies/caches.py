@@ -72,11 +72,11 @@ class Cache(Remedy):
         if disk is not None and case.memory is not None and disk > case.memory:
             measured = False
             if case.disk_seconds is None:
-                return self.declined(
-                    f"the cache would take {size(disk)}, more than the {size(case.memory)} of free memory, and how fast this disk "
-                    "reads was not measured"
-                )
-            read = _from_disk(case, read, record_bytes)
+                more = f"more than the {size(case.memory)} of free memory"
+                return self.declined(f"the cache would take {size(disk)}, {more}, and how fast this disk reads was not measured")
+            # It is read from the disk each time: all workers wait for the one disk.
+            waiting = draws(record_bytes, "record") * case.disk_seconds * max(1, case.measurement.workers)
+            read = StageTime(read.wall + waiting, read.cpu)
         gain = case.after(self.arm, self.with_cache(case, read), name=self.id)
         if tried is not None:
             # Nothing is left to be done to a finished sample: no cache makes the loader faster than those of them did.
@@ -139,12 +139,6 @@ def reading(record_bytes: Interval, tried: KeptRecord | None) -> StageTime:
     return StageTime(wall, wall)
 
 
-def _from_disk(case: Case, read: StageTime, record_bytes: Interval) -> StageTime:
-    """A cache that does not fit into memory is read from the disk each time: all workers wait for the one disk."""
-    waiting = draws(record_bytes, "record") * (case.disk_seconds or 0.0) * max(1, case.measurement.workers)
-    return StageTime(read.wall + waiting, read.cpu)
-
-
 class CacheSource(Cache):
     """The bytes that each sample reads, in one file: no opening, no small reads, no latency; the code stays as it is."""
 
@@ -156,8 +150,7 @@ class CacheSource(Cache):
     sized_by_trial = False  # what was read of thousands of samples says more
 
     def useless(self, case: Case) -> str | None:
-        reading_s = case.wall(Stage.STORAGE)
-        if not reading_s:
+        if not (reading_s := case.wall(Stage.STORAGE)):
             return "nothing is read from storage while samples are made"
         if not case.source_bytes:
             return f"storage takes {seconds(reading_s)} a sample, but no bytes were seen that could be kept"
@@ -191,9 +184,9 @@ class CacheSource(Cache):
 
 def _past_clients(case: Case) -> str | None:
     """Why what is read cannot be kept: it comes through connections that the code keeps itself, in a protocol of its own."""
-    cost = case.cost(Stage.STORAGE)
-    bare = [op for op in cost.ops if op.name.startswith(_CONNECTIONS)] if cost is not None else []
-    if cost is None or sum(op.wall_s for op in bare) < cost.wall.value / 2:
+    cost = case.diagnosis.stages[Stage.STORAGE]
+    bare = [op for op in cost.ops if op.name.startswith(_CONNECTIONS)]
+    if sum(op.wall_s for op in bare) < cost.wall.value / 2:
         return None
     largest = max(bare, key=lambda op: op.wall_s)
     return f"samples read through {largest.name}, for which a source cache cannot answer: it does for files, requests, fsspec, …"
@@ -210,10 +203,8 @@ class CacheResized(Cache):
     arm = experiments.NO_DECODE
 
     def risk(self, case: Case) -> str | None:
-        return (
-            f"Crops see at most {RESIZED} pixels on the shorter side: "
-            "check the accuracy if training crops are larger than 224 pixels."
-        )
+        check = "check the accuracy if training crops are larger than 224 pixels."
+        return f"Crops see at most {RESIZED} pixels on the shorter side: {check}"
 
     def useless(self, case: Case) -> str | None:
         if not case.operations.pictures:
@@ -222,10 +213,8 @@ class CacheResized(Cache):
             return "neither the pictures' pixels nor their bytes could be measured"
         part = self._part(case)
         if part.value > 0.8:
-            return (
-                f"the images are small already: {_about(part)}{case.pixels.value / 1e6:.2f} megapixels, {RESIZED} pixels on the "
-                f"shorter side leave {percent(part.value)} of them"
-            )
+            leaves = f"{RESIZED} pixels on the shorter side leave {percent(part.value)} of them"
+            return f"the images are small already: {_about(part)}{case.pixels.value / 1e6:.2f} megapixels, {leaves}"
         return None
 
     def _part(self, case: Case) -> Interval:
@@ -240,11 +229,8 @@ class CacheResized(Cache):
         return case.model.replacing(Stage.STORAGE, read).scaled(Stage.DECODE, draws(self._part(case), "pixels"))
 
     def saves(self, case: Case) -> str:
-        part = self._part(case)
-        return (
-            f"Decoding takes {seconds(case.wall(Stage.DECODE))} a sample; {_about(part)}{percent(part.value)} of the pixels "
-            "would be left"
-        )
+        spent, part = seconds(case.wall(Stage.DECODE)), self._part(case)
+        return f"Decoding takes {spent} a sample; {_about(part)}{percent(part.value)} of the pixels would be left"
 
     def making_seconds(self, case: Case) -> float:
         return case.model.wall(Stage.STORAGE) + 2 * case.model.wall(Stage.DECODE)
@@ -285,8 +271,7 @@ class CacheDecoded(Cache):
         return case.model.without(Stage.DECODE).replacing(Stage.STORAGE, read)
 
     def saves(self, case: Case) -> str:
-        spent = case.model.wall(Stage.STORAGE) + case.model.wall(Stage.DECODE)
-        return f"Reading and decoding take {seconds(spent)} a sample"
+        return f"Reading and decoding take {seconds(self.making_seconds(case))} a sample"
 
 
 class CacheSample(Cache):
@@ -304,10 +289,8 @@ class CacheSample(Cache):
         if not case.wall(Stage.AUGMENT):
             return "nothing is done to samples after decoding, so this is the same as cache-decoded"
         if not operations.fixed and not operations.same:
-            return (
-                f"the first operation on decoded samples, {operations.first_random or 'unnamed'}, may be random: the same as "
-                "cache-decoded"
-            )
+            first = operations.first_random or "unnamed"
+            return f"the first operation on decoded samples, {first}, may be random: the same as cache-decoded"
         return None
 
     def finished(self, case: Case) -> bool:
@@ -320,20 +303,20 @@ class CacheSample(Cache):
         decoded = case.decoded_bytes
         if decoded is None or not case.sample_bytes:
             return decoded
-        return Interval(
-            max(decoded.value, case.sample_bytes), min(decoded.low, case.sample_bytes), max(decoded.high, case.sample_bytes)
-        )
+        finished = case.sample_bytes
+        return Interval(max(decoded.value, finished), min(decoded.low, finished), max(decoded.high, finished))
 
     def _kept(self, case: Case) -> float:
         """Seconds a sample of the operations whose results would be kept."""
         return sum(op.wall_s for op in case.operations.fixed)
 
     def with_cache(self, case: Case, read: StageTime) -> PipelineModel:
-        model = case.model.without(Stage.DECODE).replacing(Stage.STORAGE, read)
-        return model.without(Stage.AUGMENT) if case.operations.all_fixed else model.shortened(Stage.AUGMENT, self._kept(case))
+        part = self._kept(case) / (case.model.wall(Stage.AUGMENT) or float("inf"))
+        left = 0.0 if case.operations.all_fixed else max(0.0, 1 - part)
+        return case.model.without(Stage.DECODE).replacing(Stage.STORAGE, read).scaled(Stage.AUGMENT, left)
 
     def saves(self, case: Case) -> str:
-        spent = case.model.wall(Stage.STORAGE) + case.model.wall(Stage.DECODE) + self._kept(case)
+        spent = self.making_seconds(case)
         if case.measurement.same_every_time:
             return f"Making a sample takes {seconds(spent)}, and a few that were made twice came out the same"
         last = case.operations.fixed[-1].name

@@ -38,19 +38,21 @@ class BatchedFetch(Remedy):
             return self.declined("an IterableDataset is not asked for indices")
         if case.batch < 2:
             return self.declined(f"a batch holds {case.batch} sample: there is nothing to fetch together")
-        reading = case.wall(Stage.STORAGE)
-        if not reading:
+        if not (reading := case.wall(Stage.STORAGE)):
             return self.declined("nothing is read from storage while samples are made")
-        waited = case.waiting(Stage.STORAGE)
-        if not case.waits(Stage.STORAGE):
-            instead = "queues for a CPU" if case.model.waiting(Stage.STORAGE) > 2 * waited else "computes"
+        part, waiting_s = case.model.making[Stage.STORAGE.value], case.diagnosis.stages[Stage.STORAGE].waiting
+        takes, idle = float(part.wall[0]), float(max(0.0, part.wall[0] - part.cpu[0]))  # a core is not needed while it is idle
+        waited = min(idle, waiting_s) if waiting_s is not None else idle
+        if not waited > 0.5 * takes > 0:
+            instead = "queues for a CPU" if idle > 2 * waited else "computes"
             return self.declined(f"reading ({seconds(reading)} a sample) {instead} rather than waits, so nothing would overlap")
         if waited < SHORT_WAIT:
             return self.declined(f"reading waits {seconds(waited)} a sample, less than it takes to have other threads wait instead")
-        if case.share(Stage.STORAGE) < SMALL:
-            return self.declined(f"waiting for storage is {percent(case.share(Stage.STORAGE))} of a sample's making")
+        share = takes / sum(float(each.wall[0]) for each in case.model.making.values())
+        if share < SMALL:
+            return self.declined(f"waiting for storage is {percent(share)} of a sample's making")
         together = TOGETHER.mapped(lambda count: min(float(case.batch), count))
-        waiting = waited / case.model.wall(Stage.STORAGE)
+        waiting = waited / takes
         left = 1 - waiting + waiting / draws(together, "together")
         return self.proposed(
             f"Reading takes {seconds(reading)} a sample, {percent(waiting)} of it waiting; {together.value:.0f} requests at once "
@@ -70,8 +72,7 @@ class BatchedTokenisation(Remedy):
     by_hand = "tokenising would move from the dataset to collate_fn, which is your code"
 
     def answer(self, case: Case) -> Step:
-        tokenisers = case.operations.tokenisers
-        if not tokenisers:
+        if not (tokenisers := case.operations.tokenisers):
             return self.declined("no tokeniser was seen")
         if case.batch < 2:
             return self.declined(f"a batch holds {case.batch} sample: there is nothing to tokenise together")
@@ -108,5 +109,4 @@ def _saves(python: bool, threads: float) -> str:
 
 
 def _stage_of(case: Case, name: str) -> Stage:
-    decode = case.cost(Stage.DECODE)
-    return Stage.DECODE if decode is not None and any(op.name == name for op in decode.ops) else Stage.AUGMENT
+    return Stage.DECODE if any(op.name == name for op in case.diagnosis.stages[Stage.DECODE].ops) else Stage.AUGMENT

@@ -17,7 +17,6 @@ from pipefix.vocabulary.gain import Modelled
 from pipefix.vocabulary.quantity import Interval, seconds, size
 from pipefix.vocabulary.stage import Stage
 
-NO_WORKERS = "no workers: nothing crosses a process border"
 SLOT_RATE = Interval(5.5e9, 3e9, 9e9)
 """Bytes a second into shared memory that was used before: no page faults."""
 SLOT_MAKING, SLOT_TAKING = 60e-6, 100e-6
@@ -42,13 +41,12 @@ class HandoverSlots(Remedy):
 
     def answer(self, case: Case) -> Step:
         if not case.measurement.workers:
-            return self.declined(NO_WORKERS)
+            return self.declined("no workers: nothing crosses a process border")
         if not case.batch_bytes:
             return self.declined("how large a batch is could not be looked at")
         if case.measurement.facts.get("batch.piped_bytes", 0.0) > 0.5 * case.batch_bytes:
-            return self.declined(
-                "batches are not tensors but arrays or bytes, which go through a pipe: return tensors from collate_fn first"
-            )
+            piped = "batches are not tensors but arrays or bytes, which go through a pipe"
+            return self.declined(f"{piped}: return tensors from collate_fn first")
         tried = case.measurement.handover
         modelled = Modelled(case.after(experiments.NO_HANDOVER, self._changed(case), name=self.id))
         each = case.wall(Stage.IPC) * case.batch
@@ -63,17 +61,13 @@ class HandoverSlots(Remedy):
 
     def _changed(self, case: Case) -> PipelineModel:
         wall = (SLOT_MAKING + case.batch_bytes / draws(SLOT_RATE, "slot")) / case.batch
-        making = case.model.making[Stage.IPC.value]
-        taking = case.model.taking[Stage.IPC.value]
-        quick = StageTime(wall.clip(max=making.wall), wall.clip(max=making.cpu))
-        passed = stage_time(min(SLOT_TAKING / case.batch, float(taking.wall[0])))
-        crossing, slow = quick.wall + passed.wall, np.maximum(case.model.crossing, making.wall + taking.wall)
+        made, taken = case.model.making[Stage.IPC.value], case.model.taking[Stage.IPC.value]
+        quick = StageTime(wall.clip(max=made.wall), wall.clip(max=made.cpu))
+        passed = stage_time(min(SLOT_TAKING / case.batch, float(taken.wall[0])))
+        crossing, slow = quick.wall + passed.wall, np.maximum(case.model.crossing, made.wall + taken.wall)
         changed = case.model.scaled(Stage.IPC, np.minimum(1.0, crossing / np.maximum(slow, 1e-12)))
-        return replace(
-            changed,
-            making={**changed.making, Stage.IPC.value: quick},
-            taking={**changed.taking, Stage.IPC.value: passed},
-        )
+        making, taking = {**changed.making, Stage.IPC.value: quick}, {**changed.taking, Stage.IPC.value: passed}
+        return replace(changed, making=making, taking=taking)
 
 
 class CollateFaster(Remedy):
@@ -85,8 +79,7 @@ class CollateFaster(Remedy):
     by_hand = "collate_fn, or what the dataset returns, is your code"
 
     def answer(self, case: Case) -> Step:
-        spent = case.wall(Stage.COLLATE) * case.batch
-        if not spent:
+        if not (spent := case.wall(Stage.COLLATE) * case.batch):
             return self.declined("collating takes no time")
         if library := case.measurement.settings.collate_library:
             collate = case.measurement.settings.collate
@@ -99,16 +92,11 @@ class CollateFaster(Remedy):
         if collate == "default_collate" and _small_tensors(case) < MANY_SMALL and case.batch_bytes <= LARGEST_REUSED:
             return self.declined("default_collate copies every sample once already")
         if collate != "default_collate" and spent > COMPUTES * copied:
-            return self.declined(
-                f"{collate} takes {seconds(spent)} a batch, where a copy of its {size(case.batch_bytes)} takes {seconds(copied)}: "
-                "it computes, and what of that can go only its author knows"
-            )
+            takes = f"{seconds(spent)} a batch, where a copy of its {size(case.batch_bytes)} takes {seconds(copied)}"
+            return self.declined(f"{collate} takes {takes}: it computes, and what of that can go only its author knows")
         gain = case.after(experiments.NO_COLLATE, case.model.replacing(Stage.COLLATE, StageTime(least, least)), name=self.id)
-        return self.proposed(
-            f"Collating takes {seconds(spent)} a batch; copying its {size(case.batch_bytes)} once takes about {seconds(copied)}",
-            gain,
-            _collate_advice(case),
-        )
+        once = f"copying its {size(case.batch_bytes)} once takes about {seconds(copied)}"
+        return self.proposed(f"Collating takes {seconds(spent)} a batch; {once}", gain, _collate_advice(case))
 
 
 def _small_tensors(case: Case) -> float:
@@ -118,10 +106,8 @@ def _small_tensors(case: Case) -> float:
 def _collate_advice(case: Case) -> str:
     small = _small_tensors(case)
     if small >= MANY_SMALL:
-        return (
-            f"Return one tensor a field instead of {small:.0f} small ones a batch: pack the small fields of a sample into one "
-            "array in __getitem__."
-        )
+        pack = "pack the small fields of a sample into one array in __getitem__."
+        return f"Return one tensor a field instead of {small:.0f} small ones a batch: {pack}"
     collate = case.measurement.settings.collate
     if collate != "default_collate":
         return f"In {collate}, allocate the batch once (torch.empty) and copy every sample to its place, or use default_collate."

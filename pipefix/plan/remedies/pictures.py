@@ -26,6 +26,8 @@ EXACT = "exact"
 AS_MUCH = 1.05
 """Pixels that differ must gain more than this beyond equal ones."""
 DRAWN = "random numbers are drawn anew for each sample, by seed, epoch and index"
+WOULD_GAIN = "so beside a GPU with time to spare it would gain"
+STEP_LIMITS = "the training step limits already: work moved to the GPU would slow it down"
 
 
 class FuseCalls(Remedy):
@@ -54,16 +56,15 @@ class FuseCalls(Remedy):
         call, changes_pixels = calls[mode], mode != EXACT
         equal = "close to the dataset's own" if changes_pixels else "equal to the bit"
         spent = case.wall(Stage.DECODE) + case.wall(Stage.AUGMENT)
+        risks = [*([call.apart] if changes_pixels else []), *([DRAWN] if call.draws else [])]
         return self.proposed(
             f"Decoding and transforming take {seconds(spent)} a sample; on {call.pictures} of its pictures one call took "
             f"{percent(call.left.value)} of their code's time, and {call.apart}",
             gains[mode],
             f"Put pipefix.FastLoader(..., fuse={mode!r}) in DataLoader's place: it takes the same arguments.",
-            risk="; ".join([*([call.apart] if changes_pixels else []), *([DRAWN] if call.draws else [])]) or None,
-            id=f"{self.id}-{mode}",
-            title=f"{self.title}, {equal}",
+            id=f"{self.id}-{mode}", title=f"{self.title}, {equal}", risk="; ".join(risks) or None,
             change=LoaderChange(fuse="close" if changes_pixels else "exact"),
-        )
+        )  # fmt: skip
 
 
 def with_calls(case: Case, call: FusedCall) -> PipelineModel:
@@ -93,8 +94,7 @@ class AugmentGpu(Remedy):
     change = AugmentationChange(backend="kornia")
 
     def answer(self, case: Case) -> Step:
-        spent = case.wall(Stage.AUGMENT)
-        if not spent:
+        if not (spent := case.wall(Stage.AUGMENT)):
             return self.declined("nothing is done to samples after decoding")
         if case.operations.tokenisers and not case.operations.pictures:
             return self.declined("samples are text: tokens are not augmented on a GPU")
@@ -103,13 +103,10 @@ class AugmentGpu(Remedy):
         top = case.operations.augment and max(case.operations.augment, key=lambda op: op.wall_s).name
         costly = f" ({top} most)" if top else ""
         if not case.cuda:
-            return self.declined(
-                f"{NO_CUDA}; augmentation takes {seconds(spent)} a sample{costly}, so beside a GPU with time to spare it would "
-                f"gain {times_between(gain)}",
-                gain,
-            )
+            takes = f"augmentation takes {seconds(spent)} a sample{costly}"
+            return self.declined(f"{NO_CUDA}; {takes}, {WOULD_GAIN} {times_between(gain)}", gain)
         if case.diagnosis.verdict.kind == "step-bound":
-            return self.declined("the training step limits already: work moved to the GPU would slow it down", gain)
+            return self.declined(STEP_LIMITS, gain)
         if case.moving is not None and not case.moving.names:
             return self.declined(case.moving.why_none, gain)
         part = f", of which {percent(stays)} stays on the CPU" if stays else ""
@@ -134,20 +131,14 @@ class DecodeGpu(Remedy):
         spent = case.wall(Stage.DECODE) + case.wall(Stage.AUGMENT)
         if not case.operations.pictures:
             return self.declined("nothing that decodes pictures was seen")
-        model = case.model
-        for stage in (self.stage, *self.relieves):
-            model = model.without(stage)
-        most = case.predicted(model)
+        most = case.predicted(case.model.without(self.stage, *self.relieves))
         # How quickly a device decodes is not known before it is tried: it may bring nothing.
         gain = Interval(most.value, min(1.0, most.low), most.high)
         if not case.cuda:
-            return self.declined(
-                f"{NO_CUDA}; decoding and augmenting take {seconds(spent)} a sample, so beside a GPU with time to spare it would "
-                f"gain at most {times_between(most)}",
-                gain,
-            )
+            takes = f"decoding and augmenting take {seconds(spent)} a sample"
+            return self.declined(f"{NO_CUDA}; {takes}, {WOULD_GAIN} at most {times_between(most)}", gain)
         if case.diagnosis.verdict.kind == "step-bound":
-            return self.declined("the training step limits already: work moved to the GPU would slow it down", gain)
+            return self.declined(STEP_LIMITS, gain)
         if case.whole is None:
             return self.declined("whether DALI can make these samples could not be told", gain)
         if case.whole.why_none:

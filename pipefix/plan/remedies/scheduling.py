@@ -43,9 +43,8 @@ class TailScheduling(Remedy):
         ratio = tail["p99"] / tail["p50"] if tail["p50"] else 1.0
         blocked, sample = tail.get("blocked", 0.0), case.diagnosis.sample.value
         if ratio < HEAVY_TAIL:
-            return self.declined(
-                f"samples are alike: the slowest in a hundred takes {times(ratio)} the median ({seconds(tail['p50'])})"
-            )
+            alike = f"samples are alike: the slowest in a hundred takes {times(ratio)} the median ({seconds(tail['p50'])})"
+            return self.declined(alike)
         making_s = case.batch * sum(float(part.wall[0]) for part in case.model.making.values())
         if tail["p99"] * tail.get("together", 1.0) < HOLDS_UP * making_s:
             slow, whole = seconds(tail["p99"]), seconds(making_s)
@@ -91,24 +90,18 @@ class ThreadCaps(Remedy):
         if busy < BUSY:
             return self.declined(f"{wanted:.0f} threads share {cores:g} cores, but only {percent(busy)} of their time is used")
         if used is not None and threads > 1 and used > threads:
-            return self.declined(
-                f"the main threads of the workers compute only {percent(1 / used)} of what their threads do: they wait for them, "
-                "and would wait longer for fewer"
-            )
+            little = f"the main threads of the workers compute only {percent(1 / used)} of what their threads do"
+            return self.declined(f"{little}: they wait for them, and would wait longer for fewer")
         if used is None or used < 1.05:
-            return self.declined(
-                f"{wanted:.0f} threads share {cores:g} cores, but those beside the main ones use next to no CPU time"
-            )
+            idle = "those beside the main ones use next to no CPU time"
+            return self.declined(f"{wanted:.0f} threads share {cores:g} cores, but {idle}")
         # At worst all their work is useful and only changes its thread; at best it is all contention.
         gain = Interval(used**0.5, 1.0, used)
-        return self.proposed(
-            f"{workers} workers run {wanted:.0f} busy threads on {cores:g} cores and use {times(used)} the CPU "
-            "time of their main threads",
-            gain,
-            "worker_init_fn=lambda worker: cv2.setNumThreads(0), and OMP_NUM_THREADS=1 in the environment"
-            if case.measurement.facts.get("worker.cv2_threads", 0.0) > 1
-            else "OMP_NUM_THREADS=1 (and the library's own setting) in the environment before the workers start",
-        )
+        run = f"{workers} workers run {wanted:.0f} busy threads on {cores:g} cores"
+        own = "OMP_NUM_THREADS=1 (and the library's own setting) in the environment before the workers start"
+        if case.measurement.facts.get("worker.cv2_threads", 0.0) > 1:
+            own = "worker_init_fn=lambda worker: cv2.setNumThreads(0), and OMP_NUM_THREADS=1 in the environment"
+        return self.proposed(f"{run} and use {times(used)} the CPU time of their main threads", gain, own)
 
 
 class PersistentWorkers(Remedy):
@@ -146,13 +139,9 @@ class PersistentWorkers(Remedy):
     def kept_up(self, restart: float, whole: float, gain: Interval, beside: str = "") -> Proposed:
         """``restart``: seconds of ``whole``, an epoch, that pass before its first batch. ``beside``: what else is to be said."""
         begins = f"Every epoch waits {seconds(restart)} for its first batch, {percent(restart / whole)} of its {seconds(whole)}"
-        return self.proposed(
-            begins + beside,
-            gain,
-            "DataLoader(..., persistent_workers=True)",
-            risk="Workers keep their copy of the dataset: changes made to it between epochs in the training process do not reach "
-            "them.",
-        )
+        changes = "changes made to it between epochs in the training process do not reach them."
+        risk = f"Workers keep their copy of the dataset: {changes}"
+        return self.proposed(begins + beside, gain, "DataLoader(..., persistent_workers=True)", risk=risk)
 
 
 def process_over_thread(measurement: Measurement) -> float | None:

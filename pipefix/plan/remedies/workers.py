@@ -63,9 +63,8 @@ class WorkerCount(Remedy):
         gain = f": {processes(most)} would give {figure(known[most])}" if most is not None else ""
         full = f"{case.measurement.cores:g} cores have no more to give"
         limit = "the training step limits" if case.diagnosis.verdict.kind == "step-bound" else full
-        return self.declined(
-            f"more workers than the {now} in use would not help, {limit}{gain} (predicted, no other number was tried)"
-        )
+        why = f"more workers than the {now} in use would not help, {limit}{gain} (predicted, no other number was tried)"
+        return self.declined(why)
 
     def _other(self, case: Case, count: int, gain: Told, beside: str, *, tried: bool) -> Step:
         """A count that is not taken."""
@@ -90,24 +89,17 @@ class WorkerCount(Remedy):
         how = ', multiprocessing_context="forkserver"' if count and lost else ""
         how += ", persistent_workers=True" if keep else ""
         if case.measurement.whole_stream_each is not False and count > max(1, now):
-            return self.proposed(
-                f"{why}. {_COPIES[case.measurement.whole_stream_each]}, they would give every sample {count} times",
-                gain,
-                f"{GIVE_PARTS} Then DataLoader(..., num_workers={count}{how})",
-                id=f"{self.id}-{count}",
-                title=f"Share the stream among {processes(count)}",
-                by_hand="each worker has to be given its part of the stream, which only its author can write",
-            )
-        return self.proposed(
-            why,
-            gain,
-            f"DataLoader(..., num_workers={count}{how})  # or all settings at once: {command('pipefix', 'tune', case.target)}",
-            **_named(case, count),
-            risk=_risk(case, count),
-            change=LoaderChange(
-                num_workers=count, start_method="forkserver" if count and lost else None, persistent_workers=keep or None
-            ),
+            why += f". {_COPIES[case.measurement.whole_stream_each]}, they would give every sample {count} times"
+            by_hand = "each worker has to be given its part of the stream, which only its author can write"
+            parts = f"{GIVE_PARTS} Then DataLoader(..., num_workers={count}{how})"
+            title = f"Share the stream among {processes(count)}"
+            return self.proposed(why, gain, parts, by_hand=by_hand, id=f"{self.id}-{count}", title=title)
+        tune = command("pipefix", "tune", case.target)
+        arguments = f"DataLoader(..., num_workers={count}{how})  # or all settings at once: {tune}"
+        change = LoaderChange(
+            num_workers=count, start_method="forkserver" if count and lost else None, persistent_workers=keep or None
         )
+        return self.proposed(why, gain, arguments, **_named(case, count), risk=_risk(case, count), change=change)
 
 
 def processes(count: int) -> str:
@@ -121,18 +113,12 @@ def _named(case: Case, count: int) -> dict[str, str]:
 def _risk(case: Case, count: int) -> str | None:
     if case.measurement.lost_by_fork and count:
         return 'forkserver pickles the dataset, and needs  if __name__ == "__main__":  around what starts the training.'
-    if case.measurement.settings.kind == "iterable" and count > 1:
-        return MAY_REPEAT
-    return None
+    return MAY_REPEAT if case.measurement.settings.kind == "iterable" and count > 1 else None
 
 
 def _tried(case: Case) -> dict[int, Told]:
-    gains: dict[int, Told] = {}
-    for name, pairs in case.measurement.trials.items():
-        word, _, count = name.rpartition("-")
-        if word == "workers" and count.isdigit() and pairs:
-            gains[int(count)] = MeasuredGain(paired_ratio(pairs), len(pairs))
-    return gains
+    trials = case.measurement.trials.items()
+    return {int(name.removeprefix("workers-")): MeasuredGain(paired_ratio(pairs), len(pairs)) for name, pairs in trials}
 
 
 def _predicted(case: Case) -> dict[int, Told]:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from pipefix.audit.rules import audit
+from pipefix.audit.facts import audit
 from tests.audit.case import Case, Impossible
 from tests.audit.mistakes import MISTAKES
 from tests.audit.sound import HEALTHY

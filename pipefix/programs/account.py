@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from pipefix.programs.loop_notes import LoopNotes
 from pipefix.report.runfile import ProgramAccount
@@ -13,38 +13,22 @@ def account(loops: Sequence[LoopNotes], begun: float, seconds: float) -> Program
     loops = [notes for notes in loops if notes.waits]
     if not loops:
         return ProgramAccount(rest=seconds)
-    loops = _of_one_process(loops)
+    process = min(loops, key=lambda notes: (notes.role != "training", notes.rank or 0, -notes.seconds)).process
+    loops = [notes for notes in loops if notes.process is process]
     training = [notes for notes in loops if notes.role == "training"]
     first_batch = sum(sum(notes.first_s) for notes in training)
-    checkpoints = _total(training, "saved_s")
+    names = ("saved_s", "saved_outside_s", "between_s", "saved_between_s")
+    saved, saved_outside, between, saved_between = (sum(notes.total(name) for notes in training) for name in names)
+    asked = min(notes.blocks[0].get("at", 0.0) - notes.blocks[0]["wait_s"] - notes.blocks[0]["step_s"] for notes in loops)
     parts = {
-        "start_up": min(seconds, *(max(0.0, _begin(notes) - begun) for notes in loops)),
+        "start_up": min(seconds, max(0.0, asked - begun)),
         "first_batch": first_batch,
-        "training": _seconds(training) - first_batch - (checkpoints - _total(training, "saved_outside_s")),
-        "evaluation": _seconds(notes for notes in loops if notes.role == "evaluation"),
-        "checkpoints": checkpoints,
-        "between_epochs": _total(training, "between_s") - _total(training, "saved_between_s"),
-        "experiments": loops[0].process.get("experiments", {}).get("seconds", 0.0),
-        "end": loops[0].process.get("ending_s", 0.0),
+        "training": sum(notes.seconds for notes in training) - first_batch - (saved - saved_outside),
+        "evaluation": sum(notes.seconds for notes in loops if notes.role == "evaluation"),
+        "checkpoints": saved,
+        "between_epochs": between - saved_between,
+        "experiments": process.get("experiments", {}).get("seconds", 0.0),
+        "end": process.get("ending_s", 0.0),
     }
     parts = {part: max(0.0, spent) for part, spent in parts.items()}
     return ProgramAccount(**parts, rest=max(0.0, seconds - sum(parts.values())))
-
-
-def _of_one_process(loops: Sequence[LoopNotes]) -> list[LoopNotes]:
-    chosen = min(loops, key=lambda notes: (notes.role != "training", notes.rank or 0, -notes.seconds))
-    return [notes for notes in loops if notes.process is chosen.process]
-
-
-def _begin(notes: LoopNotes) -> float:
-    """When its first batch was asked for, by the clock of the notes."""
-    first = notes.blocks[0]
-    return float(first.get("at", 0.0) - first["wait_s"] - first["step_s"])
-
-
-def _seconds(loops: Iterable[LoopNotes]) -> float:
-    return sum(notes.seconds for notes in loops)
-
-
-def _total(loops: Iterable[LoopNotes], name: str) -> float:
-    return sum(notes.total(name) for notes in loops)

@@ -7,7 +7,7 @@ import os
 import platform
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from pipefix.programs.loop_notes import LoopNotes, total
 from pipefix.programs.ranks import findings
 from pipefix.programs.sample_findings import global_batch
 from pipefix.report.runfile import LoopFigures, LoopSpan, ProgramFigures, named
-from pipefix.vocabulary.quantity import Interval
+from pipefix.vocabulary.quantity import Interval, exactly
 
 LEAST = 5
 """Notes from which a share has an interval."""
@@ -82,10 +82,8 @@ def merged_notes(
     loops = [notes for notes in loops if notes.blocks]
     ranks = {notes.rank for notes in loops if notes.rank is not None}
     over = {place: global_batch([notes for notes in loops if notes.place == place]) for place in {notes.place for notes in loops}}
-    figures = sorted(
-        (_figures(notes, begun, over[notes.place]) for notes in loops),
-        key=lambda loop: (loop.role != "training", -loop.seconds, loop.rank or 0),
-    )
+    figures = [_figures(notes, begun, over[notes.place]) for notes in loops]
+    figures.sort(key=lambda loop: (loop.role != "training", -loop.seconds, loop.rank or 0))
     return ProgramFigures(
         command=command,
         exit_code=exit_code,
@@ -175,7 +173,7 @@ def _figures(notes: LoopNotes, begun: float, steps_over: tuple[int, str] | None)
     known = notes.seconds
     by_device = notes.total("device_steps") >= MOSTLY_SEEN * notes.total("steps") > 0
     looked_on_device = notes.total("on_device_steps")
-    watched, workers_watched = notes.total("watched_s"), notes.total("making_s") * (notes.facts.get("workers") or 0)
+    watched, workers_watched = notes.total("watched_s"), notes.total("making_s") * notes.workers
     return LoopFigures(
         loader=notes.loader,
         iterated=notes.place[1],
@@ -237,7 +235,7 @@ def _share(blocks: list[dict[str, Any]]) -> Interval:
     """
     value = _ratio(blocks)
     if total(blocks, "steps") <= sum(len(block["first_s"]) for block in blocks):
-        return Interval(value, value, value)
+        return exactly(value)
     if len(blocks) < LEAST:
         return Interval(value=value, low=0.0, high=1.0)
     begun = [blocks[0], {"wait_s": sum(sum(block["first_s"]) for block in blocks[1:]), "step_s": 0.0, "inner_s": 0.0}]
@@ -274,16 +272,14 @@ def _stages(looked: list[dict[str, Any]]) -> dict[str, Interval]:
 
 def _by_device(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """With what the device idled as their waits; what it worked meanwhile is its step's."""
-    adjusted = []
-    whole = total(blocks, "steps") / total(blocks, "device_steps")  # those of some steps were not seen
+    adjusted, whole = [], total(blocks, "steps") / total(blocks, "device_steps")  # those of some steps were not seen
     for block in blocks:
         waited = min(block["wait_s"] + block["step_s"], whole * block["device_wait_s"] + sum(block["first_s"]))
         adjusted.append({**block, "wait_s": waited, "step_s": block["wait_s"] + block["step_s"] - waited})
     return adjusted
 
 
-def _ratio(blocks: Iterable[dict[str, Any]]) -> float:
-    blocks = list(blocks)
-    wait, step, inner = (sum(block[name] for block in blocks) for name in ("wait_s", "step_s", "inner_s"))
+def _ratio(blocks: list[dict[str, Any]]) -> float:
+    wait, step, inner = (total(blocks, name) for name in ("wait_s", "step_s", "inner_s"))
     known = wait + max(0.0, step - inner)
-    return float(wait / known) if known else 0.0
+    return wait / known if known else 0.0

@@ -87,13 +87,7 @@ def _values(held: Any) -> Any:
         return held[:_VALUES] if isinstance(held, (str, bytes)) else held
     if getattr(held, "is_cuda", False) or str(getattr(held, "device", "cpu")) != "cpu":
         return None
-    if not _is_whole(held):
-        return None
+    if not (held.is_contiguous() if hasattr(held, "is_contiguous") else held.flags.c_contiguous):
+        return None  # values that do not lie in a row would be copied to look at some
     flat = held.reshape(-1)[:: max(1, math.prod(held.shape) // _VALUES)]
     return tuple(held.shape), flat[:_VALUES].tolist()
-
-
-def _is_whole(held: Any) -> bool:
-    """Whether its values lie in a row, so that none is copied to look at some."""
-    contiguous = getattr(held, "is_contiguous", None)
-    return bool(contiguous()) if contiguous is not None else bool(held.flags.c_contiguous)

@@ -81,13 +81,9 @@ class Inside:
         except BaseException:
             _end(process)
             raise
-        if late:
+        if late or os.path.exists(self.job["answer"]):
             return late
-        return (
-            None
-            if os.path.exists(self.job["answer"])
-            else "The process in which the program's loader was to be probed ended without an answer."
-        )
+        return "The process in which the program's loader was to be probed ended without an answer."
 
     def _wait(self, process: int) -> str | None:
         until = time.monotonic() + float(self.job["patience"])
@@ -115,7 +111,10 @@ class Inside:
                 os.dup2(log.fileno(), 2)
             for name in [name for name in os.environ if name.startswith("PIPEFIX_RUN")]:
                 del os.environ[name]  # what is started from here is none of the program's
-            _do_without_cuda()
+            torch: Any = sys.modules.get("torch")
+            if hasattr(torch, "cuda") and torch.cuda._is_in_bad_fork():
+                # There is no device for torch any more, or for those who ask it: loaders would pin memory, and fail.
+                torch.cuda.is_available = torch.accelerator.is_available = lambda: False
             self.kept = _renewed(iterators)
             _forget_fork_server()
             make_importable()
@@ -130,14 +129,6 @@ class Inside:
                 traceback.print_exc(file=log)
         finally:
             os._exit(0)
-
-
-def _do_without_cuda() -> None:
-    """Where the program uses CUDA, this process cannot: there is no device for torch any more, or for those who ask it. Loaders
-    would pin memory, and fail."""
-    torch: Any = sys.modules.get("torch")
-    if hasattr(torch, "cuda") and torch.cuda._is_in_bad_fork():
-        torch.cuda.is_available = torch.accelerator.is_available = lambda: False
 
 
 def _renewed(iterators: list[tuple[Any, Any]]) -> list[Any]:

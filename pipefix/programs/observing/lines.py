@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import glob
 import os
 import sys
 import sysconfig
@@ -29,15 +30,7 @@ def _is_of_a_library(file: str) -> bool:
     if path.startswith(_LIBRARIES) or any(part in path for part in _INSTALLED):
         return True
     holding = [place for place in map(os.path.abspath, sys.path) if path.startswith(place + os.sep)]
-    return bool(holding) and _has_installed(max(holding, key=len))
-
-
-@functools.cache
-def _has_installed(folder: str) -> bool:
-    try:
-        return any(name.endswith(".dist-info") for name in os.listdir(folder))
-    except OSError:
-        return False
+    return bool(holding) and bool(glob.glob("*.dist-info", root_dir=max(holding, key=len)))
 
 
 def users_line() -> str:

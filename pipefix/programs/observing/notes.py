@@ -72,8 +72,6 @@ class Notes:
         self.own_s += clock() - begun
 
     def _opened(self) -> int:
-        if self._file is not None and self._is_ours(self._file):
-            return self._file
         with self._opening:  # else of two threads that begin one may write before the line that the file begins with
             return self._file if self._file is not None and self._is_ours(self._file) else self._open()
 

@@ -140,25 +140,20 @@ def idle_pools(epochs: Iterable[Any], loop: Any) -> list[tuple[str, int]]:
 
 
 def cpu_seconds(pids: tuple[int, ...]) -> float:
-    """That processes have used so far; what cannot be read counts as nothing."""
-    total = 0
-    for pid in pids:
-        try:
-            with open(f"/proc/{pid}/stat", "rb") as file:
-                fields = file.read().rsplit(b")", 1)[1].split()
-            total += int(fields[11]) + int(fields[12])
-        except (OSError, IndexError, ValueError):
-            pass
-    return total / _TICKS
+    """That processes have used so far."""
+    return sum(_summed(f"/proc/{pid}/stat", 11, 12) for pid in pids) / _TICKS
 
 
 def queued_seconds(of: Iterable[int | str] = ("thread-self",)) -> float:
     """That this thread, or the main threads of processes, were ready to run and had no CPU so far; 0 where nothing says that."""
-    total = 0
-    for name in of:
-        try:
-            with open(f"/proc/{name}/schedstat", "rb") as file:
-                total += int(file.read().split()[1])
-        except (OSError, IndexError, ValueError):
-            pass
-    return total / 1e9
+    return sum(_summed(f"/proc/{name}/schedstat", 1) for name in of) / 1e9
+
+
+def _summed(name: str, *places: int) -> int:
+    """Of a file's numbers (after a process's name, in brackets) those at these places; what cannot be read counts as nothing."""
+    try:
+        with open(name, "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return sum(int(fields[place]) for place in places)
+    except (OSError, IndexError, ValueError):
+        return 0

@@ -68,10 +68,8 @@ def compiles() -> bool:
 
 def look_into_step() -> StepLook | None:
     """From now on, until `StepLook.end`; None in a program that compiles its models, which hooks would have compiled again."""
-    if compiles():
-        return None
     modules = sys.modules.get("torch.nn.modules.module")
-    return StepLook(modules) if modules is not None else None
+    return None if modules is None or compiles() else StepLook(modules)
 
 
 class ModelCalls:

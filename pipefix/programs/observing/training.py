@@ -32,24 +32,24 @@ class TrainingSteps:
         """Into the present step outside any loop over a loader."""
         self._possible = True
 
-    def optimizer_begins(self, *_: Any) -> None:
-        self._reached("other")
-        self._optimizer_since = clock()
-
-    def _reached(self, part: str) -> None:
+    def reached(self, part: str) -> None:
         """The end of a part of the present step."""
         if self._observer.device is not None and self._observer.device.step is not None:
             self._observer.device.step.reached(part)
 
+    def optimizer_begins(self, *_: Any) -> None:
+        self.reached("other")
+        self._optimizer_since = clock()
+
     def optimizer_stepped(self, *_: Any) -> None:
-        self._reached("optimizer")
+        self.reached("optimizer")
         now = clock()
         took = now - self._optimizer_since if self._optimizer_since else 0.0
         self._optimizer_since = 0.0
         if self._look is not None:
             self._look.worked(now - took, now)
         self._observer.calls += 1
-        loop: Loop = self._observer.worked_on() or self._own_batches()
+        loop = self._loop()
         loop.trains = True
         loop.optimizer_steps += 1
         loop.optimizer_s += took if self._in_its_time(loop) else 0.0
@@ -89,18 +89,17 @@ class TrainingSteps:
                 self._possible = False
                 self._observer.failed(error, "pipefix could not look into the steps")
 
-    def _own_batches(self) -> Loop:
-        if self.program is None:
-            self.program = self._observer.loops.without_loader()
-        return self.program
-
-    def goes_back(self) -> None:
-        self._reached("forward")
+    def _loop(self) -> Loop:
+        """Whose step it is that is taken."""
+        loop: Loop | None = self._observer.worked_on() or self.program
+        if loop is None:
+            loop = self.program = self._observer.loops.without_loader()
+        return loop
 
     def went_back(self, begun: float, now: float) -> None:
-        self._reached("backward")
+        self.reached("backward")
         self._count_pass(self._observer.current, self._observer.here.latest)
-        loop: Loop = self._observer.worked_on() or self._own_batches()
+        loop = self._loop()
         loop.trains = True
         loop.backward_s += now - begun if self._in_its_time(loop) else 0.0
         if self._optimizer_since:

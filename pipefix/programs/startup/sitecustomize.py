@@ -100,21 +100,15 @@ def _without_harm(do: "Any", *arguments: "Any") -> None:
     try:
         do(*arguments)
     except Exception as error:  # noqa: BLE001 - see above
-        _tell(error)
-
-
-def _tell(error: Exception) -> None:
-    try:
         import json
         import platform
+        from contextlib import suppress
 
         note = {"event": "error", "error": f"pipefix could not look into a process of the program: {type(error).__name__}: {error}"}
         name = f"events-{platform.node()}-{os.getpid()}.jsonl"
-        with open(os.path.join(_FOLDER, name), "a", encoding="utf-8") as file:
+        with suppress(OSError), open(os.path.join(_FOLDER, name), "a", encoding="utf-8") as file:
             for line in ({"event": "process", "at": 0.0}, note):
                 file.write(json.dumps(line) + "\n")
-    except OSError:
-        pass
 
 
 _without_harm(_remove_from_path)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from .loops import Epoch, Loop
+from .loops import Epoch
 from .notes import Notes
 
 

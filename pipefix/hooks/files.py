@@ -109,14 +109,13 @@ class TimedFileIO(io.FileIO):
 
     def _taped_all(self) -> bytes:
         parts: list[bytes] = []
-        while (data := self._remembered(self._offset(), sys.maxsize)) is not None:
-            if not data:
-                return parts[0] if len(parts) == 1 else b"".join(parts)
+        while data := self._remembered(self._offset(), sys.maxsize):
             parts.append(data)
-        offset = self._offset()
-        data = self.timer.timed_call(_STORAGE, "read", _ALL, (self,), replayable=False) or b""
-        self._note(offset, data)
-        return b"".join([*parts, data])
+        if data is None:
+            offset = self._offset()
+            parts.append(self.timer.timed_call(_STORAGE, "read", _ALL, (self,), replayable=False) or b"")
+            self._note(offset, parts[-1])
+        return b"".join(parts)
 
     def _remembered(self, offset: int | None, count: int) -> bytes | None:
         """What was recorded at the current position, which moves on; None where nothing was."""
@@ -229,14 +228,7 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
 
 def _layered(
-    raw_of: Any,
-    path: Any,
-    binary: bool,
-    mode: str,
-    buffering: int,
-    encoding: str | None,
-    errors: str | None,
-    newline: str | None,
+    raw_of: Any, path: Any, binary: bool, mode: str, buffering: int, encoding: str | None, errors: str | None, newline: str | None
 ) -> Any:
     """The file object that ``open`` gives, over the raw file that ``raw_of`` opens."""
     raw = raw_of(path)

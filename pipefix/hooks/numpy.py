@@ -78,9 +78,7 @@ def _hide_descriptors(patches: Patches) -> None:
 
     @functools.wraps(original)
     def isfileobj(file: Any) -> bool:
-        if _is_timed(file):
-            return True  # without asking for its descriptor
-        return bool(original(file)) if not is_recorded(file) else False
+        return _is_timed(file) or (not is_recorded(file) and bool(original(file)))
 
     patches.replace(format_module, "isfileobj", isfileobj, everywhere=True)
 
@@ -123,11 +121,9 @@ def _mapped_arrays(timer: SampleTimer, patches: Patches) -> None:
 
 def touch(array: np.ndarray[Any, Any]) -> None:
     """Make the pages of an array resident by reading a byte of each."""
-    if array.size == 0:
-        return
-    if array.flags.c_contiguous and array.ndim and not array.dtype.hasobject:
+    if array.size and array.flags.c_contiguous and array.ndim and not array.dtype.hasobject:
         flat = array.data.cast("B") if array.dtype.kind in "biufc?" else array.view(np.uint8).data.cast("B")
         bytes(flat[:: mmap.PAGESIZE])
         flat[-1]
-        return
-    array.tobytes()
+    else:
+        array.tobytes()

@@ -105,12 +105,8 @@ def _get(answered: Callable[..., Answer], real: Callable[[], Any], url: str, _: 
 
 
 def _get_range(answered: Callable[..., Answer], real: Callable[[], Any], url: str, kwargs: dict[str, Any]) -> Any:
-    from obstore import Bytes
-
-    begin, end = kwargs["start"], kwargs.get("end")
-    end = begin + kwargs["length"] if end is None else end
-    answer = answered((begin, end), lambda: Answer(url, end, begin, bytes(real()), {"size_unknown": True}))
-    return Bytes(answer.data or b"")
+    several = {f"{name}s": [place] for name, place in kwargs.items() if place is not None}
+    return _get_ranges(answered, lambda: [real()], url, several)[0]
 
 
 def _get_ranges(answered: Callable[..., Answer], real: Callable[[], Any], url: str, kwargs: dict[str, Any]) -> Any:

@@ -86,7 +86,7 @@ def _all_of(fd: int, size: int) -> bytes:
     while at < size and (data := _PREAD(fd, size - at, at)):
         parts.append(data)
         at += len(data)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return b"".join(parts)
 
 
 def descriptor(data: Any) -> int | None:
@@ -214,19 +214,15 @@ class PartialFile(io.RawIOBase):
         data = self._files.get(self._key, self._at, count)
         timer.resume(_STORAGE)
         if data is None:
-            real = self._opened()
-            _SEEK(real, self._at)
+            real, limit = self._opened(), min(count, io.DEFAULT_BUFFER_SIZE * 8)
             timer.misses += 1
-            limit = min(count, io.DEFAULT_BUFFER_SIZE * 8)
             data = timer.timed_call(_STORAGE, "read", _READ, (real, limit), replayable=False) or b""
             timer.bytes_read += len(data)
         self._at += len(data)
         return data
 
     def fileno(self) -> int:
-        real = self._opened()
-        _SEEK(real, self._at)
-        return real.fileno()
+        return self._opened().fileno()
 
     def close(self) -> None:
         if self._real is not None:
@@ -234,8 +230,10 @@ class PartialFile(io.RawIOBase):
         super().close()
 
     def _opened(self) -> io.FileIO:
+        """The real file, at the same place."""
         if self._real is None:
             self._real = _open_real(self._timer, self.name)
+        _SEEK(self._real, self._at)
         return self._real
 
 

@@ -61,9 +61,9 @@ class SampleTimer(Charges):
         self._ordinals.clear()
         self._scope, self._base, self._hushed, self.trail = "", 0, False, None
         self._crossed = 0
-        self._phase = OWN_BEFORE
+        self.phase = OWN_BEFORE
         self._top = OWN_BEFORE
-        self._stage = None
+        self.stage = None
         self.live = self.active
         if cpu:
             self._last_cpu = thread_time_ns()
@@ -74,7 +74,7 @@ class SampleTimer(Charges):
         self._charge()
         self.live = False
         self._top = OWN_BEFORE
-        self._stage = None
+        self.stage = None
         self.unit = None
         self.cpu = False
 
@@ -104,7 +104,7 @@ class SampleTimer(Charges):
                 found to hold work of other stages (`mixed`): then its hooks are.
             leaf: Whether calls of the same stage inside are part of it; else they are timed under their own names.
         """
-        if not self.live or self._stage is stage:
+        if not self.live or self.stage is stage:
             return fn(*args, **kwargs)
         if get_ident() != self.owner:
             return fn(*args, **kwargs) if own else self._beside(stage, op, fn, args, kwargs)
@@ -113,7 +113,7 @@ class SampleTimer(Charges):
         key = self._ids.get((stage, op), -1)
         if key < 0:
             key = self.op_id(stage, op)
-        top, above, crossed = self._top, self._stage, self._crossed
+        top, above, crossed = self._top, self.stage, self._crossed
         # `_charge` and `_passed` in line: this is the path that every call of every sample takes.
         now = perf_counter_ns()
         spent = now - self._last
@@ -123,7 +123,7 @@ class SampleTimer(Charges):
         self.entered[top] += 1
         self._top = key
         if leaf:
-            self._stage = stage
+            self.stage = stage
         if own:
             self._crossed = 0
         value: Any = MISSING
@@ -141,24 +141,17 @@ class SampleTimer(Charges):
                     self.mixed.add(op)
                 self._crossed |= crossed
             self._crossed = crossed if deferred else self._crossed | BITS[stage]
-            self._stage = above
+            self.stage = above
             if self.events is not None:
                 self.events.append((key, begun, self._last))
             if stage is not _STORAGE:
-                self._phase = OWN_DECODED
-            elif top <= OWN_DECODED or self._phase == OWN_BEFORE:
-                self._phase = OWN_RAW
-            self._top = top if top > OWN_DECODED else self._phase
+                self.phase = OWN_DECODED
+            elif top <= OWN_DECODED or self.phase == OWN_BEFORE:
+                self.phase = OWN_RAW
+            self._top = top if top > OWN_DECODED else self.phase
 
     def _recorded(
-        self,
-        stage: Stage,
-        op: str,
-        fn: Callable[..., T],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        own: bool,
-        leaf: bool,
+        self, stage: Stage, op: str, fn: Callable[..., T], args: Sequence[Any], kwargs: Mapping[str, Any], own: bool, leaf: bool
     ) -> T:
         """A call while recording or replaying. The user's own code is one piece, unless it is mixed."""
         whole = not own or op not in self.mixed
@@ -255,11 +248,11 @@ class UntimedTimer(SampleTimer):
     """Answers from recorded files without a clock: for samples that a training program reads from a cache."""
 
     def begin(self, unit: object, *, cpu: bool = False) -> None:
-        self.owner, self.unit, self._stage, self.live = get_ident(), unit, None, self.active
+        self.owner, self.unit, self.stage, self.live = get_ident(), unit, None, self.active
         self._ordinals.clear()
 
     def end(self) -> None:
-        self.live, self.unit, self._stage = False, None, None
+        self.live, self.unit, self.stage = False, None, None
 
     def pause(self) -> None:
         """There is no clock to stop."""
@@ -270,12 +263,12 @@ class UntimedTimer(SampleTimer):
     def timed_call(
         self, stage: Stage, op: str, fn: Callable[..., T], args: Sequence[Any] = (), kwargs: Mapping[str, Any] = {}, **how: Any
     ) -> T:
-        if not self.live or self._stage is stage or get_ident() != self.owner:
+        if not self.live or self.stage is stage or get_ident() != self.owner:
             return fn(*args, **kwargs)
         if self.playing is not None and stage in self.replaced and how.get("replayable", True):
             self.misses += 1
-        above, self._stage = self._stage, stage
+        above, self.stage = self.stage, stage
         try:
             return fn(*args, **kwargs)
         finally:
-            self._stage = above
+            self.stage = above

@@ -20,10 +20,6 @@ from pipefix.vocabulary.stage import Stage
 STORAGE, DECODE, AUGMENT = Stage.STORAGE, Stage.DECODE, Stage.AUGMENT
 
 
-def _nbytes(value: Any) -> int:
-    return int(value.nbytes)
-
-
 def _zarr_stage(array: Any) -> Stage:
     """Compressed chunks are read and unpacked in one call. The third version has several codecs, the second at most one."""
     try:
@@ -247,7 +243,7 @@ TABLE = (
           " encode_as_numpy sample_encode_as_pieces sample_encode_as_ids nbest_encode nbest_encode_as_pieces nbest_encode_as_ids"
           " parallel_encode tokenize Tokenize", DECODE, "sentencepiece."),
     # Tables.
-    Calls("datasets.formatting.formatting", "", "query_table", STORAGE, "datasets.", counts=_nbytes),
+    Calls("datasets.formatting.formatting", "", "query_table", STORAGE, "datasets.", counts=lambda table: int(table.nbytes)),
     Calls("datasets.formatting.formatting", "", "format_table", DECODE, "datasets.", leaf=False),
     Calls("datasets.features.features", "Features", "decode_example", DECODE, "datasets."),
     Calls("pandas", "", "read_csv read_table read_fwf read_json read_parquet read_feather read_orc read_pickle read_hdf read_excel"
@@ -273,13 +269,10 @@ TABLE = (
 
 def install(timer: SampleTimer, patches: Patches) -> list[str]:
     """Put the rows of modules in place that have been imported by now. Returns the modules."""
-    added = dict.fromkeys(row.module for row in TABLE if row.module in sys.modules and _mark(row.module) not in patches.installed)
+    marks = {f"calls of {row.module}": row.module for row in TABLE if row.module in sys.modules}
+    added = [module for mark, module in marks.items() if mark not in patches.installed]
     for row in TABLE:
         if row.module in added:
             install_row(row, timer, patches)
-    patches.installed.update(map(_mark, added))
-    return list(added)
-
-
-def _mark(module: str) -> str:
-    return f"calls of {module}"
+    patches.installed |= marks.keys()
+    return added

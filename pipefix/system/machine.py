@@ -97,9 +97,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     def as_dict(self) -> dict[str, Any]:
         """For the run file: plain values only."""
-        plain = msgspec.to_builtins(self)
-        assert isinstance(plain, dict)
-        return plain
+        return dict(msgspec.to_builtins(self))
 
 
 def look() -> Machine:

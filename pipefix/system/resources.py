@@ -55,11 +55,7 @@ def rollup(pid: int | str = "self") -> dict[str, int]:
 
 def out_of_memory_kills() -> int | None:
     """How often the kernel killed a process here because memory was short; None where it does not say."""
-    for path in (Path("/sys/fs/cgroup/memory.events"), Path("/proc/vmstat")):
-        kills = cgroups.counters(path).get("oom_kill")
-        if kills is not None:
-            return kills
-    return None
+    return (cgroups.counters(Path("/proc/vmstat")) | cgroups.counters(Path("/sys/fs/cgroup/memory.events"))).get("oom_kill")
 
 
 def childrens_cpu_ns() -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from time import perf_counter_ns, process_time_ns
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -22,6 +21,7 @@ from pipefix.subject import recompile
 from pipefix.subject.recompile import Expression, Place
 from pipefix.subject.staging import UNKNOWN, VALUES, StageEvidence, data_stage, draws_random
 from pipefix.system.resources import childrens_cpu_ns
+from pipefix.vocabulary.generators import enclosed
 from pipefix.vocabulary.stage import Stage
 from pipefix.vocabulary.user_modules import is_users
 
@@ -138,7 +138,7 @@ class CallSites:
         each = []
         for _ in range(TIMED):
             before = site.spent_ns
-            self.observed(site, _nothing, (), {})
+            self.observed(site, lambda: None, (), {})
             each.append(site.spent_ns - before)
         return min(each)
 
@@ -191,9 +191,11 @@ class CallSites:
             stage = self._evidence.learned[site.label]
         if self._opens(site, (*handed, *kwargs.values()), phase, value):
             stage = Stage.DECODE
-        elif (stage is None and isinstance(value, VALUES)) or (stage is Stage.DECODE and _comes_of_nothing(site, handed, phase)):
-            # Values made by the code itself, or waited for.
-            stage = Stage.DECODE if site.computing >= WAITING else Stage.STORAGE
+        else:
+            # No data are handed over and nothing was read so far: a call makes its value, or has a source that no hook knows.
+            of_nothing = phase == OWN_BEFORE and data_stage(handed) is None and not site.crossed & BITS[Stage.STORAGE]
+            if (stage is None and isinstance(value, VALUES)) or (stage is Stage.DECODE and of_nothing):
+                stage = Stage.DECODE if site.computing >= WAITING else Stage.STORAGE
         if (self._has_data or phase == OWN_DECODED) and draws_random(function, _owner(function)):
             stage = Stage.AUGMENT
         self._has_data = self._has_data or data_stage([value]) is Stage.AUGMENT
@@ -208,7 +210,7 @@ class CallSites:
             return False
         reads = bool(site.crossed & BITS[Stage.STORAGE])
         named = any(isinstance(argument, (str, os.PathLike)) for argument in handed)
-        return (reads or named or phase == OWN_BEFORE) and bool(site.library) and _library(type(value).__module__) == site.library
+        return (reads or named or phase == OWN_BEFORE) and type(value).__module__.partition(".")[0] == (site.library or None)
 
     def cut(self, site: Site, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         assert site.stage is not None  # others are not chosen
@@ -230,15 +232,6 @@ class CallSites:
             self.timer.live = True
 
 
-def _nothing() -> None:
-    pass
-
-
-def _comes_of_nothing(site: Site, handed: Sequence[Any], phase: int) -> bool:
-    """Whether no data are handed over and nothing was read so far: a call makes its value, or has a source that no hook knows."""
-    return phase == OWN_BEFORE and data_stage(handed) is None and not site.crossed & BITS[Stage.STORAGE]
-
-
 def _handed(function: Callable[..., Any], args: Sequence[Any]) -> Sequence[Any]:
     """What a call works on: its arguments, and before them the object whose method it is."""
     owner = _owner(function)
@@ -247,12 +240,7 @@ def _handed(function: Callable[..., Any], args: Sequence[Any]) -> Sequence[Any]:
 
 def _closed_over(site: Site, function: Callable[..., Any]) -> Sequence[Any]:
     """Pictures and bytes that a comprehension takes by name from the code around it (``[crop(image) for _ in range(6)]``)."""
-    if not site.expression.place[-1].endswith("Comp"):
-        return ()
-    values = []
-    for cell in getattr(function, "__closure__", None) or ():
-        with suppress(ValueError):  # it has no value yet
-            values.append(cell.cell_contents)
+    values = enclosed(function) if site.expression.place[-1].endswith("Comp") else ()
     return [value for value in values if data_stage([value]) is not None and getattr(value, "ndim", 2) > 1]
 
 
@@ -264,17 +252,13 @@ def _owner(function: Callable[..., Any]) -> Any:
         return None
 
 
-def _library(module: str) -> str:
-    return module.partition(".")[0]
-
-
 def _library_of(function: Callable[..., Any], args: Sequence[Any]) -> str:
     """The package that does the work; empty where that is the user's own, or Python."""
     stands_for_syntax = any(function is known for known in recompile.FOR_SYNTAX)
     for value in args[:1] if stands_for_syntax else (function, _owner(function)):
         module = value.__module__ if isinstance(value, (FunctionType, BuiltinFunctionType, MethodType, type)) else None
         module = module or type(value).__module__
-        root = _library(module)
+        root = module.partition(".")[0]
         if root not in ("builtins", "_operator", "pipefix") and not is_users(module):
             return root
     return ""

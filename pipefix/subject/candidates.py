@@ -81,13 +81,8 @@ def chosen(module: ModuleType, location: str) -> TargetChoice:
         )
     ((name, value),) = alike
     others = [f"{key} ({_kind(held)})" for key, held in candidates(module) if held is not value and not inspect.isclass(held)]
-    if not others:
-        return TargetChoice(name, value)
-    words = (
-        f"{location} holds several targets, and {name} ({_kind(value)}) was taken; name another one with {location}:NAME "
-        f"({', '.join(others)})."
-    )
-    return TargetChoice(name, value, words)
+    words = f"{location} holds several targets, and {name} ({_kind(value)}) was taken; name another one with {location}:NAME"
+    return TargetChoice(name, value, f"{words} ({', '.join(others)})." if others else "")
 
 
 def candidates(module: ModuleType) -> list[tuple[str, Any]]:
@@ -111,16 +106,13 @@ def _ranked(module: ModuleType) -> dict[tuple[int, int], list[tuple[str, Any]]]:
     makers = [pair for pair in public if _is_maker(pair[1], module)]
     functions = [pair for pair in makers if not inspect.isclass(pair[1])]
     classes = [pair for pair in makers if inspect.isclass(pair[1])]
+    of_classes = [pair for pair in public if type(pair[1]) in [kind for _, kind in classes]]
     kinds = [
         loaders,
         [pair for pair in functions if _makes_a_loader(pair[1])],
         datasets,
         [pair for pair in functions if not _makes_a_loader(pair[1])],
-        [
-            pair
-            for pair in public
-            if type(pair[1]) in [kind for _, kind in classes] and not isinstance(pair[1], (Dataset, DataLoader))
-        ],
+        [pair for pair in of_classes if not isinstance(pair[1], (Dataset, DataLoader))],
         classes,
     ]
     if not any(kinds):
@@ -129,9 +121,10 @@ def _ranked(module: ModuleType) -> dict[tuple[int, int], list[tuple[str, Any]]]:
     known_ids: set[int] = set()  # aliases are no second candidate
     for rank, kind in enumerate(kinds):
         for name, value in kind:
-            loader = held_loader(value) if rank == 0 else None  # a loader and what is wrapped around it are one
-            if id(value if loader is None else loader) not in known_ids:
-                known_ids.add(id(value if loader is None else loader))
+            loader = held_loader(value) if rank == 0 else None
+            known_id = id(value if loader is None else loader)  # a loader and what is wrapped around it are one
+            if known_id not in known_ids:
+                known_ids.add(known_id)
                 ranked.setdefault((rank, _purpose(name)), []).append((name, value))
     return ranked
 
@@ -194,15 +187,11 @@ def _missing_arguments(value: Any) -> list[str] | None:
 
 def _wanting_arguments(module: ModuleType) -> list[tuple[str, Any]]:
     """Classes of datasets and loaders of the module's own that cannot be called as they are."""
-    public = [(name, value) for name, value in vars(module).items() if not name.startswith("_") and inspect.isclass(value)]
-    return [
-        (name, value)
-        for name, value in public
-        if value.__module__ == module.__name__
-        and issubclass(value, (Dataset, DataLoader))
-        and not inspect.isabstract(value)
-        and arguments_of(value)
-    ]
+    own = [
+        pair for pair in vars(module).items() if inspect.isclass(pair[1]) and not pair[0].startswith("_")
+        and pair[1].__module__ == module.__name__ and issubclass(pair[1], (Dataset, DataLoader))
+    ]  # fmt: skip
+    return [(name, value) for name, value in own if not inspect.isabstract(value) and arguments_of(value)]
 
 
 def _is_maker(value: Any, module: ModuleType) -> bool:

@@ -11,6 +11,7 @@ from pipefix.subject import failure
 from pipefix.vocabulary.held_loaders import held_loader, is_named
 
 _LIGHTNING = "core.datamodule.LightningDataModule"
+_ARROW = "datasets.arrow_dataset.Dataset"
 _MANY = 64
 """A longer list holds samples, not loaders or datasets."""
 
@@ -43,7 +44,11 @@ def unwrapped(whole: Any, label: str) -> Unwrapped:
     if isinstance(whole, DataLoader):
         return Unwrapped(whole)
     if is_data_module(whole):
-        inner = unwrapped(_train_loader(whole, label), label)
+        with failure.as_target_error(f"Setting up {label}"):  # as Lightning asks for it
+            whole.prepare_data()
+            whole.setup("fit")
+            loader = whole.train_dataloader()
+        inner = unwrapped(loader, label)
         words = f"{label} is a LightningDataModule: what its train_dataloader() gives is probed. {inner.words}"
         return Unwrapped(inner.value, words.strip())
     several = _several(whole)
@@ -79,14 +84,6 @@ def _is_nodes_loader(value: Any) -> bool:
     return is_named(type(value), "torchdata.nodes.loader.Loader")
 
 
-def _train_loader(module: Any, label: str) -> Any:
-    """As Lightning asks for it."""
-    with failure.as_target_error(f"Setting up {label}"):
-        module.prepare_data()
-        module.setup("fit")
-        return module.train_dataloader()
-
-
 def _several(whole: Any) -> list[tuple[Any, Any]]:
     """What a short list or dict holds, or Lightning's CombinedLoader, each with its name."""
     if type(whole).__name__ == "CombinedLoader":
@@ -100,7 +97,10 @@ def _first(whole: Any, several: list[tuple[Any, Any]], label: str) -> Unwrapped:
     """Of several loaders, or of nothing but datasets, the first, or the one that is called train."""
     kind, held = "loaders", [(name, loader) for name, value in several if (loader := held_loader(value)) is not None]
     if not held:
-        kind, held = "datasets", [(name, value) for name, value in several if _is_dataset(value)]
+        kind, held = (
+            "datasets",
+            [(name, value) for name, value in several if is_named(type(value), _ARROW) or isinstance(value, Dataset)],
+        )
         if len(held) < len(several):
             return Unwrapped(whole)
     name, value = next((pair for pair in held if str(pair[0]).startswith("train")), held[0])
@@ -111,7 +111,3 @@ def _first(whole: Any, several: list[tuple[Any, Any]], label: str) -> Unwrapped:
         f"{label} gives {len(held)} {kind}, and [{name!r}] was taken; a function of your file that returns another one alone "
         "is probed in its place by its name.",
     )
-
-
-def _is_dataset(value: Any) -> bool:
-    return isinstance(value, Dataset) or is_named(type(value), "datasets.arrow_dataset.Dataset")

@@ -156,20 +156,12 @@ def _call(value: Any, label: str) -> Any:
         called = label.partition("(")[0]
         raise TargetError(f"{called} takes no argument {unknown!r}.", advice=f"Its arguments are {_signature(value.func)}.")
     if not candidates.callable_bare(value):
-        raise TargetError(
-            f"{label} takes arguments: {_signature(value)}.",
-            advice=_how_to_give(label, value),
-        )
+        advice = "name a callable that needs none: a function or a functools.partial of your file that gives them."
+        if ":" in label:  # else an object of Python's own, which is given them by whoever hands it over
+            advice = f"Give them: {label.partition('(')[0]} {candidates.arguments_of(value)}; or {advice}"
+        raise TargetError(f"{label} takes arguments: {_signature(value)}.", advice=advice[0].upper() + advice[1:])
     with failure.as_target_error(f"Calling {label}"):
         return value()
-
-
-def _how_to_give(label: str, value: Any) -> str:
-    """Arguments of what a target names; an object of Python's own is given them by whoever hands it over."""
-    bare = "name a callable that needs none: a function or a functools.partial of your file that gives them."
-    if ":" not in label:
-        return bare.capitalize()
-    return f"Give them: {label.partition('(')[0]} {candidates.arguments_of(value)}; or {bare}"
 
 
 def _signature(value: Any) -> str:
@@ -184,9 +176,7 @@ def _signature(value: Any) -> str:
 
 def _loader(value: Any, label: str, batch_size: int | None, workers: int | None) -> tuple[DataLoader[Any], tuple[str, ...]]:
     if isinstance(value, DataLoader):
-        if batch_size is None and workers is None:
-            return value, ()
-        return _rebuilt(value, batch_size, workers), ()
+        return (value if batch_size is None and workers is None else _rebuilt(value, batch_size, workers)), ()
     if not candidates.is_dataset(value) or isinstance(value, ModuleType):
         raise _no_dataset(value, label)
     assumed = []
@@ -249,10 +239,7 @@ def _check_length(loader: DataLoader[Any], label: str, *, loader_given: bool) ->
             )
         return
     if length == 0:
-        raise TargetError(
-            f"{label} is empty: its length is 0.",
-            advice="Check the path and the filters it was built with.",
-        )
+        raise TargetError(f"{label} is empty: its length is 0.", advice="Check the path and the filters it was built with.")
     if length == 1:
         raise TargetError(
             f"{label} holds one sample: its length is 1, and pipefix needs at least 2.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -77,8 +78,6 @@ def _names_a_file(target: str) -> bool:
 
 
 def _given(written: str, target: str) -> Given:
-    import ast
-
     try:
         call = ast.parse(f"f({written})", mode="eval").body
         assert isinstance(call, ast.Call)
@@ -105,7 +104,11 @@ def with_arguments(target: str, written: Sequence[str]) -> str:
             raise BadUsage(f"--arg {argument!r} is not NAME=VALUE.", advice="Write it as in: --arg root=data")
         if any(keyword.partition("=")[0] == name for keyword in keywords):
             raise BadUsage(f"--arg {name} is given twice.", advice=f"Give it once: --arg {argument}")
-        keywords.append(f"{name}={_literal(value)!r}")
+        try:  # numbers, booleans and the like as Python writes them
+            literal = ast.literal_eval(value)
+        except (SyntaxError, ValueError):
+            literal = value
+        keywords.append(f"{name}={literal!r}")
     location, colon, _ = target.rpartition(":")
     if not colon or not location:
         raise BadUsage(
@@ -115,24 +118,12 @@ def with_arguments(target: str, written: Sequence[str]) -> str:
     return f"{target}({', '.join(keywords)})"
 
 
-def _literal(value: str) -> Any:
-    """Numbers, booleans and the like as Python writes them; anything else is text."""
-    import ast
-
-    try:
-        return ast.literal_eval(value)
-    except (SyntaxError, ValueError):
-        return value
-
-
 def _refuse(path: Path) -> None:
     if not path.exists():
         meant, near = _meant(path), sorted(path.parent.glob("*.py"))[:5] if path.parent.is_dir() else []
-        hint = (
-            f"Python files there: {', '.join(map(str, near))}."
-            if near
-            else f"The folder {str(path.parent)!r} holds no Python files."
-        )
+        hint = f"The folder {str(path.parent)!r} holds no Python files."
+        if near:
+            hint = f"Python files there: {', '.join(map(str, near))}."
         advice = f"Did you mean {meant}?" if meant else f"{hint} A target is FILE.py or FILE.py:name."
         raise TargetError(f"There is no file {str(path)!r}.", advice=advice)
     if path.suffix != ".py":
@@ -155,8 +146,8 @@ def _meant(path: Path) -> str | None:
 
 
 def _not_found(path: Path) -> str:
-    if not path.suffix and not path.exists():
-        return f"There is no file or directory {str(path)!r}, and it is not of the form package.module:name."
-    if not path.exists():
+    if path.exists():
+        return f"{str(path)!r} is not a Python file or a directory."
+    if path.suffix:
         return f"There is no file {str(path)!r}."
-    return f"{str(path)!r} is not a Python file or a directory."
+    return f"There is no file or directory {str(path)!r}, and it is not of the form package.module:name."

@@ -80,11 +80,8 @@ class Subject:
     @property
     def groups_samples(self) -> bool:
         """Whether a batch sampler of the user's own chooses which samples make a batch: by length, say."""
-        return (
-            self.auto_collation
-            and not (self.iterable or self.batched_fetch)
-            and type(self.loader.batch_sampler) is not BatchSampler
-        )
+        own = self.auto_collation and type(self.loader.batch_sampler) is not BatchSampler
+        return own and not (self.iterable or self.batched_fetch)
 
     @property
     def settings(self) -> LoaderSettings:
@@ -204,13 +201,8 @@ def own_sampler(sampler: Any, loader: DataLoader[Any]) -> Any:
     if type(sampler) is BatchSampler:
         return BatchSampler(own_sampler(sampler.sampler, loader), sampler.batch_size, sampler.drop_last)
     datasets = parts(loader.dataset)
-    data = [value for dataset in datasets for value in attributes(dataset).values()]
-    shared = [
-        *datasets,
-        *data,
-        loader.generator,
-        *(generator for generator in generators(sampler) if isinstance(generator, torch.Generator)),
-    ]
+    shared = [*datasets, *(value for dataset in datasets for value in attributes(dataset).values()), loader.generator]
+    shared += [generator for generator in generators(sampler) if isinstance(generator, torch.Generator)]
     try:
         return copy.deepcopy(sampler, {id(value): value for value in shared if value is not None})
     except Exception:  # noqa: BLE001 - open files, locks, generators: whatever the sampler holds

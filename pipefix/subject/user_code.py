@@ -208,11 +208,9 @@ class UserCodeHooks:
             self._types.add(owner)
             for name, member in list(vars(owner).items()):
                 static = isinstance(member, staticmethod)
-                function = member
+                function = member.fget if isinstance(member, property) else member
                 if isinstance(member, (staticmethod, classmethod)):
                     function = member.__func__
-                elif isinstance(member, property):
-                    function = member.fget
                 if not isinstance(function, FunctionType):
                     continue
                 self._called_by(function, 0)

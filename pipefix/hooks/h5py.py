@@ -66,6 +66,6 @@ def _count_chunks(timer: SampleTimer, array: Any, index: Any, value: Any) -> Non
     timer.pause()
     if array.chunks and hasattr(value, "nbytes"):
         keeps = array.id.get_access_plist().get_chunk_cache()[1]
-        reads = timer.chunk_reads_of(f"{array.name} in {os.path.basename(array.file.filename)}")
+        reads = timer.chunk_reads[f"{array.name} in {os.path.basename(array.file.filename)}"]
         reads.select(index, array.shape, array.chunks, array.dtype.itemsize, value.nbytes, keeps=keeps)
     timer.resume()

@@ -6,6 +6,7 @@ depends on the timer's mode: nothing (the call goes straight on), timing, record
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
 from time import perf_counter_ns, thread_time_ns
@@ -46,7 +47,7 @@ class SampleTimer(Charges):
         self._base = 0
         self._hushed = False
         """Inside code of the user's that is recorded as a whole: what it is made of is not recorded apart."""
-        self.chunk_reads: dict[str, ChunkReads] = {}
+        self.chunk_reads: defaultdict[str, ChunkReads] = defaultdict(ChunkReads)
         """By array or table: what was unpacked while samples were recorded."""
         self.mixed: set[str] = set()
         """Operations of the user's own found to hold work of several stages."""
@@ -233,10 +234,6 @@ class SampleTimer(Charges):
     def counts_chunks(self) -> bool:
         """Whether to count what is unpacked just now: for samples that are recorded, in their thread."""
         return self.recording is not None and get_ident() == self.owner
-
-    def chunk_reads_of(self, name: str) -> ChunkReads:
-        """Where to count what is unpacked of an array."""
-        return self.chunk_reads.setdefault(name, ChunkReads())
 
     @property
     def open_recording(self) -> ResultStore | None:

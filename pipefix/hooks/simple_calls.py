@@ -43,12 +43,12 @@ def _zarr_chunks(timer: SampleTimer, args: Sequence[Any], value: Any) -> None:
     if not index or not hasattr(value, "nbytes") or _zarr_stage(array) is not DECODE:
         return
     place = os.path.basename(str(array.store)) if array.path == "" else array.path
-    reads = timer.chunk_reads_of("a zarr array" if place.endswith(">") else place)
+    reads = timer.chunk_reads["a zarr array" if place.endswith(">") else place]
     reads.select(index[0], array.shape, array.chunks, array.dtype.itemsize, value.nbytes)
 
 
 def _row_groups(timer: SampleTimer, _: Sequence[Any], value: Any) -> None:
-    timer.chunk_reads_of("row groups of Parquet").unpacked += value.nbytes
+    timer.chunk_reads["row groups of Parquet"].unpacked += value.nbytes
 
 
 def _sending_stage(sender: Any) -> Stage | None:

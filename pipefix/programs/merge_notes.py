@@ -13,12 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pipefix.programs.account import account
 from pipefix.programs.clock_verdict import MOSTLY
 from pipefix.programs.loop_notes import LoopNotes, total
 from pipefix.programs.ranks import findings
 from pipefix.programs.sample_findings import global_batch
-from pipefix.report.runfile import LoopFigures, LoopSpan, ProgramFigures, named
+from pipefix.report.runfile import LoopFigures, LoopSpan, ProgramAccount, ProgramFigures, named
 from pipefix.vocabulary.quantity import Interval, exactly
 
 LEAST = 5
@@ -91,7 +90,7 @@ def merged_notes(
         ranks=max(1, len(ranks)),
         overhead_share=overhead / seconds if seconds > 0 else 0.0,
         loops=figures,
-        account=account(loops, begun, seconds) if seconds > 0 else None,
+        account=_account(loops, begun, seconds) if seconds > 0 else None,
         cuda=cuda,
         killed=unended,
         running=running,
@@ -119,6 +118,32 @@ def _leave_experiments_out(loops: Sequence[LoopNotes]) -> None:
         for notes in loops:
             if notes.rank is not None and notes.process is not probed:
                 notes.leave_out(probed["experiments"]["seconds"], probed["experiments"]["at"])
+
+
+def _account(loops: Sequence[LoopNotes], begun: float, seconds: float) -> ProgramAccount:
+    """Where all the seconds of a program went, by the loops of the one process that trains (of the lowest rank)."""
+    loops = [notes for notes in loops if notes.waits]
+    if not loops:
+        return ProgramAccount(rest=seconds)
+    process = min(loops, key=lambda notes: (notes.role != "training", notes.rank or 0, -notes.seconds)).process
+    loops = [notes for notes in loops if notes.process is process]
+    training = [notes for notes in loops if notes.role == "training"]
+    first_batch = sum(sum(notes.first_s) for notes in training)
+    names = ("saved_s", "saved_outside_s", "between_s", "saved_between_s")
+    saved, saved_outside, between, saved_between = (sum(notes.total(name) for notes in training) for name in names)
+    asked = min(notes.blocks[0].get("at", 0.0) - notes.blocks[0]["wait_s"] - notes.blocks[0]["step_s"] for notes in loops)
+    parts = {
+        "start_up": min(seconds, max(0.0, asked - begun)),
+        "first_batch": first_batch,
+        "training": sum(notes.seconds for notes in training) - first_batch - (saved - saved_outside),
+        "evaluation": sum(notes.seconds for notes in loops if notes.role == "evaluation"),
+        "checkpoints": saved,
+        "between_epochs": between - saved_between,
+        "experiments": process.get("experiments", {}).get("seconds", 0.0),
+        "end": process.get("ending_s", 0.0),
+    }
+    parts = {part: max(0.0, spent) for part, spent in parts.items()}
+    return ProgramAccount(**parts, rest=max(0.0, seconds - sum(parts.values())))
 
 
 def notes_in(folder: Path) -> list[Path]:

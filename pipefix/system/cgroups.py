@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from pipefix.system.mounts import Mount, mounts
+from pipefix.system.mounts import Mount, mounts, text_of
 
 UNLIMITED = 1 << 60
 """cgroup v1 writes "no limit" as a huge number (2**63 less a page); nothing real reaches an exbibyte."""
@@ -70,7 +70,7 @@ def throttle(root: str | Path = "/") -> Throttle:
 def group_paths(root: str | Path = "/") -> dict[str, str]:
     """Controller -> this process's group; the key of the unified (v2) hierarchy is the empty string."""
     paths: dict[str, str] = {}
-    for line in _text(Path(root) / "proc/self/cgroup").splitlines():
+    for line in text_of(Path(root) / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         names, separator, path = rest.partition(":")
         if separator:
@@ -110,7 +110,7 @@ def _below(path: str, mounted: str) -> str:
 
 def _quota(version: str, level: Path) -> float | None:
     if version == "v2":
-        words = _text(level / "cpu.max").split()
+        words = text_of(level / "cpu.max").split()
         if len(words) == 2 and words[0].isdigit() and words[1].isdigit() and int(words[1]) > 0:
             return int(words[0]) / int(words[1])
         return None
@@ -132,22 +132,15 @@ def _used(version: str, level: Path) -> int | None:
     return max(0, used - stat.get(f"{prefix}inactive_file", 0) - stat.get(f"{prefix}active_file", 0))
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
-
-
 def _number(path: Path) -> int | None:
-    text = _text(path).strip()
+    text = text_of(path).strip()
     return int(text) if text.lstrip("-").isdigit() else None
 
 
 def counters(path: Path) -> dict[str, int]:
     """The lines ``name number`` of such a file; empty where it cannot be read."""
     numbers = {}
-    for line in _text(path).splitlines():
+    for line in text_of(path).splitlines():
         name, _, value = line.partition(" ")
         if value.strip().isdigit():
             numbers[name] = int(value)

@@ -17,7 +17,7 @@ import msgspec
 import psutil
 
 from pipefix.system.cgroups import limits
-from pipefix.system.mounts import Filesystem, filesystem, filesystems
+from pipefix.system.mounts import Filesystem, filesystem, filesystems, text_of
 from pipefix.system.resources import cores, shared_memory
 
 __all__ = ["Filesystem", "Gpu", "Machine", "filesystem", "filesystems", "look"]
@@ -142,13 +142,11 @@ def versions() -> dict[str, str]:
 
 
 def _cpu_model() -> str | None:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            facts = [line.partition(":") for line in file]
-    except OSError:
-        return platform.processor() or None
-    known = {name.strip(): value.strip() for name, _, value in facts}
-    return next((known[name] for name in ("model name", "Model", "Hardware") if known.get(name)), platform.machine() or None)
+    known = {
+        name.strip(): value.strip() for name, _, value in (line.partition(":") for line in text_of("/proc/cpuinfo").splitlines())
+    }
+    otherwise = platform.machine() if known else platform.processor()
+    return next((known[name] for name in ("model name", "Model", "Hardware") if known.get(name)), otherwise or None)
 
 
 def _fd_limits() -> tuple[int | None, int | None]:

@@ -67,14 +67,18 @@ def _plain(field: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), field)
 
 
+def text_of(path: str | Path) -> str:
+    """A file of the kernel's; empty where it cannot be read."""
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ""
+
+
 def mounts(root: str | Path = "/") -> list[Mount]:
     """Every mount this process sees, in mounting order; empty where there is no mountinfo."""
-    try:
-        text = (Path(root) / "proc/self/mountinfo").read_text(errors="surrogateescape")
-    except OSError:
-        return []
     mounts = []
-    for line in text.splitlines():
+    for line in text_of(Path(root) / "proc/self/mountinfo").splitlines():
         before, separator, after = line.partition(" - ")
         head, tail = before.split(), after.split()
         if not separator or len(head) < 5 or len(tail) < 2:

@@ -11,7 +11,8 @@ import functools
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
+
+from pipefix.system.mounts import text_of
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 LOWEST_BIT = bytes(byte & 1 for byte in range(256))
@@ -74,11 +75,7 @@ def _told_the_truth(status: os.stat_result, path: str) -> bool:
 
 
 def _may_act_as_owner() -> bool:
-    try:
-        text = Path("/proc/self/status").read_text()
-    except OSError:
-        return False
-    mask = next((line.split()[1] for line in text.splitlines() if line.startswith("CapEff:")), "0")
+    mask = next((line.split()[1] for line in text_of("/proc/self/status").splitlines() if line.startswith("CapEff:")), "0")
     return bool(int(mask, 16) >> CAP_FOWNER & 1)
 
 

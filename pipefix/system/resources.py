@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from pipefix.system import cgroups
+from pipefix.system.mounts import text_of
 
 WORKER_BYTES = 60_000_000
 """Private memory of a worker that was never seen: an interpreter with torch, its pages shared with the training process."""
@@ -46,10 +47,7 @@ def cores() -> float:
 
 def rollup(pid: int | str = "self") -> dict[str, int]:
     """Bytes that a process takes, by their kind (``Pss``, ``Private_Dirty``, …); empty where the system does not tell."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(errors="replace").splitlines()
-    except OSError:
-        return {}
+    lines = text_of(f"/proc/{pid}/smaps_rollup").splitlines()
     return {words[0].rstrip(":"): 1024 * int(words[1]) for line in lines if len(words := line.split()) == 3 and words[2] == "kB"}
 
 

@@ -110,14 +110,8 @@ def _wrapper(row: Calls, timer: SampleTimer, original: Any, label: str, position
     stage: Any = row.stage
     if row.how is How.PROPERTY:
         return property(_wrapper(row._replace(how=How.RESULT), timer, original.fget, label, position), doc=original.__doc__)
-    if row.how is How.STREAM:
-        return _stream(timer, original, stage, label)
-    if row.how is How.FILE:
-        return _file(timer, original, stage, label, row.parts)
-    if row.how is How.STEPS:
-        return _steps(timer, original, stage, label)
-    if row.how is How.FUTURE:
-        return _future(timer, original, stage)
+    if row.how in _OTHERWISE:
+        return _OTHERWISE[row.how](timer, original, label, row)
     replayable, into, leaf = row.how is How.RESULT, row.into, row.leaf
     called = original if row.counts is None and row.unpacks is None else _counted(timer, original, row)
 
@@ -154,9 +148,9 @@ def _counted(timer: SampleTimer, original: Callable[..., Any], row: Calls) -> Ca
     return call
 
 
-def _steps(timer: SampleTimer, original: Callable[..., Any], stage: Stage, label: str) -> Callable[..., Any]:
+def _steps(timer: SampleTimer, original: Callable[..., Any], label: str, row: Any) -> Callable[..., Any]:
     def timed(steps: Iterator[Any]) -> Iterator[Any]:
-        while (value := timer.timed_call(stage, label, next, (steps, None))) is not None:
+        while (value := timer.timed_call(row.stage, label, next, (steps, None))) is not None:
             yield value
 
     @functools.wraps(original)
@@ -171,12 +165,12 @@ _awaited: MutableMapping[Any, Stage] = weakref.WeakKeyDictionary()
 """By future: the stage of the call that gave it."""
 
 
-def _future(timer: SampleTimer, original: Callable[..., Any], stage: Any) -> Callable[..., Any]:
+def _future(timer: SampleTimer, original: Callable[..., Any], _: str, row: Any) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         future = original(self, *args, **kwargs)
         if timer.live:
-            _awaited[future] = stage if isinstance(stage, Stage) else stage(self)
+            _awaited[future] = row.stage(self)
         return future
 
     return wrapper
@@ -186,7 +180,7 @@ def wait_stage(future: Any) -> Stage:
     return _awaited.get(future, STORAGE)
 
 
-def _stream(timer: SampleTimer, original: Callable[..., Any], stage: Stage, label: str) -> Callable[..., Any]:
+def _stream(timer: SampleTimer, original: Callable[..., Any], label: str, row: Any) -> Callable[..., Any]:
     def and_where(file: Any, *args: Any, **kwargs: Any) -> Any:
         return original(file, *args, **kwargs), file.tell()
 
@@ -196,8 +190,8 @@ def _stream(timer: SampleTimer, original: Callable[..., Any], stage: Stage, labe
             return original(file, *args, **kwargs)
         tracks_position = (timer.recording is not None or bool(timer.replaced)) and hasattr(file, "tell")
         if not tracks_position or not file.seekable():
-            return timer.timed_call(stage, label, original, (file, *args), kwargs, replayable=not tracks_position)
-        value, end = timer.timed_call(stage, label, and_where, (file, *args), kwargs)
+            return timer.timed_call(row.stage, label, original, (file, *args), kwargs, replayable=not tracks_position)
+        value, end = timer.timed_call(row.stage, label, and_where, (file, *args), kwargs)
         if end != file.tell():
             file.seek(end)
         return value
@@ -205,19 +199,23 @@ def _stream(timer: SampleTimer, original: Callable[..., Any], stage: Stage, labe
     return wrapper
 
 
-def _file(timer: SampleTimer, original: Callable[..., Any], stage: Stage, label: str, parts: tuple[str, ...]) -> Callable[..., Any]:
+def _file(timer: SampleTimer, original: Callable[..., Any], label: str, row: Any) -> Callable[..., Any]:
     read_label = f"{label.partition('.')[0]} read"
 
     @functools.wraps(original)
     def wrapper(source: Any, *args: Any, **kwargs: Any) -> Any:
         if not timer.live:
             return original(source, *args, **kwargs)
-        named = isinstance(source, (str, os.PathLike)) and not any(kwargs.get(name) for name in parts)
+        named = isinstance(source, (str, os.PathLike)) and not any(kwargs.get(name) for name in row.parts)
         if named and STORAGE not in timer.replaced:
             timer.timed_call(STORAGE, read_label, _bring_in, (timer, os.fspath(source)), replayable=False)
-        return timer.timed_call(stage, label, original, (source, *args), kwargs)
+        return timer.timed_call(row.stage, label, original, (source, *args), kwargs)
 
     return wrapper
+
+
+_OTHERWISE = {How.STREAM: _stream, How.FILE: _file, How.STEPS: _steps, How.FUTURE: _future}
+"""Than by a call that is timed as it is."""
 
 
 def _bring_in(timer: SampleTimer, path: str) -> None:

@@ -68,18 +68,14 @@ def _cut(timer: SampleTimer, patches: Patches, kind: type, name: str, label: str
     @hook(timer, patches, kind, name)
     def read(self: Any, *args: Any, **kwargs: Any) -> Any:
         # Of local files the hook for files sees what is read, which it leaves to a storage operation around it.
-        if _is_local(self):
+        protocol = getattr(getattr(self, "fs", self), "protocol", ())
+        if "file" in (protocol if isinstance(protocol, (tuple, list)) else (protocol,)):
             return original(self, *args, **kwargs)
 
         def ask() -> Any:
             return timer.timed_call(_STORAGE, label, original, (self, *args), kwargs)
 
         return _on_tape(timer, self, name, args, kwargs, ask)
-
-
-def _is_local(held: Any) -> bool:
-    protocol = getattr(getattr(held, "fs", held), "protocol", ())
-    return "file" in (protocol if isinstance(protocol, (tuple, list)) else (protocol,))
 
 
 # -- objects of a source cache ------------------------------------------------------------------------------------------------
@@ -153,14 +149,6 @@ def _given(args: tuple[Any, ...], kwargs: dict[str, Any], *names: str) -> list[A
     return [args[place] if place < len(args) else kwargs.get(name) for place, name in enumerate(names)]
 
 
-def _filled(file: Any, data: bytes) -> None:
-    """As ``async_fetch_all`` leaves a file of the HTTP file system."""
-    from fsspec.caching import AllBytes
-
-    file.cache = AllBytes(size=len(data), fetcher=None, blocksize=None, data=data)
-    file.size = len(data)
-
-
 def _url(system: Any, path: str) -> str:
     return object_answers.key_of(system.unstrip_protocol(path))
 
@@ -190,9 +178,13 @@ def _value(held: Any, name: str, args: tuple[Any, ...], answers: list[Answer]) -
         return True
     if name == "_size":
         return answers[0].size
-    if name == "async_fetch_all":
-        return _filled(held, answers[0].data or b"")
     parts = [answer.data or b"" for answer in answers]
+    if name == "async_fetch_all":  # as it leaves a file of the HTTP file system
+        from fsspec.caching import AllBytes
+
+        held.size = len(parts[0])
+        held.cache = AllBytes(size=held.size, fetcher=None, blocksize=None, data=parts[0])
+        return None
     if name == "_cat" and isinstance(args[0], list):
         return {held._strip_protocol(answer.url): part for answer, part in zip(answers, parts, strict=True)}
     return parts[0]

@@ -24,18 +24,14 @@ _HARMLESS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_
 
 
 def install(timer: SampleTimer, patches: Patches) -> None:
-    _replace_open(timer, patches)
     for name in ("read", "pread", "readv", "preadv"):
         if hasattr(os, name):
             _replace_read(timer, patches, name)
-
-
-def _replace_open(timer: SampleTimer, patches: Patches) -> None:
-    """``os.open``: a whole recorded file is opened in memory."""
     original = os.open
 
     @hook(timer, patches, os, "open")
     def opened(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        """A whole recorded file is opened in memory."""
         taping = timer.recording is not None or bool(timer.replaced)
         key = key_of(path) if taping and dir_fd is None and not flags & ~_HARMLESS and not isinstance(path, int) else None
         files = remembered(timer)

@@ -62,6 +62,7 @@ _TORCHVISION = (
     " to_grayscale rgb_to_grayscale erase gaussian_blur invert posterize solarize autocontrast equalize elastic_transform"
     " convert_image_dtype"
 )
+_DECORD = ("VideoReader", "AudioReader", "AVReader")
 _T = How.TIMED
 TABLE = (
     # The standard library. What reads through Python's files has their reads charged to storage, inside.
@@ -141,9 +142,8 @@ TABLE = (
     Calls("torchvision.transforms.v2.functional", "", f"{_TORCHVISION} to_image to_dtype elastic gaussian_noise horizontal_flip"
           " vertical_flip grayscale_to_rgb jpeg permute_channels uniform_temporal_subsample sanitize_bounding_boxes"
           " clamp_bounding_boxes convert_bounding_box_format", AUGMENT, "v2.F."),
-    Calls("imageio", "", "imread mimread volread improps immeta", DECODE, "imageio."),
-    Calls("imageio.v2", "", "imread mimread volread", DECODE, "imageio."),
-    Calls("imageio.v3", "", "imread improps immeta", DECODE, "imageio."),
+    *(Calls(module, "", "imread mimread volread improps immeta", DECODE, "imageio.")
+      for module in ("imageio", "imageio.v2", "imageio.v3")),
     Calls("transformers.image_processing_base", "ImageProcessingMixin", "__call__ preprocess", AUGMENT, "image_processor."),
     # Samples of WebDataset: whatever a decoder calls is part of it, except what augments.
     Calls("webdataset.autodecode", "Decoder", "decode1", DECODE, "webdataset.Decoder."),
@@ -177,9 +177,8 @@ TABLE = (
           " zero_mean_unit_variance_normalization mean_std_normalization cut_off_outliers", AUGMENT, "batchgenerators."),
     Calls("batchgenerators.augmentations.utils", "", "resize_segmentation resize_multichannel_image pad_nd_image"
           " convert_seg_image_to_one_hot_encoding", AUGMENT, "batchgenerators."),
-    Calls("batchgeneratorsv2.transforms.base.basic_transform", "BasicTransform", "apply", AUGMENT, "batchgeneratorsv2."),
-    Calls("batchgeneratorsv2.transforms.base.basic_transform", "ImageOnlyTransform", "apply", AUGMENT, "batchgeneratorsv2."),
-    Calls("batchgeneratorsv2.transforms.base.basic_transform", "SegOnlyTransform", "apply", AUGMENT, "batchgeneratorsv2."),
+    *(Calls("batchgeneratorsv2.transforms.base.basic_transform", kind, "apply", AUGMENT, "batchgeneratorsv2.")
+      for kind in ("BasicTransform", "ImageOnlyTransform", "SegOnlyTransform")),
     Calls("batchgeneratorsv2.transforms.spatial.spatial", "SpatialTransform", "get_parameters", AUGMENT,
           "batchgeneratorsv2.SpatialTransform."),
     # Videos: FFmpeg reads and decodes in one call, all of which is charged to decode.
@@ -194,20 +193,15 @@ TABLE = (
     Calls("cv2", "VideoCapture", "open", DECODE, "cv2.VideoCapture.", _T),
     Calls("cv2", "VideoCapture", "read@1 retrieve@1", DECODE, "cv2.VideoCapture.", into="image"),
     Calls("cv2", "VideoCapture", "__init__", DECODE, "cv2.VideoCapture", _T),
-    Calls("decord", "VideoReader", "__init__ seek seek_accurate", DECODE, "decord.VideoReader.", _T),
-    Calls("decord", "VideoReader", "__getitem__ get_batch next", DECODE, "decord.VideoReader."),
-    Calls("decord", "AudioReader", "__init__", DECODE, "decord.AudioReader.", _T),
-    Calls("decord", "AudioReader", "__getitem__ get_batch", DECODE, "decord.AudioReader."),
-    Calls("decord", "AVReader", "__init__ seek seek_accurate", DECODE, "decord.AVReader.", _T),
-    Calls("decord", "AVReader", "__getitem__ get_batch next", DECODE, "decord.AVReader."),
+    *(Calls("decord", kind, "__init__ seek seek_accurate", DECODE, f"decord.{kind}.", _T) for kind in _DECORD),
+    *(Calls("decord", kind, "__getitem__ get_batch next", DECODE, f"decord.{kind}.") for kind in _DECORD),
     Calls("decord", "nd.NDArray", "asnumpy", DECODE, "decord.NDArray."),
-    Calls("torchcodec.decoders", "VideoDecoder", "__init__", DECODE, "torchcodec.VideoDecoder.", _T),
+    *(Calls("torchcodec.decoders", kind, "__init__", DECODE, f"torchcodec.{kind}.", _T)
+      for kind in ("VideoDecoder", "AudioDecoder", "WavDecoder")),
     Calls("torchcodec.decoders", "VideoDecoder", "__getitem__ get_frame_at get_frames_at get_frames_in_range get_frame_played_at"
           " get_frames_played_at get_frames_played_in_range get_all_frames", DECODE, "torchcodec.VideoDecoder."),
-    Calls("torchcodec.decoders", "AudioDecoder", "__init__", DECODE, "torchcodec.AudioDecoder.", _T),
-    Calls("torchcodec.decoders", "AudioDecoder", "get_all_samples get_samples_played_in_range", DECODE, "torchcodec.AudioDecoder."),
-    Calls("torchcodec.decoders", "WavDecoder", "__init__", DECODE, "torchcodec.WavDecoder.", _T),
-    Calls("torchcodec.decoders", "WavDecoder", "get_all_samples get_samples_played_in_range", DECODE, "torchcodec.WavDecoder."),
+    *(Calls("torchcodec.decoders", kind, "get_all_samples get_samples_played_in_range", DECODE, f"torchcodec.{kind}.")
+      for kind in ("AudioDecoder", "WavDecoder")),
     Calls("torchvision.io", "", "read_video read_video_timestamps", DECODE, "torchvision.io."),
     # Sounds.
     Calls("soundfile", "", "read", DECODE, "soundfile.", How.FILE, ("frames", "start", "stop")),

@@ -29,12 +29,10 @@ class Companion:
         self._begin()
 
     def _begin(self) -> None:
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, self._numbers)
+        before, quiet = signal.pthread_sigmask(signal.SIG_BLOCK, self._numbers), subprocess.DEVNULL
         try:
-            quiet = subprocess.DEVNULL
-            self._process = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=quiet, stderr=quiet)
-        except OSError:
-            self._process = None
+            with contextlib.suppress(OSError):
+                self._process = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=quiet, stderr=quiet)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

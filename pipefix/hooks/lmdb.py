@@ -112,14 +112,10 @@ def _timed(op: str, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any], 
 
 def _counted(timer: SampleTimer, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     value = method(*args, **kwargs)
-    if type(value) is bytes:
-        timer.bytes_read += len(value)
-        return value
     for part in value if isinstance(value, tuple) else (value,):
-        if isinstance(part, bytes):
-            timer.bytes_read += len(part)
-        elif isinstance(part, memoryview):
+        if isinstance(part, memoryview):
             bytes(part[:: mmap.PAGESIZE])
+        if isinstance(part, (bytes, memoryview)):
             timer.bytes_read += len(part)
     return value
 
@@ -138,7 +134,4 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
 def stand_in(_: SampleTimer, value: Any) -> Any:
     """An environment or transaction made before, wrapped; None for anything else."""
-    for kind in (Environment, Transaction):
-        if _classes.get(kind.__name__) is type(value):
-            return _wrap(kind, value)
-    return None
+    return next((_wrap(kind, value) for kind in (Environment, Transaction) if _classes.get(kind.__name__) is type(value)), None)

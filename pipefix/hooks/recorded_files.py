@@ -111,9 +111,7 @@ def descriptor(data: Any) -> int | None:
 
 def remembered(timer: SampleTimer) -> ByteStore | None:
     """The recorded files, where storage is to be answered from them."""
-    if _STORAGE not in timer.replaced or timer.playing is None:
-        return None
-    return timer.playing.files
+    return timer.playing.files if timer.playing is not None and _STORAGE in timer.replaced else None
 
 
 def replayed(timer: SampleTimer, key: str, offset: int = 0, count: int | None = None) -> bytes | None:

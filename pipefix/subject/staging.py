@@ -92,13 +92,8 @@ def _first(value: Any) -> Any:
     return tuple.__getitem__(value, slice(_LOOK_AT)) if isinstance(value, tuple) else ()
 
 
-class Unknown(Enum):
-    """The answer where only making the call will tell."""
-
-    UNKNOWN = "unknown"
-
-
-UNKNOWN = Unknown.UNKNOWN
+UNKNOWN: Any = object()
+"""The answer where only making the call will tell."""
 VALUES = (list, tuple, dict, set, str)
 """What own code makes of texts and numbers."""
 _NUMBERS = (int, float, bool, complex, type(None))
@@ -110,11 +105,10 @@ class StageEvidence:
     def __init__(self) -> None:
         self.learned: dict[str, Stage | None] = {}
 
-    def of(self, label: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Stage | Unknown | None:
-        """The stage of the call ``label`` with these arguments. None: it is the user's own code and no piece of a stage."""
-        stage = data_stage(args)
-        if stage is None and kwargs:
-            stage = data_stage(kwargs.values())
+    def of(self, label: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The stage of the call ``label`` with these arguments, or `UNKNOWN`. None: it is the user's own code and no piece of a
+        stage."""
+        stage = data_stage((*args, *kwargs.values()) if kwargs else args)
         return stage if stage is not None else self.learned.get(label, UNKNOWN)
 
     def learn(self, label: str, args: Sequence[Any], kwargs: Mapping[str, Any], phase: int, result: Any) -> None:

@@ -75,9 +75,8 @@ def _by_name(value: Any) -> dict[str, Any] | None:
         inherited = _of_class(type(value), name)
         if isinstance(inherited, staticmethod):
             inherited = inherited.__func__
-        if held is not inherited and not (
-            isinstance(held, MethodType) and (held.__self__ is value or held.__self__ is type(value))
-        ):
+        bound = isinstance(held, MethodType) and (held.__self__ is value or held.__self__ is type(value))
+        if held is not inherited and not bound:
             named[name] = held
     return named if all(id(referent) in accounted for referent in gc.get_referents(value)) else None
 

@@ -33,8 +33,5 @@ def is_worker_death(error: BaseException) -> bool:
     (An error that was caught in a worker may quote such words: of a loader inside the user's dataset.)
     """
     text = str(error)
-    return (
-        isinstance(error, RuntimeError)
-        and text.startswith("DataLoader worker")
-        and ("killed by signal" in text or "exited unexpectedly" in text)
-    )
+    of_worker = isinstance(error, RuntimeError) and text.startswith("DataLoader worker")
+    return of_worker and ("killed by signal" in text or "exited unexpectedly" in text)

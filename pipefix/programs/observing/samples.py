@@ -87,17 +87,12 @@ def storage_of(dataset: Any) -> str | None:
         held = getattr(dataset, "__dict__", {}).values()
         firsts = [item[0] if isinstance(item, (list, tuple)) and item else item for item in held]
         paths = [os.fspath(item) for item in firsts if isinstance(item, (str, os.PathLike))]
-        place = next((os.path.realpath(path) for path in paths if os.sep in str(path) and os.path.exists(path)), None)
-        return None if place is None else _file_system(str(place))
-    except Exception:  # noqa: BLE001 - whatever a class of the user's raises
+        place = str(next(os.path.realpath(path) for path in paths if os.sep in str(path) and os.path.exists(path)))
+        with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
+            mounts = [line.split()[1:3] for line in file]
+        return max((len(at), kind) for at, kind in mounts if place == at or place.startswith(at.rstrip("/") + "/"))[1]
+    except Exception:  # noqa: BLE001 - there is no path, or no mount; and whatever a class of the user's raises
         return None
-
-
-def _file_system(place: str) -> str | None:
-    with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
-        mounts = [line.split()[1:3] for line in file]
-    holding = [(len(at), kind) for at, kind in mounts if place == at or place.startswith(at.rstrip("/") + "/")]
-    return max(holding)[1] if holding else None
 
 
 def resemblance(dataset: Any) -> int | None:

@@ -86,17 +86,20 @@ def install_row(row: Calls, timer: SampleTimer, patches: Patches) -> None:
 
 def hook(timer: SampleTimer, patches: Patches, owner: Any, name: str) -> Callable[[F], F]:
     """While a sample is under the clock the decorated function is called in the place of ``owner.name``; at other times that is."""
-    original = getattr(owner, name)
 
     def put_in_place(take: F) -> F:
-        @functools.wraps(original)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            return take(*args, **kwargs) if timer.live else original(*args, **kwargs)
-
-        _replace(patches, owner, name, wrapper)
+        _replace(patches, owner, name, _while_live(timer, getattr(owner, name), take))
         return take
 
     return put_in_place
+
+
+def _while_live(timer: SampleTimer, original: Callable[..., Any], take: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return take(*args, **kwargs) if timer.live else original(*args, **kwargs)
+
+    return wrapper
 
 
 def _replace(patches: Patches, owner: Any, name: str, wrapper: Any) -> None:
@@ -111,7 +114,7 @@ def _wrapper(row: Calls, timer: SampleTimer, original: Any, label: str, position
     if row.how is How.PROPERTY:
         return property(_wrapper(row._replace(how=How.RESULT), timer, original.fget, label, position), doc=original.__doc__)
     if row.how in _OTHERWISE:
-        return _OTHERWISE[row.how](timer, original, label, row)
+        return _while_live(timer, original, _OTHERWISE[row.how](timer, original, label, row))
     replayable, into, leaf = row.how is How.RESULT, row.into, row.leaf
     called = original if row.counts is None and row.unpacks is None else _counted(timer, original, row)
 
@@ -121,17 +124,14 @@ def _wrapper(row: Calls, timer: SampleTimer, original: Any, label: str, position
             return original(*args, **kwargs)
         return timer.timed_call(stage, label, called, args, kwargs, replayable=replayable, leaf=leaf)
 
-    @functools.wraps(original)
-    def wrapper_into(*args: Any, **kwargs: Any) -> Any:
-        if not timer.live:
-            return original(*args, **kwargs)
+    def write_into(*args: Any, **kwargs: Any) -> Any:
         written = kwargs.get(into) is not None or (len(args) > position and args[position] is not None)
         of = stage if isinstance(stage, Stage) else stage(args[0])
         if of is None:
             return original(*args, **kwargs)
         return timer.timed_call(of, label, called, args, kwargs, replayable=replayable and not written)
 
-    return wrapper_into if into or not isinstance(stage, Stage) else wrapper
+    return _while_live(timer, original, write_into) if into or not isinstance(stage, Stage) else wrapper
 
 
 def _counted(timer: SampleTimer, original: Callable[..., Any], row: Calls) -> Callable[..., Any]:
@@ -153,27 +153,20 @@ def _steps(timer: SampleTimer, original: Callable[..., Any], label: str, row: An
         while (value := timer.timed_call(row.stage, label, next, (steps, None))) is not None:
             yield value
 
-    @functools.wraps(original)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        iterator = original(*args, **kwargs)
-        return timed(iter(iterator)) if timer.live else iterator
-
-    return wrapper
+    return lambda *args, **kwargs: timed(iter(original(*args, **kwargs)))
 
 
 _awaited: MutableMapping[Any, Stage] = weakref.WeakKeyDictionary()
 """By future: the stage of the call that gave it."""
 
 
-def _future(timer: SampleTimer, original: Callable[..., Any], _: str, row: Any) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+def _future(_: SampleTimer, original: Callable[..., Any], __: str, row: Any) -> Callable[..., Any]:
+    def ask(self: Any, *args: Any, **kwargs: Any) -> Any:
         future = original(self, *args, **kwargs)
-        if timer.live:
-            _awaited[future] = row.stage(self)
+        _awaited[future] = row.stage(self)
         return future
 
-    return wrapper
+    return ask
 
 
 def wait_stage(future: Any) -> Stage:
@@ -184,10 +177,7 @@ def _stream(timer: SampleTimer, original: Callable[..., Any], label: str, row: A
     def and_where(file: Any, *args: Any, **kwargs: Any) -> Any:
         return original(file, *args, **kwargs), file.tell()
 
-    @functools.wraps(original)
-    def wrapper(file: Any, *args: Any, **kwargs: Any) -> Any:
-        if not timer.live:
-            return original(file, *args, **kwargs)
+    def read(file: Any, *args: Any, **kwargs: Any) -> Any:
         tracks_position = (timer.recording is not None or bool(timer.replaced)) and hasattr(file, "tell")
         if not tracks_position or not file.seekable():
             return timer.timed_call(row.stage, label, original, (file, *args), kwargs, replayable=not tracks_position)
@@ -196,22 +186,19 @@ def _stream(timer: SampleTimer, original: Callable[..., Any], label: str, row: A
             file.seek(end)
         return value
 
-    return wrapper
+    return read
 
 
 def _file(timer: SampleTimer, original: Callable[..., Any], label: str, row: Any) -> Callable[..., Any]:
     read_label = f"{label.partition('.')[0]} read"
 
-    @functools.wraps(original)
-    def wrapper(source: Any, *args: Any, **kwargs: Any) -> Any:
-        if not timer.live:
-            return original(source, *args, **kwargs)
+    def decode(source: Any, *args: Any, **kwargs: Any) -> Any:
         named = isinstance(source, (str, os.PathLike)) and not any(kwargs.get(name) for name in row.parts)
         if named and STORAGE not in timer.replaced:
             timer.timed_call(STORAGE, read_label, _bring_in, (timer, os.fspath(source)), replayable=False)
         return timer.timed_call(row.stage, label, original, (source, *args), kwargs)
 
-    return wrapper
+    return decode
 
 
 _OTHERWISE = {How.STREAM: _stream, How.FILE: _file, How.STEPS: _steps, How.FUTURE: _future}

@@ -247,9 +247,6 @@ named_block: Any = _find("torch._C._profiler", "_RecordFunctionFast")
 """Names a block for whoever records, in native code."""
 
 
-# -- in a worker -------------------------------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def not_a_worker() -> Any:
     """Within, in a worker, ``get_worker_info()`` is None: ``default_collate`` allocates ordinary memory, as in the training
@@ -262,9 +259,6 @@ def not_a_worker() -> Any:
     finally:
         if info is not None:
             worker_module._worker_info = info
-
-
-# -- compiled models ---------------------------------------------------------------------------------------------------------
 
 
 def has_compiled() -> bool:

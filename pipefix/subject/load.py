@@ -47,8 +47,7 @@ def load(
         resolved = Resolved(target, f"<{type(target).__name__} object>")
     module, label = resolved.module, resolved.label
     with importing.as_a_script(getattr(module, "__file__", None)):
-        target_unwrapped = unwrapped(_call(resolved.value, label), label)
-    value = target_unwrapped.value
+        value, wrapper = unwrapped(_call(resolved.value, label), label)
     loader, assumed = _loader(value, label, batch_size, workers)
     _check_length(loader, label, loader_given=isinstance(value, DataLoader))
     names = vars(module) if module is not None else {}
@@ -60,7 +59,7 @@ def load(
         loader=loader,
         assumed=(*assumed, *resolved.assumed),
         choice=resolved.choice,
-        wrapper=target_unwrapped.words,
+        wrapper=wrapper,
         consumer=step if callable(step) else None,
         model=model if isinstance(model, nn.Module) else None,
         load_seconds=time.perf_counter() - begun,

@@ -16,7 +16,7 @@ from pipefix.vocabulary.stage import Stage
 
 _STORAGE = Stage.STORAGE
 _READ, _SEEK = io.FileIO.read, io.FileIO.seek
-_READLINK, _LSEEK, _WRITE, _CLOSE, _PREAD = getattr(os, "readlink", None), os.lseek, os.write, os.close, os.pread
+_READLINK, _LSEEK, _WRITE, _CLOSE, _PREAD = os.readlink, os.lseek, os.write, os.close, os.pread
 _NAME = "pipefix"
 IN_MEMORY = "memory:"
 """What `key_behind` says of a descriptor that `descriptor` made."""
@@ -55,7 +55,7 @@ def key_behind(fd: int, status: os.stat_result) -> str:
     if known is not None and known[:2] == (status.st_dev, status.st_ino):
         return known[2]
     try:
-        link: str = _READLINK(f"/proc/self/fd/{fd}") if _READLINK is not None else ""
+        link = _READLINK(f"/proc/self/fd/{fd}")
     except OSError:
         link = ""
     if link.startswith(f"/memfd:{_NAME}"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import stat
@@ -156,10 +157,8 @@ def _new_draft(path: Path) -> tuple[Path, BinaryIO]:
 def _lock(file: BinaryIO, *, wait: bool) -> bool:
     """Whether the lock is held; a file system may have none."""
     try:
-        import fcntl
-
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except (ImportError, OSError):
+    except OSError:
         return False
     return True
 

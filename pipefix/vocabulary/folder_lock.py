@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import socket
@@ -136,8 +137,6 @@ def _foreign(path: Path) -> BadUsage:
 def taken(file: BinaryIO) -> bool:
     """Lock an open file; False where another process holds it. The lock goes with this process, however that ends, and processes
     forked from it do not hold it."""
-    import fcntl
-
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

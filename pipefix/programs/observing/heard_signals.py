@@ -11,9 +11,8 @@ import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
-_ENDING = ("SIGINT", "SIGTERM")
-_NAMES = (*_ENDING, "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGXCPU")
-_ASKING = {getattr(signal, name): name for name in _NAMES if hasattr(signal, name)}
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+_ASKING = (*_ENDING, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 """By which a program is asked for something."""
 
 
@@ -33,9 +32,9 @@ def delivered(before: Any) -> None:
 
 def leave_to_the_program() -> None:
     """In the forked process: what ends a program interrupts what is done here, and no handler of the program's is called."""
-    for number, name in _ASKING.items():
+    for number in _ASKING:
         if callable(signal.getsignal(number)):
-            signal.signal(number, signal.default_int_handler if name in _ENDING else signal.SIG_IGN)
+            signal.signal(number, signal.default_int_handler if number in _ENDING else signal.SIG_IGN)
 
 
 @contextlib.contextmanager

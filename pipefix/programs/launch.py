@@ -62,9 +62,8 @@ def command_line(words: Sequence[str]) -> list[str]:
         raise BadUsage("No program was named.", advice="Write it as you would without pipefix: pipefix run train.py --epochs 3")
     if words[0] == "-m" or words[0].endswith(".py"):
         if words[0] != "-m" and not Path(words[0]).exists():
-            raise BadUsage(
-                f"There is no file {words[0]}.", advice="Name a Python file, -m MODULE, or a program: pipefix run train.py"
-            )
+            advice = "Name a Python file, -m MODULE, or a program: pipefix run train.py"
+            raise BadUsage(f"There is no file {words[0]}.", advice=advice)
         return [sys.executable, *words]
     if shutil.which(words[0]) is None:
         advice = "Name a Python file, -m MODULE, or a program, such as: pipefix run torchrun --nproc-per-node 2 train.py"
@@ -132,10 +131,8 @@ def _started(command: Sequence[str], environment: dict[str, str]) -> subprocess.
             place = shutil.which(command[0]) or command[0]  # a script that begins without #! is run so by shells
             return subprocess.Popen(["/bin/sh", place, *command[1:]], env=environment)
     except OSError as error:
-        raise BadUsage(
-            f"{command[0]} could not be started: {error.strerror or error}.",
-            advice=f"It has to start by itself: {commands.command(*command)}",
-        ) from error
+        message = f"{command[0]} could not be started: {error.strerror or error}."
+        raise BadUsage(message, advice=f"It has to start by itself: {commands.command(*command)}") from error
 
 
 def _ended(child: subprocess.Popen[bytes]) -> int:

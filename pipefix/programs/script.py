@@ -56,12 +56,8 @@ def _functions(body: list[ast.stmt], folder: Path | None) -> dict[str, list[ast.
 def _makers(body: list[ast.stmt]) -> dict[str, str]:
     """What is called for the values of names, anywhere in the file: ``tr = Engine(step)``."""
     assigned = [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Assign)]
-    return {
-        ast.unparse(target): ast.unparse(node.value.func)
-        for node in assigned
-        if isinstance(node.value, ast.Call)
-        for target in node.targets
-    }
+    calls = [(target, node.value) for node in assigned if isinstance(node.value, ast.Call) for target in node.targets]
+    return {ast.unparse(target): ast.unparse(call.func) for target, call in calls}
 
 
 def _trains(statements: Iterable[ast.AST], functions: dict[str, list[ast.stmt]], makers: dict[str, str], visited: set[str]) -> bool:

@@ -60,10 +60,8 @@ def chosen(module: ModuleType, location: str) -> TargetChoice:
     if wanting:
         name, kind = wanting[0]
         signatures = ", ".join(f"{key} {inspect.signature(value)}" for key, value in wanting)
-        raise NothingToProbe(
-            f"{location!r} defines classes whose arguments are not known: {signatures}.",
-            advice=f"Give them: {location}:{name} {arguments_of(kind)}",
-        )
+        message = f"{location!r} defines classes whose arguments are not known: {signatures}."
+        raise NothingToProbe(message, advice=f"Give them: {location}:{name} {arguments_of(kind)}")
     if not ranked:
         raise NothingToProbe(
             f"{location!r} defines no Dataset, no DataLoader and no function without required arguments that makes one.",
@@ -76,9 +74,8 @@ def chosen(module: ModuleType, location: str) -> TargetChoice:
         known = candidates(module)
         every = [pair for pair in known if not inspect.isclass(pair[1])] or known
         listed = "\n".join(f"  {location}:{key}  ({_kind(value)})" for key, value in every)
-        raise TargetError(
-            f"{location!r} defines {len(every)} candidates:\n{listed}", advice="Name the one you mean, as listed above."
-        )
+        message = f"{location!r} defines {len(every)} candidates:\n{listed}"
+        raise TargetError(message, advice="Name the one you mean, as listed above.")
     ((name, value),) = alike
     others = [f"{key} ({_kind(held)})" for key, held in candidates(module) if held is not value and not inspect.isclass(held)]
     words = f"{location} holds several targets, and {name} ({_kind(value)}) was taken; name another one with {location}:NAME"

@@ -55,10 +55,8 @@ def from_name(location: str) -> ModuleType:
             return importlib.import_module(location)
         except ModuleNotFoundError as error:
             if error.name and (location == error.name or location.startswith(f"{error.name}.")):
-                raise TargetError(
-                    f"There is no module {error.name!r} on the Python path.",
-                    advice="Run it from the folder that holds the package, or name the file: FILE.py:NAME.",
-                ) from error
+                advice = "Run it from the folder that holds the package, or name the file: FILE.py:NAME."
+                raise TargetError(f"There is no module {error.name!r} on the Python path.", advice=advice) from error
             raise
 
 

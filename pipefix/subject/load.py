@@ -102,10 +102,8 @@ def _resolve(name: str, directories: Sequence[Directory]) -> Resolved:
         value = candidates.named(module, place.attribute, place.location)
         if place.given:
             if not callable(value):
-                raise BadUsage(
-                    f"{place.location}:{place.attribute} is of type {type(value).__name__}, which takes no arguments.",
-                    advice=f"Name it without them: {place.location}:{place.attribute}",
-                )
+                message = f"{place.location}:{place.attribute} is of type {type(value).__name__}, which takes no arguments."
+                raise BadUsage(message, advice=f"Name it without them: {place.location}:{place.attribute}")
             value = partial(value, *place.given.positional, **dict(place.given.named))
         return Resolved(value, name, module)
     choice = candidates.chosen(module, place.location)
@@ -138,10 +136,8 @@ def _image_folder(path: Path) -> Any:
 
 
 def _not_in_layout(path: Path, why: str) -> TargetError:
-    return TargetError(
-        f"The directory {str(path)!r} is not in ImageFolder layout: {why}.",
-        advice="It needs one folder a class with images inside, like photos/cat/1.jpg. Otherwise name a Python file: FILE.py.",
-    )
+    advice = "It needs one folder a class with images inside, like photos/cat/1.jpg. Otherwise name a Python file: FILE.py."
+    return TargetError(f"The directory {str(path)!r} is not in ImageFolder layout: {why}.", advice=advice)
 
 
 def _call(value: Any, label: str) -> Any:
@@ -206,10 +202,8 @@ def _rebuilt(loader: DataLoader[Any], batch_size: int | None, workers: int | Non
     own = loader.batch_sampler if loader.batch_size is None else None
     if batch_size is not None and own is not None and type(own) is not BatchSampler:
         kind = type(own).__name__
-        raise BadUsage(
-            f"The loader's batches are made by its batch_sampler, a {kind}: --batch-size {batch_size} cannot replace it.",
-            advice="Leave --batch-size out, or build the loader with another batch_sampler.",
-        )
+        message = f"The loader's batches are made by its batch_sampler, a {kind}: --batch-size {batch_size} cannot replace it."
+        raise BadUsage(message, advice="Leave --batch-size out, or build the loader with another batch_sampler.")
     return DataLoader(loader.dataset, **loader_arguments(loader, batch_size=batch_size, num_workers=workers))
 
 
@@ -232,18 +226,14 @@ def _check_length(loader: DataLoader[Any], label: str, *, loader_given: bool) ->
     if length is None:
         counted = isinstance(loader.sampler, (SequentialSampler, RandomSampler)) and loader.sampler.data_source is dataset
         if not isinstance(dataset, IterableDataset) and (not loader_given or counted):
-            raise TargetError(
-                f"{label} has no length: a map-style dataset needs __len__ so that a sampler can draw indices from it.",
-                advice="Give its class a __len__, or give the DataLoader a sampler of your own.",
-            )
+            message = f"{label} has no length: a map-style dataset needs __len__ so that a sampler can draw indices from it."
+            raise TargetError(message, advice="Give its class a __len__, or give the DataLoader a sampler of your own.")
         return
     if length == 0:
         raise TargetError(f"{label} is empty: its length is 0.", advice="Check the path and the filters it was built with.")
     if length == 1:
-        raise TargetError(
-            f"{label} holds one sample: its length is 1, and pipefix needs at least 2.",
-            advice="Name a dataset with at least a few batches of samples.",
-        )
+        message = f"{label} holds one sample: its length is 1, and pipefix needs at least 2."
+        raise TargetError(message, advice="Name a dataset with at least a few batches of samples.")
     if not isinstance(dataset, IterableDataset):
         _check_batches(loader, label, length)
 
@@ -257,7 +247,5 @@ def _check_batches(loader: DataLoader[Any], label: str, length: int) -> None:
     except (TypeError, NotImplementedError, AttributeError):
         return
     if batches == 0:
-        raise BadUsage(
-            f"{label} yields no batch: {length} samples, batch_size {loader.batch_size} and drop_last={loader.drop_last}.",
-            advice="Use a smaller batch: --batch-size N, or drop_last=False.",
-        )
+        message = f"{label} yields no batch: {length} samples, batch_size {loader.batch_size} and drop_last={loader.drop_last}."
+        raise BadUsage(message, advice="Use a smaller batch: --batch-size N, or drop_last=False.")

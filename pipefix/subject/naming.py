@@ -45,9 +45,8 @@ def named(target: str) -> NamedTarget:
         TargetError: It names a file that is not there, or cannot be read as Python.
     """
     if not target.strip():
-        raise TargetError(
-            "TARGET is an empty text.", advice="Is it a variable that is not set? A target is FILE.py or FILE.py:name."
-        )
+        advice = "Is it a variable that is not set? A target is FILE.py or FILE.py:name."
+        raise TargetError("TARGET is an empty text.", advice=advice)
     if "://" in target.partition("(")[0]:
         advice = "Name the file that makes the dataset which reads from there: FILE.py or FILE.py:name"
         raise TargetError(f"{target!r} is an address, and a target lies on this machine.", advice=advice)
@@ -84,9 +83,8 @@ def _given(written: str, target: str) -> Given:
         positional = tuple(ast.literal_eval(argument) for argument in call.args)
         return Given(positional, tuple((argument.arg or "**", ast.literal_eval(argument.value)) for argument in call.keywords))
     except (SyntaxError, ValueError, AssertionError) as error:
-        raise BadUsage(
-            f"The arguments in {target!r} are no literals of Python.", advice="Give texts and numbers: FILE.py:NAME --arg root=data"
-        ) from error
+        advice = "Give texts and numbers: FILE.py:NAME --arg root=data"
+        raise BadUsage(f"The arguments in {target!r} are no literals of Python.", advice=advice) from error
 
 
 def with_arguments(target: str, written: Sequence[str]) -> str:
@@ -111,10 +109,8 @@ def with_arguments(target: str, written: Sequence[str]) -> str:
         keywords.append(f"{name}={literal!r}")
     location, colon, _ = target.rpartition(":")
     if not colon or not location:
-        raise BadUsage(
-            f"--arg {written[0]} is an argument of a class or a function, and {target!r} names none.",
-            advice=f"Name it: {target}:NAME --arg {written[0]}",
-        )
+        message = f"--arg {written[0]} is an argument of a class or a function, and {target!r} names none."
+        raise BadUsage(message, advice=f"Name it: {target}:NAME --arg {written[0]}")
     return f"{target}({', '.join(keywords)})"
 
 

@@ -89,16 +89,12 @@ class Subject:
         context = loader.multiprocessing_context
         dataset = loader.dataset
         sampler = type(loader.sampler).__name__
+        names = ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "drop_last")
         return LoaderSettings(
-            batch_size=loader.batch_size,
+            **{name: getattr(loader, name) for name in names},
             mean_batch=self._mean_batch,
-            num_workers=loader.num_workers,
-            prefetch_factor=loader.prefetch_factor,
-            pin_memory=loader.pin_memory,
-            persistent_workers=loader.persistent_workers,
             start_method=context.get_start_method() if context is not None else None,
             in_order=in_order(loader),
-            drop_last=loader.drop_last,
             shuffle=sampler == "RandomSampler",
             sampler=sampler,
             collate=getattr(loader.collate_fn, "__qualname__", type(loader.collate_fn).__name__),

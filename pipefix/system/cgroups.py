@@ -139,9 +139,5 @@ def _number(path: Path) -> int | None:
 
 def counters(path: Path) -> dict[str, int]:
     """The lines ``name number`` of such a file; empty where it cannot be read."""
-    numbers = {}
-    for line in text_of(path).splitlines():
-        name, _, value = line.partition(" ")
-        if value.strip().isdigit():
-            numbers[name] = int(value)
-    return numbers
+    words = map(str.split, text_of(path).splitlines())
+    return {line[0]: int(line[1]) for line in words if len(line) == 2 and line[1].isdigit()}

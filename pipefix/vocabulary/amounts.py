@@ -94,9 +94,8 @@ def taken_share(name: str, value: float | str) -> float:
     """
     part = taken(name, value, share)
     if not 0 <= part <= 1:
-        raise BadUsage(
-            f"{name} is a share from 0 to 1, and {part:g} is not.", advice=f"Write {name}={part / 100:g}, or {name}='{part:g}%'."
-        )
+        advice = f"Write {name}={part / 100:g}, or {name}='{part:g}%'."
+        raise BadUsage(f"{name} is a share from 0 to 1, and {part:g} is not.", advice=advice)
     return part
 
 

@@ -73,10 +73,8 @@ class FolderLock:
         return file
 
     def _busy(self, holder: str) -> BadUsage:
-        return BadUsage(
-            f"{self._folder} is being written by another {self._work} (process {holder}).",
-            advice="Wait until it is done, or give this one another directory: --out DIR",
-        )
+        message = f"{self._folder} is being written by another {self._work} (process {holder})."
+        return BadUsage(message, advice="Wait until it is done, or give this one another directory: --out DIR")
 
     def moved(self, folder: Path) -> None:
         """The directory was renamed."""
@@ -96,10 +94,8 @@ class FolderLock:
 
 
 def unwritable(folder: Path, error: OSError) -> UnreadableFile:
-    return UnreadableFile(
-        f"{folder} cannot be written: {error.strerror or error}.",
-        advice="Choose a directory that you may write to, on a disk of this machine: --out DIR",
-    )
+    advice = "Choose a directory that you may write to, on a disk of this machine: --out DIR"
+    return UnreadableFile(f"{folder} cannot be written: {error.strerror or error}.", advice=advice)
 
 
 def is_lock(path: Path) -> bool:

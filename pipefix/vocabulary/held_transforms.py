@@ -56,11 +56,8 @@ def held_transforms(dataset: Any) -> list[HeldTransforms]:
 
 
 def _of(owner: Any, path: tuple[str, ...]) -> Iterator[HeldTransforms]:
-    values = {
-        name: value
-        for name, value in in_dict(owner).items()
-        if names_transforms(name) and callable(value) and not isinstance(value, type)
-    }
+    values = {name: value for name, value in in_dict(owner).items() if names_transforms(name) and callable(value)}
+    values = {name: value for name, value in values.items() if not isinstance(value, type)}
     # A dataset of torchvision's holds the same list once more, with the transform of labels, or that one alone.
     both = values.get("transforms")
     if "transform" in values or (type(both).__name__ == "StandardTransform" and getattr(both, "transform", None) is None):

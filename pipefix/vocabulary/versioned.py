@@ -76,10 +76,8 @@ def check_format(head: Any, *, format: str, origin: str, what: str, advice: str 
         raise UnreadableFile(f'{origin} is not {what}: its "format" is {short(name)}, not {format!r}.', advice=advice)
     major = name.removeprefix(f"{family}/").split(".")[0]
     if not major.isdecimal() or len(major) > 9 or int(major) > int(newest):
-        raise UnreadableFile(
-            f"{origin} was written by a newer pipefix: its format is {short(name)}, and this one reads up to {format!r}.",
-            advice="Upgrade with: pip install --upgrade pipefix",
-        )
+        message = f"{origin} was written by a newer pipefix: its format is {short(name)}, and this one reads up to {format!r}."
+        raise UnreadableFile(message, advice="Upgrade with: pip install --upgrade pipefix")
 
 
 def short(value: object) -> str:
@@ -113,10 +111,8 @@ def write(data: bytes | str, path: Path, *, what: str) -> None:
         else:
             files.write_whole(path.resolve(), data)
     except (OSError, RuntimeError, ValueError) as error:  # the last two: a loop of links, a NUL in the name
-        raise UnreadableFile(
-            f"The {what} {path} could not be written: {_reason(error)}.",
-            advice=f"Choose a place with room that you may write to, such as DIR/{path.name}",
-        ) from error
+        advice = f"Choose a place with room that you may write to, such as DIR/{path.name}"
+        raise UnreadableFile(f"The {what} {path} could not be written: {_reason(error)}.", advice=advice) from error
 
 
 def _reason(error: Exception) -> object:

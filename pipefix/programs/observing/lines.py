@@ -16,11 +16,8 @@ _OWN_LOOPS = ("pipefix.api.", "pipefix.caches.pool")
 _TYPED = ("<string>", "<stdin>")
 """Programs that no file holds: ``python -c``, or handed to ``python -``."""
 _INSTALLED = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-packages"))
-_LIBRARIES = tuple(
-    os.path.normpath(place) + os.sep
-    for place in {_OURS, *(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib"))}
-    if place
-)
+_FOLDERS = {_OURS, *(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib"))}
+_LIBRARIES = tuple(os.path.normpath(place) + os.sep for place in _FOLDERS if place)
 
 
 @functools.cache

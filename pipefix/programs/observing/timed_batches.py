@@ -89,10 +89,9 @@ class Looks:
         return here
 
     def _can_look(self, loader: Any, own_init: Any) -> bool:
-        watched = (
-            "_pipefix_watch" in vars(loader) or type(own_init).__module__.startswith("pipefix.") or isinstance(own_init, LooksLater)
-        )
-        return self.possible and not watched and not hasattr(type(loader), "explain")  # a FastLoader
+        ours = type(own_init).__module__.startswith("pipefix.") or isinstance(own_init, LooksLater)
+        watched = ours or "_pipefix_watch" in vars(loader) or hasattr(type(loader), "explain")  # a FastLoader
+        return self.possible and not watched
 
     def cost_s(self) -> float:
         """Seconds that looks took in this process."""

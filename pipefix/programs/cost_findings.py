@@ -93,12 +93,9 @@ def _idle_pools(notes: LoopNotes) -> Iterator[Finding]:
     held = {where: workers for epoch in notes.epochs for where, workers in epoch.get("idle_pools", ())}
     if held and notes.role == "training":
         whose = "; ".join(f"{workers} of the loader made at {where}" for where, workers in held.items())
-        yield Finding(
-            id="idle-pools",
-            severity="note",
-            found=f"while the loop over the loader made at {notes.loader} trains, other workers wait with their memory: {whose}",
-            advice="Where memory is short, leave persistent_workers out there: they start anew for each evaluation then.",
-        )
+        found = f"while the loop over the loader made at {notes.loader} trains, other workers wait with their memory: {whose}"
+        advice = "Where memory is short, leave persistent_workers out there: they start anew for each evaluation then."
+        yield Finding(id="idle-pools", severity="note", found=found, advice=advice)
 
 
 def _blocking_saves(notes: LoopNotes) -> Iterator[Finding]:

@@ -100,12 +100,9 @@ def _same_samples(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
         return
     orders = (next((epoch["order"] for epoch in notes.epochs if "order" in epoch), None) for notes in ranks.values())
     same = "" if _only(orders) is None else " in the same order"
-    yield Finding(
-        id="same-samples",
-        severity=_severity(ranks),
-        found=f"each of {len(ranks)} ranks goes through all {length:,} samples{same} (loader made at {place})",
-        advice="Give each rank its share: DataLoader(..., sampler=DistributedSampler(dataset, shuffle=True))",
-    )
+    found = f"each of {len(ranks)} ranks goes through all {length:,} samples{same} (loader made at {place})"
+    advice = "Give each rank its share: DataLoader(..., sampler=DistributedSampler(dataset, shuffle=True))"
+    yield Finding(id="same-samples", severity=_severity(ranks), found=found, advice=advice)
 
 
 def _severity(ranks: dict[int, LoopNotes]) -> str:
@@ -120,12 +117,9 @@ def _same_order(place: str, loops: Sequence[LoopNotes]) -> Iterator[Finding]:
         if notes.role == "training" and len(orders) > 1 and len(set(orders)) == 1:
             shared = any(epoch.get("shared") for epoch in notes.epochs)
             call, seed = "Call sampler.set_epoch(epoch) before each epoch", "Seed the loader's generator once, not in each epoch"
-            yield Finding(
-                id="same-order",
-                severity="warning",
-                found=f"{len(orders)} epochs ask for their samples in the same shuffled order (loader made at {place})",
-                advice=f"{call if shared else seed}: each epoch is to have an order of its own.",
-            )
+            found = f"{len(orders)} epochs ask for their samples in the same shuffled order (loader made at {place})"
+            advice = f"{call if shared else seed}: each epoch is to have an order of its own."
+            yield Finding(id="same-order", severity="warning", found=found, advice=advice)
             return
 
 
@@ -135,12 +129,9 @@ def _uneven(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
     steps = {rank: int(notes.total("steps")) for rank, notes in ranks.items()}
     if ended and len(set(steps.values())) > 1:
         most, least = max(steps, key=steps.__getitem__), min(steps, key=steps.__getitem__)
-        yield Finding(
-            id="uneven-ranks",
-            severity="warning",
-            found=f"rank {most} takes {steps[most]:,} batches and rank {least} {steps[least]:,} (loader made at {place})",
-            advice="Give all ranks as many batches (a DistributedSampler does): the others wait for one that has ended.",
-        )
+        found = f"rank {most} takes {steps[most]:,} batches and rank {least} {steps[least]:,} (loader made at {place})"
+        advice = "Give all ranks as many batches (a DistributedSampler does): the others wait for one that has ended."
+        yield Finding(id="uneven-ranks", severity="warning", found=found, advice=advice)
 
 
 def _begun(notes: LoopNotes) -> dict[str, Any]:
@@ -155,13 +146,9 @@ def _stream_of_each_worker(place: str, loops: Sequence[LoopNotes]) -> Iterator[F
             continue
         turns = [{*notes.checksums[at : at + workers]} for at in range(0, len(notes.checksums) - workers + 1, workers)]
         if len(turns) >= 2 and all(len(turn) == 1 for turn in turns) and len(set().union(*turns)) == len(turns):
-            yield Finding(
-                id="whole-stream-each",
-                severity="problem",
-                found=f"each of {workers} workers goes through the whole stream, so that every sample comes {workers} times "
-                f"an epoch (loader made at {place})",
-                advice=GIVE_PARTS,
-            )
+            found = f"each of {workers} workers goes through the whole stream, so that every sample comes {workers} times an epoch"
+            found += f" (loader made at {place})"
+            yield Finding(id="whole-stream-each", severity="problem", found=found, advice=GIVE_PARTS)
             return
 
 
@@ -189,12 +176,9 @@ def _unlike_batches(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding
     if len(sizes) < 2 or None in sizes or any(notes.role != "training" for notes in ranks.values()):
         return
     ranks_by_size = "; ".join(f"{size}: rank {', '.join(map(str, whose))}" for size, whose in sizes.items())
-    yield Finding(
-        id="unlike-batches",
-        severity="warning",
-        found=f"ranks take batches of different sizes ({ranks_by_size}; loader made at {place})",
-        advice="Gradients are averaged over ranks, not over samples, so smaller batches count for more: use one size.",
-    )
+    found = f"ranks take batches of different sizes ({ranks_by_size}; loader made at {place})"
+    advice = "Gradients are averaged over ranks, not over samples, so smaller batches count for more: use one size."
+    yield Finding(id="unlike-batches", severity="warning", found=found, advice=advice)
 
 
 def _tails(place: str, loops: Sequence[LoopNotes]) -> Iterator[Finding]:
@@ -217,20 +201,16 @@ def _tails(place: str, loops: Sequence[LoopNotes]) -> Iterator[Finding]:
     if dropped and not any(epoch.get("drop_last") for epoch in begun):
         return
     part, count = ("evaluation" if evaluates else "an epoch"), abs(length - taken)
-    how = f"leaves out {count:,} of {length:,} samples" if dropped else f"takes {count:,} of {length:,} samples twice"
-    yield Finding(
-        id="dropped-tail" if dropped else "doubled-tail",
-        severity="warning" if evaluates else "note",
-        found=f"{part} {how}, {percent(count / length)} (loader made at {place})",
-        advice=_TAKE_LAST if dropped else _LEAVE_DOUBLES,
+    kind, how = "doubled-tail", f"takes {count:,} of {length:,} samples twice"
+    advice = (
+        "A DistributedSampler fills up, so that all ranks have as many: leave the doubles out of the figures, or have one rank "
     )
-
-
-_TAKE_LAST = "drop_last=False takes the last batch, which is smaller, as well."
-_LEAVE_DOUBLES = (
-    "A DistributedSampler fills up, so that all ranks have as many: leave the doubles out of the figures, or have one rank "
-    "evaluate."
-)
+    advice += "evaluate."
+    if dropped:
+        kind, how = "dropped-tail", f"leaves out {count:,} of {length:,} samples"
+        advice = "drop_last=False takes the last batch, which is smaller, as well."
+    found = f"{part} {how}, {percent(count / length)} (loader made at {place})"
+    yield Finding(id=kind, severity="warning" if evaluates else "note", found=found, advice=advice)
 
 
 def _is_counted(epoch: dict[str, Any] | None, notes: LoopNotes) -> bool:

@@ -38,26 +38,20 @@ def _a_batch_an_iterator(notes: LoopNotes) -> Iterator[Finding]:
     workers, firsts = notes.workers, len(notes.first_s)
     ended = any(epoch.get("event") == "epoch ended" for epoch in notes.epochs)
     if workers and not notes.facts.get("persistent") and not ended and MANY_ANEW <= firsts == notes.total("steps"):
-        yield Finding(
-            id="a-batch-an-iterator",
-            severity="warning",
-            found=f"each of {firsts} batches is the first of an iterator of its own, as of next(iter(loader)), and {workers} "
-            f"{'worker starts and ends' if workers == 1 else 'workers start and end'} for it (loader made at {notes.loader})",
-            advice="Make the iterator once, before the loop: for batch in loader, or batches = iter(loader) and next(batches).",
-        )
+        found = f"each of {firsts} batches is the first of an iterator of its own, as of next(iter(loader)), and {workers} "
+        found += f"{'worker starts and ends' if workers == 1 else 'workers start and end'} for it (loader made at {notes.loader})"
+        advice = "Make the iterator once, before the loop: for batch in loader, or batches = iter(loader) and next(batches)."
+        yield Finding(id="a-batch-an-iterator", severity="warning", found=found, advice=advice)
 
 
 def _from_memory(notes: LoopNotes) -> Iterator[Finding]:
     """``itertools.cycle(loader)``, which asks the loader for one epoch only."""
     if notes.from_memory:
-        yield Finding(
-            id="batches-from-memory",
-            severity="warning",
-            found=f"the loader made at {notes.loader} was gone through once, and training went on for longer without asking it "
-            "again: if with batches that it gave, as of itertools.cycle(loader), all epochs have the order and augmentation of the "
-            "first",
-            advice="Go through it anew in each epoch: a generator of while True: yield from loader in place of cycle(loader).",
-        )
+        found = f"the loader made at {notes.loader} was gone through once, and training went on for longer without asking it "
+        found += "again: if with batches that it gave, as of itertools.cycle(loader), all epochs have the order and augmentation "
+        found += "of the first"
+        advice = "Go through it anew in each epoch: a generator of while True: yield from loader in place of cycle(loader)."
+        yield Finding(id="batches-from-memory", severity="warning", found=found, advice=advice)
 
 
 def _workers_anew(notes: LoopNotes) -> Iterator[Finding]:
@@ -68,24 +62,18 @@ def _workers_anew(notes: LoopNotes) -> Iterator[Finding]:
         return
     each = max(0.0, notes.seconds - sum(firsts)) / others
     if paid := _paid(sum(max(0.0, spent - (workers + 1) * each) for spent in firsts[1:]), notes):
-        yield Finding(
-            id="workers-anew",
-            severity="warning",
-            found=f"{workers} {'worker starts' if workers == 1 else 'workers start'} anew in each of {len(firsts)} epochs: {paid} "
-            f"until first batches come (loader made at {notes.loader})",
-            advice="Keep them: DataLoader(..., persistent_workers=True)." + (_END_THEM if notes.process.get("cuda") else ""),
-        )
+        found = f"{workers} {'worker starts' if workers == 1 else 'workers start'} anew in each of {len(firsts)} epochs: {paid} "
+        found += f"until first batches come (loader made at {notes.loader})"
+        advice = "Keep them: DataLoader(..., persistent_workers=True)." + (_END_THEM if notes.process.get("cuda") else "")
+        yield Finding(id="workers-anew", severity="warning", found=found, advice=advice)
 
 
 def _idle_workers(notes: LoopNotes) -> Iterator[Finding]:
     if notes.idle_workers:
-        yield Finding(
-            id="idle-workers",
-            severity="warning",
-            found=f"{notes.idle_workers} of {notes.workers} workers have no part of the stream, or a short one: the others were "
-            f"still at their fourth batch when these had left (loader made at {notes.loader})",
-            advice="Split the stream into as many even parts as there are workers, or use fewer workers.",
-        )
+        found = f"{notes.idle_workers} of {notes.workers} workers have no part of the stream, or a short one: the others were "
+        found += f"still at their fourth batch when these had left (loader made at {notes.loader})"
+        advice = "Split the stream into as many even parts as there are workers, or use fewer workers."
+        yield Finding(id="idle-workers", severity="warning", found=found, advice=advice)
 
 
 def _idle_pools(notes: LoopNotes) -> Iterator[Finding]:
@@ -101,41 +89,32 @@ def _idle_pools(notes: LoopNotes) -> Iterator[Finding]:
 def _blocking_saves(notes: LoopNotes) -> Iterator[Finding]:
     if notes.role == "training" and (paid := _paid(notes.total("saved_s"), notes)):
         count = int(notes.total("saves"))
-        yield Finding(
-            id="blocking-saves",
-            severity="warning",
-            found=f"the training loop waits for {count} calls of torch.save: {paid} (loader made at {notes.loader})",
-            advice="Save less often, or beside the training: copy the state to host memory and write it in a thread, or use "
-            "torch.distributed.checkpoint.async_save.",
-        )
+        found = f"the training loop waits for {count} calls of torch.save: {paid} (loader made at {notes.loader})"
+        advice = "Save less often, or beside the training: copy the state to host memory and write it in a thread, or use "
+        advice += "torch.distributed.checkpoint.async_save."
+        yield Finding(id="blocking-saves", severity="warning", found=found, advice=advice)
 
 
 def _slow_end(notes: LoopNotes) -> Iterator[Finding]:
     """Torch before 2.13 waits for kept workers that it has not told to end, where batches are pinned (pytorch#81794)."""
     ending = notes.process.get("ending_s", 0.0)
     if notes.role == "training" and notes.workers and notes.facts.get("persistent") and ending >= A_WORKER_ENDS * notes.workers:
-        yield Finding(
-            id="slow-end",
-            severity="warning",
-            found=f"after its last line the program took {seconds(ending)} to end: torch waits 5 s for each worker that is kept "
-            f"and whose batches are pinned (loader made at {notes.loader})",
-            advice="End them yourself when training is over, with del loader and whatever else holds it. From 2.13 on torch "
-            "ends them by itself.",
-        )
+        found = f"after its last line the program took {seconds(ending)} to end: torch waits 5 s for each worker that is kept "
+        found += f"and whose batches are pinned (loader made at {notes.loader})"
+        advice = "End them yourself when training is over, with del loader and whatever else holds it. From 2.13 on torch "
+        advice += "ends them by itself."
+        yield Finding(id="slow-end", severity="warning", found=found, advice=advice)
 
 
 def _many_tensors(notes: LoopNotes) -> Iterator[Finding]:
     steps = notes.total("steps")
     handing, each = notes.tensors * TENSOR_S, notes.seconds / max(1.0, steps)
     if notes.workers and notes.tensors >= MANY_TENSORS and steps and handing >= HANDED * each:
-        yield Finding(
-            id="many-tensors",
-            severity="warning",
-            found=f"a batch is {notes.tensors} tensors, and each comes from its worker by itself, which takes {seconds(handing)} "
-            f"or more; a batch takes {seconds(each)} (loader made at {notes.loader})",
-            advice="Collate into few tensors: stack what has one shape, or put all values into one tensor with its offsets. "
-            "Pinning many small ones costs again.",
-        )
+        found = f"a batch is {notes.tensors} tensors, and each comes from its worker by itself, which takes {seconds(handing)} "
+        found += f"or more; a batch takes {seconds(each)} (loader made at {notes.loader})"
+        advice = "Collate into few tensors: stack what has one shape, or put all values into one tensor with its offsets. "
+        advice += "Pinning many small ones costs again."
+        yield Finding(id="many-tensors", severity="warning", found=found, advice=advice)
 
 
 def _paid(paid: float, notes: LoopNotes) -> str:

@@ -101,13 +101,9 @@ def _straggler(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
         elsewhere = rest - (_step_of(ranks[slow].blocks) - spent[slow])
         whole = _step_of(ranks[slow].blocks)
         if more > 0 and elsewhere >= MATCHED * more and _surely(part, ranks[slow], others) >= NOTICED * whole:
-            yield Finding(
-                id="straggler",
-                severity="warning",
-                found=f"rank {slow} makes the others wait: {description(ranks[slow])} {seconds(more)} more a step than theirs, "
-                f"{percent(more / whole)} of the time of {len(ranks)} ranks (loader made at {place})",
-                advice=advice,
-            )
+            found = f"rank {slow} makes the others wait: {description(ranks[slow])} {seconds(more)} more a step than theirs, "
+            found += f"{percent(more / whole)} of the time of {len(ranks)} ranks (loader made at {place})"
+            yield Finding(id="straggler", severity="warning", found=found, advice=advice)
             return
 
 
@@ -182,10 +178,7 @@ def _late_start(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
     whole = first[slow] + _step_of(ranks[slow].blocks) * ranks[slow].total("steps")
     if more >= LATE and more >= LATE_SHARE * whole:
         epochs = sum(epoch["event"] == "epoch" for epoch in ranks[slow].epochs) or 1
-        yield Finding(
-            id="late-start",
-            severity="warning",
-            found=f"rank {slow} makes the others wait at the beginning of epochs: its first batches come {seconds(more)} later in "
-            f"all, in {epochs} epochs (loader made at {place})",
-            advice="Keep workers between epochs (persistent_workers=True); look at what worker_init_fn and the dataset do first.",
-        )
+        found = f"rank {slow} makes the others wait at the beginning of epochs: its first batches come {seconds(more)} later in "
+        found += f"all, in {epochs} epochs (loader made at {place})"
+        advice = "Keep workers between epochs (persistent_workers=True); look at what worker_init_fn and the dataset do first."
+        yield Finding(id="late-start", severity="warning", found=found, advice=advice)

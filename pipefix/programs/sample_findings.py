@@ -74,13 +74,10 @@ def _another_global_batch(place: str, loops: Sequence[LoopNotes]) -> Iterator[Fi
     if actual is None or intended is None or actual[0] == intended[1]:
         return
     option, size = intended
-    yield Finding(
-        id="global-batch",
-        severity="warning",
-        found=f"{option} asks for {size:,} samples an optimizer step, and steps are over {actual[0]:,}: {actual[1]} "
-        f"(loader made at {place})",
-        advice="The batch size of a DataLoader is a rank's: divide it by the ranks, and by the batches of a step.",
-    )
+    found = f"{option} asks for {size:,} samples an optimizer step, and steps are over {actual[0]:,}: {actual[1]} "
+    found += f"(loader made at {place})"
+    advice = "The batch size of a DataLoader is a rank's: divide it by the ranks, and by the batches of a step."
+    yield Finding(id="global-batch", severity="warning", found=found, advice=advice)
 
 
 def _asked_for(words: Sequence[str]) -> tuple[str, int] | None:
@@ -160,13 +157,10 @@ def _same_stream(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
     common = min(map(len, firsts))
     alike = len({tuple(indices[:common]) for indices in firsts}) == 1
     if alike and len(set(firsts[0][:common])) >= LEAST_APART:
-        yield Finding(
-            id="same-samples",
-            severity=_severity(ranks),
-            found=f"each of {len(ranks)} ranks gets the same batches of its stream (loader made at {place})",
-            advice="Give each rank its share: itertools.islice(samples, rank, None, world_size), or split_dataset_by_node, "
-            "split_by_node and the like of the library that makes the stream.",
-        )
+        found = f"each of {len(ranks)} ranks gets the same batches of its stream (loader made at {place})"
+        advice = "Give each rank its share: itertools.islice(samples, rank, None, world_size), or split_dataset_by_node, "
+        advice += "split_by_node and the like of the library that makes the stream."
+        yield Finding(id="same-samples", severity=_severity(ranks), found=found, advice=advice)
 
 
 def _unlike_batches(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:

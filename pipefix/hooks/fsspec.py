@@ -43,12 +43,10 @@ def install(timer: SampleTimer, patches: Patches) -> None:
     @hook(timer, patches, fsspec.asyn, "sync")
     def sync(loop: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
         name = getattr(func, "__name__", "")
-        replayable = name in _ASKING
+        op = f"fsspec.{name.lstrip('_')}"
 
         def ask() -> Any:
-            return timer.timed_call(
-                _STORAGE, f"fsspec.{name.lstrip('_')}", counted, (loop, func, *args), kwargs, replayable=replayable
-            )
+            return timer.timed_call(_STORAGE, op, counted, (loop, func, *args), kwargs, replayable=name in _ASKING)
 
         return _on_tape(timer, getattr(func, "__self__", None), name, args, kwargs, ask)
 

@@ -57,9 +57,8 @@ class Answer(NamedTuple):
     @property
     def mark(self) -> int:
         """What differs once the object was changed, as far as the store tells: from its ETag, or its time of last change."""
-        known = {
-            key.lower().replace("_", "-"): value for part in ("headers", "info") for key, value in self.told.get(part, {}).items()
-        }
+        facts = [fact for part in ("headers", "info") for fact in self.told.get(part, {}).items()]
+        known = {key.lower().replace("_", "-"): value for key, value in facts}
         etag_or_date = next((str(known[key]) for key in ("etag", "e-tag", "last-modified", "lastmodified") if known.get(key)), "")
         return mark_of(etag_or_date)
 

@@ -119,10 +119,8 @@ def _get_ranges(answered: Callable[..., Answer], real: Callable[[], Any], url: s
     def part(at: int) -> Answer:
         return Answer(url, ends[at], starts[at], parts()[at], {"size_unknown": True})
 
-    answers = [
-        answered((begin, end), functools.partial(part, at)) for at, (begin, end) in enumerate(zip(starts, ends, strict=True))
-    ]
-    return [Bytes(answer.data or b"") for answer in answers]
+    spans = enumerate(zip(starts, ends, strict=True))
+    return [Bytes(answered(span, functools.partial(part, at)).data or b"") for at, span in spans]
 
 
 def _head(answered: Callable[..., Answer], real: Callable[[], Any], url: str, _: dict[str, Any]) -> Any:

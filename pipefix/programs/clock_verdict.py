@@ -37,16 +37,14 @@ def clock_verdict(program: ProgramFigures) -> Verdict:
     training = [loop for loop in program.loops if loop.role == "training"]
     ahead = next((loop for loop in program.loops if loop.role == "unknown" and loop.step_split.get("optimizer_s")), None)
     if not training and ahead is not None:
-        return _inconclusive(
-            f"Batches of the loader made at {ahead.loader} are taken ahead in a thread: what training waits for is not seen."
-        )
+        unseen = "are taken ahead in a thread: what training waits for is not seen."
+        return _inconclusive(f"Batches of the loader made at {ahead.loader} {unseen}")
     if not program.loops and (program.exit_code or 0) < 0 and not program.at_limit:
         by = signal_name(-(program.exit_code or 0))
         return _inconclusive(f"The program was ended by signal {by} before it took a batch of a DataLoader.")
     if not program.loops and program.exit_code and not program.at_limit:
-        return _inconclusive(
-            "The program failed before it took a batch of a DataLoader; what it printed itself, above this, says why."
-        )
+        printed = "what it printed itself, above this, says why."
+        return _inconclusive(f"The program failed before it took a batch of a DataLoader; {printed}")
     if not training:
         none = "No loop of the program took optimizer steps or called backward(), so nothing says which of its loops trains."
         return _inconclusive(f"{none}{_longest(program)}")
@@ -106,14 +104,10 @@ def _in_turn(program: ProgramFigures, loops: list[LoopFigures]) -> Verdict:
     shares = [(loop.wait_share or Interval(0.0, 0.0, 1.0), loop.seconds / together) for loop in loops]
     share = Interval(*(sum(getattr(share, end) * part for share, part in shares) for end in ("value", "low", "high")))
     alike = len({loop.loader for loop in loops}) < len(loops)
-    waited = [
-        f"{loop.named if alike else loop.loader} {percent(share.value * part)}"
-        for loop, (share, part) in zip(loops, shares, strict=True)
-    ]
-    clause = (
-        f"its steps take batches of {len(loops)} loaders in turn, and waited for them in {percent_between(share)} of the time"
-        f"{_rank(loops[0], program)}: for the one made at {', for the one at '.join(waited)}"
-    )
+    names = [loop.named if alike else loop.loader for loop in loops]
+    waited = [f"{name} {percent(share.value * part)}" for name, (share, part) in zip(names, shares, strict=True)]
+    clause = f"its steps take batches of {len(loops)} loaders in turn, and waited for them in {percent_between(share)} of the time"
+    clause += f"{_rank(loops[0], program)}: for the one made at {', for the one at '.join(waited)}"
     return _judged(share, clause, program, loops, made_of="")
 
 
@@ -130,10 +124,9 @@ def agreed(said: Verdict, clocks: Verdict) -> Verdict:
     both = SHARES in said.sentence and WITHOUT_WAITS in clocks.sentence
     if {said.kind, clocks.kind} != {"input-bound", "step-bound"} or FIRST_BATCH in clocks.sentence or both:
         return said
-    return _inconclusive(
-        f"experiments and clocks contradict each other. Experiments: {said.sentence} Clocks: {clocks.sentence} A step may have "
-        "taken another time while the experiments were made; --probe=60 makes them for longer."
-    )
+    contradict = f"experiments and clocks contradict each other. Experiments: {said.sentence} Clocks: {clocks.sentence}"
+    longer = "A step may have taken another time while the experiments were made; --probe=60 makes them for longer."
+    return _inconclusive(f"{contradict} {longer}")
 
 
 def _without_loader(outside: Interval | None) -> Verdict:
@@ -146,15 +139,12 @@ def _without_loader(outside: Interval | None) -> Verdict:
     if outside.high <= WAITING:
         kind, stage, title = ("step-bound", "step", "Not the data") if outside.high <= FED else ("balanced", None, "Balanced")
         said = f"{title}: the program trains without a DataLoader, and only {part} passes {where}: making batches takes no more."
-        rule = (
-            f"from clocks: step-bound where surely {percent(FED)} or less passes there, balanced where {percent(WAITING)} or less"
-        )
+        rule = f"from clocks: step-bound where surely {percent(FED)} or less passes there, "
+        rule += f"balanced where {percent(WAITING)} or less"
         return Verdict(kind=kind, stage=stage, sentence=said, confidence=1.0, rule=rule)
     between = f"({percent(outside.low)} to {percent(outside.high)})"
-    return _inconclusive(
-        f"{trains}. {part} {between} passes {where}: batches are made in it, and logging and checkpoints are; clocks do not tell "
-        "them apart."
-    )
+    apart = "batches are made in it, and logging and checkpoints are; clocks do not tell them apart."
+    return _inconclusive(f"{trains}. {part} {between} passes {where}: {apart}")
 
 
 def _besides_training(program: ProgramFigures) -> str:

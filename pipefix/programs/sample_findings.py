@@ -196,10 +196,8 @@ def _tails(place: str, loops: Sequence[LoopNotes]) -> Iterator[Finding]:
         return
     part, count = ("evaluation" if evaluates else "an epoch"), abs(length - taken)
     kind, how = "doubled-tail", f"takes {count:,} of {length:,} samples twice"
-    advice = (
-        "A DistributedSampler fills up, so that all ranks have as many: leave the doubles out of the figures, or have one rank "
-    )
-    advice += "evaluate."
+    advice = "A DistributedSampler fills up, so that all ranks have as many: leave the doubles out of the figures, or have "
+    advice += "one rank evaluate."
     if dropped:
         kind, how = "dropped-tail", f"leaves out {count:,} of {length:,} samples"
         advice = "drop_last=False takes the last batch, which is smaller, as well."

@@ -35,9 +35,8 @@ def _body_of(path: Path) -> list[ast.stmt]:
 
 
 def _is_main_guard(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.If) and any(
-        isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test)
-    )
+    names = [node.id for node in ast.walk(statement.test) if isinstance(node, ast.Name)] if isinstance(statement, ast.If) else []
+    return "__name__" in names
 
 
 def _functions(body: list[ast.stmt], folder: Path | None) -> dict[str, list[ast.stmt]]:

@@ -63,11 +63,10 @@ def chosen(module: ModuleType, location: str) -> TargetChoice:
         message = f"{location!r} defines classes whose arguments are not known: {signatures}."
         raise NothingToProbe(message, advice=f"Give them: {location}:{name} {arguments_of(kind)}")
     if not ranked:
-        raise NothingToProbe(
-            f"{location!r} defines no Dataset, no DataLoader and no function without required arguments that makes one.",
-            advice=f"Name what to probe: {location}:NAME, where NAME is a dataset, a loader or a callable that returns one; "
-            "a loader that is made while the program runs is looked at by: " + command("pipefix", "run", "--probe", location),
-        )
+        advice = f"Name what to probe: {location}:NAME, where NAME is a dataset, a loader or a callable that returns one; "
+        advice += "a loader that is made while the program runs is looked at by: " + command("pipefix", "run", "--probe", location)
+        message = f"{location!r} defines no Dataset, no DataLoader and no function without required arguments that makes one."
+        raise NothingToProbe(message, advice=advice)
     best = min(ranked)
     alike = [pair for rank in ranked if rank == best for pair in ranked[rank]]
     if len(alike) > 1:

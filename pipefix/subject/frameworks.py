@@ -46,10 +46,8 @@ def unwrapped(whole: Any, label: str) -> tuple[Any, str]:
     if several:
         return _first(whole, several, label)
     if is_node(whole):
-        words = (
-            f"{label} is a graph of nodes: each thing that it yields counts as one sample, made by its own threads or processes."
-        )
-        return DataLoader(NodeStream(whole), batch_size=None), words
+        words = "each thing that it yields counts as one sample, made by its own threads or processes."
+        return DataLoader(NodeStream(whole), batch_size=None), f"{label} is a graph of nodes: {words}"
     loader = held_loader(whole)
     if loader is None:
         return whole, ""
@@ -88,15 +86,10 @@ def _first(whole: Any, several: list[tuple[Any, Any]], label: str) -> tuple[Any,
     """Of several loaders, or of nothing but datasets, the first, or the one that is called train."""
     kind, held = "loaders", [(name, loader) for name, value in several if (loader := held_loader(value)) is not None]
     if not held:
-        kind, held = (
-            "datasets",
-            [(name, value) for name, value in several if is_named(type(value), _ARROW) or isinstance(value, Dataset)],
-        )
+        kind = "datasets"
+        held = [(name, value) for name, value in several if is_named(type(value), _ARROW) or isinstance(value, Dataset)]
         if len(held) < len(several):
             return whole, ""
     name, value = next((pair for pair in held if str(pair[0]).startswith("train")), held[0])
-    words = (
-        f"{label} gives {len(held)} {kind}, and [{name!r}] was taken; a function of your file that returns another one alone "
-        "is probed in its place by its name."
-    )
-    return value, words if len(held) > 1 else ""
+    other = "a function of your file that returns another one alone is probed in its place by its name."
+    return value, f"{label} gives {len(held)} {kind}, and [{name!r}] was taken; {other}" if len(held) > 1 else ""

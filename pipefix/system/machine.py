@@ -142,9 +142,8 @@ def versions() -> dict[str, str]:
 
 
 def _cpu_model() -> str | None:
-    known = {
-        name.strip(): value.strip() for name, _, value in (line.partition(":") for line in text_of("/proc/cpuinfo").splitlines())
-    }
+    facts = [line.partition(":") for line in text_of("/proc/cpuinfo").splitlines()]
+    known = {name.strip(): value.strip() for name, _, value in facts}
     otherwise = platform.machine() if known else platform.processor()
     return next((known[name] for name in ("model name", "Model", "Hardware") if known.get(name)), otherwise or None)
 

@@ -36,9 +36,8 @@ def printable_json(text: str) -> str:
     """JSON whose strings hold the same characters, those that are not printable written as JSON's own escapes."""
     if text.isprintable():
         return text
-    return "".join(
-        character if character.isprintable() or character in ("\n", JOINER) else json.dumps(character)[1:-1] for character in text
-    )
+    kept = ("\n", JOINER)
+    return "".join(each if each.isprintable() or each in kept else json.dumps(each)[1:-1] for each in text)
 
 
 def _printable(character: str) -> str:

@@ -92,14 +92,12 @@ def key_of(url: str) -> str:
         for mark, signing in _SIGNATURES:
             if mark in names:
                 pairs = [(name, value) for name, value in pairs if not signing.match(name.lower())]
-        pairs_without_secrets = [(name, _digest(value) if name.lower() in _SECRETS else value) for name, value in pairs]
-        query = query if pairs_without_secrets == parse_qsl(query, keep_blank_values=True) else urlencode(pairs_without_secrets)
+        for at, (name, value) in enumerate(pairs):
+            if name.lower() in _SECRETS:
+                pairs[at] = name, hashlib.sha256(value.encode()).hexdigest()[:12]
+        query = query if pairs == parse_qsl(query, keep_blank_values=True) else urlencode(pairs)
     # By hand: urlunsplit forgets the slashes of schemes that it does not know.
     return f"{parts.scheme}://{host}{parts.path}{'?' * bool(query)}{query}"
-
-
-def _digest(value: str) -> str:
-    return hashlib.sha256(value.encode()).hexdigest()[:12]
 
 
 def keeper(timer: SampleTimer) -> ObjectStore | None:

@@ -111,8 +111,9 @@ def _ranked(module: ModuleType) -> dict[tuple[int, int], list[tuple[str, Any]]]:
         [pair for pair in of_classes if not isinstance(pair[1], (Dataset, DataLoader))],
         classes,
     ]
-    if not any(kinds):
-        kinds = [[pair for pair in public if _looks_like_a_dataset(pair[1])]]
+    if not any(kinds):  # what looks like a dataset
+        sized = [pair for pair in public if hasattr(type(pair[1]), "__getitem__") and hasattr(type(pair[1]), "__len__")]
+        kinds = [[pair for pair in sized if type(pair[1]).__module__.partition(".")[0] not in _PLAIN]]
     ranked: dict[tuple[int, int], list[tuple[str, Any]]] = {}
     known_ids: set[int] = set()  # aliases are no second candidate
     for rank, kind in enumerate(kinds):
@@ -240,11 +241,6 @@ def _makes_a_loader(function: Any) -> bool:
     if given is not None:
         return _is_said_to_be(given, DataLoader)
     return "loader" in function.__name__.lower() and any("loader" in name.lower() for name in names_in(function.__code__))
-
-
-def _looks_like_a_dataset(value: Any) -> bool:
-    kind = type(value)
-    return hasattr(kind, "__getitem__") and hasattr(kind, "__len__") and kind.__module__.partition(".")[0] not in _PLAIN
 
 
 def _kind(value: Any) -> str:

@@ -39,7 +39,10 @@ def load(
 
     ``directories`` are asked in turn what a directory is, before it is taken for one of class folders.
     """
-    _check_numbers(batch_size, workers)
+    if batch_size is not None and batch_size < 1:
+        raise BadUsage(f"A batch of {batch_size} samples cannot be made.", advice="Give at least one: --batch-size 32.")
+    if workers is not None and workers < 0:
+        raise BadUsage(f"There cannot be {workers} workers.", advice="Give none or more: --workers 0.")
     begun = time.perf_counter()
     if isinstance(target, (str, Path)):
         resolved = _resolve(str(target), directories)
@@ -66,13 +69,6 @@ def load(
         package=package,
         criterion=names.get("criterion"),
     )
-
-
-def _check_numbers(batch_size: int | None, workers: int | None) -> None:
-    if batch_size is not None and batch_size < 1:
-        raise BadUsage(f"A batch of {batch_size} samples cannot be made.", advice="Give at least one: --batch-size 32.")
-    if workers is not None and workers < 0:
-        raise BadUsage(f"There cannot be {workers} workers.", advice="Give none or more: --workers 0.")
 
 
 # -- what is named -----------------------------------------------------------------------------------------------------

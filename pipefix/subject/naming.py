@@ -63,17 +63,14 @@ def named(target: str) -> NamedTarget:
     if location.endswith(".py") or file.is_file():
         _refuse(file)
         return NamedTarget(location, file, attribute, arguments)
-    meant = next((word for word in (target.replace("::", ":"), f"{target}.py") if _names_a_file(word)), None)
+    words = (target.replace("::", ":"), f"{target}.py")
+    meant = next((word for word in words if Path(re.sub(r":[^:/]*$", "", word)).expanduser().is_file()), None)
     if meant is not None:
         raise TargetError(_not_found(path), advice=f"Did you mean {meant}?")
     if colon:
         return NamedTarget(location, None, attribute, arguments)
     meant = None if path.exists() else _meant(path)
     raise TargetError(_not_found(path), advice=f"Did you mean {meant}?" if meant else None)
-
-
-def _names_a_file(target: str) -> bool:
-    return Path(re.sub(r":[^:/]*$", "", target)).expanduser().is_file()
 
 
 def _given(written: str, target: str) -> Given:

@@ -93,8 +93,9 @@ def _names(kind: type) -> tuple[str, ...]:
     for base in kind.__mro__:
         names.update(vars(base).get("__annotations__", ()))
         for member in vars(base).values():
-            for function in _functions(member):
-                names.update(names_in(function.__code__))
+            of_property = (member.fget, member.fset, member.fdel) if isinstance(member, property) else ()
+            for function in of_property or (getattr(member, "__func__", member),):
+                names.update(names_in(function.__code__) if isinstance(function, FunctionType) else ())
     known = _KNOWN[kind] = tuple(name for name in sorted(names) if _harmless(_of_class(kind, name)))
     return known
 
@@ -107,11 +108,6 @@ def _harmless(inherited: Any) -> bool:
     if isinstance(inherited, (FunctionType, classmethod, staticmethod)):
         return True
     return not hasattr(type(inherited), "__get__") and not hasattr(type(inherited), "__set__")
-
-
-def _functions(member: Any) -> Iterator[FunctionType]:
-    parts = (member.fget, member.fset, member.fdel) if isinstance(member, property) else (getattr(member, "__func__", member),)
-    return (part for part in parts if isinstance(part, FunctionType))
 
 
 def names_in(code: CodeType) -> Iterator[str]:

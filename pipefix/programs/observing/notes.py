@@ -65,16 +65,13 @@ class Notes:
             return
         begun = clock()
         try:
-            file = self._opened()
+            with self._opening:  # else of two threads that begin one may write before the line that the file begins with
+                file = self._file if self._file is not None and self._is_ours(self._file) else self._open()
             line = json.dumps({"event": event, "at": time.time(), **figures}, default=int)  # NumPy's integers
             os.write(file, (line + "\n").encode())
         except OSError:
             pass  # a full disk: the program is none the worse
         self.own_s += clock() - begun
-
-    def _opened(self) -> int:
-        with self._opening:  # else of two threads that begin one may write before the line that the file begins with
-            return self._file if self._file is not None and self._is_ours(self._file) else self._open()
 
     def _is_ours(self, file: int) -> bool:
         try:

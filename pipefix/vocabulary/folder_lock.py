@@ -102,11 +102,10 @@ def is_lock(path: Path) -> bool:
     """Whether this is a lock file of ours, perhaps one that a killed process left."""
     if os.path.realpath(path) in _held:
         return True
-    try:
+    with contextlib.suppress(OSError, BadUsage):
         _open(path, create=False).close()
-    except (OSError, BadUsage):
-        return False
-    return True
+        return True
+    return False
 
 
 def _open(path: Path, *, create: bool = True) -> BinaryIO:

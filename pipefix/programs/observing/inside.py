@@ -53,11 +53,10 @@ class Inside:
     def claim(self) -> bool:
         """Whether this process is to do it, and no other one of the program does."""
         self.done = True
-        try:
+        with contextlib.suppress(FileExistsError):
             os.close(os.open(f"{self.file}.taken", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-        except FileExistsError:
-            return False
-        return True
+            return True
+        return False
 
     def do(self, loader: Any, place: str, step: tuple[float, float | None], iterators: list[tuple[Any, Any]]) -> str | None:
         """Wait for the work. What kept it from being done, where something did.

@@ -9,6 +9,7 @@ import sys
 import weakref
 import zlib
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 BATCHES, INDICES = 8, 256
@@ -23,8 +24,6 @@ class Orders:
 
     def __init__(self) -> None:
         self._asked: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
-        self._full: Any = None
-        """The iterator of whose present epoch enough is known, as a weak reference."""
 
     def watch(self, iterator_class: Any) -> None:
         following = iterator_class._next_index
@@ -33,16 +32,9 @@ class Orders:
         @functools.wraps(following)
         def _next_index(iterator: Any) -> Any:
             index = following(iterator)
-            full = self._full
-            if full is not None and full() is iterator:  # the quickest way to know that nothing is to be done
-                return index
-            request = requests.get(iterator)
-            if request is None:
-                request = requests[iterator] = []
+            request = requests.setdefault(iterator, [])
             if len(request) < BATCHES:
                 request.append(index)
-            else:
-                self._full = weakref.ref(iterator)
             return index
 
         iterator_class._next_index = _next_index
@@ -53,7 +45,6 @@ class Orders:
         Persistent workers have one iterator for all epochs.
         """
         flat: list[int] = []
-        self._full = None
         for index in self._asked.pop(iterator, ()):
             flat += index if isinstance(index, list) else [index]
         if not flat or not all(isinstance(index, int) for index in flat):
@@ -69,10 +60,9 @@ def share_of(loader: Any) -> dict[str, Any]:
     samplers = [loader, getattr(loader, "sampler", None), batches, getattr(batches, "sampler", None)]
     facts: dict[str, Any] = {"shared": any(hasattr(sampler, name) for sampler in samplers for name in _SHARES)}
     for name, of in (("dataset_length", getattr(loader, "dataset", None)), ("sampler_length", samplers[1])):
-        try:
+        facts[name] = None
+        with suppress(Exception):  # streams have none, and whatever a class of the user's raises
             facts[name] = len(of)  # type: ignore[arg-type]
-        except Exception:  # noqa: BLE001 - streams have none, and whatever a class of the user's raises
-            facts[name] = None
     dataset = getattr(loader, "dataset", None)
     facts["dataset"] = resemblance(dataset)
     facts["drop_last"] = any(getattr(sampler, "drop_last", False) is True for sampler in samplers)
@@ -83,7 +73,7 @@ def share_of(loader: Any) -> dict[str, Any]:
 
 def storage_of(dataset: Any) -> str | None:
     """The kind of file system that its files lie on, by the first path that it holds; None where it holds none."""
-    try:
+    with suppress(Exception):  # there is no path, or no mount; and whatever a class of the user's raises
         held = getattr(dataset, "__dict__", {}).values()
         firsts = [item[0] if isinstance(item, (list, tuple)) and item else item for item in held]
         paths = [os.fspath(item) for item in firsts if isinstance(item, (str, os.PathLike))]
@@ -91,16 +81,14 @@ def storage_of(dataset: Any) -> str | None:
         with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
             mounts = [line.split()[1:3] for line in file]
         return max((len(at), kind) for at, kind in mounts if place == at or place.startswith(at.rstrip("/") + "/"))[1]
-    except Exception:  # noqa: BLE001 - there is no path, or no mount; and whatever a class of the user's raises
-        return None
+    return None
 
 
 def resemblance(dataset: Any) -> int | None:
     """The same for datasets that hold the same things, as far as a quick look tells; None where it tells nothing."""
-    try:
+    with suppress(Exception):  # whatever a class of the user's raises
         return zlib.crc32(repr(_outline(dataset)).encode())
-    except Exception:  # noqa: BLE001 - whatever a class of the user's raises
-        return None
+    return None
 
 
 def _outline(value: Any, depth: int = 0) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from pipefix.vocabulary.files import read_regular
@@ -28,10 +29,9 @@ def is_program(path: Path) -> bool:
 
 
 def _body_of(path: Path) -> list[ast.stmt]:
-    try:
+    with suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return ast.parse(read_regular(path)).body
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return []  # importing it will tell
+    return []  # importing it will tell
 
 
 def _is_main_guard(statement: ast.stmt) -> bool:

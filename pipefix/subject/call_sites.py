@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from time import perf_counter_ns, process_time_ns
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -246,10 +247,9 @@ def _closed_over(site: Site, function: Callable[..., Any]) -> Sequence[Any]:
 
 def _owner(function: Callable[..., Any]) -> Any:
     """The object whose method it is."""
-    try:
+    with suppress(Exception):  # an object of somebody's that answers for another
         return getattr(function, "__self__", None)
-    except Exception:  # noqa: BLE001 - an object of somebody's that answers for another
-        return None
+    return None
 
 
 def _library_of(function: Callable[..., Any], args: Sequence[Any]) -> str:

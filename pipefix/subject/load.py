@@ -9,6 +9,7 @@ import inspect
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -156,10 +157,9 @@ def _call(value: Any, label: str) -> Any:
 
 
 def _signature(value: Any) -> str:
-    try:
+    with suppress(TypeError, ValueError):
         return str(inspect.signature(value))
-    except (TypeError, ValueError):
-        return "(unknown)"
+    return "(unknown)"
 
 
 # -- the loader --------------------------------------------------------------------------------------------------------

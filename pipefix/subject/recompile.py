@@ -128,10 +128,9 @@ def _rewritten(
 @cache
 def _source_of(file: str) -> ParsedFile | None:
     lines = linecache.getlines(file)
-    try:
+    with suppress(*_NOT_COMPILED):
         return ParsedFile(file, lines) if 0 < len(lines) < LONGEST_SOURCE else None
-    except _NOT_COMPILED:
-        return None
+    return None
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -170,10 +171,9 @@ class Subject:
 
 def length_of(dataset: Any) -> int | None:
     """Its length, or None where it has none that can be told."""
-    try:
+    with suppress(Exception):  # a stream's __len__ may raise whatever it likes; a map-style one was asked before
         return len(dataset) if hasattr(type(dataset), "__len__") else None
-    except Exception:  # noqa: BLE001 - a stream's __len__ may raise whatever it likes; a map-style one was asked before
-        return None
+    return None
 
 
 def _fetches_batches(dataset: Any) -> bool:
@@ -199,10 +199,9 @@ def own_sampler(sampler: Any, loader: DataLoader[Any]) -> Any:
     datasets = parts(loader.dataset)
     shared = [*datasets, *(value for dataset in datasets for value in attributes(dataset).values()), loader.generator]
     shared += [generator for generator in generators(sampler) if isinstance(generator, torch.Generator)]
-    try:
+    with suppress(Exception):  # open files, locks, generators: whatever the sampler holds
         return copy.deepcopy(sampler, {id(value): value for value in shared if value is not None})
-    except Exception:  # noqa: BLE001 - open files, locks, generators: whatever the sampler holds
-        return sampler
+    return sampler
 
 
 def _library(function: Any) -> str:

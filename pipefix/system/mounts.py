@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -69,10 +70,9 @@ def _plain(field: str) -> str:
 
 def text_of(path: str | Path) -> str:
     """A file of the kernel's; empty where it cannot be read."""
-    try:
+    with suppress(OSError):
         return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:
-        return ""
+    return ""
 
 
 def mounts(root: str | Path = "/") -> list[Mount]:

@@ -45,10 +45,9 @@ def _regular(descriptor: int, path: Path, mode: Literal["rb", "a+b"]) -> BinaryI
 
 def is_at(descriptor: int, path: Path) -> bool:
     """Whether an open file is the one that its path names now."""
-    try:
+    with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
+    return False
 
 
 def read_regular(path: Path, most: int | None = None) -> bytes:

@@ -172,10 +172,9 @@ def _end(process: int) -> None:
 
 
 def _has_ended(process: int) -> bool:
-    try:
+    with contextlib.suppress(ChildProcessError):  # the program ignores SIGCHLD: nobody is told how its children end
         return bool(os.waitpid(process, os.WNOHANG)[0])
-    except ChildProcessError:  # the program ignores SIGCHLD: nobody is told how its children end
-        return True
+    return True
 
 
 def end_program(folder: str) -> None:

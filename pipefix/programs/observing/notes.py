@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 clock = time.perf_counter
@@ -74,10 +74,9 @@ class Notes:
         self.own_s += clock() - begun
 
     def _is_ours(self, file: int) -> bool:
-        try:
+        with suppress(OSError):  # the program closed all that it did not open, as one that goes on as a daemon
             return self._pid == os.getpid() and self._which == _which(file)
-        except OSError:  # the program closed all that it did not open, as one that goes on as a daemon
-            return False
+        return False
 
     def _open(self) -> int:
         again, self._pid = self.begun, os.getpid()

@@ -134,9 +134,8 @@ def queued_seconds(of: Iterable[int | str] = ("thread-self",)) -> float:
 
 def _summed(name: str, *places: int) -> int:
     """Of a file's numbers (after a process's name, in brackets) those at these places; what cannot be read counts as nothing."""
-    try:
+    with suppress(OSError, IndexError, ValueError):
         with open(name, "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
         return sum(int(fields[place]) for place in places)
-    except (OSError, IndexError, ValueError):
-        return 0
+    return 0

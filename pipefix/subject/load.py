@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from torch import nn
-from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
 from pipefix.hooks.torch_internals import loader_arguments
 from pipefix.subject import candidates, failure, importing, naming
@@ -139,9 +139,7 @@ def _not_in_layout(path: Path, why: str) -> TargetError:
 
 def _call(value: Any, label: str) -> Any:
     """Call a maker; leave datasets and loaders as they are."""
-    if not callable(value) or isinstance(value, (Dataset, DataLoader)):
-        return value
-    if candidates.is_dataset(value) and not inspect.isclass(value):
+    if not callable(value) or isinstance(value, DataLoader) or (candidates.is_dataset(value) and not inspect.isclass(value)):
         return value
     unknown = candidates.unknown_argument(value) if isinstance(value, partial) else None
     if unknown is not None:

@@ -109,8 +109,7 @@ class Subject:
     @property
     def epoch(self) -> int | None:
         """Samples an epoch; None where nobody can tell."""
-        drawn = self._drawn
-        return length_of(self.dataset) if drawn is None else drawn
+        return self.settings.epoch
 
     @cached_property
     def _mean_batch(self) -> float | None:

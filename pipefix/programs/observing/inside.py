@@ -1,7 +1,8 @@
 """Does work inside the program that the command asked for: once, on the loader of its training loop, when that is warm.
 
 It runs in a process forked from the program's, which waits meanwhile. Random numbers, samplers, iterators and memory of the program
-stay as they were, whatever is done.
+stay as they were, whatever is done. Signals are the program's, and none is lost: its handlers write checkpoints or ask a job to be
+queued again, which that process must not do a second time.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from .heard_signals import delivered, hearing, held_back, leave_to_the_program
 from .samples import processes_of
 
 STEPS, SECONDS = 10, 1.0
@@ -37,6 +38,11 @@ def make_importable() -> None:
 
     if find_spec("pipefix") is None:
         sys.path.append(_ROOT)
+
+
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+_ASKING = (*_ENDING, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+"""By which a program is asked for something."""
 
 
 class Inside:
@@ -156,6 +162,53 @@ def _forget_fork_server() -> None:
         preloaded = server._preload_modules
         server.__init__()
         server._preload_modules = preloaded
+
+
+def held_back() -> Any:
+    """From now on no signal is delivered. One that falls among what Python calls at a fork is printed there, and lost.
+
+    Returns:
+        What `delivered` is to be given.
+    """
+    return signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+
+
+def delivered(before: Any) -> None:
+    """As before `held_back`; what came meanwhile comes now."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def leave_to_the_program() -> None:
+    """In the forked process: what ends a program interrupts what is done here, and no handler of the program's is called."""
+    for number in _ASKING:
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.default_int_handler if number in _ENDING else signal.SIG_IGN)
+
+
+@contextlib.contextmanager
+def hearing() -> Iterator[Callable[[], bool]]:
+    """What tells whether the program was asked for something since that was last told; its handlers are called as ever."""
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    os.set_blocking(write, False)
+    theirs = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+
+    def asked() -> bool:
+        try:
+            numbers = os.read(read, 4096)
+        except BlockingIOError:
+            return False
+        if theirs >= 0:
+            with contextlib.suppress(OSError):
+                os.write(theirs, numbers)
+        return any(number in _ASKING for number in numbers)
+
+    try:
+        yield asked
+    finally:
+        signal.set_wakeup_fd(theirs)
+        os.close(read)
+        os.close(write)
 
 
 def _end(process: int) -> None:

@@ -173,15 +173,9 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
     @functools.wraps(original)
     def timed_open(
-        file: Any,
-        mode: str = "r",
-        buffering: int = -1,
-        encoding: str | None = None,
-        errors: str | None = None,
-        newline: str | None = None,
-        closefd: bool = True,
-        opener: Any = None,
-    ) -> Any:
+        file: Any, mode: str = "r", buffering: int = -1, encoding: str | None = None, errors: str | None = None,
+        newline: str | None = None, closefd: bool = True, opener: Any = None,
+    ) -> Any:  # fmt: skip
         binary = "b" in mode
         plain = mode in _READING and closefd and opener is None and not isinstance(file, int) and buffering != 1
         if not plain or (binary and not encoding is errors is newline is None) or (not binary and buffering == 0):

@@ -246,14 +246,9 @@ def received(
 
 
 def asked_of(
-    client: str,
-    timer: SampleTimer,
-    op: str,
-    url: str,
-    span: tuple[int | None, int | None],
-    ask: Callable[[], Answer],
+    client: str, timer: SampleTimer, op: str, url: str, span: tuple[int | None, int | None], ask: Callable[[], Answer],
     needed: str = "",
-) -> Answer:
+) -> Answer:  # fmt: skip
     """For libraries that answer with bytes: from the recording, or by asking, and then kept.
 
     ``needed`` is what has to be told of the object in a recorded answer.

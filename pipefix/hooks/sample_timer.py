@@ -189,15 +189,9 @@ class SampleTimer(Charges):
         return label, self._base + count
 
     def answer(
-        self,
-        stage: Stage,
-        label: str,
-        ordinal: int,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] = {},
-        *,
-        reread: bool = True,
-    ) -> Any:
+        self, stage: Stage, label: str, ordinal: int, args: Sequence[Any] = (), kwargs: Mapping[str, Any] = {},
+        *, reread: bool = True,
+    ) -> Any:  # fmt: skip
         """The recorded result of a call, or `MISSING`. What the call would have caused besides is still done: lazy arguments are
         decoded, and files read inside a decode are read (unless those stages are replaced too)."""
         if self.playing is None:

@@ -79,15 +79,9 @@ def command_line(words: Sequence[str]) -> list[str]:
 
 
 def launch(
-    command: Sequence[str],
-    folder: Path,
-    *,
-    seconds: float | None = None,
-    steps: int | None = None,
-    job: Path | None = None,
-    plan: Path | None = None,
-    stages: bool = True,
-) -> Ended:
+    command: Sequence[str], folder: Path, *, seconds: float | None = None, steps: int | None = None, job: Path | None = None,
+    plan: Path | None = None, stages: bool = True,
+) -> Ended:  # fmt: skip
     """Run the command to its end.
 
     Args:

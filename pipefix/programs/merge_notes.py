@@ -84,20 +84,12 @@ def merged_notes(
     figures = [_figures(notes, begun, over[notes.place]) for notes in loops]
     figures.sort(key=lambda loop: (loop.role != "training", -loop.seconds, loop.rank or 0))
     return ProgramFigures(
-        command=command,
-        exit_code=exit_code,
-        seconds=seconds,
-        ranks=max(1, len(ranks)),
+        command=command, exit_code=exit_code, seconds=seconds, ranks=max(1, len(ranks)), loops=figures,
         overhead_share=overhead / seconds if seconds > 0 else 0.0,
-        loops=figures,
         account=_account(loops, begun, seconds) if seconds > 0 else None,
-        cuda=cuda,
-        killed=unended,
-        running=running,
-        errors=list(dict.fromkeys(errors)),
-        planned=list(dict.fromkeys(planned)),
-        findings=sentences,
-    )
+        cuda=cuda, killed=unended, running=running, findings=sentences,
+        errors=list(dict.fromkeys(errors)), planned=list(dict.fromkeys(planned)),
+    )  # fmt: skip
 
 
 def _by_what_epochs_do(loops: Sequence[LoopNotes]) -> list[LoopNotes]:
@@ -200,17 +192,10 @@ def _figures(notes: LoopNotes, begun: float, steps_over: tuple[int, str] | None)
     looked_on_device = notes.total("on_device_steps")
     watched, workers_watched = notes.total("watched_s"), notes.total("making_s") * notes.workers
     return LoopFigures(
-        loader=notes.loader,
-        iterated=notes.place[1],
-        nth=notes.place[2],
-        rank=notes.rank,
-        role=notes.role,
-        steps=int(notes.total("steps")),
-        samples=int(notes.total("samples")),
+        loader=notes.loader, iterated=notes.place[1], nth=notes.place[2], rank=notes.rank, role=notes.role,
+        steps=int(notes.total("steps")), samples=int(notes.total("samples")),
         step_samples=steps_over[0] if steps_over is not None and notes.role == "training" else None,
-        seconds=known,
-        workers=notes.facts.get("workers"),
-        first_batch_s=notes.first_s,
+        seconds=known, workers=notes.facts.get("workers"), first_batch_s=notes.first_s,
         wait_share=_share(_by_device(notes.blocks) if by_device else notes.blocks) if notes.loader and known else None,
         outside_share=_outside_share(notes.blocks) if not notes.loader else None,
         by_device=by_device,
@@ -222,7 +207,7 @@ def _figures(notes: LoopNotes, begun: float, steps_over: tuple[int, str] | None)
         workers_starved_share=notes.total("workers_queued_s") / workers_watched if workers_watched else None,
         stages=_stages([block["looked"] for block in notes.blocks if "looked" in block]),
         looked=sum(block["looked"]["batches"] for block in notes.blocks if "looked" in block),
-    )
+    )  # fmt: skip
 
 
 def _split_by_clocks(notes: LoopNotes) -> dict[str, float]:

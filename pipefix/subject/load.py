@@ -59,17 +59,10 @@ def load(
     user_modules.count_as_users(package)
     step, model = names.get("train_step"), names.get("model")
     return Subject(
-        target=label,
-        loader=loader,
-        assumed=(*assumed, *resolved.assumed),
-        choice=resolved.choice,
-        wrapper=wrapper,
-        consumer=step if callable(step) else None,
-        model=model if isinstance(model, nn.Module) else None,
-        load_seconds=time.perf_counter() - begun,
-        package=package,
-        criterion=names.get("criterion"),
-    )
+        target=label, loader=loader, assumed=(*assumed, *resolved.assumed), choice=resolved.choice, wrapper=wrapper,
+        consumer=step if callable(step) else None, model=model if isinstance(model, nn.Module) else None,
+        criterion=names.get("criterion"), load_seconds=time.perf_counter() - begun, package=package,
+    )  # fmt: skip
 
 
 # -- what is named -----------------------------------------------------------------------------------------------------

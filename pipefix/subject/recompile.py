@@ -148,13 +148,9 @@ class _Rewriter(ast.NodeTransformer):
     """Rewrites the statements of one function; functions inside it stay as they are."""
 
     def __init__(
-        self,
-        site: Callable[[Expression], Any],
-        wanted: Callable[[Place], bool],
-        left_alone: Collection[str],
-        lines: Sequence[str],
-        constants: dict[str, Any],
-    ) -> None:
+        self, site: Callable[[Expression], Any], wanted: Callable[[Place], bool], left_alone: Collection[str],
+        lines: Sequence[str], constants: dict[str, Any],
+    ) -> None:  # fmt: skip
         self.handed = 0
         """Expressions."""
         self._site, self._wanted, self._left_alone = site, wanted, left_alone

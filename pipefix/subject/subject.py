@@ -93,18 +93,13 @@ class Subject:
         names = ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "drop_last")
         return LoaderSettings(
             **{name: getattr(loader, name) for name in names},
-            mean_batch=self._mean_batch,
+            mean_batch=self._mean_batch, in_order=in_order(loader), shuffle=sampler == "RandomSampler", sampler=sampler,
             start_method=context.get_start_method() if context is not None else None,
-            in_order=in_order(loader),
-            shuffle=sampler == "RandomSampler",
-            sampler=sampler,
             collate=getattr(loader.collate_fn, "__qualname__", type(loader.collate_fn).__name__),
-            collate_library=_library(loader.collate_fn),
-            dataset=type(dataset).__name__,
+            collate_library=_library(loader.collate_fn), dataset=type(dataset).__name__,
             kind="iterable" if self.iterable else "batched" if self.batched_fetch else "map",
-            length=length_of(dataset),
-            drawn=self._drawn,
-        )
+            length=length_of(dataset), drawn=self._drawn,
+        )  # fmt: skip
 
     @property
     def epoch(self) -> int | None:

@@ -105,31 +105,19 @@ def look() -> Machine:
     memory, groups, (soft, hard), (shm, shm_free) = psutil.virtual_memory(), limits(), _fd_limits(), shared_memory()
     gpus, driver, declined = gpus_here()
     return Machine(
-        system=platform.system(),
-        kernel=platform.release(),
-        cpu_model=_cpu_model(),
+        system=platform.system(), kernel=platform.release(), cpu_model=_cpu_model(), load_1m=os.getloadavg()[0],
         logical_cores=os.cpu_count() or 1,
         affinity_cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
-        quota_cores=groups.quota_cores,
-        effective_cores=cores(),
-        memory_bytes=memory.total,
-        memory_available_bytes=memory.available,
+        quota_cores=groups.quota_cores, effective_cores=cores(),
+        memory_bytes=memory.total, memory_available_bytes=memory.available,
         # A limit above what the machine has is no limit.
         memory_limit_bytes=groups.memory_bytes if groups.memory_bytes is not None and groups.memory_bytes < memory.total else None,
-        memory_limit_used_bytes=groups.memory_used_bytes,
-        shm_bytes=shm,
-        shm_free_bytes=shm_free,
-        fd_soft=soft,
-        fd_hard=hard,
+        memory_limit_used_bytes=groups.memory_used_bytes, shm_bytes=shm, shm_free_bytes=shm_free,
+        fd_soft=soft, fd_hard=hard,
         fd_open=len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None,
-        load_1m=os.getloadavg()[0],
-        gpus=gpus,
-        driver=driver,
-        gpu_declined=declined,
-        python=platform.python_version(),
-        versions=versions(),
+        gpus=gpus, driver=driver, gpu_declined=declined, python=platform.python_version(), versions=versions(),
         environment={name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
-    )
+    )  # fmt: skip
 
 
 def versions() -> dict[str, str]:

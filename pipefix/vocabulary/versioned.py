@@ -35,15 +35,9 @@ def writable(value: Any) -> Any:
 
 
 def decode(
-    data: bytes | str,
-    kind: type[T],
-    *,
-    format: str,
-    origin: str,
-    what: str,
-    advice: str | None = None,
+    data: bytes | str, kind: type[T], *, format: str, origin: str, what: str, advice: str | None = None,
     prepare: Callable[[dict[str, Any]], Any] = lambda head: head,
-) -> T:
+) -> T:  # fmt: skip
     """The noun that ``data`` holds, of this major version or an older one.
 
     Args:

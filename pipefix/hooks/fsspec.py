@@ -7,6 +7,7 @@ through ``open`` and are seen there.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pipefix.hooks import object_answers
@@ -43,11 +44,8 @@ def install(timer: SampleTimer, patches: Patches) -> None:
     @hook(timer, patches, fsspec.asyn, "sync")
     def sync(loop: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
         name = getattr(func, "__name__", "")
-        op = f"fsspec.{name.lstrip('_')}"
-
-        def ask() -> Any:
-            return timer.timed_call(_STORAGE, op, counted, (loop, func, *args), kwargs, replayable=name in _ASKING)
-
+        call = (_STORAGE, f"fsspec.{name.lstrip('_')}", counted, (loop, func, *args), kwargs)
+        ask = partial(timer.timed_call, *call, replayable=name in _ASKING)
         return _on_tape(timer, getattr(func, "__self__", None), name, args, kwargs, ask)
 
     _cut(timer, patches, fsspec.spec.AbstractBufferedFile, "_fetch_range", "fsspec.fetch_range")
@@ -69,11 +67,9 @@ def _cut(timer: SampleTimer, patches: Patches, kind: type, name: str, label: str
         protocol = getattr(getattr(self, "fs", self), "protocol", ())
         if "file" in (protocol if isinstance(protocol, (tuple, list)) else (protocol,)):
             return original(self, *args, **kwargs)
-
-        def ask() -> Any:
-            return timer.timed_call(_STORAGE, label, original, (self, *args), kwargs)
-
-        return _on_tape(timer, self, name, args, kwargs, ask)
+        return _on_tape(
+            timer, self, name, args, kwargs, partial(timer.timed_call, _STORAGE, label, original, (self, *args), kwargs)
+        )
 
 
 # -- objects of a source cache ------------------------------------------------------------------------------------------------

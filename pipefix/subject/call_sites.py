@@ -42,7 +42,7 @@ class Site:
 
     def __init__(self, sites: CallSites, expression: Expression, file: str) -> None:
         self.sites, self.expression = sites, expression
-        self.label = f"{expression.text} at {file}:{expression.line}"
+        self.label = f"{expression.text} at {file}:{expression.place[0]}"
         self.spent_ns = self.evaluated = self.crossed = 0
         """Own time and number of evaluations in the last sample, and the stages of hooks that were met inside."""
         self.stage: Stage | None = None

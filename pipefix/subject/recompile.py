@@ -51,10 +51,6 @@ class Expression:
     text: str
     """As the code has it, shortened."""
 
-    @property
-    def line(self) -> int:
-        return self.place[0]
-
 
 MakeSite = Callable[[FunctionType, Expression], Any]
 IsWanted = Callable[[FunctionType, Place], bool]

@@ -33,11 +33,6 @@ class DeviceWaits:
         """The present step, where its parts are told."""
         self._ended_steps: deque[StepParts] = deque()
 
-    def forget(self) -> None:
-        """In a process that was forked from this one, which cannot use the device."""
-        if self.step is not None:
-            self.step.forget()
-
     def asked(self, loop: Any) -> None:
         """A step of ``loop`` has been queued, and its loop asks for the next batch."""
         if self.step is not None:

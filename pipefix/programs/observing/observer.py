@@ -99,8 +99,8 @@ class Observer:
     def forget(self) -> None:
         """In a process forked from this one: what was noted belongs to the parent, events of its device above all. They are kept,
         since a process that was forked beside CUDA ends where it frees one."""
-        if self.device is not None:
-            self.device.forget()
+        if self.device is not None and self.device.step is not None:
+            self.device.step.forget()
         self.of_parents += [self.device, self.here.current, self.here.latest, self.training.program, *self.loops.all]
         self.loops.forget()
         self._turns.forget()

@@ -1,4 +1,7 @@
-"""Puts hooks in the place of calls of libraries: rows of `simple_calls.TABLE`, and functions written for one library (`hook`)."""
+"""Puts hooks in the place of calls of libraries: rows of `simple_calls.TABLE`, and functions written for one library (`hook`).
+
+With what a module for one library needs besides: the types that its `install` is given, and the stages.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,8 @@ from pipefix.hooks.files import ORIGINAL_OPEN
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.stage import Stage
+
+__all__ = ["Calls", "How", "Patches", "SampleTimer", "Stage", "hook", "install_row", "wait_stage"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -7,10 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pipefix.hooks.calls import hook
-from pipefix.hooks.patches import Patches
-from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
+from pipefix.hooks.calls import Patches, SampleTimer, Stage, hook
 
 LIBRARY = "cv2"
 

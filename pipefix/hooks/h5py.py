@@ -13,12 +13,9 @@ import io
 import os
 from typing import Any
 
-from pipefix.hooks.calls import hook
+from pipefix.hooks.calls import Patches, SampleTimer, Stage, hook
 from pipefix.hooks.files import ORIGINAL_OPEN
-from pipefix.hooks.patches import Patches
 from pipefix.hooks.recorded_files import keep_whole, key_of, remembered, replayed
-from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "h5py"
 

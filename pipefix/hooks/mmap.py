@@ -8,11 +8,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from pipefix.hooks.calls import hook
-from pipefix.hooks.patches import Patches
+from pipefix.hooks.calls import Patches, SampleTimer, Stage, hook
 from pipefix.hooks.recorded_files import IN_MEMORY, keep_whole, key_behind, remembered
-from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "mmap"
 

@@ -13,13 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from pipefix.hooks.calls import hook
+from pipefix.hooks.calls import Patches, SampleTimer, Stage, hook
 from pipefix.hooks.files import ORIGINAL_OPEN, TimedFileIO
 from pipefix.hooks.mmap import is_memory
-from pipefix.hooks.patches import Patches
 from pipefix.hooks.recorded_files import is_recorded
-from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "numpy"
 

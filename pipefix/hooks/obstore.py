@@ -8,11 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipefix.hooks import object_answers
-from pipefix.hooks.calls import hook
+from pipefix.hooks.calls import Patches, SampleTimer, Stage, hook
 from pipefix.hooks.object_answers import Answer
-from pipefix.hooks.patches import Patches
-from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "obstore"
 

@@ -9,11 +9,8 @@ import os
 import stat
 from typing import Any
 
-from pipefix.hooks.calls import hook
-from pipefix.hooks.patches import Patches
+from pipefix.hooks.calls import Patches, SampleTimer, Stage, hook
 from pipefix.hooks.recorded_files import IN_MEMORY, descriptor, key_behind, key_of, note, remember_name, remembered, replayed
-from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
 
 LIBRARY = ""
 

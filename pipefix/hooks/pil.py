@@ -9,11 +9,8 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from pipefix.hooks.calls import hook
-from pipefix.hooks.patches import Patches
+from pipefix.hooks.calls import Patches, SampleTimer, Stage, hook
 from pipefix.hooks.result_store import MISSING
-from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "PIL.Image"
 

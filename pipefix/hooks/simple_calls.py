@@ -12,10 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from pipefix.hooks.calls import Calls, How, install_row, wait_stage
-from pipefix.hooks.patches import Patches
-from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
+from pipefix.hooks.calls import Calls, How, Patches, SampleTimer, Stage, install_row, wait_stage
 
 STORAGE, DECODE, AUGMENT = Stage.STORAGE, Stage.DECODE, Stage.AUGMENT
 

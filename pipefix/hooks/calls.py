@@ -19,13 +19,12 @@ from typing import Any, NamedTuple, TypeVar
 from pipefix.hooks.files import ORIGINAL_OPEN
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
+from pipefix.vocabulary.stage import AUGMENT, DECODE, STORAGE, Stage
 
-__all__ = ["Calls", "How", "Patches", "SampleTimer", "Stage", "hook", "install_row", "wait_stage"]
+__all__ = ["AUGMENT", "DECODE", "STORAGE", "Calls", "How", "Patches", "SampleTimer", "Stage", "hook", "install_row", "wait_stage"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-STORAGE = Stage.STORAGE
 _MMAP, _ISFILE = mmap.mmap, os.path.isfile
 _WHOLE_AT_MOST = 1 << 30
 """A larger file is not fetched before a call that may need little of it."""

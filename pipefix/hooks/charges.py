@@ -11,14 +11,12 @@ from threading import get_ident
 from time import perf_counter_ns, thread_time_ns
 from typing import Any, TypeVar
 
-from pipefix.vocabulary.stage import Stage
+from pipefix.vocabulary.stage import STORAGE, Stage
 
 T = TypeVar("T")
 
 OWN_BEFORE, OWN_RAW, OWN_DECODED = 0, 1, 2
 """Ids of the user's own code inside a sample: before any read, between read and decode, on decoded values."""
-_STORAGE = Stage.STORAGE
-"""Fetched once: that of an enum member costs more than a clock reading."""
 BITS = {stage: 1 << at for at, stage in enumerate(Stage)}
 """A set of stages is a sum of these."""
 OWN_NAMES = ("own code before reading", "own code on raw bytes", "own code on decoded values")
@@ -160,7 +158,7 @@ class Charges:
     def _passed(self, stage: Stage) -> None:
         """After a hook the sample's own code works on something else than before it."""
         own = self._top <= OWN_DECODED
-        if stage is not _STORAGE:
+        if stage is not STORAGE:
             self.phase = OWN_DECODED
         elif own or self.phase == OWN_BEFORE:
             # The next sample of a batched fetch, or another file of the same sample: what was read is raw again.

@@ -24,11 +24,10 @@ from pipefix.hooks.patches import Patches
 from pipefix.hooks.recorded_files import MemoryFile, PartialFile, fill, keep_whole, key_of, note, remembered, replayed
 from pipefix.hooks.result_store import Reads
 from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
+from pipefix.vocabulary.stage import STORAGE
 
 LIBRARY = ""
 
-_STORAGE = Stage.STORAGE
 _READING = frozenset({"r", "rb", "br", "rt", "tr"})
 _INTO, _READ, _ALL, _TELL, _SEEK = io.FileIO.readinto, io.FileIO.read, io.FileIO.readall, io.FileIO.tell, io.FileIO.seek
 _FILENO, _CLOSE = io.FileIO.fileno, io.FileIO.close
@@ -62,7 +61,7 @@ class TimedFileIO(io.FileIO):
         if timer.recording is not None or timer.replaced:
             view = memoryview(buffer).cast("B")
             return fill(len(view), lambda at: self._taped(len(view) - at, view[at:]), self.alone)
-        count = timer.timed_call(_STORAGE, "read", _INTO, (self, buffer))
+        count = timer.timed_call(STORAGE, "read", _INTO, (self, buffer))
         timer.bytes_read += count or 0
         return count
 
@@ -75,7 +74,7 @@ class TimedFileIO(io.FileIO):
         if timer.recording is not None or timer.replaced:
             into = bytearray(size)
             return bytes(memoryview(into)[: self.readinto(into)])
-        data = timer.timed_call(_STORAGE, "read", _READ, (self, size))
+        data = timer.timed_call(STORAGE, "read", _READ, (self, size))
         timer.bytes_read += len(data or b"")
         return data
 
@@ -85,13 +84,13 @@ class TimedFileIO(io.FileIO):
             return _ALL(self)
         if timer.recording is not None or timer.replaced:
             return self._taped_all()
-        data = timer.timed_call(_STORAGE, "read", _ALL, (self,))
+        data = timer.timed_call(STORAGE, "read", _ALL, (self,))
         timer.bytes_read += len(data or b"")
         return data
 
     def close(self) -> None:
         if self.timer.live and not self.closed:
-            self.timer.aside(_STORAGE, "open", _CLOSE, self)  # one operation: every file that is opened is closed
+            self.timer.aside(STORAGE, "open", _CLOSE, self)  # one operation: every file that is opened is closed
         else:
             _CLOSE(self)
 
@@ -103,7 +102,7 @@ class TimedFileIO(io.FileIO):
         if data is not None:
             view[: len(data)] = data
             return len(data)
-        read = timer.timed_call(_STORAGE, "read", _INTO, (self, view), replayable=False) or 0
+        read = timer.timed_call(STORAGE, "read", _INTO, (self, view), replayable=False) or 0
         self._note(offset, view[:read])
         return read
 
@@ -113,7 +112,7 @@ class TimedFileIO(io.FileIO):
             parts.append(data)
         if data is None:
             offset = self._offset()
-            parts.append(self.timer.timed_call(_STORAGE, "read", _ALL, (self,), replayable=False) or b"")
+            parts.append(self.timer.timed_call(STORAGE, "read", _ALL, (self,), replayable=False) or b"")
             self._note(offset, parts[-1])
         return b"".join(parts)
 
@@ -160,10 +159,10 @@ def install(timer: SampleTimer, patches: Patches) -> None:
             timer.pause()
             data = files.whole(key)
             from_memory = MemoryFile(data, path, timer) if data is not None else PartialFile(files, key, path, timer)
-            timer.resume(_STORAGE)
+            timer.resume(STORAGE)
             return from_memory
         timer.misses += files is not None
-        raw = timer.timed_call(_STORAGE, "open", kind, (path,), replayable=False)
+        raw = timer.timed_call(STORAGE, "open", kind, (path,), replayable=False)
         raw.key = key
         _by_path[key] = raw
         status = os.fstat(_FILENO(raw))
@@ -187,7 +186,7 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         if sys._getframe(1).f_code.co_filename.startswith(_IMPORTER):  # a module's file is none of the samples'
             return original(file, mode, buffering, encoding, errors, newline, closefd, opener)
         if timer.recording is None and not timer.replaced:
-            return timer.timed_call(_STORAGE, "open", _layered, (kind, path, *how))
+            return timer.timed_call(STORAGE, "open", _layered, (kind, path, *how))
         return _layered(find_raw, path, *how)
 
     def in_place_of(current: Any) -> Any:
@@ -196,7 +195,7 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         @functools.wraps(current)
         def timed_as_a_whole(*args: Any, **kwargs: Any) -> Any:
             timer.misses += timer.live and remembered(timer) is not None
-            return timer.timed_call(_STORAGE, "open", current, args, kwargs, replayable=False)
+            return timer.timed_call(STORAGE, "open", current, args, kwargs, replayable=False)
 
         return timed_open if current is original else timed_as_a_whole
 
@@ -252,7 +251,7 @@ def _reread(timer: SampleTimer, ranges: Reads) -> None:
     for key, offset, count in ranges:
         by_key.setdefault(key, []).append((offset, count))
     for key, pieces in by_key.items():
-        timer.bytes_read += timer.timed_call(_STORAGE, "read", _read_ranges, (key, pieces), replayable=False)
+        timer.bytes_read += timer.timed_call(STORAGE, "read", _read_ranges, (key, pieces), replayable=False)
 
 
 def _read_ranges(key: str, pieces: list[tuple[int, int]]) -> int:

@@ -11,12 +11,11 @@ from functools import partial
 from typing import Any
 
 from pipefix.hooks import object_answers
-from pipefix.hooks.calls import Patches, SampleTimer, Stage, hook
+from pipefix.hooks.calls import STORAGE, Patches, SampleTimer, hook
 from pipefix.hooks.object_answers import Answer
 
 LIBRARY = "fsspec"
 
-_STORAGE = Stage.STORAGE
 _ASKING = frozenset({"_cat_file", "_cat", "_cat_ranges", "_info", "_ls", "_exists", "_isfile", "_isdir", "_size", "_sizes", "_glob",
                      "_find", "_du", "async_fetch_range"})  # fmt: skip
 """Coroutines that only ask: their results can stand for them."""
@@ -41,7 +40,7 @@ def install(timer: SampleTimer, patches: Patches) -> None:
     @hook(timer, patches, fsspec.asyn, "sync")
     def sync(loop: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
         name = getattr(func, "__name__", "")
-        call = (_STORAGE, f"fsspec.{name.lstrip('_')}", counted, (loop, func, *args), kwargs)
+        call = (STORAGE, f"fsspec.{name.lstrip('_')}", counted, (loop, func, *args), kwargs)
         ask = partial(timer.timed_call, *call, replayable=name in _ASKING)
         return _on_tape(timer, getattr(func, "__self__", None), name, args, kwargs, ask)
 
@@ -64,9 +63,7 @@ def _cut(timer: SampleTimer, patches: Patches, kind: type, name: str, label: str
         protocol = getattr(getattr(self, "fs", self), "protocol", ())
         if "file" in (protocol if isinstance(protocol, (tuple, list)) else (protocol,)):
             return original(self, *args, **kwargs)
-        return _on_tape(
-            timer, self, name, args, kwargs, partial(timer.timed_call, _STORAGE, label, original, (self, *args), kwargs)
-        )
+        return _on_tape(timer, self, name, args, kwargs, partial(timer.timed_call, STORAGE, label, original, (self, *args), kwargs))
 
 
 # -- objects of a source cache ------------------------------------------------------------------------------------------------
@@ -77,7 +74,7 @@ def _on_tape(
 ) -> Any:
     """``ask()``, or what the recording knows of the objects that it asks for. ``held``: the file or file system that is asked."""
     playing, keeping = object_answers.player(timer), object_answers.keeper(timer)
-    if playing is None and (keeping is None or timer.stage is _STORAGE):
+    if playing is None and (keeping is None or timer.stage is STORAGE):
         if timer.recording is not None:
             for url, _, _ in (_questions(held, name, args, kwargs) or ())[:1]:
                 object_answers.noted(timer, url)

@@ -10,13 +10,10 @@ import mmap
 from collections.abc import Iterator
 from typing import Any
 
-from pipefix.hooks.patches import Patches
-from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
+from pipefix.hooks.calls import STORAGE, Patches, SampleTimer
 
 LIBRARY = "lmdb"
 
-_STORAGE = Stage.STORAGE
 _classes: dict[str, type] = {}
 """The library's own classes, by name."""
 _timers: list[SampleTimer] = []
@@ -107,7 +104,7 @@ def _timed(op: str, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any], 
     timer = next((timer for timer in _timers if timer.live), None)
     if timer is None:
         return method(*args, **kwargs)
-    return timer.timed_call(_STORAGE, op, _counted, (timer, method, args, kwargs), replayable=replayable)
+    return timer.timed_call(STORAGE, op, _counted, (timer, method, args, kwargs), replayable=replayable)
 
 
 def _counted(timer: SampleTimer, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from pipefix.hooks.calls import Patches, SampleTimer, Stage, hook
+from pipefix.hooks.calls import DECODE, STORAGE, Patches, SampleTimer, hook
 from pipefix.hooks.files import ORIGINAL_OPEN, TimedFileIO
 from pipefix.hooks.mmap import is_memory
 from pipefix.hooks.recorded_files import is_recorded
 
 LIBRARY = "numpy"
 
-_STORAGE, _DECODE = Stage.STORAGE, Stage.DECODE
 _TOUCH_AT_MOST = 256 * 1024 * 1024
 """A larger view is a part of the data set, not a sample: its pages are left to whoever uses them."""
 
@@ -32,19 +31,19 @@ def install(timer: SampleTimer, patches: Patches) -> None:
     def load(file: Any, mmap_mode: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Whole arrays are decoded (the bytes under them read by the file hook); archives and maps are only opened."""
         whole = mmap_mode is None and isinstance(file, (str, os.PathLike)) and os.fspath(file).endswith(".npy")
-        return timer.timed_call(_DECODE, "numpy.load", load_original, (file, mmap_mode, *args), kwargs, replayable=whole)
+        return timer.timed_call(DECODE, "numpy.load", load_original, (file, mmap_mode, *args), kwargs, replayable=whole)
 
     @hook(timer, patches, np, "fromfile")
     def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offset: int = 0, **kwargs: Any) -> Any:
         """Reads past Python's file objects; while recording or answered from a recording it reads through them instead."""
         plain = not sep and not kwargs and timer.owns and not np.dtype(dtype).hasobject
-        if plain and (timer.recording is not None or _STORAGE in timer.replaced):
+        if plain and (timer.recording is not None or STORAGE in timer.replaced):
             if isinstance(file, (str, bytes, os.PathLike)):
                 with open(file, "rb") as opened:
                     return _through(opened, np.dtype(dtype), count, offset)
             if _is_timed(file) or is_recorded(file):
                 return _through(file, np.dtype(dtype), count, offset)
-        stage = _STORAGE if plain else _DECODE
+        stage = STORAGE if plain else DECODE
         array = timer.timed_call(stage, "numpy.fromfile", from_file, (file, dtype, count, sep, offset), kwargs, replayable=False)
         timer.bytes_read += array.nbytes if plain else 0
         return array
@@ -113,7 +112,7 @@ def _mapped_arrays(timer: SampleTimer, patches: Patches) -> None:
     def getitem(self: Any, index: Any) -> Any:
         if not isinstance(self.base, mmap.mmap) or is_memory(self.base):
             return original(self, index)
-        return timer.timed_call(_STORAGE, "numpy.memmap[index]", touched, (self, index))
+        return timer.timed_call(STORAGE, "numpy.memmap[index]", touched, (self, index))
 
 
 def touch(array: np.ndarray[Any, Any]) -> None:

@@ -17,14 +17,13 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from pipefix.hooks.result_store import ByteStore, ResultStore
 from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
+from pipefix.vocabulary.stage import STORAGE
 from pipefix.vocabulary.urls import store_of
 
 CLIENTS = frozenset({"urllib.request", "urllib3", "fsspec", "obstore", "s3torchconnector"})
 """Libraries whose hooks keep objects and answer with them."""
 HEAD = "head+"
 """Before a URL: what was told of the object besides its bytes."""
-_STORAGE = Stage.STORAGE
 _KEPT = re.compile(
     r"(content-(type|encoding|language|disposition)|etag|last-modified|accept-ranges|location|x-(amz|goog|ms)-meta-.*)\Z"
 )
@@ -107,7 +106,7 @@ def keeper(timer: SampleTimer) -> ObjectStore | None:
 
 def player(timer: SampleTimer) -> ObjectStore | None:
     """The recording that answers with objects, while one is replayed."""
-    return _objects(timer.playing) if timer.live and _STORAGE in timer.replaced else None
+    return _objects(timer.playing) if timer.live and STORAGE in timer.replaced else None
 
 
 def _objects(recording: ResultStore | None) -> ObjectStore | None:
@@ -239,7 +238,7 @@ def received(
         status, reason, headers = response_of(recorded, range_header)
         return Received(recorded.data or b"", status, reason, list(headers.items()), recorded.told.get("url", url))
     noted(timer, url)
-    answer = timer.timed_call(_STORAGE, op, read_whole, replayable=player(timer) is None)
+    answer = timer.timed_call(STORAGE, op, read_whole, replayable=player(timer) is None)
     if question is not None:
         keep(timer, of_response(url, answer.status, answer.headers, answer.body, answer.url), client)
     return answer
@@ -264,6 +263,6 @@ def asked_of(
         return recorded
     noted(timer, url)
     # A recording without a place for objects keeps the answer as the result of the call.
-    answer: Answer = timer.timed_call(_STORAGE, op, asking, replayable=player(timer) is None)
+    answer: Answer = timer.timed_call(STORAGE, op, asking, replayable=player(timer) is None)
     keep(timer, answer, client)
     return answer

@@ -8,12 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipefix.hooks import object_answers
-from pipefix.hooks.calls import Patches, SampleTimer, Stage, hook
+from pipefix.hooks.calls import STORAGE, Patches, SampleTimer, hook
 from pipefix.hooks.object_answers import Answer
 
 LIBRARY = "obstore"
-
-_STORAGE = Stage.STORAGE
 
 
 class RecordedGet:
@@ -54,11 +52,11 @@ def _cut(timer: SampleTimer, patches: Patches, owner: Any, name: str, ask: Calla
 
     @hook(timer, patches, owner, name)
     def asked(held: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
-        if timer.stage is _STORAGE:
+        if timer.stage is STORAGE:
             return original(held, path, *args, **kwargs)
         url = _url(held, path) if timer.recording is not None or timer.replaced else None
         if url is None or (name == "get" and (args or kwargs)):
-            value = timer.timed_call(_STORAGE, op, original, (held, path, *args), kwargs, replayable=name != "get")
+            value = timer.timed_call(STORAGE, op, original, (held, path, *args), kwargs, replayable=name != "get")
             timer.bytes_read += sum(map(len, value if name == "get_ranges" else [value] if name == "get_range" else []))
             return value
         answered = functools.partial(object_answers.asked_of, LIBRARY, timer, op, url)

@@ -9,12 +9,11 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from pipefix.hooks.calls import Patches, SampleTimer, Stage, hook
+from pipefix.hooks.calls import AUGMENT, DECODE, STORAGE, Patches, SampleTimer, hook
 from pipefix.hooks.result_store import MISSING
 
 LIBRARY = "PIL.Image"
 
-_DECODE, _AUGMENT, _STORAGE = Stage.DECODE, Stage.AUGMENT, Stage.STORAGE
 _OPEN, _LOAD, _CONVERT = "PIL.Image.open", "PIL.Image.load", "PIL.Image.convert"
 _PLACE = "_pipefix_place"
 """Attribute of an image being recorded: (recording, label, ordinal, unit)."""
@@ -54,12 +53,12 @@ def _replace_load(timer: SampleTimer, patches: Patches, kind: type, seen: set[ty
         if not _is_lazy(image):
             return original(image, *args, **kwargs)
         place = image.__dict__.pop(_PLACE, None) if timer.recording is not None else None
-        pixels = timer.timed_call(_DECODE, _LOAD, original, (image, *args), kwargs, replayable=False, deferred=True)
+        pixels = timer.timed_call(DECODE, _LOAD, original, (image, *args), kwargs, replayable=False, deferred=True)
         if place is not None:
             recording, label, ordinal, unit = place
             timer.pause()
             if not getattr(image, "is_animated", False):
-                recording.keep(unit, label, ordinal, _DECODE, image)
+                recording.keep(unit, label, ordinal, DECODE, image)
             timer.resume()
         return pixels
 
@@ -70,19 +69,19 @@ def _replace_open(timer: SampleTimer, patches: Patches, module: Any, seen: set[t
     @hook(timer, patches, module, "open")
     def open_image(fp: Any, *args: Any, **kwargs: Any) -> Any:
         if timer.recording is None and not timer.replaced:
-            image = timer.timed_call(_DECODE, _OPEN, original, (fp, *args), kwargs)
+            image = timer.timed_call(DECODE, _OPEN, original, (fp, *args), kwargs)
             _replace_load(timer, patches, type(image), seen)
             return image
-        taping = timer.owns and timer.stage is not _DECODE
+        taping = timer.owns and timer.stage is not DECODE
         label, ordinal = timer.place(_OPEN) if taping else (_OPEN, 0)
-        if taping and _DECODE in timer.replaced:
-            known = timer.answer(_DECODE, label, ordinal, reread=False)
+        if taping and DECODE in timer.replaced:
+            known = timer.answer(DECODE, label, ordinal, reread=False)
             if known is not MISSING:
-                if _STORAGE not in timer.replaced:
+                if STORAGE not in timer.replaced:
                     _read_through(fp)
                 known.__dict__[_ANSWERED] = True
                 return known
-        image = timer.timed_call(_DECODE, _OPEN, original, (fp, *args), kwargs, replayable=False)
+        image = timer.timed_call(DECODE, _OPEN, original, (fp, *args), kwargs, replayable=False)
         _replace_load(timer, patches, type(image), seen)
         if taping and timer.open_recording is not None:
             image.__dict__[_PLACE] = (timer.open_recording, label, ordinal, timer.unit)
@@ -113,12 +112,12 @@ def _replace_convert(timer: SampleTimer, patches: Patches, kind: Any) -> None:
         if _is_lazy(self):
             self.load()
         if self.format is None:
-            return timer.timed_call(_AUGMENT, _CONVERT, original, (self, mode, *args), kwargs)
+            return timer.timed_call(AUGMENT, _CONVERT, original, (self, mode, *args), kwargs)
         copies = mode == self.mode and not args and not kwargs
-        if copies and _DECODE in timer.replaced and _ANSWERED in self.__dict__:
+        if copies and DECODE in timer.replaced and _ANSWERED in self.__dict__:
             timer.pause()
             copy = original(self, mode)
-            timer.resume(_DECODE)
+            timer.resume(DECODE)
             return copy
         # The copy itself is not kept: the opened image already is.
-        return timer.timed_call(_DECODE, _CONVERT, original, (self, mode, *args), kwargs, replayable=not copies)
+        return timer.timed_call(DECODE, _CONVERT, original, (self, mode, *args), kwargs, replayable=not copies)

@@ -12,9 +12,8 @@ from typing import Any
 from pipefix.hooks.byte_ranges import Bytes
 from pipefix.hooks.result_store import ByteStore
 from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
+from pipefix.vocabulary.stage import STORAGE
 
-_STORAGE = Stage.STORAGE
 _READ, _SEEK = io.FileIO.read, io.FileIO.seek
 _READLINK, _LSEEK, _WRITE, _CLOSE, _PREAD = os.readlink, os.lseek, os.write, os.close, os.pread
 _NAME = "pipefix"
@@ -34,7 +33,7 @@ def key_of(path: str | bytes | os.PathLike[Any]) -> str:
 
 def note(timer: SampleTimer, key: str, offset: int, data: Bytes, size: int) -> None:
     """Keep what was just read, where a recording is under way and no recorded storage operation contains it."""
-    if timer.recording is None or timer.stage is _STORAGE:
+    if timer.recording is None or timer.stage is STORAGE:
         return
     timer.pause()
     if timer.recording.files is not None:
@@ -66,7 +65,7 @@ def key_behind(fd: int, status: os.stat_result) -> str:
 def keep_whole(timer: SampleTimer, key: str, fd: int) -> None:
     """Keep all of a file whose descriptor is given away, where the recording asks for that: what is read by it cannot be seen."""
     files = timer.recording.files if timer.recording is not None else None
-    if files is None or timer.stage is _STORAGE:
+    if files is None or timer.stage is STORAGE:
         return
     status = os.fstat(fd)
     remember_name(fd, status, key)
@@ -111,7 +110,7 @@ def descriptor(data: Any) -> int | None:
 
 def remembered(timer: SampleTimer) -> ByteStore | None:
     """The recorded files, where storage is to be answered from them."""
-    return timer.playing.files if timer.playing is not None and _STORAGE in timer.replaced else None
+    return timer.playing.files if timer.playing is not None and STORAGE in timer.replaced else None
 
 
 def replayed(timer: SampleTimer, key: str, offset: int = 0, count: int | None = None) -> bytes | None:
@@ -124,7 +123,7 @@ def replayed(timer: SampleTimer, key: str, offset: int = 0, count: int | None = 
         data = files.whole(key) if files.knows(key) else None
     else:
         data = files.get(key, offset, count)
-    timer.resume(None if data is None else _STORAGE)
+    timer.resume(None if data is None else STORAGE)
     timer.misses += data is None
     return data
 
@@ -210,11 +209,11 @@ class PartialFile(io.RawIOBase):
         timer = self._timer
         timer.pause()
         data = self._files.get(self._key, self._at, count)
-        timer.resume(_STORAGE)
+        timer.resume(STORAGE)
         if data is None:
             real, limit = self._opened(), min(count, io.DEFAULT_BUFFER_SIZE * 8)
             timer.misses += 1
-            data = timer.timed_call(_STORAGE, "read", _READ, (real, limit), replayable=False) or b""
+            data = timer.timed_call(STORAGE, "read", _READ, (real, limit), replayable=False) or b""
             timer.bytes_read += len(data)
         self._at += len(data)
         return data
@@ -237,7 +236,7 @@ class PartialFile(io.RawIOBase):
 
 def _open_real(timer: SampleTimer, path: str | bytes) -> io.FileIO:
     timer.misses += 1
-    return timer.timed_call(_STORAGE, "open", io.FileIO, (path,), replayable=False)
+    return timer.timed_call(STORAGE, "open", io.FileIO, (path,), replayable=False)
 
 
 def fill(count: int, read: Callable[[int], int], alone: bool) -> int:

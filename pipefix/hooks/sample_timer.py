@@ -16,12 +16,10 @@ from pipefix.hooks.charges import BITS, OWN_BEFORE, OWN_DECODED, OWN_RAW, Charge
 from pipefix.hooks.chunk_reads import ChunkReads
 from pipefix.hooks.result_store import MISSING, READS, Reads, ResultStore
 from pipefix.hooks.snapshot import force
-from pipefix.vocabulary.stage import Stage
+from pipefix.vocabulary.stage import AUGMENT, DECODE, STORAGE, Stage
 
 T = TypeVar("T")
 
-_STORAGE, _DECODE, _AUGMENT = Stage.STORAGE, Stage.DECODE, Stage.AUGMENT
-"""Fetched once: that of an enum member costs more than a clock reading."""
 _NESTED = 1 << 20
 """Room for the ordinals of calls inside one recorded call."""
 
@@ -145,7 +143,7 @@ class SampleTimer(Charges):
             self.stage = above
             if self.events is not None:
                 self.events.append((key, begun, self._last))
-            if stage is not _STORAGE:
+            if stage is not STORAGE:
                 self.phase = OWN_DECODED
             elif top <= OWN_DECODED or self.phase == OWN_BEFORE:
                 self.phase = OWN_RAW
@@ -164,7 +162,7 @@ class SampleTimer(Charges):
         recording, before = self.open_recording, (self._scope, self._base, self._hushed, self.trail)
         if whole:
             self._scope, self._base, self._hushed = f"{label}/", (ordinal + 1) * _NESTED, self._hushed or own
-        reads: Reads | None = [] if recording is not None and stage is _DECODE and not own else None
+        reads: Reads | None = [] if recording is not None and stage is DECODE and not own else None
         if reads is not None:
             self.trail = reads
         try:
@@ -196,7 +194,7 @@ class SampleTimer(Charges):
         decoded, and files read inside a decode are read (unless those stages are replaced too)."""
         if self.playing is None:
             return MISSING
-        if stage is _AUGMENT and _DECODE not in self.replaced:
+        if stage is AUGMENT and DECODE not in self.replaced:
             force(args, kwargs)
         self._charge()
         value = self.playing.find(self.unit, label, ordinal)
@@ -205,7 +203,7 @@ class SampleTimer(Charges):
         if value is MISSING:
             self.misses += 1
             return value
-        if reread and stage is _DECODE and _STORAGE not in self.replaced and self.reread is not None:
+        if reread and stage is DECODE and STORAGE not in self.replaced and self.reread is not None:
             ranges = self.playing.find(self.unit, label + READS, ordinal)
             self._restart()
             if ranges is not MISSING:
@@ -219,7 +217,7 @@ class SampleTimer(Charges):
             return
         self.recording.keep(self.unit, label, ordinal, stage, value)
         if reads:
-            self.recording.keep(self.unit, label + READS, ordinal, _STORAGE, tuple(reads))
+            self.recording.keep(self.unit, label + READS, ordinal, STORAGE, tuple(reads))
             if self.trail is not None:
                 self.trail.extend(reads)
         self._restart()

@@ -12,9 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from pipefix.hooks.calls import Calls, How, Patches, SampleTimer, Stage, install_row, wait_stage
-
-STORAGE, DECODE, AUGMENT = Stage.STORAGE, Stage.DECODE, Stage.AUGMENT
+from pipefix.hooks.calls import AUGMENT, DECODE, STORAGE, Calls, How, Patches, SampleTimer, Stage, install_row, wait_stage
 
 
 def _zarr_stage(array: Any) -> Stage:

@@ -16,15 +16,13 @@ from types import FunctionType
 from typing import Any
 
 from pipefix.hooks.charges import OWN_DECODED, OWN_RAW
-from pipefix.vocabulary.stage import Stage
+from pipefix.vocabulary.stage import AUGMENT, Stage
 from pipefix.vocabulary.user_modules import is_users
 
 _RAW = (bytes, bytearray, memoryview, io.BytesIO)
 _ARRAYS = {"numpy", "torch"}
 _OF_FRAMES, _FRAMES = {"av", "decord", "SimpleITK"}, {"VideoFrame", "AudioFrame", "NDArray", "Image"}
 """Libraries whose decoded values are neither arrays nor Pillow's images, and what they call them."""
-_AUGMENT = Stage.AUGMENT
-"""Looked up once: an enum member costs more to fetch than a comparison."""
 _LOOK_AT = 8
 """How many elements of a list or dict decide what it holds."""
 
@@ -56,13 +54,13 @@ def data_stage(values: Iterable[Any], *, nested: bool = False) -> Stage | None:
         if kind is _ARRAY:
             dimensions = value.ndim
             if dimensions > 1:
-                return _AUGMENT
+                return AUGMENT
             if dimensions:
-                return Stage.DECODE if str(value.dtype).endswith("uint8") else _AUGMENT
+                return Stage.DECODE if str(value.dtype).endswith("uint8") else AUGMENT
         elif kind is _Kind.RAW:
             return Stage.DECODE
         elif kind is _Kind.PICTURE:
-            return _AUGMENT
+            return AUGMENT
         elif not nested:
             stage = data_stage(_first(value), nested=True)
             if stage is not None:

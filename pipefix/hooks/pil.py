@@ -26,8 +26,44 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
     seen: set[type] = set()
     _replace_load(timer, patches, ImageFile.ImageFile, seen)
-    _replace_open(timer, patches, Image, seen)
-    _replace_convert(timer, patches, Image.Image)
+    open_original, convert_original = Image.open, Image.Image.convert
+
+    @hook(timer, patches, Image, "open")
+    def open_image(fp: Any, *args: Any, **kwargs: Any) -> Any:
+        if timer.recording is None and not timer.replaced:
+            image: Any = timer.timed_call(DECODE, _OPEN, open_original, (fp, *args), kwargs)
+            _replace_load(timer, patches, type(image), seen)
+            return image
+        taping = timer.owns and timer.stage is not DECODE
+        label, ordinal = timer.place(_OPEN) if taping else (_OPEN, 0)
+        if taping and DECODE in timer.replaced:
+            known = timer.answer(DECODE, label, ordinal, reread=False)
+            if known is not MISSING:
+                if STORAGE not in timer.replaced:
+                    _read_through(fp)
+                known.__dict__[_ANSWERED] = True
+                return known
+        image = timer.timed_call(DECODE, _OPEN, open_original, (fp, *args), kwargs, replayable=False)
+        _replace_load(timer, patches, type(image), seen)
+        if taping and timer.open_recording is not None:
+            image.__dict__[_PLACE] = (timer.open_recording, label, ordinal, timer.unit)
+        return image
+
+    @hook(timer, patches, Image.Image, "convert")
+    def convert(self: Any, mode: str | None = None, *args: Any, **kwargs: Any) -> Any:
+        """Of an image as it came from its file the conversion is the last part of decoding; of any other it augments."""
+        if _is_lazy(self):
+            self.load()
+        if self.format is None:
+            return timer.timed_call(AUGMENT, _CONVERT, convert_original, (self, mode, *args), kwargs)
+        copies = mode == self.mode and not args and not kwargs
+        if copies and DECODE in timer.replaced and _ANSWERED in self.__dict__:
+            timer.pause()
+            copy = convert_original(self, mode)
+            timer.resume(DECODE)
+            return copy
+        # The copy itself is not kept: the opened image already is.
+        return timer.timed_call(DECODE, _CONVERT, convert_original, (self, mode, *args), kwargs, replayable=not copies)
 
 
 def _is_lazy(image: Any) -> bool:
@@ -63,31 +99,6 @@ def _replace_load(timer: SampleTimer, patches: Patches, kind: type, seen: set[ty
         return pixels
 
 
-def _replace_open(timer: SampleTimer, patches: Patches, module: Any, seen: set[type]) -> None:
-    original = module.open
-
-    @hook(timer, patches, module, "open")
-    def open_image(fp: Any, *args: Any, **kwargs: Any) -> Any:
-        if timer.recording is None and not timer.replaced:
-            image = timer.timed_call(DECODE, _OPEN, original, (fp, *args), kwargs)
-            _replace_load(timer, patches, type(image), seen)
-            return image
-        taping = timer.owns and timer.stage is not DECODE
-        label, ordinal = timer.place(_OPEN) if taping else (_OPEN, 0)
-        if taping and DECODE in timer.replaced:
-            known = timer.answer(DECODE, label, ordinal, reread=False)
-            if known is not MISSING:
-                if STORAGE not in timer.replaced:
-                    _read_through(fp)
-                known.__dict__[_ANSWERED] = True
-                return known
-        image = timer.timed_call(DECODE, _OPEN, original, (fp, *args), kwargs, replayable=False)
-        _replace_load(timer, patches, type(image), seen)
-        if taping and timer.open_recording is not None:
-            image.__dict__[_PLACE] = (timer.open_recording, label, ordinal, timer.unit)
-        return image
-
-
 def _read_through(fp: Any) -> None:
     """Read what decoding would have read: storage stays as dear as it is."""
     if isinstance(fp, io.BytesIO):
@@ -101,23 +112,3 @@ def _read_through(fp: Any) -> None:
     except (AttributeError, io.UnsupportedOperation):
         pass
     fp.read()
-
-
-def _replace_convert(timer: SampleTimer, patches: Patches, kind: Any) -> None:
-    """Of an image as it came from its file the conversion is the last part of decoding; of any other it augments."""
-    original = kind.convert
-
-    @hook(timer, patches, kind, "convert")
-    def convert(self: Any, mode: str | None = None, *args: Any, **kwargs: Any) -> Any:
-        if _is_lazy(self):
-            self.load()
-        if self.format is None:
-            return timer.timed_call(AUGMENT, _CONVERT, original, (self, mode, *args), kwargs)
-        copies = mode == self.mode and not args and not kwargs
-        if copies and DECODE in timer.replaced and _ANSWERED in self.__dict__:
-            timer.pause()
-            copy = original(self, mode)
-            timer.resume(DECODE)
-            return copy
-        # The copy itself is not kept: the opened image already is.
-        return timer.timed_call(DECODE, _CONVERT, original, (self, mode, *args), kwargs, replayable=not copies)

@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .lines import OURS
 from .samples import processes_of
 
 STEPS, SECONDS = 10, 1.0
@@ -27,9 +28,6 @@ _LOOK = 0.02
 """Seconds between two looks whether the work is done."""
 _PATIENCE = 30.0
 """Seconds that the work has to write what it knows once Ctrl-C was pressed."""
-_HERE = os.path.abspath(__file__)
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(_HERE))))
-"""The folder that pipefix lies in."""
 
 
 def make_importable() -> None:
@@ -37,7 +35,7 @@ def make_importable() -> None:
     from importlib.util import find_spec
 
     if find_spec("pipefix") is None:
-        sys.path.append(_ROOT)
+        sys.path.append(os.path.dirname(OURS))
 
 
 _ENDING = (signal.SIGINT, signal.SIGTERM)

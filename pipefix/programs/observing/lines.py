@@ -10,13 +10,13 @@ import sysconfig
 from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+OURS = os.path.dirname(os.path.dirname(_HERE))
 _OWN_LOOPS = ("pipefix.api.", "pipefix.caches.pool")
 """Modules of pipefix that go through loaders for themselves, or call what does."""
 _TYPED = ("<string>", "<stdin>")
 """Programs that no file holds: ``python -c``, or handed to ``python -``."""
 _INSTALLED = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-packages"))
-_FOLDERS = {_OURS, *(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib"))}
+_FOLDERS = {OURS, *(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib"))}
 _LIBRARIES = tuple(os.path.normpath(place) + os.sep for place in _FOLDERS if place)
 
 

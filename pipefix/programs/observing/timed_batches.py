@@ -12,11 +12,11 @@ import functools
 import gc
 import mmap
 import os
-import time
 import weakref
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
+from time import perf_counter as clock
 from typing import Any
 
 from .lines import without_this_frame
@@ -29,8 +29,6 @@ WORKER_AFTER = 2.0
 """Seconds of a worker."""
 LOOKING_WORKERS = 2
 """Workers that look; the others do the same."""
-
-clock = time.perf_counter
 
 
 class Looks:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import statistics
 import threading
+import time
 import weakref
 from collections import deque
-from time import perf_counter as clock
-from time import thread_time
 from typing import Any
 
 from .batches import checksum, level_of_samples, samples_in
 from .samples import cpu_seconds, queued_seconds
 from .timed_batches import summed
 
+clock = time.perf_counter
 QUICK = 1e-3
 """Seconds of a batch whose CPU time costs too much to be looked at each time."""
 FIRST_NOTE, LATER_NOTES = 0.05, 0.5
@@ -203,7 +203,7 @@ def cost_of_a_step(twin: Any) -> float:
     begun = clock()
     for _ in range(_TIMED):  # what `patches` does around a batch as well
         twin.epochs.get(loop)
-        used = thread_time() if epoch.looks_at_cpu() else None
+        used = time.thread_time() if epoch.looks_at_cpu() else None
         requested = clock()
-        twin.took(loop, epoch, requested, clock(), None, False, None if used is None else thread_time() - used)
+        twin.took(loop, epoch, requested, clock(), None, False, None if used is None else time.thread_time() - used)
     return (clock() - begun) / _TIMED

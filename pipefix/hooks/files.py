@@ -240,9 +240,7 @@ def stand_in(timer: SampleTimer, value: Any) -> Any:
 
 
 def _buffer_size(block: int) -> int:
-    if sys.version_info >= (3, 14):
-        return max(min(block, _LARGEST_BUFFER), io.DEFAULT_BUFFER_SIZE)
-    return block
+    return max(min(block, _LARGEST_BUFFER), io.DEFAULT_BUFFER_SIZE) if sys.version_info >= (3, 14) else block
 
 
 def _reread(timer: SampleTimer, ranges: Reads) -> None:

@@ -22,9 +22,7 @@ def shortened(text: str, most: int = LONGEST_TRACEBACK) -> str:
 
 def printable(text: str) -> str:
     """One line: control characters and direction overrides as escapes; line ends and odd blanks as blanks."""
-    if text.isprintable():
-        return text
-    return "".join(map(_printable, text))
+    return text if text.isprintable() else "".join(map(_printable, text))
 
 
 def printable_lines(text: str) -> str:

@@ -150,19 +150,11 @@ def gpus_here() -> tuple[list[Gpu], str | None, str | None]:
         return [], None, "the package nvidia-ml-py is not installed"
     try:
         nvml.nvmlInit()
+        try:
+            devices = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
+            gpus = [Gpu(nvml.nvmlDeviceGetName(device), int(nvml.nvmlDeviceGetMemoryInfo(device).total)) for device in devices]
+            return gpus, nvml.nvmlSystemGetDriverVersion(), None
+        finally:
+            nvml.nvmlShutdown()
     except nvml.NVMLError as error:
         return [], None, f"the NVIDIA driver does not answer: {error}"
-    try:
-        gpus = []
-        for index in range(nvml.nvmlDeviceGetCount()):
-            device = nvml.nvmlDeviceGetHandleByIndex(index)
-            gpus.append(Gpu(_string(nvml.nvmlDeviceGetName(device)), int(nvml.nvmlDeviceGetMemoryInfo(device).total)))
-        return gpus, _string(nvml.nvmlSystemGetDriverVersion()), None
-    except nvml.NVMLError as error:
-        return [], None, f"the NVIDIA driver does not answer: {error}"
-    finally:
-        nvml.nvmlShutdown()
-
-
-def _string(value: str | bytes) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -91,8 +91,7 @@ def _whole_called(nvml: Any, beginning: str) -> Any:
     """The device whose UUID begins so; None where none does."""
     for index in range(nvml.nvmlDeviceGetCount()):
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        uuid = nvml.nvmlDeviceGetUUID(handle)
-        if (uuid.decode() if isinstance(uuid, bytes) else str(uuid)).startswith(beginning):
+        if nvml.nvmlDeviceGetUUID(handle).startswith(beginning):
             return handle
     return None
 

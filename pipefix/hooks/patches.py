@@ -22,8 +22,6 @@ _ABSENT = object()
 
 @dataclass(slots=True)
 class ReplacedAttribute:
-    """One attribute that was replaced."""
-
     owner: Any
     name: str
     original: Any

@@ -69,7 +69,6 @@ class SampleTimer(Charges):
         self._last = perf_counter_ns()
 
     def end(self) -> None:
-        """A sample is complete."""
         self._charge()
         self.live = False
         self._top = OWN_BEFORE

@@ -93,7 +93,6 @@ class CallSites:
         self._recompile(functions, lambda *_: True)
 
     def begin(self) -> None:
-        """A sample begins."""
         if not self.looks:
             return
         if self._looking_ns is None:

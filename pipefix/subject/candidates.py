@@ -150,7 +150,6 @@ def is_dataset(value: Any) -> bool:
 
 
 def callable_bare(value: Any) -> bool:
-    """Whether it can be called without arguments."""
     return _missing_arguments(value) == []
 
 

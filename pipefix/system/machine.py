@@ -101,7 +101,6 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def look() -> Machine:
-    """Look at this machine."""
     memory, groups, (soft, hard), (shm, shm_free) = psutil.virtual_memory(), limits(), _fd_limits(), shared_memory()
     gpus, driver, declined = gpus_here()
     return Machine(

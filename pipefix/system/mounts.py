@@ -33,7 +33,6 @@ class Filesystem(msgspec.Struct, frozen=True):
     kind: str
     """As the kernel names it: ext4, xfs, overlay, nfs4, fuse.gcsfuse, …"""
     mount: str
-    """The mount point."""
     source: str = ""
     """The device or the server's address, as mounted."""
 

@@ -89,11 +89,8 @@ def handle_of(nvml: Any, number: int = 0, uuid: str | None = None) -> Any:
 
 def _whole_called(nvml: Any, beginning: str) -> Any:
     """The device whose UUID begins so; None where none does."""
-    for index in range(nvml.nvmlDeviceGetCount()):
-        handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        if nvml.nvmlDeviceGetUUID(handle).startswith(beginning):
-            return handle
-    return None
+    handles = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
+    return next((handle for handle in handles if nvml.nvmlDeviceGetUUID(handle).startswith(beginning)), None)
 
 
 def _instance_of(nvml: Any, whole: Any) -> Any:

@@ -106,7 +106,6 @@ def _outline(value: Any, depth: int = 0) -> Any:
 
 
 def pids_of(iterator: Any) -> tuple[int, ...]:
-    """Of the iterator's worker processes."""
     return tuple(worker.pid for worker in processes_of(iterator) if getattr(worker, "pid", None))
 
 

@@ -11,7 +11,7 @@ import inspect
 import re
 import textwrap
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch.utils.data import DataLoader, Dataset
 
@@ -31,15 +31,6 @@ _TRAINING = re.compile(f"(train|training){_OF}")
 _EVALUATION = re.compile(f"(val|valid|validation|test|testing|eval|evaluation|dev){_OF}")
 
 
-class TargetChoice(NamedTuple):
-    """What a file is probed by."""
-
-    name: str
-    value: Any
-    words: str = ""
-    """What else there was, and how to name it; empty where there was nothing to choose."""
-
-
 def named(module: ModuleType, attribute: str, location: str) -> Any:
     """What ``attribute`` (dotted, perhaps) names in ``module``."""
     value: Any = module
@@ -53,8 +44,9 @@ def named(module: ModuleType, attribute: str, location: str) -> Any:
     return value
 
 
-def chosen(module: ModuleType, location: str) -> TargetChoice:
-    """The most whole candidate, or an error that lists them all where several are alike."""
+def chosen(module: ModuleType, location: str) -> tuple[str, Any, str]:
+    """The most whole candidate with its name, or an error that lists them all where several are alike; and in words what else there
+    was, and how to name it: empty where there was nothing to choose."""
     ranked = _ranked(module)
     wanting = [] if ranked else _wanting_arguments(module)
     if wanting:
@@ -67,8 +59,7 @@ def chosen(module: ModuleType, location: str) -> TargetChoice:
         advice += "a loader that is made while the program runs is looked at by: " + command("pipefix", "run", "--probe", location)
         message = f"{location!r} defines no Dataset, no DataLoader and no function without required arguments that makes one."
         raise NothingToProbe(message, advice=advice)
-    best = min(ranked)
-    alike = [pair for rank in ranked if rank == best for pair in ranked[rank]]
+    alike = ranked[min(ranked)]
     if len(alike) > 1:
         known = candidates(module)
         every = [pair for pair in known if not inspect.isclass(pair[1])] or known
@@ -78,7 +69,7 @@ def chosen(module: ModuleType, location: str) -> TargetChoice:
     ((name, value),) = alike
     others = [f"{key} ({_kind(held)})" for key, held in candidates(module) if held is not value and not inspect.isclass(held)]
     words = f"{location} holds several targets, and {name} ({_kind(value)}) was taken; name another one with {location}:NAME"
-    return TargetChoice(name, value, f"{words} ({', '.join(others)})." if others else "")
+    return name, value, f"{words} ({', '.join(others)})." if others else ""
 
 
 def candidates(module: ModuleType) -> list[tuple[str, Any]]:

@@ -90,14 +90,15 @@ def _resolve(name: str, directories: Sequence[Directory]) -> Resolved:
     module = importing.from_file(place.path) if place.path is not None else importing.from_name(place.location)
     if place.attribute:
         value = candidates.named(module, place.attribute, place.location)
-        if place.given:
+        positional, named = place.given
+        if positional or named:
             if not callable(value):
                 message = f"{place.location}:{place.attribute} is of type {type(value).__name__}, which takes no arguments."
                 raise BadUsage(message, advice=f"Name it without them: {place.location}:{place.attribute}")
-            value = partial(value, *place.given.positional, **dict(place.given.named))
+            value = partial(value, *positional, **named)
         return Resolved(value, name, module)
-    choice = candidates.chosen(module, place.location)
-    return Resolved(choice.value, f"{place.location}:{choice.name}", module, choice.words)
+    attribute, value, words = candidates.chosen(module, place.location)
+    return Resolved(value, f"{place.location}:{attribute}", module, words)
 
 
 def _image_folder(path: Path) -> Any:

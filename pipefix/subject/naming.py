@@ -16,16 +16,6 @@ _CALL = re.compile(r"(?P<name>.*:[\w.]+)\((?P<given>.*)\)", re.S)
 """``data.py:Photos(root='data')``: what is called, and with what."""
 
 
-class Given(NamedTuple):
-    """Arguments that a target's name is called with, as literals of Python."""
-
-    positional: tuple[Any, ...] = ()
-    named: tuple[tuple[str, Any], ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.positional or self.named)
-
-
 class NamedTarget(NamedTuple):
     """A directory, a file of Python, or a module that is to be imported."""
 
@@ -35,7 +25,8 @@ class NamedTarget(NamedTuple):
     """Of a directory or a file; None for a module."""
     attribute: str = ""
     """What of it is named; empty where that is to be found."""
-    given: Given = Given()
+    given: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
+    """Arguments that the name is called with, as literals of Python."""
 
 
 def named(target: str) -> NamedTarget:
@@ -54,7 +45,7 @@ def named(target: str) -> NamedTarget:
     if path.is_dir():
         return NamedTarget(target, path)
     called = _CALL.fullmatch(target)
-    arguments = _given(called["given"], target) if called is not None else Given()
+    arguments = _given(called["given"] if called is not None else "", target)
     target = called["name"] if called is not None else target
     location, colon, attribute = target.rpartition(":")
     if not colon or path.is_file():
@@ -73,12 +64,12 @@ def named(target: str) -> NamedTarget:
     raise TargetError(_not_found(path), advice=f"Did you mean {meant}?" if meant else None)
 
 
-def _given(written: str, target: str) -> Given:
+def _given(written: str, target: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
     try:
         call = ast.parse(f"f({written})", mode="eval").body
         assert isinstance(call, ast.Call)
         positional = tuple(ast.literal_eval(argument) for argument in call.args)
-        return Given(positional, tuple((argument.arg or "**", ast.literal_eval(argument.value)) for argument in call.keywords))
+        return positional, {argument.arg or "**": ast.literal_eval(argument.value) for argument in call.keywords}
     except (SyntaxError, ValueError, AssertionError) as error:
         advice = "Give texts and numbers: FILE.py:NAME --arg root=data"
         raise BadUsage(f"The arguments in {target!r} are no literals of Python.", advice=advice) from error

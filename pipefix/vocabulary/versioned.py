@@ -89,7 +89,7 @@ def read(path: Path, *, what: str) -> bytes:
         with open(path, "rb") as file:
             data = file.read(LARGEST + 1)
     except (OSError, ValueError) as error:  # the latter: a NUL in the name
-        raise UnreadableFile(f"The {what} {path} could not be read: {_reason(error)}.") from error
+        raise UnreadableFile(f"The {what} {path} could not be read: {getattr(error, 'strerror', None) or error}.") from error
     if len(data) > LARGEST:
         raise UnreadableFile(f"{path} is no {what}: it is larger than {LARGEST >> 20} MiB.")
     return data
@@ -106,8 +106,5 @@ def write(data: bytes | str, path: Path, *, what: str) -> None:
             files.write_whole(path.resolve(), data)
     except (OSError, RuntimeError, ValueError) as error:  # the last two: a loop of links, a NUL in the name
         advice = f"Choose a place with room that you may write to, such as DIR/{path.name}"
-        raise UnreadableFile(f"The {what} {path} could not be written: {_reason(error)}.", advice=advice) from error
-
-
-def _reason(error: Exception) -> object:
-    return getattr(error, "strerror", None) or error
+        reason = getattr(error, "strerror", None) or error
+        raise UnreadableFile(f"The {what} {path} could not be written: {reason}.", advice=advice) from error

@@ -38,11 +38,8 @@ class _Awaiting:
     """A finder that finds nothing: modules of torch that are looked for are told what to call once they have been imported."""
 
     def __init__(self) -> None:
-        self.install = {
-            "torch.utils.data.dataloader": "install_loaders",
-            "torch.optim.optimizer": "install_training",
-            "torchdata.nodes.loader": "install_nodes",
-        }
+        self.install = {"torch.utils.data.dataloader": "install_loaders", "torch.optim.optimizer": "install_training",
+                        "torchdata.nodes.loader": "install_nodes"}  # fmt: skip
 
     def come_first(self) -> None:
         """A finder before this one that answers by itself would keep modules from it."""

@@ -183,7 +183,9 @@ class CallSites:
             site.library = _library_of(function, args)
             if site.library and site.library not in site.expression.text:
                 site.label = f"{site.expression.text} of {site.library} at {site.label.rpartition(' at ')[2]}"
-        handed = (*_handed(function, args), *_closed_over(site, function))
+        owner = _owner(function)
+        of_object = () if owner is None or isinstance(owner, (type, ModuleType)) else (owner,)
+        handed = (*of_object, *args, *_closed_over(site, function))
         site.told = data_stage((*handed, *kwargs.values())) is not None
         stage = self._evidence.of(site.label, handed, kwargs)
         if stage is UNKNOWN:
@@ -196,7 +198,7 @@ class CallSites:
             of_nothing = phase == OWN_BEFORE and data_stage(handed) is None and not site.crossed & BITS[Stage.STORAGE]
             if (stage is None and isinstance(value, VALUES)) or (stage is Stage.DECODE and of_nothing):
                 stage = Stage.DECODE if site.computing >= WAITING else Stage.STORAGE
-        if (self._has_data or phase == OWN_DECODED) and draws_random(function, _owner(function)):
+        if (self._has_data or phase == OWN_DECODED) and draws_random(function, owner):
             stage = Stage.AUGMENT
         self._has_data = self._has_data or data_stage([value]) is Stage.AUGMENT
         site.stage = stage if isinstance(stage, Stage) else None
@@ -230,12 +232,6 @@ class CallSites:
             return function(*args, **kwargs)
         finally:
             self.timer.live = True
-
-
-def _handed(function: Callable[..., Any], args: Sequence[Any]) -> Sequence[Any]:
-    """What a call works on: its arguments, and before them the object whose method it is."""
-    owner = _owner(function)
-    return args if owner is None or isinstance(owner, (type, ModuleType)) else (owner, *args)
 
 
 def _closed_over(site: Site, function: Callable[..., Any]) -> Sequence[Any]:

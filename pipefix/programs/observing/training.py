@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
 from .inside import end_program
 from .loops import Epoch, Loop, clock
-from .steps import StepLook, look_into_step
+from .steps import StepLook, compiles
 
 LEAST_AFTER = 4
 """Backward passes after the end of an epoch that may be of batches which the program took ahead, in an epoch however short."""
@@ -81,10 +82,11 @@ class TrainingSteps:
             self._look_into_step()
 
     def _look_into_step(self) -> None:
-        """One step a note."""
-        if self._possible:
+        """One step a note; none in a program that compiles its models, which hooks would have compiled again."""
+        modules = sys.modules.get("torch.nn.modules.module")
+        if self._possible and modules is not None and not compiles():
             try:
-                self._look = look_into_step()
+                self._look = StepLook(modules)
             except Exception as error:  # noqa: BLE001 - what passes outside the models stays unknown
                 self._possible = False
                 self._observer.failed(error, "pipefix could not look into the steps")

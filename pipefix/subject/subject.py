@@ -11,16 +11,8 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from torch.utils.data import (
-    BatchSampler,
-    DataLoader,
-    IterableDataset,
-    RandomSampler,
-    SequentialSampler,
-    Subset,
-    SubsetRandomSampler,
-    WeightedRandomSampler,
-)
+from torch.utils import data
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from pipefix.hooks.torch_internals import in_order
 from pipefix.subject.candidates import parts
@@ -172,12 +164,12 @@ def length_of(dataset: Any) -> int | None:
 
 def _fetches_batches(dataset: Any) -> bool:
     """Whether ``__getitems__`` does more than ask for one sample after the other, which is all that a Subset's own does."""
-    if type(dataset) is Subset:
+    if type(dataset) is data.Subset:
         return _fetches_batches(dataset.dataset)
     return bool(getattr(dataset, "__getitems__", None))
 
 
-_STATELESS = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
+_STATELESS = (data.SequentialSampler, data.RandomSampler, data.SubsetRandomSampler, data.WeightedRandomSampler)
 """Samplers whose only state is their generator's, which is put back after a probe."""
 
 

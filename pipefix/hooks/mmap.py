@@ -44,7 +44,11 @@ def install(timer: SampleTimer, patches: Patches) -> None:
     def new(cls: Any, fileno: int, *args: Any, **kwargs: Any) -> Any:
         mapped = create(cls, fileno, *args, **kwargs)
         if timer.live and (timer.recording is not None or timer.replaced):
-            _taped(timer, mapped, fileno)
+            key = key_behind(fileno, _STATUS(fileno)) if fileno != -1 else IN_MEMORY
+            mapped.in_memory = key == IN_MEMORY
+            if key != IN_MEMORY:
+                timer.misses += remembered(timer) is not None
+                keep_whole(timer, key, fileno)
         return mapped
 
     def counted(self: Any, index: slice) -> bytes:
@@ -60,13 +64,3 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
     patches.replace(mmap, "mmap", kind, everywhere=True)
     patches.replace(kind, "__new__", new)
-
-
-def _taped(timer: SampleTimer, mapped: Any, fileno: int) -> None:
-    """A sample maps a file while it is recorded or replayed."""
-    key = key_behind(fileno, _STATUS(fileno)) if fileno != -1 else IN_MEMORY
-    if key == IN_MEMORY:
-        mapped.in_memory = True
-        return
-    timer.misses += remembered(timer) is not None
-    keep_whole(timer, key, fileno)

@@ -12,6 +12,7 @@ import os
 from typing import Any
 
 import numpy as np
+from numpy.lib import _datasource
 
 from pipefix.hooks.calls import DECODE, STORAGE, Patches, SampleTimer, hook
 from pipefix.hooks.files import ORIGINAL_OPEN, TimedFileIO
@@ -50,7 +51,10 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
     _mapped_arrays(timer, patches)
     _hide_descriptors(patches)
-    _text_opener(patches)
+    # The text readers keep their own reference to ``open``, in a table of openers by file ending.
+    openers = _datasource._file_openers._file_openers  # type: ignore[attr-defined]
+    openers[None] = lambda *args, **kwargs: open(*args, **kwargs)  # noqa: SIM115 - the reader closes it
+    patches.on_undo(lambda: openers.update({None: ORIGINAL_OPEN}))
 
 
 def _through(file: Any, dtype: np.dtype[Any], count: int, offset: int) -> Any:
@@ -77,21 +81,6 @@ def _hide_descriptors(patches: Patches) -> None:
         return _is_timed(file) or (not is_recorded(file) and bool(original(file)))
 
     patches.replace(format_module, "isfileobj", isfileobj, everywhere=True)
-
-
-def _text_opener(patches: Patches) -> None:
-    """The text readers keep their own reference to ``open``, inside a table of openers by file ending."""
-    from numpy.lib import _datasource
-
-    openers: Any = vars(_datasource)["_FileOpeners"]
-    original = openers.__getitem__
-
-    @functools.wraps(original)
-    def getitem(self: Any, key: Any) -> Any:
-        opener = original(self, key)
-        return open if opener is ORIGINAL_OPEN else opener
-
-    patches.replace(openers, "__getitem__", getitem)
 
 
 # -- mapped arrays --------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ that load. Answered from a recording, `Image.open` gives a decoded image of the 
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 from typing import Any
 
 from pipefix.hooks.calls import AUGMENT, DECODE, STORAGE, Patches, SampleTimer, hook
@@ -101,14 +102,10 @@ def _replace_load(timer: SampleTimer, patches: Patches, kind: type, seen: set[ty
 
 def _read_through(fp: Any) -> None:
     """Read what decoding would have read: storage stays as dear as it is."""
-    if isinstance(fp, io.BytesIO):
-        return
     if not hasattr(fp, "read"):
         with open(fp, "rb", buffering=0) as file:
             file.read()
-        return
-    try:
-        fp.seek(0)
-    except (AttributeError, io.UnsupportedOperation):
-        pass
-    fp.read()
+    elif not isinstance(fp, io.BytesIO):
+        with suppress(AttributeError, io.UnsupportedOperation):
+            fp.seek(0)
+        fp.read()

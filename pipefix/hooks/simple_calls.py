@@ -17,10 +17,8 @@ from pipefix.hooks.calls import AUGMENT, DECODE, STORAGE, Calls, How, Patches, S
 
 def _zarr_stage(array: Any) -> Stage:
     """Compressed chunks are read and unpacked in one call. The third version has several codecs, the second at most one."""
-    try:
-        packed = array.compressors or array.filters
-    except AttributeError:  # a release that knows the second version only
-        packed = array.compressor or array.filters
+    # Releases that know the second version only have no plural.
+    packed = (array.compressors if hasattr(array, "compressors") else array.compressor) or array.filters
     return DECODE if packed else STORAGE
 
 

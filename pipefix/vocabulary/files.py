@@ -78,13 +78,13 @@ def write_new(path: Path, data: bytes) -> bool:
     """`write_whole` where nothing is at ``path`` yet; False where something is."""
     draft = draft_beside(path)
     try:
-        write_whole(draft, data)
-        os.link(draft, path)
-    except FileExistsError:
+        with contextlib.suppress(FileExistsError):
+            write_whole(draft, data)
+            os.link(draft, path)
+            return True
         return False
     finally:
         draft.unlink(missing_ok=True)
-    return True
 
 
 def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:

@@ -50,13 +50,10 @@ class TrainingSteps:
         if self._look is not None:
             self._look.worked(now - took, now)
         self._observer.calls += 1
-        loop = self._loop()
-        loop.trains = True
+        loop, current = self._trains()
         loop.optimizer_steps += 1
         loop.optimizer_s += took if self._in_its_time(loop) else 0.0
-        current: Epoch | None = self._observer.current
         if current is not None:
-            current.trains = True
             loop.steps_in_thread += current.thread == threading.get_ident()
             current.marked, current.inner_by_mark = now, current.inner_s
         if loop is self.program:
@@ -91,26 +88,27 @@ class TrainingSteps:
                 self._possible = False
                 self._observer.failed(error, "pipefix could not look into the steps")
 
-    def _loop(self) -> Loop:
-        """Whose step it is that is taken."""
+    def _trains(self) -> tuple[Loop, Epoch | None]:
+        """The loop whose step it is that is taken, and its epoch: both train."""
         loop: Loop | None = self._observer.worked_on() or self.program
         if loop is None:
             loop = self.program = self._observer.loops.without_loader()
-        return loop
+        loop.trains = True
+        current: Epoch | None = self._observer.current
+        if current is not None:
+            current.trains = True
+        return loop, current
 
     def went_back(self, begun: float, now: float) -> None:
         self.reached("backward")
         self._count_pass(self._observer.current, self._observer.here.latest)
-        loop = self._loop()
-        loop.trains = True
+        loop, current = self._trains()
         loop.backward_s += now - begun if self._in_its_time(loop) else 0.0
         if self._optimizer_since:
             self._optimizer_since = now
         if self._look is not None:
             self._look.worked(begun, now)
-        current: Epoch | None = self._observer.current
         if current is not None:
-            current.trains = True
             loop.forward_s += begun - current.marked - (current.inner_s - current.inner_by_mark)
             current.marked, current.inner_by_mark = now, current.inner_s
         if loop is self.program and not self.count:

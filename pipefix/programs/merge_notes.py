@@ -157,15 +157,13 @@ def still_noting(path: Path) -> int | None:
     if begun.get("host") != platform.node() or not isinstance(begun.get("pid"), int):
         return None
     process, folder = Path(f"/proc/{begun['pid']}"), path.parent.resolve()
-    try:
+    with suppress(OSError):
         if b"PIPEFIX_RUN=" + os.fsencode(folder) in (process / "environ").read_bytes().split(b"\0"):
             return int(begun["pid"])
         for file in (process / "fd").iterdir():  # of one that imported pipefix.auto
             with suppress(FileNotFoundError):
                 if os.readlink(file) == str(folder / path.name):
                     return int(begun["pid"])
-    except OSError:
-        pass
     return None
 
 

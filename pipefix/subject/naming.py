@@ -114,8 +114,7 @@ def _refuse(path: Path) -> None:
         instead = of_a_notebook(str(path)) if path.suffix == ".ipynb" else None
         raise TargetError(f"{str(path)!r} cannot be imported as Python: its name must end in .py.", advice=instead)
     try:
-        with open_regular(path):
-            pass
+        open_regular(path).close()
     except OSError as error:
         message = f"{str(path)!r} cannot be read: {error.strerror or error}."
         raise TargetError(message, advice="Check its permissions: ls -l FILE.py") from error

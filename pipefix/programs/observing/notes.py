@@ -64,13 +64,11 @@ class Notes:
         if self.silent:
             return
         begun = clock()
-        try:
+        with suppress(OSError):  # a full disk: the program is none the worse
             with self._opening:  # else of two threads that begin one may write before the line that the file begins with
                 file = self._file if self._file is not None and self._is_ours(self._file) else self._open()
             line = json.dumps({"event": event, "at": time.time(), **figures}, default=int)  # NumPy's integers
             os.write(file, (line + "\n").encode())
-        except OSError:
-            pass  # a full disk: the program is none the worse
         self.own_s += clock() - begun
 
     def _is_ours(self, file: int) -> bool:
@@ -100,12 +98,10 @@ def _which(file: int) -> tuple[int, int]:
 def _machine() -> dict[str, Any]:
     """What training ranks may differ in."""
     facts: dict[str, Any] = {}
-    try:
+    with suppress(OSError, ValueError):  # not on Linux
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             facts["processor"] = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), None)
         facts["memory_gib"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
-    except (OSError, ValueError):
-        pass  # not on Linux
     return facts
 
 

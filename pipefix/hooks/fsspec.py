@@ -7,6 +7,7 @@ through ``open`` and are seen there.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -109,7 +110,7 @@ def _questions(held: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, An
     system = getattr(held, "fs", held)
     if not hasattr(system, "unstrip_protocol"):
         return None
-    try:
+    with suppress(ValueError, TypeError, AttributeError):
         if name in ("async_fetch_range", "_fetch_range"):
             begin, end = _given(args, kwargs, "start", "end")
             return [(_url(system, held.path), begin, end)] if _is_span(begin, end) else None
@@ -127,8 +128,6 @@ def _questions(held: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, An
             paths = args[0] if isinstance(args[0], list) else [args[0]]
             urls = sorted({_url(system, path) for path in paths})
             return [(url, 0, None) for url in urls] if not any("*" in path for path in paths) else None
-    except (ValueError, TypeError, AttributeError):
-        return None
     return None
 
 

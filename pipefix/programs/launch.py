@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 
 from pipefix.programs.merge_notes import notes_in, still_noting
+from pipefix.system.mounts import text_of
 from pipefix.vocabulary import commands
 from pipefix.vocabulary.errors import BadUsage
 
@@ -212,14 +213,9 @@ class Companion:
         return known
 
     def _has(self, number: int) -> bool | None:
-        if self._process is None:
-            return None
-        try:
-            with open(f"/proc/{self._process.pid}/status", encoding="ascii", errors="replace") as status:
-                waiting = next(int(line.split()[1], 16) for line in status if line.startswith("ShdPnd:"))
-        except (OSError, StopIteration):
-            return None
-        return bool(waiting >> (number - 1) & 1)
+        status = text_of(f"/proc/{self._process.pid}/status") if self._process is not None else ""
+        waiting = next((int(line.split()[1], 16) for line in status.splitlines() if line.startswith("ShdPnd:")), None)
+        return None if waiting is None else bool(waiting >> (number - 1) & 1)
 
     def end(self) -> None:
         process, self._process = self._process, None
@@ -230,11 +226,9 @@ class Companion:
 
 
 def _in_foreground() -> bool:
-    try:
-        with open("/dev/tty", "rb") as terminal:
-            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
-    except OSError:
-        return False
+    with contextlib.suppress(OSError), open("/dev/tty", "rb") as terminal:
+        return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    return False
 
 
 def _end(child: subprocess.Popen[bytes], until: float, folder: Path, over: threading.Event) -> None:

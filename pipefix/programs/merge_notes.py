@@ -176,12 +176,10 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
     """Whole lines: the last one of a process that was killed may be torn."""
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in file:
-            try:
+            with suppress(ValueError):
                 event = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(event, dict) and "event" in event:
-                yield event
+                if isinstance(event, dict) and "event" in event:
+                    yield event
 
 
 def _figures(notes: LoopNotes, begun: float, steps_over: tuple[int, str] | None) -> LoopFigures:

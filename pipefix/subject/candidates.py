@@ -10,6 +10,7 @@ import ast
 import inspect
 import re
 import textwrap
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -153,23 +154,20 @@ def arguments_of(value: Any) -> str:
 def unknown_argument(value: Any) -> str | None:
     """The first name among the arguments it was given that it does not take."""
     function, given = getattr(value, "func", value), getattr(value, "keywords", {})
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return None
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return None
-    return next((name for name in given if name not in {parameter.name for parameter in parameters}), None)
+    with suppress(TypeError, ValueError):
+        parameters = inspect.signature(function).parameters
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+            return next((name for name in given if name not in parameters), None)
+    return None
 
 
 def _missing_arguments(value: Any) -> list[str] | None:
     """Names of what must be given to call it; None where it does not say."""
-    try:
-        parameters = inspect.signature(value).parameters.values()
-    except (TypeError, ValueError):
-        return None
     optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [p.name for p in parameters if p.default is p.empty and p.kind not in optional]
+    with suppress(TypeError, ValueError):
+        parameters = inspect.signature(value).parameters.values()
+        return [p.name for p in parameters if p.default is p.empty and p.kind not in optional]
+    return None
 
 
 def _wanting_arguments(module: ModuleType) -> list[tuple[str, Any]]:

@@ -81,11 +81,10 @@ def _name_of(path: Path) -> tuple[str, Path | None]:
 
 def _relative_depth(path: Path) -> int:
     """How many folders up the file imports from (``from ..data import x``: 2); 0 where it imports nothing relatively."""
-    try:
+    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):  # importing it will tell
         tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return 0  # importing it will tell
-    return max((node.level for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)), default=0)
+        return max((node.level for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)), default=0)
+    return 0
 
 
 def _hides(name: str, path: Path) -> bool:

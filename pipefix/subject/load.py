@@ -230,10 +230,7 @@ def _check_batches(loader: DataLoader[Any], label: str, length: int) -> None:
     """A batch_sampler's length is its own business: only one that says 0 is believed."""
     if loader.batch_sampler is not None and not hasattr(type(loader.batch_sampler), "__len__"):
         return
-    try:
-        batches = len(loader)
-    except (TypeError, NotImplementedError, AttributeError):
-        return
-    if batches == 0:
-        message = f"{label} yields no batch: {length} samples, batch_size {loader.batch_size} and drop_last={loader.drop_last}."
-        raise BadUsage(message, advice="Use a smaller batch: --batch-size N, or drop_last=False.")
+    with suppress(TypeError, NotImplementedError, AttributeError):
+        if len(loader) == 0:
+            message = f"{label} yields no batch: {length} samples, batch_size {loader.batch_size} and drop_last={loader.drop_last}."
+            raise BadUsage(message, advice="Use a smaller batch: --batch-size N, or drop_last=False.")

@@ -28,11 +28,10 @@ def memory_left() -> int:
 
 def shared_memory() -> tuple[int | None, int | None]:
     """Bytes of /dev/shm, and those of them that are free; None where there is none."""
-    try:
+    with suppress(AttributeError, OSError):
         room = os.statvfs("/dev/shm")
-    except (AttributeError, OSError):
-        return None, None
-    return room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize
+        return room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize
+    return None, None
 
 
 def shared_memory_left() -> int | None:

@@ -6,6 +6,7 @@ import math
 import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -30,11 +31,10 @@ def _split(text: str) -> tuple[float, str] | None:
     match = _NUMBER.match(text)
     if match is None:
         return None
-    try:
+    with suppress(ValueError):
         value = float(match[1].replace("_", ""))
-    except ValueError:
-        return None
-    return (value, match[2].lower()) if math.isfinite(value) else None
+        return (value, match[2].lower()) if math.isfinite(value) else None
+    return None
 
 
 def _without_comma(text: str) -> None:

@@ -12,6 +12,7 @@ import gc
 import sys
 import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -32,10 +33,8 @@ def attributes(value: Any) -> dict[str, Any]:
             continue
         for name, member in vars(kind).items():
             if type(member).__name__ == "member_descriptor" and name not in held:
-                try:
+                with suppress(AttributeError):  # a slot that was never filled
                     held[name] = member.__get__(value, kind)
-                except AttributeError:
-                    continue  # a slot that was never filled
     return held
 
 

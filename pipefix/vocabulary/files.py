@@ -155,11 +155,10 @@ def _new_draft(path: Path) -> tuple[Path, BinaryIO]:
 
 def _lock(file: BinaryIO, *, wait: bool) -> bool:
     """Whether the lock is held; a file system may have none."""
-    try:
+    with contextlib.suppress(OSError):
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:
-        return False
-    return True
+        return True
+    return False
 
 
 def remove_drafts(folder: Path) -> None:

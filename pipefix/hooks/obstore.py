@@ -70,12 +70,10 @@ def _url(held: Any, path: str) -> str | None:
     kind = type(held).__name__
     if kind == "HTTPStore":
         return object_answers.key_of(f"{str(held.url).rstrip('/')}/{path}")
-    config = getattr(held, "config", None) or {}
-    place = {"S3Store": ("s3", "bucket"), "GCSStore": ("gs", "bucket"), "AzureStore": ("az", "container_name")}.get(kind)
-    if place is not None:
-        scheme, name = place
-        return f"{scheme}://{config.get(name, '')}/{within}"
-    return f"file:///{within}" if kind == "LocalStore" else None
+    stores = {"S3Store": ("s3", "bucket"), "GCSStore": ("gs", "bucket"), "AzureStore": ("az", "container_name"),
+              "LocalStore": ("file", "")}  # fmt: skip
+    scheme, name = stores.get(kind, ("", ""))
+    return f"{scheme}://{(getattr(held, 'config', None) or {}).get(name, '')}/{within}" if scheme else None
 
 
 def _meta(answer: Answer) -> dict[str, Any]:

@@ -172,12 +172,7 @@ def end_workers(iterator: Any) -> None:
 def end_workers_at_exit(iterator: Any) -> None:
     """Before torch's own handler comes to them: until torch 2.13 it waited 5 s for each kept worker, and told none to end."""
     known = weakref.ref(iterator)
-
-    @atexit.register
-    def end() -> None:
-        left = known()
-        if left is not None:
-            end_workers(left)
+    atexit.register(lambda: end_workers(known()))
 
 
 def forget_pids(iterator: Any) -> None:

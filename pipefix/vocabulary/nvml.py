@@ -95,13 +95,8 @@ def _whole_called(nvml: Any, beginning: str) -> Any:
 
 def _instance_of(nvml: Any, whole: Any) -> Any:
     """Its first instance where it is cut into such; else itself."""
-    try:
-        if not nvml.nvmlDeviceGetMigMode(whole)[0]:
-            return whole
-        places = nvml.nvmlDeviceGetMaxMigDeviceCount(whole)
-    except Exception:  # noqa: BLE001 - devices and drivers that know of no instances
-        return whole
-    for place in range(places):
-        with contextlib.suppress(Exception):  # places are not filled from the first on
-            return nvml.nvmlDeviceGetMigDeviceHandleByIndex(whole, place)
+    with contextlib.suppress(Exception):  # devices and drivers that know of no instances
+        for place in range(nvml.nvmlDeviceGetMaxMigDeviceCount(whole) if nvml.nvmlDeviceGetMigMode(whole)[0] else 0):
+            with contextlib.suppress(Exception):  # places are not filled from the first on
+                return nvml.nvmlDeviceGetMigDeviceHandleByIndex(whole, place)
     return whole

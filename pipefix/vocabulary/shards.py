@@ -58,16 +58,12 @@ def _lists_of_shards(kind: type) -> frozenset[str]:
 
 
 def _dealt_out(kind: type) -> set[str]:
-    try:
-        written = ast.parse(textwrap.dedent(inspect.getsource(kind)))
-    except (OSError, TypeError, SyntaxError):  # it has no file
-        return set()
-    return {
-        node.value.attr
-        for node in ast.walk(written)
-        if isinstance(node, ast.Subscript)
-        and isinstance(node.slice, ast.Slice)
-        and node.slice.step is not None
-        and not isinstance(node.slice.step, (ast.Constant, ast.UnaryOp))  # every second entry, or all of them backwards
-        and isinstance(node.value, ast.Attribute)
-    }
+    with suppress(OSError, TypeError, SyntaxError):  # it has no file
+        nodes = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(kind))))
+        slices = [(node.value, node.slice) for node in nodes if isinstance(node, ast.Subscript)]
+        steps = [
+            (value.attr, part.step) for value, part in slices if isinstance(value, ast.Attribute) and isinstance(part, ast.Slice)
+        ]
+        # A constant takes every second entry, or all of them backwards.
+        return {name for name, step in steps if step is not None and not isinstance(step, (ast.Constant, ast.UnaryOp))}
+    return set()

@@ -9,7 +9,6 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -269,11 +268,8 @@ def _stages(looked: list[dict[str, Any]]) -> dict[str, Interval]:
     """Each stage's part of the making of batches, with the interval that resampled looks give."""
     if sum(look["batches"] for look in looked) < LEAST_LOOKS or len(looked) < LEAST:
         return {}
-
-    def part(stage: str, some: list[dict[str, Any]]) -> float:
-        return total(some, stage) / (total(some, "made") or 1.0)
-
-    return {stage: _resampled(looked, partial(part, stage)) for stage in MOSTLY}
+    made = {stage: lambda some, stage=stage: total(some, stage) / (total(some, "made") or 1.0) for stage in MOSTLY}
+    return {stage: _resampled(looked, part) for stage, part in made.items()}
 
 
 def _by_device(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:

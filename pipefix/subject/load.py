@@ -200,9 +200,7 @@ def _rebuilt(loader: DataLoader[Any], batch_size: int | None, workers: int | Non
 
 def _length(dataset: Any, label: str) -> int | None:
     """Its length, or None where it has none; raising is an error of the dataset's, except in a stream."""
-    if not hasattr(type(dataset), "__len__"):
-        return None
-    if isinstance(dataset, IterableDataset):
+    if isinstance(dataset, IterableDataset) or not hasattr(type(dataset), "__len__"):
         return length_of(dataset)
     with failure.as_target_error(f"len() of {label}"):
         return len(dataset)
@@ -222,15 +220,9 @@ def _check_length(loader: DataLoader[Any], label: str, *, loader_given: bool) ->
     if length == 1:
         message = f"{label} holds one sample: its length is 1, and pipefix needs at least 2."
         raise TargetError(message, advice="Name a dataset with at least a few batches of samples.")
-    if not isinstance(dataset, IterableDataset):
-        _check_batches(loader, label, length)
-
-
-def _check_batches(loader: DataLoader[Any], label: str, length: int) -> None:
-    """A batch_sampler's length is its own business: only one that says 0 is believed."""
-    if loader.batch_sampler is not None and not hasattr(type(loader.batch_sampler), "__len__"):
-        return
+    counted = loader.batch_sampler is None or hasattr(type(loader.batch_sampler), "__len__")
+    # A batch_sampler's length is its own business: only one that says 0 is believed.
     with suppress(TypeError, NotImplementedError, AttributeError):
-        if len(loader) == 0:
+        if counted and not isinstance(dataset, IterableDataset) and len(loader) == 0:
             message = f"{label} yields no batch: {length} samples, batch_size {loader.batch_size} and drop_last={loader.drop_last}."
             raise BadUsage(message, advice="Use a smaller batch: --batch-size N, or drop_last=False.")

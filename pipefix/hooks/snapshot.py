@@ -150,16 +150,11 @@ def _image(value: Any) -> Any:
         new.filename = value.filename
     exif = getattr(value, "_exif", None)
     if getattr(value, "tag_v2", None) or (exif is not None and exif._loaded and "exif" not in value.info):
-        _copy_exif(value, new)
+        # TIFF keeps its exif in the file's own directory, not among the info.
+        new._exif = sys.modules["PIL.Image"].Exif()
+        new._exif.load(value.getexif().tobytes())
+        new._exif._loaded = True
     return new
-
-
-def _copy_exif(value: Any, new: Any) -> None:
-    """TIFF keeps its exif in the file's own directory, not among the info."""
-    exif = sys.modules["PIL.Image"].Exif()
-    exif.load(value.getexif().tobytes())
-    exif._loaded = True
-    new._exif = exif
 
 
 @functools.cache

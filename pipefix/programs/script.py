@@ -20,7 +20,11 @@ def trains_when_imported(path: Path) -> bool:
     """Whether code outside of functions and of ``if __name__ == "__main__"`` computes gradients, by itself or by what it calls."""
     body = _body_of(path)
     at_import = [statement for statement in body if not _is_main_guard(statement)]
-    return _trains(at_import, _functions(body, path.parent), _makers(body), set())
+    # What is called for the values of names, anywhere in the file: ``tr = Engine(step)``.
+    assigned = [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Assign)]
+    calls = [(target, node.value) for node in assigned if isinstance(node.value, ast.Call) for target in node.targets]
+    makers = {ast.unparse(target): ast.unparse(call.func) for target, call in calls}
+    return _trains(at_import, _functions(body, path.parent), makers, set())
 
 
 def is_program(path: Path) -> bool:
@@ -50,13 +54,6 @@ def _functions(body: list[ast.stmt], folder: Path | None) -> dict[str, list[ast.
             if isinstance(node, _Function):
                 functions[node.name] = node.body
     return functions
-
-
-def _makers(body: list[ast.stmt]) -> dict[str, str]:
-    """What is called for the values of names, anywhere in the file: ``tr = Engine(step)``."""
-    assigned = [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Assign)]
-    calls = [(target, node.value) for node in assigned if isinstance(node.value, ast.Call) for target in node.targets]
-    return {ast.unparse(target): ast.unparse(call.func) for target, call in calls}
 
 
 def _trains(statements: Iterable[ast.AST], functions: dict[str, list[ast.stmt]], makers: dict[str, str], visited: set[str]) -> bool:

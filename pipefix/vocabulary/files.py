@@ -147,10 +147,9 @@ def _new_draft(path: Path) -> tuple[Path, BinaryIO]:
         draft = draft_beside(path)
         file = open(draft, "xb")  # noqa: SIM115 - for who asked
         _lock(file, wait=True)
-        with contextlib.suppress(FileNotFoundError):  # `remove_drafts` came between
-            if os.path.samestat(os.fstat(file.fileno()), draft.stat()):
-                return draft, file
-        file.close()
+        if is_at(file.fileno(), draft):
+            return draft, file
+        file.close()  # `remove_drafts` came between
 
 
 def _lock(file: BinaryIO, *, wait: bool) -> bool:

@@ -77,19 +77,14 @@ class _Awaiting:
 def _observe(install: str, module: "Any") -> None:
     from importlib import import_module
 
-    if _PACKAGE not in sys.modules:
-        _load_package()
-    getattr(import_module(f"{_PACKAGE}.patches"), install)(module, _ASKED)
-
-
-def _load_package() -> None:
-    """Under a name of its own: the program's Python may have no pipefix, or another one."""
     from importlib.util import module_from_spec, spec_from_file_location
 
+    # Under a name of its own: the program's Python may have no pipefix, or another one.
     folder = os.path.join(os.path.dirname(_HERE), "observing")
     spec = spec_from_file_location(_PACKAGE, os.path.join(folder, "__init__.py"), submodule_search_locations=[folder])
-    if spec is not None:
+    if _PACKAGE not in sys.modules and spec is not None:
         sys.modules[_PACKAGE] = module_from_spec(spec)
+    getattr(import_module(f"{_PACKAGE}.patches"), install)(module, _ASKED)
 
 
 def _without_harm(do: "Any", *arguments: "Any") -> None:

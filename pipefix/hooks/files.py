@@ -216,7 +216,10 @@ def _layered(
         if buffering == 0:
             raw.alone = True
             return raw
-        buffer = io.BufferedReader(raw, buffering if buffering > 1 else _buffer_size(raw._blksize))
+        usual = raw._blksize
+        if sys.version_info >= (3, 14):
+            usual = max(min(usual, _LARGEST_BUFFER), io.DEFAULT_BUFFER_SIZE)
+        buffer = io.BufferedReader(raw, buffering if buffering > 1 else usual)
         if binary:
             return buffer
         text = io.TextIOWrapper(buffer, encoding, errors, newline, buffering < 0 and raw.isatty())
@@ -237,10 +240,6 @@ def stand_in(timer: SampleTimer, value: Any) -> Any:
     again = _layered(_timed_by(timer), name, True, "rb", -1, None, None, None)
     again.seek(value.tell())
     return again
-
-
-def _buffer_size(block: int) -> int:
-    return max(min(block, _LARGEST_BUFFER), io.DEFAULT_BUFFER_SIZE) if sys.version_info >= (3, 14) else block
 
 
 def _reread(timer: SampleTimer, ranges: Reads) -> None:

@@ -59,12 +59,10 @@ def _memory(root: str | Path) -> list[tuple[int, int | None]]:
 
 def throttle(root: str | Path = "/") -> Throttle:
     """Read the throttling counters. Take them once before and once after."""
-    levels = {}
-    for version, level in _levels(root, "cpu"):
-        counted = counters(level / "cpu.stat") if _quota(version, level) is not None else {}
-        if "nr_periods" in counted and "nr_throttled" in counted:
-            levels[str(level)] = (counted["nr_periods"], counted["nr_throttled"])
-    return levels
+    limited = [level for version, level in _levels(root, "cpu") if _quota(version, level) is not None]
+    counted = {str(level): counters(level / "cpu.stat") for level in limited}
+    names = ("nr_periods", "nr_throttled")
+    return {level: (stat[names[0]], stat[names[1]]) for level, stat in counted.items() if stat.keys() >= set(names)}
 
 
 def group_paths(root: str | Path = "/") -> dict[str, str]:

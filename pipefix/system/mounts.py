@@ -95,12 +95,8 @@ def filesystem(path: str | os.PathLike[str], root: str | Path = "/") -> Filesyst
 def filesystems(paths: Iterable[str], root: str | Path = "/") -> dict[str, Filesystem]:
     """The same for many paths, looking at the mounts once. Keys are mount points."""
     table = mounts(root)
-    filesystems: dict[str, Filesystem] = {}
-    for folder in {os.path.dirname(os.path.realpath(path)) for path in paths}:
-        under = _deepest(folder, table)
-        if under is not None:
-            filesystems[under.mount] = under
-    return filesystems
+    under = [_deepest(folder, table) for folder in {os.path.dirname(os.path.realpath(path)) for path in paths}]
+    return {each.mount: each for each in under if each is not None}
 
 
 def _deepest(path: str, table: list[Mount]) -> Filesystem | None:

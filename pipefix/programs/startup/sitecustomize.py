@@ -76,7 +76,6 @@ class _Awaiting:
 
 def _observe(install: str, module: "Any") -> None:
     from importlib import import_module
-
     from importlib.util import module_from_spec, spec_from_file_location
 
     # Under a name of its own: the program's Python may have no pipefix, or another one.

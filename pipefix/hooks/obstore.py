@@ -34,8 +34,7 @@ class RecordedGet:
         for at in range(0, len(self._data), max(1, min_chunk_size)):
             yield self._data[at : at + max(1, min_chunk_size)]
 
-    def __iter__(self) -> Iterator[Any]:
-        return self.stream()
+    __iter__ = stream
 
 
 def install(timer: SampleTimer, patches: Patches) -> None:

@@ -81,6 +81,5 @@ def _calls(nodes: Iterable[ast.AST]) -> Iterator[ast.Call]:
 def _is_a_trainers(method: str, value: ast.expr, makers: dict[str, str]) -> bool:
     whose = ast.unparse(value)
     maker = makers.get(whose, "")
-    if method == "run" and maker.rpartition(".")[2] == _ENGINE:
-        return True
-    return method in ("fit", "train", "run") and any(part in f"{whose} {maker}".lower() for part in _TRAINERS)
+    of_engine = method == "run" and maker.rpartition(".")[2] == _ENGINE
+    return of_engine or (method in ("fit", "train", "run") and any(part in f"{whose} {maker}".lower() for part in _TRAINERS))

@@ -22,8 +22,7 @@ def from_file(path: Path) -> ModuleType:
     """The module in ``path``. Its neighbours can be imported as they are by ``python FILE.py``, here and in spawned workers."""
     path = path.resolve()
     name, root = _name_of(path)
-    loaded = sys.modules.get(name)
-    if loaded is not None and getattr(loaded, "__file__", None) == str(path):
+    if getattr(sys.modules.get(name), "__file__", None) == str(path):
         sys.modules.pop(name)
     _make_findable(path.parent, first=not _hides(path.stem, path))
     if root is not None:

@@ -81,7 +81,6 @@ class ByteRanges(ByteStore):
 
     def __init__(self, limit: int | None = None) -> None:
         self.nbytes = 0
-        """Bytes held."""
         self.overflowed = False
         """Whether something was not kept for the limit's sake."""
         self.limit = limit

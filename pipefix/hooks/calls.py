@@ -1,4 +1,7 @@
-"""Puts hooks in the place of calls of libraries: rows of `simple_calls.TABLE`, and functions written for one library (`hook`)."""
+"""Puts hooks in the place of calls of libraries: rows of `simple_calls.TABLE`, and functions written for one library (`hook`).
+
+With what a module for one library needs besides: the types that its `install` is given, and the stages.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,12 @@ from typing import Any, NamedTuple, TypeVar
 from pipefix.hooks.files import ORIGINAL_OPEN
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
+from pipefix.vocabulary.stage import AUGMENT, DECODE, STORAGE, Stage
+
+__all__ = ["AUGMENT", "DECODE", "STORAGE", "Calls", "How", "Patches", "SampleTimer", "Stage", "hook", "install_row", "wait_stage"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-STORAGE = Stage.STORAGE
 _MMAP, _ISFILE = mmap.mmap, os.path.isfile
 _WHOLE_AT_MOST = 1 << 30
 """A larger file is not fetched before a call that may need little of it."""
@@ -86,17 +90,20 @@ def install_row(row: Calls, timer: SampleTimer, patches: Patches) -> None:
 
 def hook(timer: SampleTimer, patches: Patches, owner: Any, name: str) -> Callable[[F], F]:
     """While a sample is under the clock the decorated function is called in the place of ``owner.name``; at other times that is."""
-    original = getattr(owner, name)
 
     def put_in_place(take: F) -> F:
-        @functools.wraps(original)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            return take(*args, **kwargs) if timer.live else original(*args, **kwargs)
-
-        _replace(patches, owner, name, wrapper)
+        _replace(patches, owner, name, _while_live(timer, getattr(owner, name), take))
         return take
 
     return put_in_place
+
+
+def _while_live(timer: SampleTimer, original: Callable[..., Any], take: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return take(*args, **kwargs) if timer.live else original(*args, **kwargs)
+
+    return wrapper
 
 
 def _replace(patches: Patches, owner: Any, name: str, wrapper: Any) -> None:
@@ -110,14 +117,8 @@ def _wrapper(row: Calls, timer: SampleTimer, original: Any, label: str, position
     stage: Any = row.stage
     if row.how is How.PROPERTY:
         return property(_wrapper(row._replace(how=How.RESULT), timer, original.fget, label, position), doc=original.__doc__)
-    if row.how is How.STREAM:
-        return _stream(timer, original, stage, label)
-    if row.how is How.FILE:
-        return _file(timer, original, stage, label, row.parts)
-    if row.how is How.STEPS:
-        return _steps(timer, original, stage, label)
-    if row.how is How.FUTURE:
-        return _future(timer, original, stage)
+    if row.how in _OTHERWISE:
+        return _while_live(timer, original, _OTHERWISE[row.how](timer, original, label, row))
     replayable, into, leaf = row.how is How.RESULT, row.into, row.leaf
     called = original if row.counts is None and row.unpacks is None else _counted(timer, original, row)
 
@@ -127,17 +128,14 @@ def _wrapper(row: Calls, timer: SampleTimer, original: Any, label: str, position
             return original(*args, **kwargs)
         return timer.timed_call(stage, label, called, args, kwargs, replayable=replayable, leaf=leaf)
 
-    @functools.wraps(original)
-    def wrapper_into(*args: Any, **kwargs: Any) -> Any:
-        if not timer.live:
-            return original(*args, **kwargs)
+    def write_into(*args: Any, **kwargs: Any) -> Any:
         written = kwargs.get(into) is not None or (len(args) > position and args[position] is not None)
         of = stage if isinstance(stage, Stage) else stage(args[0])
         if of is None:
             return original(*args, **kwargs)
         return timer.timed_call(of, label, called, args, kwargs, replayable=replayable and not written)
 
-    return wrapper_into if into or not isinstance(stage, Stage) else wrapper
+    return _while_live(timer, original, write_into) if into or not isinstance(stage, Stage) else wrapper
 
 
 def _counted(timer: SampleTimer, original: Callable[..., Any], row: Calls) -> Callable[..., Any]:
@@ -154,70 +152,61 @@ def _counted(timer: SampleTimer, original: Callable[..., Any], row: Calls) -> Ca
     return call
 
 
-def _steps(timer: SampleTimer, original: Callable[..., Any], stage: Stage, label: str) -> Callable[..., Any]:
+def _steps(timer: SampleTimer, original: Callable[..., Any], label: str, row: Any) -> Callable[..., Any]:
     def timed(steps: Iterator[Any]) -> Iterator[Any]:
-        while (value := timer.timed_call(stage, label, next, (steps, None))) is not None:
+        while (value := timer.timed_call(row.stage, label, next, (steps, None))) is not None:
             yield value
 
-    @functools.wraps(original)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        iterator = original(*args, **kwargs)
-        return timed(iter(iterator)) if timer.live else iterator
-
-    return wrapper
+    return lambda *args, **kwargs: timed(iter(original(*args, **kwargs)))
 
 
 _awaited: MutableMapping[Any, Stage] = weakref.WeakKeyDictionary()
 """By future: the stage of the call that gave it."""
 
 
-def _future(timer: SampleTimer, original: Callable[..., Any], stage: Any) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+def _future(_: SampleTimer, original: Callable[..., Any], __: str, row: Any) -> Callable[..., Any]:
+    def ask(self: Any, *args: Any, **kwargs: Any) -> Any:
         future = original(self, *args, **kwargs)
-        if timer.live:
-            _awaited[future] = stage if isinstance(stage, Stage) else stage(self)
+        _awaited[future] = row.stage(self)
         return future
 
-    return wrapper
+    return ask
 
 
 def wait_stage(future: Any) -> Stage:
     return _awaited.get(future, STORAGE)
 
 
-def _stream(timer: SampleTimer, original: Callable[..., Any], stage: Stage, label: str) -> Callable[..., Any]:
+def _stream(timer: SampleTimer, original: Callable[..., Any], label: str, row: Any) -> Callable[..., Any]:
     def and_where(file: Any, *args: Any, **kwargs: Any) -> Any:
         return original(file, *args, **kwargs), file.tell()
 
-    @functools.wraps(original)
-    def wrapper(file: Any, *args: Any, **kwargs: Any) -> Any:
-        if not timer.live:
-            return original(file, *args, **kwargs)
+    def read(file: Any, *args: Any, **kwargs: Any) -> Any:
         tracks_position = (timer.recording is not None or bool(timer.replaced)) and hasattr(file, "tell")
         if not tracks_position or not file.seekable():
-            return timer.timed_call(stage, label, original, (file, *args), kwargs, replayable=not tracks_position)
-        value, end = timer.timed_call(stage, label, and_where, (file, *args), kwargs)
+            return timer.timed_call(row.stage, label, original, (file, *args), kwargs, replayable=not tracks_position)
+        value, end = timer.timed_call(row.stage, label, and_where, (file, *args), kwargs)
         if end != file.tell():
             file.seek(end)
         return value
 
-    return wrapper
+    return read
 
 
-def _file(timer: SampleTimer, original: Callable[..., Any], stage: Stage, label: str, parts: tuple[str, ...]) -> Callable[..., Any]:
+def _file(timer: SampleTimer, original: Callable[..., Any], label: str, row: Any) -> Callable[..., Any]:
     read_label = f"{label.partition('.')[0]} read"
 
-    @functools.wraps(original)
-    def wrapper(source: Any, *args: Any, **kwargs: Any) -> Any:
-        if not timer.live:
-            return original(source, *args, **kwargs)
-        named = isinstance(source, (str, os.PathLike)) and not any(kwargs.get(name) for name in parts)
+    def decode(source: Any, *args: Any, **kwargs: Any) -> Any:
+        named = isinstance(source, (str, os.PathLike)) and not any(kwargs.get(name) for name in row.parts)
         if named and STORAGE not in timer.replaced:
             timer.timed_call(STORAGE, read_label, _bring_in, (timer, os.fspath(source)), replayable=False)
-        return timer.timed_call(stage, label, original, (source, *args), kwargs)
+        return timer.timed_call(row.stage, label, original, (source, *args), kwargs)
 
-    return wrapper
+    return decode
+
+
+_OTHERWISE = {How.STREAM: _stream, How.FILE: _file, How.STEPS: _steps, How.FUTURE: _future}
+"""Than by a call that is timed as it is."""
 
 
 def _bring_in(timer: SampleTimer, path: str) -> None:

@@ -11,14 +11,12 @@ from threading import get_ident
 from time import perf_counter_ns, thread_time_ns
 from typing import Any, TypeVar
 
-from pipefix.vocabulary.stage import Stage
+from pipefix.vocabulary.stage import STORAGE, Stage
 
 T = TypeVar("T")
 
 OWN_BEFORE, OWN_RAW, OWN_DECODED = 0, 1, 2
 """Ids of the user's own code inside a sample: before any read, between read and decode, on decoded values."""
-_STORAGE = Stage.STORAGE
-"""Fetched once: that of an enum member costs more than a clock reading."""
 BITS = {stage: 1 << at for at, stage in enumerate(Stage)}
 """A set of stages is a sum of these."""
 OWN_NAMES = ("own code before reading", "own code on raw bytes", "own code on decoded values")
@@ -55,9 +53,11 @@ class Charges:
         """(op id, begin ns, end ns) where a trace was asked for."""
         self._crossed = 0
         """Stages met so far, a bit each."""
-        self._phase = OWN_BEFORE
+        self.phase = OWN_BEFORE
+        """What the sample's own code works on just now: one of the ``OWN_`` ids."""
         self._top = OWN_BEFORE
-        self._stage: Stage | None = None
+        self.stage: Stage | None = None
+        """Of the operation on top; None in the sample's own code."""
         self._last = 0
         self._last_cpu = 0
 
@@ -70,11 +70,6 @@ class Charges:
         self.bytes_read = 0
         self.replay_ns = 0
         """Time spent answering from recordings: the instrument's own, to be subtracted."""
-
-    @property
-    def phase(self) -> int:
-        """What the sample's own code works on just now: one of the ``OWN_`` ids."""
-        return self._phase
 
     def op_id(self, stage: Stage | None, op: str) -> int:
         key = self._ids.get((stage, op))
@@ -90,11 +85,6 @@ class Charges:
     def owns(self) -> bool:
         """Whether the caller is the thread whose sample is under the clock."""
         return get_ident() == self.owner
-
-    @property
-    def stage(self) -> Stage | None:
-        """The stage of the operation on top; None in the sample's own code."""
-        return self._stage
 
     @property
     def on_top(self) -> str:
@@ -133,7 +123,7 @@ class Charges:
     def aside(self, stage: Stage, op: str, fn: Callable[..., T], *args: Any) -> T:
         """Call ``fn`` and charge it to ``op``, as no call of its own. It says nothing of what the own code works on: a file
         is closed whenever the last name for it goes."""
-        if not self.live or self._stage is stage or get_ident() != self.owner:
+        if not self.live or self.stage is stage or get_ident() != self.owner:
             return fn(*args)
         key = self.op_id(stage, op)
         self._charge()
@@ -168,13 +158,13 @@ class Charges:
     def _passed(self, stage: Stage) -> None:
         """After a hook the sample's own code works on something else than before it."""
         own = self._top <= OWN_DECODED
-        if stage is not _STORAGE:
-            self._phase = OWN_DECODED
-        elif own or self._phase == OWN_BEFORE:
+        if stage is not STORAGE:
+            self.phase = OWN_DECODED
+        elif own or self.phase == OWN_BEFORE:
             # The next sample of a batched fetch, or another file of the same sample: what was read is raw again.
-            self._phase = OWN_RAW
+            self.phase = OWN_RAW
         if own:
-            self._top = self._phase
+            self._top = self.phase
         self._crossed |= BITS[stage]
 
     def _beside(self, stage: Stage, op: str, fn: Callable[..., T], args: Sequence[Any], kwargs: Mapping[str, Any]) -> T:

@@ -7,14 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from pipefix.hooks.calls import hook
-from pipefix.hooks.patches import Patches
-from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
+from pipefix.hooks.calls import DECODE, Patches, SampleTimer, hook
 
 LIBRARY = "cv2"
-
-_DECODE = Stage.DECODE
 
 
 def install(timer: SampleTimer, patches: Patches) -> None:
@@ -32,10 +27,10 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         if "flags" in kwargs and len(kwargs) == 1 and not flags:
             flags, kwargs = (kwargs["flags"],), {}
         if kwargs or len(flags) > 1 or not isinstance(filename, (str, os.PathLike)) or (flags and not isinstance(flags[0], int)):
-            return timer.timed_call(_DECODE, "cv2.imread", original, (filename, *flags), kwargs)
+            return timer.timed_call(DECODE, "cv2.imread", original, (filename, *flags), kwargs)
         try:
             with open(filename, "rb", buffering=0) as file:
                 data = file.read()
         except OSError:  # the original answers None, and says so in its own way
             return original(filename, *flags)
-        return timer.timed_call(_DECODE, "cv2.imread", decode, (data, filename, flags))
+        return timer.timed_call(DECODE, "cv2.imread", decode, (data, filename, flags))

@@ -24,11 +24,10 @@ from pipefix.hooks.patches import Patches
 from pipefix.hooks.recorded_files import MemoryFile, PartialFile, fill, keep_whole, key_of, note, remembered, replayed
 from pipefix.hooks.result_store import Reads
 from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
+from pipefix.vocabulary.stage import STORAGE
 
 LIBRARY = ""
 
-_STORAGE = Stage.STORAGE
 _READING = frozenset({"r", "rb", "br", "rt", "tr"})
 _INTO, _READ, _ALL, _TELL, _SEEK = io.FileIO.readinto, io.FileIO.read, io.FileIO.readall, io.FileIO.tell, io.FileIO.seek
 _FILENO, _CLOSE = io.FileIO.fileno, io.FileIO.close
@@ -62,7 +61,7 @@ class TimedFileIO(io.FileIO):
         if timer.recording is not None or timer.replaced:
             view = memoryview(buffer).cast("B")
             return fill(len(view), lambda at: self._taped(len(view) - at, view[at:]), self.alone)
-        count = timer.timed_call(_STORAGE, "read", _INTO, (self, buffer))
+        count = timer.timed_call(STORAGE, "read", _INTO, (self, buffer))
         timer.bytes_read += count or 0
         return count
 
@@ -75,7 +74,7 @@ class TimedFileIO(io.FileIO):
         if timer.recording is not None or timer.replaced:
             into = bytearray(size)
             return bytes(memoryview(into)[: self.readinto(into)])
-        data = timer.timed_call(_STORAGE, "read", _READ, (self, size))
+        data = timer.timed_call(STORAGE, "read", _READ, (self, size))
         timer.bytes_read += len(data or b"")
         return data
 
@@ -85,13 +84,13 @@ class TimedFileIO(io.FileIO):
             return _ALL(self)
         if timer.recording is not None or timer.replaced:
             return self._taped_all()
-        data = timer.timed_call(_STORAGE, "read", _ALL, (self,))
+        data = timer.timed_call(STORAGE, "read", _ALL, (self,))
         timer.bytes_read += len(data or b"")
         return data
 
     def close(self) -> None:
         if self.timer.live and not self.closed:
-            self.timer.aside(_STORAGE, "open", _CLOSE, self)  # one operation: every file that is opened is closed
+            self.timer.aside(STORAGE, "open", _CLOSE, self)  # one operation: every file that is opened is closed
         else:
             _CLOSE(self)
 
@@ -103,20 +102,19 @@ class TimedFileIO(io.FileIO):
         if data is not None:
             view[: len(data)] = data
             return len(data)
-        read = timer.timed_call(_STORAGE, "read", _INTO, (self, view), replayable=False) or 0
+        read = timer.timed_call(STORAGE, "read", _INTO, (self, view), replayable=False) or 0
         self._note(offset, view[:read])
         return read
 
     def _taped_all(self) -> bytes:
         parts: list[bytes] = []
-        while (data := self._remembered(self._offset(), sys.maxsize)) is not None:
-            if not data:
-                return parts[0] if len(parts) == 1 else b"".join(parts)
+        while data := self._remembered(self._offset(), sys.maxsize):
             parts.append(data)
-        offset = self._offset()
-        data = self.timer.timed_call(_STORAGE, "read", _ALL, (self,), replayable=False) or b""
-        self._note(offset, data)
-        return b"".join([*parts, data])
+        if data is None:
+            offset = self._offset()
+            parts.append(self.timer.timed_call(STORAGE, "read", _ALL, (self,), replayable=False) or b"")
+            self._note(offset, parts[-1])
+        return b"".join(parts)
 
     def _remembered(self, offset: int | None, count: int) -> bytes | None:
         """What was recorded at the current position, which moves on; None where nothing was."""
@@ -161,10 +159,10 @@ def install(timer: SampleTimer, patches: Patches) -> None:
             timer.pause()
             data = files.whole(key)
             from_memory = MemoryFile(data, path, timer) if data is not None else PartialFile(files, key, path, timer)
-            timer.resume(_STORAGE)
+            timer.resume(STORAGE)
             return from_memory
         timer.misses += files is not None
-        raw = timer.timed_call(_STORAGE, "open", kind, (path,), replayable=False)
+        raw = timer.timed_call(STORAGE, "open", kind, (path,), replayable=False)
         raw.key = key
         _by_path[key] = raw
         status = os.fstat(_FILENO(raw))
@@ -174,15 +172,9 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
     @functools.wraps(original)
     def timed_open(
-        file: Any,
-        mode: str = "r",
-        buffering: int = -1,
-        encoding: str | None = None,
-        errors: str | None = None,
-        newline: str | None = None,
-        closefd: bool = True,
-        opener: Any = None,
-    ) -> Any:
+        file: Any, mode: str = "r", buffering: int = -1, encoding: str | None = None, errors: str | None = None,
+        newline: str | None = None, closefd: bool = True, opener: Any = None,
+    ) -> Any:  # fmt: skip
         binary = "b" in mode
         plain = mode in _READING and closefd and opener is None and not isinstance(file, int) and buffering != 1
         if not plain or (binary and not encoding is errors is newline is None) or (not binary and buffering == 0):
@@ -194,49 +186,29 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         if sys._getframe(1).f_code.co_filename.startswith(_IMPORTER):  # a module's file is none of the samples'
             return original(file, mode, buffering, encoding, errors, newline, closefd, opener)
         if timer.recording is None and not timer.replaced:
-            return timer.timed_call(_STORAGE, "open", _layered, (kind, path, *how))
+            return timer.timed_call(STORAGE, "open", _layered, (kind, path, *how))
         return _layered(find_raw, path, *how)
 
-    def in_place_of(user_open: Any) -> Any:
-        """What somebody put in the place of ``open`` is part of the pipeline: it is called, and what it gives is timed."""
+    def in_place_of(current: Any) -> Any:
+        """What somebody put in the place of ``open`` is part of the pipeline: it is called, and what it gives is left as it is."""
 
-        @functools.wraps(user_open)
-        def timed_by_user_open(file: Any, *args: Any, **kwargs: Any) -> Any:
-            mode = args[0] if args else kwargs.get("mode", "r")
-            if not timer.live or mode not in _READING or not isinstance(file, (str, bytes, os.PathLike)):
-                return user_open(file, *args, **kwargs)
-            key, files = key_of(file), remembered(timer)
-            if files is not None and files.knows(key):
-                return timed_open(file, *args, **kwargs)
-            timer.misses += files is not None
-            opened = timer.timed_call(_STORAGE, "open", user_open, (file, *args), kwargs, replayable=False)
-            timer.pause()
-            try:
-                return _adopted(opened, kind, key, args[4] if len(args) > 4 else kwargs.get("newline"))
-            finally:
-                timer.resume()
+        @functools.wraps(current)
+        def timed_as_a_whole(*args: Any, **kwargs: Any) -> Any:
+            timer.misses += timer.live and remembered(timer) is not None
+            return timer.timed_call(STORAGE, "open", current, args, kwargs, replayable=False)
 
-        return timed_open if user_open is original else timed_by_user_open
+        return timed_open if current is original else timed_as_a_whole
 
-    current_open = builtins.open
-    patches.replace(builtins, "open", in_place_of(current_open), everywhere=True)
+    patches.replace(builtins, "open", in_place_of(builtins.open), everywhere=True)
     patches.replace(io, "open", in_place_of(io.open))
     accessor: Any = getattr(pathlib, "_NormalAccessor", None)  # Python 3.10 keeps its own references
     if accessor is not None:
         patches.replace(accessor, "open", staticmethod(in_place_of(accessor.open)))
-    opener = functools.partial(original, buffering=0) if current_open is original else current_open
-    timer.reread = functools.partial(_reread, timer, opener)
+    timer.reread = functools.partial(_reread, timer)
 
 
 def _layered(
-    raw_of: Any,
-    path: Any,
-    binary: bool,
-    mode: str,
-    buffering: int,
-    encoding: str | None,
-    errors: str | None,
-    newline: str | None,
+    raw_of: Any, path: Any, binary: bool, mode: str, buffering: int, encoding: str | None, errors: str | None, newline: str | None
 ) -> Any:
     """The file object that ``open`` gives, over the raw file that ``raw_of`` opens."""
     raw = raw_of(path)
@@ -244,7 +216,10 @@ def _layered(
         if buffering == 0:
             raw.alone = True
             return raw
-        buffer = io.BufferedReader(raw, buffering if buffering > 1 else _buffer_size(raw._blksize))
+        usual = raw._blksize
+        if sys.version_info >= (3, 14):
+            usual = max(min(usual, _LARGEST_BUFFER), io.DEFAULT_BUFFER_SIZE)
+        buffer = io.BufferedReader(raw, buffering if buffering > 1 else usual)
         if binary:
             return buffer
         text = io.TextIOWrapper(buffer, encoding, errors, newline, buffering < 0 and raw.isatty())
@@ -255,29 +230,6 @@ def _layered(
         raise
 
 
-def _adopted(opened: Any, kind: type[TimedFileIO], key: str, newline: str | None) -> Any:
-    """A file that somebody else opened, with a timed raw file at its bottom; as it is where it is no plain file."""
-    buffer = opened.buffer if type(opened) is io.TextIOWrapper else opened
-    bottom = buffer.raw if type(buffer) is io.BufferedReader else buffer
-    if type(bottom) is not io.FileIO or not bottom.seekable():
-        return opened
-    at = buffer.tell()
-    raw = kind(os.dup(bottom.fileno()))
-    raw.name = bottom.name
-    raw.key = key
-    if raw.timer.recording is not None:
-        _by_path[key] = raw
-        note(raw.timer, key, 0, b"", os.fstat(raw.fileno()).st_size)
-    raw.alone = bottom is opened
-    again: Any = raw if raw.alone else io.BufferedReader(raw, _buffer_size(raw._blksize))  # type: ignore[attr-defined]
-    again.seek(at)
-    if opened is not buffer:
-        again = io.TextIOWrapper(again, opened.encoding, opened.errors, newline, opened.line_buffering)
-        again.mode = opened.mode
-    opened.close()
-    return again
-
-
 def stand_in(timer: SampleTimer, value: Any) -> Any:
     """A second, timed handle on a file that was opened for reading before, at the same place; None for anything else."""
     if type(value) is not io.BufferedReader or type(value.raw) is not io.FileIO or value.closed or not value.seekable():
@@ -285,33 +237,23 @@ def stand_in(timer: SampleTimer, value: Any) -> Any:
     name = value.name
     if not isinstance(name, (str, bytes)) or not os.path.isfile(name):
         return None
-    raw = _timed_by(timer)(name)
-    again = io.BufferedReader(raw, _buffer_size(raw._blksize))  # type: ignore[attr-defined]
+    again = _layered(_timed_by(timer), name, True, "rb", -1, None, None, None)
     again.seek(value.tell())
     return again
 
 
-def _buffer_size(block: int) -> int:
-    if sys.version_info >= (3, 14):
-        return max(min(block, _LARGEST_BUFFER), io.DEFAULT_BUFFER_SIZE)
-    return block
-
-
-def _reread(timer: SampleTimer, opener: Any, ranges: Reads) -> None:
-    """Read file ranges again, and drop the bytes: a replaced decode still costs what its storage cost.
-
-    ``opener`` is ``open``, or what somebody put in its place.
-    """
+def _reread(timer: SampleTimer, ranges: Reads) -> None:
+    """Read file ranges again, and drop the bytes: a replaced decode still costs what its storage cost."""
     by_key: dict[str, list[tuple[int, int]]] = {}
     for key, offset, count in ranges:
         by_key.setdefault(key, []).append((offset, count))
     for key, pieces in by_key.items():
-        timer.bytes_read += timer.timed_call(_STORAGE, "read", _read_ranges, (key, pieces, opener), replayable=False)
+        timer.bytes_read += timer.timed_call(STORAGE, "read", _read_ranges, (key, pieces), replayable=False)
 
 
-def _read_ranges(key: str, pieces: list[tuple[int, int]], opener: Any) -> int:
+def _read_ranges(key: str, pieces: list[tuple[int, int]]) -> int:
     known = _by_path.get(key)
     if known is not None and not known.closed:
         return sum(len(_OS_PREAD(_FILENO(known), count, offset)) for offset, count in pieces)
-    with opener(key, "rb") as file:
+    with ORIGINAL_OPEN(key, "rb", buffering=0) as file:
         return sum(len(file.read(count)) for offset, count in pieces if file.seek(offset) == offset)

@@ -7,18 +7,16 @@ through ``open`` and are seen there.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from pipefix.hooks import object_answers
-from pipefix.hooks.calls import hook
+from pipefix.hooks.calls import STORAGE, Patches, SampleTimer, hook
 from pipefix.hooks.object_answers import Answer
-from pipefix.hooks.patches import Patches
-from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "fsspec"
 
-_STORAGE = Stage.STORAGE
 _ASKING = frozenset({"_cat_file", "_cat", "_cat_ranges", "_info", "_ls", "_exists", "_isfile", "_isdir", "_size", "_sizes", "_glob",
                      "_find", "_du", "async_fetch_range"})  # fmt: skip
 """Coroutines that only ask: their results can stand for them."""
@@ -43,13 +41,8 @@ def install(timer: SampleTimer, patches: Patches) -> None:
     @hook(timer, patches, fsspec.asyn, "sync")
     def sync(loop: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
         name = getattr(func, "__name__", "")
-        replayable = name in _ASKING
-
-        def ask() -> Any:
-            return timer.timed_call(
-                _STORAGE, f"fsspec.{name.lstrip('_')}", counted, (loop, func, *args), kwargs, replayable=replayable
-            )
-
+        call = (STORAGE, f"fsspec.{name.lstrip('_')}", counted, (loop, func, *args), kwargs)
+        ask = partial(timer.timed_call, *call, replayable=name in _ASKING)
         return _on_tape(timer, getattr(func, "__self__", None), name, args, kwargs, ask)
 
     _cut(timer, patches, fsspec.spec.AbstractBufferedFile, "_fetch_range", "fsspec.fetch_range")
@@ -68,18 +61,10 @@ def _cut(timer: SampleTimer, patches: Patches, kind: type, name: str, label: str
     @hook(timer, patches, kind, name)
     def read(self: Any, *args: Any, **kwargs: Any) -> Any:
         # Of local files the hook for files sees what is read, which it leaves to a storage operation around it.
-        if _is_local(self):
+        protocol = getattr(getattr(self, "fs", self), "protocol", ())
+        if "file" in (protocol if isinstance(protocol, (tuple, list)) else (protocol,)):
             return original(self, *args, **kwargs)
-
-        def ask() -> Any:
-            return timer.timed_call(_STORAGE, label, original, (self, *args), kwargs)
-
-        return _on_tape(timer, self, name, args, kwargs, ask)
-
-
-def _is_local(held: Any) -> bool:
-    protocol = getattr(getattr(held, "fs", held), "protocol", ())
-    return "file" in (protocol if isinstance(protocol, (tuple, list)) else (protocol,))
+        return _on_tape(timer, self, name, args, kwargs, partial(timer.timed_call, STORAGE, label, original, (self, *args), kwargs))
 
 
 # -- objects of a source cache ------------------------------------------------------------------------------------------------
@@ -90,7 +75,7 @@ def _on_tape(
 ) -> Any:
     """``ask()``, or what the recording knows of the objects that it asks for. ``held``: the file or file system that is asked."""
     playing, keeping = object_answers.player(timer), object_answers.keeper(timer)
-    if playing is None and (keeping is None or timer.stage is _STORAGE):
+    if playing is None and (keeping is None or timer.stage is STORAGE):
         if timer.recording is not None:
             for url, _, _ in (_questions(held, name, args, kwargs) or ())[:1]:
                 object_answers.noted(timer, url)
@@ -125,7 +110,7 @@ def _questions(held: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, An
     system = getattr(held, "fs", held)
     if not hasattr(system, "unstrip_protocol"):
         return None
-    try:
+    with suppress(ValueError, TypeError, AttributeError):
         if name in ("async_fetch_range", "_fetch_range"):
             begin, end = _given(args, kwargs, "start", "end")
             return [(_url(system, held.path), begin, end)] if _is_span(begin, end) else None
@@ -143,22 +128,12 @@ def _questions(held: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, An
             paths = args[0] if isinstance(args[0], list) else [args[0]]
             urls = sorted({_url(system, path) for path in paths})
             return [(url, 0, None) for url in urls] if not any("*" in path for path in paths) else None
-    except (ValueError, TypeError, AttributeError):
-        return None
     return None
 
 
 def _given(args: tuple[Any, ...], kwargs: dict[str, Any], *names: str) -> list[Any]:
     """A call's first parameters, given by place or by name; None for those that were not."""
     return [args[place] if place < len(args) else kwargs.get(name) for place, name in enumerate(names)]
-
-
-def _filled(file: Any, data: bytes) -> None:
-    """As ``async_fetch_all`` leaves a file of the HTTP file system."""
-    from fsspec.caching import AllBytes
-
-    file.cache = AllBytes(size=len(data), fetcher=None, blocksize=None, data=data)
-    file.size = len(data)
 
 
 def _url(system: Any, path: str) -> str:
@@ -190,9 +165,13 @@ def _value(held: Any, name: str, args: tuple[Any, ...], answers: list[Answer]) -
         return True
     if name == "_size":
         return answers[0].size
-    if name == "async_fetch_all":
-        return _filled(held, answers[0].data or b"")
     parts = [answer.data or b"" for answer in answers]
+    if name == "async_fetch_all":  # as it leaves a file of the HTTP file system
+        from fsspec.caching import AllBytes
+
+        held.size = len(parts[0])
+        held.cache = AllBytes(size=held.size, fetcher=None, blocksize=None, data=parts[0])
+        return None
     if name == "_cat" and isinstance(args[0], list):
         return {held._strip_protocol(answer.url): part for answer, part in zip(answers, parts, strict=True)}
     return parts[0]

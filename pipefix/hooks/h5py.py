@@ -13,12 +13,9 @@ import io
 import os
 from typing import Any
 
-from pipefix.hooks.calls import hook
+from pipefix.hooks.calls import Patches, SampleTimer, Stage, hook
 from pipefix.hooks.files import ORIGINAL_OPEN
-from pipefix.hooks.patches import Patches
 from pipefix.hooks.recorded_files import keep_whole, key_of, remembered, replayed
-from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "h5py"
 
@@ -40,9 +37,13 @@ def install(timer: SampleTimer, patches: Patches) -> None:
             timer.misses += remembered(timer) is not None  # what it unpacks it reads
         value = timer.timed_call(stage, "h5py.Dataset[index]", get, (self, args, new_dtype))
         if stage is Stage.DECODE and timer.counts_chunks:
-            _count_chunks(timer, self, args, value)
-        if not timer.replaced or stage not in timer.replaced:
-            timer.bytes_read += value.nbytes if hasattr(value, "nbytes") else 0
+            timer.pause()
+            if self.chunks and hasattr(value, "nbytes"):
+                keeps = self.id.get_access_plist().get_chunk_cache()[1]
+                reads = timer.chunk_reads[f"{self.name} in {os.path.basename(self.file.filename)}"]
+                reads.select(args, self.shape, self.chunks, self.dtype.itemsize, value.nbytes, keeps=keeps)
+            timer.resume()
+        timer.bytes_read += getattr(value, "nbytes", 0) if stage not in timer.replaced else 0
         return value
 
     @hook(timer, patches, h5py.File, "__init__")
@@ -60,12 +61,3 @@ def install(timer: SampleTimer, patches: Patches) -> None:
             with ORIGINAL_OPEN(key, "rb", buffering=0) as file:
                 keep_whole(timer, key, file.fileno())
         return None
-
-
-def _count_chunks(timer: SampleTimer, array: Any, index: Any, value: Any) -> None:
-    timer.pause()
-    if array.chunks and hasattr(value, "nbytes"):
-        keeps = array.id.get_access_plist().get_chunk_cache()[1]
-        reads = timer.chunk_reads_of(f"{array.name} in {os.path.basename(array.file.filename)}")
-        reads.select(index, array.shape, array.chunks, array.dtype.itemsize, value.nbytes, keeps=keeps)
-    timer.resume()

@@ -25,12 +25,9 @@ MODULES = ("files", "os_calls", "mmap", "numpy", "pil", "cv2", "torchvision_io",
 
 def stand_in(timer: SampleTimer, value: Any) -> Any:
     """What behaves as ``value``, which was made before the hooks were installed, but is timed; None where nothing does."""
-    for name in MODULES:
-        wrap = getattr(sys.modules.get(f"{__package__}.{name}"), "stand_in", None)
-        wrapped = wrap(timer, value) if wrap is not None else None
-        if wrapped is not None:
-            return wrapped
-    return None
+    wraps = [getattr(sys.modules.get(f"{__package__}.{name}"), "stand_in", None) for name in MODULES]
+    wrapped = (wrap(timer, value) for wrap in wraps if wrap is not None)
+    return next((each for each in wrapped if each is not None), None)
 
 
 def loaded_libraries() -> list[str]:

@@ -10,13 +10,10 @@ import mmap
 from collections.abc import Iterator
 from typing import Any
 
-from pipefix.hooks.patches import Patches
-from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
+from pipefix.hooks.calls import STORAGE, Patches, SampleTimer
 
 LIBRARY = "lmdb"
 
-_STORAGE = Stage.STORAGE
 _classes: dict[str, type] = {}
 """The library's own classes, by name."""
 _timers: list[SampleTimer] = []
@@ -107,19 +104,15 @@ def _timed(op: str, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any], 
     timer = next((timer for timer in _timers if timer.live), None)
     if timer is None:
         return method(*args, **kwargs)
-    return timer.timed_call(_STORAGE, op, _counted, (timer, method, args, kwargs), replayable=replayable)
+    return timer.timed_call(STORAGE, op, _counted, (timer, method, args, kwargs), replayable=replayable)
 
 
 def _counted(timer: SampleTimer, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     value = method(*args, **kwargs)
-    if type(value) is bytes:
-        timer.bytes_read += len(value)
-        return value
     for part in value if isinstance(value, tuple) else (value,):
-        if isinstance(part, bytes):
-            timer.bytes_read += len(part)
-        elif isinstance(part, memoryview):
+        if isinstance(part, memoryview):
             bytes(part[:: mmap.PAGESIZE])
+        if isinstance(part, (bytes, memoryview)):
             timer.bytes_read += len(part)
     return value
 
@@ -138,7 +131,4 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
 def stand_in(_: SampleTimer, value: Any) -> Any:
     """An environment or transaction made before, wrapped; None for anything else."""
-    for kind in (Environment, Transaction):
-        if _classes.get(kind.__name__) is type(value):
-            return _wrap(kind, value)
-    return None
+    return next((_wrap(kind, value) for kind in (Environment, Transaction) if _classes.get(kind.__name__) is type(value)), None)

@@ -8,11 +8,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from pipefix.hooks.calls import hook
-from pipefix.hooks.patches import Patches
+from pipefix.hooks.calls import Patches, SampleTimer, Stage, hook
 from pipefix.hooks.recorded_files import IN_MEMORY, keep_whole, key_behind, remembered
-from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "mmap"
 
@@ -47,7 +44,11 @@ def install(timer: SampleTimer, patches: Patches) -> None:
     def new(cls: Any, fileno: int, *args: Any, **kwargs: Any) -> Any:
         mapped = create(cls, fileno, *args, **kwargs)
         if timer.live and (timer.recording is not None or timer.replaced):
-            _taped(timer, mapped, fileno)
+            key = key_behind(fileno, _STATUS(fileno)) if fileno != -1 else IN_MEMORY
+            mapped.in_memory = key == IN_MEMORY
+            if key != IN_MEMORY:
+                timer.misses += remembered(timer) is not None
+                keep_whole(timer, key, fileno)
         return mapped
 
     def counted(self: Any, index: slice) -> bytes:
@@ -63,13 +64,3 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
     patches.replace(mmap, "mmap", kind, everywhere=True)
     patches.replace(kind, "__new__", new)
-
-
-def _taped(timer: SampleTimer, mapped: Any, fileno: int) -> None:
-    """A sample maps a file while it is recorded or replayed."""
-    key = key_behind(fileno, _STATUS(fileno)) if fileno != -1 else IN_MEMORY
-    if key == IN_MEMORY:
-        mapped.in_memory = True
-        return
-    timer.misses += remembered(timer) is not None
-    keep_whole(timer, key, fileno)

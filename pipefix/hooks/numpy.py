@@ -12,18 +12,15 @@ import os
 from typing import Any
 
 import numpy as np
+from numpy.lib import _datasource
 
-from pipefix.hooks.calls import hook
+from pipefix.hooks.calls import DECODE, STORAGE, Patches, SampleTimer, hook
 from pipefix.hooks.files import ORIGINAL_OPEN, TimedFileIO
 from pipefix.hooks.mmap import is_memory
-from pipefix.hooks.patches import Patches
 from pipefix.hooks.recorded_files import is_recorded
-from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "numpy"
 
-_STORAGE, _DECODE = Stage.STORAGE, Stage.DECODE
 _TOUCH_AT_MOST = 256 * 1024 * 1024
 """A larger view is a part of the data set, not a sample: its pages are left to whoever uses them."""
 
@@ -35,26 +32,29 @@ def install(timer: SampleTimer, patches: Patches) -> None:
     def load(file: Any, mmap_mode: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Whole arrays are decoded (the bytes under them read by the file hook); archives and maps are only opened."""
         whole = mmap_mode is None and isinstance(file, (str, os.PathLike)) and os.fspath(file).endswith(".npy")
-        return timer.timed_call(_DECODE, "numpy.load", load_original, (file, mmap_mode, *args), kwargs, replayable=whole)
+        return timer.timed_call(DECODE, "numpy.load", load_original, (file, mmap_mode, *args), kwargs, replayable=whole)
 
     @hook(timer, patches, np, "fromfile")
     def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offset: int = 0, **kwargs: Any) -> Any:
         """Reads past Python's file objects; while recording or answered from a recording it reads through them instead."""
         plain = not sep and not kwargs and timer.owns and not np.dtype(dtype).hasobject
-        if plain and (timer.recording is not None or _STORAGE in timer.replaced):
+        if plain and (timer.recording is not None or STORAGE in timer.replaced):
             if isinstance(file, (str, bytes, os.PathLike)):
                 with open(file, "rb") as opened:
                     return _through(opened, np.dtype(dtype), count, offset)
             if _is_timed(file) or is_recorded(file):
                 return _through(file, np.dtype(dtype), count, offset)
-        stage = _STORAGE if plain else _DECODE
+        stage = STORAGE if plain else DECODE
         array = timer.timed_call(stage, "numpy.fromfile", from_file, (file, dtype, count, sep, offset), kwargs, replayable=False)
         timer.bytes_read += array.nbytes if plain else 0
         return array
 
     _mapped_arrays(timer, patches)
     _hide_descriptors(patches)
-    _text_opener(patches)
+    # The text readers keep their own reference to ``open``, in a table of openers by file ending.
+    openers = _datasource._file_openers._file_openers  # type: ignore[attr-defined]
+    openers[None] = lambda *args, **kwargs: open(*args, **kwargs)  # noqa: SIM115 - the reader closes it
+    patches.on_undo(lambda: openers.update({None: ORIGINAL_OPEN}))
 
 
 def _through(file: Any, dtype: np.dtype[Any], count: int, offset: int) -> Any:
@@ -78,26 +78,9 @@ def _hide_descriptors(patches: Patches) -> None:
 
     @functools.wraps(original)
     def isfileobj(file: Any) -> bool:
-        if _is_timed(file):
-            return True  # without asking for its descriptor
-        return bool(original(file)) if not is_recorded(file) else False
+        return _is_timed(file) or (not is_recorded(file) and bool(original(file)))
 
     patches.replace(format_module, "isfileobj", isfileobj, everywhere=True)
-
-
-def _text_opener(patches: Patches) -> None:
-    """The text readers keep their own reference to ``open``, inside a table of openers by file ending."""
-    from numpy.lib import _datasource
-
-    openers: Any = vars(_datasource)["_FileOpeners"]
-    original = openers.__getitem__
-
-    @functools.wraps(original)
-    def getitem(self: Any, key: Any) -> Any:
-        opener = original(self, key)
-        return open if opener is ORIGINAL_OPEN else opener
-
-    patches.replace(openers, "__getitem__", getitem)
 
 
 # -- mapped arrays --------------------------------------------------------------------------------------------------
@@ -118,16 +101,14 @@ def _mapped_arrays(timer: SampleTimer, patches: Patches) -> None:
     def getitem(self: Any, index: Any) -> Any:
         if not isinstance(self.base, mmap.mmap) or is_memory(self.base):
             return original(self, index)
-        return timer.timed_call(_STORAGE, "numpy.memmap[index]", touched, (self, index))
+        return timer.timed_call(STORAGE, "numpy.memmap[index]", touched, (self, index))
 
 
 def touch(array: np.ndarray[Any, Any]) -> None:
     """Make the pages of an array resident by reading a byte of each."""
-    if array.size == 0:
-        return
-    if array.flags.c_contiguous and array.ndim and not array.dtype.hasobject:
+    if array.size and array.flags.c_contiguous and array.ndim and not array.dtype.hasobject:
         flat = array.data.cast("B") if array.dtype.kind in "biufc?" else array.view(np.uint8).data.cast("B")
         bytes(flat[:: mmap.PAGESIZE])
         flat[-1]
-        return
-    array.tobytes()
+    else:
+        array.tobytes()

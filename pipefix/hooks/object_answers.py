@@ -17,14 +17,13 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from pipefix.hooks.result_store import ByteStore, ResultStore
 from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
+from pipefix.vocabulary.stage import STORAGE
 from pipefix.vocabulary.urls import store_of
 
 CLIENTS = frozenset({"urllib.request", "urllib3", "fsspec", "obstore", "s3torchconnector"})
 """Libraries whose hooks keep objects and answer with them."""
 HEAD = "head+"
 """Before a URL: what was told of the object besides its bytes."""
-_STORAGE = Stage.STORAGE
 _KEPT = re.compile(
     r"(content-(type|encoding|language|disposition)|etag|last-modified|accept-ranges|location|x-(amz|goog|ms)-meta-.*)\Z"
 )
@@ -57,9 +56,8 @@ class Answer(NamedTuple):
     @property
     def mark(self) -> int:
         """What differs once the object was changed, as far as the store tells: from its ETag, or its time of last change."""
-        known = {
-            key.lower().replace("_", "-"): value for part in ("headers", "info") for key, value in self.told.get(part, {}).items()
-        }
+        facts = [fact for part in ("headers", "info") for fact in self.told.get(part, {}).items()]
+        known = {key.lower().replace("_", "-"): value for key, value in facts}
         etag_or_date = next((str(known[key]) for key in ("etag", "e-tag", "last-modified", "lastmodified") if known.get(key)), "")
         return mark_of(etag_or_date)
 
@@ -93,14 +91,12 @@ def key_of(url: str) -> str:
         for mark, signing in _SIGNATURES:
             if mark in names:
                 pairs = [(name, value) for name, value in pairs if not signing.match(name.lower())]
-        pairs_without_secrets = [(name, _digest(value) if name.lower() in _SECRETS else value) for name, value in pairs]
-        query = query if pairs_without_secrets == parse_qsl(query, keep_blank_values=True) else urlencode(pairs_without_secrets)
+        for at, (name, value) in enumerate(pairs):
+            if name.lower() in _SECRETS:
+                pairs[at] = name, hashlib.sha256(value.encode()).hexdigest()[:12]
+        query = query if pairs == parse_qsl(query, keep_blank_values=True) else urlencode(pairs)
     # By hand: urlunsplit forgets the slashes of schemes that it does not know.
     return f"{parts.scheme}://{host}{parts.path}{'?' * bool(query)}{query}"
-
-
-def _digest(value: str) -> str:
-    return hashlib.sha256(value.encode()).hexdigest()[:12]
 
 
 def keeper(timer: SampleTimer) -> ObjectStore | None:
@@ -110,7 +106,7 @@ def keeper(timer: SampleTimer) -> ObjectStore | None:
 
 def player(timer: SampleTimer) -> ObjectStore | None:
     """The recording that answers with objects, while one is replayed."""
-    return _objects(timer.playing) if timer.live and _STORAGE in timer.replaced else None
+    return _objects(timer.playing) if timer.live and STORAGE in timer.replaced else None
 
 
 def _objects(recording: ResultStore | None) -> ObjectStore | None:
@@ -242,21 +238,16 @@ def received(
         status, reason, headers = response_of(recorded, range_header)
         return Received(recorded.data or b"", status, reason, list(headers.items()), recorded.told.get("url", url))
     noted(timer, url)
-    answer = timer.timed_call(_STORAGE, op, read_whole, replayable=player(timer) is None)
+    answer = timer.timed_call(STORAGE, op, read_whole, replayable=player(timer) is None)
     if question is not None:
         keep(timer, of_response(url, answer.status, answer.headers, answer.body, answer.url), client)
     return answer
 
 
 def asked_of(
-    client: str,
-    timer: SampleTimer,
-    op: str,
-    url: str,
-    span: tuple[int | None, int | None],
-    ask: Callable[[], Answer],
+    client: str, timer: SampleTimer, op: str, url: str, span: tuple[int | None, int | None], ask: Callable[[], Answer],
     needed: str = "",
-) -> Answer:
+) -> Answer:  # fmt: skip
     """For libraries that answer with bytes: from the recording, or by asking, and then kept.
 
     ``needed`` is what has to be told of the object in a recorded answer.
@@ -272,6 +263,6 @@ def asked_of(
         return recorded
     noted(timer, url)
     # A recording without a place for objects keeps the answer as the result of the call.
-    answer: Answer = timer.timed_call(_STORAGE, op, asking, replayable=player(timer) is None)
+    answer: Answer = timer.timed_call(STORAGE, op, asking, replayable=player(timer) is None)
     keep(timer, answer, client)
     return answer

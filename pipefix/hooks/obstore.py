@@ -8,15 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipefix.hooks import object_answers
-from pipefix.hooks.calls import hook
+from pipefix.hooks.calls import STORAGE, Patches, SampleTimer, hook
 from pipefix.hooks.object_answers import Answer
-from pipefix.hooks.patches import Patches
-from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "obstore"
-
-_STORAGE = Stage.STORAGE
 
 
 class RecordedGet:
@@ -39,8 +34,7 @@ class RecordedGet:
         for at in range(0, len(self._data), max(1, min_chunk_size)):
             yield self._data[at : at + max(1, min_chunk_size)]
 
-    def __iter__(self) -> Iterator[Any]:
-        return self.stream()
+    __iter__ = stream
 
 
 def install(timer: SampleTimer, patches: Patches) -> None:
@@ -57,11 +51,11 @@ def _cut(timer: SampleTimer, patches: Patches, owner: Any, name: str, ask: Calla
 
     @hook(timer, patches, owner, name)
     def asked(held: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
-        if timer.stage is _STORAGE:
+        if timer.stage is STORAGE:
             return original(held, path, *args, **kwargs)
         url = _url(held, path) if timer.recording is not None or timer.replaced else None
         if url is None or (name == "get" and (args or kwargs)):
-            value = timer.timed_call(_STORAGE, op, original, (held, path, *args), kwargs, replayable=name != "get")
+            value = timer.timed_call(STORAGE, op, original, (held, path, *args), kwargs, replayable=name != "get")
             timer.bytes_read += sum(map(len, value if name == "get_ranges" else [value] if name == "get_range" else []))
             return value
         answered = functools.partial(object_answers.asked_of, LIBRARY, timer, op, url)
@@ -75,12 +69,10 @@ def _url(held: Any, path: str) -> str | None:
     kind = type(held).__name__
     if kind == "HTTPStore":
         return object_answers.key_of(f"{str(held.url).rstrip('/')}/{path}")
-    config = getattr(held, "config", None) or {}
-    place = {"S3Store": ("s3", "bucket"), "GCSStore": ("gs", "bucket"), "AzureStore": ("az", "container_name")}.get(kind)
-    if place is not None:
-        scheme, name = place
-        return f"{scheme}://{config.get(name, '')}/{within}"
-    return f"file:///{within}" if kind == "LocalStore" else None
+    stores = {"S3Store": ("s3", "bucket"), "GCSStore": ("gs", "bucket"), "AzureStore": ("az", "container_name"),
+              "LocalStore": ("file", "")}  # fmt: skip
+    scheme, name = stores.get(kind, ("", ""))
+    return f"{scheme}://{(getattr(held, 'config', None) or {}).get(name, '')}/{within}" if scheme else None
 
 
 def _meta(answer: Answer) -> dict[str, Any]:
@@ -105,12 +97,8 @@ def _get(answered: Callable[..., Answer], real: Callable[[], Any], url: str, _: 
 
 
 def _get_range(answered: Callable[..., Answer], real: Callable[[], Any], url: str, kwargs: dict[str, Any]) -> Any:
-    from obstore import Bytes
-
-    begin, end = kwargs["start"], kwargs.get("end")
-    end = begin + kwargs["length"] if end is None else end
-    answer = answered((begin, end), lambda: Answer(url, end, begin, bytes(real()), {"size_unknown": True}))
-    return Bytes(answer.data or b"")
+    several = {f"{name}s": [place] for name, place in kwargs.items() if place is not None}
+    return _get_ranges(answered, lambda: [real()], url, several)[0]
 
 
 def _get_ranges(answered: Callable[..., Answer], real: Callable[[], Any], url: str, kwargs: dict[str, Any]) -> Any:
@@ -123,10 +111,8 @@ def _get_ranges(answered: Callable[..., Answer], real: Callable[[], Any], url: s
     def part(at: int) -> Answer:
         return Answer(url, ends[at], starts[at], parts()[at], {"size_unknown": True})
 
-    answers = [
-        answered((begin, end), functools.partial(part, at)) for at, (begin, end) in enumerate(zip(starts, ends, strict=True))
-    ]
-    return [Bytes(answer.data or b"") for answer in answers]
+    spans = enumerate(zip(starts, ends, strict=True))
+    return [Bytes(answered(span, functools.partial(part, at)).data or b"") for at, span in spans]
 
 
 def _head(answered: Callable[..., Answer], real: Callable[[], Any], url: str, _: dict[str, Any]) -> Any:

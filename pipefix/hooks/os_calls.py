@@ -9,33 +9,25 @@ import os
 import stat
 from typing import Any
 
-from pipefix.hooks.calls import hook
-from pipefix.hooks.patches import Patches
+from pipefix.hooks.calls import STORAGE, Patches, SampleTimer, hook
 from pipefix.hooks.recorded_files import IN_MEMORY, descriptor, key_behind, key_of, note, remember_name, remembered, replayed
-from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
 
 LIBRARY = ""
 
-_STORAGE = Stage.STORAGE
 _STATUS, _SEEK = os.fstat, os.lseek
 _HARMLESS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_NOFOLLOW", "O_NOATIME", "O_BINARY"))
 """Flags with which a file is opened for reading and nothing else."""
 
 
 def install(timer: SampleTimer, patches: Patches) -> None:
-    _replace_open(timer, patches)
     for name in ("read", "pread", "readv", "preadv"):
         if hasattr(os, name):
             _replace_read(timer, patches, name)
-
-
-def _replace_open(timer: SampleTimer, patches: Patches) -> None:
-    """``os.open``: a whole recorded file is opened in memory."""
     original = os.open
 
     @hook(timer, patches, os, "open")
     def opened(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        """A whole recorded file is opened in memory."""
         taping = timer.recording is not None or bool(timer.replaced)
         key = key_of(path) if taping and dir_fd is None and not flags & ~_HARMLESS and not isinstance(path, int) else None
         files = remembered(timer)
@@ -43,10 +35,10 @@ def _replace_open(timer: SampleTimer, patches: Patches) -> None:
             timer.pause()
             data = files.whole(key)
             memory_fd = descriptor(data) if data is not None else None
-            timer.resume(_STORAGE)
+            timer.resume(STORAGE)
             if memory_fd is not None:
                 return memory_fd
-        fd: int = timer.timed_call(_STORAGE, "os.open", original, (path, flags, mode), {"dir_fd": dir_fd}, replayable=False)
+        fd: int = timer.timed_call(STORAGE, "os.open", original, (path, flags, mode), {"dir_fd": dir_fd}, replayable=False)
         if key is not None:
             status = _STATUS(fd)
             if stat.S_ISREG(status.st_mode):
@@ -69,7 +61,7 @@ def _replace_read(timer: SampleTimer, patches: Patches, name: str) -> None:
             if key == IN_MEMORY:
                 timer.pause()
                 got = original(fd, length_or_buffers, *offset)
-                timer.resume(_STORAGE)
+                timer.resume(STORAGE)
                 return got
             at = offset[0] if offset else _SEEK(fd, 0, os.SEEK_CUR)
             data = replayed(timer, key, at, sum(map(len, map(_bytes_of, length_or_buffers))) if into else length_or_buffers)
@@ -77,7 +69,7 @@ def _replace_read(timer: SampleTimer, patches: Patches, name: str) -> None:
                 if not offset:
                     _SEEK(fd, at + len(data), os.SEEK_SET)
                 return _spread(data, length_or_buffers) if into else data
-        got = timer.timed_call(_STORAGE, f"os.{name}", original, (fd, length_or_buffers, *offset), replayable=False)
+        got = timer.timed_call(STORAGE, f"os.{name}", original, (fd, length_or_buffers, *offset), replayable=False)
         timer.bytes_read += got if into else len(got)
         if key is not None and status is not None and timer.recording is not None:
             note(timer, key, at, b"".join(bytes(each) for each in length_or_buffers)[:got] if into else got, status.st_size)

@@ -22,8 +22,6 @@ _ABSENT = object()
 
 @dataclass(slots=True)
 class ReplacedAttribute:
-    """One attribute that was replaced."""
-
     owner: Any
     name: str
     original: Any
@@ -36,7 +34,7 @@ class ReplacedAttribute:
 
     def put_back(self) -> bool:
         """Put the original in place, if the replacement is there now."""
-        if self._there() is not self.replacement:
+        if self.there() is not self.replacement:
             return False
         if self.original is _ABSENT:
             delattr(self.owner, self.name)
@@ -44,18 +42,8 @@ class ReplacedAttribute:
             setattr(self.owner, self.name, self.original)
         return True
 
-    def is_covered(self) -> bool:
-        """Whether neither the original nor the replacement is in place. Of instances it is not asked: they would be kept alive."""
-        return self.names is not None and self._there() is not self.original
-
-    def put_in(self) -> bool:
-        """Put the replacement in place, if the original is there now."""
-        if self._there() is not self.original:
-            return False
-        setattr(self.owner, self.name, self.replacement)
-        return True
-
-    def _there(self) -> Any:
+    def there(self) -> Any:
+        """What is in place now."""
         return held(self.owner, self.name) if self.names is None else self.names.get(self.name, _ABSENT)
 
 
@@ -124,7 +112,8 @@ class Patches:
     def resume(self) -> None:
         """What `pause` took out is back, but where somebody has put something of theirs meanwhile: that stays what is called."""
         for attribute in self.replaced:
-            if attribute.out and attribute.put_in():
+            if attribute.out and attribute.there() is attribute.original:
+                setattr(attribute.owner, attribute.name, attribute.replacement)
                 attribute.out = False
 
     def undo(self) -> None:
@@ -133,7 +122,8 @@ class Patches:
             callback()
         self._callbacks.clear()
         for attribute in reversed(self.replaced):
-            if not attribute.put_back() and attribute.is_covered():
+            # Of instances it is not asked what is there: they would be kept alive.
+            if not attribute.put_back() and attribute.names is not None and attribute.there() is not attribute.original:
                 _covered.append(attribute)
         # Also in modules that were imported, and so took our wrapper by name, while it was in place.
         _rebind({id(replacement): (replacement, _behind(original)) for original, replacement in self._followed})

@@ -7,17 +7,14 @@ that load. Answered from a recording, `Image.open` gives a decoded image of the 
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 from typing import Any
 
-from pipefix.hooks.calls import hook
-from pipefix.hooks.patches import Patches
+from pipefix.hooks.calls import AUGMENT, DECODE, STORAGE, Patches, SampleTimer, hook
 from pipefix.hooks.result_store import MISSING
-from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "PIL.Image"
 
-_DECODE, _AUGMENT, _STORAGE = Stage.DECODE, Stage.AUGMENT, Stage.STORAGE
 _OPEN, _LOAD, _CONVERT = "PIL.Image.open", "PIL.Image.load", "PIL.Image.convert"
 _PLACE = "_pipefix_place"
 """Attribute of an image being recorded: (recording, label, ordinal, unit)."""
@@ -30,8 +27,44 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
     seen: set[type] = set()
     _replace_load(timer, patches, ImageFile.ImageFile, seen)
-    _replace_open(timer, patches, Image, seen)
-    _replace_convert(timer, patches, Image.Image)
+    open_original, convert_original = Image.open, Image.Image.convert
+
+    @hook(timer, patches, Image, "open")
+    def open_image(fp: Any, *args: Any, **kwargs: Any) -> Any:
+        if timer.recording is None and not timer.replaced:
+            image: Any = timer.timed_call(DECODE, _OPEN, open_original, (fp, *args), kwargs)
+            _replace_load(timer, patches, type(image), seen)
+            return image
+        taping = timer.owns and timer.stage is not DECODE
+        label, ordinal = timer.place(_OPEN) if taping else (_OPEN, 0)
+        if taping and DECODE in timer.replaced:
+            known = timer.answer(DECODE, label, ordinal, reread=False)
+            if known is not MISSING:
+                if STORAGE not in timer.replaced:
+                    _read_through(fp)
+                known.__dict__[_ANSWERED] = True
+                return known
+        image = timer.timed_call(DECODE, _OPEN, open_original, (fp, *args), kwargs, replayable=False)
+        _replace_load(timer, patches, type(image), seen)
+        if taping and timer.open_recording is not None:
+            image.__dict__[_PLACE] = (timer.open_recording, label, ordinal, timer.unit)
+        return image
+
+    @hook(timer, patches, Image.Image, "convert")
+    def convert(self: Any, mode: str | None = None, *args: Any, **kwargs: Any) -> Any:
+        """Of an image as it came from its file the conversion is the last part of decoding; of any other it augments."""
+        if _is_lazy(self):
+            self.load()
+        if self.format is None:
+            return timer.timed_call(AUGMENT, _CONVERT, convert_original, (self, mode, *args), kwargs)
+        copies = mode == self.mode and not args and not kwargs
+        if copies and DECODE in timer.replaced and _ANSWERED in self.__dict__:
+            timer.pause()
+            copy = convert_original(self, mode)
+            timer.resume(DECODE)
+            return copy
+        # The copy itself is not kept: the opened image already is.
+        return timer.timed_call(DECODE, _CONVERT, convert_original, (self, mode, *args), kwargs, replayable=not copies)
 
 
 def _is_lazy(image: Any) -> bool:
@@ -57,71 +90,22 @@ def _replace_load(timer: SampleTimer, patches: Patches, kind: type, seen: set[ty
         if not _is_lazy(image):
             return original(image, *args, **kwargs)
         place = image.__dict__.pop(_PLACE, None) if timer.recording is not None else None
-        pixels = timer.timed_call(_DECODE, _LOAD, original, (image, *args), kwargs, replayable=False, deferred=True)
+        pixels = timer.timed_call(DECODE, _LOAD, original, (image, *args), kwargs, replayable=False, deferred=True)
         if place is not None:
             recording, label, ordinal, unit = place
             timer.pause()
             if not getattr(image, "is_animated", False):
-                recording.keep(unit, label, ordinal, _DECODE, image)
+                recording.keep(unit, label, ordinal, DECODE, image)
             timer.resume()
         return pixels
 
 
-def _replace_open(timer: SampleTimer, patches: Patches, module: Any, seen: set[type]) -> None:
-    original = module.open
-
-    @hook(timer, patches, module, "open")
-    def open_image(fp: Any, *args: Any, **kwargs: Any) -> Any:
-        if timer.recording is None and not timer.replaced:
-            image = timer.timed_call(_DECODE, _OPEN, original, (fp, *args), kwargs)
-            _replace_load(timer, patches, type(image), seen)
-            return image
-        taping = timer.owns and timer.stage is not _DECODE
-        label, ordinal = timer.place(_OPEN) if taping else (_OPEN, 0)
-        if taping and _DECODE in timer.replaced:
-            known = timer.answer(_DECODE, label, ordinal, reread=False)
-            if known is not MISSING:
-                if _STORAGE not in timer.replaced:
-                    _read_through(fp)
-                known.__dict__[_ANSWERED] = True
-                return known
-        image = timer.timed_call(_DECODE, _OPEN, original, (fp, *args), kwargs, replayable=False)
-        _replace_load(timer, patches, type(image), seen)
-        if taping and timer.open_recording is not None:
-            image.__dict__[_PLACE] = (timer.open_recording, label, ordinal, timer.unit)
-        return image
-
-
 def _read_through(fp: Any) -> None:
     """Read what decoding would have read: storage stays as dear as it is."""
-    if isinstance(fp, io.BytesIO):
-        return
     if not hasattr(fp, "read"):
         with open(fp, "rb", buffering=0) as file:
             file.read()
-        return
-    try:
-        fp.seek(0)
-    except (AttributeError, io.UnsupportedOperation):
-        pass
-    fp.read()
-
-
-def _replace_convert(timer: SampleTimer, patches: Patches, kind: Any) -> None:
-    """Of an image as it came from its file the conversion is the last part of decoding; of any other it augments."""
-    original = kind.convert
-
-    @hook(timer, patches, kind, "convert")
-    def convert(self: Any, mode: str | None = None, *args: Any, **kwargs: Any) -> Any:
-        if _is_lazy(self):
-            self.load()
-        if self.format is None:
-            return timer.timed_call(_AUGMENT, _CONVERT, original, (self, mode, *args), kwargs)
-        copies = mode == self.mode and not args and not kwargs
-        if copies and _DECODE in timer.replaced and _ANSWERED in self.__dict__:
-            timer.pause()
-            copy = original(self, mode)
-            timer.resume(_DECODE)
-            return copy
-        # The copy itself is not kept: the opened image already is.
-        return timer.timed_call(_DECODE, _CONVERT, original, (self, mode, *args), kwargs, replayable=not copies)
+    elif not isinstance(fp, io.BytesIO):
+        with suppress(AttributeError, io.UnsupportedOperation):
+            fp.seek(0)
+        fp.read()

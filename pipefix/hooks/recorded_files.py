@@ -12,11 +12,10 @@ from typing import Any
 from pipefix.hooks.byte_ranges import Bytes
 from pipefix.hooks.result_store import ByteStore
 from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
+from pipefix.vocabulary.stage import STORAGE
 
-_STORAGE = Stage.STORAGE
 _READ, _SEEK = io.FileIO.read, io.FileIO.seek
-_READLINK, _LSEEK, _WRITE, _CLOSE, _PREAD = getattr(os, "readlink", None), os.lseek, os.write, os.close, os.pread
+_READLINK, _LSEEK, _WRITE, _CLOSE, _PREAD = os.readlink, os.lseek, os.write, os.close, os.pread
 _NAME = "pipefix"
 IN_MEMORY = "memory:"
 """What `key_behind` says of a descriptor that `descriptor` made."""
@@ -34,7 +33,7 @@ def key_of(path: str | bytes | os.PathLike[Any]) -> str:
 
 def note(timer: SampleTimer, key: str, offset: int, data: Bytes, size: int) -> None:
     """Keep what was just read, where a recording is under way and no recorded storage operation contains it."""
-    if timer.recording is None or timer.stage is _STORAGE:
+    if timer.recording is None or timer.stage is STORAGE:
         return
     timer.pause()
     if timer.recording.files is not None:
@@ -55,7 +54,7 @@ def key_behind(fd: int, status: os.stat_result) -> str:
     if known is not None and known[:2] == (status.st_dev, status.st_ino):
         return known[2]
     try:
-        link: str = _READLINK(f"/proc/self/fd/{fd}") if _READLINK is not None else ""
+        link = _READLINK(f"/proc/self/fd/{fd}")
     except OSError:
         link = ""
     if link.startswith(f"/memfd:{_NAME}"):
@@ -66,7 +65,7 @@ def key_behind(fd: int, status: os.stat_result) -> str:
 def keep_whole(timer: SampleTimer, key: str, fd: int) -> None:
     """Keep all of a file whose descriptor is given away, where the recording asks for that: what is read by it cannot be seen."""
     files = timer.recording.files if timer.recording is not None else None
-    if files is None or timer.stage is _STORAGE:
+    if files is None or timer.stage is STORAGE:
         return
     status = os.fstat(fd)
     remember_name(fd, status, key)
@@ -86,7 +85,7 @@ def _all_of(fd: int, size: int) -> bytes:
     while at < size and (data := _PREAD(fd, size - at, at)):
         parts.append(data)
         at += len(data)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return b"".join(parts)
 
 
 def descriptor(data: Any) -> int | None:
@@ -111,9 +110,7 @@ def descriptor(data: Any) -> int | None:
 
 def remembered(timer: SampleTimer) -> ByteStore | None:
     """The recorded files, where storage is to be answered from them."""
-    if _STORAGE not in timer.replaced or timer.playing is None:
-        return None
-    return timer.playing.files
+    return timer.playing.files if timer.playing is not None and STORAGE in timer.replaced else None
 
 
 def replayed(timer: SampleTimer, key: str, offset: int = 0, count: int | None = None) -> bytes | None:
@@ -126,7 +123,7 @@ def replayed(timer: SampleTimer, key: str, offset: int = 0, count: int | None = 
         data = files.whole(key) if files.knows(key) else None
     else:
         data = files.get(key, offset, count)
-    timer.resume(None if data is None else _STORAGE)
+    timer.resume(None if data is None else STORAGE)
     timer.misses += data is None
     return data
 
@@ -212,21 +209,17 @@ class PartialFile(io.RawIOBase):
         timer = self._timer
         timer.pause()
         data = self._files.get(self._key, self._at, count)
-        timer.resume(_STORAGE)
+        timer.resume(STORAGE)
         if data is None:
-            real = self._opened()
-            _SEEK(real, self._at)
+            real, limit = self._opened(), min(count, io.DEFAULT_BUFFER_SIZE * 8)
             timer.misses += 1
-            limit = min(count, io.DEFAULT_BUFFER_SIZE * 8)
-            data = timer.timed_call(_STORAGE, "read", _READ, (real, limit), replayable=False) or b""
+            data = timer.timed_call(STORAGE, "read", _READ, (real, limit), replayable=False) or b""
             timer.bytes_read += len(data)
         self._at += len(data)
         return data
 
     def fileno(self) -> int:
-        real = self._opened()
-        _SEEK(real, self._at)
-        return real.fileno()
+        return self._opened().fileno()
 
     def close(self) -> None:
         if self._real is not None:
@@ -234,14 +227,16 @@ class PartialFile(io.RawIOBase):
         super().close()
 
     def _opened(self) -> io.FileIO:
+        """The real file, at the same place."""
         if self._real is None:
             self._real = _open_real(self._timer, self.name)
+        _SEEK(self._real, self._at)
         return self._real
 
 
 def _open_real(timer: SampleTimer, path: str | bytes) -> io.FileIO:
     timer.misses += 1
-    return timer.timed_call(_STORAGE, "open", io.FileIO, (path,), replayable=False)
+    return timer.timed_call(STORAGE, "open", io.FileIO, (path,), replayable=False)
 
 
 def fill(count: int, read: Callable[[int], int], alone: bool) -> int:

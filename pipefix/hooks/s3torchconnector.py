@@ -6,10 +6,8 @@ import importlib
 from typing import Any
 
 from pipefix.hooks import object_answers
-from pipefix.hooks.calls import hook
+from pipefix.hooks.calls import Patches, SampleTimer, hook
 from pipefix.hooks.object_answers import Answer
-from pipefix.hooks.patches import Patches
-from pipefix.hooks.sample_timer import SampleTimer
 
 LIBRARY = "s3torchconnector"
 

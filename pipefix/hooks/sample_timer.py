@@ -6,6 +6,7 @@ depends on the timer's mode: nothing (the call goes straight on), timing, record
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
 from time import perf_counter_ns, thread_time_ns
@@ -15,12 +16,10 @@ from pipefix.hooks.charges import BITS, OWN_BEFORE, OWN_DECODED, OWN_RAW, Charge
 from pipefix.hooks.chunk_reads import ChunkReads
 from pipefix.hooks.result_store import MISSING, READS, Reads, ResultStore
 from pipefix.hooks.snapshot import force
-from pipefix.vocabulary.stage import Stage
+from pipefix.vocabulary.stage import AUGMENT, DECODE, STORAGE, Stage
 
 T = TypeVar("T")
 
-_STORAGE, _DECODE, _AUGMENT = Stage.STORAGE, Stage.DECODE, Stage.AUGMENT
-"""Fetched once: that of an enum member costs more than a clock reading."""
 _NESTED = 1 << 20
 """Room for the ordinals of calls inside one recorded call."""
 
@@ -46,7 +45,7 @@ class SampleTimer(Charges):
         self._base = 0
         self._hushed = False
         """Inside code of the user's that is recorded as a whole: what it is made of is not recorded apart."""
-        self.chunk_reads: dict[str, ChunkReads] = {}
+        self.chunk_reads: defaultdict[str, ChunkReads] = defaultdict(ChunkReads)
         """By array or table: what was unpacked while samples were recorded."""
         self.mixed: set[str] = set()
         """Operations of the user's own found to hold work of several stages."""
@@ -61,20 +60,19 @@ class SampleTimer(Charges):
         self._ordinals.clear()
         self._scope, self._base, self._hushed, self.trail = "", 0, False, None
         self._crossed = 0
-        self._phase = OWN_BEFORE
+        self.phase = OWN_BEFORE
         self._top = OWN_BEFORE
-        self._stage = None
+        self.stage = None
         self.live = self.active
         if cpu:
             self._last_cpu = thread_time_ns()
         self._last = perf_counter_ns()
 
     def end(self) -> None:
-        """A sample is complete."""
         self._charge()
         self.live = False
         self._top = OWN_BEFORE
-        self._stage = None
+        self.stage = None
         self.unit = None
         self.cpu = False
 
@@ -104,7 +102,7 @@ class SampleTimer(Charges):
                 found to hold work of other stages (`mixed`): then its hooks are.
             leaf: Whether calls of the same stage inside are part of it; else they are timed under their own names.
         """
-        if not self.live or self._stage is stage:
+        if not self.live or self.stage is stage:
             return fn(*args, **kwargs)
         if get_ident() != self.owner:
             return fn(*args, **kwargs) if own else self._beside(stage, op, fn, args, kwargs)
@@ -113,7 +111,7 @@ class SampleTimer(Charges):
         key = self._ids.get((stage, op), -1)
         if key < 0:
             key = self.op_id(stage, op)
-        top, above, crossed = self._top, self._stage, self._crossed
+        top, above, crossed = self._top, self.stage, self._crossed
         # `_charge` and `_passed` in line: this is the path that every call of every sample takes.
         now = perf_counter_ns()
         spent = now - self._last
@@ -123,7 +121,7 @@ class SampleTimer(Charges):
         self.entered[top] += 1
         self._top = key
         if leaf:
-            self._stage = stage
+            self.stage = stage
         if own:
             self._crossed = 0
         value: Any = MISSING
@@ -141,24 +139,17 @@ class SampleTimer(Charges):
                     self.mixed.add(op)
                 self._crossed |= crossed
             self._crossed = crossed if deferred else self._crossed | BITS[stage]
-            self._stage = above
+            self.stage = above
             if self.events is not None:
                 self.events.append((key, begun, self._last))
-            if stage is not _STORAGE:
-                self._phase = OWN_DECODED
-            elif top <= OWN_DECODED or self._phase == OWN_BEFORE:
-                self._phase = OWN_RAW
-            self._top = top if top > OWN_DECODED else self._phase
+            if stage is not STORAGE:
+                self.phase = OWN_DECODED
+            elif top <= OWN_DECODED or self.phase == OWN_BEFORE:
+                self.phase = OWN_RAW
+            self._top = top if top > OWN_DECODED else self.phase
 
     def _recorded(
-        self,
-        stage: Stage,
-        op: str,
-        fn: Callable[..., T],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        own: bool,
-        leaf: bool,
+        self, stage: Stage, op: str, fn: Callable[..., T], args: Sequence[Any], kwargs: Mapping[str, Any], own: bool, leaf: bool
     ) -> T:
         """A call while recording or replaying. The user's own code is one piece, unless it is mixed."""
         whole = not own or op not in self.mixed
@@ -170,7 +161,7 @@ class SampleTimer(Charges):
         recording, before = self.open_recording, (self._scope, self._base, self._hushed, self.trail)
         if whole:
             self._scope, self._base, self._hushed = f"{label}/", (ordinal + 1) * _NESTED, self._hushed or own
-        reads: Reads | None = [] if recording is not None and stage is _DECODE and not own else None
+        reads: Reads | None = [] if recording is not None and stage is DECODE and not own else None
         if reads is not None:
             self.trail = reads
         try:
@@ -195,20 +186,14 @@ class SampleTimer(Charges):
         return label, self._base + count
 
     def answer(
-        self,
-        stage: Stage,
-        label: str,
-        ordinal: int,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] = {},
-        *,
-        reread: bool = True,
-    ) -> Any:
+        self, stage: Stage, label: str, ordinal: int, args: Sequence[Any] = (), kwargs: Mapping[str, Any] = {},
+        *, reread: bool = True,
+    ) -> Any:  # fmt: skip
         """The recorded result of a call, or `MISSING`. What the call would have caused besides is still done: lazy arguments are
         decoded, and files read inside a decode are read (unless those stages are replaced too)."""
         if self.playing is None:
             return MISSING
-        if stage is _AUGMENT and _DECODE not in self.replaced:
+        if stage is AUGMENT and DECODE not in self.replaced:
             force(args, kwargs)
         self._charge()
         value = self.playing.find(self.unit, label, ordinal)
@@ -217,7 +202,7 @@ class SampleTimer(Charges):
         if value is MISSING:
             self.misses += 1
             return value
-        if reread and stage is _DECODE and _STORAGE not in self.replaced and self.reread is not None:
+        if reread and stage is DECODE and STORAGE not in self.replaced and self.reread is not None:
             ranges = self.playing.find(self.unit, label + READS, ordinal)
             self._restart()
             if ranges is not MISSING:
@@ -231,7 +216,7 @@ class SampleTimer(Charges):
             return
         self.recording.keep(self.unit, label, ordinal, stage, value)
         if reads:
-            self.recording.keep(self.unit, label + READS, ordinal, _STORAGE, tuple(reads))
+            self.recording.keep(self.unit, label + READS, ordinal, STORAGE, tuple(reads))
             if self.trail is not None:
                 self.trail.extend(reads)
         self._restart()
@@ -240,10 +225,6 @@ class SampleTimer(Charges):
     def counts_chunks(self) -> bool:
         """Whether to count what is unpacked just now: for samples that are recorded, in their thread."""
         return self.recording is not None and get_ident() == self.owner
-
-    def chunk_reads_of(self, name: str) -> ChunkReads:
-        """Where to count what is unpacked of an array."""
-        return self.chunk_reads.setdefault(name, ChunkReads())
 
     @property
     def open_recording(self) -> ResultStore | None:
@@ -255,11 +236,11 @@ class UntimedTimer(SampleTimer):
     """Answers from recorded files without a clock: for samples that a training program reads from a cache."""
 
     def begin(self, unit: object, *, cpu: bool = False) -> None:
-        self.owner, self.unit, self._stage, self.live = get_ident(), unit, None, self.active
+        self.owner, self.unit, self.stage, self.live = get_ident(), unit, None, self.active
         self._ordinals.clear()
 
     def end(self) -> None:
-        self.live, self.unit, self._stage = False, None, None
+        self.live, self.unit, self.stage = False, None, None
 
     def pause(self) -> None:
         """There is no clock to stop."""
@@ -270,12 +251,12 @@ class UntimedTimer(SampleTimer):
     def timed_call(
         self, stage: Stage, op: str, fn: Callable[..., T], args: Sequence[Any] = (), kwargs: Mapping[str, Any] = {}, **how: Any
     ) -> T:
-        if not self.live or self._stage is stage or get_ident() != self.owner:
+        if not self.live or self.stage is stage or get_ident() != self.owner:
             return fn(*args, **kwargs)
         if self.playing is not None and stage in self.replaced and how.get("replayable", True):
             self.misses += 1
-        above, self._stage = self._stage, stage
+        above, self.stage = self.stage, stage
         try:
             return fn(*args, **kwargs)
         finally:
-            self._stage = above
+            self.stage = above

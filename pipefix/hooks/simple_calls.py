@@ -12,24 +12,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from pipefix.hooks.calls import Calls, How, install_row, wait_stage
-from pipefix.hooks.patches import Patches
-from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
-
-STORAGE, DECODE, AUGMENT = Stage.STORAGE, Stage.DECODE, Stage.AUGMENT
-
-
-def _nbytes(value: Any) -> int:
-    return int(value.nbytes)
+from pipefix.hooks.calls import AUGMENT, DECODE, STORAGE, Calls, How, Patches, SampleTimer, Stage, install_row, wait_stage
 
 
 def _zarr_stage(array: Any) -> Stage:
     """Compressed chunks are read and unpacked in one call. The third version has several codecs, the second at most one."""
-    try:
-        packed = array.compressors or array.filters
-    except AttributeError:  # a release that knows the second version only
-        packed = array.compressor or array.filters
+    # Releases that know the second version only have no plural.
+    packed = (array.compressors if hasattr(array, "compressors") else array.compressor) or array.filters
     return DECODE if packed else STORAGE
 
 
@@ -47,12 +36,12 @@ def _zarr_chunks(timer: SampleTimer, args: Sequence[Any], value: Any) -> None:
     if not index or not hasattr(value, "nbytes") or _zarr_stage(array) is not DECODE:
         return
     place = os.path.basename(str(array.store)) if array.path == "" else array.path
-    reads = timer.chunk_reads_of("a zarr array" if place.endswith(">") else place)
+    reads = timer.chunk_reads["a zarr array" if place.endswith(">") else place]
     reads.select(index[0], array.shape, array.chunks, array.dtype.itemsize, value.nbytes)
 
 
 def _row_groups(timer: SampleTimer, _: Sequence[Any], value: Any) -> None:
-    timer.chunk_reads_of("row groups of Parquet").unpacked += value.nbytes
+    timer.chunk_reads["row groups of Parquet"].unpacked += value.nbytes
 
 
 def _sending_stage(sender: Any) -> Stage | None:
@@ -66,6 +55,7 @@ _TORCHVISION = (
     " to_grayscale rgb_to_grayscale erase gaussian_blur invert posterize solarize autocontrast equalize elastic_transform"
     " convert_image_dtype"
 )
+_DECORD = ("VideoReader", "AudioReader", "AVReader")
 _T = How.TIMED
 TABLE = (
     # The standard library. What reads through Python's files has their reads charged to storage, inside.
@@ -145,9 +135,8 @@ TABLE = (
     Calls("torchvision.transforms.v2.functional", "", f"{_TORCHVISION} to_image to_dtype elastic gaussian_noise horizontal_flip"
           " vertical_flip grayscale_to_rgb jpeg permute_channels uniform_temporal_subsample sanitize_bounding_boxes"
           " clamp_bounding_boxes convert_bounding_box_format", AUGMENT, "v2.F."),
-    Calls("imageio", "", "imread mimread volread improps immeta", DECODE, "imageio."),
-    Calls("imageio.v2", "", "imread mimread volread", DECODE, "imageio."),
-    Calls("imageio.v3", "", "imread improps immeta", DECODE, "imageio."),
+    *(Calls(module, "", "imread mimread volread improps immeta", DECODE, "imageio.")
+      for module in ("imageio", "imageio.v2", "imageio.v3")),
     Calls("transformers.image_processing_base", "ImageProcessingMixin", "__call__ preprocess", AUGMENT, "image_processor."),
     # Samples of WebDataset: whatever a decoder calls is part of it, except what augments.
     Calls("webdataset.autodecode", "Decoder", "decode1", DECODE, "webdataset.Decoder."),
@@ -181,9 +170,8 @@ TABLE = (
           " zero_mean_unit_variance_normalization mean_std_normalization cut_off_outliers", AUGMENT, "batchgenerators."),
     Calls("batchgenerators.augmentations.utils", "", "resize_segmentation resize_multichannel_image pad_nd_image"
           " convert_seg_image_to_one_hot_encoding", AUGMENT, "batchgenerators."),
-    Calls("batchgeneratorsv2.transforms.base.basic_transform", "BasicTransform", "apply", AUGMENT, "batchgeneratorsv2."),
-    Calls("batchgeneratorsv2.transforms.base.basic_transform", "ImageOnlyTransform", "apply", AUGMENT, "batchgeneratorsv2."),
-    Calls("batchgeneratorsv2.transforms.base.basic_transform", "SegOnlyTransform", "apply", AUGMENT, "batchgeneratorsv2."),
+    *(Calls("batchgeneratorsv2.transforms.base.basic_transform", kind, "apply", AUGMENT, "batchgeneratorsv2.")
+      for kind in ("BasicTransform", "ImageOnlyTransform", "SegOnlyTransform")),
     Calls("batchgeneratorsv2.transforms.spatial.spatial", "SpatialTransform", "get_parameters", AUGMENT,
           "batchgeneratorsv2.SpatialTransform."),
     # Videos: FFmpeg reads and decodes in one call, all of which is charged to decode.
@@ -198,20 +186,15 @@ TABLE = (
     Calls("cv2", "VideoCapture", "open", DECODE, "cv2.VideoCapture.", _T),
     Calls("cv2", "VideoCapture", "read@1 retrieve@1", DECODE, "cv2.VideoCapture.", into="image"),
     Calls("cv2", "VideoCapture", "__init__", DECODE, "cv2.VideoCapture", _T),
-    Calls("decord", "VideoReader", "__init__ seek seek_accurate", DECODE, "decord.VideoReader.", _T),
-    Calls("decord", "VideoReader", "__getitem__ get_batch next", DECODE, "decord.VideoReader."),
-    Calls("decord", "AudioReader", "__init__", DECODE, "decord.AudioReader.", _T),
-    Calls("decord", "AudioReader", "__getitem__ get_batch", DECODE, "decord.AudioReader."),
-    Calls("decord", "AVReader", "__init__ seek seek_accurate", DECODE, "decord.AVReader.", _T),
-    Calls("decord", "AVReader", "__getitem__ get_batch next", DECODE, "decord.AVReader."),
+    *(Calls("decord", kind, "__init__ seek seek_accurate", DECODE, f"decord.{kind}.", _T) for kind in _DECORD),
+    *(Calls("decord", kind, "__getitem__ get_batch next", DECODE, f"decord.{kind}.") for kind in _DECORD),
     Calls("decord", "nd.NDArray", "asnumpy", DECODE, "decord.NDArray."),
-    Calls("torchcodec.decoders", "VideoDecoder", "__init__", DECODE, "torchcodec.VideoDecoder.", _T),
+    *(Calls("torchcodec.decoders", kind, "__init__", DECODE, f"torchcodec.{kind}.", _T)
+      for kind in ("VideoDecoder", "AudioDecoder", "WavDecoder")),
     Calls("torchcodec.decoders", "VideoDecoder", "__getitem__ get_frame_at get_frames_at get_frames_in_range get_frame_played_at"
           " get_frames_played_at get_frames_played_in_range get_all_frames", DECODE, "torchcodec.VideoDecoder."),
-    Calls("torchcodec.decoders", "AudioDecoder", "__init__", DECODE, "torchcodec.AudioDecoder.", _T),
-    Calls("torchcodec.decoders", "AudioDecoder", "get_all_samples get_samples_played_in_range", DECODE, "torchcodec.AudioDecoder."),
-    Calls("torchcodec.decoders", "WavDecoder", "__init__", DECODE, "torchcodec.WavDecoder.", _T),
-    Calls("torchcodec.decoders", "WavDecoder", "get_all_samples get_samples_played_in_range", DECODE, "torchcodec.WavDecoder."),
+    *(Calls("torchcodec.decoders", kind, "get_all_samples get_samples_played_in_range", DECODE, f"torchcodec.{kind}.")
+      for kind in ("AudioDecoder", "WavDecoder")),
     Calls("torchvision.io", "", "read_video read_video_timestamps", DECODE, "torchvision.io."),
     # Sounds.
     Calls("soundfile", "", "read", DECODE, "soundfile.", How.FILE, ("frames", "start", "stop")),
@@ -247,7 +230,7 @@ TABLE = (
           " encode_as_numpy sample_encode_as_pieces sample_encode_as_ids nbest_encode nbest_encode_as_pieces nbest_encode_as_ids"
           " parallel_encode tokenize Tokenize", DECODE, "sentencepiece."),
     # Tables.
-    Calls("datasets.formatting.formatting", "", "query_table", STORAGE, "datasets.", counts=_nbytes),
+    Calls("datasets.formatting.formatting", "", "query_table", STORAGE, "datasets.", counts=lambda table: int(table.nbytes)),
     Calls("datasets.formatting.formatting", "", "format_table", DECODE, "datasets.", leaf=False),
     Calls("datasets.features.features", "Features", "decode_example", DECODE, "datasets."),
     Calls("pandas", "", "read_csv read_table read_fwf read_json read_parquet read_feather read_orc read_pickle read_hdf read_excel"
@@ -273,13 +256,10 @@ TABLE = (
 
 def install(timer: SampleTimer, patches: Patches) -> list[str]:
     """Put the rows of modules in place that have been imported by now. Returns the modules."""
-    added = dict.fromkeys(row.module for row in TABLE if row.module in sys.modules and _mark(row.module) not in patches.installed)
+    marks = {f"calls of {row.module}": row.module for row in TABLE if row.module in sys.modules}
+    added = [module for mark, module in marks.items() if mark not in patches.installed]
     for row in TABLE:
         if row.module in added:
             install_row(row, timer, patches)
-    patches.installed.update(map(_mark, added))
-    return list(added)
-
-
-def _mark(module: str) -> str:
-    return f"calls of {module}"
+    patches.installed |= marks.keys()
+    return added

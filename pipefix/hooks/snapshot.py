@@ -20,7 +20,7 @@ import pathlib
 import sys
 import types
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pipefix.vocabulary.attributes import has_any
@@ -51,17 +51,7 @@ _OBJECT_OVERHEAD = 64
 
 def snapshot(value: Any) -> Any:
     """A copy that shares nothing changeable with ``value``; raises `NotCopyable`."""
-    kind = type(value)
-    if kind in _AS_THEY_ARE:
-        return value
-    try:
-        return _copier(kind)(value)  # type: ignore[arg-type]  # a class can be hashed
-    except NotCopyable:
-        raise
-    except RecursionError:
-        raise NotCopyable(_endless(kind)) from None
-    except Exception as error:  # whatever a stranger's __reduce__ raises, or a picture whose file is torn
-        raise NotCopyable(f"a {kind.__qualname__} cannot be copied: {error}") from error
+    return value if type(value) in _AS_THEY_ARE else _tried(_copier, value, "cannot be copied")
 
 
 def is_unchangeable(value: Any) -> bool:
@@ -72,19 +62,18 @@ def is_unchangeable(value: Any) -> bool:
 def nbytes(value: Any) -> int:
     """How many bytes ``value`` holds, its parts included; nearly right for containers, exact for arrays, tensors and strings.
     Raises `NotCopyable` of what has no end, or does not tell."""
-    kind = type(value)
+    return int(_tried(_sizer, value, "does not tell its size"))
+
+
+def _tried(work_of: Callable[[Any], Callable[[Any], Any]], value: Any, failing: str) -> Any:
     try:
-        return _sizer(kind)(value)  # type: ignore[arg-type]
+        return work_of(type(value))(value)
     except NotCopyable:
         raise
     except RecursionError:
-        raise NotCopyable(_endless(kind)) from None
-    except Exception as error:
-        raise NotCopyable(f"a {kind.__qualname__} does not tell its size: {error}") from error
-
-
-def _endless(kind: type) -> str:
-    return f"a {kind.__qualname__} that contains itself, or is nested too deep"
+        raise NotCopyable(f"a {type(value).__qualname__} that contains itself, or is nested too deep") from None
+    except Exception as error:  # whatever a stranger's __reduce__ raises, or a picture whose file is torn
+        raise NotCopyable(f"a {type(value).__qualname__} {failing}: {error}") from error
 
 
 def force(*values: Any) -> None:
@@ -112,10 +101,6 @@ def _force(values: Any, lazy: type, depth: int) -> None:
 
 def _itself(value: Any) -> Any:
     return value
-
-
-def _named_tuple(value: Any) -> Any:
-    return type(value)._make([snapshot(part) for part in value])
 
 
 def _slots_and_dict(value: Any) -> Any:
@@ -165,16 +150,11 @@ def _image(value: Any) -> Any:
         new.filename = value.filename
     exif = getattr(value, "_exif", None)
     if getattr(value, "tag_v2", None) or (exif is not None and exif._loaded and "exif" not in value.info):
-        _copy_exif(value, new)
+        # TIFF keeps its exif in the file's own directory, not among the info.
+        new._exif = sys.modules["PIL.Image"].Exif()
+        new._exif.load(value.getexif().tobytes())
+        new._exif._loaded = True
     return new
-
-
-def _copy_exif(value: Any, new: Any) -> None:
-    """TIFF keeps its exif in the file's own directory, not among the info."""
-    exif = sys.modules["PIL.Image"].Exif()
-    exif.load(value.getexif().tobytes())
-    exif._loaded = True
-    new._exif = exif
 
 
 @functools.cache
@@ -189,7 +169,7 @@ def _copier(kind: type) -> Copier:
     if known is not None:
         return known[2]
     if issubclass(kind, tuple):
-        return _named_tuple if hasattr(kind, "_make") else copy.deepcopy
+        return (lambda value: value._make(map(snapshot, value))) if hasattr(kind, "_make") else copy.deepcopy
     if kind.__module__.partition(".")[0] in _HANDLES:
         return _never
     if dataclasses.is_dataclass(kind) and kind.__reduce_ex__ is object.__reduce_ex__ and "__dict__" in dir(kind):
@@ -203,33 +183,18 @@ def _copier(kind: type) -> Copier:
 def _image_bytes(value: Any) -> int:
     width, height = value.size
     per_pixel = {"1": 1, "L": 1, "P": 1, "LA": 4, "I;16": 2, "I;16B": 2, "I;16L": 2, "I;16N": 2}.get(value.mode, 4)
-    return (
-        int(width * height * per_pixel)
-        + sum(len(fact) for fact in value.info.values() if isinstance(fact, bytes))
-        + _OBJECT_OVERHEAD
-    )
-
-
-def _tensor_bytes(value: Any) -> int:
-    return int(value.numel() * value.element_size()) + _OBJECT_OVERHEAD
-
-
-def _sum(value: Any) -> int:
-    return _OBJECT_OVERHEAD + sum(8 + nbytes(part) for part in value)
+    facts = sum(len(fact) for fact in value.info.values() if isinstance(fact, bytes))
+    return int(width * height * per_pixel) + facts + _OBJECT_OVERHEAD
 
 
 def _sum_dict(value: Any) -> int:
     return _OBJECT_OVERHEAD + sum(16 + nbytes(key) + nbytes(part) for key, part in value.items())
 
 
-def _sum_attributes(value: Any) -> int:
-    return sys.getsizeof(value, _OBJECT_OVERHEAD) + _sum_dict(vars(value))
-
-
 @functools.cache
 def _sizer(kind: type) -> Sizer:
     if issubclass(kind, (list, tuple, set, frozenset, collections.deque)):
-        return _sum
+        return lambda value: _OBJECT_OVERHEAD + sum(8 + nbytes(part) for part in value)
     if issubclass(kind, dict):
         return _sum_dict
     if kind is io.BytesIO:
@@ -238,7 +203,7 @@ def _sizer(kind: type) -> Sizer:
     if known is not None:
         return known[3]
     if kind not in _AS_THEY_ARE and "__dict__" in dir(kind) and not issubclass(kind, (type, types.ModuleType)):
-        return lambda value: _sum_attributes(value) if has_any(value) else sys.getsizeof(value, _OBJECT_OVERHEAD)
+        return lambda value: sys.getsizeof(value, _OBJECT_OVERHEAD) + (_sum_dict(vars(value)) if has_any(value) else 0)
     return lambda value: sys.getsizeof(value, _OBJECT_OVERHEAD)
 
 
@@ -253,19 +218,18 @@ _KINDS: tuple[Kind, ...] = (
     ("numpy", "memmap", _memmap, _nbytes),
     ("numpy", "ndarray", _array, _nbytes),
     ("numpy", "generic", _itself, _nbytes),
-    ("torch", "Tensor", _tensor, _tensor_bytes),
+    ("torch", "Tensor", _tensor, lambda tensor: int(tensor.numel() * tensor.element_size()) + _OBJECT_OVERHEAD),
     ("PIL.Image", "Image", _image, _image_bytes),
     # Frames are shared by whoever holds them: nobody writes into decoded frames, and their buffers are FFmpeg's own.
-    ("av", "VideoFrame", _itself, lambda frame: sum(int(plane.buffer_size) for plane in frame.planes)),
-    ("av", "AudioFrame", _itself, lambda frame: sum(int(plane.buffer_size) for plane in frame.planes)),
+    *(("av", name, _itself, lambda frame: sum(int(plane.buffer_size) for plane in frame.planes))
+      for name in ("VideoFrame", "AudioFrame")),
     ("decord", "nd.NDArray", lambda array: sys.modules["decord"].nd.array(array.asnumpy()), lambda array: _nbytes(array.asnumpy())),
     ("SimpleITK", "Image", lambda image: type(image)(image),
      lambda image: int(image.GetNumberOfPixels() * image.GetNumberOfComponentsPerPixel() * image.GetSizeOfPixelComponent())),
     ("pandas", "DataFrame", lambda frame: frame.copy(deep=True), lambda frame: int(frame.memory_usage(deep=True).sum())),
     ("pandas", "Series", lambda series: series.copy(deep=True), lambda series: int(series.memory_usage(deep=True))),
     *(("polars", name, lambda frame: frame.clone(), lambda frame: int(frame.estimated_size())) for name in ("DataFrame", "Series")),
-    ("pyarrow", "Table", _itself, _nbytes),
-    ("pyarrow", "RecordBatch", _itself, _nbytes),
+    *(("pyarrow", name, _itself, _nbytes) for name in ("Table", "RecordBatch")),
 )  # fmt: skip
 
 
@@ -279,34 +243,18 @@ def _kind_of(kind: type) -> Kind | None:
     return None
 
 
-def _bytes_io(value: Any) -> Any:
-    new = io.BytesIO(value.getvalue())
-    new.seek(value.tell())
-    return new
-
-
-def _list(value: Any) -> Any:
-    # Thousands of numbers, which took longer to copy one by one than json takes to read them.
-    return value[:] if _AS_THEY_ARE.issuperset(map(type, value)) else [snapshot(each) for each in value]
-
-
-def _tuple(value: Any) -> Any:
-    return value if _AS_THEY_ARE.issuperset(map(type, value)) else tuple([snapshot(each) for each in value])
-
-
-def _dict(value: Any) -> Any:
-    if _AS_THEY_ARE.issuperset(map(type, value.values())):
-        return value.copy()
-    return {key: snapshot(each) for key, each in value.items()}
+def _are_unchangeable(values: Iterable[Any]) -> bool:
+    """Thousands of numbers, say, which took longer to copy one by one than json takes to read them."""
+    return _AS_THEY_ARE.issuperset(map(type, values))
 
 
 _COPIERS: dict[type, Copier] = {
-    list: _list,
-    tuple: _tuple,
-    dict: _dict,
+    list: lambda value: value[:] if _are_unchangeable(value) else list(map(snapshot, value)),
+    tuple: lambda value: value if _are_unchangeable(value) else tuple(map(snapshot, value)),
+    dict: lambda value: value.copy() if _are_unchangeable(value.values()) else {key: snapshot(each) for key, each in value.items()},
     set: set,
     bytearray: bytearray,
-    io.BytesIO: _bytes_io,
+    io.BytesIO: copy.copy,
     memoryview: lambda value: memoryview(bytes(value)) if value.format == "B" and value.ndim == 1 else _never(value),
 }
 """Of these types alone, not of those derived from them."""

@@ -15,7 +15,7 @@ import os
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from pipefix.vocabulary.attributes import attributes
+from pipefix.vocabulary.nested import map_leaves
 
 _absent: list[str] = []
 """Names that the loader's iterators need and this torch does not have."""
@@ -71,18 +72,12 @@ worker_module = _find("torch.utils.data._utils", "worker", needed=True)
 
 _RELIED_ON: tuple[tuple[Any, str, str], ...] = (
     (DataLoader, "_get_iterator _index_sampler _auto_collation", ""),
-    (
-        AnyIterator,
-        "_reset _next_index _next_data",
-        "_dataset _dataset_kind _auto_collation _index_sampler _sampler_iter _collate_fn _timeout _pin_memory _num_yielded",
-    ),
+    (AnyIterator, "_reset _next_index _next_data",
+     "_dataset _dataset_kind _auto_collation _index_sampler _sampler_iter _collate_fn _timeout _pin_memory _num_yielded"),
     (SingleIterator, "", "_dataset_fetcher"),
-    (
-        WorkersIterator,
-        "_try_get_data _get_data _try_put_index _shutdown_workers",
-        "_workers _index_queues _worker_queue_idx_cycle _send_idx _rcvd_idx _task_info _tasks_outstanding _shutdown",
-    ),
-)
+    (WorkersIterator, "_try_get_data _get_data _try_put_index _shutdown_workers",
+     "_workers _index_queues _worker_queue_idx_cycle _send_idx _rcvd_idx _task_info _tasks_outstanding _shutdown"),
+)  # fmt: skip
 """By class: its methods that are called or overridden, and the attributes that its constructor or ``_reset`` sets."""
 
 
@@ -143,13 +138,7 @@ def pin_memory(batch: Any) -> Any:
     """The batch with its tensors in pinned memory, as `DataLoader` pins it."""
     if _pin is not None:
         return _pin(batch)
-    if isinstance(batch, torch.Tensor) or hasattr(batch, "pin_memory"):
-        return batch.pin_memory()
-    if isinstance(batch, Mapping):
-        return type(batch)({key: pin_memory(value) for key, value in batch.items()})  # type: ignore[call-arg]
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*map(pin_memory, batch))
-    return type(batch)(map(pin_memory, batch)) if isinstance(batch, (tuple, list)) else batch
+    return map_leaves(lambda leaf: leaf.pin_memory() if hasattr(leaf, "pin_memory") else leaf, batch)
 
 
 # -- iterators, as anybody's loader makes them -------------------------------------------------------------------------------
@@ -177,20 +166,13 @@ def processes_of(iterator: Any) -> list[Any]:
 
 def end_workers(iterator: Any) -> None:
     """Have an iterator end its workers now rather than when it is dropped, where it can."""
-    end = getattr(iterator, "_shutdown_workers", None)
-    if end is not None:
-        end()
+    getattr(iterator, "_shutdown_workers", lambda: None)()
 
 
 def end_workers_at_exit(iterator: Any) -> None:
     """Before torch's own handler comes to them: until torch 2.13 it waited 5 s for each kept worker, and told none to end."""
     known = weakref.ref(iterator)
-
-    @atexit.register
-    def end() -> None:
-        left = known()
-        if left is not None:
-            end_workers(left)
+    atexit.register(lambda: end_workers(known()))
 
 
 def forget_pids(iterator: Any) -> None:
@@ -254,14 +236,10 @@ def in_order(loader: Any) -> bool:
 
 # -- profiling ---------------------------------------------------------------------------------------------------------------
 
-_autograd = getattr(getattr(torch, "_C", None), "_autograd", None)
-profiled: Callable[[], bool] | None = getattr(_autograd, "_profiler_enabled", None)
+profiled: Callable[[], bool] | None = _find("torch._C._autograd", "_profiler_enabled")
 """Whether torch's profiler records."""
-named_block: Any = getattr(getattr(getattr(torch, "_C", None), "_profiler", None), "_RecordFunctionFast", None)
+named_block: Any = _find("torch._C._profiler", "_RecordFunctionFast")
 """Names a block for whoever records, in native code."""
-
-
-# -- in a worker -------------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -269,17 +247,13 @@ def not_a_worker() -> Any:
     """Within, in a worker, ``get_worker_info()`` is None: ``default_collate`` allocates ordinary memory, as in the training
     process."""
     info = getattr(worker_module, "_worker_info", None)
-    if info is None:
-        yield
-        return
-    worker_module._worker_info = None
+    if info is not None:
+        worker_module._worker_info = None
     try:
         yield
     finally:
-        worker_module._worker_info = info
-
-
-# -- compiled models ---------------------------------------------------------------------------------------------------------
+        if info is not None:
+            worker_module._worker_info = info
 
 
 def has_compiled() -> bool:
@@ -305,7 +279,7 @@ def forks_without_cuda() -> bool:
         return False
     if torch.cuda.is_initialized():
         return True
-    is_in_bad_fork = getattr(getattr(torch, "_C", None), "_cuda_isInBadFork", None)
+    is_in_bad_fork = _find("torch._C", "_cuda_isInBadFork")
     if is_in_bad_fork is None:
         return False
     with warnings.catch_warnings():

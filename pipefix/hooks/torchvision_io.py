@@ -10,10 +10,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from pipefix.hooks.calls import hook
-from pipefix.hooks.patches import Patches
-from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
+from pipefix.hooks.calls import Patches, SampleTimer, Stage, hook
 
 LIBRARY = "torchvision.io"
 

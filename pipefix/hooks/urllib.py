@@ -8,10 +8,7 @@ from typing import Any
 from urllib.response import addinfourl
 
 from pipefix.hooks import object_answers
-from pipefix.hooks.calls import hook
-from pipefix.hooks.patches import Patches
-from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
+from pipefix.hooks.calls import Patches, SampleTimer, Stage, hook
 
 LIBRARY = "urllib.request"
 

@@ -9,10 +9,7 @@ import io
 from typing import Any
 
 from pipefix.hooks import object_answers
-from pipefix.hooks.calls import hook
-from pipefix.hooks.patches import Patches
-from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
+from pipefix.hooks.calls import Patches, SampleTimer, Stage, hook
 
 LIBRARY = "urllib3"
 

@@ -29,21 +29,22 @@ MOSTLY = {
 """What a stage's part may be: looks know of the user's own code only between which calls it stands."""
 
 
+_RULE = f"from clocks: input-bound where it surely waits {percent(WAITING)} or more, step-bound where surely {percent(FED)} or less"
+
+
 def clock_verdict(program: ProgramFigures) -> Verdict:
     """On the loop that trains, of the rank that waits most; from clocks alone."""
     training = [loop for loop in program.loops if loop.role == "training"]
     ahead = next((loop for loop in program.loops if loop.role == "unknown" and loop.step_split.get("optimizer_s")), None)
     if not training and ahead is not None:
-        return _inconclusive(
-            f"Batches of the loader made at {ahead.loader} are taken ahead in a thread: what training waits for is not seen."
-        )
+        unseen = "are taken ahead in a thread: what training waits for is not seen."
+        return _inconclusive(f"Batches of the loader made at {ahead.loader} {unseen}")
     if not program.loops and (program.exit_code or 0) < 0 and not program.at_limit:
         by = signal_name(-(program.exit_code or 0))
         return _inconclusive(f"The program was ended by signal {by} before it took a batch of a DataLoader.")
     if not program.loops and program.exit_code and not program.at_limit:
-        return _inconclusive(
-            "The program failed before it took a batch of a DataLoader; what it printed itself, above this, says why."
-        )
+        printed = "what it printed itself, above this, says why."
+        return _inconclusive(f"The program failed before it took a batch of a DataLoader; {printed}")
     if not training:
         none = "No loop of the program took optimizer steps or called backward(), so nothing says which of its loops trains."
         return _inconclusive(f"{none}{_longest(program)}")
@@ -53,11 +54,11 @@ def clock_verdict(program: ProgramFigures) -> Verdict:
         return _in_turn(program, together)
     if longest.wait_share is None:
         return _without_loader(longest.outside_share)
-    loop = max((loop for loop in training if _is_the_same(loop, longest) and loop.wait_share), key=_waiting)
-    share = loop.wait_share
-    assert share is not None
+    # The same loop of another rank, perhaps.
+    shares = [(loop.wait_share, loop) for loop in training if loop.named == longest.named and loop.wait_share is not None]
+    share, loop = max(shares, key=lambda pair: pair[0].value)
     who = f"the loop over the loader made at {loop.loader}{_rank(loop, program)}"
-    clause = f"{who} waited for batches in {percent_between(share) if share.high < 1 else percent(share.value)} of its time"
+    clause = f"{who} waited for batches in {_in_words(share)} of its time"
     if sum(loop.first_batch_s) > share.value * loop.seconds / 2 > 0:
         clause += f", {FIRST_BATCH} of {'an epoch' if len(loop.first_batch_s) > 1 else 'its only epoch'}"
     if loop.by_device:
@@ -73,16 +74,20 @@ def _judged(share: Interval, clause: str, program: ProgramFigures, loops: list[L
     if share.low >= WAITING:
         gain = f"; {WITHOUT_WAITS} {1 / (1 - share.value):.2f}x as fast" if share.value < HALF else ""
         sentence = f"Input-bound: {clause}{gain}.{made_of}{_other_lines(loops, program, above=share.value)}{evaluated}"
-        return Verdict(kind="input-bound", stage=None, sentence=sentence, confidence=1.0, rule=_rule())
+        return Verdict(kind="input-bound", stage=None, sentence=sentence, confidence=1.0, rule=_RULE)
+    others = _other_lines(loops, program)
     if share.high <= FED:
-        sentence = (
-            f"Not the data: {clause}; nothing to gain there.{_other_lines(loops, program)}{_besides_training(program)}{evaluated}"
-        )
-        return Verdict(kind="step-bound", stage="step", sentence=sentence, confidence=1.0, rule=_rule())
+        sentence = f"Not the data: {clause}; nothing to gain there.{others}{_besides_training(program)}{evaluated}"
+        return Verdict(kind="step-bound", stage="step", sentence=sentence, confidence=1.0, rule=_RULE)
     if (share.low >= FED and share.high <= 2 * WAITING) or share.high <= WAITING:
-        sentence = f"Balanced: {clause}.{_other_lines(loops, program)}{evaluated}"
-        return Verdict(kind="balanced", stage=None, sentence=sentence, confidence=1.0, rule=_rule())
+        sentence = f"Balanced: {clause}.{others}{evaluated}"
+        return Verdict(kind="balanced", stage=None, sentence=sentence, confidence=1.0, rule=_RULE)
     return _inconclusive(f"{clause}, and that is too {'wide a range' if share.high < 1 else 'short'} for a verdict.")
+
+
+def _in_words(share: Interval) -> str:
+    """Without the range where it has no upper end."""
+    return percent_between(share) if share.high < 1 else percent(share.value)
 
 
 def _longest(program: ProgramFigures) -> str:
@@ -90,28 +95,19 @@ def _longest(program: ProgramFigures) -> str:
     loop = max((loop for loop in program.loops if loop.wait_share is not None), key=lambda loop: loop.seconds, default=None)
     if loop is None or loop.wait_share is None:
         return ""
-    share = percent_between(loop.wait_share) if loop.wait_share.high < 1 else percent(loop.wait_share.value)
-    return f" The longest, over the loader made at {loop.loader}, waited for batches in {share} of its time."
+    return f" The longest, over the loader made at {loop.loader}, waited for batches in {_in_words(loop.wait_share)} of its time."
 
 
 def _in_turn(program: ProgramFigures, loops: list[LoopFigures]) -> Verdict:
     """On loops whose batches the same steps work on: the step waits for each of them, so what they waited counts together."""
     together = sum(loop.seconds for loop in loops) or 1.0
     shares = [(loop.wait_share or Interval(0.0, 0.0, 1.0), loop.seconds / together) for loop in loops]
-    share = Interval(
-        value=sum(share.value * part for share, part in shares),
-        low=sum(share.low * part for share, part in shares),
-        high=sum(share.high * part for share, part in shares),
-    )
+    share = Interval(*(sum(getattr(share, end) * part for share, part in shares) for end in ("value", "low", "high")))
     alike = len({loop.loader for loop in loops}) < len(loops)
-    waited = [
-        f"{loop.named if alike else loop.loader} {percent(share.value * part)}"
-        for loop, (share, part) in zip(loops, shares, strict=True)
-    ]
-    clause = (
-        f"its steps take batches of {len(loops)} loaders in turn, and waited for them in {percent_between(share)} of the time"
-        f"{_rank(loops[0], program)}: for the one made at {', for the one at '.join(waited)}"
-    )
+    names = [loop.named if alike else loop.loader for loop in loops]
+    waited = [f"{name} {percent(share.value * part)}" for name, (share, part) in zip(names, shares, strict=True)]
+    clause = f"its steps take batches of {len(loops)} loaders in turn, and waited for them in {percent_between(share)} of the time"
+    clause += f"{_rank(loops[0], program)}: for the one made at {', for the one at '.join(waited)}"
     return _judged(share, clause, program, loops, made_of="")
 
 
@@ -128,10 +124,9 @@ def agreed(said: Verdict, clocks: Verdict) -> Verdict:
     both = SHARES in said.sentence and WITHOUT_WAITS in clocks.sentence
     if {said.kind, clocks.kind} != {"input-bound", "step-bound"} or FIRST_BATCH in clocks.sentence or both:
         return said
-    return _inconclusive(
-        f"experiments and clocks contradict each other. Experiments: {said.sentence} Clocks: {clocks.sentence} A step may have "
-        "taken another time while the experiments were made; --probe=60 makes them for longer."
-    )
+    contradict = f"experiments and clocks contradict each other. Experiments: {said.sentence} Clocks: {clocks.sentence}"
+    longer = "A step may have taken another time while the experiments were made; --probe=60 makes them for longer."
+    return _inconclusive(f"{contradict} {longer}")
 
 
 def _without_loader(outside: Interval | None) -> Verdict:
@@ -143,18 +138,13 @@ def _without_loader(outside: Interval | None) -> Verdict:
     where = "outside its models, their backward passes and the optimizer's steps"
     if outside.high <= WAITING:
         kind, stage, title = ("step-bound", "step", "Not the data") if outside.high <= FED else ("balanced", None, "Balanced")
-        sentence = (
-            f"{title}: the program trains without a DataLoader, and only {part} passes {where}: making batches takes no more."
-        )
-        rule = (
-            f"from clocks: step-bound where surely {percent(FED)} or less passes there, balanced where {percent(WAITING)} or less"
-        )
-        return Verdict(kind=kind, stage=stage, sentence=sentence, confidence=1.0, rule=rule)
+        said = f"{title}: the program trains without a DataLoader, and only {part} passes {where}: making batches takes no more."
+        rule = f"from clocks: step-bound where surely {percent(FED)} or less passes there, "
+        rule += f"balanced where {percent(WAITING)} or less"
+        return Verdict(kind=kind, stage=stage, sentence=said, confidence=1.0, rule=rule)
     between = f"({percent(outside.low)} to {percent(outside.high)})"
-    return _inconclusive(
-        f"{trains}. {part} {between} passes {where}: batches are made in it, and logging and checkpoints are; clocks do not tell "
-        "them apart."
-    )
+    apart = "batches are made in it, and logging and checkpoints are; clocks do not tell them apart."
+    return _inconclusive(f"{trains}. {part} {between} passes {where}: {apart}")
 
 
 def _besides_training(program: ProgramFigures) -> str:
@@ -167,11 +157,9 @@ def _besides_training(program: ProgramFigures) -> str:
 
 def _evaluation_waits(loops: list[LoopFigures], program: ProgramFigures) -> str:
     """An evaluation that waits for longer than training does, and for a part of the program's time that is worth a word."""
-    waits = [
-        (loop.seconds * loop.wait_share.value, loop) for loop in program.loops if loop.role == "evaluation" and loop.wait_share
-    ]
+    waits = [(_waited(loop), loop) for loop in program.loops if loop.role == "evaluation"]
     longest, loop = max(waits, key=lambda wait: wait[0], default=(0.0, None))
-    trained = sum(loop.seconds * loop.wait_share.value for loop in loops if loop.wait_share)
+    trained = sum(map(_waited, loops))
     if loop is None or longest <= max(trained, LARGE * program.seconds):
         return ""
     return f" {EVALUATION_WAITS}: {seconds(longest)}, over the loader made at {loop.named}."
@@ -199,20 +187,9 @@ def _made_of(loop: LoopFigures) -> str:
     return f" Making them is mostly {MOSTLY[first]}: {percent(most.value)} of it, in {loop.looked} batches that were looked at."
 
 
-def _is_the_same(loop: LoopFigures, other: LoopFigures) -> bool:
-    """Of another rank, perhaps."""
-    return loop.named == other.named
-
-
-def _waiting(loop: LoopFigures) -> float:
-    return loop.wait_share.value if loop.wait_share is not None else 0.0
-
-
-def _rule() -> str:
-    return (
-        f"from clocks: input-bound where it surely waits {percent(WAITING)} or more, step-bound where surely {percent(FED)} or less"
-    )
+def _waited(loop: LoopFigures) -> float:
+    return loop.seconds * loop.wait_share.value if loop.wait_share is not None else 0.0
 
 
 def _inconclusive(sentence: str) -> Verdict:
-    return Verdict(kind="inconclusive", stage=None, sentence=f"Inconclusive: {sentence}", confidence=0.0, rule=_rule())
+    return Verdict(kind="inconclusive", stage=None, sentence=f"Inconclusive: {sentence}", confidence=0.0, rule=_RULE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from pipefix.programs.loop_notes import LoopNotes
 from pipefix.vocabulary.finding import Finding
@@ -25,140 +26,98 @@ MANY_TENSORS, HANDED = 64, 0.2
 """Tensors of a batch, and part of a batch's time that handing them over takes, from which that is told."""
 
 
-def findings(place: str, loops: Sequence[LoopNotes]) -> Iterator[Finding]:
-    """``loops``: over the loaders that the line ``place`` made, one of each process. What ranks have in common is told once."""
-    for look in (
-        _a_batch_an_iterator,
-        _from_memory,
-        _workers_anew,
-        _idle_workers,
-        _idle_pools,
-        _blocking_saves,
-        _slow_end,
-        _many_tensors,
-    ):
-        finding = next((finding for notes in loops for finding in look(place, notes)), None)
-        if finding is not None:
-            yield finding
+def findings(loops: Sequence[LoopNotes]) -> Iterator[Finding]:
+    """``loops``: over the loaders that one line made, one of each process. What ranks have in common is told once."""
+    for look in (_a_batch_an_iterator, _from_memory, _workers_anew, _idle_workers, _idle_pools, _blocking_saves, _slow_end,
+                 _many_tensors):  # fmt: skip
+        yield from islice((finding for notes in loops for finding in look(notes)), 1)
 
 
-def _a_batch_an_iterator(place: str, notes: LoopNotes) -> Iterator[Finding]:
+def _a_batch_an_iterator(notes: LoopNotes) -> Iterator[Finding]:
     """``next(iter(loader))`` in each step."""
-    workers, firsts = notes.facts.get("workers") or 0, sum(len(block["first_s"]) for block in notes.blocks)
+    workers, firsts = notes.workers, len(notes.first_s)
     ended = any(epoch.get("event") == "epoch ended" for epoch in notes.epochs)
     if workers and not notes.facts.get("persistent") and not ended and MANY_ANEW <= firsts == notes.total("steps"):
-        yield Finding(
-            id="a-batch-an-iterator",
-            severity="warning",
-            found=f"each of {firsts} batches is the first of an iterator of its own, as of next(iter(loader)), and {workers} "
-            f"{'worker starts and ends' if workers == 1 else 'workers start and end'} for it (loader made at {place})",
-            advice="Make the iterator once, before the loop: for batch in loader, or batches = iter(loader) and next(batches).",
-        )
+        found = f"each of {firsts} batches is the first of an iterator of its own, as of next(iter(loader)), and {workers} "
+        found += f"{'worker starts and ends' if workers == 1 else 'workers start and end'} for it (loader made at {notes.loader})"
+        advice = "Make the iterator once, before the loop: for batch in loader, or batches = iter(loader) and next(batches)."
+        yield Finding(id="a-batch-an-iterator", severity="warning", found=found, advice=advice)
 
 
-def _from_memory(place: str, notes: LoopNotes) -> Iterator[Finding]:
+def _from_memory(notes: LoopNotes) -> Iterator[Finding]:
     """``itertools.cycle(loader)``, which asks the loader for one epoch only."""
     if notes.from_memory:
-        yield Finding(
-            id="batches-from-memory",
-            severity="warning",
-            found=f"the loader made at {place} was gone through once, and training went on for longer without asking it again: "
-            "if with batches that it gave, as of itertools.cycle(loader), all epochs have the order and augmentation of the first",
-            advice="Go through it anew in each epoch: a generator of while True: yield from loader in place of cycle(loader).",
-        )
+        found = f"the loader made at {notes.loader} was gone through once, and training went on for longer without asking it "
+        found += "again: if with batches that it gave, as of itertools.cycle(loader), all epochs have the order and augmentation "
+        found += "of the first"
+        advice = "Go through it anew in each epoch: a generator of while True: yield from loader in place of cycle(loader)."
+        yield Finding(id="batches-from-memory", severity="warning", found=found, advice=advice)
 
 
-def _workers_anew(place: str, notes: LoopNotes) -> Iterator[Finding]:
+def _workers_anew(notes: LoopNotes) -> Iterator[Finding]:
     """Beyond what persistent workers take to make a first batch as well: each of them a batch, at the loop's own pace."""
-    workers, persistent = notes.facts.get("workers") or 0, notes.facts.get("persistent")
-    firsts = notes.first_s
+    workers, firsts = notes.workers, notes.first_s
     others = notes.total("steps") - len(firsts)
-    if not workers or persistent is not False or len(firsts) < LEAST_EPOCHS or others <= 0:
+    if not workers or notes.facts.get("persistent") is not False or len(firsts) < LEAST_EPOCHS or others <= 0:
         return
     each = max(0.0, notes.seconds - sum(firsts)) / others
-    paid = sum(max(0.0, spent - (workers + 1) * each) for spent in firsts[1:])
-    if _is_much(paid, notes):
-        yield Finding(
-            id="workers-anew",
-            severity="warning",
-            found=f"{workers} {'worker starts' if workers == 1 else 'workers start'} anew in each of {len(firsts)} epochs: "
-            f"{_paid(paid, notes)} until first batches come (loader made at {place})",
-            advice="Keep them: DataLoader(..., persistent_workers=True)." + (_END_THEM if notes.process.get("cuda") else ""),
-        )
+    if paid := _paid(sum(max(0.0, spent - (workers + 1) * each) for spent in firsts[1:]), notes):
+        found = f"{workers} {'worker starts' if workers == 1 else 'workers start'} anew in each of {len(firsts)} epochs: {paid} "
+        found += f"until first batches come (loader made at {notes.loader})"
+        advice = "Keep them: DataLoader(..., persistent_workers=True)." + (_END_THEM if notes.process.get("cuda") else "")
+        yield Finding(id="workers-anew", severity="warning", found=found, advice=advice)
 
 
-def _idle_workers(place: str, notes: LoopNotes) -> Iterator[Finding]:
+def _idle_workers(notes: LoopNotes) -> Iterator[Finding]:
     if notes.idle_workers:
-        workers = notes.facts.get("workers") or notes.idle_workers
-        yield Finding(
-            id="idle-workers",
-            severity="warning",
-            found=f"{notes.idle_workers} of {workers} workers have no part of the stream, or a short one: the others were still at "
-            f"their fourth batch when these had left (loader made at {place})",
-            advice="Split the stream into as many even parts as there are workers, or use fewer workers.",
-        )
+        found = f"{notes.idle_workers} of {notes.workers} workers have no part of the stream, or a short one: the others were "
+        found += f"still at their fourth batch when these had left (loader made at {notes.loader})"
+        advice = "Split the stream into as many even parts as there are workers, or use fewer workers."
+        yield Finding(id="idle-workers", severity="warning", found=found, advice=advice)
 
 
-def _idle_pools(place: str, notes: LoopNotes) -> Iterator[Finding]:
+def _idle_pools(notes: LoopNotes) -> Iterator[Finding]:
     """Workers of an evaluation that live on, with the batches they hold, while this loop trains."""
-    if notes.role != "training":
-        return
     held = {where: workers for epoch in notes.epochs for where, workers in epoch.get("idle_pools", ())}
-    if held:
+    if held and notes.role == "training":
         whose = "; ".join(f"{workers} of the loader made at {where}" for where, workers in held.items())
-        yield Finding(
-            id="idle-pools",
-            severity="note",
-            found=f"while the loop over the loader made at {place} trains, other workers wait with their memory: {whose}",
-            advice="Where memory is short, leave persistent_workers out there: they start anew for each evaluation then.",
-        )
+        found = f"while the loop over the loader made at {notes.loader} trains, other workers wait with their memory: {whose}"
+        advice = "Where memory is short, leave persistent_workers out there: they start anew for each evaluation then."
+        yield Finding(id="idle-pools", severity="note", found=found, advice=advice)
 
 
-def _blocking_saves(place: str, notes: LoopNotes) -> Iterator[Finding]:
-    paid, count = notes.total("saved_s"), int(notes.total("saves"))
-    if notes.role == "training" and _is_much(paid, notes):
-        yield Finding(
-            id="blocking-saves",
-            severity="warning",
-            found=f"the training loop waits for {count} calls of torch.save: {_paid(paid, notes)} (loader made at {place})",
-            advice="Save less often, or beside the training: copy the state to host memory and write it in a thread, or use "
-            "torch.distributed.checkpoint.async_save.",
-        )
+def _blocking_saves(notes: LoopNotes) -> Iterator[Finding]:
+    if notes.role == "training" and (paid := _paid(notes.total("saved_s"), notes)):
+        count = int(notes.total("saves"))
+        found = f"the training loop waits for {count} calls of torch.save: {paid} (loader made at {notes.loader})"
+        advice = "Save less often, or beside the training: copy the state to host memory and write it in a thread, or use "
+        advice += "torch.distributed.checkpoint.async_save."
+        yield Finding(id="blocking-saves", severity="warning", found=found, advice=advice)
 
 
-def _slow_end(place: str, notes: LoopNotes) -> Iterator[Finding]:
+def _slow_end(notes: LoopNotes) -> Iterator[Finding]:
     """Torch before 2.13 waits for kept workers that it has not told to end, where batches are pinned (pytorch#81794)."""
-    workers, ending = notes.facts.get("workers") or 0, notes.process.get("ending_s", 0.0)
-    if notes.role == "training" and workers and notes.facts.get("persistent") and ending >= A_WORKER_ENDS * workers:
-        yield Finding(
-            id="slow-end",
-            severity="warning",
-            found=f"after its last line the program took {seconds(ending)} to end: torch waits 5 s for each worker that is kept "
-            f"and whose batches are pinned (loader made at {place})",
-            advice="End them yourself when training is over, with del loader and whatever else holds it. From 2.13 on torch "
-            "ends them by itself.",
-        )
+    ending = notes.process.get("ending_s", 0.0)
+    if notes.role == "training" and notes.workers and notes.facts.get("persistent") and ending >= A_WORKER_ENDS * notes.workers:
+        found = f"after its last line the program took {seconds(ending)} to end: torch waits 5 s for each worker that is kept "
+        found += f"and whose batches are pinned (loader made at {notes.loader})"
+        advice = "End them yourself when training is over, with del loader and whatever else holds it. From 2.13 on torch "
+        advice += "ends them by itself."
+        yield Finding(id="slow-end", severity="warning", found=found, advice=advice)
 
 
-def _many_tensors(place: str, notes: LoopNotes) -> Iterator[Finding]:
+def _many_tensors(notes: LoopNotes) -> Iterator[Finding]:
     steps = notes.total("steps")
-    if not notes.facts.get("workers") or notes.tensors < MANY_TENSORS or not steps:
-        return
-    handing, each = notes.tensors * TENSOR_S, notes.seconds / steps
-    if handing >= HANDED * each:
-        yield Finding(
-            id="many-tensors",
-            severity="warning",
-            found=f"a batch is {notes.tensors} tensors, and each comes from its worker by itself, which takes {seconds(handing)} "
-            f"or more; a batch takes {seconds(each)} (loader made at {place})",
-            advice="Collate into few tensors: stack what has one shape, or put all values into one tensor with its offsets. "
-            "Pinning many small ones costs again.",
-        )
-
-
-def _is_much(paid: float, notes: LoopNotes) -> bool:
-    return paid >= max(LEAST_PAID, PAID * (notes.seconds + notes.total("between_s")))
+    handing, each = notes.tensors * TENSOR_S, notes.seconds / max(1.0, steps)
+    if notes.workers and notes.tensors >= MANY_TENSORS and steps and handing >= HANDED * each:
+        found = f"a batch is {notes.tensors} tensors, and each comes from its worker by itself, which takes {seconds(handing)} "
+        found += f"or more; a batch takes {seconds(each)} (loader made at {notes.loader})"
+        advice = "Collate into few tensors: stack what has one shape, or put all values into one tensor with its offsets. "
+        advice += "Pinning many small ones costs again."
+        yield Finding(id="many-tensors", severity="warning", found=found, advice=advice)
 
 
 def _paid(paid: float, notes: LoopNotes) -> str:
-    return f"{seconds(paid)}, {percent(paid / (notes.seconds + notes.total('between_s')))} of its time"
+    """These seconds in words; empty where they are few."""
+    whole = notes.seconds + notes.total("between_s")
+    return f"{seconds(paid)}, {percent(paid / whole)} of its time" if paid >= max(LEAST_PAID, PAID * whole) else ""

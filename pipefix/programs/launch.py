@@ -12,22 +12,22 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from pipefix.programs.companion import Companion
 from pipefix.programs.merge_notes import notes_in, still_noting
+from pipefix.system.mounts import text_of
 from pipefix.vocabulary import commands
 from pipefix.vocabulary.errors import BadUsage
 
 STARTUP = Path(__file__).parent / "startup"
-_PASSED_ON = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
-_ASKS_TO_END = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
-_FROM_TERMINAL = ("SIGINT", "SIGQUIT", "SIGWINCH", "SIGCONT")
+_ASKS_TO_END = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+_PASSED_ON = (*_ASKS_TO_END, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT, signal.SIGWINCH)
+_FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH, signal.SIGCONT)
 ENOUGH = ".pipefix-enough"
 """The file that `observing` makes when the optimizer has taken the steps that were asked for."""
 _HARDER = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
@@ -37,6 +37,10 @@ _STEP_MS = 1000
 """Milliseconds of each wait for the program's end."""
 _PATIENCE = 10.0
 """Seconds between asking a program to end and asking it harder."""
+_ARRIVES = 0.05
+"""Seconds until what is sent to all has surely reached each of them."""
+_AGAIN = 0.5
+"""Seconds within which the same signal is of the same sender: ``timeout`` sends to its child, and then to all."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +63,8 @@ def command_line(words: Sequence[str]) -> list[str]:
         raise BadUsage("No program was named.", advice="Write it as you would without pipefix: pipefix run train.py --epochs 3")
     if words[0] == "-m" or words[0].endswith(".py"):
         if words[0] != "-m" and not Path(words[0]).exists():
-            raise BadUsage(
-                f"There is no file {words[0]}.", advice="Name a Python file, -m MODULE, or a program: pipefix run train.py"
-            )
+            advice = "Name a Python file, -m MODULE, or a program: pipefix run train.py"
+            raise BadUsage(f"There is no file {words[0]}.", advice=advice)
         return [sys.executable, *words]
     if shutil.which(words[0]) is None:
         advice = "Name a Python file, -m MODULE, or a program, such as: pipefix run torchrun --nproc-per-node 2 train.py"
@@ -77,15 +80,9 @@ def command_line(words: Sequence[str]) -> list[str]:
 
 
 def launch(
-    command: Sequence[str],
-    folder: Path,
-    *,
-    seconds: float | None = None,
-    steps: int | None = None,
-    job: Path | None = None,
-    plan: Path | None = None,
-    stages: bool = True,
-) -> Ended:
+    command: Sequence[str], folder: Path, *, seconds: float | None = None, steps: int | None = None, job: Path | None = None,
+    plan: Path | None = None, stages: bool = True,
+) -> Ended:  # fmt: skip
     """Run the command to its end.
 
     Args:
@@ -129,10 +126,8 @@ def _started(command: Sequence[str], environment: dict[str, str]) -> subprocess.
             place = shutil.which(command[0]) or command[0]  # a script that begins without #! is run so by shells
             return subprocess.Popen(["/bin/sh", place, *command[1:]], env=environment)
     except OSError as error:
-        raise BadUsage(
-            f"{command[0]} could not be started: {error.strerror or error}.",
-            advice=f"It has to start by itself: {commands.command(*command)}",
-        ) from error
+        message = f"{command[0]} could not be started: {error.strerror or error}."
+        raise BadUsage(message, advice=f"It has to start by itself: {commands.command(*command)}") from error
 
 
 def _ended(child: subprocess.Popen[bytes]) -> int:
@@ -159,37 +154,81 @@ def _signals_passed_on(asked: list[int]) -> Iterator[Any]:
     running: list[subprocess.Popen[bytes]] = []
 
     def handle(number: int, _frame: Any) -> None:
-        if signal.Signals(number).name in _ASKS_TO_END:
+        if number in _ASKS_TO_END:
             asked.append(number)
-        both = companion.got(number) if companion is not None else None
+        both = companion.got(number)
         if both is None:
-            both = signal.Signals(number).name in _FROM_TERMINAL and _in_foreground()
+            both = number in _FROM_TERMINAL and _in_foreground()
         for child in running:
             if not both and child.poll() is None:
                 child.send_signal(number)
 
-    numbers = [getattr(signal, name) for name in _PASSED_ON if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in numbers}
-    companion = Companion(numbers) if hasattr(signal, "pthread_sigmask") else None
+    before = {number: signal.getsignal(number) for number in _PASSED_ON}
+    companion = Companion(_PASSED_ON)
     # A handler is not inherited by what is started, as an ignored signal would be; what is ignored here stays ignored there.
-    for number in numbers:
-        if before[number] != signal.SIG_IGN:
+    for number, handler in before.items():
+        if handler != signal.SIG_IGN:
             signal.signal(number, handle)
     try:
         yield running.append
     finally:
         for number, handler in before.items():
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
-        if companion is not None:
-            companion.end()
+        companion.end()
+
+
+class Companion:
+    """Tells whether a signal that came was sent to this process alone, or to all that run with it: a process beside this one keeps
+    those that it gets.
+
+    ``timeout``, Slurm and systemd send to all processes of a job, and so does a terminal. The program has such a signal already,
+    and a second one would interrupt what it does about the first: writing a checkpoint.
+    """
+
+    def __init__(self, numbers: Iterable[int]) -> None:
+        self._numbers = set(numbers)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._heard: dict[int, float] = {}
+        """When a signal last came here, by its number."""
+        self._begin()
+
+    def _begin(self) -> None:
+        before, quiet = signal.pthread_sigmask(signal.SIG_BLOCK, self._numbers), subprocess.DEVNULL
+        try:
+            with contextlib.suppress(OSError):
+                self._process = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=quiet, stderr=quiet)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def got(self, number: int) -> bool | None:
+        """Whether a signal that came just now came here as well; None where that cannot be told."""
+        time.sleep(_ARRIVES)
+        known = self._has(number)
+        if known:
+            self._heard[number] = time.monotonic()
+            self.end()
+            self._begin()
+        elif time.monotonic() - self._heard.get(number, -_AGAIN) < _AGAIN:
+            return True
+        return known
+
+    def _has(self, number: int) -> bool | None:
+        status = text_of(f"/proc/{self._process.pid}/status") if self._process is not None else ""
+        waiting = next((int(line.split()[1], 16) for line in status.splitlines() if line.startswith("ShdPnd:")), None)
+        return None if waiting is None else bool(waiting >> (number - 1) & 1)
+
+    def end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            with contextlib.suppress(OSError):
+                process.kill()
+                process.communicate()
 
 
 def _in_foreground() -> bool:
-    try:
-        with open("/dev/tty", "rb") as terminal:
-            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
-    except OSError:
-        return False
+    with contextlib.suppress(OSError), open("/dev/tty", "rb") as terminal:
+        return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    return False
 
 
 def _end(child: subprocess.Popen[bytes], until: float, folder: Path, over: threading.Event) -> None:

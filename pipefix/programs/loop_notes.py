@@ -90,6 +90,11 @@ class LoopNotes:
         return int(rank) if rank.isdigit() else None
 
     @property
+    def workers(self) -> int:
+        """Processes that make its batches."""
+        return int(self.facts.get("workers") or 0)
+
+    @property
     def waits(self) -> bool:
         """Whether the program waits where this loop does: it is gone through where the program trains."""
         return bool(self.facts.get("main_thread", True) or self.total("steps_in_thread"))
@@ -116,15 +121,11 @@ class LoopNotes:
         evaluates = self.total("without_gradients") > steps / 2 or self.total("calls_without_gradients")
         # A check now and then in the steps of another loop: these go on after it, with that loop's batch.
         between_others = any(other.total("steps") > 2 * steps for other in self.in_turn)
-        if self._stepped and not (evaluates and between_others):
+        if _have_stepped(self.blocks) and not (evaluates and between_others):
             return "training"
         if evaluates:
             return "evaluation"
-        return "training" if any(other._stepped for other in self.in_turn) else "unknown"
-
-    @property
-    def _stepped(self) -> bool:
-        return _have_stepped(self.blocks)
+        return "training" if any(_have_stepped(other.blocks) for other in self.in_turn) else "unknown"
 
 
 _AROUND = ("between_s", "saves", "saved_s", "saved_outside_s", "saved_between_s")

@@ -7,19 +7,17 @@ import os
 import platform
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pipefix.programs.account import account
 from pipefix.programs.clock_verdict import MOSTLY
 from pipefix.programs.loop_notes import LoopNotes, total
 from pipefix.programs.ranks import findings
 from pipefix.programs.sample_findings import global_batch
-from pipefix.report.runfile import LoopFigures, LoopSpan, ProgramFigures, named
-from pipefix.vocabulary.quantity import Interval
+from pipefix.report.runfile import LoopFigures, LoopSpan, ProgramAccount, ProgramFigures, named
+from pipefix.vocabulary.quantity import Interval, exactly
 
 LEAST = 5
 """Notes from which a share has an interval."""
@@ -82,25 +80,15 @@ def merged_notes(
     loops = [notes for notes in loops if notes.blocks]
     ranks = {notes.rank for notes in loops if notes.rank is not None}
     over = {place: global_batch([notes for notes in loops if notes.place == place]) for place in {notes.place for notes in loops}}
-    figures = sorted(
-        (_figures(notes, begun, over[notes.place]) for notes in loops),
-        key=lambda loop: (loop.role != "training", -loop.seconds, loop.rank or 0),
-    )
+    figures = [_figures(notes, begun, over[notes.place]) for notes in loops]
+    figures.sort(key=lambda loop: (loop.role != "training", -loop.seconds, loop.rank or 0))
     return ProgramFigures(
-        command=command,
-        exit_code=exit_code,
-        seconds=seconds,
-        ranks=max(1, len(ranks)),
+        command=command, exit_code=exit_code, seconds=seconds, ranks=max(1, len(ranks)), loops=figures,
         overhead_share=overhead / seconds if seconds > 0 else 0.0,
-        loops=figures,
-        account=account(loops, begun, seconds) if seconds > 0 else None,
-        cuda=cuda,
-        killed=unended,
-        running=running,
-        errors=list(dict.fromkeys(errors)),
-        planned=list(dict.fromkeys(planned)),
-        findings=sentences,
-    )
+        account=_account(loops, begun, seconds) if seconds > 0 else None,
+        cuda=cuda, killed=unended, running=running, findings=sentences,
+        errors=list(dict.fromkeys(errors)), planned=list(dict.fromkeys(planned)),
+    )  # fmt: skip
 
 
 def _by_what_epochs_do(loops: Sequence[LoopNotes]) -> list[LoopNotes]:
@@ -123,6 +111,32 @@ def _leave_experiments_out(loops: Sequence[LoopNotes]) -> None:
                 notes.leave_out(probed["experiments"]["seconds"], probed["experiments"]["at"])
 
 
+def _account(loops: Sequence[LoopNotes], begun: float, seconds: float) -> ProgramAccount:
+    """Where all the seconds of a program went, by the loops of the one process that trains (of the lowest rank)."""
+    loops = [notes for notes in loops if notes.waits]
+    if not loops:
+        return ProgramAccount(rest=seconds)
+    process = min(loops, key=lambda notes: (notes.role != "training", notes.rank or 0, -notes.seconds)).process
+    loops = [notes for notes in loops if notes.process is process]
+    training = [notes for notes in loops if notes.role == "training"]
+    first_batch = sum(sum(notes.first_s) for notes in training)
+    names = ("saved_s", "saved_outside_s", "between_s", "saved_between_s")
+    saved, saved_outside, between, saved_between = (sum(notes.total(name) for notes in training) for name in names)
+    asked = min(notes.blocks[0].get("at", 0.0) - notes.blocks[0]["wait_s"] - notes.blocks[0]["step_s"] for notes in loops)
+    parts = {
+        "start_up": min(seconds, max(0.0, asked - begun)),
+        "first_batch": first_batch,
+        "training": sum(notes.seconds for notes in training) - first_batch - (saved - saved_outside),
+        "evaluation": sum(notes.seconds for notes in loops if notes.role == "evaluation"),
+        "checkpoints": saved,
+        "between_epochs": between - saved_between,
+        "experiments": process.get("experiments", {}).get("seconds", 0.0),
+        "end": process.get("ending_s", 0.0),
+    }
+    parts = {part: max(0.0, spent) for part, spent in parts.items()}
+    return ProgramAccount(**parts, rest=max(0.0, seconds - sum(parts.values())))
+
+
 def notes_in(folder: Path) -> list[Path]:
     """Files in which processes of a program noted what they did, by what they say at their beginning; links are none."""
     return [path for path in sorted(folder.glob("events-*.jsonl")) if not path.is_symlink() and path.is_file() and _is_ours(path)]
@@ -142,15 +156,13 @@ def still_noting(path: Path) -> int | None:
     if begun.get("host") != platform.node() or not isinstance(begun.get("pid"), int):
         return None
     process, folder = Path(f"/proc/{begun['pid']}"), path.parent.resolve()
-    try:
+    with suppress(OSError):
         if b"PIPEFIX_RUN=" + os.fsencode(folder) in (process / "environ").read_bytes().split(b"\0"):
             return int(begun["pid"])
         for file in (process / "fd").iterdir():  # of one that imported pipefix.auto
             with suppress(FileNotFoundError):
                 if os.readlink(file) == str(folder / path.name):
                     return int(begun["pid"])
-    except OSError:
-        pass
     return None
 
 
@@ -163,31 +175,22 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
     """Whole lines: the last one of a process that was killed may be torn."""
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in file:
-            try:
+            with suppress(ValueError):
                 event = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(event, dict) and "event" in event:
-                yield event
+                if isinstance(event, dict) and "event" in event:
+                    yield event
 
 
 def _figures(notes: LoopNotes, begun: float, steps_over: tuple[int, str] | None) -> LoopFigures:
     known = notes.seconds
     by_device = notes.total("device_steps") >= MOSTLY_SEEN * notes.total("steps") > 0
     looked_on_device = notes.total("on_device_steps")
-    watched, workers_watched = notes.total("watched_s"), notes.total("making_s") * (notes.facts.get("workers") or 0)
+    watched, workers_watched = notes.total("watched_s"), notes.total("making_s") * notes.workers
     return LoopFigures(
-        loader=notes.loader,
-        iterated=notes.place[1],
-        nth=notes.place[2],
-        rank=notes.rank,
-        role=notes.role,
-        steps=int(notes.total("steps")),
-        samples=int(notes.total("samples")),
+        loader=notes.loader, iterated=notes.place[1], nth=notes.place[2], rank=notes.rank, role=notes.role,
+        steps=int(notes.total("steps")), samples=int(notes.total("samples")),
         step_samples=steps_over[0] if steps_over is not None and notes.role == "training" else None,
-        seconds=known,
-        workers=notes.facts.get("workers"),
-        first_batch_s=notes.first_s,
+        seconds=known, workers=notes.facts.get("workers"), first_batch_s=notes.first_s,
         wait_share=_share(_by_device(notes.blocks) if by_device else notes.blocks) if notes.loader and known else None,
         outside_share=_outside_share(notes.blocks) if not notes.loader else None,
         by_device=by_device,
@@ -199,7 +202,7 @@ def _figures(notes: LoopNotes, begun: float, steps_over: tuple[int, str] | None)
         workers_starved_share=notes.total("workers_queued_s") / workers_watched if workers_watched else None,
         stages=_stages([block["looked"] for block in notes.blocks if "looked" in block]),
         looked=sum(block["looked"]["batches"] for block in notes.blocks if "looked" in block),
-    )
+    )  # fmt: skip
 
 
 def _split_by_clocks(notes: LoopNotes) -> dict[str, float]:
@@ -237,7 +240,7 @@ def _share(blocks: list[dict[str, Any]]) -> Interval:
     """
     value = _ratio(blocks)
     if total(blocks, "steps") <= sum(len(block["first_s"]) for block in blocks):
-        return Interval(value, value, value)
+        return exactly(value)
     if len(blocks) < LEAST:
         return Interval(value=value, low=0.0, high=1.0)
     begun = [blocks[0], {"wait_s": sum(sum(block["first_s"]) for block in blocks[1:]), "step_s": 0.0, "inner_s": 0.0}]
@@ -265,25 +268,20 @@ def _stages(looked: list[dict[str, Any]]) -> dict[str, Interval]:
     """Each stage's part of the making of batches, with the interval that resampled looks give."""
     if sum(look["batches"] for look in looked) < LEAST_LOOKS or len(looked) < LEAST:
         return {}
-
-    def part(stage: str, some: list[dict[str, Any]]) -> float:
-        return total(some, stage) / (total(some, "made") or 1.0)
-
-    return {stage: _resampled(looked, partial(part, stage)) for stage in MOSTLY}
+    made = {stage: lambda some, stage=stage: total(some, stage) / (total(some, "made") or 1.0) for stage in MOSTLY}
+    return {stage: _resampled(looked, part) for stage, part in made.items()}
 
 
 def _by_device(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """With what the device idled as their waits; what it worked meanwhile is its step's."""
-    adjusted = []
-    whole = total(blocks, "steps") / total(blocks, "device_steps")  # those of some steps were not seen
+    adjusted, whole = [], total(blocks, "steps") / total(blocks, "device_steps")  # those of some steps were not seen
     for block in blocks:
         waited = min(block["wait_s"] + block["step_s"], whole * block["device_wait_s"] + sum(block["first_s"]))
         adjusted.append({**block, "wait_s": waited, "step_s": block["wait_s"] + block["step_s"] - waited})
     return adjusted
 
 
-def _ratio(blocks: Iterable[dict[str, Any]]) -> float:
-    blocks = list(blocks)
-    wait, step, inner = (sum(block[name] for block in blocks) for name in ("wait_s", "step_s", "inner_s"))
+def _ratio(blocks: list[dict[str, Any]]) -> float:
+    wait, step, inner = (total(blocks, name) for name in ("wait_s", "step_s", "inner_s"))
     known = wait + max(0.0, step - inner)
-    return float(wait / known) if known else 0.0
+    return wait / known if known else 0.0

@@ -40,7 +40,7 @@ def findings(loops: Sequence[LoopNotes]) -> list[Finding]:
         here = [notes for notes in there if notes.role in ("training", "evaluation") and notes.blocks]
         ranks = {notes.rank: notes for notes in here if notes.rank is not None}
         findings += sample_findings.findings(place, here, ranks)
-        findings += cost_findings.findings(place, here)
+        findings += cost_findings.findings(here)
         if len(ranks) > 1:
             findings += [finding for finding in _unlike(ranks) if finding not in findings]
             for look in (_straggler, _late_start):
@@ -61,23 +61,14 @@ def _unlike(ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
 
 _MACHINE = (
     ("cores", "the number of cores that they may use", "Give each rank as many: compare CPU limits, affinity and --cpus-per-task."),
-    (
-        "processor",
-        "their processors",
-        "The slowest machine sets the pace of all: use machines of one kind, or fewer samples there.",
-    ),
-    (
-        "numa_spread",
-        "how many NUMA nodes their cores lie on",
-        "Pin each rank to the node of its device, all of them or none: numactl --cpunodebind=N --membind=N, or srun --cpu-bind.",
-    ),
-    (
-        "storage",
-        "the file systems that their data lies on",
-        "The slowest storage sets the pace of all: copy the data to the same kind of storage everywhere.",
-    ),
+    ("processor", "their processors",
+     "The slowest machine sets the pace of all: use machines of one kind, or fewer samples there."),
+    ("numa_spread", "how many NUMA nodes their cores lie on",
+     "Pin each rank to the node of its device, all of them or none: numactl --cpunodebind=N --membind=N, or srun --cpu-bind."),
+    ("storage", "the file systems that their data lies on",
+     "The slowest storage sets the pace of all: copy the data to the same kind of storage everywhere."),
     ("memory_gib", "the memory of their machines, in GiB", "What stays in the page cache on one may be read again on another."),
-)
+)  # fmt: skip
 """What each process noted of its machine, and of where its data lies."""
 
 
@@ -86,7 +77,7 @@ def _of_machine(notes: LoopNotes, name: str) -> Any:
         return next((epoch["storage"] for epoch in notes.epochs if epoch.get("storage")), None)
     if name == "numa_spread":
         nodes = notes.process.get("numa_nodes")
-        return nodes and f"{len(str(nodes).split(','))}"
+        return nodes and len(str(nodes).split(","))
     return notes.process.get(name)
 
 
@@ -99,11 +90,9 @@ def _listed(ranks: list[int]) -> str:
 
 def _straggler(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
     """The rank that the others wait for, by what it has more of."""
-    if any(notes.role != "training" for notes in ranks.values()):
+    if any(notes.role != "training" or _too_short(notes) for notes in ranks.values()):
         return
-    if any(_too_short(notes) for notes in ranks.values()):
-        return
-    for part, description in ((_waiting, _data), (_working, _step)):
+    for part, description, advice in _PARTS:
         spent = {rank: part(notes.blocks) for rank, notes in ranks.items()}
         slow = max(spent, key=spent.__getitem__)
         others = [notes for rank, notes in ranks.items() if rank != slow]
@@ -112,19 +101,18 @@ def _straggler(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
         elsewhere = rest - (_step_of(ranks[slow].blocks) - spent[slow])
         whole = _step_of(ranks[slow].blocks)
         if more > 0 and elsewhere >= MATCHED * more and _surely(part, ranks[slow], others) >= NOTICED * whole:
-            yield Finding(
-                id="straggler",
-                severity="warning",
-                found=f"rank {slow} makes the others wait: {description(ranks[slow])} {seconds(more)} more a step than theirs, "
-                f"{percent(more / whole)} of the time of {len(ranks)} ranks (loader made at {place})",
-                advice=_ADVICE[part],
-            )
+            found = f"rank {slow} makes the others wait: {description(ranks[slow])} {seconds(more)} more a step than theirs, "
+            found += f"{percent(more / whole)} of the time of {len(ranks)} ranks (loader made at {place})"
+            yield Finding(id="straggler", severity="warning", found=found, advice=advice)
             return
 
 
 def _too_short(notes: LoopNotes) -> bool:
     few = len(notes.blocks) < LEAST_BLOCKS or notes.total("steps") < LEAST_STEPS
     return few or notes.total("wait_s") + notes.total("step_s") < LEAST_SECONDS
+
+
+_Part = Callable[[Sequence[dict[str, Any]]], float]
 
 
 def _waiting(blocks: Sequence[dict[str, Any]]) -> float:
@@ -143,7 +131,7 @@ def _step_of(blocks: Sequence[dict[str, Any]]) -> float:
     return _waiting(blocks) + (total(blocks, "step_s") - total(blocks, "inner_s")) / max(1.0, total(blocks, "steps"))
 
 
-def _surely(part: Callable[[Sequence[dict[str, Any]]], float], slow: LoopNotes, others: Sequence[LoopNotes]) -> float:
+def _surely(part: _Part, slow: LoopNotes, others: Sequence[LoopNotes]) -> float:
     """Seconds a step that it has at least more than the others, in 97 % of resamples."""
     draw = random.Random(0)
     shares = []
@@ -158,7 +146,7 @@ def _busy(notes: LoopNotes) -> float:
     looked = [block["looked"] for block in notes.blocks if "looked" in block]
     if total(looked, "batches") >= LEAST_LOOKS:
         return total(looked, "cpu") / (total(looked, "made") or 1.0)
-    making = notes.total("making_s") * max(1, notes.facts.get("workers") or 0)
+    making = notes.total("making_s") * max(1, notes.workers)
     return notes.total("making_cpu_s") / making if making else 0.0
 
 
@@ -173,14 +161,13 @@ def _data(notes: LoopNotes) -> str:
     return f"{cause}, and it waits for them"
 
 
-def _step(_: LoopNotes) -> str:
-    return "its step, backward apart, takes"
-
-
-_ADVICE: dict[Callable[..., float], str] = {
-    _waiting: "Compare that rank's storage, cores and samples with the others'; pipefix run --probe there names the stage.",
-    _working: "Compare that rank's device, cores and load with the others'; logging and checkpoints of one rank count as well.",
-}
+_PARTS: tuple[tuple[_Part, Callable[[LoopNotes], str], str], ...] = (
+    (_waiting, _data,
+     "Compare that rank's storage, cores and samples with the others'; pipefix run --probe there names the stage."),
+    (_working, lambda _: "its step, backward apart, takes",
+     "Compare that rank's device, cores and load with the others'; logging and checkpoints of one rank count as well."),
+)  # fmt: skip
+"""Of a step, what a slow rank has more of: its seconds, how that is told, and advice."""
 
 
 def _late_start(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
@@ -191,10 +178,7 @@ def _late_start(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
     whole = first[slow] + _step_of(ranks[slow].blocks) * ranks[slow].total("steps")
     if more >= LATE and more >= LATE_SHARE * whole:
         epochs = sum(epoch["event"] == "epoch" for epoch in ranks[slow].epochs) or 1
-        yield Finding(
-            id="late-start",
-            severity="warning",
-            found=f"rank {slow} makes the others wait at the beginning of epochs: its first batches come {seconds(more)} later in "
-            f"all, in {epochs} epochs (loader made at {place})",
-            advice="Keep workers between epochs (persistent_workers=True); look at what worker_init_fn and the dataset do first.",
-        )
+        found = f"rank {slow} makes the others wait at the beginning of epochs: its first batches come {seconds(more)} later in "
+        found += f"all, in {epochs} epochs (loader made at {place})"
+        advice = "Keep workers between epochs (persistent_workers=True); look at what worker_init_fn and the dataset do first."
+        yield Finding(id="late-start", severity="warning", found=found, advice=advice)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pipefix.programs.loop_notes import LoopNotes
@@ -39,26 +39,19 @@ def no_batches(place: str, loops: Sequence[LoopNotes]) -> Iterator[Finding]:
         begun = _begun(notes)
         held = f" of {begun['dataset_length']:,} samples" if begun.get("dataset_length") is not None else ""
         rank = f" on rank {notes.rank}" if notes.rank is not None else ""
-        dropped = bool(begun.get("drop_last"))
-        yield Finding(
-            id="no-batches",
-            severity="warning",
-            found=f"a loop over the loader made at {place}{held} got no batch{rank}",
-            advice="With drop_last=True fewer samples than a batch are none at all: use smaller batches, or drop_last=False."
-            if dropped
-            else "See why its dataset or its sampler is empty there.",
-        )
+        advice = "With drop_last=True fewer samples than a batch are none at all: use smaller batches, or drop_last=False."
+        if not begun.get("drop_last"):
+            advice = "See why its dataset or its sampler is empty there."
+        found = f"a loop over the loader made at {place}{held} got no batch{rank}"
+        yield Finding(id="no-batches", severity="warning", found=found, advice=advice)
         return
 
 
 def global_batch(loops: Sequence[LoopNotes]) -> tuple[int, str] | None:
     """Samples that an optimizer's step of these ranks' loops is over, and how they come about; None where that is not certain."""
-    sizes = {notes.facts.get("batch_size") for notes in loops}
-    (size, *others) = sizes or {None}
-    if not isinstance(size, int) or size < 1 or others:
-        return None
+    size = _only(notes.facts.get("batch_size") for notes in loops)
     each = [notes.total("steps") / notes.total("optimizer_steps") for notes in loops if notes.total("optimizer_steps")]
-    if len(each) != len(loops) or not each:
+    if not isinstance(size, int) or size < 1 or len(each) != len(loops):
         return None
     batches = round(min(each))
     if batches < 1 or any(abs(count - batches) > 0.1 * batches for count in each):
@@ -68,6 +61,12 @@ def global_batch(loops: Sequence[LoopNotes]) -> tuple[int, str] | None:
     return size * ranks * batches, sentence + (f", {batches} of them a step" if batches > 1 else "")
 
 
+def _only(values: Iterable[Any]) -> Any:
+    """The value that all of these are; None where they differ, or there is none."""
+    (value, *others) = set(values) or {None}
+    return None if others else value
+
+
 def _another_global_batch(place: str, loops: Sequence[LoopNotes]) -> Iterator[Finding]:
     """Than the program's arguments ask for by that very name."""
     actual = global_batch(loops) if all(notes.role == "training" for notes in loops) else None
@@ -75,13 +74,10 @@ def _another_global_batch(place: str, loops: Sequence[LoopNotes]) -> Iterator[Fi
     if actual is None or intended is None or actual[0] == intended[1]:
         return
     option, size = intended
-    yield Finding(
-        id="global-batch",
-        severity="warning",
-        found=f"{option} asks for {size:,} samples an optimizer step, and steps are over {actual[0]:,}: {actual[1]} "
-        f"(loader made at {place})",
-        advice="The batch size of a DataLoader is a rank's: divide it by the ranks, and by the batches of a step.",
-    )
+    found = f"{option} asks for {size:,} samples an optimizer step, and steps are over {actual[0]:,}: {actual[1]} "
+    found += f"(loader made at {place})"
+    advice = "The batch size of a DataLoader is a rank's: divide it by the ranks, and by the batches of a step."
+    yield Finding(id="global-batch", severity="warning", found=found, advice=advice)
 
 
 def _asked_for(words: Sequence[str]) -> tuple[str, int] | None:
@@ -95,59 +91,44 @@ def _asked_for(words: Sequence[str]) -> tuple[str, int] | None:
 def _same_samples(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
     """Ranks whose samplers go through the whole dataset, each of them."""
     begun = [_begun(notes) for notes in ranks.values()]
-    lengths = {epoch.get("dataset_length") for epoch in begun}
-    (length, *others) = lengths
-    alike = {epoch.get("dataset") for epoch in begun}
+    length = _only(epoch.get("dataset_length") for epoch in begun)
     whole = all(not epoch.get("shared") and epoch.get("sampler_length") == length for epoch in begun)
-    if not length or others or not whole or len(alike) > 1 or None in alike:
+    if not length or not whole or _only(epoch.get("dataset") for epoch in begun) is None:
         return
-    orders = {next((epoch.get("order") for epoch in notes.epochs if "order" in epoch), None) for notes in ranks.values()}
-    same = " in the same order" if len(orders) == 1 and None not in orders else ""
-    trains = any(notes.role == "training" for notes in ranks.values())
-    yield Finding(
-        id="same-samples",
-        severity="problem" if trains else "warning",
-        found=f"each of {len(ranks)} ranks goes through all {length:,} samples{same} (loader made at {place})",
-        advice="Give each rank its share: DataLoader(..., sampler=DistributedSampler(dataset, shuffle=True))",
-    )
+    orders = (next((epoch["order"] for epoch in notes.epochs if "order" in epoch), None) for notes in ranks.values())
+    same = "" if _only(orders) is None else " in the same order"
+    found = f"each of {len(ranks)} ranks goes through all {length:,} samples{same} (loader made at {place})"
+    advice = "Give each rank its share: DataLoader(..., sampler=DistributedSampler(dataset, shuffle=True))"
+    yield Finding(id="same-samples", severity=_severity(ranks), found=found, advice=advice)
+
+
+def _severity(ranks: dict[int, LoopNotes]) -> str:
+    """Of samples that several ranks get."""
+    return "problem" if any(notes.role == "training" for notes in ranks.values()) else "warning"
 
 
 def _same_order(place: str, loops: Sequence[LoopNotes]) -> Iterator[Finding]:
     """Epochs that repeat a shuffled order."""
     for notes in loops:
-        if notes.role != "training":
-            continue
         orders = [epoch["order"] for epoch in notes.epochs if "order" in epoch and not epoch["sequential"]]
-        if len(orders) > 1 and len(set(orders)) == 1:
+        if notes.role == "training" and len(orders) > 1 and len(set(orders)) == 1:
             shared = any(epoch.get("shared") for epoch in notes.epochs)
-            advice = (
-                "Call sampler.set_epoch(epoch) before each epoch"
-                if shared
-                else "Seed the loader's generator once, not in each epoch"
-            )
-            yield Finding(
-                id="same-order",
-                severity="warning",
-                found=f"{len(orders)} epochs ask for their samples in the same shuffled order (loader made at {place})",
-                advice=f"{advice}: each epoch is to have an order of its own.",
-            )
+            call, seed = "Call sampler.set_epoch(epoch) before each epoch", "Seed the loader's generator once, not in each epoch"
+            found = f"{len(orders)} epochs ask for their samples in the same shuffled order (loader made at {place})"
+            advice = f"{call if shared else seed}: each epoch is to have an order of its own."
+            yield Finding(id="same-order", severity="warning", found=found, advice=advice)
             return
 
 
 def _uneven(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
     """Ranks whose epochs differ in length."""
-    ended = {rank: sum(epoch["event"] == "epoch ended" for epoch in notes.epochs) for rank, notes in ranks.items()}
-    if len(set(ended.values())) != 1 or not next(iter(ended.values())):
-        return
+    ended = _only(sum(epoch["event"] == "epoch ended" for epoch in notes.epochs) for notes in ranks.values())
     steps = {rank: int(notes.total("steps")) for rank, notes in ranks.items()}
-    if len(set(steps.values())) > 1:
+    if ended and len(set(steps.values())) > 1:
         most, least = max(steps, key=steps.__getitem__), min(steps, key=steps.__getitem__)
-        yield Finding(
-            id="uneven-ranks",
-            severity="warning",
-            found=f"rank {most} takes {steps[most]:,} batches and rank {least} {steps[least]:,} (loader made at {place})",
-            advice="Give all ranks as many batches (a DistributedSampler does): the others wait for one that has ended.",
-        )
+        found = f"rank {most} takes {steps[most]:,} batches and rank {least} {steps[least]:,} (loader made at {place})"
+        advice = "Give all ranks as many batches (a DistributedSampler does): the others wait for one that has ended."
+        yield Finding(id="uneven-ranks", severity="warning", found=found, advice=advice)
 
 
 def _begun(notes: LoopNotes) -> dict[str, Any]:
@@ -157,18 +138,14 @@ def _begun(notes: LoopNotes) -> dict[str, Any]:
 def _stream_of_each_worker(place: str, loops: Sequence[LoopNotes]) -> Iterator[Finding]:
     """Workers that each go through the whole stream: batches come from them in turn, so each comes once for every worker."""
     for notes in loops:
-        workers = notes.facts.get("workers") or 0
+        workers = notes.workers
         if workers < 2 or not _begun(notes).get("stream"):
             continue
-        turns = [notes.checksums[at : at + workers] for at in range(0, len(notes.checksums) - workers + 1, workers)]
-        if len(turns) >= 2 and all(len(set(turn)) == 1 for turn in turns) and len({turn[0] for turn in turns}) == len(turns):
-            yield Finding(
-                id="whole-stream-each",
-                severity="problem",
-                found=f"each of {workers} workers goes through the whole stream, so that every sample comes {workers} times "
-                f"an epoch (loader made at {place})",
-                advice=GIVE_PARTS,
-            )
+        turns = [{*notes.checksums[at : at + workers]} for at in range(0, len(notes.checksums) - workers + 1, workers)]
+        if len(turns) >= 2 and all(len(turn) == 1 for turn in turns) and len(set().union(*turns)) == len(turns):
+            found = f"each of {workers} workers goes through the whole stream, so that every sample comes {workers} times an epoch"
+            found += f" (loader made at {place})"
+            yield Finding(id="whole-stream-each", severity="problem", found=found, advice=GIVE_PARTS)
             return
 
 
@@ -180,13 +157,10 @@ def _same_stream(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
     common = min(map(len, firsts))
     alike = len({tuple(indices[:common]) for indices in firsts}) == 1
     if alike and len(set(firsts[0][:common])) >= LEAST_APART:
-        yield Finding(
-            id="same-samples",
-            severity="problem" if any(notes.role == "training" for notes in ranks.values()) else "warning",
-            found=f"each of {len(ranks)} ranks gets the same batches of its stream (loader made at {place})",
-            advice="Give each rank its share: itertools.islice(samples, rank, None, world_size), or split_dataset_by_node, "
-            "split_by_node and the like of the library that makes the stream.",
-        )
+        found = f"each of {len(ranks)} ranks gets the same batches of its stream (loader made at {place})"
+        advice = "Give each rank its share: itertools.islice(samples, rank, None, world_size), or split_dataset_by_node, "
+        advice += "split_by_node and the like of the library that makes the stream."
+        yield Finding(id="same-samples", severity=_severity(ranks), found=found, advice=advice)
 
 
 def _unlike_batches(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
@@ -196,21 +170,17 @@ def _unlike_batches(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding
     if len(sizes) < 2 or None in sizes or any(notes.role != "training" for notes in ranks.values()):
         return
     ranks_by_size = "; ".join(f"{size}: rank {', '.join(map(str, whose))}" for size, whose in sizes.items())
-    yield Finding(
-        id="unlike-batches",
-        severity="warning",
-        found=f"ranks take batches of different sizes ({ranks_by_size}; loader made at {place})",
-        advice="Gradients are averaged over ranks, not over samples, so smaller batches count for more: use one size.",
-    )
+    found = f"ranks take batches of different sizes ({ranks_by_size}; loader made at {place})"
+    advice = "Gradients are averaged over ranks, not over samples, so smaller batches count for more: use one size."
+    yield Finding(id="unlike-batches", severity="warning", found=found, advice=advice)
 
 
 def _tails(place: str, loops: Sequence[LoopNotes]) -> Iterator[Finding]:
     """What an epoch leaves out at its end, or takes a second time to make all ranks even."""
     ended = [next((epoch for epoch in notes.epochs if "samples" in epoch), None) for notes in loops]
     begun = [_begun(notes) for notes in loops]
-    whole = {epoch.get("dataset_length") for epoch in begun}
-    (length, *others) = whole or {None}
-    if not length or others or not all(_is_counted(epoch, notes) for epoch, notes in zip(ended, loops, strict=True)):
+    length = _only(epoch.get("dataset_length") for epoch in begun)
+    if not length or not all(_is_counted(epoch, notes) for epoch, notes in zip(ended, loops, strict=True)):
         return
     meant: list[Any] = [epoch.get("sampler_length") for epoch in begun]
     if None in meant or (len(loops) > 1 and not all(epoch.get("shared") for epoch in begun)):
@@ -225,20 +195,14 @@ def _tails(place: str, loops: Sequence[LoopNotes]) -> Iterator[Finding]:
     if dropped and not any(epoch.get("drop_last") for epoch in begun):
         return
     part, count = ("evaluation" if evaluates else "an epoch"), abs(length - taken)
-    how = f"leaves out {count:,} of {length:,} samples" if dropped else f"takes {count:,} of {length:,} samples twice"
-    yield Finding(
-        id="dropped-tail" if dropped else "doubled-tail",
-        severity="warning" if evaluates else "note",
-        found=f"{part} {how}, {percent(count / length)} (loader made at {place})",
-        advice=_TAIL_ADVICE[dropped],
-    )
-
-
-_TAIL_ADVICE = {
-    True: "drop_last=False takes the last batch, which is smaller, as well.",
-    False: "A DistributedSampler fills up, so that all ranks have as many: leave the doubles out of the figures, or have one rank "
-    "evaluate.",
-}
+    kind, how = "doubled-tail", f"takes {count:,} of {length:,} samples twice"
+    advice = "A DistributedSampler fills up, so that all ranks have as many: leave the doubles out of the figures, or have "
+    advice += "one rank evaluate."
+    if dropped:
+        kind, how = "dropped-tail", f"leaves out {count:,} of {length:,} samples"
+        advice = "drop_last=False takes the last batch, which is smaller, as well."
+    found = f"{part} {how}, {percent(count / length)} (loader made at {place})"
+    yield Finding(id=kind, severity="warning" if evaluates else "note", found=found, advice=advice)
 
 
 def _is_counted(epoch: dict[str, Any] | None, notes: LoopNotes) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from pipefix.vocabulary.files import read_regular
@@ -19,7 +20,11 @@ def trains_when_imported(path: Path) -> bool:
     """Whether code outside of functions and of ``if __name__ == "__main__"`` computes gradients, by itself or by what it calls."""
     body = _body_of(path)
     at_import = [statement for statement in body if not _is_main_guard(statement)]
-    return _trains(at_import, _functions(body, path.parent), _makers(body), set())
+    # What is called for the values of names, anywhere in the file: ``tr = Engine(step)``.
+    assigned = [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Assign)]
+    calls = [(target, node.value) for node in assigned if isinstance(node.value, ast.Call) for target in node.targets]
+    makers = {ast.unparse(target): ast.unparse(call.func) for target, call in calls}
+    return _trains(at_import, _functions(body, path.parent), makers, set())
 
 
 def is_program(path: Path) -> bool:
@@ -28,16 +33,14 @@ def is_program(path: Path) -> bool:
 
 
 def _body_of(path: Path) -> list[ast.stmt]:
-    try:
+    with suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return ast.parse(read_regular(path)).body
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return []  # importing it will tell
+    return []  # importing it will tell
 
 
 def _is_main_guard(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.If) and any(
-        isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test)
-    )
+    names = [node.id for node in ast.walk(statement.test) if isinstance(node, ast.Name)] if isinstance(statement, ast.If) else []
+    return "__name__" in names
 
 
 def _functions(body: list[ast.stmt], folder: Path | None) -> dict[str, list[ast.stmt]]:
@@ -51,17 +54,6 @@ def _functions(body: list[ast.stmt], folder: Path | None) -> dict[str, list[ast.
             if isinstance(node, _Function):
                 functions[node.name] = node.body
     return functions
-
-
-def _makers(body: list[ast.stmt]) -> dict[str, str]:
-    """What is called for the values of names, anywhere in the file: ``tr = Engine(step)``."""
-    assigned = [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Assign)]
-    return {
-        ast.unparse(target): ast.unparse(node.value.func)
-        for node in assigned
-        if isinstance(node.value, ast.Call)
-        for target in node.targets
-    }
 
 
 def _trains(statements: Iterable[ast.AST], functions: dict[str, list[ast.stmt]], makers: dict[str, str], visited: set[str]) -> bool:
@@ -89,6 +81,5 @@ def _calls(nodes: Iterable[ast.AST]) -> Iterator[ast.Call]:
 def _is_a_trainers(method: str, value: ast.expr, makers: dict[str, str]) -> bool:
     whose = ast.unparse(value)
     maker = makers.get(whose, "")
-    if method == "run" and maker.rpartition(".")[2] == _ENGINE:
-        return True
-    return method in ("fit", "train", "run") and any(part in f"{whose} {maker}".lower() for part in _TRAINERS)
+    of_engine = method == "run" and maker.rpartition(".")[2] == _ENGINE
+    return of_engine or (method in ("fit", "train", "run") and any(part in f"{whose} {maker}".lower() for part in _TRAINERS))

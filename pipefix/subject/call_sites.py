@@ -22,6 +22,7 @@ from pipefix.subject import recompile
 from pipefix.subject.recompile import Expression, Place
 from pipefix.subject.staging import UNKNOWN, VALUES, StageEvidence, data_stage, draws_random
 from pipefix.system.resources import childrens_cpu_ns
+from pipefix.vocabulary.generators import enclosed
 from pipefix.vocabulary.stage import Stage
 from pipefix.vocabulary.user_modules import is_users
 
@@ -41,7 +42,7 @@ class Site:
 
     def __init__(self, sites: CallSites, expression: Expression, file: str) -> None:
         self.sites, self.expression = sites, expression
-        self.label = f"{expression.text} at {file}:{expression.line}"
+        self.label = f"{expression.text} at {file}:{expression.place[0]}"
         self.spent_ns = self.evaluated = self.crossed = 0
         """Own time and number of evaluations in the last sample, and the stages of hooks that were met inside."""
         self.stage: Stage | None = None
@@ -92,7 +93,6 @@ class CallSites:
         self._recompile(functions, lambda *_: True)
 
     def begin(self) -> None:
-        """A sample begins."""
         if not self.looks:
             return
         if self._looking_ns is None:
@@ -138,7 +138,7 @@ class CallSites:
         each = []
         for _ in range(TIMED):
             before = site.spent_ns
-            self.observed(site, _nothing, (), {})
+            self.observed(site, lambda: None, (), {})
             each.append(site.spent_ns - before)
         return min(each)
 
@@ -183,7 +183,9 @@ class CallSites:
             site.library = _library_of(function, args)
             if site.library and site.library not in site.expression.text:
                 site.label = f"{site.expression.text} of {site.library} at {site.label.rpartition(' at ')[2]}"
-        handed = (*_handed(function, args), *_closed_over(site, function))
+        owner = _owner(function)
+        of_object = () if owner is None or isinstance(owner, (type, ModuleType)) else (owner,)
+        handed = (*of_object, *args, *_closed_over(site, function))
         site.told = data_stage((*handed, *kwargs.values())) is not None
         stage = self._evidence.of(site.label, handed, kwargs)
         if stage is UNKNOWN:
@@ -191,10 +193,12 @@ class CallSites:
             stage = self._evidence.learned[site.label]
         if self._opens(site, (*handed, *kwargs.values()), phase, value):
             stage = Stage.DECODE
-        elif (stage is None and isinstance(value, VALUES)) or (stage is Stage.DECODE and _comes_of_nothing(site, handed, phase)):
-            # Values made by the code itself, or waited for.
-            stage = Stage.DECODE if site.computing >= WAITING else Stage.STORAGE
-        if (self._has_data or phase == OWN_DECODED) and draws_random(function, _owner(function)):
+        else:
+            # No data are handed over and nothing was read so far: a call makes its value, or has a source that no hook knows.
+            of_nothing = phase == OWN_BEFORE and data_stage(handed) is None and not site.crossed & BITS[Stage.STORAGE]
+            if (stage is None and isinstance(value, VALUES)) or (stage is Stage.DECODE and of_nothing):
+                stage = Stage.DECODE if site.computing >= WAITING else Stage.STORAGE
+        if (self._has_data or phase == OWN_DECODED) and draws_random(function, owner):
             stage = Stage.AUGMENT
         self._has_data = self._has_data or data_stage([value]) is Stage.AUGMENT
         site.stage = stage if isinstance(stage, Stage) else None
@@ -208,7 +212,7 @@ class CallSites:
             return False
         reads = bool(site.crossed & BITS[Stage.STORAGE])
         named = any(isinstance(argument, (str, os.PathLike)) for argument in handed)
-        return (reads or named or phase == OWN_BEFORE) and bool(site.library) and _library(type(value).__module__) == site.library
+        return (reads or named or phase == OWN_BEFORE) and type(value).__module__.partition(".")[0] == (site.library or None)
 
     def cut(self, site: Site, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         assert site.stage is not None  # others are not chosen
@@ -230,42 +234,17 @@ class CallSites:
             self.timer.live = True
 
 
-def _nothing() -> None:
-    pass
-
-
-def _comes_of_nothing(site: Site, handed: Sequence[Any], phase: int) -> bool:
-    """Whether no data are handed over and nothing was read so far: a call makes its value, or has a source that no hook knows."""
-    return phase == OWN_BEFORE and data_stage(handed) is None and not site.crossed & BITS[Stage.STORAGE]
-
-
-def _handed(function: Callable[..., Any], args: Sequence[Any]) -> Sequence[Any]:
-    """What a call works on: its arguments, and before them the object whose method it is."""
-    owner = _owner(function)
-    return args if owner is None or isinstance(owner, (type, ModuleType)) else (owner, *args)
-
-
 def _closed_over(site: Site, function: Callable[..., Any]) -> Sequence[Any]:
     """Pictures and bytes that a comprehension takes by name from the code around it (``[crop(image) for _ in range(6)]``)."""
-    if not site.expression.place[-1].endswith("Comp"):
-        return ()
-    values = []
-    for cell in getattr(function, "__closure__", None) or ():
-        with suppress(ValueError):  # it has no value yet
-            values.append(cell.cell_contents)
+    values = enclosed(function) if site.expression.place[-1].endswith("Comp") else ()
     return [value for value in values if data_stage([value]) is not None and getattr(value, "ndim", 2) > 1]
 
 
 def _owner(function: Callable[..., Any]) -> Any:
     """The object whose method it is."""
-    try:
+    with suppress(Exception):  # an object of somebody's that answers for another
         return getattr(function, "__self__", None)
-    except Exception:  # noqa: BLE001 - an object of somebody's that answers for another
-        return None
-
-
-def _library(module: str) -> str:
-    return module.partition(".")[0]
+    return None
 
 
 def _library_of(function: Callable[..., Any], args: Sequence[Any]) -> str:
@@ -274,7 +253,7 @@ def _library_of(function: Callable[..., Any], args: Sequence[Any]) -> str:
     for value in args[:1] if stands_for_syntax else (function, _owner(function)):
         module = value.__module__ if isinstance(value, (FunctionType, BuiltinFunctionType, MethodType, type)) else None
         module = module or type(value).__module__
-        root = _library(module)
+        root = module.partition(".")[0]
         if root not in ("builtins", "_operator", "pipefix") and not is_users(module):
             return root
     return ""

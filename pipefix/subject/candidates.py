@@ -10,8 +10,9 @@ import ast
 import inspect
 import re
 import textwrap
+from contextlib import suppress
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch.utils.data import DataLoader, Dataset
 
@@ -31,15 +32,6 @@ _TRAINING = re.compile(f"(train|training){_OF}")
 _EVALUATION = re.compile(f"(val|valid|validation|test|testing|eval|evaluation|dev){_OF}")
 
 
-class TargetChoice(NamedTuple):
-    """What a file is probed by."""
-
-    name: str
-    value: Any
-    words: str = ""
-    """What else there was, and how to name it; empty where there was nothing to choose."""
-
-
 def named(module: ModuleType, attribute: str, location: str) -> Any:
     """What ``attribute`` (dotted, perhaps) names in ``module``."""
     value: Any = module
@@ -53,41 +45,32 @@ def named(module: ModuleType, attribute: str, location: str) -> Any:
     return value
 
 
-def chosen(module: ModuleType, location: str) -> TargetChoice:
-    """The most whole candidate, or an error that lists them all where several are alike."""
+def chosen(module: ModuleType, location: str) -> tuple[str, Any, str]:
+    """The most whole candidate with its name, or an error that lists them all where several are alike; and in words what else there
+    was, and how to name it: empty where there was nothing to choose."""
     ranked = _ranked(module)
     wanting = [] if ranked else _wanting_arguments(module)
     if wanting:
         name, kind = wanting[0]
         signatures = ", ".join(f"{key} {inspect.signature(value)}" for key, value in wanting)
-        raise NothingToProbe(
-            f"{location!r} defines classes whose arguments are not known: {signatures}.",
-            advice=f"Give them: {location}:{name} {arguments_of(kind)}",
-        )
+        message = f"{location!r} defines classes whose arguments are not known: {signatures}."
+        raise NothingToProbe(message, advice=f"Give them: {location}:{name} {arguments_of(kind)}")
     if not ranked:
-        raise NothingToProbe(
-            f"{location!r} defines no Dataset, no DataLoader and no function without required arguments that makes one.",
-            advice=f"Name what to probe: {location}:NAME, where NAME is a dataset, a loader or a callable that returns one; "
-            "a loader that is made while the program runs is looked at by: " + command("pipefix", "run", "--probe", location),
-        )
-    best = min(ranked)
-    alike = [pair for rank in ranked if rank == best for pair in ranked[rank]]
+        advice = f"Name what to probe: {location}:NAME, where NAME is a dataset, a loader or a callable that returns one; "
+        advice += "a loader that is made while the program runs is looked at by: " + command("pipefix", "run", "--probe", location)
+        message = f"{location!r} defines no Dataset, no DataLoader and no function without required arguments that makes one."
+        raise NothingToProbe(message, advice=advice)
+    alike = ranked[min(ranked)]
     if len(alike) > 1:
         known = candidates(module)
         every = [pair for pair in known if not inspect.isclass(pair[1])] or known
         listed = "\n".join(f"  {location}:{key}  ({_kind(value)})" for key, value in every)
-        raise TargetError(
-            f"{location!r} defines {len(every)} candidates:\n{listed}", advice="Name the one you mean, as listed above."
-        )
+        message = f"{location!r} defines {len(every)} candidates:\n{listed}"
+        raise TargetError(message, advice="Name the one you mean, as listed above.")
     ((name, value),) = alike
     others = [f"{key} ({_kind(held)})" for key, held in candidates(module) if held is not value and not inspect.isclass(held)]
-    if not others:
-        return TargetChoice(name, value)
-    words = (
-        f"{location} holds several targets, and {name} ({_kind(value)}) was taken; name another one with {location}:NAME "
-        f"({', '.join(others)})."
-    )
-    return TargetChoice(name, value, words)
+    words = f"{location} holds several targets, and {name} ({_kind(value)}) was taken; name another one with {location}:NAME"
+    return name, value, f"{words} ({', '.join(others)})." if others else ""
 
 
 def candidates(module: ModuleType) -> list[tuple[str, Any]]:
@@ -111,27 +94,26 @@ def _ranked(module: ModuleType) -> dict[tuple[int, int], list[tuple[str, Any]]]:
     makers = [pair for pair in public if _is_maker(pair[1], module)]
     functions = [pair for pair in makers if not inspect.isclass(pair[1])]
     classes = [pair for pair in makers if inspect.isclass(pair[1])]
+    of_classes = [pair for pair in public if type(pair[1]) in [kind for _, kind in classes]]
     kinds = [
         loaders,
         [pair for pair in functions if _makes_a_loader(pair[1])],
         datasets,
         [pair for pair in functions if not _makes_a_loader(pair[1])],
-        [
-            pair
-            for pair in public
-            if type(pair[1]) in [kind for _, kind in classes] and not isinstance(pair[1], (Dataset, DataLoader))
-        ],
+        [pair for pair in of_classes if not isinstance(pair[1], (Dataset, DataLoader))],
         classes,
     ]
-    if not any(kinds):
-        kinds = [[pair for pair in public if _looks_like_a_dataset(pair[1])]]
+    if not any(kinds):  # what looks like a dataset
+        sized = [pair for pair in public if hasattr(type(pair[1]), "__getitem__") and hasattr(type(pair[1]), "__len__")]
+        kinds = [[pair for pair in sized if type(pair[1]).__module__.partition(".")[0] not in _PLAIN]]
     ranked: dict[tuple[int, int], list[tuple[str, Any]]] = {}
     known_ids: set[int] = set()  # aliases are no second candidate
     for rank, kind in enumerate(kinds):
         for name, value in kind:
-            loader = held_loader(value) if rank == 0 else None  # a loader and what is wrapped around it are one
-            if id(value if loader is None else loader) not in known_ids:
-                known_ids.add(id(value if loader is None else loader))
+            loader = held_loader(value) if rank == 0 else None
+            known_id = id(value if loader is None else loader)  # a loader and what is wrapped around it are one
+            if known_id not in known_ids:
+                known_ids.add(known_id)
                 ranked.setdefault((rank, _purpose(name)), []).append((name, value))
     return ranked
 
@@ -160,7 +142,6 @@ def is_dataset(value: Any) -> bool:
 
 
 def callable_bare(value: Any) -> bool:
-    """Whether it can be called without arguments."""
     return _missing_arguments(value) == []
 
 
@@ -173,36 +154,29 @@ def arguments_of(value: Any) -> str:
 def unknown_argument(value: Any) -> str | None:
     """The first name among the arguments it was given that it does not take."""
     function, given = getattr(value, "func", value), getattr(value, "keywords", {})
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return None
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return None
-    return next((name for name in given if name not in {parameter.name for parameter in parameters}), None)
+    with suppress(TypeError, ValueError):
+        parameters = inspect.signature(function).parameters
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+            return next((name for name in given if name not in parameters), None)
+    return None
 
 
 def _missing_arguments(value: Any) -> list[str] | None:
     """Names of what must be given to call it; None where it does not say."""
-    try:
-        parameters = inspect.signature(value).parameters.values()
-    except (TypeError, ValueError):
-        return None
     optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [p.name for p in parameters if p.default is p.empty and p.kind not in optional]
+    with suppress(TypeError, ValueError):
+        parameters = inspect.signature(value).parameters.values()
+        return [p.name for p in parameters if p.default is p.empty and p.kind not in optional]
+    return None
 
 
 def _wanting_arguments(module: ModuleType) -> list[tuple[str, Any]]:
     """Classes of datasets and loaders of the module's own that cannot be called as they are."""
-    public = [(name, value) for name, value in vars(module).items() if not name.startswith("_") and inspect.isclass(value)]
-    return [
-        (name, value)
-        for name, value in public
-        if value.__module__ == module.__name__
-        and issubclass(value, (Dataset, DataLoader))
-        and not inspect.isabstract(value)
-        and arguments_of(value)
-    ]
+    own = [
+        pair for pair in vars(module).items() if inspect.isclass(pair[1]) and not pair[0].startswith("_")
+        and pair[1].__module__ == module.__name__ and issubclass(pair[1], (Dataset, DataLoader))
+    ]  # fmt: skip
+    return [(name, value) for name, value in own if not inspect.isabstract(value) and arguments_of(value)]
 
 
 def _is_maker(value: Any, module: ModuleType) -> bool:
@@ -255,11 +229,6 @@ def _makes_a_loader(function: Any) -> bool:
     if given is not None:
         return _is_said_to_be(given, DataLoader)
     return "loader" in function.__name__.lower() and any("loader" in name.lower() for name in names_in(function.__code__))
-
-
-def _looks_like_a_dataset(value: Any) -> bool:
-    kind = type(value)
-    return hasattr(kind, "__getitem__") and hasattr(kind, "__len__") and kind.__module__.partition(".")[0] not in _PLAIN
 
 
 def _kind(value: Any) -> str:

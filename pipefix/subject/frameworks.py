@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
@@ -11,16 +11,9 @@ from pipefix.subject import failure
 from pipefix.vocabulary.held_loaders import held_loader, is_named
 
 _LIGHTNING = "core.datamodule.LightningDataModule"
+_ARROW = "datasets.arrow_dataset.Dataset"
 _MANY = 64
 """A longer list holds samples, not loaders or datasets."""
-
-
-class Unwrapped(NamedTuple):
-    """What is probed of what was found."""
-
-    value: Any
-    words: str = ""
-    """How the two differ; empty where they are the same."""
 
 
 class NodeStream(IterableDataset[Any]):
@@ -38,28 +31,29 @@ class NodeStream(IterableDataset[Any]):
         yield from self.node
 
 
-def unwrapped(whole: Any, label: str) -> Unwrapped:
-    """The loader that ``whole`` comes down to; ``whole`` itself where it holds none."""
+def unwrapped(whole: Any, label: str) -> tuple[Any, str]:
+    """The loader that ``whole`` comes down to, or ``whole`` itself where it holds none; and in words how the two differ."""
     if isinstance(whole, DataLoader):
-        return Unwrapped(whole)
+        return whole, ""
     if is_data_module(whole):
-        inner = unwrapped(_train_loader(whole, label), label)
-        words = f"{label} is a LightningDataModule: what its train_dataloader() gives is probed. {inner.words}"
-        return Unwrapped(inner.value, words.strip())
+        with failure.as_target_error(f"Setting up {label}"):  # as Lightning asks for it
+            whole.prepare_data()
+            whole.setup("fit")
+            loader = whole.train_dataloader()
+        inner, words = unwrapped(loader, label)
+        return inner, f"{label} is a LightningDataModule: what its train_dataloader() gives is probed. {words}".strip()
     several = _several(whole)
     if several:
         return _first(whole, several, label)
     if is_node(whole):
-        words = (
-            f"{label} is a graph of nodes: each thing that it yields counts as one sample, made by its own threads or processes."
-        )
-        return Unwrapped(DataLoader(NodeStream(whole), batch_size=None), words)
+        words = "each thing that it yields counts as one sample, made by its own threads or processes."
+        return DataLoader(NodeStream(whole), batch_size=None), f"{label} is a graph of nodes: {words}"
     loader = held_loader(whole)
     if loader is None:
-        return Unwrapped(whole)
+        return whole, ""
     kind = type(whole).__name__
     words = f"{label} is a {kind} around a DataLoader: the loader is probed, what {kind} does to its batches is not in the figures."
-    return Unwrapped(loader, words)
+    return loader, words
 
 
 def is_data_module(value: Any) -> bool:
@@ -79,14 +73,6 @@ def _is_nodes_loader(value: Any) -> bool:
     return is_named(type(value), "torchdata.nodes.loader.Loader")
 
 
-def _train_loader(module: Any, label: str) -> Any:
-    """As Lightning asks for it."""
-    with failure.as_target_error(f"Setting up {label}"):
-        module.prepare_data()
-        module.setup("fit")
-        return module.train_dataloader()
-
-
 def _several(whole: Any) -> list[tuple[Any, Any]]:
     """What a short list or dict holds, or Lightning's CombinedLoader, each with its name."""
     if type(whole).__name__ == "CombinedLoader":
@@ -96,22 +82,14 @@ def _several(whole: Any) -> list[tuple[Any, Any]]:
     return list(enumerate(whole)) if type(whole) in (list, tuple) and len(whole) <= _MANY else []
 
 
-def _first(whole: Any, several: list[tuple[Any, Any]], label: str) -> Unwrapped:
+def _first(whole: Any, several: list[tuple[Any, Any]], label: str) -> tuple[Any, str]:
     """Of several loaders, or of nothing but datasets, the first, or the one that is called train."""
     kind, held = "loaders", [(name, loader) for name, value in several if (loader := held_loader(value)) is not None]
     if not held:
-        kind, held = "datasets", [(name, value) for name, value in several if _is_dataset(value)]
+        kind = "datasets"
+        held = [(name, value) for name, value in several if is_named(type(value), _ARROW) or isinstance(value, Dataset)]
         if len(held) < len(several):
-            return Unwrapped(whole)
+            return whole, ""
     name, value = next((pair for pair in held if str(pair[0]).startswith("train")), held[0])
-    if len(held) == 1:
-        return Unwrapped(value)
-    return Unwrapped(
-        value,
-        f"{label} gives {len(held)} {kind}, and [{name!r}] was taken; a function of your file that returns another one alone "
-        "is probed in its place by its name.",
-    )
-
-
-def _is_dataset(value: Any) -> bool:
-    return isinstance(value, Dataset) or is_named(type(value), "datasets.arrow_dataset.Dataset")
+    other = "a function of your file that returns another one alone is probed in its place by its name."
+    return value, f"{label} gives {len(held)} {kind}, and [{name!r}] was taken; {other}" if len(held) > 1 else ""

@@ -22,8 +22,7 @@ def from_file(path: Path) -> ModuleType:
     """The module in ``path``. Its neighbours can be imported as they are by ``python FILE.py``, here and in spawned workers."""
     path = path.resolve()
     name, root = _name_of(path)
-    loaded = sys.modules.get(name)
-    if loaded is not None and getattr(loaded, "__file__", None) == str(path):
+    if getattr(sys.modules.get(name), "__file__", None) == str(path):
         sys.modules.pop(name)
     _make_findable(path.parent, first=not _hides(path.stem, path))
     if root is not None:
@@ -55,10 +54,8 @@ def from_name(location: str) -> ModuleType:
             return importlib.import_module(location)
         except ModuleNotFoundError as error:
             if error.name and (location == error.name or location.startswith(f"{error.name}.")):
-                raise TargetError(
-                    f"There is no module {error.name!r} on the Python path.",
-                    advice="Run it from the folder that holds the package, or name the file: FILE.py:NAME.",
-                ) from error
+                advice = "Run it from the folder that holds the package, or name the file: FILE.py:NAME."
+                raise TargetError(f"There is no module {error.name!r} on the Python path.", advice=advice) from error
             raise
 
 
@@ -83,11 +80,10 @@ def _name_of(path: Path) -> tuple[str, Path | None]:
 
 def _relative_depth(path: Path) -> int:
     """How many folders up the file imports from (``from ..data import x``: 2); 0 where it imports nothing relatively."""
-    try:
+    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):  # importing it will tell
         tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return 0  # importing it will tell
-    return max((node.level for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)), default=0)
+        return max((node.level for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)), default=0)
+    return 0
 
 
 def _hides(name: str, path: Path) -> bool:

@@ -9,13 +9,14 @@ import inspect
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from torch import nn
-from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
 from pipefix.hooks.torch_internals import loader_arguments
 from pipefix.subject import candidates, failure, importing, naming
@@ -39,7 +40,10 @@ def load(
 
     ``directories`` are asked in turn what a directory is, before it is taken for one of class folders.
     """
-    _check_numbers(batch_size, workers)
+    if batch_size is not None and batch_size < 1:
+        raise BadUsage(f"A batch of {batch_size} samples cannot be made.", advice="Give at least one: --batch-size 32.")
+    if workers is not None and workers < 0:
+        raise BadUsage(f"There cannot be {workers} workers.", advice="Give none or more: --workers 0.")
     begun = time.perf_counter()
     if isinstance(target, (str, Path)):
         resolved = _resolve(str(target), directories)
@@ -47,8 +51,7 @@ def load(
         resolved = Resolved(target, f"<{type(target).__name__} object>")
     module, label = resolved.module, resolved.label
     with importing.as_a_script(getattr(module, "__file__", None)):
-        target_unwrapped = unwrapped(_call(resolved.value, label), label)
-    value = target_unwrapped.value
+        value, wrapper = unwrapped(_call(resolved.value, label), label)
     loader, assumed = _loader(value, label, batch_size, workers)
     _check_length(loader, label, loader_given=isinstance(value, DataLoader))
     names = vars(module) if module is not None else {}
@@ -56,24 +59,10 @@ def load(
     user_modules.count_as_users(package)
     step, model = names.get("train_step"), names.get("model")
     return Subject(
-        target=label,
-        loader=loader,
-        assumed=(*assumed, *resolved.assumed),
-        choice=resolved.choice,
-        wrapper=target_unwrapped.words,
-        consumer=step if callable(step) else None,
-        model=model if isinstance(model, nn.Module) else None,
-        load_seconds=time.perf_counter() - begun,
-        package=package,
-        criterion=names.get("criterion"),
-    )
-
-
-def _check_numbers(batch_size: int | None, workers: int | None) -> None:
-    if batch_size is not None and batch_size < 1:
-        raise BadUsage(f"A batch of {batch_size} samples cannot be made.", advice="Give at least one: --batch-size 32.")
-    if workers is not None and workers < 0:
-        raise BadUsage(f"There cannot be {workers} workers.", advice="Give none or more: --workers 0.")
+        target=label, loader=loader, assumed=(*assumed, *resolved.assumed), choice=resolved.choice, wrapper=wrapper,
+        consumer=step if callable(step) else None, model=model if isinstance(model, nn.Module) else None,
+        criterion=names.get("criterion"), load_seconds=time.perf_counter() - begun, package=package,
+    )  # fmt: skip
 
 
 # -- what is named -----------------------------------------------------------------------------------------------------
@@ -101,16 +90,15 @@ def _resolve(name: str, directories: Sequence[Directory]) -> Resolved:
     module = importing.from_file(place.path) if place.path is not None else importing.from_name(place.location)
     if place.attribute:
         value = candidates.named(module, place.attribute, place.location)
-        if place.given:
+        positional, named = place.given
+        if positional or named:
             if not callable(value):
-                raise BadUsage(
-                    f"{place.location}:{place.attribute} is of type {type(value).__name__}, which takes no arguments.",
-                    advice=f"Name it without them: {place.location}:{place.attribute}",
-                )
-            value = partial(value, *place.given.positional, **dict(place.given.named))
+                message = f"{place.location}:{place.attribute} is of type {type(value).__name__}, which takes no arguments."
+                raise BadUsage(message, advice=f"Name it without them: {place.location}:{place.attribute}")
+            value = partial(value, *positional, **named)
         return Resolved(value, name, module)
-    choice = candidates.chosen(module, place.location)
-    return Resolved(choice.value, f"{place.location}:{choice.name}", module, choice.words)
+    attribute, value, words = candidates.chosen(module, place.location)
+    return Resolved(value, f"{place.location}:{attribute}", module, words)
 
 
 def _image_folder(path: Path) -> Any:
@@ -139,44 +127,31 @@ def _image_folder(path: Path) -> Any:
 
 
 def _not_in_layout(path: Path, why: str) -> TargetError:
-    return TargetError(
-        f"The directory {str(path)!r} is not in ImageFolder layout: {why}.",
-        advice="It needs one folder a class with images inside, like photos/cat/1.jpg. Otherwise name a Python file: FILE.py.",
-    )
+    advice = "It needs one folder a class with images inside, like photos/cat/1.jpg. Otherwise name a Python file: FILE.py."
+    return TargetError(f"The directory {str(path)!r} is not in ImageFolder layout: {why}.", advice=advice)
 
 
 def _call(value: Any, label: str) -> Any:
     """Call a maker; leave datasets and loaders as they are."""
-    if not callable(value) or isinstance(value, (Dataset, DataLoader)):
-        return value
-    if candidates.is_dataset(value) and not inspect.isclass(value):
+    if not callable(value) or isinstance(value, DataLoader) or (candidates.is_dataset(value) and not inspect.isclass(value)):
         return value
     unknown = candidates.unknown_argument(value) if isinstance(value, partial) else None
     if unknown is not None:
         called = label.partition("(")[0]
         raise TargetError(f"{called} takes no argument {unknown!r}.", advice=f"Its arguments are {_signature(value.func)}.")
     if not candidates.callable_bare(value):
-        raise TargetError(
-            f"{label} takes arguments: {_signature(value)}.",
-            advice=_how_to_give(label, value),
-        )
+        advice = "name a callable that needs none: a function or a functools.partial of your file that gives them."
+        if ":" in label:  # else an object of Python's own, which is given them by whoever hands it over
+            advice = f"Give them: {label.partition('(')[0]} {candidates.arguments_of(value)}; or {advice}"
+        raise TargetError(f"{label} takes arguments: {_signature(value)}.", advice=advice[0].upper() + advice[1:])
     with failure.as_target_error(f"Calling {label}"):
         return value()
 
 
-def _how_to_give(label: str, value: Any) -> str:
-    """Arguments of what a target names; an object of Python's own is given them by whoever hands it over."""
-    bare = "name a callable that needs none: a function or a functools.partial of your file that gives them."
-    if ":" not in label:
-        return bare.capitalize()
-    return f"Give them: {label.partition('(')[0]} {candidates.arguments_of(value)}; or {bare}"
-
-
 def _signature(value: Any) -> str:
-    try:
+    with suppress(TypeError, ValueError):
         return str(inspect.signature(value))
-    except (TypeError, ValueError):
-        return "(unknown)"
+    return "(unknown)"
 
 
 # -- the loader --------------------------------------------------------------------------------------------------------
@@ -184,9 +159,7 @@ def _signature(value: Any) -> str:
 
 def _loader(value: Any, label: str, batch_size: int | None, workers: int | None) -> tuple[DataLoader[Any], tuple[str, ...]]:
     if isinstance(value, DataLoader):
-        if batch_size is None and workers is None:
-            return value, ()
-        return _rebuilt(value, batch_size, workers), ()
+        return (value if batch_size is None and workers is None else _rebuilt(value, batch_size, workers)), ()
     if not candidates.is_dataset(value) or isinstance(value, ModuleType):
         raise _no_dataset(value, label)
     assumed = []
@@ -217,10 +190,8 @@ def _rebuilt(loader: DataLoader[Any], batch_size: int | None, workers: int | Non
     own = loader.batch_sampler if loader.batch_size is None else None
     if batch_size is not None and own is not None and type(own) is not BatchSampler:
         kind = type(own).__name__
-        raise BadUsage(
-            f"The loader's batches are made by its batch_sampler, a {kind}: --batch-size {batch_size} cannot replace it.",
-            advice="Leave --batch-size out, or build the loader with another batch_sampler.",
-        )
+        message = f"The loader's batches are made by its batch_sampler, a {kind}: --batch-size {batch_size} cannot replace it."
+        raise BadUsage(message, advice="Leave --batch-size out, or build the loader with another batch_sampler.")
     return DataLoader(loader.dataset, **loader_arguments(loader, batch_size=batch_size, num_workers=workers))
 
 
@@ -229,9 +200,7 @@ def _rebuilt(loader: DataLoader[Any], batch_size: int | None, workers: int | Non
 
 def _length(dataset: Any, label: str) -> int | None:
     """Its length, or None where it has none; raising is an error of the dataset's, except in a stream."""
-    if not hasattr(type(dataset), "__len__"):
-        return None
-    if isinstance(dataset, IterableDataset):
+    if isinstance(dataset, IterableDataset) or not hasattr(type(dataset), "__len__"):
         return length_of(dataset)
     with failure.as_target_error(f"len() of {label}"):
         return len(dataset)
@@ -243,35 +212,17 @@ def _check_length(loader: DataLoader[Any], label: str, *, loader_given: bool) ->
     if length is None:
         counted = isinstance(loader.sampler, (SequentialSampler, RandomSampler)) and loader.sampler.data_source is dataset
         if not isinstance(dataset, IterableDataset) and (not loader_given or counted):
-            raise TargetError(
-                f"{label} has no length: a map-style dataset needs __len__ so that a sampler can draw indices from it.",
-                advice="Give its class a __len__, or give the DataLoader a sampler of your own.",
-            )
+            message = f"{label} has no length: a map-style dataset needs __len__ so that a sampler can draw indices from it."
+            raise TargetError(message, advice="Give its class a __len__, or give the DataLoader a sampler of your own.")
         return
     if length == 0:
-        raise TargetError(
-            f"{label} is empty: its length is 0.",
-            advice="Check the path and the filters it was built with.",
-        )
+        raise TargetError(f"{label} is empty: its length is 0.", advice="Check the path and the filters it was built with.")
     if length == 1:
-        raise TargetError(
-            f"{label} holds one sample: its length is 1, and pipefix needs at least 2.",
-            advice="Name a dataset with at least a few batches of samples.",
-        )
-    if not isinstance(dataset, IterableDataset):
-        _check_batches(loader, label, length)
-
-
-def _check_batches(loader: DataLoader[Any], label: str, length: int) -> None:
-    """A batch_sampler's length is its own business: only one that says 0 is believed."""
-    if loader.batch_sampler is not None and not hasattr(type(loader.batch_sampler), "__len__"):
-        return
-    try:
-        batches = len(loader)
-    except (TypeError, NotImplementedError, AttributeError):
-        return
-    if batches == 0:
-        raise BadUsage(
-            f"{label} yields no batch: {length} samples, batch_size {loader.batch_size} and drop_last={loader.drop_last}.",
-            advice="Use a smaller batch: --batch-size N, or drop_last=False.",
-        )
+        message = f"{label} holds one sample: its length is 1, and pipefix needs at least 2."
+        raise TargetError(message, advice="Name a dataset with at least a few batches of samples.")
+    counted = loader.batch_sampler is None or hasattr(type(loader.batch_sampler), "__len__")
+    # A batch_sampler's length is its own business: only one that says 0 is believed.
+    with suppress(TypeError, NotImplementedError, AttributeError):
+        if counted and not isinstance(dataset, IterableDataset) and len(loader) == 0:
+            message = f"{label} yields no batch: {length} samples, batch_size {loader.batch_size} and drop_last={loader.drop_last}."
+            raise BadUsage(message, advice="Use a smaller batch: --batch-size N, or drop_last=False.")

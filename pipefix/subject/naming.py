@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,16 +16,6 @@ _CALL = re.compile(r"(?P<name>.*:[\w.]+)\((?P<given>.*)\)", re.S)
 """``data.py:Photos(root='data')``: what is called, and with what."""
 
 
-class Given(NamedTuple):
-    """Arguments that a target's name is called with, as literals of Python."""
-
-    positional: tuple[Any, ...] = ()
-    named: tuple[tuple[str, Any], ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.positional or self.named)
-
-
 class NamedTarget(NamedTuple):
     """A directory, a file of Python, or a module that is to be imported."""
 
@@ -34,7 +25,8 @@ class NamedTarget(NamedTuple):
     """Of a directory or a file; None for a module."""
     attribute: str = ""
     """What of it is named; empty where that is to be found."""
-    given: Given = Given()
+    given: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
+    """Arguments that the name is called with, as literals of Python."""
 
 
 def named(target: str) -> NamedTarget:
@@ -44,9 +36,8 @@ def named(target: str) -> NamedTarget:
         TargetError: It names a file that is not there, or cannot be read as Python.
     """
     if not target.strip():
-        raise TargetError(
-            "TARGET is an empty text.", advice="Is it a variable that is not set? A target is FILE.py or FILE.py:name."
-        )
+        advice = "Is it a variable that is not set? A target is FILE.py or FILE.py:name."
+        raise TargetError("TARGET is an empty text.", advice=advice)
     if "://" in target.partition("(")[0]:
         advice = "Name the file that makes the dataset which reads from there: FILE.py or FILE.py:name"
         raise TargetError(f"{target!r} is an address, and a target lies on this machine.", advice=advice)
@@ -54,7 +45,7 @@ def named(target: str) -> NamedTarget:
     if path.is_dir():
         return NamedTarget(target, path)
     called = _CALL.fullmatch(target)
-    arguments = _given(called["given"], target) if called is not None else Given()
+    arguments = _given(called["given"] if called is not None else "", target)
     target = called["name"] if called is not None else target
     location, colon, attribute = target.rpartition(":")
     if not colon or path.is_file():
@@ -63,7 +54,8 @@ def named(target: str) -> NamedTarget:
     if location.endswith(".py") or file.is_file():
         _refuse(file)
         return NamedTarget(location, file, attribute, arguments)
-    meant = next((word for word in (target.replace("::", ":"), f"{target}.py") if _names_a_file(word)), None)
+    words = (target.replace("::", ":"), f"{target}.py")
+    meant = next((word for word in words if Path(re.sub(r":[^:/]*$", "", word)).expanduser().is_file()), None)
     if meant is not None:
         raise TargetError(_not_found(path), advice=f"Did you mean {meant}?")
     if colon:
@@ -72,22 +64,15 @@ def named(target: str) -> NamedTarget:
     raise TargetError(_not_found(path), advice=f"Did you mean {meant}?" if meant else None)
 
 
-def _names_a_file(target: str) -> bool:
-    return Path(re.sub(r":[^:/]*$", "", target)).expanduser().is_file()
-
-
-def _given(written: str, target: str) -> Given:
-    import ast
-
+def _given(written: str, target: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
     try:
         call = ast.parse(f"f({written})", mode="eval").body
         assert isinstance(call, ast.Call)
         positional = tuple(ast.literal_eval(argument) for argument in call.args)
-        return Given(positional, tuple((argument.arg or "**", ast.literal_eval(argument.value)) for argument in call.keywords))
+        return positional, {argument.arg or "**": ast.literal_eval(argument.value) for argument in call.keywords}
     except (SyntaxError, ValueError, AssertionError) as error:
-        raise BadUsage(
-            f"The arguments in {target!r} are no literals of Python.", advice="Give texts and numbers: FILE.py:NAME --arg root=data"
-        ) from error
+        advice = "Give texts and numbers: FILE.py:NAME --arg root=data"
+        raise BadUsage(f"The arguments in {target!r} are no literals of Python.", advice=advice) from error
 
 
 def with_arguments(target: str, written: Sequence[str]) -> str:
@@ -105,42 +90,31 @@ def with_arguments(target: str, written: Sequence[str]) -> str:
             raise BadUsage(f"--arg {argument!r} is not NAME=VALUE.", advice="Write it as in: --arg root=data")
         if any(keyword.partition("=")[0] == name for keyword in keywords):
             raise BadUsage(f"--arg {name} is given twice.", advice=f"Give it once: --arg {argument}")
-        keywords.append(f"{name}={_literal(value)!r}")
+        try:  # numbers, booleans and the like as Python writes them
+            literal = ast.literal_eval(value)
+        except (SyntaxError, ValueError):
+            literal = value
+        keywords.append(f"{name}={literal!r}")
     location, colon, _ = target.rpartition(":")
     if not colon or not location:
-        raise BadUsage(
-            f"--arg {written[0]} is an argument of a class or a function, and {target!r} names none.",
-            advice=f"Name it: {target}:NAME --arg {written[0]}",
-        )
+        message = f"--arg {written[0]} is an argument of a class or a function, and {target!r} names none."
+        raise BadUsage(message, advice=f"Name it: {target}:NAME --arg {written[0]}")
     return f"{target}({', '.join(keywords)})"
-
-
-def _literal(value: str) -> Any:
-    """Numbers, booleans and the like as Python writes them; anything else is text."""
-    import ast
-
-    try:
-        return ast.literal_eval(value)
-    except (SyntaxError, ValueError):
-        return value
 
 
 def _refuse(path: Path) -> None:
     if not path.exists():
         meant, near = _meant(path), sorted(path.parent.glob("*.py"))[:5] if path.parent.is_dir() else []
-        hint = (
-            f"Python files there: {', '.join(map(str, near))}."
-            if near
-            else f"The folder {str(path.parent)!r} holds no Python files."
-        )
+        hint = f"The folder {str(path.parent)!r} holds no Python files."
+        if near:
+            hint = f"Python files there: {', '.join(map(str, near))}."
         advice = f"Did you mean {meant}?" if meant else f"{hint} A target is FILE.py or FILE.py:name."
         raise TargetError(f"There is no file {str(path)!r}.", advice=advice)
     if path.suffix != ".py":
         instead = of_a_notebook(str(path)) if path.suffix == ".ipynb" else None
         raise TargetError(f"{str(path)!r} cannot be imported as Python: its name must end in .py.", advice=instead)
     try:
-        with open_regular(path):
-            pass
+        open_regular(path).close()
     except OSError as error:
         message = f"{str(path)!r} cannot be read: {error.strerror or error}."
         raise TargetError(message, advice="Check its permissions: ls -l FILE.py") from error
@@ -155,8 +129,8 @@ def _meant(path: Path) -> str | None:
 
 
 def _not_found(path: Path) -> str:
-    if not path.suffix and not path.exists():
-        return f"There is no file or directory {str(path)!r}, and it is not of the form package.module:name."
-    if not path.exists():
+    if path.exists():
+        return f"{str(path)!r} is not a Python file or a directory."
+    if path.suffix:
         return f"There is no file {str(path)!r}."
-    return f"{str(path)!r} is not a Python file or a directory."
+    return f"There is no file or directory {str(path)!r}, and it is not of the form package.module:name."

@@ -40,7 +40,6 @@ _NOT_COMPILED = (SyntaxError, ValueError, RecursionError, MemoryError)
 _NOT_IN_A_LAMBDA = (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
 _OF_THE_FUNCTION = ("super", "locals", "vars", "dir", "exec", "eval")
 """Names that mean another thing inside a lambda. (From Python 3.12 on a comprehension is no function of its own.)"""
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp)
 
 Place = tuple[int, int, int, int, str]
 """Where an expression begins and ends, and what kind it is."""
@@ -51,10 +50,6 @@ class Expression:
     place: Place
     text: str
     """As the code has it, shortened."""
-
-    @property
-    def line(self) -> int:
-        return self.place[0]
 
 
 MakeSite = Callable[[FunctionType, Expression], Any]
@@ -68,7 +63,8 @@ class ParsedFile:
         self.file, self.lines = file, lines
         self.tree = ast.parse("".join(lines))
         nodes = [node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef)]
-        self.definitions = {(node.name, _first_line(node)): node for node in nodes}
+        first_lines = [min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]) for node in nodes]
+        self.definitions = {(node.name, line): node for node, line in zip(nodes, first_lines, strict=True)}
         """By name and first line, decorators included."""
         self.codes = self.compiled()
 
@@ -128,10 +124,9 @@ def _rewritten(
 @cache
 def _source_of(file: str) -> ParsedFile | None:
     lines = linecache.getlines(file)
-    try:
+    with suppress(*_NOT_COMPILED):
         return ParsedFile(file, lines) if 0 < len(lines) < LONGEST_SOURCE else None
-    except _NOT_COMPILED:
-        return None
+    return None
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -145,21 +140,13 @@ def _key(code: CodeType) -> tuple[str, int]:
     return code.co_name, code.co_firstlineno
 
 
-def _first_line(node: ast.FunctionDef) -> int:
-    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-
-
 class _Rewriter(ast.NodeTransformer):
     """Rewrites the statements of one function; functions inside it stay as they are."""
 
     def __init__(
-        self,
-        site: Callable[[Expression], Any],
-        wanted: Callable[[Place], bool],
-        left_alone: Collection[str],
-        lines: Sequence[str],
-        constants: dict[str, Any],
-    ) -> None:
+        self, site: Callable[[Expression], Any], wanted: Callable[[Place], bool], left_alone: Collection[str],
+        lines: Sequence[str], constants: dict[str, Any],
+    ) -> None:  # fmt: skip
         self.handed = 0
         """Expressions."""
         self._site, self._wanted, self._left_alone = site, wanted, left_alone
@@ -214,11 +201,8 @@ class _Rewriter(ast.NodeTransformer):
         first = node.generators[0]
         first.iter = self.visit(first.iter)
         for inner in ast.walk(node):
-            if (
-                isinstance(inner, _NOT_IN_A_LAMBDA)
-                or getattr(inner, "is_async", False)
-                or getattr(inner, "id", "") in _OF_THE_FUNCTION
-            ):
+            of_the_function = getattr(inner, "is_async", False) or getattr(inner, "id", "") in _OF_THE_FUNCTION
+            if of_the_function or isinstance(inner, _NOT_IN_A_LAMBDA):
                 return node  # type: ignore[no-any-return]
         name = "pipefix_iterable"
         taken = ast.arguments(posonlyargs=[], args=[ast.arg(name)], kwonlyargs=[], kw_defaults=[], defaults=[])

@@ -10,21 +10,18 @@ import functools
 import inspect
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum
 from itertools import islice
 from types import FunctionType
 from typing import Any
 
 from pipefix.hooks.charges import OWN_DECODED, OWN_RAW
-from pipefix.vocabulary.stage import Stage
+from pipefix.vocabulary.stage import AUGMENT, DECODE, STORAGE, Stage
 from pipefix.vocabulary.user_modules import is_users
 
 _RAW = (bytes, bytearray, memoryview, io.BytesIO)
 _ARRAYS = {"numpy", "torch"}
 _OF_FRAMES, _FRAMES = {"av", "decord", "SimpleITK"}, {"VideoFrame", "AudioFrame", "NDArray", "Image"}
 """Libraries whose decoded values are neither arrays nor Pillow's images, and what they call them."""
-_AUGMENT = Stage.AUGMENT
-"""Looked up once: an enum member costs more to fetch than a comparison."""
 _LOOK_AT = 8
 """How many elements of a list or dict decide what it holds."""
 
@@ -38,31 +35,22 @@ def is_users_function(value: Any) -> bool:
     return isinstance(value, FunctionType) and is_users(value.__module__) and not is_lazy(value)
 
 
-class _Kind(Enum):
-    """What a type's values are, as far as stages go."""
-
-    PLAIN, RAW, ARRAY, PICTURE, CONTAINER = range(5)
-
-
-_PLAIN, _ARRAY = _Kind.PLAIN, _Kind.ARRAY
+_ARRAY, _CONTAINER = "array", "container"
+"""What `_kind_of` says of types whose values have to be looked at."""
 
 
 def data_stage(values: Iterable[Any], *, nested: bool = False) -> Stage | None:
     """What a call that is handed ``values`` does, by the first that is bytes or pixels; None where none is (an index, a path)."""
     for value in values:
         kind = _kind_of(type(value))  # type: ignore[arg-type]  # a class can be hashed
-        if kind is _PLAIN:
+        if kind is None:
             continue
         if kind is _ARRAY:
             dimensions = value.ndim
-            if dimensions > 1:
-                return _AUGMENT
             if dimensions:
-                return Stage.DECODE if str(value.dtype).endswith("uint8") else _AUGMENT
-        elif kind is _Kind.RAW:
-            return Stage.DECODE
-        elif kind is _Kind.PICTURE:
-            return _AUGMENT
+                return DECODE if dimensions == 1 and str(value.dtype).endswith("uint8") else AUGMENT
+        elif kind is not _CONTAINER:
+            return kind  # type: ignore[no-any-return]
         elif not nested:
             stage = data_stage(_first(value), nested=True)
             if stage is not None:
@@ -71,16 +59,17 @@ def data_stage(values: Iterable[Any], *, nested: bool = False) -> Stage | None:
 
 
 @functools.lru_cache(4096)
-def _kind_of(kind: type) -> _Kind:
-    """Asked for every argument of every call, so it is found out once a type."""
+def _kind_of(kind: type) -> Any:
+    """What a call does that is handed such values, `_ARRAY` or `_CONTAINER`; None where they tell nothing. It is asked for every
+    argument of every call, so it is found out once a type."""
     if issubclass(kind, _RAW):
-        return _Kind.RAW
+        return DECODE
     libraries = {str(base.__module__).partition(".")[0] for base in kind.__mro__}  # those of subclasses too: MetaTensor, tv_tensors
     if libraries & _ARRAYS and hasattr(kind, "dtype") and hasattr(kind, "ndim"):
-        return _Kind.ARRAY
+        return _ARRAY
     if kind.__name__ in _FRAMES if libraries & _OF_FRAMES else "PIL" in libraries and hasattr(kind, "size"):
-        return _Kind.PICTURE
-    return _Kind.CONTAINER if issubclass(kind, (dict, list, tuple)) else _Kind.PLAIN
+        return AUGMENT
+    return _CONTAINER if issubclass(kind, (dict, list, tuple)) else None
 
 
 def _first(value: Any) -> Any:
@@ -92,13 +81,8 @@ def _first(value: Any) -> Any:
     return tuple.__getitem__(value, slice(_LOOK_AT)) if isinstance(value, tuple) else ()
 
 
-class Unknown(Enum):
-    """The answer where only making the call will tell."""
-
-    UNKNOWN = "unknown"
-
-
-UNKNOWN = Unknown.UNKNOWN
+UNKNOWN: Any = object()
+"""The answer where only making the call will tell."""
 VALUES = (list, tuple, dict, set, str)
 """What own code makes of texts and numbers."""
 _NUMBERS = (int, float, bool, complex, type(None))
@@ -110,11 +94,10 @@ class StageEvidence:
     def __init__(self) -> None:
         self.learned: dict[str, Stage | None] = {}
 
-    def of(self, label: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Stage | Unknown | None:
-        """The stage of the call ``label`` with these arguments. None: it is the user's own code and no piece of a stage."""
-        stage = data_stage(args)
-        if stage is None and kwargs:
-            stage = data_stage(kwargs.values())
+    def of(self, label: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The stage of the call ``label`` with these arguments, or `UNKNOWN`. None: it is the user's own code and no piece of a
+        stage."""
+        stage = data_stage((*args, *kwargs.values()) if kwargs else args)
         return stage if stage is not None else self.learned.get(label, UNKNOWN)
 
     def learn(self, label: str, args: Sequence[Any], kwargs: Mapping[str, Any], phase: int, result: Any) -> None:
@@ -124,17 +107,17 @@ class StageEvidence:
 
 def _by_result(result: Any, values: Sequence[Any], phase: int) -> Stage | None:
     stage = data_stage([result])
-    if stage is Stage.DECODE:
-        return Stage.STORAGE
-    if stage is Stage.AUGMENT:
-        return Stage.DECODE
+    if stage is DECODE:
+        return STORAGE
+    if stage is AUGMENT:
+        return DECODE
     if all(isinstance(value, _NUMBERS) for value in values):
         return None
     if phase == OWN_DECODED:
-        return Stage.AUGMENT
+        return AUGMENT
     # Before anything was read, texts lie in memory: what is made of them is decoded.
     of_text = isinstance(result, VALUES) and any(isinstance(value, str) for value in values)
-    return Stage.DECODE if phase == OWN_RAW or of_text else None
+    return DECODE if phase == OWN_RAW or of_text else None
 
 
 _TORCH_DRAWS = frozenset({"rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "randperm", "normal", "bernoulli"})

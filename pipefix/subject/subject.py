@@ -5,21 +5,14 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import torch
-from torch.utils.data import (
-    BatchSampler,
-    DataLoader,
-    IterableDataset,
-    RandomSampler,
-    SequentialSampler,
-    Subset,
-    SubsetRandomSampler,
-    WeightedRandomSampler,
-)
+from torch.utils import data
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from pipefix.hooks.torch_internals import in_order
 from pipefix.subject.candidates import parts
@@ -80,11 +73,8 @@ class Subject:
     @property
     def groups_samples(self) -> bool:
         """Whether a batch sampler of the user's own chooses which samples make a batch: by length, say."""
-        return (
-            self.auto_collation
-            and not (self.iterable or self.batched_fetch)
-            and type(self.loader.batch_sampler) is not BatchSampler
-        )
+        own = self.auto_collation and type(self.loader.batch_sampler) is not BatchSampler
+        return own and not (self.iterable or self.batched_fetch)
 
     @property
     def settings(self) -> LoaderSettings:
@@ -92,31 +82,21 @@ class Subject:
         context = loader.multiprocessing_context
         dataset = loader.dataset
         sampler = type(loader.sampler).__name__
+        names = ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "drop_last")
         return LoaderSettings(
-            batch_size=loader.batch_size,
-            mean_batch=self._mean_batch,
-            num_workers=loader.num_workers,
-            prefetch_factor=loader.prefetch_factor,
-            pin_memory=loader.pin_memory,
-            persistent_workers=loader.persistent_workers,
+            **{name: getattr(loader, name) for name in names},
+            mean_batch=self._mean_batch, in_order=in_order(loader), shuffle=sampler == "RandomSampler", sampler=sampler,
             start_method=context.get_start_method() if context is not None else None,
-            in_order=in_order(loader),
-            drop_last=loader.drop_last,
-            shuffle=sampler == "RandomSampler",
-            sampler=sampler,
             collate=getattr(loader.collate_fn, "__qualname__", type(loader.collate_fn).__name__),
-            collate_library=_library(loader.collate_fn),
-            dataset=type(dataset).__name__,
+            collate_library=_library(loader.collate_fn), dataset=type(dataset).__name__,
             kind="iterable" if self.iterable else "batched" if self.batched_fetch else "map",
-            length=length_of(dataset),
-            drawn=self._drawn,
-        )
+            length=length_of(dataset), drawn=self._drawn,
+        )  # fmt: skip
 
     @property
     def epoch(self) -> int | None:
         """Samples an epoch; None where nobody can tell."""
-        drawn = self._drawn
-        return length_of(self.dataset) if drawn is None else drawn
+        return self.settings.epoch
 
     @cached_property
     def _mean_batch(self) -> float | None:
@@ -177,20 +157,19 @@ class Subject:
 
 def length_of(dataset: Any) -> int | None:
     """Its length, or None where it has none that can be told."""
-    try:
+    with suppress(Exception):  # a stream's __len__ may raise whatever it likes; a map-style one was asked before
         return len(dataset) if hasattr(type(dataset), "__len__") else None
-    except Exception:  # noqa: BLE001 - a stream's __len__ may raise whatever it likes; a map-style one was asked before
-        return None
+    return None
 
 
 def _fetches_batches(dataset: Any) -> bool:
     """Whether ``__getitems__`` does more than ask for one sample after the other, which is all that a Subset's own does."""
-    if type(dataset) is Subset:
+    if type(dataset) is data.Subset:
         return _fetches_batches(dataset.dataset)
     return bool(getattr(dataset, "__getitems__", None))
 
 
-_STATELESS = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
+_STATELESS = (data.SequentialSampler, data.RandomSampler, data.SubsetRandomSampler, data.WeightedRandomSampler)
 """Samplers whose only state is their generator's, which is put back after a probe."""
 
 
@@ -204,17 +183,11 @@ def own_sampler(sampler: Any, loader: DataLoader[Any]) -> Any:
     if type(sampler) is BatchSampler:
         return BatchSampler(own_sampler(sampler.sampler, loader), sampler.batch_size, sampler.drop_last)
     datasets = parts(loader.dataset)
-    data = [value for dataset in datasets for value in attributes(dataset).values()]
-    shared = [
-        *datasets,
-        *data,
-        loader.generator,
-        *(generator for generator in generators(sampler) if isinstance(generator, torch.Generator)),
-    ]
-    try:
+    shared = [*datasets, *(value for dataset in datasets for value in attributes(dataset).values()), loader.generator]
+    shared += [generator for generator in generators(sampler) if isinstance(generator, torch.Generator)]
+    with suppress(Exception):  # open files, locks, generators: whatever the sampler holds
         return copy.deepcopy(sampler, {id(value): value for value in shared if value is not None})
-    except Exception:  # noqa: BLE001 - open files, locks, generators: whatever the sampler holds
-        return sampler
+    return sampler
 
 
 def _library(function: Any) -> str:

@@ -152,7 +152,15 @@ class UserCodeHooks:
         # What a Lambda holds differs from one to the next; every other operation bears its type's name.
         holds = not composed and "lambd" in attributes(operation)
         self._note(original)
-        self._replace(kind, "__call__", self._call(original, composed=composed, label=_label if holds else None))
+        timer, timed = self.timer, self._timed
+
+        @functools.wraps(original)
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if not timer.live:
+                return original(self, *args, **kwargs)
+            return timed(_label(self) if holds else type(self).__name__, original, (self, *args), kwargs, args, leaf=not composed)
+
+        self._replace(kind, "__call__", call)
 
     def _inside(self, operation: Any, depth: int) -> bool:
         """Cut what a Compose, a RandomApply, a StandardTransform, an albumentations list … holds. True where that is anything."""
@@ -172,18 +180,6 @@ class UserCodeHooks:
                     self._operation(member, depth + 1)
                     holds_any = True
         return holds_any
-
-    def _call(self, original: Callable[..., Any], *, composed: bool, label: Callable[[Any], str] | None) -> Callable[..., Any]:
-        timer, timed = self.timer, self._timed
-
-        @functools.wraps(original)
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if not timer.live:
-                return original(self, *args, **kwargs)
-            name = type(self).__name__ if label is None else label(self)
-            return timed(name, original, (self, *args), kwargs, args, leaf=not composed)
-
-        return call
 
     def _timed(
         self, label: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], handed: tuple[Any, ...], *, leaf: bool
@@ -208,11 +204,9 @@ class UserCodeHooks:
             self._types.add(owner)
             for name, member in list(vars(owner).items()):
                 static = isinstance(member, staticmethod)
-                function = member
+                function = member.fget if isinstance(member, property) else member
                 if isinstance(member, (staticmethod, classmethod)):
                     function = member.__func__
-                elif isinstance(member, property):
-                    function = member.fget
                 if not isinstance(function, FunctionType):
                     continue
                 self._called_by(function, 0)

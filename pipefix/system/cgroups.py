@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from pipefix.system.mounts import Mount, mounts
+from pipefix.system.mounts import Mount, mounts, text_of
 
 UNLIMITED = 1 << 60
 """cgroup v1 writes "no limit" as a huge number (2**63 less a page); nothing real reaches an exbibyte."""
@@ -24,11 +24,8 @@ both since it was made."""
 
 def throttled_share(before: Throttle, now: Throttle) -> float | None:
     """Part of the periods between two readings in which the quota ran out, at the worst level; None with no quota."""
-    shares = []
-    for name in before.keys() & now.keys():
-        periods, throttled = (after - then for then, after in zip(before[name], now[name], strict=True))
-        shares.append(throttled / periods if periods > 0 else 0.0)
-    return max(shares, default=None)
+    passed = [(now[name][0] - before[name][0], now[name][1] - before[name][1]) for name in before.keys() & now.keys()]
+    return max((throttled / periods if periods > 0 else 0.0 for periods, throttled in passed), default=None)
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -44,41 +41,34 @@ class Limits(msgspec.Struct, frozen=True):
 
 def limits(root: str | Path = "/") -> Limits:
     """Read every limit now."""
-    table = mounts(root)
-    quotas = [quota for version, level in _levels(root, table, "cpu") if (quota := _quota(version, level)) is not None]
-    memory = [
-        (limit, _used(version, level))
-        for version, level in _levels(root, table, "memory")
-        if (limit := _limit(version, level)) is not None
-    ]
-    tightest = min(memory, key=lambda level: level[0] - (level[1] or 0), default=(None, None))
+    quotas = [quota for version, level in _levels(root, "cpu") if (quota := _quota(version, level)) is not None]
+    tightest = min(_memory(root), key=lambda level: level[0] - (level[1] or 0), default=(None, None))
     return Limits(min(quotas, default=None), *tightest)
 
 
 def memory_left(root: str | Path = "/") -> list[int]:
     """Bytes that each level with a limit still allows."""
-    left = []
-    for version, level in _levels(root, mounts(root), "memory"):
-        limit, used = _limit(version, level), _used(version, level)
-        if limit is not None and used is not None:
-            left.append(max(0, limit - used))
-    return left
+    return [max(0, limit - used) for limit, used in _memory(root) if used is not None]
+
+
+def _memory(root: str | Path) -> list[tuple[int, int | None]]:
+    """Of each level with a limit: that, and what is used of it."""
+    levels = [(_limit(version, level), _used(version, level)) for version, level in _levels(root, "memory")]
+    return [(limit, used) for limit, used in levels if limit is not None]
 
 
 def throttle(root: str | Path = "/") -> Throttle:
     """Read the throttling counters. Take them once before and once after."""
-    levels = {}
-    for version, level in _levels(root, mounts(root), "cpu"):
-        counted = counters(level / "cpu.stat") if _quota(version, level) is not None else {}
-        if "nr_periods" in counted and "nr_throttled" in counted:
-            levels[str(level)] = (counted["nr_periods"], counted["nr_throttled"])
-    return levels
+    limited = [level for version, level in _levels(root, "cpu") if _quota(version, level) is not None]
+    counted = {str(level): counters(level / "cpu.stat") for level in limited}
+    names = ("nr_periods", "nr_throttled")
+    return {level: (stat[names[0]], stat[names[1]]) for level, stat in counted.items() if stat.keys() >= set(names)}
 
 
 def group_paths(root: str | Path = "/") -> dict[str, str]:
     """Controller -> this process's group; the key of the unified (v2) hierarchy is the empty string."""
     paths: dict[str, str] = {}
-    for line in _text(Path(root) / "proc/self/cgroup").splitlines():
+    for line in text_of(Path(root) / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         names, separator, path = rest.partition(":")
         if separator:
@@ -86,18 +76,14 @@ def group_paths(root: str | Path = "/") -> dict[str, str]:
     return paths
 
 
-def _mounted(root: str | Path, table: list[Mount]) -> list[tuple[str, Mount]]:
-    """The cgroup hierarchies in view. Without a mountinfo line for one, its usual place is tried."""
-    hierarchies = [("v2" if mount.kind == "cgroup2" else "v1", mount) for mount in table if mount.kind in ("cgroup", "cgroup2")]
+def _levels(root: str | Path, controller: str) -> Iterator[tuple[str, Path]]:
+    """Every directory that may limit this process, innermost first. Without a line for any in mountinfo, the usual one is tried."""
+    hierarchies = [mount for mount in mounts(root) if mount.kind in ("cgroup", "cgroup2")]
     if not hierarchies and (Path(root) / "sys/fs/cgroup/cgroup.controllers").is_file():
-        hierarchies.append(("v2", Mount("/sys/fs/cgroup", "/", "cgroup2", "cgroup2", ())))
-    return hierarchies
-
-
-def _levels(root: str | Path, table: list[Mount], controller: str) -> Iterator[tuple[str, Path]]:
-    """Every directory that may limit this process, innermost first."""
+        hierarchies = [Mount("/sys/fs/cgroup", "/", "cgroup2", "cgroup2", ())]
     own = group_paths(root)
-    for version, mount in _mounted(root, table):
+    for mount in hierarchies:
+        version = "v2" if mount.kind == "cgroup2" else "v1"
         path = own.get("") if version == "v2" else own.get(controller) if controller in mount.options else None
         if path is None:
             continue
@@ -122,7 +108,7 @@ def _below(path: str, mounted: str) -> str:
 
 def _quota(version: str, level: Path) -> float | None:
     if version == "v2":
-        words = _text(level / "cpu.max").split()
+        words = text_of(level / "cpu.max").split()
         if len(words) == 2 and words[0].isdigit() and words[1].isdigit() and int(words[1]) > 0:
             return int(words[0]) / int(words[1])
         return None
@@ -144,23 +130,12 @@ def _used(version: str, level: Path) -> int | None:
     return max(0, used - stat.get(f"{prefix}inactive_file", 0) - stat.get(f"{prefix}active_file", 0))
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
-
-
 def _number(path: Path) -> int | None:
-    text = _text(path).strip()
+    text = text_of(path).strip()
     return int(text) if text.lstrip("-").isdigit() else None
 
 
 def counters(path: Path) -> dict[str, int]:
     """The lines ``name number`` of such a file; empty where it cannot be read."""
-    numbers = {}
-    for line in _text(path).splitlines():
-        name, _, value = line.partition(" ")
-        if value.strip().isdigit():
-            numbers[name] = int(value)
-    return numbers
+    words = map(str.split, text_of(path).splitlines())
+    return {line[0]: int(line[1]) for line in words if len(line) == 2 and line[1].isdigit()}

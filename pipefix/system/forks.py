@@ -11,6 +11,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from pipefix.system.mounts import text_of
+
 _PR_SET_PDEATHSIG = 1
 POLARS = "polars"
 _THREADS = {POLARS: re.compile(r"polars-\d"), "tokio (obstore, lance, deltalake)": re.compile(r"tokio")}
@@ -28,10 +30,7 @@ def start_method_of(loader: Any) -> str:
 
 def lost_by_fork() -> str | None:
     """The library whose threads run here now. Cannot see them where the system has no /proc."""
-    names = set()
-    for path in Path("/proc/self/task").glob("*/comm"):
-        with contextlib.suppress(OSError):  # the thread ended meanwhile
-            names.add(path.read_text(errors="replace").strip())
+    names = {text_of(path).strip() for path in Path("/proc/self/task").glob("*/comm")}
     return next((library for library, named in _THREADS.items() if any(map(named.match, names))), None)
 
 

@@ -17,7 +17,7 @@ import msgspec
 import psutil
 
 from pipefix.system.cgroups import limits
-from pipefix.system.mounts import Filesystem, filesystem, filesystems
+from pipefix.system.mounts import Filesystem, filesystem, filesystems, text_of
 from pipefix.system.resources import cores, shared_memory
 
 __all__ = ["Filesystem", "Gpu", "Machine", "filesystem", "filesystems", "look"]
@@ -97,41 +97,26 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     def as_dict(self) -> dict[str, Any]:
         """For the run file: plain values only."""
-        plain = msgspec.to_builtins(self)
-        assert isinstance(plain, dict)
-        return plain
+        return dict(msgspec.to_builtins(self))
 
 
 def look() -> Machine:
-    """Look at this machine."""
     memory, groups, (soft, hard), (shm, shm_free) = psutil.virtual_memory(), limits(), _fd_limits(), shared_memory()
     gpus, driver, declined = gpus_here()
     return Machine(
-        system=platform.system(),
-        kernel=platform.release(),
-        cpu_model=_cpu_model(),
+        system=platform.system(), kernel=platform.release(), cpu_model=_cpu_model(), load_1m=os.getloadavg()[0],
         logical_cores=os.cpu_count() or 1,
         affinity_cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
-        quota_cores=groups.quota_cores,
-        effective_cores=cores(),
-        memory_bytes=memory.total,
-        memory_available_bytes=memory.available,
+        quota_cores=groups.quota_cores, effective_cores=cores(),
+        memory_bytes=memory.total, memory_available_bytes=memory.available,
         # A limit above what the machine has is no limit.
         memory_limit_bytes=groups.memory_bytes if groups.memory_bytes is not None and groups.memory_bytes < memory.total else None,
-        memory_limit_used_bytes=groups.memory_used_bytes,
-        shm_bytes=shm,
-        shm_free_bytes=shm_free,
-        fd_soft=soft,
-        fd_hard=hard,
+        memory_limit_used_bytes=groups.memory_used_bytes, shm_bytes=shm, shm_free_bytes=shm_free,
+        fd_soft=soft, fd_hard=hard,
         fd_open=len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None,
-        load_1m=os.getloadavg()[0],
-        gpus=gpus,
-        driver=driver,
-        gpu_declined=declined,
-        python=platform.python_version(),
-        versions=versions(),
+        gpus=gpus, driver=driver, gpu_declined=declined, python=platform.python_version(), versions=versions(),
         environment={name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
-    )
+    )  # fmt: skip
 
 
 def versions() -> dict[str, str]:
@@ -144,13 +129,10 @@ def versions() -> dict[str, str]:
 
 
 def _cpu_model() -> str | None:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            facts = [line.partition(":") for line in file]
-    except OSError:
-        return platform.processor() or None
+    facts = [line.partition(":") for line in text_of("/proc/cpuinfo").splitlines()]
     known = {name.strip(): value.strip() for name, _, value in facts}
-    return next((known[name] for name in ("model name", "Model", "Hardware") if known.get(name)), platform.machine() or None)
+    otherwise = platform.machine() if known else platform.processor()
+    return next((known[name] for name in ("model name", "Model", "Hardware") if known.get(name)), otherwise or None)
 
 
 def _fd_limits() -> tuple[int | None, int | None]:
@@ -167,19 +149,11 @@ def gpus_here() -> tuple[list[Gpu], str | None, str | None]:
         return [], None, "the package nvidia-ml-py is not installed"
     try:
         nvml.nvmlInit()
+        try:
+            devices = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
+            gpus = [Gpu(nvml.nvmlDeviceGetName(device), int(nvml.nvmlDeviceGetMemoryInfo(device).total)) for device in devices]
+            return gpus, nvml.nvmlSystemGetDriverVersion(), None
+        finally:
+            nvml.nvmlShutdown()
     except nvml.NVMLError as error:
         return [], None, f"the NVIDIA driver does not answer: {error}"
-    try:
-        gpus = []
-        for index in range(nvml.nvmlDeviceGetCount()):
-            device = nvml.nvmlDeviceGetHandleByIndex(index)
-            gpus.append(Gpu(_string(nvml.nvmlDeviceGetName(device)), int(nvml.nvmlDeviceGetMemoryInfo(device).total)))
-        return gpus, _string(nvml.nvmlSystemGetDriverVersion()), None
-    except nvml.NVMLError as error:
-        return [], None, f"the NVIDIA driver does not answer: {error}"
-    finally:
-        nvml.nvmlShutdown()
-
-
-def _string(value: str | bytes) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else value

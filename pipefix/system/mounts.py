@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -32,7 +33,6 @@ class Filesystem(msgspec.Struct, frozen=True):
     kind: str
     """As the kernel names it: ext4, xfs, overlay, nfs4, fuse.gcsfuse, …"""
     mount: str
-    """The mount point."""
     source: str = ""
     """The device or the server's address, as mounted."""
 
@@ -67,14 +67,17 @@ def _plain(field: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), field)
 
 
+def text_of(path: str | Path) -> str:
+    """A file of the kernel's; empty where it cannot be read."""
+    with suppress(OSError):
+        return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+    return ""
+
+
 def mounts(root: str | Path = "/") -> list[Mount]:
     """Every mount this process sees, in mounting order; empty where there is no mountinfo."""
-    try:
-        text = (Path(root) / "proc/self/mountinfo").read_text(errors="surrogateescape")
-    except OSError:
-        return []
     mounts = []
-    for line in text.splitlines():
+    for line in text_of(Path(root) / "proc/self/mountinfo").splitlines():
         before, separator, after = line.partition(" - ")
         head, tail = before.split(), after.split()
         if not separator or len(head) < 5 or len(tail) < 2:
@@ -92,12 +95,8 @@ def filesystem(path: str | os.PathLike[str], root: str | Path = "/") -> Filesyst
 def filesystems(paths: Iterable[str], root: str | Path = "/") -> dict[str, Filesystem]:
     """The same for many paths, looking at the mounts once. Keys are mount points."""
     table = mounts(root)
-    filesystems: dict[str, Filesystem] = {}
-    for folder in {os.path.dirname(os.path.realpath(path)) for path in paths}:
-        under = _deepest(folder, table)
-        if under is not None:
-            filesystems[under.mount] = under
-    return filesystems
+    under = [_deepest(folder, table) for folder in {os.path.dirname(os.path.realpath(path)) for path in paths}]
+    return {each.mount: each for each in under if each is not None}
 
 
 def _deepest(path: str, table: list[Mount]) -> Filesystem | None:

@@ -10,7 +10,9 @@ import ctypes
 import functools
 import os
 from collections.abc import Sequence
-from pathlib import Path
+from contextlib import suppress
+
+from pipefix.system.mounts import text_of
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 LOWEST_BIT = bytes(byte & 1 for byte in range(256))
@@ -31,16 +33,14 @@ def forget(path: str, parts: Ranges) -> None:
     Nothing is opened for writing and no content is lost."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        size = os.fstat(descriptor).st_size
         _advise(descriptor, parts)
-        if size == 0 or not _still_there(descriptor, path, parts):
-            return
+        with suppress(OSError):  # where it is not known, it is synced to be sure
+            if resident_share(descriptor, path, parts) == 0:
+                return
         # Unwritten pages survive the advice. Syncing costs a disk flush, so only files that kept pages pay for it.
-        try:
+        with suppress(OSError):  # a read-only file system has nothing to write
             os.fdatasync(descriptor)
-        except OSError:
-            return  # a read-only file system has nothing to write
-        _advise(descriptor, parts)
+            _advise(descriptor, parts)
     finally:
         os.close(descriptor)
 
@@ -48,13 +48,6 @@ def forget(path: str, parts: Ranges) -> None:
 def _advise(descriptor: int, parts: Ranges) -> None:
     for start, length in parts or [(0, 0)]:
         os.posix_fadvise(descriptor, start, -(-length // PAGE) * PAGE, os.POSIX_FADV_DONTNEED)
-
-
-def _still_there(descriptor: int, path: str, parts: Ranges) -> bool:
-    try:
-        return resident_share(descriptor, path, parts) > 0
-    except OSError:
-        return True  # not known: sync to be sure
 
 
 def resident_share(descriptor: int, path: str, parts: Sequence[tuple[int, int]] = ()) -> float:
@@ -82,11 +75,7 @@ def _told_the_truth(status: os.stat_result, path: str) -> bool:
 
 
 def _may_act_as_owner() -> bool:
-    try:
-        text = Path("/proc/self/status").read_text()
-    except OSError:
-        return False
-    mask = next((line.split()[1] for line in text.splitlines() if line.startswith("CapEff:")), "0")
+    mask = next((line.split()[1] for line in text_of("/proc/self/status").splitlines() if line.startswith("CapEff:")), "0")
     return bool(int(mask, 16) >> CAP_FOWNER & 1)
 
 

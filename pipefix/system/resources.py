@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 
 from pipefix.system import cgroups
+from pipefix.system.mounts import text_of
 
 WORKER_BYTES = 60_000_000
 """Private memory of a worker that was never seen: an interpreter with torch, its pages shared with the training process."""
@@ -32,11 +33,10 @@ def memory_left() -> int:
 
 def shared_memory() -> tuple[int | None, int | None]:
     """Bytes of /dev/shm, and those of them that are free; None where there is none."""
-    try:
+    with suppress(AttributeError, OSError):
         room = os.statvfs("/dev/shm")
-    except (AttributeError, OSError):
-        return None, None
-    return room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize
+        return room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize
+    return None, None
 
 
 def shared_memory_left() -> int | None:
@@ -51,20 +51,13 @@ def cores() -> float:
 
 def rollup(pid: int | str = "self") -> dict[str, int]:
     """Bytes that a process takes, by their kind (``Pss``, ``Private_Dirty``, …); empty where the system does not tell."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(errors="replace").splitlines()
-    except OSError:
-        return {}
+    lines = text_of(f"/proc/{pid}/smaps_rollup").splitlines()
     return {words[0].rstrip(":"): 1024 * int(words[1]) for line in lines if len(words := line.split()) == 3 and words[2] == "kB"}
 
 
 def out_of_memory_kills() -> int | None:
     """How often the kernel killed a process here because memory was short; None where it does not say."""
-    for path in (Path("/sys/fs/cgroup/memory.events"), Path("/proc/vmstat")):
-        kills = cgroups.counters(path).get("oom_kill")
-        if kills is not None:
-            return kills
-    return None
+    return (cgroups.counters(Path("/proc/vmstat")) | cgroups.counters(Path("/sys/fs/cgroup/memory.events"))).get("oom_kill")
 
 
 def childrens_cpu_ns() -> int:

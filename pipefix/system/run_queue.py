@@ -23,8 +23,6 @@ class RunQueue:
 
     def waited(self) -> int:
         """Nanoseconds on a run queue since the thread began."""
-        if self._file < 0:
-            return 0
         try:
             return int(_pread(self._file, _LONGEST, 0).split()[1])
         except (OSError, IndexError, ValueError):

@@ -6,6 +6,8 @@ import math
 import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from pipefix.vocabulary.errors import BadUsage
@@ -29,11 +31,10 @@ def _split(text: str) -> tuple[float, str] | None:
     match = _NUMBER.match(text)
     if match is None:
         return None
-    try:
+    with suppress(ValueError):
         value = float(match[1].replace("_", ""))
-    except ValueError:
-        return None
-    return (value, match[2].lower()) if math.isfinite(value) else None
+        return (value, match[2].lower()) if math.isfinite(value) else None
+    return None
 
 
 def _without_comma(text: str) -> None:
@@ -56,26 +57,13 @@ def _scaled(text: str, units: dict[str, float], quantity: str, examples: str) ->
     return value
 
 
-def seconds(text: str) -> float:
-    return _scaled(text, _SECONDS, "a number of seconds", "60, 90s or 2m")
-
-
-def milliseconds(text: str) -> float:
-    """Plain numbers are milliseconds; a unit may say otherwise."""
-    plain = {**{unit: scale * 1e3 for unit, scale in _SECONDS.items()}, "": 1.0}
-    return _scaled(text, plain, "a number of milliseconds", "25 or 0.2s")
-
-
-def rate(text: str) -> float:
-    return _scaled(text, {"": 1.0, "/s": 1.0, "samples/s": 1.0}, "a number of samples a second", "1200")
-
-
-def cores(text: str) -> float:
-    return _scaled(text, {"": 1.0, "core": 1.0, "cores": 1.0}, "a number of CPU cores", "4 or 2.5")
-
-
-def price(text: str) -> float:
-    return _scaled(text, {"": 1.0}, "an amount of money", "3.50")
+seconds = partial(_scaled, units=_SECONDS, quantity="a number of seconds", examples="60, 90s or 2m")
+_MILLISECONDS = {unit: scale * 1e3 if unit else 1.0 for unit, scale in _SECONDS.items()}
+"""Plain numbers are milliseconds; a unit may say otherwise."""
+milliseconds = partial(_scaled, units=_MILLISECONDS, quantity="a number of milliseconds", examples="25 or 0.2s")
+rate = partial(_scaled, units=dict.fromkeys(("", "/s", "samples/s"), 1.0), quantity="a number of samples a second", examples="1200")
+cores = partial(_scaled, units=dict.fromkeys(("", "core", "cores"), 1.0), quantity="a number of CPU cores", examples="4 or 2.5")
+price = partial(_scaled, units={"": 1.0}, quantity="an amount of money", examples="3.50")
 
 
 def size(text: str) -> int:
@@ -106,9 +94,8 @@ def taken_share(name: str, value: float | str) -> float:
     """
     part = taken(name, value, share)
     if not 0 <= part <= 1:
-        raise BadUsage(
-            f"{name} is a share from 0 to 1, and {part:g} is not.", advice=f"Write {name}={part / 100:g}, or {name}='{part:g}%'."
-        )
+        advice = f"Write {name}={part / 100:g}, or {name}='{part:g}%'."
+        raise BadUsage(f"{name} is a share from 0 to 1, and {part:g} is not.", advice=advice)
     return part
 
 

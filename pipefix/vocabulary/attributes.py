@@ -12,6 +12,7 @@ import gc
 import sys
 import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -32,10 +33,8 @@ def attributes(value: Any) -> dict[str, Any]:
             continue
         for name, member in vars(kind).items():
             if type(member).__name__ == "member_descriptor" and name not in held:
-                try:
+                with suppress(AttributeError):  # a slot that was never filled
                     held[name] = member.__get__(value, kind)
-                except AttributeError:
-                    continue  # a slot that was never filled
     return held
 
 
@@ -75,9 +74,8 @@ def _by_name(value: Any) -> dict[str, Any] | None:
         inherited = _of_class(type(value), name)
         if isinstance(inherited, staticmethod):
             inherited = inherited.__func__
-        if held is not inherited and not (
-            isinstance(held, MethodType) and (held.__self__ is value or held.__self__ is type(value))
-        ):
+        bound = isinstance(held, MethodType) and (held.__self__ is value or held.__self__ is type(value))
+        if held is not inherited and not bound:
             named[name] = held
     return named if all(id(referent) in accounted for referent in gc.get_referents(value)) else None
 
@@ -94,8 +92,9 @@ def _names(kind: type) -> tuple[str, ...]:
     for base in kind.__mro__:
         names.update(vars(base).get("__annotations__", ()))
         for member in vars(base).values():
-            for function in _functions(member):
-                names.update(names_in(function.__code__))
+            of_property = (member.fget, member.fset, member.fdel) if isinstance(member, property) else ()
+            for function in of_property or (getattr(member, "__func__", member),):
+                names.update(names_in(function.__code__) if isinstance(function, FunctionType) else ())
     known = _KNOWN[kind] = tuple(name for name in sorted(names) if _harmless(_of_class(kind, name)))
     return known
 
@@ -108,11 +107,6 @@ def _harmless(inherited: Any) -> bool:
     if isinstance(inherited, (FunctionType, classmethod, staticmethod)):
         return True
     return not hasattr(type(inherited), "__get__") and not hasattr(type(inherited), "__set__")
-
-
-def _functions(member: Any) -> Iterator[FunctionType]:
-    parts = (member.fget, member.fset, member.fdel) if isinstance(member, property) else (getattr(member, "__func__", member),)
-    return (part for part in parts if isinstance(part, FunctionType))
 
 
 def names_in(code: CodeType) -> Iterator[str]:

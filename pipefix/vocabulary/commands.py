@@ -11,12 +11,8 @@ from collections.abc import Sequence
 
 def command(*words: str | os.PathLike[str]) -> str:
     """A command line of these words, each quoted where a shell would take it for something else."""
-    return shlex.join(word if isinstance(word, str) else _no_option(os.fspath(word)) for word in words)
-
-
-def _no_option(path: str) -> str:
-    """A path that no program takes for one of its options."""
-    return f"./{path}" if path.startswith("-") else path
+    # No program is to take a path for one of its options.
+    return shlex.join(word if isinstance(word, str) else re.sub(r"\A-", "./-", os.fspath(word)) for word in words)
 
 
 def made_in_program(target: str) -> bool:

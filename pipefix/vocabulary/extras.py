@@ -13,7 +13,5 @@ def need(module: str, *, extra: str, why: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise MissingExtra(
-            f"{why} needs the package {module!r}, which cannot be imported: {error}",
-            advice=f"Install it with: pip install 'pipefix[{extra}]'",
-        ) from error
+        message = f"{why} needs the package {module!r}, which cannot be imported: {error}"
+        raise MissingExtra(message, advice=f"Install it with: pip install 'pipefix[{extra}]'") from error

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import stat
@@ -44,10 +45,9 @@ def _regular(descriptor: int, path: Path, mode: Literal["rb", "a+b"]) -> BinaryI
 
 def is_at(descriptor: int, path: Path) -> bool:
     """Whether an open file is the one that its path names now."""
-    try:
+    with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
+    return False
 
 
 def read_regular(path: Path, most: int | None = None) -> bytes:
@@ -78,13 +78,13 @@ def write_new(path: Path, data: bytes) -> bool:
     """`write_whole` where nothing is at ``path`` yet; False where something is."""
     draft = draft_beside(path)
     try:
-        write_whole(draft, data)
-        os.link(draft, path)
-    except FileExistsError:
+        with contextlib.suppress(FileExistsError):
+            write_whole(draft, data)
+            os.link(draft, path)
+            return True
         return False
     finally:
         draft.unlink(missing_ok=True)
-    return True
 
 
 def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
@@ -147,21 +147,17 @@ def _new_draft(path: Path) -> tuple[Path, BinaryIO]:
         draft = draft_beside(path)
         file = open(draft, "xb")  # noqa: SIM115 - for who asked
         _lock(file, wait=True)
-        with contextlib.suppress(FileNotFoundError):  # `remove_drafts` came between
-            if os.path.samestat(os.fstat(file.fileno()), draft.stat()):
-                return draft, file
-        file.close()
+        if is_at(file.fileno(), draft):
+            return draft, file
+        file.close()  # `remove_drafts` came between
 
 
 def _lock(file: BinaryIO, *, wait: bool) -> bool:
     """Whether the lock is held; a file system may have none."""
-    try:
-        import fcntl
-
+    with contextlib.suppress(OSError):
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except (ImportError, OSError):
-        return False
-    return True
+        return True
+    return False
 
 
 def remove_drafts(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import socket
@@ -72,10 +73,8 @@ class FolderLock:
         return file
 
     def _busy(self, holder: str) -> BadUsage:
-        return BadUsage(
-            f"{self._folder} is being written by another {self._work} (process {holder}).",
-            advice="Wait until it is done, or give this one another directory: --out DIR",
-        )
+        message = f"{self._folder} is being written by another {self._work} (process {holder})."
+        return BadUsage(message, advice="Wait until it is done, or give this one another directory: --out DIR")
 
     def moved(self, folder: Path) -> None:
         """The directory was renamed."""
@@ -95,21 +94,18 @@ class FolderLock:
 
 
 def unwritable(folder: Path, error: OSError) -> UnreadableFile:
-    return UnreadableFile(
-        f"{folder} cannot be written: {error.strerror or error}.",
-        advice="Choose a directory that you may write to, on a disk of this machine: --out DIR",
-    )
+    advice = "Choose a directory that you may write to, on a disk of this machine: --out DIR"
+    return UnreadableFile(f"{folder} cannot be written: {error.strerror or error}.", advice=advice)
 
 
 def is_lock(path: Path) -> bool:
     """Whether this is a lock file of ours, perhaps one that a killed process left."""
     if os.path.realpath(path) in _held:
         return True
-    try:
+    with contextlib.suppress(OSError, BadUsage):
         _open(path, create=False).close()
-    except (OSError, BadUsage):
-        return False
-    return True
+        return True
+    return False
 
 
 def _open(path: Path, *, create: bool = True) -> BinaryIO:
@@ -136,8 +132,6 @@ def _foreign(path: Path) -> BadUsage:
 def taken(file: BinaryIO) -> bool:
     """Lock an open file; False where another process holds it. The lock goes with this process, however that ends, and processes
     forked from it do not hold it."""
-    import fcntl
-
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -34,9 +34,4 @@ def existing_objects_skipped() -> Iterator[None]:
             gc.unfreeze()
 
 
-def _forked() -> None:
-    if _within:
-        gc.freeze()
-
-
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=lambda: gc.freeze() if _within else None)

@@ -44,7 +44,8 @@ def is_generator(value: Any) -> bool:
 
 
 def _walk(value: Any, reached: dict[int, Any], visited: set[int], depth: int) -> None:
-    if depth > _DEPTH or id(value) in visited or isinstance(value, _LEAVES) or _is_tensor(value):
+    tensor = getattr(sys.modules.get("torch"), "Tensor", ())
+    if depth > _DEPTH or id(value) in visited or isinstance(value, (*_LEAVES, tensor)):
         return
     visited.add(id(value))
     if is_generator(value):
@@ -65,19 +66,14 @@ def _members(value: Any) -> list[Any]:
     if isinstance(value, partial):
         held += [value.func, value.args, value.keywords]
     elif isinstance(value, FunctionType):
-        held += [value.__defaults__, *_enclosed(value)]
+        held += [value.__defaults__, *enclosed(value)]
     return held
 
 
-def _enclosed(function: FunctionType) -> list[Any]:
+def enclosed(function: Any) -> list[Any]:
     """What a function sees of those that it was made in."""
     contents = []
-    for cell in function.__closure__ or ():
+    for cell in getattr(function, "__closure__", None) or ():
         with suppress(ValueError):  # not filled yet
             contents.append(cell.cell_contents)
     return contents
-
-
-def _is_tensor(value: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)

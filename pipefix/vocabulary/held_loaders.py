@@ -26,15 +26,13 @@ def is_named(kind: type, name: str) -> bool:
 def held_loader(value: Any) -> Any:
     """The DataLoader whose batches one gets by iterating ``value``: itself, or one that it holds; None where there is none."""
     for _ in range(_DEEPEST):
-        if isinstance(value, type):
+        if value is None or isinstance(value, type):
             return None
         if is_dataloader(type(value)):
             # Accelerate's dispatching loader is one itself, and iterates another.
             inner = own(value, "base_dataloader")
             return value if inner is None or not is_dataloader(type(inner)) else inner
         value = _inside(value)
-        if value is None:
-            return None
     return None
 
 

@@ -56,16 +56,10 @@ def held_transforms(dataset: Any) -> list[HeldTransforms]:
 
 
 def _of(owner: Any, path: tuple[str, ...]) -> Iterator[HeldTransforms]:
-    values = {
-        name: value
-        for name, value in in_dict(owner).items()
-        if names_transforms(name) and callable(value) and not isinstance(value, type)
-    }
+    values = {name: value for name, value in in_dict(owner).items() if names_transforms(name) and callable(value)}
+    values = {name: value for name, value in values.items() if not isinstance(value, type)}
     # A dataset of torchvision's holds the same list once more, with the transform of labels, or that one alone.
-    if "transform" in values or _is_of_labels_alone(values.get("transforms")):
+    both = values.get("transforms")
+    if "transform" in values or (type(both).__name__ == "StandardTransform" and getattr(both, "transform", None) is None):
         values.pop("transforms", None)
     yield from (HeldTransforms((*path, name), owner, value) for name, value in values.items())
-
-
-def _is_of_labels_alone(value: Any) -> bool:
-    return type(value).__name__ == "StandardTransform" and getattr(value, "transform", None) is None

@@ -93,10 +93,12 @@ def with_members(value: Any, inner: list[tuple[Any, Any]]) -> Any:
         return dict(inner)
     if type(value) in (list, tuple):
         return type(value)(member for _, member in inner)
-    if isinstance(value, tuple):
-        return _tuple_like(value, [member for _, member in inner])
-    if isinstance(value, Mapping) and not isinstance(value, MutableMapping):
-        return _mapping_like(value, dict(inner))
+    if isinstance(value, tuple) or (isinstance(value, Mapping) and not isinstance(value, MutableMapping)):
+        plain: Any = tuple(member for _, member in inner) if isinstance(value, tuple) else dict(inner)
+        try:
+            return getattr(type(value), "_make", type(value))(plain)
+        except TypeError:  # such as a torch.Size of what are no numbers any more
+            return plain
     copied = copy.copy(value)
     for key, member in inner:
         if isinstance(value, (Mapping, list)):
@@ -104,19 +106,3 @@ def with_members(value: Any, inner: list[tuple[Any, Any]]) -> Any:
         else:
             object.__setattr__(copied, key, member)  # a frozen dataclass as well
     return copied
-
-
-def _tuple_like(value: Any, inner: list[Any]) -> Any:
-    if hasattr(value, "_make"):
-        return value._make(inner)
-    try:
-        return type(value)(inner)
-    except TypeError:  # such as a torch.Size of what are no numbers any more
-        return tuple(inner)
-
-
-def _mapping_like(value: Any, inner: dict[Any, Any]) -> Any:
-    try:
-        return type(value)(inner)
-    except TypeError:
-        return inner

@@ -39,19 +39,14 @@ def in_words(figures: dict[str, float], prefix: str) -> str:
 
     NVML calls a device busy while any kernel runs, however small.
     """
-    values = {name.removeprefix(prefix): value for name, value in figures.items() if name.startswith(prefix)}
-    phrases = []
-    if "utilisation" in values:
-        phrases.append(f"busy {quantity.percent(values['utilisation'])} of the time")
-    if "memory_bytes" in values:
-        phrases.append(f"{quantity.size(values['memory_bytes'])} in use")
-    if "temperature_c" in values:
-        phrases.append(f"{values['temperature_c']:.0f} °C")
-    if "power_w" in values:
-        phrases.append(f"{values['power_w']:.0f} W")
-    if values.get("throttled"):
-        phrases.append(f"clocks held back {quantity.percent(values['throttled'])} of the time")
-    return ", ".join(phrases)
+    words: dict[str, Callable[[float], str]] = {
+        "utilisation": lambda value: f"busy {quantity.percent(value)} of the time",
+        "memory_bytes": lambda value: f"{quantity.size(value)} in use",
+        "temperature_c": lambda value: f"{value:.0f} °C",
+        "power_w": lambda value: f"{value:.0f} W",
+        "throttled": lambda value: f"clocks held back {quantity.percent(value)} of the time" if value else "",
+    }
+    return ", ".join(filter(None, (word(figures[prefix + name]) for name, word in words.items() if prefix + name in figures)))
 
 
 def job_handle(nvml: Any) -> Any:
@@ -72,10 +67,9 @@ def handle_of(nvml: Any, number: int = 0, uuid: str | None = None) -> Any:
         number: of the device, as CUDA counts.
         uuid: as CUDA tells it, where it is awake already: numbers of unlike devices may be in another order there.
     """
-    if uuid is not None:
-        for whole in _all(nvml):
-            if _uuid(nvml, whole).removeprefix("GPU-") == uuid.removeprefix("GPU-"):
-                return _instance_of(nvml, whole)
+    known = None if uuid is None else _whole_called(nvml, f"GPU-{uuid.removeprefix('GPU-')}")
+    if known is not None:
+        return _instance_of(nvml, known)
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is None:
         return _instance_of(nvml, nvml.nvmlDeviceGetHandleByIndex(number))
@@ -85,33 +79,24 @@ def handle_of(nvml: Any, number: int = 0, uuid: str | None = None) -> Any:
     wanted = visible[number]
     if wanted.startswith("MIG-"):
         return nvml.nvmlDeviceGetHandleByUUID(wanted)
-    if wanted.startswith("GPU-"):
-        for whole in _all(nvml):
-            if _uuid(nvml, whole).startswith(wanted):
-                return _instance_of(nvml, whole)
-    elif wanted.isdigit() and all(part.isdigit() for part in visible[:number]) and int(wanted) < nvml.nvmlDeviceGetCount():
+    if wanted.isdigit() and all(part.isdigit() for part in visible[:number]) and int(wanted) < nvml.nvmlDeviceGetCount():
         return _instance_of(nvml, nvml.nvmlDeviceGetHandleByIndex(int(wanted)))
-    raise NotVisible(f"CUDA_VISIBLE_DEVICES={named} names no device of this machine at place {number}")
+    known = _whole_called(nvml, wanted) if wanted.startswith("GPU-") else None
+    if known is None:
+        raise NotVisible(f"CUDA_VISIBLE_DEVICES={named} names no device of this machine at place {number}")
+    return _instance_of(nvml, known)
 
 
-def _all(nvml: Any) -> list[Any]:
-    return [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
-
-
-def _uuid(nvml: Any, handle: Any) -> str:
-    uuid = nvml.nvmlDeviceGetUUID(handle)
-    return uuid.decode() if isinstance(uuid, bytes) else str(uuid)
+def _whole_called(nvml: Any, beginning: str) -> Any:
+    """The device whose UUID begins so; None where none does."""
+    handles = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
+    return next((handle for handle in handles if nvml.nvmlDeviceGetUUID(handle).startswith(beginning)), None)
 
 
 def _instance_of(nvml: Any, whole: Any) -> Any:
     """Its first instance where it is cut into such; else itself."""
-    try:
-        if not nvml.nvmlDeviceGetMigMode(whole)[0]:
-            return whole
-        places = nvml.nvmlDeviceGetMaxMigDeviceCount(whole)
-    except Exception:  # noqa: BLE001 - devices and drivers that know of no instances
-        return whole
-    for place in range(places):
-        with contextlib.suppress(Exception):  # places are not filled from the first on
-            return nvml.nvmlDeviceGetMigDeviceHandleByIndex(whole, place)
+    with contextlib.suppress(Exception):  # devices and drivers that know of no instances
+        for place in range(nvml.nvmlDeviceGetMaxMigDeviceCount(whole) if nvml.nvmlDeviceGetMigMode(whole)[0] else 0):
+            with contextlib.suppress(Exception):  # places are not filled from the first on
+                return nvml.nvmlDeviceGetMigDeviceHandleByIndex(whole, place)
     return whole

@@ -22,9 +22,7 @@ def shortened(text: str, most: int = LONGEST_TRACEBACK) -> str:
 
 def printable(text: str) -> str:
     """One line: control characters and direction overrides as escapes; line ends and odd blanks as blanks."""
-    if text.isprintable():
-        return text
-    return "".join(map(_printable, text))
+    return text if text.isprintable() else "".join(map(_printable, text))
 
 
 def printable_lines(text: str) -> str:
@@ -36,9 +34,8 @@ def printable_json(text: str) -> str:
     """JSON whose strings hold the same characters, those that are not printable written as JSON's own escapes."""
     if text.isprintable():
         return text
-    return "".join(
-        character if character.isprintable() or character in ("\n", JOINER) else json.dumps(character)[1:-1] for character in text
-    )
+    kept = ("\n", JOINER)
+    return "".join(each if each.isprintable() or each in kept else json.dumps(each)[1:-1] for each in text)
 
 
 def _printable(character: str) -> str:

@@ -69,11 +69,8 @@ def three_digits(value: float) -> str:
 
 def time_unit(value: float) -> tuple[str, float]:
     """What a time is told in, and its seconds: minutes and hours from one and a half of them."""
-    for unit, scale in (("h", 3600.0), ("min", 60.0)):
-        if abs(value) >= 1.5 * scale:
-            return unit, scale
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if abs(value) >= 0.9995 * scale:
+    for unit, scale in (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if abs(value) >= (1.5 if scale > 1 else 0.9995) * scale:
             return unit, scale
     return ("s", 1.0) if value == 0 else ("ns", 1e-9)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -29,10 +30,11 @@ def shards_of(stream: Any, depth: int = 0) -> int | None:
         return 0
     if depth > _DEPTH:
         return None
-    for name in _COUNTS:
-        counted = _asked(stream, name)
-        if type(counted) is int and counted > 0:
-            return counted
+    if type(stream).__module__.partition(".")[0] == "datasets":  # the user's own classes are not run for it
+        for name in _COUNTS:
+            with suppress(Exception):  # a property that raises says nothing
+                if type(counted := getattr(stream, name, None)) is int and counted > 0:
+                    return counted
     held = attributes(stream)
     kind: Any = type(stream)
     for name in _lists_of_shards(kind):
@@ -42,16 +44,6 @@ def shards_of(stream: Any, depth: int = 0) -> int | None:
     inner = [held[name] for name in _INSIDE if name in held]
     parts = [part for member in inner for part in (member if isinstance(member, (list, tuple)) else [member])]
     return next((count for part in parts if (count := shards_of(part, depth + 1)) is not None), None)
-
-
-def _asked(stream: Any, name: str) -> Any:
-    """An attribute that may be a property of a library's; the user's own classes are not run for it."""
-    if type(stream).__module__.partition(".")[0] != "datasets":
-        return None
-    try:
-        return getattr(stream, name, None)
-    except Exception:  # noqa: BLE001 - a property that raises says nothing
-        return None
 
 
 @cache
@@ -66,16 +58,12 @@ def _lists_of_shards(kind: type) -> frozenset[str]:
 
 
 def _dealt_out(kind: type) -> set[str]:
-    try:
-        written = ast.parse(textwrap.dedent(inspect.getsource(kind)))
-    except (OSError, TypeError, SyntaxError):  # it has no file
-        return set()
-    return {
-        node.value.attr
-        for node in ast.walk(written)
-        if isinstance(node, ast.Subscript)
-        and isinstance(node.slice, ast.Slice)
-        and node.slice.step is not None
-        and not isinstance(node.slice.step, (ast.Constant, ast.UnaryOp))  # every second entry, or all of them backwards
-        and isinstance(node.value, ast.Attribute)
-    }
+    with suppress(OSError, TypeError, SyntaxError):  # it has no file
+        nodes = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(kind))))
+        slices = [(node.value, node.slice) for node in nodes if isinstance(node, ast.Subscript)]
+        steps = [
+            (value.attr, part.step) for value, part in slices if isinstance(value, ast.Attribute) and isinstance(part, ast.Slice)
+        ]
+        # A constant takes every second entry, or all of them backwards.
+        return {name for name, step in steps if step is not None and not isinstance(step, (ast.Constant, ast.UnaryOp))}
+    return set()

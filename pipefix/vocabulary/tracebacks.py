@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import os
 import traceback
+from contextlib import suppress
 from pathlib import Path
 
 from pipefix.vocabulary.printable import shortened
@@ -28,12 +29,11 @@ def summary(error: BaseException) -> str:
 
 def frames(error: BaseException) -> str:
     """The traceback as Python prints it, with the user's frames only."""
-    try:
+    with suppress(Exception):  # the user's own __str__ or __repr__
         trace = traceback.TracebackException.from_exception(error)
         _trim(trace)
         return shortened("".join(trace.format()))
-    except Exception:  # noqa: BLE001 - the user's own __str__ or __repr__
-        return summary(error)
+    return summary(error)
 
 
 def _trim(trace: traceback.TracebackException) -> None:

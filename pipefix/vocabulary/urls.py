@@ -16,6 +16,4 @@ def is_remote(name: str) -> bool:
 def store_of(url: str) -> str | None:
     """The store that a URL leads to, such as ``s3://bucket`` or ``https://host``, without user and password; None for a path."""
     match = _FAR.match(url)
-    if match is None or match[1] in _NEAR:
-        return None
-    return f"{match[1]}://{match[2].rpartition('@')[2]}"
+    return None if match is None or match[1] in _NEAR else f"{match[1]}://{match[2].rpartition('@')[2]}"

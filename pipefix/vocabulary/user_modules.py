@@ -16,8 +16,6 @@ _INSTALLED = {"site-packages", "dist-packages"}
 
 def is_users(name: Any, file: str | None = None) -> bool:
     """Whether the module of this name, whose code lies in ``file`` (by default the module's), is the user's own."""
-    if name == "__main__":
-        return True
     if not isinstance(name, str) or name.partition(".")[0] in _OURS:
         return False
     if name.partition(".")[0] in _installed_of_users:
@@ -32,7 +30,7 @@ def count_as_users(package: str) -> None:
         _installed_of_users.add(package)
 
 
-_installed_of_users: set[str] = set()
+_installed_of_users = {"__main__"}
 _WITH_HOOKS = {"torch", "torchvision", "torchaudio", "datasets", "PIL", "cv2", "numpy"}
 """Libraries whose calls are known by themselves."""
 

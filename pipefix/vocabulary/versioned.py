@@ -35,15 +35,9 @@ def writable(value: Any) -> Any:
 
 
 def decode(
-    data: bytes | str,
-    kind: type[T],
-    *,
-    format: str,
-    origin: str,
-    what: str,
-    advice: str | None = None,
+    data: bytes | str, kind: type[T], *, format: str, origin: str, what: str, advice: str | None = None,
     prepare: Callable[[dict[str, Any]], Any] = lambda head: head,
-) -> T:
+) -> T:  # fmt: skip
     """The noun that ``data`` holds, of this major version or an older one.
 
     Args:
@@ -76,10 +70,8 @@ def check_format(head: Any, *, format: str, origin: str, what: str, advice: str 
         raise UnreadableFile(f'{origin} is not {what}: its "format" is {short(name)}, not {format!r}.', advice=advice)
     major = name.removeprefix(f"{family}/").split(".")[0]
     if not major.isdecimal() or len(major) > 9 or int(major) > int(newest):
-        raise UnreadableFile(
-            f"{origin} was written by a newer pipefix: its format is {short(name)}, and this one reads up to {format!r}.",
-            advice="Upgrade with: pip install --upgrade pipefix",
-        )
+        message = f"{origin} was written by a newer pipefix: its format is {short(name)}, and this one reads up to {format!r}."
+        raise UnreadableFile(message, advice="Upgrade with: pip install --upgrade pipefix")
 
 
 def short(value: object) -> str:
@@ -97,7 +89,7 @@ def read(path: Path, *, what: str) -> bytes:
         with open(path, "rb") as file:
             data = file.read(LARGEST + 1)
     except (OSError, ValueError) as error:  # the latter: a NUL in the name
-        raise UnreadableFile(f"The {what} {path} could not be read: {_reason(error)}.") from error
+        raise UnreadableFile(f"The {what} {path} could not be read: {getattr(error, 'strerror', None) or error}.") from error
     if len(data) > LARGEST:
         raise UnreadableFile(f"{path} is no {what}: it is larger than {LARGEST >> 20} MiB.")
     return data
@@ -113,11 +105,6 @@ def write(data: bytes | str, path: Path, *, what: str) -> None:
         else:
             files.write_whole(path.resolve(), data)
     except (OSError, RuntimeError, ValueError) as error:  # the last two: a loop of links, a NUL in the name
-        raise UnreadableFile(
-            f"The {what} {path} could not be written: {_reason(error)}.",
-            advice=f"Choose a place with room that you may write to, such as DIR/{path.name}",
-        ) from error
-
-
-def _reason(error: Exception) -> object:
-    return getattr(error, "strerror", None) or error
+        advice = f"Choose a place with room that you may write to, such as DIR/{path.name}"
+        reason = getattr(error, "strerror", None) or error
+        raise UnreadableFile(f"The {what} {path} could not be written: {reason}.", advice=advice) from error

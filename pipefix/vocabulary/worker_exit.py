@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from contextlib import suppress
 
 CAUSES = {
     signal.SIGKILL: "The kernel does so where memory is short",
@@ -21,10 +22,9 @@ def describe_exit(exit_code: int) -> str:
 
 def signal_name(number: int) -> str:
     """``9 (SIGKILL)``; of most real-time signals, which have no name of their own, the number."""
-    try:
+    with suppress(ValueError):
         return f"{number} ({signal.Signals(number).name})"
-    except ValueError:
-        return str(number)
+    return str(number)
 
 
 def is_worker_death(error: BaseException) -> bool:
@@ -33,8 +33,5 @@ def is_worker_death(error: BaseException) -> bool:
     (An error that was caught in a worker may quote such words: of a loader inside the user's dataset.)
     """
     text = str(error)
-    return (
-        isinstance(error, RuntimeError)
-        and text.startswith("DataLoader worker")
-        and ("killed by signal" in text or "exited unexpectedly" in text)
-    )
+    of_worker = isinstance(error, RuntimeError) and text.startswith("DataLoader worker")
+    return of_worker and ("killed by signal" in text or "exited unexpectedly" in text)

@@ -52,8 +52,8 @@ class Driver:
     def nvmlDeviceGetHandleByIndex(self, number: int) -> int:
         return number
 
-    def nvmlDeviceGetName(self, handle: int) -> bytes:
-        return b"Test GPU"
+    def nvmlDeviceGetName(self, handle: int) -> str:
+        return "Test GPU"
 
     def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:
         return SimpleNamespace(total=8 * GIB, used=self.used)

@@ -26,7 +26,7 @@ def test_workers_that_start_anew() -> None:
     )
     beside_cuda = loop(first=3.0)
     beside_cuda.process = {**beside_cuda.process, "cuda": True}
-    advices = [findings("train.py:7", [notes]) for notes in (loop(first=3.0), beside_cuda)]
+    advices = [findings([notes]) for notes in (loop(first=3.0), beside_cuda)]
     assert ["2.13" in next(advice).advice for advice in advices] == [False, True], "they would be slow to end there"
     assert told(loop(first=3.0, persistent=True)) == []
     assert told(loop(first=3.0, workers=0)) == []

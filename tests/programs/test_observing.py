@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import multiprocessing
 import os
 import subprocess
 import threading
@@ -22,6 +23,7 @@ from pipefix.loader.metering.stage_clock import StageClock
 from pipefix.programs.observing import batches, lines, loops, notes, samples, timed_batches
 from pipefix.programs.observing.loops import Epoch, Loop, cost_of_a_step
 from pipefix.programs.observing.observer import Observer
+from pipefix.system import forks
 
 
 class Iterator:
@@ -219,7 +221,7 @@ def test_loops_of_pipefix_itself_are_none_of_the_programs() -> None:
 class TestLooksInWorkers:
     @pytest.fixture
     def looks(self, monkeypatch: pytest.MonkeyPatch) -> timed_batches.Looks:
-        monkeypatch.setattr(timed_batches, "_start_method", lambda context: "fork")
+        monkeypatch.setattr(forks, "start_method_of", lambda loader: "fork")
         return timed_batches.Looks()
 
     def test_they_go_on_from_what_looks_cost_those_before_them(self, looks: timed_batches.Looks) -> None:
@@ -250,10 +252,14 @@ class TestLooksInWorkers:
 
     def test_workers_that_are_forked_only_where_that_is_pythons_default(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """As it is no longer from Python 3.14 on: shared memory cannot be sent to others, and the program ended with that error."""
-        monkeypatch.setattr(timed_batches.multiprocessing, "get_start_method", lambda allow_none: None)
+        monkeypatch.setattr(multiprocessing, "get_start_method", lambda allow_none: None)
+        looks, loader = timed_batches.Looks(), DataLoader([1, 2], num_workers=1)
         for methods in (["fork", "spawn"], ["forkserver", "spawn", "fork"]):
-            monkeypatch.setattr(timed_batches.multiprocessing, "get_all_start_methods", lambda methods=methods: methods)
-            assert timed_batches._start_method(None) == methods[0]
+            monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda methods=methods: methods)
+            before = looks.before(loader)
+            assert (before is not None) == (methods[0] == "fork")
+            if before is not None:
+                looks.after(loader, before)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 FIRST = 16
@@ -17,25 +18,20 @@ _DEEPEST = 4
 
 def samples_in(batch: Any, otherwise: int, level: int | None = None) -> int:
     """The length of the first tensor in it, or of the container at ``level``."""
-    try:
+    with suppress(Exception):  # there is no tensor, or it is one number; and whatever a class of the user's raises
         *containers, first = _down(batch)
-        if level is not None:
-            return len(containers[level])
-        return int(first.shape[0])
-    except Exception:  # noqa: BLE001 - there is no tensor, or it is one number; and whatever a class of the user's raises
-        return otherwise
+        return int(first.shape[0]) if level is None else len(containers[level])
+    return otherwise
 
 
 def level_of_samples(batch: Any, size: int) -> int | None:
     """How many containers lie around the one that holds a sample by each item, as of images that differ in size; None where a
     tensor holds them all. ``size``: samples of this batch."""
-    try:
+    with suppress(Exception):  # none does; and as above
         *containers, first = _down(batch)
-        if first.shape[0] == size:
-            return None
-        return next(level for level, held in enumerate(containers) if isinstance(held, (list, tuple)) and len(held) == size)
-    except Exception:  # noqa: BLE001 - none does; and as above
-        return None
+        if first.shape[0] != size:
+            return next(level for level, held in enumerate(containers) if isinstance(held, (list, tuple)) and len(held) == size)
+    return None
 
 
 def _down(batch: Any) -> Iterator[Any]:
@@ -57,19 +53,17 @@ def checksum(batch: Any) -> int | None:
 
     Of tensors on a device nothing is read: that would wait for it.
     """
-    try:
+    with suppress(Exception):  # whatever a class of the user's raises
         read = [values for held, _ in zip(_tensors(batch, 0), range(_TENSORS), strict=False) if (values := _values(held))]
         return zlib.crc32(repr(read).encode()) if read else None
-    except Exception:  # noqa: BLE001 - whatever a class of the user's raises
-        return None
+    return None
 
 
 def tensors_in(batch: Any) -> int:
     """How many tensors it is made of, as far as a look into its containers tells."""
-    try:
-        return sum(1 for held in _tensors(batch, 0) if hasattr(held, "shape"))
-    except Exception:  # noqa: BLE001 - whatever a class of the user's raises
-        return 0
+    with suppress(Exception):  # whatever a class of the user's raises
+        return sum(hasattr(held, "shape") for held in _tensors(batch, 0))
+    return 0
 
 
 def _tensors(value: Any, depth: int) -> Iterator[Any]:
@@ -87,13 +81,7 @@ def _values(held: Any) -> Any:
         return held[:_VALUES] if isinstance(held, (str, bytes)) else held
     if getattr(held, "is_cuda", False) or str(getattr(held, "device", "cpu")) != "cpu":
         return None
-    if not _is_whole(held):
-        return None
+    if not (held.is_contiguous() if hasattr(held, "is_contiguous") else held.flags.c_contiguous):
+        return None  # values that do not lie in a row would be copied to look at some
     flat = held.reshape(-1)[:: max(1, math.prod(held.shape) // _VALUES)]
     return tuple(held.shape), flat[:_VALUES].tolist()
-
-
-def _is_whole(held: Any) -> bool:
-    """Whether its values lie in a row, so that none is copied to look at some."""
-    contiguous = getattr(held, "is_contiguous", None)
-    return bool(contiguous()) if contiguous is not None else bool(held.flags.c_contiguous)

@@ -33,11 +33,6 @@ class DeviceWaits:
         """The present step, where its parts are told."""
         self._ended_steps: deque[StepParts] = deque()
 
-    def forget(self) -> None:
-        """In a process that was forked from this one, which cannot use the device."""
-        if self.step is not None:
-            self.step.forget()
-
     def asked(self, loop: Any) -> None:
         """A step of ``loop`` has been queued, and its loop asks for the next batch."""
         if self.step is not None:
@@ -114,7 +109,7 @@ class StepParts:
     def end(self, *, requested: bool) -> None:
         """``asked``: the loop asks for its next batch; else the step is not told."""
         self._patched()
-        self._patched = _nothing  # which held this, in a cycle: a worker that collected it would free events, and end
+        self._patched = None  # it held this, in a cycle: a worker that collected it would free events, and end
         self.reached("other")
         if not requested or any(event is None for event in self.events()):
             self._marks, self._copies = [], []
@@ -136,10 +131,6 @@ class StepParts:
             parts[part] = parts.get(part, 0.0) + max(0.0, seconds - copies)
         self.loop.on_device_steps += 1
         return True
-
-
-def _nothing() -> None:
-    pass
 
 
 def _copies_timed(around: Any) -> Any:

@@ -1,7 +1,8 @@
 """Does work inside the program that the command asked for: once, on the loader of its training loop, when that is warm.
 
 It runs in a process forked from the program's, which waits meanwhile. Random numbers, samplers, iterators and memory of the program
-stay as they were, whatever is done.
+stay as they were, whatever is done. Signals are the program's, and none is lost: its handlers write checkpoints or ask a job to be
+queued again, which that process must not do a second time.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from .heard_signals import delivered, hearing, held_back, leave_to_the_program
+from .lines import OURS
 from .samples import processes_of
 
 STEPS, SECONDS = 10, 1.0
@@ -26,9 +28,6 @@ _LOOK = 0.02
 """Seconds between two looks whether the work is done."""
 _PATIENCE = 30.0
 """Seconds that the work has to write what it knows once Ctrl-C was pressed."""
-_HERE = os.path.abspath(__file__)
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(_HERE))))
-"""The folder that pipefix lies in."""
 
 
 def make_importable() -> None:
@@ -36,7 +35,12 @@ def make_importable() -> None:
     from importlib.util import find_spec
 
     if find_spec("pipefix") is None:
-        sys.path.append(_ROOT)
+        sys.path.append(os.path.dirname(OURS))
+
+
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+_ASKING = (*_ENDING, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+"""By which a program is asked for something."""
 
 
 class Inside:
@@ -53,11 +57,10 @@ class Inside:
     def claim(self) -> bool:
         """Whether this process is to do it, and no other one of the program does."""
         self.done = True
-        try:
+        with contextlib.suppress(FileExistsError):
             os.close(os.open(f"{self.file}.taken", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-        except FileExistsError:
-            return False
-        return True
+            return True
+        return False
 
     def do(self, loader: Any, place: str, step: tuple[float, float | None], iterators: list[tuple[Any, Any]]) -> str | None:
         """Wait for the work. What kept it from being done, where something did.
@@ -81,13 +84,9 @@ class Inside:
         except BaseException:
             _end(process)
             raise
-        if late:
+        if late or os.path.exists(self.job["answer"]):
             return late
-        return (
-            None
-            if os.path.exists(self.job["answer"])
-            else "The process in which the program's loader was to be probed ended without an answer."
-        )
+        return "The process in which the program's loader was to be probed ended without an answer."
 
     def _wait(self, process: int) -> str | None:
         until = time.monotonic() + float(self.job["patience"])
@@ -115,7 +114,10 @@ class Inside:
                 os.dup2(log.fileno(), 2)
             for name in [name for name in os.environ if name.startswith("PIPEFIX_RUN")]:
                 del os.environ[name]  # what is started from here is none of the program's
-            _do_without_cuda()
+            torch: Any = sys.modules.get("torch")
+            if hasattr(torch, "cuda") and torch.cuda._is_in_bad_fork():
+                # There is no device for torch any more, or for those who ask it: loaders would pin memory, and fail.
+                torch.cuda.is_available = torch.accelerator.is_available = lambda: False
             self.kept = _renewed(iterators)
             _forget_fork_server()
             make_importable()
@@ -130,14 +132,6 @@ class Inside:
                 traceback.print_exc(file=log)
         finally:
             os._exit(0)
-
-
-def _do_without_cuda() -> None:
-    """Where the program uses CUDA, this process cannot: there is no device for torch any more, or for those who ask it. Loaders
-    would pin memory, and fail."""
-    torch: Any = sys.modules.get("torch")
-    if hasattr(torch, "cuda") and torch.cuda._is_in_bad_fork():
-        torch.cuda.is_available = torch.accelerator.is_available = lambda: False
 
 
 def _renewed(iterators: list[tuple[Any, Any]]) -> list[Any]:
@@ -168,6 +162,53 @@ def _forget_fork_server() -> None:
         server._preload_modules = preloaded
 
 
+def held_back() -> Any:
+    """From now on no signal is delivered. One that falls among what Python calls at a fork is printed there, and lost.
+
+    Returns:
+        What `delivered` is to be given.
+    """
+    return signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+
+
+def delivered(before: Any) -> None:
+    """As before `held_back`; what came meanwhile comes now."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def leave_to_the_program() -> None:
+    """In the forked process: what ends a program interrupts what is done here, and no handler of the program's is called."""
+    for number in _ASKING:
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.default_int_handler if number in _ENDING else signal.SIG_IGN)
+
+
+@contextlib.contextmanager
+def hearing() -> Iterator[Callable[[], bool]]:
+    """What tells whether the program was asked for something since that was last told; its handlers are called as ever."""
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    os.set_blocking(write, False)
+    theirs = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+
+    def asked() -> bool:
+        try:
+            numbers = os.read(read, 4096)
+        except BlockingIOError:
+            return False
+        if theirs >= 0:
+            with contextlib.suppress(OSError):
+                os.write(theirs, numbers)
+        return any(number in _ASKING for number in numbers)
+
+    try:
+        yield asked
+    finally:
+        signal.set_wakeup_fd(theirs)
+        os.close(read)
+        os.close(write)
+
+
 def _end(process: int) -> None:
     """The program is interrupted: so is the work, which then tells what it knows."""
     until = time.monotonic() + _PATIENCE
@@ -182,10 +223,9 @@ def _end(process: int) -> None:
 
 
 def _has_ended(process: int) -> bool:
-    try:
+    with contextlib.suppress(ChildProcessError):  # the program ignores SIGCHLD: nobody is told how its children end
         return bool(os.waitpid(process, os.WNOHANG)[0])
-    except ChildProcessError:  # the program ignores SIGCHLD: nobody is told how its children end
-        return True
+    return True
 
 
 def end_program(folder: str) -> None:

@@ -45,7 +45,9 @@ class KnownLoops:
             way = way_to_users_line()
             place, made = self._made.get(loader, ("", math.inf))
             place = place or (way or ("",))[-1]
-            alike, kind = self._alike.setdefault((place, *way), []), _kind_of(loader)
+            # What differs between loaders for training and for evaluation, and not from epoch to epoch.
+            of_types = (type(getattr(loader, "sampler", None)), type(getattr(loader, "dataset", None)))
+            alike, kind = self._alike.setdefault((place, *way), []), (sys.modules["torch"].is_grad_enabled(), *of_types)
             of_kind = [loop for loop in alike if loop.kind == kind]
             fitting = [loop for loop in of_kind if loop.asked < made]
             if not fitting and len(of_kind) == MOST_OF_A_KIND:
@@ -74,9 +76,3 @@ class KnownLoops:
         self.all.clear()
         self._alike.clear()
         self._over.clear()
-
-
-def _kind_of(loader: Any) -> tuple[Any, ...]:
-    """What differs between loaders for training and for evaluation, and not from epoch to epoch."""
-    torch: Any = sys.modules.get("torch")
-    return torch.is_grad_enabled(), type(getattr(loader, "sampler", None)), type(getattr(loader, "dataset", None))

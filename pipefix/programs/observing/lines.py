@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import functools
+import glob
 import os
 import sys
 import sysconfig
 from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+OURS = os.path.dirname(os.path.dirname(_HERE))
 _OWN_LOOPS = ("pipefix.api.", "pipefix.caches.pool")
 """Modules of pipefix that go through loaders for themselves, or call what does."""
 _TYPED = ("<string>", "<stdin>")
 """Programs that no file holds: ``python -c``, or handed to ``python -``."""
 _INSTALLED = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-packages"))
-_LIBRARIES = tuple(
-    os.path.normpath(place) + os.sep
-    for place in {_OURS, *(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib"))}
-    if place
-)
+_FOLDERS = {OURS, *(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib"))}
+_LIBRARIES = tuple(os.path.normpath(place) + os.sep for place in _FOLDERS if place)
 
 
 @functools.cache
@@ -29,15 +27,7 @@ def _is_of_a_library(file: str) -> bool:
     if path.startswith(_LIBRARIES) or any(part in path for part in _INSTALLED):
         return True
     holding = [place for place in map(os.path.abspath, sys.path) if path.startswith(place + os.sep)]
-    return bool(holding) and _has_installed(max(holding, key=len))
-
-
-@functools.cache
-def _has_installed(folder: str) -> bool:
-    try:
-        return any(name.endswith(".dist-info") for name in os.listdir(folder))
-    except OSError:
-        return False
+    return bool(holding) and bool(glob.glob("*.dist-info", root_dir=max(holding, key=len)))
 
 
 def users_line() -> str:

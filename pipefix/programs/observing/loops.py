@@ -58,7 +58,6 @@ class Loop:
         self.in_turn: set[Loop] = set()
         """Loops whose batches its steps work on as well: of two loaders, one batch each in turn."""
         self.waited_s = 0.0
-        """Seconds of all its waits."""
         self.durations: list[float] = []
         """Seconds of its steps by the CPU's clock, while something waits for it to be warm."""
         self.on_device_durations: list[float] = []
@@ -126,7 +125,6 @@ class Epoch:
         """Whether gradients were computed for one of its batches, or an optimizer took a step."""
         self.loader = weakref.ref(loader)
         self.pids = pids
-        """Of its worker processes."""
         self.inner_s = 0.0
         """Seconds of loops inside its present step."""
         self.inner_by_mark = 0.0

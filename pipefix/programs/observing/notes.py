@@ -5,6 +5,7 @@ Lines are written every half second, at first more often, by the loop itself: a 
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import platform
@@ -12,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 clock = time.perf_counter
@@ -63,25 +64,17 @@ class Notes:
         if self.silent:
             return
         begun = clock()
-        try:
-            file = self._opened()
+        with suppress(OSError):  # a full disk: the program is none the worse
+            with self._opening:  # else of two threads that begin one may write before the line that the file begins with
+                file = self._file if self._file is not None and self._is_ours(self._file) else self._open()
             line = json.dumps({"event": event, "at": time.time(), **figures}, default=int)  # NumPy's integers
             os.write(file, (line + "\n").encode())
-        except OSError:
-            pass  # a full disk: the program is none the worse
         self.own_s += clock() - begun
 
-    def _opened(self) -> int:
-        if self._file is not None and self._is_ours(self._file):
-            return self._file
-        with self._opening:  # else of two threads that begin one may write before the line that the file begins with
-            return self._file if self._file is not None and self._is_ours(self._file) else self._open()
-
     def _is_ours(self, file: int) -> bool:
-        try:
+        with suppress(OSError):  # the program closed all that it did not open, as one that goes on as a daemon
             return self._pid == os.getpid() and self._which == _which(file)
-        except OSError:  # the program closed all that it did not open, as one that goes on as a daemon
-            return False
+        return False
 
     def _open(self) -> int:
         again, self._pid = self.begun, os.getpid()
@@ -105,21 +98,16 @@ def _which(file: int) -> tuple[int, int]:
 def _machine() -> dict[str, Any]:
     """What training ranks may differ in."""
     facts: dict[str, Any] = {}
-    try:
+    with suppress(OSError, ValueError):  # not on Linux
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             facts["processor"] = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), None)
         facts["memory_gib"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
-    except (OSError, ValueError):
-        pass  # not on Linux
     return facts
 
 
 def _numa_nodes(cores: set[int]) -> str | None:
     """Those that the cores lie on, as Linux numbers them: "0", or "0, 1"; None where that is unknown."""
     folder = "/sys/devices/system/node"
-    try:
-        nodes = [name for name in sorted(os.listdir(folder)) if name.startswith("node") and name[4:].isdigit()]
-    except OSError:
-        return None
+    nodes = [name for name in sorted(glob.glob("node*", root_dir=folder)) if name[4:].isdigit()]
     own = [node for node in nodes if any(os.path.exists(f"{folder}/{node}/cpu{core}") for core in cores)]
     return ", ".join(node[4:] for node in own) or None

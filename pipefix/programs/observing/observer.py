@@ -99,8 +99,8 @@ class Observer:
     def forget(self) -> None:
         """In a process forked from this one: what was noted belongs to the parent, events of its device above all. They are kept,
         since a process that was forked beside CUDA ends where it frees one."""
-        if self.device is not None:
-            self.device.forget()
+        if self.device is not None and self.device.step is not None:
+            self.device.step.forget()
         self.of_parents += [self.device, self.here.current, self.here.latest, self.training.program, *self.loops.all]
         self.loops.forget()
         self._turns.forget()
@@ -112,10 +112,6 @@ class Observer:
 
     # -- what the program does ---------------------------------------------------------------------------------------------
 
-    def look_before(self, loader: Any) -> Any:
-        """What `Looks.after` is to be given once the loader has made its iterator."""
-        return self._looked(self.looks.before, loader)
-
     def _look_here(self, iterator: Any, epoch: Epoch) -> float:
         """At batches that are made in this process, also by another loader that ``iterator`` asks; the seconds that this took."""
         begun, loop = clock(), epoch.loop
@@ -126,10 +122,10 @@ class Observer:
                 loop.add(record)
         loader = epoch.loader()
         if loader is not None and not epoch.pids:
-            loop.add(self._looked(self.looks.here, loader, iterator))
+            loop.add(self.looked(self.looks.here, loader, iterator))
         return clock() - begun
 
-    def _looked(self, look: Any, *given: Any) -> Any:
+    def looked(self, look: Any, *given: Any) -> Any:
         """What ``look`` returns; None where it cannot be: the stages stay unknown."""
         if self.notes.silent:
             return None
@@ -171,8 +167,7 @@ class Observer:
         asked, made = inner or (iterator, self.unasked.pop(iterator, None))
         _, made_s, record = made or (None, 0.0, None)
         starting_s = max(starting_s, made_s)
-        workers, size = getattr(loader, "num_workers", None), getattr(loader, "batch_size", None)
-        persistent = getattr(loader, "persistent_workers", None)
+        workers, size, persistent = (getattr(loader, name, None) for name in ("num_workers", "batch_size", "persistent_workers"))
         loop = self.loops.over(loader, workers=workers, batch_size=size, persistent=persistent)
         loop.begun += 1
         if workers:  # handlers of exit run in turn from the latest one, and torch has just put in the one that ends these
@@ -350,7 +345,6 @@ class Observer:
         if self.here.current is not None:
             return self.here.current.loop
         latest = self.here.latest
-        if latest is not None and latest.loop.trains and not self.training.is_past(latest):
-            return latest.loop
-        other = self._turns.elsewhere(ended=True)
-        return other.loop if other is not None else None
+        if latest is None or not latest.loop.trains or self.training.is_past(latest):
+            latest = self._turns.elsewhere(ended=True)
+        return latest.loop if latest is not None else None

@@ -88,7 +88,8 @@ def install_training(module: Any, asked: Mapping[str, str]) -> None:
     module.register_optimizer_step_post_hook(observer.training.optimizer_stepped)
     import torch
 
-    torch.autograd.backward = _timed(torch.autograd.backward, observer.training.goes_back, observer.training.went_back)
+    reached = observer.training.reached
+    torch.autograd.backward = _timed(torch.autograd.backward, lambda: reached("forward"), observer.training.went_back)
     if hasattr(torch, "save"):
         # Both, so that it can be pickled by its name.
         torch.save = torch.serialization.save = _timed(torch.save, lambda: None, observer.saved)
@@ -173,7 +174,7 @@ def _beginning(begin: Any, observer: Observer, patched: set[type], *, makes: boo
 
     @functools.wraps(begin)
     def began(self: Any) -> Any:
-        looking = observer.look_before(self) if makes else None
+        looking = observer.looked(observer.looks.before, self) if makes else None
         record, before = None, (here.beginning, here.inner)
         if not makes:
             here.beginning, here.inner = self, None

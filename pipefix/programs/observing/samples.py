@@ -9,6 +9,7 @@ import sys
 import weakref
 import zlib
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 BATCHES, INDICES = 8, 256
@@ -23,8 +24,6 @@ class Orders:
 
     def __init__(self) -> None:
         self._asked: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
-        self._full: Any = None
-        """The iterator of whose present epoch enough is known, as a weak reference."""
 
     def watch(self, iterator_class: Any) -> None:
         following = iterator_class._next_index
@@ -33,16 +32,9 @@ class Orders:
         @functools.wraps(following)
         def _next_index(iterator: Any) -> Any:
             index = following(iterator)
-            full = self._full
-            if full is not None and full() is iterator:  # the quickest way to know that nothing is to be done
-                return index
-            request = requests.get(iterator)
-            if request is None:
-                request = requests[iterator] = []
+            request = requests.setdefault(iterator, [])
             if len(request) < BATCHES:
                 request.append(index)
-            else:
-                self._full = weakref.ref(iterator)
             return index
 
         iterator_class._next_index = _next_index
@@ -53,7 +45,6 @@ class Orders:
         Persistent workers have one iterator for all epochs.
         """
         flat: list[int] = []
-        self._full = None
         for index in self._asked.pop(iterator, ()):
             flat += index if isinstance(index, list) else [index]
         if not flat or not all(isinstance(index, int) for index in flat):
@@ -69,12 +60,14 @@ def share_of(loader: Any) -> dict[str, Any]:
     samplers = [loader, getattr(loader, "sampler", None), batches, getattr(batches, "sampler", None)]
     facts: dict[str, Any] = {"shared": any(hasattr(sampler, name) for sampler in samplers for name in _SHARES)}
     for name, of in (("dataset_length", getattr(loader, "dataset", None)), ("sampler_length", samplers[1])):
-        try:
+        facts[name] = None
+        with suppress(Exception):  # streams have none, and whatever a class of the user's raises
             facts[name] = len(of)  # type: ignore[arg-type]
-        except Exception:  # noqa: BLE001 - streams have none, and whatever a class of the user's raises
-            facts[name] = None
     dataset = getattr(loader, "dataset", None)
-    facts["dataset"] = resemblance(dataset)
+    facts["dataset"] = None
+    with suppress(Exception):  # whatever a class of the user's raises
+        # The same for datasets that hold the same things, as far as a quick look tells.
+        facts["dataset"] = zlib.crc32(repr(_outline(dataset)).encode())
     facts["drop_last"] = any(getattr(sampler, "drop_last", False) is True for sampler in samplers)
     facts["stream"] = isinstance(dataset, getattr(sys.modules.get("torch.utils.data"), "IterableDataset", ()))
     facts["storage"] = storage_of(dataset)
@@ -83,29 +76,15 @@ def share_of(loader: Any) -> dict[str, Any]:
 
 def storage_of(dataset: Any) -> str | None:
     """The kind of file system that its files lie on, by the first path that it holds; None where it holds none."""
-    try:
+    with suppress(Exception):  # there is no path, or no mount; and whatever a class of the user's raises
         held = getattr(dataset, "__dict__", {}).values()
         firsts = [item[0] if isinstance(item, (list, tuple)) and item else item for item in held]
         paths = [os.fspath(item) for item in firsts if isinstance(item, (str, os.PathLike))]
-        place = next((os.path.realpath(path) for path in paths if os.sep in str(path) and os.path.exists(path)), None)
-        return None if place is None else _file_system(str(place))
-    except Exception:  # noqa: BLE001 - whatever a class of the user's raises
-        return None
-
-
-def _file_system(place: str) -> str | None:
-    with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
-        mounts = [line.split()[1:3] for line in file]
-    holding = [(len(at), kind) for at, kind in mounts if place == at or place.startswith(at.rstrip("/") + "/")]
-    return max(holding)[1] if holding else None
-
-
-def resemblance(dataset: Any) -> int | None:
-    """The same for datasets that hold the same things, as far as a quick look tells; None where it tells nothing."""
-    try:
-        return zlib.crc32(repr(_outline(dataset)).encode())
-    except Exception:  # noqa: BLE001 - whatever a class of the user's raises
-        return None
+        place = str(next(os.path.realpath(path) for path in paths if os.sep in str(path) and os.path.exists(path)))
+        with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
+            mounts = [line.split()[1:3] for line in file]
+        return max((len(at), kind) for at, kind in mounts if place == at or place.startswith(at.rstrip("/") + "/"))[1]
+    return None
 
 
 def _outline(value: Any, depth: int = 0) -> Any:
@@ -123,7 +102,6 @@ def _outline(value: Any, depth: int = 0) -> Any:
 
 
 def pids_of(iterator: Any) -> tuple[int, ...]:
-    """Of the iterator's worker processes."""
     return tuple(worker.pid for worker in processes_of(iterator) if getattr(worker, "pid", None))
 
 
@@ -140,25 +118,19 @@ def idle_pools(epochs: Iterable[Any], loop: Any) -> list[tuple[str, int]]:
 
 
 def cpu_seconds(pids: tuple[int, ...]) -> float:
-    """That processes have used so far; what cannot be read counts as nothing."""
-    total = 0
-    for pid in pids:
-        try:
-            with open(f"/proc/{pid}/stat", "rb") as file:
-                fields = file.read().rsplit(b")", 1)[1].split()
-            total += int(fields[11]) + int(fields[12])
-        except (OSError, IndexError, ValueError):
-            pass
-    return total / _TICKS
+    """That processes have used so far."""
+    return sum(_summed(f"/proc/{pid}/stat", 11, 12) for pid in pids) / _TICKS
 
 
 def queued_seconds(of: Iterable[int | str] = ("thread-self",)) -> float:
     """That this thread, or the main threads of processes, were ready to run and had no CPU so far; 0 where nothing says that."""
-    total = 0
-    for name in of:
-        try:
-            with open(f"/proc/{name}/schedstat", "rb") as file:
-                total += int(file.read().split()[1])
-        except (OSError, IndexError, ValueError):
-            pass
-    return total / 1e9
+    return sum(_summed(f"/proc/{name}/schedstat", 1) for name in of) / 1e9
+
+
+def _summed(name: str, *places: int) -> int:
+    """Of a file's numbers (after a process's name, in brackets) those at these places; what cannot be read counts as nothing."""
+    with suppress(OSError, IndexError, ValueError):
+        with open(name, "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return sum(int(fields[place]) for place in places)
+    return 0

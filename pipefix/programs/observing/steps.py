@@ -66,14 +66,6 @@ def compiles() -> bool:
     return compiler is not None and bool(getattr(compiler, "counters", {}).get("frames", {}).get("total"))
 
 
-def look_into_step() -> StepLook | None:
-    """From now on, until `StepLook.end`; None in a program that compiles its models, which hooks would have compiled again."""
-    if compiles():
-        return None
-    modules = sys.modules.get("torch.nn.modules.module")
-    return StepLook(modules) if modules is not None else None
-
-
 class ModelCalls:
     """Looks at the first call of a model in a step. Its hook is gone with that call, or with the next step.
 

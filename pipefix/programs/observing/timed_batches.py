@@ -11,13 +11,12 @@ import contextlib
 import functools
 import gc
 import mmap
-import multiprocessing
 import os
-import time
 import weakref
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
+from time import perf_counter as clock
 from typing import Any
 
 from .lines import without_this_frame
@@ -30,8 +29,6 @@ WORKER_AFTER = 2.0
 """Seconds of a worker."""
 LOOKING_WORKERS = 2
 """Workers that look; the others do the same."""
-
-clock = time.perf_counter
 
 
 class Looks:
@@ -51,12 +48,12 @@ class Looks:
             return own_init.record.beside, own_init  # of the program's own watch, which looks already
         if not self._can_look(loader, own_init) or not workers or held.get("_iterator") is not None:
             return None
-        if _start_method(held.get("_DataLoader__multiprocessing_context")) != "fork":
+        if import_module("pipefix.system.forks").start_method_of(loader) != "fork":
             return None
         if clock() > self.due:
             import_module("pipefix.loader.metering.stage_clock").preload()  # forked workers find it then
         free = self._free.get(loader)
-        record = free.pop() if free else _shared_record(min(workers, LOOKING_WORKERS))
+        record = free.pop() if free else _record(min(workers, LOOKING_WORKERS), functools.partial(mmap.mmap, -1))
         held["worker_init_fn"] = LooksLater(record, own_init, self.due, _makes_batches(loader))
         return record, own_init
 
@@ -90,10 +87,9 @@ class Looks:
         return here
 
     def _can_look(self, loader: Any, own_init: Any) -> bool:
-        watched = (
-            "_pipefix_watch" in vars(loader) or type(own_init).__module__.startswith("pipefix.") or isinstance(own_init, LooksLater)
-        )
-        return self.possible and not watched and not hasattr(type(loader), "explain")  # a FastLoader
+        ours = type(own_init).__module__.startswith("pipefix.") or isinstance(own_init, LooksLater)
+        watched = ours or "_pipefix_watch" in vars(loader) or hasattr(type(loader), "explain")  # a FastLoader
+        return self.possible and not watched
 
     def cost_s(self) -> float:
         """Seconds that looks took in this process."""
@@ -104,7 +100,7 @@ class LooksHere:
     """Looks at batches of a loader that are made in this process."""
 
     def __init__(self, batched: bool) -> None:
-        self._record = import_module("pipefix.loader.metering.cost_record").CostRecord(1, memory=bytearray)
+        self._record = _record(1, bytearray)
         self.clock = _begun(self._record, 0, batched)
         """By which their fetchers are timed."""
 
@@ -151,16 +147,8 @@ def _timed_later(fetch: Any, due: float, begin: Any) -> Any:
     return fetched
 
 
-def _start_method(context: Any) -> str:
-    """Of workers; asking leaves the program free to choose it later."""
-    if context is not None:
-        return str(context.get_start_method())
-    return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
-
-
-def _shared_record(pages: int) -> Any:
-    """That forked processes share."""
-    return import_module("pipefix.loader.metering.cost_record").CostRecord(pages, memory=functools.partial(mmap.mmap, -1))
+def _record(pages: int, memory: Any) -> Any:
+    return import_module("pipefix.loader.metering.cost_record").CostRecord(pages, memory=memory)
 
 
 def _begun(record: Any, worker: int, batched: bool) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
 from .inside import end_program
 from .loops import Epoch, Loop, clock
-from .steps import StepLook, look_into_step
+from .steps import StepLook, compiles
 
 LEAST_AFTER = 4
 """Backward passes after the end of an epoch that may be of batches which the program took ahead, in an epoch however short."""
@@ -32,30 +33,27 @@ class TrainingSteps:
         """Into the present step outside any loop over a loader."""
         self._possible = True
 
-    def optimizer_begins(self, *_: Any) -> None:
-        self._reached("other")
-        self._optimizer_since = clock()
-
-    def _reached(self, part: str) -> None:
+    def reached(self, part: str) -> None:
         """The end of a part of the present step."""
         if self._observer.device is not None and self._observer.device.step is not None:
             self._observer.device.step.reached(part)
 
+    def optimizer_begins(self, *_: Any) -> None:
+        self.reached("other")
+        self._optimizer_since = clock()
+
     def optimizer_stepped(self, *_: Any) -> None:
-        self._reached("optimizer")
+        self.reached("optimizer")
         now = clock()
         took = now - self._optimizer_since if self._optimizer_since else 0.0
         self._optimizer_since = 0.0
         if self._look is not None:
             self._look.worked(now - took, now)
         self._observer.calls += 1
-        loop: Loop = self._observer.worked_on() or self._own_batches()
-        loop.trains = True
+        loop, current = self._trains()
         loop.optimizer_steps += 1
         loop.optimizer_s += took if self._in_its_time(loop) else 0.0
-        current: Epoch | None = self._observer.current
         if current is not None:
-            current.trains = True
             loop.steps_in_thread += current.thread == threading.get_ident()
             current.marked, current.inner_by_mark = now, current.inner_s
         if loop is self.program:
@@ -81,35 +79,36 @@ class TrainingSteps:
             self._look_into_step()
 
     def _look_into_step(self) -> None:
-        """One step a note."""
-        if self._possible:
+        """One step a note; none in a program that compiles its models, which hooks would have compiled again."""
+        modules = sys.modules.get("torch.nn.modules.module")
+        if self._possible and modules is not None and not compiles():
             try:
-                self._look = look_into_step()
+                self._look = StepLook(modules)
             except Exception as error:  # noqa: BLE001 - what passes outside the models stays unknown
                 self._possible = False
                 self._observer.failed(error, "pipefix could not look into the steps")
 
-    def _own_batches(self) -> Loop:
-        if self.program is None:
-            self.program = self._observer.loops.without_loader()
-        return self.program
-
-    def goes_back(self) -> None:
-        self._reached("forward")
+    def _trains(self) -> tuple[Loop, Epoch | None]:
+        """The loop whose step it is that is taken, and its epoch: both train."""
+        loop: Loop | None = self._observer.worked_on() or self.program
+        if loop is None:
+            loop = self.program = self._observer.loops.without_loader()
+        loop.trains = True
+        current: Epoch | None = self._observer.current
+        if current is not None:
+            current.trains = True
+        return loop, current
 
     def went_back(self, begun: float, now: float) -> None:
-        self._reached("backward")
+        self.reached("backward")
         self._count_pass(self._observer.current, self._observer.here.latest)
-        loop: Loop = self._observer.worked_on() or self._own_batches()
-        loop.trains = True
+        loop, current = self._trains()
         loop.backward_s += now - begun if self._in_its_time(loop) else 0.0
         if self._optimizer_since:
             self._optimizer_since = now
         if self._look is not None:
             self._look.worked(begun, now)
-        current: Epoch | None = self._observer.current
         if current is not None:
-            current.trains = True
             loop.forward_s += begun - current.marked - (current.inner_s - current.inner_by_mark)
             current.marked, current.inner_by_mark = now, current.inner_s
         if loop is self.program and not self.count:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from .loops import Epoch, Loop
+from .loops import Epoch
 from .notes import Notes
 
 
@@ -71,8 +71,12 @@ class Turns:
         (at, outer), epoch.left = epoch.left, None
         loop.step_s += at - epoch.delivered
         if outer is not None:
-            outer.loop.inner_s += at - epoch.delivered
-            self._are_in_turn(loop, outer.loop)
+            other = outer.loop
+            other.inner_s += at - epoch.delivered
+            if other is not loop and other not in loop.in_turn:
+                loop.in_turn.add(other)
+                other.in_turn.add(loop)
+                self._notes.write("in turn", loop=loop.number, other=other.number)
         if epoch.outer is not None:
             epoch.outer.inner_s += now - requested
 
@@ -80,12 +84,6 @@ class Turns:
         epoch.loop.waited_s += seconds
         if epoch.thread == threading.main_thread().ident:
             self.waited += seconds
-
-    def _are_in_turn(self, loop: Loop, other: Loop) -> None:
-        if other is not loop and other not in loop.in_turn:
-            loop.in_turn.add(other)
-            other.in_turn.add(loop)
-            self._notes.write("in turn", loop=loop.number, other=other.number)
 
 
 def in_turn_with(epoch: Epoch, epochs: Iterable[Epoch]) -> list[Epoch]:

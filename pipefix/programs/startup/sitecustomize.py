@@ -38,11 +38,8 @@ class _Awaiting:
     """A finder that finds nothing: modules of torch that are looked for are told what to call once they have been imported."""
 
     def __init__(self) -> None:
-        self.install = {
-            "torch.utils.data.dataloader": "install_loaders",
-            "torch.optim.optimizer": "install_training",
-            "torchdata.nodes.loader": "install_nodes",
-        }
+        self.install = {"torch.utils.data.dataloader": "install_loaders", "torch.optim.optimizer": "install_training",
+                        "torchdata.nodes.loader": "install_nodes"}  # fmt: skip
 
     def come_first(self) -> None:
         """A finder before this one that answers by itself would keep modules from it."""
@@ -79,20 +76,14 @@ class _Awaiting:
 
 def _observe(install: str, module: "Any") -> None:
     from importlib import import_module
-
-    if _PACKAGE not in sys.modules:
-        _load_package()
-    getattr(import_module(f"{_PACKAGE}.patches"), install)(module, _ASKED)
-
-
-def _load_package() -> None:
-    """Under a name of its own: the program's Python may have no pipefix, or another one."""
     from importlib.util import module_from_spec, spec_from_file_location
 
+    # Under a name of its own: the program's Python may have no pipefix, or another one.
     folder = os.path.join(os.path.dirname(_HERE), "observing")
     spec = spec_from_file_location(_PACKAGE, os.path.join(folder, "__init__.py"), submodule_search_locations=[folder])
-    if spec is not None:
+    if _PACKAGE not in sys.modules and spec is not None:
         sys.modules[_PACKAGE] = module_from_spec(spec)
+    getattr(import_module(f"{_PACKAGE}.patches"), install)(module, _ASKED)
 
 
 def _without_harm(do: "Any", *arguments: "Any") -> None:
@@ -100,21 +91,15 @@ def _without_harm(do: "Any", *arguments: "Any") -> None:
     try:
         do(*arguments)
     except Exception as error:  # noqa: BLE001 - see above
-        _tell(error)
-
-
-def _tell(error: Exception) -> None:
-    try:
         import json
         import platform
+        from contextlib import suppress
 
         note = {"event": "error", "error": f"pipefix could not look into a process of the program: {type(error).__name__}: {error}"}
         name = f"events-{platform.node()}-{os.getpid()}.jsonl"
-        with open(os.path.join(_FOLDER, name), "a", encoding="utf-8") as file:
+        with suppress(OSError), open(os.path.join(_FOLDER, name), "a", encoding="utf-8") as file:
             for line in ({"event": "process", "at": 0.0}, note):
                 file.write(json.dumps(line) + "\n")
-    except OSError:
-        pass
 
 
 _without_harm(_remove_from_path)

@@ -1,8 +1,8 @@
 """Shared memory that workers write batches into and the caller reads from: slots of one anonymous file, used again and again.
 
 A slot belongs to one worker. The worker marks it as lent when it has put a batch there; the receiving process marks it as free
-when the caller has dropped every view of that batch, and not before: each view keeps a `Lease` alive. One byte a slot is all that
-the processes tell each other, so that no lock can be left behind by a process that was killed.
+when the caller has dropped every view of that batch, and not before: each view keeps its `SlotBytes` alive. One byte a slot is
+all that the processes tell each other, so that no lock can be left behind by a process that was killed.
 
 The file has no name, and its size is room that may be used, not memory.
 """
@@ -14,17 +14,16 @@ import ctypes
 import mmap
 import os
 import secrets
-import sys
 import threading
 import weakref
-from collections.abc import Callable
-from functools import cache
 from itertools import count
 from multiprocessing import reduction
-from typing import Any
+from typing import Any, TypeAlias
 
 from pipefix.system.resources import memory_left
 
+SlotBytes: TypeAlias = "ctypes.Array[ctypes.c_ubyte]"
+"""The bytes of one slot."""
 FREE, LENT = 0, 1
 SPARE = 16
 """Slots a worker has beyond those it needs: used in the place of those that a forked child may still look at."""
@@ -90,9 +89,10 @@ class Arena:
         self._map = mmap.mmap(fd, os.fstat(fd).st_size)
         self._end = weakref.finalize(self, os.close, fd)
         self._closed = False
-        self._lent: dict[int, weakref.ref[Lease]] = {}
+        self._lent: dict[int, list[Fork]] = {}
+        """Slots that the caller looks at, and the children that may do so: none is written as long as one of them lives."""
         self._retired: dict[int, list[Fork]] = {}
-        """Slots that the caller has dropped, and the children that may look at them."""
+        """Those that the caller has dropped."""
 
     def __getstate__(self) -> dict[str, Any]:
         """For a worker that is spawned: the file travels as a descriptor."""
@@ -133,9 +133,9 @@ class Arena:
     def lend(self, slot: int) -> None:
         self._map[slot] = LENT
 
-    def window(self, slot: int) -> Lease:
+    def window(self, slot: int) -> SlotBytes:
         """The memory of a slot, to write into."""
-        return _lease_type(self.capacity).from_buffer(self._map, self._start(slot))
+        return (ctypes.c_ubyte * self.capacity).from_buffer(self._map, self._start(slot))
 
     def writer_ends(self) -> None:
         """Nobody writes any more: memory that is not lent goes back, the rest with its batch."""
@@ -156,20 +156,21 @@ class Arena:
         self.receiver = os.getpid()
         _arenas[self.key] = self
 
-    def lease(self, slot: int) -> Lease:
+    def lease(self, slot: int) -> SlotBytes:
         """The memory of a slot; the slot is free again when this, and all that was made of it, is gone."""
         self._reclaim()
-        lease = self.window(slot)
-        lease.slot, lease.arena, lease.forks = slot, self, []
-        return lease
+        window = self.window(slot)
+        weakref.finalize(window, self._dropped, slot).atexit = False
+        return window
 
-    def dropped(self, lease: Lease) -> None:
-        self._lent.pop(lease.slot, None)
-        forks = [fork for fork in lease.forks if not fork.over()]
+    def _dropped(self, slot: int) -> None:
+        if self.receiver != os.getpid():
+            return  # a forked child has copies of the receiver's windows: they are not its own to give back
+        forks = [fork for fork in self._lent.pop(slot, ()) if not fork.over()]
         if forks:
-            self._retired[lease.slot] = forks  # for its worker it is still lent
+            self._retired[slot] = forks  # for its worker it is still lent
         else:
-            self._give_back(lease.slot)
+            self._give_back(slot)
 
     def _reclaim(self) -> None:
         """Slots whose children have ended are free again."""
@@ -184,13 +185,9 @@ class Arena:
         if self._closed or self.writer_ended:
             self._forget(slot)
 
-    def opened(self, lease: Lease) -> None:
+    def opened(self, slot: int) -> None:
         """The caller sees it from now on."""
-        self._lent[lease.slot] = weakref.ref(lease)
-
-    def leases(self) -> list[Lease]:
-        """What the caller holds now."""
-        return [lease for known in list(self._lent.values()) if (lease := known()) is not None]
+        self._lent[slot] = []
 
     def close(self) -> None:
         """Nobody writes any more: memory that the caller does not hold goes back at once, the rest with its batch."""
@@ -206,28 +203,6 @@ class Arena:
         self._map.madvise(REMOVE, self._start(slot), self.capacity)
 
 
-class Lease(ctypes.Array):  # type: ignore[type-arg]
-    """One slot's bytes, for as long as somebody looks at them."""
-
-    _type_ = ctypes.c_ubyte
-    _length_ = 0
-    slot: int
-    arena: Arena
-    forks: list[Fork]
-    """Children that may have views of it: the slot is not written as long as one of them lives."""
-
-    def __del__(self, getpid: Callable[[], int] = os.getpid, ending: Callable[[], bool] = sys.is_finalizing) -> None:
-        arena = self.__dict__.get("arena")
-        # A forked child has copies of the receiver's leases: they are not its own to give back.
-        if arena is not None and arena.receiver == getpid() and not ending():
-            arena.dropped(self)
-
-
-@cache
-def _lease_type(capacity: int) -> type[Lease]:
-    return type("Lease", (Lease,), {"_length_": capacity, "_type_": ctypes.c_ubyte})
-
-
 def arena_of(key: str) -> Arena | None:
     """None where nobody waits for its batches any more."""
     known = _arenas.get(key)
@@ -235,11 +210,10 @@ def arena_of(key: str) -> Arena | None:
 
 
 def _before_fork() -> None:
-    own = os.getpid()
-    leases = [lease for arena in list(_arenas.values()) if arena.receiver == own for lease in arena.leases()]
-    _forking.fork = Fork() if leases else None
-    for lease in leases:
-        lease.forks = [*(fork for fork in lease.forks if not fork.over()), _forking.fork]
+    held = [forks for arena in list(_arenas.values()) if arena.receiver == os.getpid() for forks in list(arena._lent.values())]
+    _forking.fork = Fork() if held else None
+    for forks in held:
+        forks[:] = [*(fork for fork in forks if not fork.over()), _forking.fork]
 
 
 def _forked() -> None:

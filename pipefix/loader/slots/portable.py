@@ -66,7 +66,7 @@ def delivered(pid: int, arena: Arena | None, key: str, slot: int, payload: bytes
         _known[key] = pid, arena
     known = _known[key][1]
     known.arrived = True
-    return Arrival(known.lease(slot), payload).open()
+    return Arrival(known, slot, payload).open()
 
 
 def _forget_the_dead() -> None:

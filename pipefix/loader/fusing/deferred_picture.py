@@ -75,35 +75,34 @@ class EncodedPicture:
         self.pixels: np.ndarray[Any, Any] | None = None
 
     def into(self, layout: Layout, finish: Finish, target: Target, place: int) -> None:
-        """Raises `BadPicture`. A file that several pictures are made of (views of one photo) is decoded once."""
+        """A file that several pictures are made of (views of one photo) is decoded once."""
         kernel, cut = self.put_off.kernel, layout.cut(self.put_off.arithmetic)
         self.made += 1
         self.put_off.most_views = max(self.put_off.most_views, self.made)
-        if self.pixels is None and (self.made > 1 or self.put_off.views > 1):
-            self.pixels = kernel.jpeg_region(self.data, Box(0, 0, self.width, self.height))
-        if self.pixels is None:
-            kernel.jpeg_into(self.data, cut, finish, target, place)
-        else:
-            kernel.pixels_into(self.pixels, cut, finish, target, place)
+        try:
+            if self.made == 1 and self.put_off.views == 1:
+                kernel.jpeg_into(self.data, cut, finish, target, place)
+                return
+            if self.pixels is None:
+                self.pixels = kernel.jpeg_region(self.data, Box(0, 0, self.width, self.height))
+        except BadPicture:
+            self.pixels = self._by_pillow()
+        kernel.pixels_into(self.pixels, cut, finish, target, place)
 
     def picture(self, layout: Layout) -> Image.Image:
         """With its pixels."""
         width, height = layout.size
         pixels = np.empty((1, height, width, 3), dtype=np.uint8)
-        try:
-            self.into(layout, UINT8, Target(pixels.transpose(0, 3, 1, 2)), 0)
-        except BadPicture:
-            return self._by_pillow(layout)
+        self.into(layout, UINT8, Target(pixels.transpose(0, 3, 1, 2)), 0)
         return Image.frombytes("RGB", (width, height), pixels)
 
-    def _by_pillow(self, layout: Layout) -> Image.Image:
+    def _by_pillow(self) -> np.ndarray[Any, Any]:
         """What the kernel leaves to others. An error is not where it would be if decoding had not been put off: it is noted."""
         try:
-            picture = JpegImageFile(io.BytesIO(self.data)).convert("RGB")
+            return np.asarray(JpegImageFile(io.BytesIO(self.data)).convert("RGB"))
         except Exception:
             self.put_off.failed = True
             raise
-        return layout.applied(picture)
 
 
 class DeferredPicture(Image.Image):
@@ -132,7 +131,7 @@ class DeferredPicture(Image.Image):
         self.im = im
 
     def write(self, finish: Finish, target: Target, place: int) -> None:
-        """Into a batch. Raises `BadPicture`."""
+        """Into a batch."""
         self._encoded.into(self._layout, finish, target, place)
 
     def decode(self) -> None:

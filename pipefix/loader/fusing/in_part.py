@@ -19,7 +19,6 @@ import numpy as np
 import torch
 from PIL import Image
 
-from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.kernel import native
 from pipefix.kernels.picture import Target
 from pipefix.loader.fusing import stand_in
@@ -86,7 +85,11 @@ class ListInPart:
         picture = self.picture(picture_in)
         if picture.size != (target.width, target.height):
             raise CannotFollow("a sample of another size")
-        self._values(picture, target, place, deferral)
+        if type(picture) is DeferredPicture:
+            picture.write(self.finish, target, place)
+        else:
+            cut = Layout(*picture.size).cut(deferral.arithmetic)
+            deferral.kernel.pixels_into(np.asarray(picture), cut, self.finish, target, place)
         if not self.after:
             return
         row: Any = target.tensor[place].as_subclass(self.kind)
@@ -97,17 +100,6 @@ class ListInPart:
             if not isinstance(sample, torch.Tensor) or sample.shape != row.shape or sample.dtype != row.dtype:
                 raise CannotFollow("a sample of another size or type")
             target.tensor[place].copy_(sample)
-
-    def _values(self, picture: Image.Image, target: Target, place: int, deferral: Deferral) -> None:
-        if type(picture) is DeferredPicture:
-            try:
-                picture.write(self.finish, target, place)
-            except BadPicture:
-                picture.decode()
-            else:
-                return
-        cut = Layout(*picture.size).cut(deferral.arithmetic)
-        deferral.kernel.pixels_into(np.asarray(picture), cut, self.finish, target, place)
 
     def explain(self, kernel: str) -> str:
         """Which operation goes where."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from PIL import Image
 
 from pipefix.kernels.picture import Arithmetic, Box, Filter, Finish, PictureCut
 from pipefix.loader.fusing.errors import CannotFollow
@@ -87,20 +86,6 @@ class Layout:
         whole = self.full or (self.box.width, self.box.height)
         window = self.window or Box(0, 0, *whole)
         return PictureCut(self.box, whole, window, self.mirrored, self.upside_down, self.filter, arithmetic, coarsest)
-
-    def applied(self, picture: Image.Image) -> Image.Image:
-        """The same by Pillow, of the whole picture."""
-        x, y, width, height = self.box
-        picture = picture.crop((x, y, x + width, y + height))
-        if self.full is not None:
-            by = Image.Resampling.BILINEAR if self.filter is Filter.BILINEAR else Image.Resampling.BICUBIC
-            picture = picture.resize(self.full, by)
-        if self.window is not None:
-            x, y, width, height = self.window
-            picture = picture.crop((x, y, x + width, y + height))
-        if self.mirrored:
-            picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-        return picture.transpose(Image.Transpose.FLIP_TOP_BOTTOM) if self.upside_down else picture
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------------

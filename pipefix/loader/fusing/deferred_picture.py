@@ -105,6 +105,16 @@ class EncodedPicture:
             raise
 
 
+def _as_pillows(name: str) -> Any:
+    """A method of Pillow's own picture, which this one becomes first."""
+
+    def method(self: DeferredPicture | DeferredFile, *args: Any) -> Any:
+        self.as_pillows()
+        return getattr(self, name)(*args)
+
+    return method
+
+
 class DeferredPicture(Image.Image):
     """What is cropped, resized or flipped of a file that is not decoded yet. One whose pixels were looked at is a plain `Image`."""
 
@@ -122,7 +132,7 @@ class DeferredPicture(Image.Image):
 
     @property
     def im(self) -> Any:
-        self.decode()
+        self.as_pillows()
         return self.im
 
     @im.setter
@@ -134,17 +144,11 @@ class DeferredPicture(Image.Image):
         """Into a batch."""
         self._encoded.into(self._layout, finish, target, place)
 
-    def decode(self) -> None:
-        decoded = self._encoded.picture(self._layout)
-        self.im = decoded.im  # it is a plain picture from here on
+    def as_pillows(self) -> None:
+        """It is decoded, and a plain picture from here on."""
+        self.im = self._encoded.picture(self._layout).im
 
-    def load(self) -> Any:
-        self.decode()
-        return self.load()
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        self.decode()
-        return self.__reduce_ex__(protocol)
+    load, __reduce_ex__ = map(_as_pillows, ("load", "__reduce_ex__"))
 
     # -- what is noted -----------------------------------------------------------------------------------------------------
 
@@ -244,13 +248,7 @@ class DeferredFile(JpegImageFile):
             return self.load()
         return PixelsLater(self)
 
-    def draft(self, mode: Any, size: Any) -> Any:
-        self.as_pillows()
-        return self.draft(mode, size)
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        self.as_pillows()
-        return self.__reduce_ex__(protocol)
+    draft, __reduce_ex__ = map(_as_pillows, ("draft", "__reduce_ex__"))
 
     def convert(self, mode: Any = None, *more: Any, **named: Any) -> Image.Image:
         if mode != "RGB" or more or named:

@@ -52,16 +52,12 @@ def _hue(own: Function, known: Known) -> Function:
             return own(img, hue_factor)
         return _turned(kernel, img, hue_factor) if agrees(kernel) else own(img, hue_factor)
 
-    verdict: list[bool] = []
-
+    @functools.cache
     def agrees(kernel: NativeKernel) -> bool:
-        if not verdict:
-            pixels = np.random.default_rng(1).integers(0, 256, (64, 64, 3), dtype=np.uint8)
-            drawn = [Image.fromarray(pixels >> shift) for shift in (0, 5)]  # the second is nearly grey
-            factors = (-0.5, -0.11, 0.0, 0.2, 0.5)
-            same = (_turned(kernel, picture, by).tobytes() == own(picture, by).tobytes() for picture in drawn for by in factors)
-            verdict.append(all(same))
-        return verdict[0]
+        pixels = np.random.default_rng(1).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+        drawn = [Image.fromarray(pixels >> shift) for shift in (0, 5)]  # the second is nearly grey
+        factors = (-0.5, -0.11, 0.0, 0.2, 0.5)
+        return all(_turned(kernel, picture, by).tobytes() == own(picture, by).tobytes() for picture in drawn for by in factors)
 
     return adjust_hue
 
@@ -81,15 +77,16 @@ def _blur(own: Function, weights: Function, known: Known) -> Function:
         if kernel is None or not _fits(img, kernel_size, sigma):
             return own(img, kernel_size, sigma)
         size = (*kernel_size, *img.shape)
-        if size not in same:
-            torchvisions = own(img, kernel_size, sigma)
-            if len(same) < MOST_SIZES:
-                blurred = _blurred(kernel, img, weights(kernel_size, sigma, dtype=torch.float32, device=img.device))
-                same[size] = blurred is not None and torch.equal(blurred, torchvisions)
-            return torchvisions
-        if not same[size]:
+        if not same.get(size, len(same) < MOST_SIZES):
             return own(img, kernel_size, sigma)
-        return _blurred(kernel, img, weights(kernel_size, sigma, dtype=torch.float32, device=img.device))
+        weight = weights(kernel_size, sigma, dtype=torch.float32, device=img.device)
+        pixels = kernel.blurred(img.permute(1, 2, 0).numpy(), weight.numpy())
+        blurred = None if pixels is None else torch.from_numpy(pixels).permute(2, 0, 1)
+        if size in same:
+            return blurred
+        torchvisions = own(img, kernel_size, sigma)
+        same[size] = blurred is not None and torch.equal(blurred, torchvisions)
+        return torchvisions
 
     return gaussian_blur
 
@@ -98,16 +95,9 @@ def _fits(img: Any, kernel_size: Any, sigma: Any) -> bool:
     """Bytes of a picture in colour, and figures as torchvision's own transforms give them."""
     if type(img) is not torch.Tensor or img.dtype != torch.uint8 or img.ndim != 3 or img.shape[0] != 3 or img.device.type != "cpu":
         return False
-    pairs = all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in (kernel_size, sigma))
-    return (
-        pairs
-        and all(isinstance(side, int) and side % 2 == 1 and 1 <= side <= 255 for side in kernel_size)
-        and all(isinstance(deviation, float) and deviation > 0 for deviation in sigma)
-        and kernel_size[0] // 2 < img.shape[2]
-        and kernel_size[1] // 2 < img.shape[1]
+    if not all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in (kernel_size, sigma)):
+        return False
+    sides = zip(kernel_size, (img.shape[2], img.shape[1]), strict=True)
+    return all(isinstance(side, int) and side % 2 == 1 and 1 <= side <= 255 and side // 2 < room for side, room in sides) and all(
+        isinstance(deviation, float) and deviation > 0 for deviation in sigma
     )
-
-
-def _blurred(kernel: NativeKernel, img: torch.Tensor, weights: torch.Tensor) -> torch.Tensor | None:
-    blurred = kernel.blurred(img.permute(1, 2, 0).numpy(), weights.numpy())
-    return None if blurred is None else torch.from_numpy(blurred).permute(2, 0, 1)

@@ -56,20 +56,13 @@ def loading_of(loader: Callable[[str], Any]) -> PictureLoading:
             path = os.path.join(place, f"{kind}.{'png' if kind.startswith('png') else 'jpg'}")
             with open(path, "wb") as file:
                 file.write(data)
-            try:
-                loaded_by_kind[kind] = loader(path)
-            except Exception as error:  # noqa: BLE001 - it is the user's; what it cannot open shows what it is not
-                loaded_by_kind[kind] = error
+            loaded_by_kind[kind] = _attempted(loader, path)
     for source, how in (("pil", by_pillow), ("tensor", by_torchvision)):
         for upright in (False, True):
-            agrees = {kind: _same(loaded_by_kind[kind], _made_by(how, data, upright)) for kind, data in probes().items()}
+            agrees = {kind: _same(loaded_by_kind[kind], _attempted(how, data, upright)) for kind, data in probes().items()}
             if agrees["jpeg"] and agrees["turned"] and agrees["grey"]:
                 return PictureLoading(source, upright, all(agrees.values()))
-    loaded_jpeg = loaded_by_kind["jpeg"]
-    if isinstance(loaded_jpeg, Exception):
-        behaviour = f"raises {type(loaded_jpeg).__name__} on a JPEG elsewhere"
-    else:
-        behaviour = _told(loaded_jpeg)
+    behaviour = _told(loaded_by_kind["jpeg"])
     raise NotFused(f"its loader {name} {behaviour}, neither Pillow's picture in RGB nor torchvision's tensor of it")
 
 
@@ -79,6 +72,8 @@ def _is_pillows(loader: Any) -> bool:
 
 
 def _told(picture: Any) -> str:
+    if isinstance(picture, Exception):
+        return f"raises {type(picture).__name__} on a JPEG elsewhere"
     mode = f" in {picture.mode}" if isinstance(picture, Image.Image) else ""
     return f"gives a {type(picture).__module__.split('.')[0]} {type(picture).__name__}{mode} with pixels of its own"
 
@@ -118,10 +113,10 @@ def by_torchvision(data: Data, upright: bool) -> torch.Tensor:
     return torch.as_tensor(torch.ops.image.decode_image(encoded, 3, upright))  # 3: ImageReadMode.RGB
 
 
-def _made_by(how: Callable[[bytes, bool], Any], data: bytes, upright: bool) -> Any:
+def _attempted(load: Callable[..., Any], *args: Any) -> Any:
     try:
-        return how(data, upright)
-    except (AttributeError, RuntimeError) as error:
+        return load(*args)
+    except Exception as error:  # noqa: BLE001 - it may be the user's; what it cannot open shows what it is not
         return error
 
 
@@ -170,21 +165,19 @@ def _read(path: Any, mode: Any = tvio.ImageReadMode.UNCHANGED, *more: Any) -> Pi
 
 def _known(value: Any) -> tuple[Any, PictureLoading] | None:
     """What stands in the place of a name's value."""
-    if value is Image.open:
-        return _open, BY_PILLOW
-    if value is Image:
-        return Overlaid(Image, open=_open), BY_PILLOW
-    if value is PIL:
-        return Overlaid(PIL, Image=Overlaid(Image, open=_open)), BY_PILLOW
     if _is_pillows(value):
         return loaded, BY_PILLOW
-    if value is tvio.read_image or value is tvio.decode_image:
-        return _read, BY_TORCHVISION
-    if value is tvio:
-        return Overlaid(tvio, read_image=_read, decode_image=_read), BY_TORCHVISION
-    if value is torchvision:
-        return Overlaid(torchvision, io=Overlaid(tvio, read_image=_read, decode_image=_read)), BY_TORCHVISION
-    return None
+    pillow, reading = Overlaid(Image, open=_open), Overlaid(tvio, read_image=_read, decode_image=_read)
+    known = (
+        (Image.open, _open, BY_PILLOW),
+        (Image, pillow, BY_PILLOW),
+        (PIL, Overlaid(PIL, Image=pillow), BY_PILLOW),
+        (tvio.read_image, _read, BY_TORCHVISION),
+        (tvio.decode_image, _read, BY_TORCHVISION),
+        (tvio, reading, BY_TORCHVISION),
+        (torchvision, Overlaid(torchvision, io=reading), BY_TORCHVISION),
+    )
+    return next(((stand_in, loading) for own, stand_in, loading in known if value is own), None)
 
 
 def _subclass(kind: type, names: dict[str, Any]) -> type:

@@ -15,13 +15,14 @@ from torchvision import transforms as v1
 from torchvision.transforms import v2
 from torchvision.transforms.functional import InterpolationMode
 
-from pipefix.kernels.picture import UINT8, Arithmetic, Box, Filter, Finish, PictureCut, Ramp, Target
+from pipefix.kernels.picture import UINT8, Arithmetic, Filter, Finish, Ramp, Target
 from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.recipe import (
     CenterCropStep,
     FlipStep,
     FusedRecipe,
     GeometryStep,
+    Layout,
     RandomCropStep,
     RandomResizedCropStep,
     ResizeStep,
@@ -255,11 +256,10 @@ def pillow_order() -> Arithmetic | None:
         pixels = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
         own = np.asarray(Image.fromarray(pixels).resize((new_width, new_height), Image.Resampling.BILINEAR))
         for arithmetic in tuple(fits):
-            cut = PictureCut(
-                Box(0, 0, width, height), (new_width, new_height), Box(0, 0, new_width, new_height), arithmetic=arithmetic
-            )
+            layout = Layout(width, height)
+            layout.resize(new_height, new_width, Filter.BILINEAR)
             out = np.empty((1, 3, new_height, new_width), dtype=np.uint8)
-            TwinKernel().pixels_into(pixels, cut, UINT8, Target(out), 0)
+            TwinKernel().pixels_into(pixels, layout.cut(arithmetic), UINT8, Target(out), 0)
             if not np.array_equal(out[0].transpose(1, 2, 0), own):
                 fits.discard(arithmetic)
     return min(fits, key=lambda arithmetic: arithmetic.value) if fits else None

@@ -128,6 +128,14 @@ class LoaderIterator(AnyIterator):
         self._order = indices
         self._indices = itertools.islice(indices, self.begin.passed, None) if self.begin.passed else indices
 
+    def _go_on(self, loader: Any) -> None:
+        """An epoch that is gone on with: without the seed that was just drawn for workers, where none were started then."""
+        if self.begin.again and not self.begin.fresh:
+            restore_generators(loader, self.begin.generators)
+            self._sampler_iter = iter(self._index_sampler)
+        if self.begin.again and not loader.num_workers:
+            self._draw_order()
+
     def _draw_order(self) -> None:
         """The sampler draws its order now, while the generators are as they were. One that draws index by index does so for what
         lies behind, and goes on with the process's own."""
@@ -245,11 +253,7 @@ class InProcessLoaderIterator(LoaderIterator, SingleIterator):
         work = self._work
         self._plain = not (work.steps or work.quarantine or work.carrier or self.guarded or self._pin_memory)
         self._profile_name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
-        if self.begin.again:
-            if not self.begin.fresh:
-                restore_generators(loader, self.begin.generators)
-                self._sampler_iter = iter(self._index_sampler)
-            self._draw_order()
+        self._go_on(loader)
 
     def _next_on_its_way(self) -> Any:
         if not self._plain:

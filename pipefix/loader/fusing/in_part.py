@@ -27,7 +27,7 @@ from pipefix.loader.fusing.deferral import Deferral, DeferredBatchReads, Deferre
 from pipefix.loader.fusing.deferred_picture import DeferredPicture
 from pipefix.loader.fusing.errors import CannotFollow, NotFused, found_once
 from pipefix.loader.fusing.listing import copied_with_list
-from pipefix.loader.fusing.pixel_difference import PixelDifference, spread
+from pipefix.loader.fusing.pixel_difference import spread
 from pipefix.loader.fusing.recipe import Layout
 from pipefix.loader.fusing.recognise import (
     finish_of,
@@ -56,7 +56,6 @@ class ListInPart:
     """A transform list: operations on pictures, values, and operations on the tensor."""
 
     exact = True
-    difference = PixelDifference(0.0, 0.0, 0.0)
 
     def __init__(self, transform: Any) -> None:
         """Raises `NotFused` where no part of it goes from pictures to tensors."""

@@ -23,7 +23,6 @@ from pipefix.kernels.reused import Memory
 from pipefix.loader.fusing.batches import UnfinishedBatch, own_collate
 from pipefix.loader.iterator import HELD, LoaderIterator
 from pipefix.loader.policy.read_policy import Asked
-from pipefix.loader.resume import restore_generators
 
 ENOUGH = 4
 """Samples under way for each thread, so that none is idle while the last ones of a batch are made."""
@@ -132,11 +131,7 @@ class ThreadsLoaderIterator(LoaderIterator):
         self._under_way: deque[PendingBatch | Exception] = deque()
         self._pool = DaemonPool(fusion.threads)
         self._end = weakref.finalize(self, _close, self._pool, self._under_way)
-        if self.begin.again and not self.begin.fresh:
-            restore_generators(loader, self.begin.generators)
-            self._sampler_iter = iter(self._index_sampler)
-        if self.begin.again and not workers:
-            self._draw_order()
+        self._go_on(loader)
         self._top_up(ahead)
 
     def _top_up(self, most: int) -> None:

@@ -85,8 +85,6 @@ class Finish:
         self.ramp = ramp if ramp is not None and self.table is not None and np.array_equal(ramp.table(), self.table) else None
         self.rows = None if self.ramp is None else self.ramp.rows()
         """The arithmetic as native code wants it: 3 x (factor, mean, deviation) of float32."""
-        columns = (None, None) if self.rows is None else (self.rows[:, 1].copy(), self.rows[:, 2].copy())
-        self.mean, self.deviation = (None if each is None else torch.from_numpy(each)[:, None, None] for each in columns)
 
     def level(self) -> torch.Tensor:
         """What one level of 255 is worth in each channel of the outcome."""

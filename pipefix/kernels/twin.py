@@ -132,10 +132,11 @@ def _by_pillow(part: torch.Tensor, cut: PictureCut) -> torch.Tensor:
 def _finish(picture: torch.Tensor, finish: Finish, out: torch.Tensor) -> None:
     if finish.table is None:
         out.copy_(picture)
-    elif finish.ramp is None or finish.mean is None or finish.deviation is None:
+    elif finish.ramp is None or finish.rows is None:
         levels = picture.numpy()
         for channel in range(3):
             out[channel].copy_(torch.from_numpy(finish.table[channel][levels[channel]]))
     else:
+        _, mean, deviation = torch.from_numpy(finish.rows).T[:, :, None, None]
         out.copy_(picture)  # and then in place: half the time of dividing bytes into floats
-        (out.div_ if finish.ramp.divides else out.mul_)(finish.ramp.factor).sub_(finish.mean).div_(finish.deviation)
+        (out.div_ if finish.ramp.divides else out.mul_)(finish.ramp.factor).sub_(mean).div_(deviation)

@@ -49,7 +49,12 @@ else:
 
 
 ENGINES = ("auto", "processes", "torch")
-RNGS = ("torch", "sample")
+_CHOICES = {
+    "engine": (ENGINES, ""),
+    "rng": (("torch", "sample"), ""),
+    "fuse": (MODES, " or None"),
+    "on_bad": (("raise", "skip", "refill"), ""),
+}
 _SIGNATURE = inspect.signature(DataLoader.__init__)
 
 
@@ -118,17 +123,15 @@ class FastLoader(_Base[T]):
 
     def _check_options(self) -> None:
         """Wrong ones are refused where they are given, or, set afterwards, when the next epoch begins."""
-        for name, known in (("engine", ENGINES), ("rng", RNGS)):
-            if (choice := getattr(self, name)) not in known:
-                raise ValueError(f"{name} option should be one of {', '.join(map(repr, known))}, but got {name}={choice!r}")
-        if self.fuse is not None and self.fuse not in MODES:
-            raise ValueError(f"fuse option should be one of {', '.join(map(repr, MODES))} or None, but got fuse={self.fuse!r}")
+        for name, (known, others) in _CHOICES.items():
+            if (choice := getattr(self, name)) not in known and not (others and choice is None):
+                raise ValueError(f"{name} option should be one of {', '.join(map(repr, known))}{others}, but got {name}={choice!r}")
         if self.plan != self._planned_by:
             raise ValueError(
                 f"plan is read when a loader is made, with {self._planned_by!r}, and was set to {self.plan!r} since: make another "
                 "FastLoader with that plan"
             )
-        check(self.on_bad, self.max_bad, self.sample_timeout, self.threads_per_worker)
+        check(self.max_bad, self.sample_timeout, self.threads_per_worker)
         by_index = self.on_bad != "raise" or self.sample_timeout or self.rng != "torch" or self.threads_per_worker > 1
         if by_index and isinstance(self.dataset, (IterableDataset, IterDataPipe, MapDataPipe)):
             raise ValueError(

@@ -64,7 +64,8 @@ def samplers(loader: Any) -> dict[str, Any]:
 
 def world_size(loader: Any) -> int | None:
     """How many ranks the loader's sampler deals to; for a stream, how many there are. None where there is one process only."""
-    known = next((ranks for ranks in map(_world_size_in, samplers(loader).values()) if ranks is not None), None)
+    sizes = (getattr(sampler, name, None) for sampler in samplers(loader).values() for name in _WORLD_SIZES)
+    known = next((size for size in sizes if isinstance(size, int)), None)
     if known is not None:
         return known
     if isinstance(loader.dataset, (IterableDataset, IterDataPipe)):
@@ -73,11 +74,6 @@ def world_size(loader: Any) -> int | None:
         if distributed.is_available() and distributed.is_initialized():
             return distributed.get_world_size()
     return None
-
-
-def _world_size_in(sampler: Any) -> int | None:
-    sizes = (getattr(sampler, name, None) for name in _WORLD_SIZES)
-    return next((ranks for ranks in sizes if isinstance(ranks, int)), None)
 
 
 class RemainingOrder:

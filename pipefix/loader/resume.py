@@ -142,10 +142,9 @@ def generators_restored(loader: Any, generators: dict[str, Any]) -> Iterator[Non
 def state_of(loader: Any, standing: EpochPosition | None, epoch: int, *, starts_workers: bool) -> dict[str, Any]:
     """``epoch`` and ``starts_workers``: the number of the next one, and whether it does, for where none is under way."""
     how = ranks.batching(loader)
-    size = loader.batch_size if how is None else how.batch_size
     known: dict[str, Any] = {
         "format": FORMAT,
-        "batch_size": size,
+        "batch_size": loader.batch_size if how is None else how.batch_size,
         "length": length(loader),
         "world_size": ranks.world_size(loader),
         "in_order": in_order(loader) or not loader.num_workers,
@@ -180,15 +179,9 @@ def beginning_of(loader: Any, state: dict[str, Any]) -> EpochStart:
     if state["owned"]:
         _set_owned(loader, state["owned"])
     return EpochStart(
-        epoch=state["epoch"],
-        passed=passed,
-        seed=state["seed"] or 0,
-        generators=state["generators"] or {},
-        fresh=state["fresh"],
-        again=True,
-        dealt_from=dealt_from,
-        redealt=redealt,
-    )
+        epoch=state["epoch"], passed=passed, seed=state["seed"] or 0, generators=state["generators"] or {}, fresh=state["fresh"],
+        again=True, dealt_from=dealt_from, redealt=redealt,
+    )  # fmt: skip
 
 
 def _place(loader: Any, state: dict[str, Any]) -> tuple[int, int, bool]:
@@ -196,14 +189,13 @@ def _place(loader: Any, state: dict[str, Any]) -> tuple[int, int, bool]:
     batches, dealt_from = state["batches"], state["dealt_from"]
     if not batches and not dealt_from:
         return 0, 0, False
-    how, world_size, size = ranks.batching(loader), ranks.world_size(loader), loader.batch_size
-    samples = length(loader)
+    how, world_size, samples = ranks.batching(loader), ranks.world_size(loader), length(loader)
     if state["length"] != samples:
         raise ValueError(
             f"The state was taken with {state['length']} samples in the dataset, and this loader has {samples}: its order is "
             "another. Go on with the same dataset, or begin a new epoch without the state."
         )
-    size = size if how is None else how.batch_size
+    size = loader.batch_size if how is None else how.batch_size
     if (world_size, size) == (state["world_size"], state["batch_size"]):
         return dealt_from, batches, False
     differs = (

@@ -88,10 +88,7 @@ def loaded(path: Any, *more: Any, **named: Any) -> PictureStandIn:
 def chain_of(dataset: Any) -> list[Any]:
     """The dataset, the one that it wraps, and so on."""
     chain = [dataset]
-    while len(chain) < 8:
-        inner = getattr(chain[-1], "__dict__", {}).get("dataset")
-        if inner is None:
-            break
+    while len(chain) < 8 and (inner := getattr(chain[-1], "__dict__", {}).get("dataset")) is not None:
         chain.append(inner)
     return chain
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from functools import cached_property, partial
 from struct import Struct, pack_into, unpack_from
@@ -123,23 +124,17 @@ class CostPage:
 
 def samples_in(batch: Any) -> int:
     """Samples of a batch, by the first thing in it that has as many of something as there are samples."""
-    try:
-        return _samples_in(batch)
-    except Exception:  # noqa: BLE001 - a type of the user's, or a nested tensor, whose shape is an error
-        return 1
-
-
-def _samples_in(batch: Any) -> int:
-    for _ in range(4):
-        shape = getattr(batch, "shape", None)
-        if shape is not None:
-            return int(shape[0]) if len(shape) else 1
-        if isinstance(batch, Mapping) and batch:
-            batch = next(iter(batch.values()))
-        elif isinstance(batch, (list, tuple)) and batch:
-            if isinstance(batch[0], (str, bytes, int, float)):
-                return len(batch)
-            batch = batch[0]
-        else:
-            break
+    with suppress(Exception):  # a type of the user's, or a nested tensor, whose shape is an error
+        for _ in range(4):
+            shape = getattr(batch, "shape", None)
+            if shape is not None:
+                return int(shape[0]) if len(shape) else 1
+            if isinstance(batch, Mapping) and batch:
+                batch = next(iter(batch.values()))
+            elif isinstance(batch, (list, tuple)) and batch:
+                if isinstance(batch[0], (str, bytes, int, float)):
+                    return len(batch)
+                batch = batch[0]
+            else:
+                break
     return 1

@@ -11,6 +11,7 @@ import importlib
 import os
 from collections import deque
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from statistics import median_low
 from time import perf_counter_ns, thread_time_ns
@@ -282,16 +283,11 @@ def without_our_frames(error: BaseException | None) -> None:
 
 
 def _theirs(trace: TracebackType | None) -> TracebackType | None:
-    while trace is not None and _is_ours(trace):
+    kept: list[TracebackType | None] = []
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith(_HERE):
+            kept.append(trace)
         trace = trace.tb_next
-    known = trace
-    while known is not None and known.tb_next is not None:
-        if _is_ours(known.tb_next):
-            known.tb_next = known.tb_next.tb_next
-        else:
-            known = known.tb_next
-    return trace
-
-
-def _is_ours(trace: TracebackType) -> bool:
-    return trace.tb_frame.f_code.co_filename.startswith(_HERE)
+    for frame, following in pairwise([*kept, None]):
+        frame.tb_next = following  # type: ignore[union-attr]
+    return kept[0] if kept else None

@@ -72,16 +72,16 @@ class Quarantine:
         return f"{len(self.found)} samples could not be read{where}."
 
 
-def check(on_bad: Any, max_bad: Any, sample_timeout: Any, threads: Any) -> None:
+def check(max_bad: Any, sample_timeout: Any, threads: Any) -> None:
     """Wrong options are refused where they are given."""
-    if on_bad not in ("raise", "skip", "refill"):
-        raise ValueError(f"on_bad option should be one of 'raise', 'skip', 'refill', but got on_bad={on_bad!r}")
-    if not 0 <= max_bad <= 1:
-        raise ValueError(f"max_bad option should be a share between 0 and 1, but got max_bad={max_bad!r}")
-    if sample_timeout < 0:
-        raise ValueError(f"sample_timeout option should be seconds, 0 or more, but got sample_timeout={sample_timeout!r}")
-    if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
-        raise ValueError(f"threads_per_worker option should be a whole number above 0, but got threads_per_worker={threads!r}")
+    threads_right = isinstance(threads, int) and not isinstance(threads, bool) and threads > 0
+    for name, value, right, what in (
+        ("max_bad", max_bad, 0 <= max_bad <= 1, "a share between 0 and 1"),
+        ("sample_timeout", sample_timeout, sample_timeout >= 0, "seconds, 0 or more"),
+        ("threads_per_worker", threads, threads_right, "a whole number above 0"),
+    ):
+        if not right:
+            raise ValueError(f"{name} option should be {what}, but got {name}={value!r}")
     if threads > 1 and sample_timeout:
         raise ValueError(
             f"sample_timeout={sample_timeout!r} interrupts the main thread of a worker, and with threads_per_worker={threads} "

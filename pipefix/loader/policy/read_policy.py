@@ -134,15 +134,11 @@ class PolicedDataset(StandsForDataset):
 
     def __getitems__(self, request: Asked) -> Any:
         batched = self._batched
-        if batched is None or self.rules.seconds or self.rules.seed is not None:
-            return self._one_by_one(request)
-        try:
-            return batched(request.index)
-        except Exception:
-            if self.rules.on_bad == "raise":
-                raise
-            # One of them cannot be read: which one is seen when they are read one after the other.
-            return self._one_by_one(request)
+        if batched is not None and not self.rules.seconds and self.rules.seed is None:
+            # Where one of them cannot be read, which one is seen when they are read one after the other.
+            with nullcontext() if self.rules.on_bad == "raise" else suppress(Exception):
+                return batched(request.index)
+        return self._one_by_one(request)
 
     def _one_by_one(self, request: Asked) -> list[Any]:
         indices = list(request.index)

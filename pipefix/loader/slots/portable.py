@@ -115,12 +115,10 @@ def _lost(loader: Any) -> list[str]:
     held = vars(loader)
     if "_planned" not in held:
         return []
-    lost = [] if loader.engine in ("auto", "processes") else [f"engine={loader.engine!r}"]
-    usual = {"on_bad": "raise", "rng": "torch", "fuse": None}
-    lost += [f"{name}={held[name]!r}" for name in usual if held[name] != usual[name]]
-    lost += ["sample_timeout="] if loader.sample_timeout else []
-    lost += ["threads_per_worker="] if loader.threads_per_worker > 1 else []
-    lost += [f"{name}=" for name in ("augment", "device") if held[name] is not None]
+    usual = {"engine": ("auto", "processes"), "on_bad": ("raise",), "rng": ("torch",), "fuse": (None,)}
+    lost = [f"{name}={held[name]!r}" for name, values in usual.items() if held[name] not in values]
+    without = {"sample_timeout": 0, "threads_per_worker": 1, "augment": None, "device": None}
+    lost += [f"{name}=" for name, value in without.items() if held[name] != value]
     # Of a plan's changes those that are no arguments of a `DataLoader`.
     plan, beyond = held["_planned"].plan, ("worker_threads", "fuse", "engine")
     lost += [f"the plan's {name}" for name in ("cache", "augmentation") if getattr(plan, name) is not None]

@@ -106,7 +106,7 @@ def send_any_error() -> None:
 # -- its end: a worker that outlived the training process would hold memory, files and a terminal for ever -----------------
 
 
-class Parent:
+class Parent(torch_internals.ParentWatchdog):
     """The training process, as this worker sees it."""
 
     def __init__(self) -> None:
@@ -114,8 +114,8 @@ class Parent:
         # Where a server forked this worker, that lives as long as its workers do.
         self._served = known if known is not None and known.pid != self._pid else None
 
-    def has_gone(self) -> bool:
-        return os.getppid() != self._pid or (self._served is not None and not self._served.is_alive())
+    def is_alive(self) -> bool:
+        return os.getppid() == self._pid and (self._served is None or self._served.is_alive())
 
 
 def end_with_parent() -> None:
@@ -126,14 +126,10 @@ def end_with_parent() -> None:
     """
     parent = Parent()
 
-    class Watchdog(torch_internals.ParentWatchdog):
-        def is_alive(self) -> bool:
-            return not parent.has_gone()
-
     def leave() -> None:
-        if parent.has_gone():
+        if not parent.is_alive():
             util._flush_std_streams()  # type: ignore[attr-defined]
             os._exit(0)
 
-    torch_internals.worker_module.ManagerWatchdog = Watchdog
+    torch_internals.worker_module.ManagerWatchdog = lambda: parent
     util.Finalize(None, leave, exitpriority=BEFORE_QUEUES)

@@ -123,12 +123,8 @@ class Target:
         if isinstance(batch, np.ndarray) and not batch.flags.writeable:
             raise BadRequest("A batch buffer is written to; this array is read-only.")
         tensor = torch.from_numpy(batch) if isinstance(batch, np.ndarray) else batch.detach()
-        if (
-            tensor.ndim != 4
-            or tensor.shape[1] != 3
-            or tensor.dtype not in (torch.float32, torch.uint8)
-            or tensor.device.type != "cpu"
-        ):
+        known = tensor.dtype in (torch.float32, torch.uint8) and tensor.device.type == "cpu"
+        if tensor.ndim != 4 or tensor.shape[1] != 3 or not known:
             raise BadRequest(
                 f"A batch buffer is N x 3 x H x W of float32 or uint8 in main memory; this is {tuple(tensor.shape)} of "
                 f"{tensor.dtype} on {tensor.device}."

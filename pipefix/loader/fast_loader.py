@@ -79,21 +79,10 @@ class FastLoader(_Base[T]):
     """
 
     def __init__(
-        self,
-        *args: Any,
-        engine: str = "auto",
-        plan: Any = None,
-        on_bad: str = "raise",
-        max_bad: float = 0.01,
-        quarantine: Any = "quarantine.jsonl",
-        sample_timeout: float = 0,
-        augment: Any = None,
-        device: Any = None,
-        fuse: str | None = None,
-        rng: str = "torch",
-        threads_per_worker: int = 1,
-        **kwargs: Any,
-    ) -> None:
+        self, *args: Any, engine: str = "auto", plan: Any = None, on_bad: str = "raise", max_bad: float = 0.01,
+        quarantine: Any = "quarantine.jsonl", sample_timeout: float = 0, augment: Any = None, device: Any = None,
+        fuse: str | None = None, rng: str = "torch", threads_per_worker: int = 1, **kwargs: Any,
+    ) -> None:  # fmt: skip
         # Frameworks build loaders anew from public attributes: each option is kept as it was passed.
         self.engine, self.plan, self.rng = engine, plan, rng
         self.on_bad, self.max_bad, self.quarantine, self.sample_timeout = on_bad, max_bad, quarantine, sample_timeout
@@ -151,9 +140,7 @@ class FastLoader(_Base[T]):
     def _epoch_begun(self) -> Any:
         going_on, self._pending = self._pending, None
         if going_on is None:
-            begin = EpochStart(
-                self._epoch, 0, self._seed(), resume.rng_states(self), fresh=self._starts_workers, again=self._lived_on
-            )
+            begin = EpochStart(self._epoch, 0, self._seed(), resume.rng_states(self), self._starts_workers, self._lived_on)
             self._beginning, self._lived_on = begin, False
             self._epoch += 1
             return self._begun(super().__iter__())

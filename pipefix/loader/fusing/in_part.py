@@ -29,14 +29,7 @@ from pipefix.loader.fusing.errors import CannotFollow, NotFused, found_once
 from pipefix.loader.fusing.listing import copied_with_list
 from pipefix.loader.fusing.pixel_difference import spread
 from pipefix.loader.fusing.recipe import Layout
-from pipefix.loader.fusing.recognise import (
-    finish_of,
-    flat,
-    pillow_order,
-    places_pixels,
-    turns_to_tensor,
-    value_of_level,
-)
+from pipefix.loader.fusing.recognise import finish_of, flat, pillow_order, places_pixels, turns_to_tensor, value_of_level
 from pipefix.loader.fusing.sample_random import seeded
 from pipefix.loader.fusing.source import FusedSource, refuse_other_samples, refuse_unlike, settings_of
 from pipefix.loader.policy.read_policy import drawing

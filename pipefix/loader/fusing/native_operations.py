@@ -95,9 +95,8 @@ def _fits(img: Any, kernel_size: Any, sigma: Any) -> bool:
     """Bytes of a picture in colour, and figures as torchvision's own transforms give them."""
     if type(img) is not torch.Tensor or img.dtype != torch.uint8 or img.ndim != 3 or img.shape[0] != 3 or img.device.type != "cpu":
         return False
-    if not all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in (kernel_size, sigma)):
+    pairs = all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in (kernel_size, sigma))
+    if not pairs or not all(isinstance(deviation, float) and deviation > 0 for deviation in sigma):
         return False
     sides = zip(kernel_size, (img.shape[2], img.shape[1]), strict=True)
-    return all(isinstance(side, int) and side % 2 == 1 and 1 <= side <= 255 and side // 2 < room for side, room in sides) and all(
-        isinstance(deviation, float) and deviation > 0 for deviation in sigma
-    )
+    return all(isinstance(side, int) and side % 2 == 1 and 1 <= side <= 255 and side // 2 < room for side, room in sides)

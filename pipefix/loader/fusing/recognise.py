@@ -16,17 +16,8 @@ from torchvision.transforms import v2
 from torchvision.transforms.functional import InterpolationMode
 
 from pipefix.kernels.picture import UINT8, Arithmetic, Filter, Finish, Ramp, Target
+from pipefix.loader.fusing import recipe
 from pipefix.loader.fusing.errors import NotFused
-from pipefix.loader.fusing.recipe import (
-    CenterCropStep,
-    FlipStep,
-    FusedRecipe,
-    GeometryStep,
-    Layout,
-    RandomCropStep,
-    RandomResizedCropStep,
-    ResizeStep,
-)
 from pipefix.loader.fusing.sample_random import seeded
 
 FILTERS = {InterpolationMode.BILINEAR: Filter.BILINEAR, InterpolationMode.BICUBIC: Filter.BICUBIC}
@@ -44,11 +35,11 @@ def flat(transform: Any) -> Iterator[Any]:
         yield transform
 
 
-def recognise(transform: Any, *, source: str) -> FusedRecipe:
+def recognise(transform: Any, *, source: str) -> recipe.FusedRecipe:
     """The recipe of a transform list. ``source``: what enters it, ``pil`` or ``tensor`` (3 x H x W of uint8). Raises `NotFused`."""
     if source not in ("pil", "tensor"):
         raise ValueError(f"What enters a transform list is pil or tensor, not {source!r}.")
-    geometry: list[GeometryStep] = []
+    geometry: list[recipe.GeometryStep] = []
     rest: list[Any] = []
     kind, resized_as, inexact = source, source, None
     for operation in flat(transform):
@@ -72,7 +63,7 @@ def recognise(transform: Any, *, source: str) -> FusedRecipe:
                 inexact = "the list resizes floats, the kernel bytes"
             elif kind == "tensor" and not resizes_bytes(_filter(operation)):
                 inexact = f"torchvision {torchvision.__version__} turns bytes into floats to resize them on this CPU"
-            elif any(isinstance(earlier, FlipStep) for earlier in geometry):
+            elif any(isinstance(earlier, recipe.FlipStep) for earlier in geometry):
                 inexact = "the list flips before it resizes"
         geometry.append(step)
     if not geometry:
@@ -80,7 +71,7 @@ def recognise(transform: Any, *, source: str) -> FusedRecipe:
     arithmetic = pillow_order() if resized_as == "pil" else Arithmetic.TORCH
     if arithmetic is None:
         inexact = inexact or f"Pillow {PIL.__version__} resizes in a way that is not known"
-    return FusedRecipe(tuple(geometry), _finish(rest, source), arithmetic or Arithmetic.TORCH, inexact)
+    return recipe.FusedRecipe(tuple(geometry), _finish(rest, source), arithmetic or Arithmetic.TORCH, inexact)
 
 
 def _name(operation: Any) -> str:
@@ -107,37 +98,37 @@ def _pair(size: Any) -> tuple[int, int]:
     return numbers[0], numbers[-1]
 
 
-def _random_resized_crop(operation: Any) -> GeometryStep:
+def _random_resized_crop(operation: Any) -> recipe.GeometryStep:
     scale, ratio = (tuple(float(end) for end in ends) for ends in (operation.scale, operation.ratio))
-    return RandomResizedCropStep(*_pair(operation.size), (scale[0], scale[1]), (ratio[0], ratio[1]), _filter(operation))
+    return recipe.RandomResizedCropStep(*_pair(operation.size), (scale[0], scale[1]), (ratio[0], ratio[1]), _filter(operation))
 
 
-def _resize(operation: Any) -> GeometryStep:
+def _resize(operation: Any) -> recipe.GeometryStep:
     if operation.size is None or operation.max_size is not None:
         raise NotFused("Resize with max_size is not fused")
     size = (operation.size,) if isinstance(operation.size, int) else tuple(int(side) for side in operation.size)
-    return ResizeStep(size, _filter(operation))
+    return recipe.ResizeStep(size, _filter(operation))
 
 
-def _random_crop(operation: Any, *, both: bool) -> GeometryStep:
+def _random_crop(operation: Any, *, both: bool) -> recipe.GeometryStep:
     if operation.padding is not None:
         raise NotFused("RandomCrop with padding is not fused")
-    return RandomCropStep(*_pair(operation.size), both)
+    return recipe.RandomCropStep(*_pair(operation.size), both)
 
 
-_GEOMETRY: dict[type, Callable[[Any], GeometryStep]] = {
+_GEOMETRY: dict[type, Callable[[Any], recipe.GeometryStep]] = {
     v1.RandomResizedCrop: _random_resized_crop,
     v2.RandomResizedCrop: _random_resized_crop,
     v1.Resize: _resize,
     v2.Resize: _resize,
-    v1.CenterCrop: lambda crop: CenterCropStep(*_pair(crop.size)),
-    v2.CenterCrop: lambda crop: CenterCropStep(*_pair(crop.size)),
+    v1.CenterCrop: lambda crop: recipe.CenterCropStep(*_pair(crop.size)),
+    v2.CenterCrop: lambda crop: recipe.CenterCropStep(*_pair(crop.size)),
     v1.RandomCrop: functools.partial(_random_crop, both=True),
     v2.RandomCrop: functools.partial(_random_crop, both=False),
-    v1.RandomHorizontalFlip: lambda flip: FlipStep(float(flip.p), across=True),
-    v2.RandomHorizontalFlip: lambda flip: FlipStep(float(flip.p), across=True),
-    v1.RandomVerticalFlip: lambda flip: FlipStep(float(flip.p), across=False),
-    v2.RandomVerticalFlip: lambda flip: FlipStep(float(flip.p), across=False),
+    v1.RandomHorizontalFlip: lambda flip: recipe.FlipStep(float(flip.p), across=True),
+    v2.RandomHorizontalFlip: lambda flip: recipe.FlipStep(float(flip.p), across=True),
+    v1.RandomVerticalFlip: lambda flip: recipe.FlipStep(float(flip.p), across=False),
+    v2.RandomVerticalFlip: lambda flip: recipe.FlipStep(float(flip.p), across=False),
 }
 """By the very class: a subclass may do anything."""
 
@@ -256,7 +247,7 @@ def pillow_order() -> Arithmetic | None:
         pixels = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
         own = np.asarray(Image.fromarray(pixels).resize((new_width, new_height), Image.Resampling.BILINEAR))
         for arithmetic in tuple(fits):
-            layout = Layout(width, height)
+            layout = recipe.Layout(width, height)
             layout.resize(new_height, new_width, Filter.BILINEAR)
             out = np.empty((1, 3, new_height, new_width), dtype=np.uint8)
             TwinKernel().pixels_into(pixels, layout.cut(arithmetic), UINT8, Target(out), 0)

@@ -154,11 +154,8 @@ def size_of(loader: Any) -> int | None:
     """Samples a batch where the loader itself makes the batches; None where the batch has to tell: the last ones of a stream, and
     all where damaged samples are left out."""
     size = getattr(loader, "batch_size", None)
-    if (
-        isinstance(size, int)
-        and getattr(loader, "on_bad", "raise") != "skip"
-        and not (makes_streams(loader) and loader.collate_fn is default_collate)
-    ):
+    batch_tells = getattr(loader, "on_bad", "raise") == "skip" or (makes_streams(loader) and loader.collate_fn is default_collate)
+    if isinstance(size, int) and not batch_tells:
         return size
     return None if makes_batches(loader) else 1
 

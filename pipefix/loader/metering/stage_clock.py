@@ -48,14 +48,9 @@ class StageClock:
     """Times fetchers of one process. Also a ``worker_init_fn``: it calls the user's own, then begins in that worker."""
 
     def __init__(
-        self,
-        record: CostRecord,
-        then: Callable[[int], object] | None = None,
-        *,
-        stages: bool = True,
-        batched: bool = True,
+        self, record: CostRecord, then: Callable[[int], object] | None = None, *, stages: bool = True, batched: bool = True,
         a_sample: float = A_SAMPLE,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """``a_sample``: nanoseconds a sample that looking may cost, besides `SHARE`."""
         self.then = then
         """The user's own ``worker_init_fn``."""

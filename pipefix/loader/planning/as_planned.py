@@ -44,9 +44,8 @@ def _like(
     # Threads that make fused calls need neither, and a worker_init_fn would have workers make them.
     wraps = change.fuse is None or original.worker_init_fn is not None
     if change.worker_threads is not None and wraps:
-        arguments["worker_init_fn"] = FirstInWorker(
-            functools.partial(cap_threads, change.worker_threads), arguments["worker_init_fn"]
-        )
+        first = functools.partial(cap_threads, change.worker_threads)
+        arguments["worker_init_fn"] = FirstInWorker(first, arguments["worker_init_fn"])
     planned_arguments = planned.arguments(change, arguments)
     if planned_arguments.get("multiprocessing_context") == "forkserver":
         dataset_once.preload(reads, original.collate_fn)

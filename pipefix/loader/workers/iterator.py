@@ -17,14 +17,7 @@ from typing import Any
 from torch import multiprocessing
 from torch.utils.data import IterDataPipe, MapDataPipe
 
-from pipefix.hooks.torch_internals import (
-    STATUS_CHECK_S,
-    DatasetKind,
-    WorkersIterator,
-    end_workers_at_exit,
-    in_order,
-    processes_of,
-)
+from pipefix.hooks.torch_internals import STATUS_CHECK_S, DatasetKind, WorkersIterator, end_workers_at_exit, in_order, processes_of
 from pipefix.loader.iterator import LoaderIterator
 from pipefix.loader.overlaid import Overlaid
 from pipefix.loader.resume import restore_generators

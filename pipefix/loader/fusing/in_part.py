@@ -29,7 +29,7 @@ from pipefix.loader.fusing.errors import CannotFollow, NotFused, found_once
 from pipefix.loader.fusing.listing import copied_with_list
 from pipefix.loader.fusing.pixel_difference import spread
 from pipefix.loader.fusing.recipe import Layout
-from pipefix.loader.fusing.recognise import finish_of, flat, pillow_order, places_pixels, turns_to_tensor, value_of_level
+from pipefix.loader.fusing.recognise import finish_of, in_three, pillow_order, places_pixels
 from pipefix.loader.fusing.sample_random import seeded
 from pipefix.loader.fusing.source import FusedSource, refuse_other_samples, refuse_unlike, settings_of
 from pipefix.loader.policy.read_policy import drawing
@@ -52,14 +52,7 @@ class ListInPart:
 
     def __init__(self, transform: Any) -> None:
         """Raises `NotFused` where no part of it goes from pictures to tensors."""
-        operations = list(flat(transform))
-        begin = next((place for place, operation in enumerate(operations) if turns_to_tensor(operation)), None)
-        if begin is None:
-            raise NotFused("no operation of the list makes a tensor of a picture of Pillow's")
-        end = begin + 1
-        while end < len(operations) and value_of_level(operations[end]):
-            end += 1
-        self.before, self.values, self.after = operations[:begin], operations[begin:end], operations[end:]
+        self.before, self.values, self.after = in_three(transform)
         self.finish, self.kind = finish_of(self.values)
         self.elsewhere: Counter[str] = Counter()
 

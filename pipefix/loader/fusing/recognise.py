@@ -170,20 +170,23 @@ def _kind_after(rest: list[Any], source: str) -> str:
     return "float" if transformed.is_floating_point() else "tensor"
 
 
-def turns_to_tensor(operation: Any) -> bool:
-    """Whether this operation makes a tensor of a picture of Pillow's, and no more of it."""
-    kind = type(operation)
-    return kind in _TO_TENSOR or f"{kind.__module__}.{kind.__qualname__}" in _OTHERS_TO_TENSOR
+def in_three(transform: Any) -> tuple[list[Any], list[Any], list[Any]]:
+    """A list's operations on pictures, those that make a tensor of one of Pillow's and go on with its values one by one, and those
+    after them. Raises `NotFused` where there are none of the second kind."""
+    operations = list(flat(transform))
+    kinds = [type(operation) for operation in operations]
+    named = [f"{kind.__module__}.{kind.__qualname__}" for kind in kinds]
+    to_tensor = (at for at, kind in enumerate(kinds) if kind in _TO_TENSOR or named[at] in _OTHERS_TO_TENSOR)
+    begin = next(to_tensor, None)
+    if begin is None:
+        raise NotFused("no operation of the list makes a tensor of a picture of Pillow's")
+    end = next((at for at in range(begin + 1, len(kinds)) if kinds[at] not in _VALUES), len(kinds))
+    return operations[:begin], operations[begin:end], operations[end:]
 
 
 def places_pixels(operation: Any) -> bool:
     """Whether this operation only says where the pixels of a picture go."""
     return type(operation) in _GEOMETRY
-
-
-def value_of_level(operation: Any) -> bool:
-    """Whether each value that this operation makes depends on one value of the picture."""
-    return type(operation) in _VALUES
 
 
 def finish_of(values: list[Any]) -> tuple[Finish, type]:

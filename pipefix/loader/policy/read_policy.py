@@ -116,10 +116,7 @@ class StandsForDataset:
 class PolicedDataset(StandsForDataset):
     def __init__(self, dataset: Any, rules: ReadPolicy) -> None:
         self.dataset, self.rules = dataset, rules
-        self._threads: SampleThreads | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_threads": None}
+        self._threads = SampleThreads(rules.threads, dataset)
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -143,15 +140,7 @@ class PolicedDataset(StandsForDataset):
     def _one_by_one(self, request: Asked) -> list[Any]:
         indices = list(request.index)
         read_one = partial(Outcome.of, partial(self._one, self._read, request.epoch))
-        return self._together(request.epoch, indices, self._in_threads(read_one, indices))
-
-    def _in_threads(self, read_one: Callable[[Any], Outcome], indices: list[Any]) -> Iterable[Outcome]:
-        """The samples in their order."""
-        if self.rules.threads <= 1:
-            return map(read_one, indices)
-        if self._threads is None:
-            self._threads = SampleThreads(self.rules.threads, self.dataset)
-        return self._threads.map(read_one, indices)
+        return self._together(request.epoch, indices, self._threads.map(read_one, indices))
 
     @property
     def _batched(self) -> Callable[[list[Any]], Any] | None:
@@ -287,16 +276,9 @@ def limited(seconds: float, index: Any) -> Iterator[None]:
 def bad(dataset: Any, index: Any, error: Exception) -> QuarantinedSample:
     number = _number(index)
     known = number if number is not None else index if isinstance(index, str) else repr(index)
-    frames = traceback.extract_tb(error.__traceback__)
-    user_frames = [frame for frame in frames if frame.filename != __file__]
-    where = f"{user_frames[-1].filename}:{user_frames[-1].lineno} in {user_frames[-1].name}" if user_frames else ""
-    source = source_of(dataset, index, error)
-    return QuarantinedSample(
-        _bounded(known) if isinstance(known, str) else known,
-        None if source is None else _bounded(source),
-        _bounded(_text_of(error)),
-        _bounded(where),
-    )
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+    where = f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
+    return QuarantinedSample(*map(_bounded, (known, source_of(dataset, index, error), _text_of(error), where)))
 
 
 def _text_of(error: Exception) -> str:
@@ -306,9 +288,10 @@ def _text_of(error: Exception) -> str:
         return f"{type(error).__name__}, whose text raises {type(unwritten).__name__}"
 
 
-def _bounded(text: str) -> str:
-    """It is kept for each bad sample, sent, written down and printed: an error may hold a whole file."""
-    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}… ({len(text):,} characters)"
+def _bounded(value: Any) -> Any:
+    """A text is kept for each bad sample, sent, written down and printed: an error may hold a whole file."""
+    long = isinstance(value, str) and len(value) > LONGEST_TEXT
+    return f"{value[:LONGEST_TEXT]}… ({len(value):,} characters)" if long else value
 
 
 _LISTS = ("samples", "imgs", "paths", "files", "filenames", "image_paths", "img_files", "im_files", "images")

@@ -34,7 +34,7 @@ class SampleThreads:
 
     def map(self, read: Callable[[Index], Result], indices: list[Index]) -> Iterable[Result]:
         """What ``read`` gives for each index, in their order."""
-        if self._draws:
+        if self._draws or self.threads <= 1:
             return map(read, indices)
         before = RandomState(*_held(self._dataset))
         if self._draws is None:

@@ -38,16 +38,6 @@ T = TypeVar("T", covariant=True)
 if TYPE_CHECKING:
     from pipefix.loader.fusing.in_part import ReadInPart
 
-    _Base = DataLoader
-else:
-
-    class _Base:
-        """``_Base[T]`` is `DataLoader` with all its type parameters, however many this torch gives it."""
-
-        def __class_getitem__(cls, _: Any) -> Any:
-            return DataLoader[DataLoader.__parameters__]
-
-
 ENGINES = ("auto", "processes", "torch")
 _CHOICES = {
     "engine": (ENGINES, ""),
@@ -58,7 +48,7 @@ _CHOICES = {
 _SIGNATURE = inspect.signature(DataLoader.__init__)
 
 
-class FastLoader(_Base[T]):
+class FastLoader(DataLoader[T]):
     """All of `DataLoader`'s arguments, and these:
 
     ``engine``: how batches come from workers. ``auto`` and ``processes``: through reusable shared memory; ``torch``: as
@@ -171,13 +161,9 @@ class FastLoader(_Base[T]):
         going_on, self._pending = self._pending, None
         self._beginning = going_on or EpochStart(self._epoch, 0, self._seed(), resume.rng_states(self))
         self._epoch = self._beginning.epoch + 1
-        if dali_batches is not None:
-            self._why = "DALI makes the batches."
-            epoch: PlainEpoch = DaliEpoch(self, self._beginning, dali_batches)
-        else:
-            self._why = f"As DataLoader does it: {why_plain()}."
-            epoch = PlainEpoch(self, self._beginning)
-        return self._begun(epoch)
+        if dali_batches is None:
+            return self._begun(PlainEpoch(self, self._beginning))
+        return self._begun(DaliEpoch(self, self._beginning, dali_batches))
 
     def _begun(self, iterator: Any) -> Any:
         self._standing = getattr(iterator, "standing", None)
@@ -237,14 +223,8 @@ class FastLoader(_Base[T]):
         )
         self._planned.warn_of_cpu(work.carrier)
         self._latest = work
-        if fused is not None and fused.by_threads:
-            return work  # nothing travels
-        arena = self._arena(work)
-        if isinstance(arena, Arena):
-            work.arena = arena
-            self._why = f"{self.num_workers} worker processes, batches handed over through reusable shared memory."
-        else:
-            self._why = f"As DataLoader does it: {arena}."
+        if fused is None or not fused.by_threads:  # else nothing travels
+            self._why = self._hand_over(work)
         return work
 
     def _carrier_to_device(self) -> Carrier | None:
@@ -260,17 +240,18 @@ class FastLoader(_Base[T]):
         """As the plan has it, or the code."""
         return self._planned.settings.engine or self.engine
 
-    def _arena(self, work: EpochWork) -> Arena | str:
-        """What the workers write into, or why there is none."""
+    def _hand_over(self, work: EpochWork) -> str:
+        """Give workers what they write into, where that can be; how it is told."""
         if self.num_workers == 0:
-            return "without workers there is nothing to hand over"
+            return "As DataLoader does it: without workers there is nothing to hand over."
         if self._engine == "torch":
-            return "engine='torch' asks for it"
+            return "As DataLoader does it: engine='torch' asks for it."
         slots = (AHEAD if work.shared_queue else 1) * (self.prefetch_factor or 1) + HELD
         try:
-            return Arena(self.num_workers, slots, room(self.num_workers * slots))
+            work.arena = Arena(self.num_workers, slots, room(self.num_workers * slots))
         except (AttributeError, OSError, ValueError) as error:
-            return f"this system has no memory to share without a name ({error})"
+            return f"As DataLoader does it: this system has no memory to share without a name ({error})."
+        return f"{self.num_workers} worker processes, batches handed over through reusable shared memory."
 
     @property
     def another(self) -> Callable[..., DataLoader[Any]]:

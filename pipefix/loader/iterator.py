@@ -169,13 +169,10 @@ class LoaderIterator(AnyIterator):
         meter.asked()
         try:
             batch = self._next_on_its_way()
-        except StopIteration:
+        except BaseException as error:
             meter.ended()
-            if log.isEnabledFor(logging.INFO):
+            if isinstance(error, StopIteration) and log.isEnabledFor(logging.INFO):
                 log.info("%s", self.course.stats())
-            raise
-        except BaseException:
-            meter.ended()
             raise
         self.course.got(batch, self.standing.batches)
         return batch

@@ -78,29 +78,14 @@ def order_generators(loader: Any) -> dict[str, torch.Generator]:
 
 def rng_states(loader: Any) -> dict[str, Any]:
     """The generators as they are now, in plain values and tensors."""
+    numpy_state = np.random.get_state(legacy=False)
     return {
         "torch": torch.get_rng_state(),
         "python": random.getstate(),
-        "numpy": _numpy_state(),
+        "numpy": map_leaves(lambda leaf: torch.from_numpy(leaf) if isinstance(leaf, np.ndarray) else leaf, numpy_state),
         "owned": {name: generator.get_state() for name, generator in order_generators(loader).items()},
         "sampler_epoch": _sampler_epoch(loader),
     }
-
-
-def _numpy_state() -> Any:
-    state = np.random.get_state(legacy=False)
-    if state["bit_generator"] != "MT19937":
-        return map_leaves(lambda leaf: torch.from_numpy(leaf) if isinstance(leaf, np.ndarray) else leaf, state)
-    kind, keys, *rest = np.random.get_state()
-    return kind, torch.from_numpy(np.asarray(keys).astype(np.int64)), *rest
-
-
-def _set_numpy_state(state: Any) -> None:
-    if isinstance(state, dict):  # of bits that the user chose (np.random.set_bit_generator)
-        np.random.set_state(map_leaves(lambda leaf: leaf.numpy() if isinstance(leaf, torch.Tensor) else leaf, state))
-        return
-    kind, keys, *rest = state
-    np.random.set_state((kind, np.asarray(keys, dtype=np.uint32), *rest))
 
 
 def _sampler_epoch(loader: Any) -> int | None:
@@ -113,7 +98,7 @@ def restore_generators(loader: Any, generators: dict[str, Any]) -> None:
     torch.set_rng_state(generators["torch"])
     version, words, gauss = generators["python"]
     random.setstate((version, tuple(words), gauss))
-    _set_numpy_state(generators["numpy"])
+    np.random.set_state(map_leaves(lambda leaf: leaf.numpy() if isinstance(leaf, torch.Tensor) else leaf, generators["numpy"]))
     _set_owned(loader, generators["owned"])
     set_sampler_epoch(loader, generators)
 

@@ -1,17 +1,15 @@
-"""The same kernel without native code: torchvision or Pillow decodes, torch or Pillow resizes, with the same pixels.
+"""The same kernel without native code: torchvision decodes, torch or Pillow resizes, with the same pixels.
 
 Every call lets go of the interpreter's lock for nearly all of its time.
 """
 
 from __future__ import annotations
 
-import functools
-import io
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
+import torchvision  # noqa: F401 - registers its operators
 from PIL import Image
 
 from pipefix.kernels.errors import BadPicture
@@ -71,26 +69,10 @@ def _decoded(data: Data) -> torch.Tensor:
     if header.progressive and lacks_scans(encoded.data):
         raise BadPicture("unsupported", "its last scans are missing")
     try:
-        return _decoder()(encoded)
+        # torchvision's operator holds no lock.
+        return torch.as_tensor(torch.ops.image.decode_jpeg(_tensor(encoded), 3, False))  # 3: ImageReadMode.RGB
     except (RuntimeError, OSError) as error:
         raise BadPicture("corrupt", str(error).split("\n", 1)[0].rstrip(".")) from error
-
-
-@functools.cache
-def _decoder() -> Callable[[np.ndarray[Any, Any]], torch.Tensor]:
-    """torchvision's operator, which holds no lock, where this torchvision still has one; else Pillow. They give the same pixels."""
-    import torchvision  # noqa: F401  (registers its operators)
-
-    operator = getattr(torch.ops.image, "decode_jpeg", None)
-    if operator is None:
-        return _by_pillow_alone
-    rgb = 3  # torchvision.io.ImageReadMode.RGB
-    return lambda encoded: torch.as_tensor(operator(_tensor(encoded), rgb, False))
-
-
-def _by_pillow_alone(encoded: np.ndarray[Any, Any]) -> torch.Tensor:
-    with Image.open(io.BytesIO(encoded.tobytes())) as opened:
-        return torch.from_numpy(np.array(opened.convert("RGB"))).permute(2, 0, 1)
 
 
 def _write(picture: torch.Tensor, cut: PictureCut, finish: Finish, out: torch.Tensor) -> None:

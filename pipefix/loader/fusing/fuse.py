@@ -134,11 +134,7 @@ class Fused:
     def _decoded(self, data: Data) -> Any:
         """What enters the list, decoded as its users do. Raises what their decoder raises."""
         upright = self.loading.upright
-        if self.loading.source == "pil":
-            return by_pillow(data, upright)
-        if hasattr(torch.ops.image, "decode_image"):
-            return by_torchvision(data, upright)
-        return torch.from_numpy(np.array(by_pillow(data, upright))).permute(2, 0, 1)
+        return by_pillow(data, upright) if self.loading.source == "pil" else by_torchvision(data, upright)
 
     def explain(self) -> str:
         """One sentence: by what, how close, and how many samples went another way."""

@@ -56,8 +56,11 @@ class Listing:
 
 
 def listed(dataset: Any) -> Listing:
-    cached = any(isinstance(inner, CachedDataset) for inner in stand_in.chain_of(dataset))
-    listing = _of_cache(dataset) if cached else _of_files(dataset)
+    if any(isinstance(inner, CachedDataset) for inner in stand_in.chain_of(dataset)):
+        listing = _of_cache(dataset)
+    else:
+        chain, transform, loading = _stood_in(dataset)
+        listing = Listing(chain[0], transform, loading, lambda place: _file(place.what))
     listing.path = _try(listing, len(dataset))
     return listing
 
@@ -94,11 +97,6 @@ def _try(listing: Listing, length: int) -> stand_in.Path:
 
 
 # -- files -----------------------------------------------------------------------------------------------------------------
-
-
-def _of_files(dataset: Any) -> Listing:
-    chain, transform, loading = _stood_in(dataset)
-    return Listing(chain[0], transform, loading, lambda place: _file(place.what))
 
 
 def _stood_in(dataset: Any) -> tuple[list[Any], Any, PictureLoading]:

@@ -180,25 +180,13 @@ def _known(value: Any) -> tuple[Any, PictureLoading] | None:
     return next(((stand_in, loading) for own, stand_in, loading in known if value is own), None)
 
 
-def _subclass(kind: type, names: dict[str, Any]) -> type:
-    """Without a call of the user's own ``__init_subclass__``, which may keep a register or ask for arguments: what it is derived
-    from at first is the nearest class that has none."""
-    base = next(ancestor for ancestor in kind.__mro__ if _told_of_subclasses(ancestor) in (object, Generic))
-    subclass: type = type.__new__(type(kind), kind.__name__, (base,), names)
-    if base is not kind:
-        subclass.__bases__ = (kind,)
-    return subclass
-
-
-def _told_of_subclasses(kind: type) -> type:
-    """The class whose ``__init_subclass__`` is called for subclasses of this one."""
-    return next(ancestor for ancestor in kind.__mro__ if "__init_subclass__" in vars(ancestor))
-
-
 def with_stand_ins(owner: Any) -> PictureLoading | None:
     """Give ``owner`` (a copy) a `__getitem__` that opens nothing; None where it is not seen what it opens pictures with."""
-    function = getattr(type(owner), "__getitem__", None)
-    if not isinstance(function, FunctionType):
+    kind: type = type(owner)
+    function = getattr(kind, "__getitem__", None)
+    # A class that is told of its subclasses may keep a register of them, or ask for arguments.
+    told = any("__init_subclass__" in vars(ancestor) for ancestor in kind.__mro__ if ancestor not in (object, Generic))
+    if told or not isinstance(function, FunctionType):
         return None
     names = {name: known for name in function.__code__.co_names if (known := _known(function.__globals__.get(name))) is not None}
     openings = {loading for _, loading in names.values()}
@@ -207,9 +195,8 @@ def with_stand_ins(owner: Any) -> PictureLoading | None:
     scope = {**function.__globals__, **{name: value for name, (value, _) in names.items()}}
     again = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, function.__closure__)
     again.__kwdefaults__ = function.__kwdefaults__
-    kind: type = type(owner)
     try:
-        owner.__class__ = _subclass(kind, {"__getitem__": again, "__module__": kind.__module__})
+        owner.__class__ = type(kind)(kind.__name__, (kind,), {"__getitem__": again, "__module__": kind.__module__})
     except TypeError:  # memory of another layout
         return None
     return openings.pop()

@@ -108,8 +108,7 @@ class CostPage:
     def __init__(self, memory: Any, base: int) -> None:
         self._memory, self._base = memory, base
         self.totals = Totals(*_HEAD.unpack_from(memory, base))
-        looks = (unpack_from("q", memory, base + _HEAD.size + slot * _LOOK.size)[0] for slot in range(LENGTH))
-        self._looks = max(looks)
+        self._looks = max(unpack_from("q", memory, base + _HEAD.size + slot * _LOOK.size)[0] for slot in range(LENGTH))
 
     def count(self, batches: int, samples: int, made_ns: int, cost_ns: int, state: int) -> None:
         _HEAD.pack_into(self._memory, self._base, batches, samples, made_ns, cost_ns, state)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from multiprocessing import util
 from typing import Any
 
+import psutil
 from torch.utils.data import DataLoader, default_collate
 
 from pipefix.loader.slots.arena import Arena, room
@@ -61,20 +62,14 @@ def delivered(pid: int, arena: Arena | None, key: str, slot: int, payload: bytes
     if key not in _known:
         if arena is None:
             raise RuntimeError(f"A batch of worker {pid} arrived whose memory is not known here. Make the loader's iterator anew.")
-        _forget_the_dead()
+        for other, (worker, _) in list(_known.items()):
+            if not psutil.pid_exists(worker):
+                _known.pop(other, None)
         arena.receive()
         _known[key] = pid, arena
     known = _known[key][1]
     known.arrived = True
     return Arrival(known, slot, payload).open()
-
-
-def _forget_the_dead() -> None:
-    for key, (pid, _) in list(_known.items()):
-        try:
-            os.kill(pid, 0)
-        except OSError:
-            _known.pop(key, None)
 
 
 def prepare(what: Any = None) -> Any:

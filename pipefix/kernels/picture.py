@@ -90,9 +90,6 @@ class Finish:
         """What one level of 255 is worth in each channel of the outcome."""
         return torch.ones(3) if self.table is None else torch.from_numpy((self.table[:, 255] - self.table[:, 0]) / 255).abs()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Finish, (self.table, self.ramp)
-
 
 @dataclass(frozen=True)
 class Ramp:

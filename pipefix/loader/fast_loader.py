@@ -281,7 +281,7 @@ class FastLoader(DataLoader[T]):
 
     def __getstate__(self) -> dict[str, Any]:
         """What an iterator left behind stays in this process."""
-        gone = dict.fromkeys(("_latest", "_standing", "_course", "_meter", "_fusion", "_carrier"))
+        gone = dict.fromkeys(("_latest", "_standing", "_course", "_meter", "_fusing", "_fusion", "_carrier"))
         return {**self.__dict__, **gone}
 
     # -- what is told ------------------------------------------------------------------------------------------------------

@@ -139,6 +139,3 @@ class FusedCollate:
             with read_policy.limited(rules.seconds, index):
                 parts.make(place)
         return parts.together(rules, own_collate(self.collate))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"collate": self.collate, "_memory": None}

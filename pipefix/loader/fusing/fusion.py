@@ -55,9 +55,6 @@ class Fusing:
         self.memory = Memory()
         self._known: dict[Any, Any] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"mode": self.mode, "memory": Memory(), "_known": {}}
-
     def decide(self, loader: Any, reads: Any, *, moved: bool) -> Fusion | ReadInPart:
         """How batches of the next epoch are made. ``moved``: a plan does transforms to whole batches. Raises `NotFused`."""
         why = _unfit(loader, moved=moved)

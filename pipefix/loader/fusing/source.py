@@ -21,6 +21,7 @@ from pipefix.loader.fusing.listing import Listing, listed, refuse_what_remembers
 from pipefix.loader.fusing.pixel_difference import MEAN_BAR, spread
 from pipefix.loader.fusing.recipe import FlipStep, RandomCropStep, RandomResizedCropStep
 from pipefix.loader.fusing.sample_random import seeded
+from pipefix.loader.policy.read_policy import Outcome
 from pipefix.vocabulary.nested import at, with_at
 
 Make = Callable[[int], Any]
@@ -151,8 +152,10 @@ def refuse_unlike(make: Make, own: Make, length: int, unlike: Unlike = unlike_va
     for index in (index for first in (0, 2, 1, 3) for index in indices[first::4]):  # the first few come from everywhere already
         if compared == COMPARED or (compared >= LEAST_COMPARED and time.perf_counter() - begun > seconds):
             return
-        sample, error = _attempted(make, index)
-        own_sample, own_error = _attempted(own, index)
+        with seeded(index):
+            sample, error = Outcome.of(make, index)
+        with seeded(index):
+            own_sample, own_error = Outcome.of(own, index)
         if error is not None:
             not_made = not_made or f" (sample {index}: {type(error).__name__}: {error})"
             continue
@@ -168,14 +171,6 @@ def refuse_unlike(make: Make, own: Make, length: int, unlike: Unlike = unlike_va
             f"of {len(indices)} samples that were tried, {compared} could be compared with what the dataset's own code makes of "
             f"them{not_made}"
         )
-
-
-def _attempted(make: Make, index: int) -> tuple[Any, Exception | None]:
-    try:
-        with seeded(index):
-            return make(index), None
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with this sample, it is raised where it is asked for
-        return None, error
 
 
 def alike(sample: Any, expected: Any) -> bool:

@@ -268,8 +268,7 @@ class Course:
 
 def last_batch(loader: Any, rest: Any) -> tuple[int, int]:
     """The number of an epoch's last batch, from 1, and its samples, where it may have fewer than others; else no batch's number."""
-    try:
+    with contextlib.suppress(Exception):  # a stream's has no length, and one of the user's nobody else asks for it
         batches, left = divmod(len(loader.sampler) if rest is None else rest.samples, loader.batch_size)
-    except Exception:  # noqa: BLE001 - a stream's has no length, and one of the user's nobody else asks for it
-        return 0, 0
-    return (batches + 1, left) if left and not loader.drop_last else (0, 0)
+        return (batches + 1, left) if left and not loader.drop_last else (0, 0)
+    return 0, 0

@@ -13,7 +13,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-import numpy as np
 from torch.utils.data import Subset
 
 from pipefix.caches import cut as cuts
@@ -213,7 +212,7 @@ def _of_pictures(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
 
     def picture(image: Any) -> PictureStandIn:
         likes.add(image.like)
-        return PictureStandIn(image.data, f"jpeg {image.width}x{image.height}" if image.kind == "jpeg" else image.kind)
+        return PictureStandIn(image.data, image.kind)
 
     def pixels(image: Any) -> PictureStandIn:
         likes.add(image.like)
@@ -231,7 +230,7 @@ def _of_pictures(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
     else:
         outer[0] = numbered
     places = [at(first, path) for path in stand_in.paths(first)]
-    if len(places) != 1 or not places[0].kind.startswith(("pixels", "jpeg")):
+    if len(places) != 1 or places[0].kind not in ("pixels", "jpeg"):
         kinds = f"pictures as {places[0].kind}" if places else "no picture that is transformed"
         raise NotFused(f"the cache holds {kinds}")
     form = cache.images if cache.images != "as-was" else next(iter(likes))
@@ -242,11 +241,6 @@ def _of_pictures(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
 
 def _held(place: PicturePlace) -> Any:
     """What a record holds. Grey pictures stay grey when a cache gives them, and other kinds are left to it too."""
-    if place.kind == "pixels":
-        array = place.what
-        if array.ndim != 3 or array.shape[2] != 3 or array.dtype != np.uint8:
-            raise CannotFollow("pixels that are not three bytes each")
-        return array
-    if not place.kind.startswith("jpeg"):
+    if place.kind not in ("pixels", "jpeg"):
         raise CannotFollow(f"a picture stored as {place.kind}")
     return place.what

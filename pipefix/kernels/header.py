@@ -129,5 +129,5 @@ def _orientation(exif: bytes) -> int:
         for at in range(first + 2, first + 2 + 12 * entries, 12):
             tag, _, _, value, _ = struct.unpack_from(f"{order}HHIHH", exif, at)
             if tag == 0x112:
-                return value if 1 <= value <= 8 else 1
+                return int(value) if 1 <= value <= 8 else 1
     return 1

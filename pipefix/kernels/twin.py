@@ -88,8 +88,7 @@ def _write(picture: torch.Tensor, cut: PictureCut, finish: Finish, out: torch.Te
 
 def _by_torch(part: torch.Tensor, cut: PictureCut) -> torch.Tensor:
     name = "bilinear" if cut.filter is Filter.BILINEAR else "bicubic"
-    resized = torch.nn.functional.interpolate(part[None], size=cut.full[::-1], mode=name, antialias=True)
-    return resized[0]
+    return torch.nn.functional.interpolate(part[None], size=cut.full[::-1], mode=name, antialias=True)[0]
 
 
 def _by_pillow(part: torch.Tensor, cut: PictureCut) -> torch.Tensor:

@@ -100,8 +100,7 @@ class Fused:
         if not self.follows(data, key):
             return self.own(data, key)
         width, height = self.size_of(data, key)
-        kind = torch.uint8 if self.finish.table is None else torch.float32
-        batch = torch.empty((1, 3, height, width), dtype=kind)
+        batch = torch.empty((1, 3, height, width), dtype=torch.uint8 if self.finish.table is None else torch.float32)
         self.jpeg_into(data, Target(batch), 0, key)
         return batch[0]
 

@@ -184,8 +184,7 @@ class ReadInPart:
     """A loader whose samples are made by the dataset's own code, on pictures whose decoding is put off."""
 
     def __init__(self, dataset: Any, deferral: Deferral, why: str, gain: str) -> None:
-        kind = DeferredBatchReads if hasattr(dataset, "__getitems__") else DeferredReads
-        self.reads = kind(dataset, deferral)
+        self.reads = (DeferredBatchReads if hasattr(dataset, "__getitems__") else DeferredReads)(dataset, deferral)
         self.why, self.gain = why, gain
 
     def explain(self) -> str:

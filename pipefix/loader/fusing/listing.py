@@ -119,8 +119,7 @@ def copied_with_list(dataset: Any) -> tuple[list[Any], HeldTransforms]:
     if not lists:
         raise NotFused("the dataset has no transforms (an attribute such as transform)")
     if len(lists) > 1:
-        names = ", ".join(held.name for held in lists)
-        raise NotFused(f"the dataset has more than one list of transforms ({names})")
+        raise NotFused(f"the dataset has more than one list of transforms ({', '.join(held.name for held in lists)})")
     return chain, lists[0]
 
 
@@ -202,8 +201,7 @@ class _Numbered:
     def __getitem__(self, index: Any) -> Any:
         sample = self.dataset[self.cache.sample_number(index.__index__())]
         for path in stand_in.paths(sample):
-            place = PicturePlace((at(sample, path).what, index.__index__()))
-            sample = with_at(sample, path, place)
+            sample = with_at(sample, path, PicturePlace((at(sample, path).what, index.__index__())))
         return sample
 
 

@@ -176,8 +176,7 @@ def in_three(transform: Any) -> tuple[list[Any], list[Any], list[Any]]:
     operations = list(flat(transform))
     kinds = [type(operation) for operation in operations]
     named = [f"{kind.__module__}.{kind.__qualname__}" for kind in kinds]
-    to_tensor = (at for at, kind in enumerate(kinds) if kind in _TO_TENSOR or named[at] in _OTHERS_TO_TENSOR)
-    begin = next(to_tensor, None)
+    begin = next((at for at, kind in enumerate(kinds) if kind in _TO_TENSOR or named[at] in _OTHERS_TO_TENSOR), None)
     if begin is None:
         raise NotFused("no operation of the list makes a tensor of a picture of Pillow's")
     end = next((at for at in range(begin + 1, len(kinds)) if kinds[at] not in _VALUES), len(kinds))

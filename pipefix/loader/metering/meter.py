@@ -164,8 +164,7 @@ def makes_batches(loader: Any) -> bool:
     """Whether what comes out holds several samples."""
     if not hasattr(loader, "batch_sampler") or loader.batch_sampler is not None:
         return True
-    sampler = getattr(loader, "sampler", None)
-    return makes_streams(loader) or hasattr(sampler, "batch_size")
+    return makes_streams(loader) or hasattr(getattr(loader, "sampler", None), "batch_size")
 
 
 class Metered:

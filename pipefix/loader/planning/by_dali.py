@@ -74,8 +74,7 @@ class DaliEpoch(PlainEpoch):
         # Drawn from the generators in torch's order, and now: a sampler draws when its first batch is asked for.
         torch.empty((), dtype=torch.int64).random_(generator=twin.generator)
         orders = islice(iter(twin.batch_sampler), passed, None)
-        first = list(islice(orders, 1))
-        return self._made.batches(chain(first, orders), self.standing.beginning.epoch)
+        return self._made.batches(chain(list(islice(orders, 1)), orders), self.standing.beginning.epoch)
 
     def __len__(self) -> int:
         return len(self._batch_sampler)

@@ -94,15 +94,13 @@ def cached(original: Any, change: CacheChange, folder: Path) -> CachedDataset:
             f"The plan names the cache {place}, whose samples are asked for by number, and the dataset is a stream.",
             advice="Give the loader the cache itself, pipefix.CachedDataset(path), or take [cache] out of the plan.",
         )
-    try:
-        opened = CachedDataset(place, dataset=original)
-    except UnreadableFile as error:
-        if os.path.lexists(place):
-            raise
+    if not os.path.lexists(place):
         raise UnreadableFile(
             f"The plan names the cache {place}, and there is none.",
             advice="Make it anew, pipefix fix TARGET, or take [cache] out of the plan.",
-        ) from error
+        )
+    try:
+        opened = CachedDataset(place, dataset=original)
     except BadUsage as error:  # the dataset is another one now
         if Path(change.path).parts[:1] == (planfile.CACHES,):  # that fix made it with, and nobody typed convert
             back = command("pipefix", "fix", "--undo", "--out", folder)

@@ -35,8 +35,7 @@ class Quarantine:
         """``samples_asked``: samples asked for in this epoch so far."""
         self.found.extend(bad)
         self._write(bad, epoch)
-        allowed = self.max_bad * max(samples_asked, min(FEW, self.length or FEW))
-        if len(self.found) > allowed:
+        if len(self.found) > self.max_bad * max(samples_asked, min(FEW, self.length or FEW)):
             first = self.found[0]
             share = f"max_bad={self.max_bad:g} ({percent(self.max_bad)})"
             where = f", {first.source}" if first.source else ""

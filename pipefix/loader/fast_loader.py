@@ -310,7 +310,10 @@ class FastLoader(DataLoader[T]):
             return known if isinstance(self._fusion, Fusion) else f"{known} {self._why}".lstrip()
         sentences = [self._fusion_sentence(), ranks.sentence(self, self._beginning.dealt_from)]
         if work.fused is None or (self.num_workers and not work.fused.by_threads):
-            sentences += self._handed(work)
+            sentences.append(self._why)
+            if work.arena is not None and work.handed["torch"]:
+                others = f"{work.handed['torch']} of {work.handed.total()} batches went torch's way"
+                sentences.append(f"{others}: no slot was free or large enough, or no tensor was in them.")
         if work.shared_queue:
             sentences.append("Whichever worker is free makes the next batch.")
         if work.rules.threads > 1:
@@ -328,10 +331,3 @@ class FastLoader(DataLoader[T]):
         if self._fusion is None:
             return ""
         return f"Not fused: {self._fusion}." if isinstance(self._fusion, str) else self._fusion.explain()
-
-    def _handed(self, work: EpochWork) -> list[str]:
-        handed = work.handed
-        if work.arena is None or not handed["torch"]:
-            return [self._why]
-        others = f"{handed['torch']} of {handed.total()} batches went torch's way"
-        return [self._why, f"{others}: no slot was free or large enough, or no tensor was in them."]

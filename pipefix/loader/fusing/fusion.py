@@ -65,20 +65,17 @@ class Fusing:
         try:
             source = compiled(reads, self.mode, self._known)
         except NotFused as error:
-            return self._in_part(loader, reads, str(error))
+            # The user's own code runs, in worker processes: threads would take turns at it.
+            from pipefix.loader.fusing.in_part import ReadInPart, in_part
+
+            part = in_part(reads, self.mode, self._known, str(error))
+            if isinstance(part, ReadInPart):
+                return part
+            return Fusion(part, loader.num_workers, self.memory, "your own transforms run in them")
         self._tell(source.fused)
         if not loader.num_workers:
             return Fusion(source, max(1, int(cores())), self.memory)
         return Fusion(source, loader.num_workers, self.memory, _for_processes(loader, source.fused.kernel))
-
-    def _in_part(self, loader: Any, reads: Any, why: str) -> Fusion | ReadInPart:
-        """The user's own code runs, in worker processes: threads would take turns at it."""
-        from pipefix.loader.fusing.in_part import in_part
-
-        source = in_part(reads, self.mode, self._known, why)
-        if not hasattr(source, "begin"):
-            return source
-        return Fusion(source, loader.num_workers, self.memory, "your own transforms run in them")
 
     def _tell(self, fused: Any) -> None:
         """What `close` means here, said before it is used."""

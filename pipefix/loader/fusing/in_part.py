@@ -100,41 +100,21 @@ def _names(operations: list[Any], before: str = "") -> str:
     return "".join(before + name for name in [", ".join(type(operation).__name__ for operation in operations)] if name)
 
 
-class IntoBatch:
-    """Stands in the place of the transforms: what they make is written into the batch."""
-
-    def __init__(self, parts: ListInPart, deferral: Deferral) -> None:
-        self.parts, self.deferral = parts, deferral
-        self.target: Target | None = None
-        """None: only the size is looked at."""
-        self.place = self.calls = 0
-        self.size = (0, 0)
-
-    def aim(self, target: Target | None, place: int = 0) -> None:
-        self.target, self.place, self.calls = target, place, 0
-
-    def __call__(self, picture: Any) -> stand_in.PicturePlace:
-        self.calls += 1
-        if self.target is None:
-            self.size = self.parts.picture(picture).size
-        else:
-            self.parts.write(picture, self.target, self.place, self.deferral)
-        return stand_in.PicturePlace(None)
-
-
 Look = tuple[stand_in.Path, int, int]
 
 
 class SourceInPart(FusedSource):
     """What batches are made from where only a part of the transforms is fused. One thread at a time calls `begin`."""
 
+    draws = True
+    """By code that is not known."""
+
     def __init__(self, dataset: Any, mode: str, why_not_whole: str, deferral: Deferral, look: Look | None = None) -> None:
         """Raises `NotFused` or `CannotFollow`, or what the user's code raises. ``look``: what was found before."""
         self.dataset, self.mode, self.why_not_whole, self.deferral = dataset, mode, why_not_whole, deferral
         chain, held = copied_with_list(dataset)
         self.fused: Any = ListInPart(held.value)
-        self._into = IntoBatch(self.fused, deferral)
-        vars(held.owner)[held.name] = self._into
+        vars(held.owner)[held.name] = self._transformed
         self._copy = chain[0]
         self.kind = torch.uint8 if self.fused.finish.table is None else torch.float32
         self.look = look or self._look()
@@ -147,28 +127,28 @@ class SourceInPart(FusedSource):
 
     def _look(self) -> Look:
         """Where a sample has its picture, and the picture's width and height."""
-        self._into.aim(None)
-        with seeded(0), self.deferral.sample():
-            sample = self._copy[spread(len(self.dataset), 1)[0]]
-        paths = stand_in.paths(sample)
-        if self._into.calls != 1 or len(paths) != 1:
-            raise CannotFollow("the dataset transforms or gives another number of pictures a sample than one")
-        return paths[0], *self._into.size
+        sample = self.begin(spread(len(self.dataset), 1)[0], 0, None, 0)
+        return stand_in.paths(sample)[0], *self._size
 
-    @property
-    def draws(self) -> bool:
-        return True  # by code that is not known
+    def _transformed(self, picture: Any) -> stand_in.PicturePlace:
+        """Stands in the place of the transforms: what they make is written into the batch, or only its size is looked at."""
+        self._calls += 1
+        if self._target is None:
+            self._size = self.fused.picture(picture).size
+        else:
+            self.fused.write(picture, self._target, self._place, self.deferral)
+        return stand_in.PicturePlace(None)
 
-    def begin(self, index: Any, key: int, target: Target, place: int) -> Any:
-        self._into.aim(target, place)
+    def begin(self, index: Any, key: int, target: Target | None, place: int) -> Any:
+        self._target, self._place, self._calls = target, place, 0
         try:
             with drawing(key), self.deferral.sample() as put_off:
                 sample = self._copy[index]
         finally:
-            self._into.target = None
+            self._target = None
         if put_off.failed:
             raise CannotFollow("a file that could not be decoded")
-        if self._into.calls != 1 or len(stand_in.paths(sample)) != 1:
+        if self._calls != 1 or len(stand_in.paths(sample)) != 1:
             raise CannotFollow("a sample with another number of pictures")
         return sample
 

@@ -77,10 +77,8 @@ class Layout:
         self.full, self.window, self.filter = (width, height), Box(0, 0, width, height), filter
 
     def flip(self, *, across: bool) -> None:
-        if across:
-            self.mirrored = not self.mirrored
-        else:
-            self.upside_down = not self.upside_down
+        self.mirrored ^= across
+        self.upside_down ^= not across
 
     def cut(self, arithmetic: Arithmetic, coarsest: int = 1) -> PictureCut:
         whole = self.full or (self.box.width, self.box.height)
@@ -129,17 +127,15 @@ class RandomResizedCropStep(GeometryStep):
             wanted, aspect = area * numbers.between(*self.scale), math.exp(numbers.between(low, high))
             across, down = math.sqrt(wanted * aspect), math.sqrt(wanted / aspect)
             if _doubtful(across) or _doubtful(down):
-                wanted, aspect = self._as_torchvision(area, numbers.torchs(place))
+                generator = numbers.torchs(place)
+                wanted = area * torch.empty(1).uniform_(*self.scale, generator=generator).item()
+                aspect = torch.exp(torch.empty(1).uniform_(low, high, generator=generator)).item()
                 across, down = math.sqrt(wanted * aspect), math.sqrt(wanted / aspect)
             w, h = round(across), round(down)
             if 0 < w <= width and 0 < h <= height:
                 top = numbers.whole(height - h + 1)
                 return top, numbers.whole(width - w + 1), h, w
         return self._central(width, height)
-
-    def _as_torchvision(self, area: int, generator: torch.Generator) -> tuple[float, float]:
-        wanted = area * torch.empty(1).uniform_(*self.scale, generator=generator).item()
-        return wanted, torch.exp(torch.empty(1).uniform_(*self._logarithms, generator=generator)).item()
 
     @functools.cached_property
     def _logarithms(self) -> tuple[float, float]:

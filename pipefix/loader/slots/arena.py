@@ -124,9 +124,6 @@ class Arena:
 
     # -- in a worker ---------------------------------------------------------------------------------------------------------
 
-    def slots_of(self, worker: int) -> range:
-        return range(worker * self.slots, (worker + 1) * self.slots)
-
     def is_free(self, slot: int) -> bool:
         return self._map[slot] == FREE
 

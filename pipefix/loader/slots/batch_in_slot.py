@@ -153,11 +153,8 @@ class Assembler:
         return Sent(arrival, arena.key, slot, payload)
 
     def _free(self, arena: Arena, worker: int) -> int | None:
-        for slot in arena.slots_of(worker):
-            look = self._looks.get(slot)
-            if arena.is_free(slot) and (look is None or look() is None):
-                return slot
-        return None
+        free = (slot for slot in range(worker * arena.slots, (worker + 1) * arena.slots) if arena.is_free(slot))
+        return next((slot for slot in free if (look := self._looks.get(slot)) is None or look() is None), None)
 
 
 def empty_in_slot(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor | None:

@@ -66,8 +66,6 @@ class PutOff:
 class EncodedPicture:
     """A JPEG in memory, of which pictures are made."""
 
-    __slots__ = ("data", "height", "made", "pixels", "put_off", "width")
-
     def __init__(self, data: bytes, width: int, height: int, put_off: PutOff) -> None:
         self.data, self.width, self.height, self.put_off = data, width, height, put_off
         self.made = 0
@@ -261,8 +259,6 @@ class DeferredFile(JpegImageFile):
 
 class PixelsLater:
     """What `load` gives: access to single pixels, for the few who want that."""
-
-    __slots__ = ("_picture",)
 
     def __init__(self, picture: DeferredFile) -> None:
         self._picture = picture

@@ -39,8 +39,6 @@ class FusedRecipe:
 class Layout:
     """What a list of transforms has made of a picture so far, with nothing computed yet. Steps change it in place."""
 
-    __slots__ = ("box", "filter", "full", "mirrored", "upside_down", "window")
-
     def __init__(self, width: int, height: int) -> None:
         self.box = Box(0, 0, width, height)
         self.full: tuple[int, int] | None = None

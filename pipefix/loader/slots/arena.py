@@ -75,19 +75,14 @@ class Arena:
         self.receiver: int | None = os.getpid()
         if not REMOVE:
             raise OSError("memory of a file cannot be given back")
-        fd = os.memfd_create(f"pipefix-{self.key}", os.MFD_CLOEXEC)
-        try:
-            os.ftruncate(fd, self._start(self.workers * self.slots))
-            self._open(fd)
-        except (OSError, ValueError):
-            os.close(fd)
-            raise
+        self._open(os.memfd_create(f"pipefix-{self.key}", os.MFD_CLOEXEC), self._start(self.workers * self.slots))
         _arenas[self.key] = self
 
-    def _open(self, fd: int) -> None:
+    def _open(self, fd: int, size: int) -> None:
         self._fd = fd
-        self._map = mmap.mmap(fd, os.fstat(fd).st_size)
-        self._end = weakref.finalize(self, os.close, fd)
+        weakref.finalize(self, os.close, fd)
+        os.ftruncate(fd, size)
+        self._map = mmap.mmap(fd, size)
         self._closed = False
         self._lent: dict[int, list[Fork]] = {}
         """Slots that the caller looks at, and the children that may do so: none is written as long as one of them lives."""
@@ -102,7 +97,7 @@ class Arena:
     def __setstate__(self, state: dict[str, Any]) -> None:
         fd = state.pop("fd").detach()
         self.__dict__.update(state)
-        self._open(fd)
+        self._open(fd, self._start(self.workers * self.slots))
 
     def _start(self, slot: int) -> int:
         header = -(-(self.workers * self.slots + 2) // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -163,24 +158,18 @@ class Arena:
     def _dropped(self, slot: int) -> None:
         if self.receiver != os.getpid():
             return  # a forked child has copies of the receiver's windows: they are not its own to give back
-        forks = [fork for fork in self._lent.pop(slot, ()) if not fork.over()]
-        if forks:
-            self._retired[slot] = forks  # for its worker it is still lent
-        else:
-            self._give_back(slot)
+        self._retired[slot] = self._lent.pop(slot, [])
+        self._reclaim()
 
     def _reclaim(self) -> None:
-        """Slots whose children have ended are free again."""
+        """Slots that nobody looks at any more are free again; for its worker one that a child may look at is still lent."""
         for slot, forks in list(self._retired.items()):
-            if all(fork.over() for fork in forks):
-                self._retired.pop(slot, None)
-                self._give_back(slot)
-
-    def _give_back(self, slot: int) -> None:
-        if not self._closed:
-            self._map[slot] = FREE
-        if self._closed or self.writer_ended:
-            self._forget(slot)
+            # Once: another thread may be at it, and the worker have taken it meanwhile.
+            if all(fork.over() for fork in forks) and self._retired.pop(slot, None) is not None:
+                if not self._closed:
+                    self._map[slot] = FREE
+                if self._closed or self.writer_ended:
+                    self._forget(slot)
 
     def opened(self, slot: int) -> None:
         """The caller sees it from now on."""

@@ -7,7 +7,7 @@ know, and give what torchvision gives, to the bit: held against it once a proces
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,18 +30,15 @@ Place = tuple[dict[Any, Any], Any]
 """Where a function stands: the names of a module, or a table of torchvision's, and the key there."""
 
 
-def native_operations(kernel: Known) -> list[tuple[Place, Function]]:
+def native_operations(kernel: Known) -> Iterator[tuple[Place, Function]]:
     """Where they stand in this torchvision, and what is to stand there."""
-    operations: list[tuple[Place, Function]] = []
     registered = getattr(_utils, "_KERNEL_REGISTRY", {}).get(v2.adjust_hue, {})
-    places: list[Place] = [(vars(_functional_pil), "adjust_hue"), (registered, Image.Image)]
-    operations += [((names, key), _hue(names[key], kernel)) for names, key in places if key in names]
-    places = [(vars(_functional_tensor), "gaussian_blur"), (vars(_misc), "gaussian_blur_image")]
-    for names, key in places:
-        weights = names.get("_get_gaussian_kernel2d")
-        if weights is not None and key in names:
-            operations.append(((names, key), _blur(names[key], weights, kernel)))
-    return operations
+    for names, key in ((vars(_functional_pil), "adjust_hue"), (registered, Image.Image)):
+        if key in names:
+            yield (names, key), _hue(names[key], kernel)
+    for names, name in ((vars(_functional_tensor), "gaussian_blur"), (vars(_misc), "gaussian_blur_image")):
+        if name in names and "_get_gaussian_kernel2d" in names:
+            yield (names, name), _blur(names[name], names["_get_gaussian_kernel2d"], kernel)
 
 
 def _hue(own: Function, known: Known) -> Function:

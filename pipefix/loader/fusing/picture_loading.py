@@ -7,10 +7,10 @@ pictures itself is run with stand-ins under the names that it opens them by.
 from __future__ import annotations
 
 import io
-import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import FunctionType
 from typing import Any, Generic
 
@@ -53,10 +53,9 @@ def loading_of(loader: Callable[[str], Any]) -> PictureLoading:
     with tempfile.TemporaryDirectory(prefix="pipefix-") as place:
         loaded_by_kind: dict[str, Any] = {}
         for kind, data in probes().items():
-            path = os.path.join(place, f"{kind}.{'png' if kind.startswith('png') else 'jpg'}")
-            with open(path, "wb") as file:
-                file.write(data)
-            loaded_by_kind[kind] = _attempted(loader, path)
+            path = Path(place, f"{kind}.{'png' if kind.startswith('png') else 'jpg'}")
+            path.write_bytes(data)
+            loaded_by_kind[kind] = _attempted(loader, str(path))
     for source, how in (("pil", by_pillow), ("tensor", by_torchvision)):
         for upright in (False, True):
             agrees = {kind: _same(loaded_by_kind[kind], _attempted(how, data, upright)) for kind, data in probes().items()}

@@ -139,11 +139,9 @@ class LoaderIterator(AnyIterator):
     def _draw_order(self) -> None:
         """The sampler draws its order now, while the generators are as they were. One that draws index by index does so for what
         lies behind, and goes on with the process's own."""
-        if self.begin.passed:
-            self._indices = self._order
-            deque(itertools.islice(self._order, self.begin.passed), maxlen=0)
-        else:
-            self._indices = itertools.chain(list(itertools.islice(self._order, 1)), self._order)
+        deque(itertools.islice(self._order, self.begin.passed), maxlen=0)
+        first = [] if self.begin.passed else list(itertools.islice(self._order, 1))
+        self._indices = itertools.chain(first, self._order)
 
     def _next_index(self) -> Any:
         index = super()._next_index()  # type: ignore[no-untyped-call]
@@ -204,20 +202,16 @@ class LoaderIterator(AnyIterator):
             self._missed += 1  # it lies behind all the same
             raise
         if carrier is not None and carrier.streams and not self._staged:
-            ahead = self._stage_next(carrier)
-            if ahead is not None:
-                self._staged.append((ahead, self._missed))
+            # The batch that has arrived meanwhile is on its way already. An error keeps its place in the row.
+            try:
+                if self._has_arrived():
+                    self._staged.append((carrier.begin(self._next_usable()), self._missed))
+            except Exception as error:  # noqa: BLE001 - raised when its turn comes
+                self._staged.append((error, self._missed))
         return batch
 
     def _over(self) -> None:
         """The epoch has ended."""
-
-    def _stage_next(self, carrier: Carrier) -> Any:
-        """The batch that has arrived meanwhile, on its way already; None where none has. An error keeps its place in the row."""
-        try:
-            return carrier.begin(self._next_usable()) if self._has_arrived() else None
-        except Exception as error:  # noqa: BLE001 - raised when its turn comes
-            return error
 
     def _has_arrived(self) -> bool:
         """Whether the next batch is here, so that taking it holds nobody up."""

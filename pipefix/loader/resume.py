@@ -79,18 +79,14 @@ def order_generators(loader: Any) -> dict[str, torch.Generator]:
 def rng_states(loader: Any) -> dict[str, Any]:
     """The generators as they are now, in plain values and tensors."""
     numpy_state = np.random.get_state(legacy=False)
+    epochs = (getattr(sampler, "epoch", None) for sampler in ranks.samplers(loader).values())
     return {
         "torch": torch.get_rng_state(),
         "python": random.getstate(),
         "numpy": map_leaves(lambda leaf: torch.from_numpy(leaf) if isinstance(leaf, np.ndarray) else leaf, numpy_state),
         "owned": {name: generator.get_state() for name, generator in order_generators(loader).items()},
-        "sampler_epoch": _sampler_epoch(loader),
+        "sampler_epoch": next((epoch for epoch in epochs if isinstance(epoch, int)), None),
     }
-
-
-def _sampler_epoch(loader: Any) -> int | None:
-    epochs = (getattr(sampler, "epoch", None) for sampler in ranks.samplers(loader).values())
-    return next((epoch for epoch in epochs if isinstance(epoch, int)), None)
 
 
 def restore_generators(loader: Any, generators: dict[str, Any]) -> None:

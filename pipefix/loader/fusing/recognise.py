@@ -48,7 +48,8 @@ def recognise(transform: Any, *, source: str) -> recipe.FusedRecipe:
             if type(operation) not in _VALUES:
                 raise NotFused(f"{_name(operation)} is no transform that can be fused")
             rest.append(operation)
-            kind = _kind_after(rest, source)
+            made = _valued(rest, source)
+            kind = "pil" if not isinstance(made, torch.Tensor) else "float" if made.is_floating_point() else "tensor"
             continue
         step = make(operation)
         if step.resizes:
@@ -161,13 +162,6 @@ def _valued(rest: list[Any], source: str) -> Any:
             except (TypeError, ValueError, RuntimeError) as error:
                 raise NotFused(f"{_name(operation)} cannot take what the list hands it: {error}") from error
     return picture
-
-
-def _kind_after(rest: list[Any], source: str) -> str:
-    transformed = _valued(rest, source)
-    if not isinstance(transformed, torch.Tensor):
-        return "pil"
-    return "float" if transformed.is_floating_point() else "tensor"
 
 
 def in_three(transform: Any) -> tuple[list[Any], list[Any], list[Any]]:

@@ -135,9 +135,6 @@ class PolicedDataset(StandsForDataset):
             # Where one of them cannot be read, which one is seen when they are read one after the other.
             with nullcontext() if self.rules.on_bad == "raise" else suppress(Exception):
                 return batched(request.index)
-        return self._one_by_one(request)
-
-    def _one_by_one(self, request: Asked) -> list[Any]:
         indices = list(request.index)
         read_one = partial(Outcome.of, partial(self._one, self._read, request.epoch))
         return self._together(request.epoch, indices, self._threads.map(read_one, indices))

@@ -44,15 +44,11 @@ class Fork:
     def __init__(self) -> None:
         self.child_ended = False
         self._ours: int | None = None
-        self._childs: int | None = None
+        self.childs: int | None = None
         with contextlib.suppress(OSError):  # too many files are open: it is taken to live for ever
-            self._ours, self._childs = os.pipe()
+            self._ours, self.childs = os.pipe()
             os.set_blocking(self._ours, False)
             weakref.finalize(self, os.close, self._ours)
-
-    def in_parent(self) -> None:
-        if self._childs is not None:
-            os.close(self._childs)
 
     def over(self) -> bool:
         """Whether nobody of them is left."""
@@ -69,14 +65,16 @@ class Arena:
     are first written.
     """
 
-    def __init__(self, workers: int, slots: int, capacity: int) -> None:
+    def __init__(self, workers: int, slots: int, capacity: int, *, receives: bool = True) -> None:
+        """``receives``: batches arrive in this process, and not in another."""
         self.workers, self.slots, self.capacity = workers, slots + SPARE, capacity
         self.key = f"{os.getpid()}-{next(_numbers)}-{secrets.token_hex(4)}"
-        self.receiver: int | None = os.getpid()
+        self.receiver: int | None = None
         if not REMOVE:
             raise OSError("memory of a file cannot be given back")
         self._open(os.memfd_create(f"pipefix-{self.key}", os.MFD_CLOEXEC), self._start(self.workers * self.slots))
-        _arenas[self.key] = self
+        if receives:
+            self.receive()
 
     def _open(self, fd: int, size: int) -> None:
         self._fd = fd
@@ -112,11 +110,6 @@ class Arena:
     def arrived(self, arrived: bool) -> None:
         self._map[self.workers * self.slots] = arrived
 
-    @property
-    def writer_ended(self) -> bool:
-        """Whether its only worker has ended."""
-        return bool(self._map[self.workers * self.slots + 1])
-
     # -- in a worker ---------------------------------------------------------------------------------------------------------
 
     def is_free(self, slot: int) -> bool:
@@ -135,11 +128,6 @@ class Arena:
         for slot in range(self.workers * self.slots):
             if self.is_free(slot):
                 self._forget(slot)
-
-    def given_away(self) -> None:
-        """It is another process that receives."""
-        self.receiver = None
-        _arenas.pop(self.key, None)
 
     # -- where batches arrive --------------------------------------------------------------------------------------------------
 
@@ -168,7 +156,7 @@ class Arena:
             if all(fork.over() for fork in forks) and self._retired.pop(slot, None) is not None:
                 if not self._closed:
                     self._map[slot] = FREE
-                if self._closed or self.writer_ended:
+                if self._closed or self._map[self.workers * self.slots + 1]:  # its only worker has ended
                     self._forget(slot)
 
     def opened(self, slot: int) -> None:
@@ -204,8 +192,8 @@ def _before_fork() -> None:
 
 def _forked() -> None:
     fork, _forking.fork = getattr(_forking, "fork", None), None
-    if fork is not None:
-        fork.in_parent()
+    if fork is not None and fork.childs is not None:
+        os.close(fork.childs)
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_forked)

@@ -39,8 +39,7 @@ class Portable(Assembler):
         if self._asked != os.getpid():
             self._asked, self.arena = os.getpid(), None
             with contextlib.suppress(AttributeError, OSError, ValueError):  # this system has no memory for it
-                self.arena = Arena(1, SLOTS_EACH, room(workers * SLOTS_EACH))
-                self.arena.given_away()
+                self.arena = Arena(1, SLOTS_EACH, room(workers * SLOTS_EACH), receives=False)
                 util.Finalize(None, self.arena.writer_ends, exitpriority=0)  # when this worker ends
         return self.arena
 

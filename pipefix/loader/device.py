@@ -19,6 +19,11 @@ import torch
 from pipefix.vocabulary.nested import DEEPEST, members, with_members
 
 Move = Callable[[Any], Any]
+_BY_ROWS, _BY_COLUMNS = ("crow_indices", "col_indices", "values"), ("ccol_indices", "row_indices", "values")
+_PARTS = {
+    torch.sparse_coo: ("_indices", "_values"), torch.sparse_csr: _BY_ROWS, torch.sparse_bsr: _BY_ROWS,
+    torch.sparse_csc: _BY_COLUMNS, torch.sparse_bsc: _BY_COLUMNS,
+}  # fmt: skip
 _WITHOUT_TENSORS = (str, bytes, bytearray, int, float, complex, type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
 
 
@@ -68,16 +73,9 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 
 def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
     """The tensors that a sparse or jagged one, or a subclass that wraps others, is made of; none for memory of its own."""
-    if tensor.layout is torch.sparse_coo:
-        return [tensor._indices(), tensor._values()]
-    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
-    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
-        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
-    if hasattr(tensor, "__tensor_flatten__"):
-        names, _ = tensor.__tensor_flatten__()
-        return [getattr(tensor, name) for name in names]
-    return []
+    if tensor.layout in _PARTS:
+        return [getattr(tensor, name)() for name in _PARTS[tensor.layout]]
+    return [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]] if hasattr(tensor, "__tensor_flatten__") else []
 
 
 class Carrier:

@@ -47,11 +47,8 @@ class PutOff:
         file = picture.fp
         if file is None or len(picture.tile) != 1 or picture.decoderconfig:
             return None
-        if type(file) is io.BytesIO:
-            data = file.getvalue()
-        else:
-            file.seek(0)
-            data = file.read()
+        file.seek(0)
+        data = file.read()
         if picture._exclusive_fp:
             file.close()  # as Pillow does once it has decoded what it opened itself
         picture.fp = io.BytesIO(data)

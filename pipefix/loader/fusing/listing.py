@@ -216,17 +216,16 @@ def _of_pictures(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
         likes.add(image.like)
         return PictureStandIn(image.array, "pixels")
 
-    if len(outer) > 1 and any(name for wrapper in outer[:place] for name in vars(wrapper) if name == "transform"):
+    if any("transform" in vars(wrapper) for wrapper in outer[:place]):
         raise NotFused("the cache is wrapped in a dataset with transforms of its own")
     if cache.transform is None:
         raise NotFused("the cache has no transforms that run live")
     transform = cache.transform.operations if isinstance(cache.transform, cuts.Chain) else cache.transform
     numbered = cache.given(picture, pixels, stand_in.Transforms())
     first = numbered[0]
+    outer[place] = numbered
     if place:
         vars(outer[place - 1])["dataset"] = numbered
-    else:
-        outer[0] = numbered
     places = [at(first, path) for path in stand_in.paths(first)]
     if len(places) != 1 or places[0].kind not in ("pixels", "jpeg"):
         kinds = f"pictures as {places[0].kind}" if places else "no picture that is transformed"

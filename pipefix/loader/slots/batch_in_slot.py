@@ -12,8 +12,7 @@ import io
 import pickle
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -138,9 +137,16 @@ class Assembler:
     def _parcel(self, samples: Any, arena: Arena, slot: int) -> Any:
         window = arena.window(slot)
         self._looks[slot] = weakref.ref(window)
-        page = SlotPage(window)
-        with writing(page):
+        # `default_collate` stacks by a table of the whole process. To change that for one batch would change it for every thread
+        # that makes samples meanwhile: it is changed once, before the worker's first batch, and never back, unless the user taught
+        # it another way to stack tensors. Where a tensor goes is the calling thread's.
+        if stacks_as_ever():
+            stack_by(_stack)
+        _here.page = page = SlotPage(window)
+        try:
             batch = self.collate_fn(samples)
+        finally:
+            del _here.page
         file = io.BytesIO()
         Packer(file, page).dump(batch)
         if not page.used:
@@ -161,21 +167,6 @@ def empty_in_slot(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor | 
     """Of the slot that this batch is made in: a tensor of whatever was there. None where there is no slot, or no room."""
     page: SlotPage | None = getattr(_here, "page", None)
     return None if page is None else page.empty(shape, dtype)
-
-
-@contextmanager
-def writing(page: SlotPage) -> Iterator[None]:
-    """`empty_in_slot` gives of this page meanwhile, in this thread; `default_collate` stacks into it, unless the user taught it
-    another way to stack tensors."""
-    # It goes by a table of the whole process. To change that for one batch would change it for every thread that makes samples
-    # meanwhile: it is changed once, before the worker's first batch, and never back. Where a tensor goes is the calling thread's.
-    if stacks_as_ever() and get_worker_info() is not None:
-        stack_by(_stack)
-    _here.page = page
-    try:
-        yield
-    finally:
-        del _here.page
 
 
 def _stack(batch: Any, *, collate_fn_map: Any = None) -> Any:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import torch
 from torch.utils.data import IterableDataset
 
@@ -220,7 +221,9 @@ def read(path: str | os.PathLike[str], original: Any) -> Planned:
     where = Path(path)
     plan = planfile.read(where)
     if plan.machine is not None:
-        unlike = plan.machine.differences(_here(plan.machine))
+        memory = int(psutil.virtual_memory().total) if plan.machine.memory_bytes else None
+        here = TunedOn(cores=max(cores(), 0.01), gpus=[gpu.name for gpu in gpus_here()[0]], memory_bytes=memory)
+        unlike = plan.machine.differences(here)
         if unlike:
             tune = command("pipefix", "tune", plan.target or "TARGET")
             warnings.warn(
@@ -229,13 +232,3 @@ def read(path: str | os.PathLike[str], original: Any) -> Planned:
                 stacklevel=3,
             )
     return Planned(plan, where, original)
-
-
-def _here(wanted: TunedOn) -> TunedOn:
-    import psutil
-
-    return TunedOn(
-        cores=max(cores(), 0.01),
-        gpus=[gpu.name for gpu in gpus_here()[0]],
-        memory_bytes=int(psutil.virtual_memory().total) if wanted.memory_bytes else None,
-    )

@@ -8,6 +8,7 @@ import os
 import pickle
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing import util
 from typing import Any, NoReturn
 
@@ -59,11 +60,10 @@ def cap_threads(threads: int) -> None:
     opencv = sys.modules.get("cv2")
     if opencv is not None:
         opencv.setNumThreads(0 if threads <= 1 else threads)
-    try:
+    with suppress(ImportError):  # what is loaded already keeps its threads; most libraries are asked above
         import threadpoolctl  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:
-        return  # what is loaded already keeps its threads; most libraries are asked above
-    threadpoolctl.threadpool_limits(max(1, threads))
+
+        threadpoolctl.threadpool_limits(max(1, threads))
 
 
 # -- errors of samples, also those whose class cannot be sent --------------------------------------------------------------

@@ -45,18 +45,9 @@ class TwinKernel:
         _write(_tensor(pixels).permute(2, 0, 1), cut, finish, target.tensor[index])
 
 
-class _Alias:
-    """The same memory, declared writable: torch has no notion of memory that is not, and nothing here writes to it."""
-
-    def __init__(self, array: np.ndarray[Any, Any]) -> None:
-        self.array = array
-        interface = array.__array_interface__
-        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
-
-
 def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
-    """Without a copy, whether or not the array may be written to (a memory-mapped one, or bytes)."""
-    return torch.from_numpy(array if array.flags.writeable else np.asarray(_Alias(array)))
+    """A copy where it may not be written to (bytes, or a file that is mapped): torch has no notion of such memory."""
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
 def _decoded(data: Data) -> torch.Tensor:

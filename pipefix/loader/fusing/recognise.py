@@ -37,8 +37,6 @@ def flat(transform: Any) -> Iterator[Any]:
 
 def recognise(transform: Any, *, source: str) -> recipe.FusedRecipe:
     """The recipe of a transform list. ``source``: what enters it, ``pil`` or ``tensor`` (3 x H x W of uint8). Raises `NotFused`."""
-    if source not in ("pil", "tensor"):
-        raise ValueError(f"What enters a transform list is pil or tensor, not {source!r}.")
     geometry: list[recipe.GeometryStep] = []
     rest: list[Any] = []
     kind, resized_as, inexact = source, source, None

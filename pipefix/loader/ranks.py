@@ -108,9 +108,7 @@ class RemainingOrder:
 
     def _dealt(self) -> Iterator[Any]:
         sampler = self._how.sampler
-        undivided: DistributedSampler[Any] = DistributedSampler(
-            sampler.dataset, num_replicas=1, rank=0, shuffle=sampler.shuffle, seed=sampler.seed
-        )
+        undivided: DistributedSampler[Any] = DistributedSampler(sampler.dataset, 1, 0, sampler.shuffle, sampler.seed)
         undivided.set_epoch(sampler.epoch)
         order = list(undivided)
         rest = order[self._behind :]

@@ -70,8 +70,7 @@ class Fused:
         loading = self.loading
         try:
             header = self.kernel.header(data)
-            if not header.plain:
-                raise BadPicture("unsupported", f"{header.components} components of {header.precision} bits")
+            header.refuse()
             if loading.upright and header.orientation != 1:
                 raise BadPicture("unsupported", "it is to be turned upright")
             if loading.source == "pil" and header.width * header.height > (Image.MAX_IMAGE_PIXELS or math.inf):

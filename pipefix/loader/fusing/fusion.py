@@ -81,11 +81,8 @@ class Fusing:
         """What `close` means here, said before it is used."""
         if fused.difference.max and "told" not in self._known:
             self._known["told"] = True
-            warnings.warn(
-                f"fuse={self.mode!r}: {fused.difference.sentence()}. fuse='exact' takes only what is equal to the bit.",
-                UserWarning,
-                stacklevel=6,
-            )
+            told = f"fuse={self.mode!r}: {fused.difference.sentence()}. fuse='exact' takes only what is equal to the bit."
+            warnings.warn(told, UserWarning, stacklevel=6)
 
 
 def _unfit(loader: Any, *, moved: bool) -> str | None:

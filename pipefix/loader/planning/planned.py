@@ -226,9 +226,6 @@ def read(path: str | os.PathLike[str], original: Any) -> Planned:
         unlike = plan.machine.differences(here)
         if unlike:
             tune = command("pipefix", "tune", plan.target or "TARGET")
-            warnings.warn(
-                f"{where} was made for another machine: {'; '.join(unlike)}. Tune it for this one with: {tune}",
-                RuntimeWarning,
-                stacklevel=3,
-            )
+            told = f"{where} was made for another machine: {'; '.join(unlike)}. Tune it for this one with: {tune}"
+            warnings.warn(told, RuntimeWarning, stacklevel=3)
     return Planned(plan, where, original)

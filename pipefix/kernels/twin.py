@@ -14,10 +14,9 @@ from PIL import Image
 
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.header import lacks_scans, read_header
-from pipefix.kernels.picture import Arithmetic, Box, Data, Filter, Finish, PictureCut, Target, require_inside, require_rgb
+from pipefix.kernels.picture import Arithmetic, Box, Data, Finish, PictureCut, Target, require_inside, require_rgb
 
 END = b"\xff\xd9"
-_PILLOW_FILTERS = {Filter.BILINEAR: Image.Resampling.BILINEAR, Filter.BICUBIC: Image.Resampling.BICUBIC}
 
 
 class TwinKernel:
@@ -71,15 +70,14 @@ def _write(picture: torch.Tensor, cut: PictureCut, finish: Finish, out: torch.Te
     require_inside(box, picture.shape[2], picture.shape[1])
     require_inside(window, *cut.full)
     part = picture[:, box.y : box.y + box.height, box.x : box.x + box.width]
-    whole = _by_torch(part, cut) if cut.arithmetic is Arithmetic.TORCH else _by_pillow(part, cut)
+    if cut.arithmetic is Arithmetic.TORCH:
+        mode = cut.filter.name.lower()
+        whole = torch.nn.functional.interpolate(part[None], size=cut.full[::-1], mode=mode, antialias=True)[0]
+    else:
+        whole = _by_pillow(part, cut)
     wanted = whole[:, window.y : window.y + window.height, window.x : window.x + window.width]
     turned = [axis for axis, yes in ((2, cut.mirrored), (1, cut.upside_down)) if yes]
     _finish(wanted.flip(turned) if turned else wanted, finish, out)
-
-
-def _by_torch(part: torch.Tensor, cut: PictureCut) -> torch.Tensor:
-    name = "bilinear" if cut.filter is Filter.BILINEAR else "bicubic"
-    return torch.nn.functional.interpolate(part[None], size=cut.full[::-1], mode=name, antialias=True)[0]
 
 
 def _by_pillow(part: torch.Tensor, cut: PictureCut) -> torch.Tensor:
@@ -87,7 +85,7 @@ def _by_pillow(part: torch.Tensor, cut: PictureCut) -> torch.Tensor:
     image = Image.fromarray(np.ascontiguousarray(part.permute(1, 2, 0).numpy()))
     width, height = cut.full
     between = (image.width, height) if cut.down_first else (width, image.height)
-    resample = _PILLOW_FILTERS[cut.filter]
+    resample = Image.Resampling[cut.filter.name]
     return torch.from_numpy(np.array(image.resize(between, resample).resize(cut.full, resample))).permute(2, 0, 1)
 
 

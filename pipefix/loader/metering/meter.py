@@ -245,7 +245,12 @@ class Course:
         self.may_stop = False
         """Metering may be left off where it would be felt."""
         self._size = None if loader is None else size_of(loader)
-        self._last, self._left = (0, 0) if self._size is None else last_batch(loader, rest)
+        self._last = self._left = 0
+        """The number of the epoch's last batch, from 1, and its samples, where it may have fewer than others; else no batch's."""
+        with contextlib.suppress(Exception):  # a stream's has no length, and one of the user's nobody else asks for it
+            batches, left = divmod(len(loader.sampler) if rest is None else rest.samples, loader.batch_size)
+            if left and self._size is not None and not loader.drop_last:
+                self._last, self._left = batches + 1, left
         self._few = FEW
 
     def got(self, batch: Any, number: int = -1) -> None:
@@ -263,11 +268,3 @@ class Course:
     def stats(self) -> Stats:
         batches, samples, wait, step, start = self.meter.sums().since(self.begun)
         return Stats(self.epoch, batches, samples, start / 1e9, wait / 1e9, step / 1e9, self.metered)
-
-
-def last_batch(loader: Any, rest: Any) -> tuple[int, int]:
-    """The number of an epoch's last batch, from 1, and its samples, where it may have fewer than others; else no batch's number."""
-    with contextlib.suppress(Exception):  # a stream's has no length, and one of the user's nobody else asks for it
-        batches, left = divmod(len(loader.sampler) if rest is None else rest.samples, loader.batch_size)
-        return (batches + 1, left) if left and not loader.drop_last else (0, 0)
-    return 0, 0

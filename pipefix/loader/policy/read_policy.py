@@ -299,23 +299,16 @@ def source_of(dataset: Any, index: Any, error: Exception | None = None) -> str |
     named = getattr(error, "filename", None)
     if isinstance(named, str):
         return named
-    with suppress(Exception):  # the lists are the user's, and the index may be what is wrong
-        return _listed_file(dataset, index)
-    return None
-
-
-def _listed_file(dataset: Any, index: Any) -> str | None:
-    for _ in range(8):
-        if hasattr(dataset, "indices") and hasattr(dataset, "dataset"):
-            dataset, index = dataset.dataset, dataset.indices[index]
-            continue
-        for name in _LISTS:
-            listed = getattr(dataset, name, None)
-            if isinstance(listed, Sequence) and not isinstance(listed, str):
-                entry = listed[index]
-                first = entry[0] if isinstance(entry, (tuple, list)) and entry else entry
-                return str(first) if isinstance(first, str) or hasattr(first, "__fspath__") else None
-        if not hasattr(dataset, "dataset"):
-            return None
-        dataset = dataset.dataset
+    with suppress(Exception):  # the lists are the user's, and the index may be what is wrong; none may wrap another
+        for _ in range(8):
+            if hasattr(dataset, "indices") and hasattr(dataset, "dataset"):
+                dataset, index = dataset.dataset, dataset.indices[index]
+                continue
+            for name in _LISTS:
+                listed = getattr(dataset, name, None)
+                if isinstance(listed, Sequence) and not isinstance(listed, str):
+                    entry = listed[index]
+                    first = entry[0] if isinstance(entry, (tuple, list)) and entry else entry
+                    return str(first) if isinstance(first, str) or hasattr(first, "__fspath__") else None
+            dataset = dataset.dataset
     return None

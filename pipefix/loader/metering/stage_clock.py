@@ -15,7 +15,6 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median_low
 from time import perf_counter_ns, thread_time_ns
-from types import TracebackType
 from typing import Any
 
 from pipefix import hooks
@@ -273,16 +272,13 @@ def without_our_frames(error: BaseException | None) -> None:
     visited_ids: set[int] = set()
     while error is not None and id(error) not in visited_ids:
         visited_ids.add(id(error))
-        error.__traceback__ = _theirs(error.__traceback__)
+        theirs: list[Any] = []
+        trace = error.__traceback__
+        while trace is not None:
+            if not trace.tb_frame.f_code.co_filename.startswith(_HERE):
+                theirs.append(trace)
+            trace = trace.tb_next
+        for frame, following in pairwise([*theirs, None]):
+            frame.tb_next = following
+        error.__traceback__ = theirs[0] if theirs else None
         error = error.__cause__ or error.__context__
-
-
-def _theirs(trace: TracebackType | None) -> TracebackType | None:
-    kept: list[TracebackType | None] = []
-    while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.startswith(_HERE):
-            kept.append(trace)
-        trace = trace.tb_next
-    for frame, following in pairwise([*kept, None]):
-        frame.tb_next = following  # type: ignore[union-attr]
-    return kept[0] if kept else None

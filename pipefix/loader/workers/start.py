@@ -46,7 +46,7 @@ def start_worker(threads: int | None, *, forked: bool) -> None:
         while isinstance(info.dataset, StandsForDataset):
             object.__setattr__(info, "dataset", info.dataset.dataset)  # it is frozen
     end_with_parent()
-    send_any_error()
+    torch_internals.worker_module.ExceptionWrapper = SentError
     if threads is not None:
         cap_threads(threads)
 
@@ -74,7 +74,9 @@ class UnpicklableError(RuntimeError):
 
 
 class SentError(ErrorInWorker):
-    """Torch's, for errors of any class."""
+    """Torch's, for errors of any class: torch sends an error's class, and its text. A class that is made at run time (as botocore
+    makes its own) cannot be pickled: the queue's thread in the worker drops the message, and the training process would wait for
+    that batch for ever."""
 
     def __init__(self, exc_info: Any = None, where: str = "in background") -> None:
         super().__init__(exc_info, where)  # type: ignore[no-untyped-call]
@@ -92,15 +94,6 @@ class SentError(ErrorInWorker):
         raise UnpicklableError(
             f"Caught {self.unsent} {self.where}. Its class cannot be pickled, so this stands for it.\nOriginal {self.exc_msg}"
         )
-
-
-def send_any_error() -> None:
-    """In a worker: errors are sent as `SentError` from now on.
-
-    Torch sends an error's class, and its text. A class that is made at run time (as botocore makes its own) cannot be pickled: the
-    queue's thread in the worker drops the message, and the training process would wait for that batch for ever.
-    """
-    torch_internals.worker_module.ExceptionWrapper = SentError
 
 
 # -- its end: a worker that outlived the training process would hold memory, files and a terminal for ever -----------------

@@ -128,16 +128,16 @@ def words(done: subprocess.CompletedProcess[str]) -> str:
 
 def main(product: Path = PRODUCT) -> int:
     try:
-        build(product)
+        print(f"The native kernel is in {build(product)}")
     except CannotBuild as lacking:
         why, advice = lacking.args
-        print(f"No native kernel: {why}\n  {advice}\n  pipefix works without it, more slowly.", file=sys.stderr)
-        return 1
+        told = f"{why}\n  {advice}\n  pipefix works without it, more slowly."
     except OSError as error:
-        print(f"No native kernel: {error}.\n  Is {HERE} yours to write to?", file=sys.stderr)
-        return 1
-    print(f"The native kernel is in {product}")
-    return 0
+        told = f"{error}.\n  Is {HERE} yours to write to?"
+    else:
+        return 0
+    print(f"No native kernel: {told}", file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":

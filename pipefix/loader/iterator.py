@@ -134,14 +134,11 @@ class LoaderIterator(AnyIterator):
             restore_generators(loader, self.begin.generators)
             self._sampler_iter = iter(self._index_sampler)
         if self.begin.again and not loader.num_workers:
-            self._draw_order()
-
-    def _draw_order(self) -> None:
-        """The sampler draws its order now, while the generators are as they were. One that draws index by index does so for what
-        lies behind, and goes on with the process's own."""
-        deque(itertools.islice(self._order, self.begin.passed), maxlen=0)
-        first = [] if self.begin.passed else list(itertools.islice(self._order, 1))
-        self._indices = itertools.chain(first, self._order)
+            # The sampler draws its order now, while the generators are as they were. One that draws index by index does so for what
+            # lies behind, and goes on with the process's own.
+            deque(itertools.islice(self._order, self.begin.passed), maxlen=0)
+            first = [] if self.begin.passed else list(itertools.islice(self._order, 1))
+            self._indices = itertools.chain(first, self._order)
 
     def _next_index(self) -> Any:
         index = super()._next_index()  # type: ignore[no-untyped-call]

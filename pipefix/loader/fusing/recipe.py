@@ -133,22 +133,18 @@ class RandomResizedCropStep(GeometryStep):
             if 0 < w <= width and 0 < h <= height:
                 top = numbers.whole(height - h + 1)
                 return top, numbers.whole(width - w + 1), h, w
-        return self._central(width, height)
+        shape, w, h = width / height, width, height  # the largest in the middle
+        if shape < min(self.ratio):
+            h = round(w / min(self.ratio))
+        elif shape > max(self.ratio):
+            w = round(h * max(self.ratio))
+        return (height - h) // 2, (width - w) // 2, h, w
 
     @functools.cached_property
     def _logarithms(self) -> tuple[float, float]:
         """Of the ratio, in single precision as torchvision takes them."""
         low, high = torch.log(torch.tensor(self.ratio)).tolist()
         return low, high
-
-    def _central(self, width: int, height: int) -> tuple[int, int, int, int]:
-        shape = width / height
-        w, h = width, height
-        if shape < min(self.ratio):
-            h = round(w / min(self.ratio))
-        elif shape > max(self.ratio):
-            w = round(h * max(self.ratio))
-        return (height - h) // 2, (width - w) // 2, h, w
 
 
 @dataclass(frozen=True)

@@ -116,18 +116,13 @@ def _random_crop(operation: Any, *, both: bool) -> recipe.GeometryStep:
 
 
 _GEOMETRY: dict[type, Callable[[Any], recipe.GeometryStep]] = {
-    v1.RandomResizedCrop: _random_resized_crop,
-    v2.RandomResizedCrop: _random_resized_crop,
-    v1.Resize: _resize,
-    v2.Resize: _resize,
-    v1.CenterCrop: lambda crop: recipe.CenterCropStep(*_pair(crop.size)),
-    v2.CenterCrop: lambda crop: recipe.CenterCropStep(*_pair(crop.size)),
+    **dict.fromkeys((v1.RandomResizedCrop, v2.RandomResizedCrop), _random_resized_crop),
+    **dict.fromkeys((v1.Resize, v2.Resize), _resize),
+    **dict.fromkeys((v1.CenterCrop, v2.CenterCrop), lambda crop: recipe.CenterCropStep(*_pair(crop.size))),
     v1.RandomCrop: functools.partial(_random_crop, both=True),
     v2.RandomCrop: functools.partial(_random_crop, both=False),
-    v1.RandomHorizontalFlip: lambda flip: recipe.FlipStep(float(flip.p), across=True),
-    v2.RandomHorizontalFlip: lambda flip: recipe.FlipStep(float(flip.p), across=True),
-    v1.RandomVerticalFlip: lambda flip: recipe.FlipStep(float(flip.p), across=False),
-    v2.RandomVerticalFlip: lambda flip: recipe.FlipStep(float(flip.p), across=False),
+    **dict.fromkeys((v1.RandomHorizontalFlip, v2.RandomHorizontalFlip), lambda flip: recipe.FlipStep(float(flip.p), across=True)),
+    **dict.fromkeys((v1.RandomVerticalFlip, v2.RandomVerticalFlip), lambda flip: recipe.FlipStep(float(flip.p), across=False)),
 }
 """By the very class: a subclass may do anything."""
 

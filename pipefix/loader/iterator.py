@@ -84,7 +84,7 @@ class LoaderIterator(AnyIterator):
         self._asked = self._missed = 0
         self._staged.clear()
         if self._work.quarantine is not None:
-            self._work.quarantine.begin()
+            self._work.quarantine.found.clear()
         begin_augmenting(self._work.steps, self.begin, loader.batch_size)
 
     # -- what torch's iterator is given ------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from pipefix.loader.fusing.source import FusedSource, refuse_other_samples, refu
 from pipefix.loader.policy.read_policy import drawing
 from pipefix.vocabulary.held_transforms import held_transforms
 
+Look = tuple[stand_in.Path, int, int]
 LEAST_GAIN = 1.05
 """Of CPU time, below which the dataset's own code is left to itself."""
 TIMED = 4
@@ -98,9 +99,6 @@ class ListInPart:
 
 def _names(operations: list[Any], before: str = "") -> str:
     return "".join(before + name for name in [", ".join(type(operation).__name__ for operation in operations)] if name)
-
-
-Look = tuple[stand_in.Path, int, int]
 
 
 class SourceInPart(FusedSource):

@@ -20,7 +20,6 @@ from torchvision.transforms.v2.functional import _misc, _utils
 if TYPE_CHECKING:
     from pipefix.kernels.native import NativeKernel
 
-
 MOST_SIZES = 64
 """Of blurs that are remembered; where every picture is of another size, torchvision does it."""
 Function = Callable[..., Any]

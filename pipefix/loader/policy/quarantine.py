@@ -26,10 +26,7 @@ class Quarantine:
         self.length = length
         """Samples of an epoch, where it is known."""
         self.found: list[QuarantinedSample] = []
-
-    def begin(self) -> None:
-        """Another epoch."""
-        self.found.clear()
+        """In this epoch."""
 
     def add(self, bad: tuple[QuarantinedSample, ...], *, epoch: int, samples_asked: int) -> None:
         """``samples_asked``: samples asked for in this epoch so far."""

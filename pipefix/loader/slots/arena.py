@@ -106,10 +106,6 @@ class Arena:
         """Whether the receiving process has this arena, where its worker made it."""
         return bool(self._map[self.workers * self.slots])
 
-    @arrived.setter
-    def arrived(self, arrived: bool) -> None:
-        self._map[self.workers * self.slots] = arrived
-
     # -- in a worker ---------------------------------------------------------------------------------------------------------
 
     def is_free(self, slot: int) -> bool:
@@ -133,6 +129,7 @@ class Arena:
 
     def receive(self) -> None:
         """Batches arrive in this process."""
+        self._map[self.workers * self.slots] = True
         self.receiver = os.getpid()
         _arenas[self.key] = self
 

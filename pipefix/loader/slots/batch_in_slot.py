@@ -117,8 +117,7 @@ class Assembler:
     """The collate function of a worker: the user's own, made in a slot of an arena. Elsewhere it is the user's own alone."""
 
     def __init__(self, collate_fn: Callable[[Any], Any], arena: Arena | None = None) -> None:
-        self.collate_fn = collate_fn
-        self.arena = arena
+        self.collate_fn, self.arena = collate_fn, arena
         self._looks: dict[int, weakref.ref[SlotBytes]] = {}
         """Windows on slots that this worker's own code may still look at."""
 

@@ -66,9 +66,7 @@ def delivered(pid: int, arena: Arena | None, key: str, slot: int, payload: bytes
                 _known.pop(other, None)
         arena.receive()
         _known[key] = pid, arena
-    known = _known[key][1]
-    known.arrived = True
-    return Arrival(known, slot, payload).open()
+    return Arrival(_known[key][1], slot, payload).open()
 
 
 def prepare(what: Any = None) -> Any:

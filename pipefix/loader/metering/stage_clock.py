@@ -160,7 +160,12 @@ class StageClock:
             cpu = thread_time_ns() - cpu
             self._patches.pause()
         samples = samples or self._samples_of(order, data)
-        calls = self._note(samples, between[1] - between[0], done - ready, done, cpu)
+        sums, calls, handed = stages(timer, cpu, self._call_ns), sum(timer.calls), self._handed.take()
+        look = TimedBatch(
+            0, done, samples, sums[Stage.STORAGE], sums[Stage.DECODE], sums[Stage.AUGMENT], sums[None], between[1] - between[0],
+            timer.bytes_read, cpu, done - ready, handed.dumps_ns + handed.send_ns, handed.count, calls,
+        )  # fmt: skip
+        self._page.write(look)  # type: ignore[union-attr]
         self._plan(samples, done - ready, ready - begun + perf_counter_ns() - done + int(calls * self._call_ns))
         self._count(samples, done - ready)
         return data
@@ -181,19 +186,6 @@ class StageClock:
         self._looks += 1
         self._timer.clear()
         return True
-
-    def _note(self, samples: int, collate: int, made_ns: int, at: int, cpu: int) -> int:
-        sums = stages(self._timer, cpu, self._call_ns)
-        calls = sum(self._timer.calls)
-        handed = self._handed.take()
-        assert self._page is not None
-        self._page.write(
-            TimedBatch(
-                0, at, samples, sums[Stage.STORAGE], sums[Stage.DECODE], sums[Stage.AUGMENT], sums[None], collate,
-                self._timer.bytes_read, cpu, made_ns, handed.dumps_ns + handed.send_ns, handed.count, calls,
-            )
-        )  # fmt: skip
-        return calls
 
     def _plan(self, samples: int, batch: int, cost: int) -> None:
         """How many batches are left out now, so that looks stay within what may be spent."""

@@ -124,6 +124,7 @@ class FastLoader(DataLoader[T]):
         begun = self.meter.clock()
         dali_batches = by_dali.of(self._planned, self)
         iterator = self._epoch_begun() if why_plain() is None and dali_batches is None else self._plain_epoch(dali_batches)
+        self._standing, self._course = getattr(iterator, "standing", None), getattr(iterator, "course", None)
         self.meter.started(self.meter.clock() - begun)
         return iterator
 
@@ -133,17 +134,17 @@ class FastLoader(DataLoader[T]):
             begin = EpochStart(self._epoch, 0, self._seed(), resume.rng_states(self), self._starts_workers, self._lived_on)
             self._beginning, self._lived_on = begin, False
             self._epoch += 1
-            return self._begun(super().__iter__())
+            return super().__iter__()
         self._epoch = going_on.epoch + 1
         if going_on.redealt:
             # Other ranks than before: the workers' random numbers are this process's own, the order is the epoch's.
             resume.set_sampler_epoch(self, going_on.generators)
             self._beginning = replace(going_on, generators=resume.rng_states(self), again=False, fresh=True)
-            return self._begun(super().__iter__())
+            return super().__iter__()
         stream = isinstance(self.dataset, IterableDataset)
         self._beginning = replace(going_on, passed=0) if stream else going_on
         with resume.generators_restored(self, going_on.generators):
-            iterator = self._begun(super().__iter__())
+            iterator = super().__iter__()
         if stream:
             # A stream has no places: what lies behind is read again.
             for _ in range(going_on.passed):
@@ -162,13 +163,8 @@ class FastLoader(DataLoader[T]):
         self._beginning = going_on or EpochStart(self._epoch, 0, self._seed(), resume.rng_states(self))
         self._epoch = self._beginning.epoch + 1
         if dali_batches is None:
-            return self._begun(PlainEpoch(self, self._beginning))
-        return self._begun(DaliEpoch(self, self._beginning, dali_batches))
-
-    def _begun(self, iterator: Any) -> Any:
-        self._standing = getattr(iterator, "standing", None)
-        self._course = getattr(iterator, "course", None)
-        return iterator
+            return PlainEpoch(self, self._beginning)
+        return DaliEpoch(self, self._beginning, dali_batches)
 
     def _seed(self) -> int:
         generator = self.generator if isinstance(self.generator, torch.Generator) else None  # torch tells of another

@@ -68,7 +68,7 @@ class Fusing:
             # The user's own code runs, in worker processes: threads would take turns at it.
             from pipefix.loader.fusing.in_part import ReadInPart, in_part
 
-            part = in_part(reads, self.mode, self._known, str(error))
+            part = in_part(reads, self._known, str(error))
             if isinstance(part, ReadInPart):
                 return part
             return Fusion(part, loader.num_workers, self.memory, "your own transforms run in them")

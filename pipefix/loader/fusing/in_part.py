@@ -107,9 +107,9 @@ class SourceInPart(FusedSource):
     draws = True
     """By code that is not known."""
 
-    def __init__(self, dataset: Any, mode: str, why_not_whole: str, deferral: Deferral, look: Look | None = None) -> None:
+    def __init__(self, dataset: Any, why_not_whole: str, deferral: Deferral, look: Look | None = None) -> None:
         """Raises `NotFused` or `CannotFollow`, or what the user's code raises. ``look``: what was found before."""
-        self.dataset, self.mode, self.why_not_whole, self.deferral = dataset, mode, why_not_whole, deferral
+        self.dataset, self.why_not_whole, self.deferral = dataset, why_not_whole, deferral
         chain, held = copied_with_list(dataset)
         self.fused: Any = ListInPart(held.value)
         vars(held.owner)[held.name] = self._transformed
@@ -121,7 +121,7 @@ class SourceInPart(FusedSource):
         """What it was measured to be worth."""
 
     def __reduce__(self) -> Any:
-        return SourceInPart, (self.dataset, self.mode, self.why_not_whole, self.deferral, self.look)
+        return SourceInPart, (self.dataset, self.why_not_whole, self.deferral, self.look)
 
     def _look(self) -> Look:
         """Where a sample has its picture, and the picture's width and height."""
@@ -176,7 +176,7 @@ class ReadInPart:
 # -- whether it is worth it ------------------------------------------------------------------------------------------------
 
 
-def in_part(dataset: Any, mode: str, known: dict[Any, Any], why: str) -> SourceInPart | ReadInPart:
+def in_part(dataset: Any, known: dict[Any, Any], why: str) -> SourceInPart | ReadInPart:
     """The best that can be done for a dataset that is not fused as a whole because of ``why``, tried on samples from all over it.
     Raises `NotFused`.
 
@@ -191,23 +191,23 @@ def in_part(dataset: Any, mode: str, known: dict[Any, Any], why: str) -> SourceI
 
     def look() -> Any:
         try:
-            return in_child_process(partial(_tried, dataset, mode, deferral, why))
+            return in_child_process(partial(_tried, dataset, deferral, why))
         except NotFused as error:
             raise error if str(error).startswith(why) else NotFused(f"{why}; in part neither: {error}") from None
 
     like, gain = found_once(known, key, look)
     if like is None:
         return ReadInPart(dataset, deferral, why, gain)
-    source = SourceInPart(dataset, mode, why, deferral, like)
+    source = SourceInPart(dataset, why, deferral, like)
     source.gain = gain
     return source
 
 
-def _tried(dataset: Any, mode: str, deferral: Deferral, why: str) -> tuple[Any, str]:
+def _tried(dataset: Any, deferral: Deferral, why: str) -> tuple[Any, str]:
     """What `SourceInPart` is to be given, or None for `ReadInPart`, and what it gains. Raises `NotFused`."""
     length = len(dataset)
     try:
-        source = SourceInPart(dataset, mode, why, deferral)
+        source = SourceInPart(dataset, why, deferral)
         refuse_other_samples(source, length)
     except Exception:  # noqa: BLE001, S110 - the user's code, in the way of what we did to it: it is tried as it is next
         pass

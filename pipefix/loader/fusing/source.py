@@ -77,12 +77,11 @@ class FusedSource:
         return self.fused.explain()
 
 
-def compiled(dataset: Any, mode: str, known: dict[Any, Any] | None = None) -> FusedSource:
+def compiled(dataset: Any, mode: str, known: dict[Any, Any]) -> FusedSource:
     """What the samples of a dataset are made from by fused calls, after a few of them were made both ways. Raises `NotFused`.
 
     ``known``: lists that were compiled before, to be looked up and added to.
     """
-    known = {} if known is None else known
     found_once(known, ("shown stand-ins", id(dataset)), partial(refuse_what_remembers, dataset))
     listing = listed(dataset)
     key = (mode, listing.loading, settings_of(listing.transform))
@@ -102,7 +101,7 @@ def settings_of(transform: Any) -> Any:
 
 def _again(dataset: Any, mode: str) -> FusedSource:
     try:
-        return compiled(dataset, mode)
+        return compiled(dataset, mode, {})
     except NotFused as error:
         raise RuntimeError(f"In a worker, the dataset is not what it was: {error}.") from error
 

@@ -162,9 +162,8 @@ def size_of(loader: Any) -> int | None:
 
 def makes_batches(loader: Any) -> bool:
     """Whether what comes out holds several samples."""
-    if not hasattr(loader, "batch_sampler") or loader.batch_sampler is not None:
-        return True
-    return makes_streams(loader) or hasattr(getattr(loader, "sampler", None), "batch_size")
+    several = getattr(loader, "batch_sampler", loader) is not None
+    return several or makes_streams(loader) or hasattr(getattr(loader, "sampler", None), "batch_size")
 
 
 class Metered:

@@ -21,10 +21,6 @@ from pipefix.vocabulary.worker_exit import CAUSES, describe_exit
 class WorkerDied(RuntimeError):
     """Torch's error, and what is known beside it."""
 
-    def __init__(self, text: str, pid: int | None = None, exit_code: int | None = None) -> None:
-        super().__init__(text)
-        self.pid, self.exit_code = pid, exit_code
-
 
 def lies_behind(error: BaseException) -> bool:
     """Whether iteration goes on after the batch that raised this: no worker died, and the batch is not waited for any more."""
@@ -90,7 +86,7 @@ def describe_death(error: RuntimeError, workers: Sequence[Any], kills_before: in
                 " or run by exec(). Put such a class into a .py file, or start workers by multiprocessing_context='fork'"
             )
     parts = [f"{torch_message}: of worker process {dead.pid}, {describe_exit(code)}", why, what_next.rstrip(".")]
-    return WorkerDied(". ".join(part for part in parts if part) + ".", dead.pid, code)
+    return WorkerDied(". ".join(part for part in parts if part) + ".")
 
 
 def _cause(known: signal.Signals | None, kills_before: int | None) -> str:

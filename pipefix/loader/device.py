@@ -129,10 +129,9 @@ class Carrier:
         return there
 
     def _by_its_own(self, value: Any) -> Any:
-        try:
+        with suppress(TypeError):
             return value.to(self.device, non_blocking=True)
-        except TypeError:
-            return value.to(self.device)
+        return value.to(self.device)
 
     def _copied(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_pinned():

@@ -28,7 +28,7 @@ from pipefix.loader.plain_epoch import PlainEpoch
 from pipefix.loader.planning import by_dali, planned
 from pipefix.loader.planning.by_dali import DaliBatches, DaliEpoch
 from pipefix.loader.planning.planned import Planned
-from pipefix.loader.policy.quarantine import Quarantine, check
+from pipefix.loader.policy.quarantine import Quarantine
 from pipefix.loader.policy.read_policy import ReadPolicy
 from pipefix.loader.resume import EpochPosition, EpochStart
 from pipefix.loader.slots.arena import Arena, room
@@ -110,8 +110,21 @@ class FastLoader(DataLoader[T]):
                 f"plan is read when a loader is made, with {self._planned_by!r}, and was set to {self.plan!r} since: make another "
                 "FastLoader with that plan"
             )
-        check(self.max_bad, self.sample_timeout, self.threads_per_worker)
-        by_index = self.on_bad != "raise" or self.sample_timeout or self.rng != "torch" or self.threads_per_worker > 1
+        threads, timeout = self.threads_per_worker, self.sample_timeout
+        is_number = isinstance(threads, int) and not isinstance(threads, bool) and threads > 0
+        for name, right, what in (
+            ("max_bad", 0 <= self.max_bad <= 1, "a share between 0 and 1"),
+            ("sample_timeout", timeout >= 0, "seconds, 0 or more"),
+            ("threads_per_worker", is_number, "a whole number above 0"),
+        ):
+            if not right:
+                raise ValueError(f"{name} option should be {what}, but got {name}={getattr(self, name)!r}")
+        if threads > 1 and timeout:
+            raise ValueError(
+                f"sample_timeout={timeout!r} interrupts the main thread of a worker, and with threads_per_worker={threads} "
+                "others read the samples. Leave one of them out."
+            )
+        by_index = self.on_bad != "raise" or timeout or self.rng != "torch" or threads > 1
         if by_index and isinstance(self.dataset, (IterableDataset, IterDataPipe, MapDataPipe)):
             raise ValueError(
                 "on_bad, sample_timeout, rng and threads_per_worker belong to datasets whose samples are asked for by index, which "

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -141,10 +141,9 @@ def state_of(loader: Any, standing: EpochPosition | None, epoch: int, *, starts_
 
 
 def length(loader: Any) -> int | None:
-    try:
+    with suppress(Exception):  # the user's code, which a DataLoader with a sampler does not ask
         return len(loader.dataset)
-    except Exception:  # noqa: BLE001 - the user's code, which a DataLoader with a sampler does not ask
-        return None
+    return None
 
 
 def beginning_of(loader: Any, state: dict[str, Any]) -> EpochStart:

@@ -80,7 +80,6 @@ def _try(listing: Listing, length: int) -> stand_in.Path:
     """Where the picture lies in a sample, after a few of them went well. What the user's code draws is given back."""
     if not length:
         raise NotFused("the dataset is empty")
-    sample: Any = None
     with seeded(0):
         before = RandomState()
         for index in spread(length, TRIED):

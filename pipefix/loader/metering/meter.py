@@ -74,8 +74,7 @@ class Meter:
         """Sums since the meter was made; `start_ns` are the waits for the first batches of epochs."""
         self._asked = self._cpu = 0
         self._running: MeteredStep | None = None
-        self._fresh = True
-        self._starting = 0
+        self._fresh, self._starting = True, 0
         self.workers = False
         self.declined: str | None = None
         self.read = False

@@ -53,22 +53,19 @@ class StageClock:
         """``a_sample``: nanoseconds a sample that looking may cost, besides `SHARE`."""
         self.then = then
         """The user's own ``worker_init_fn``."""
-        self.record, self._stages, self._a_sample = record, stages, a_sample
+        self.record, self._stages, self._a_sample, self._batched = record, stages, a_sample, batched
         self._page: CostPage | None = None
         self._timer = SampleTimer()
         self._patches = Patches()
         self._handed = IpcTimer(thread_time_ns)
         """What a worker's feeder thread computes to pack batches and to send them."""
         self._batches = self._samples = self._made = self._cost = 0
-        self._batched = batched
         self._state = READY
         self._next = self._looks = 0
         self._free = True
         """No maker before this one looked, so that the first looks come at once."""
         self._look_costs: deque[int] = deque(maxlen=TYPICAL_OF)
-        self._begun = 0
-        self._fetching = False
-        self._call_ns = 0.0
+        self._begun, self._fetching, self._call_ns = 0, False, 0.0
 
     def __call__(self, worker: int) -> None:
         if self.then is not None:

@@ -6,7 +6,6 @@ import json
 import os
 import warnings
 from pathlib import Path
-from typing import Any
 
 from pipefix.loader.policy.read_policy import QuarantinedSample
 from pipefix.vocabulary.quantity import percent
@@ -21,9 +20,7 @@ class TooManyBadSamples(RuntimeError):
 
 class Quarantine:
     def __init__(self, path: str | os.PathLike[str] | None, max_bad: float, length: int | None) -> None:
-        self.path = None if path is None else Path(path)
-        self.max_bad = max_bad
-        self.length = length
+        self.path, self.max_bad, self.length = None if path is None else Path(path), max_bad, length
         """Samples of an epoch, where it is known."""
         self.found: list[QuarantinedSample] = []
         """In this epoch."""
@@ -66,20 +63,3 @@ class Quarantine:
             return ""
         where = f"; see {self.path}" if self.path is not None else ""
         return f"{len(self.found)} samples could not be read{where}."
-
-
-def check(max_bad: Any, sample_timeout: Any, threads: Any) -> None:
-    """Wrong options are refused where they are given."""
-    threads_right = isinstance(threads, int) and not isinstance(threads, bool) and threads > 0
-    for name, value, right, what in (
-        ("max_bad", max_bad, 0 <= max_bad <= 1, "a share between 0 and 1"),
-        ("sample_timeout", sample_timeout, sample_timeout >= 0, "seconds, 0 or more"),
-        ("threads_per_worker", threads, threads_right, "a whole number above 0"),
-    ):
-        if not right:
-            raise ValueError(f"{name} option should be {what}, but got {name}={value!r}")
-    if threads > 1 and sample_timeout:
-        raise ValueError(
-            f"sample_timeout={sample_timeout!r} interrupts the main thread of a worker, and with threads_per_worker={threads} "
-            "others read the samples. Leave one of them out."
-        )

@@ -210,10 +210,9 @@ def key_of(seed: int, epoch: int, index: Any) -> int:
 
 def _number(index: Any) -> int | None:
     """An index of any type that is a whole number; None for a text, a tuple, or an array of several numbers."""
-    try:
+    with suppress(TypeError):
         return operator.index(index)
-    except TypeError:
-        return None
+    return None
 
 
 def batch_key(seed: int, epoch: int, indices: list[Any]) -> int:

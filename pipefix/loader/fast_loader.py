@@ -195,9 +195,8 @@ class FastLoader(DataLoader[T]):
 
     def _decide(self) -> None:
         """Who makes the next epoch's batches."""
-        mode = self._planned.settings.fuse or self.fuse
+        self._fusion, mode = None, self._planned.settings.fuse or self.fuse
         if mode is None:
-            self._fusion = None
             return
         if self._fusing is None or self._fusing.mode != mode:
             self._fusing = Fusing(mode)

@@ -59,16 +59,11 @@ class EpochWork:
 class LoaderIterator(AnyIterator):
     """The base of all of them."""
 
-    _work: EpochWork
-    standing: EpochPosition
-    meter: Meter
-    """The loader's."""
-    course: Course
     _pins_apart = False
     """Batches are pinned by a thread beside the caller's."""
 
     def _prepare(self, loader: Any) -> None:
-        self._work = loader._work()
+        self._work: EpochWork = loader._work()
         self.guarded = bool(self._work.rules) and loader._dataset_kind == DatasetKind.Map
         """Whether samples are read under rules."""
         self._staged: deque[Any] = deque()
@@ -78,7 +73,7 @@ class LoaderIterator(AnyIterator):
         """An epoch begins."""
         self.begin = loader._beginning
         self.standing = EpochPosition(self.begin, self.begin.passed)
-        self.meter = loader.meter
+        self.meter: Meter = loader.meter
         self._rest_of_order = RemainingOrder(loader, self.begin.dealt_from) if self.begin.dealt_from else None
         self.course = Course(self.meter, self.begin.epoch, loader, self._rest_of_order)
         self._asked = self._missed = 0

@@ -176,7 +176,7 @@ class DeferredPicture(Image.Image):
                 sensible = all(isinstance(side, int) and 1 <= side <= MOST_SIDE for side in (width, height))
                 if filter is None or not sensible:
                     raise CannotFollow("another way to resize")
-                if layout.flipped:
+                if layout.mirrored or layout.upside_down:
                     raise CannotFollow("resized after it was flipped")  # rounding would be turned round with it
                 layout.resize(height, width, filter)
         except (CannotFollow, TypeError, ValueError):

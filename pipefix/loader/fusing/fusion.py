@@ -72,17 +72,15 @@ class Fusing:
             if isinstance(part, ReadInPart):
                 return part
             return Fusion(part, loader.num_workers, self.memory, "your own transforms run in them")
-        self._tell(source.fused)
+        difference = source.fused.difference
+        if difference is not None and difference.max and "told" not in self._known:
+            # What `close` means here, said before it is used.
+            self._known["told"] = True
+            told = f"fuse={self.mode!r}: {difference.sentence()}. fuse='exact' takes only what is equal to the bit."
+            warnings.warn(told, UserWarning, stacklevel=5)
         if not loader.num_workers:
             return Fusion(source, max(1, int(cores())), self.memory)
         return Fusion(source, loader.num_workers, self.memory, _for_processes(loader, source.fused.kernel))
-
-    def _tell(self, fused: Any) -> None:
-        """What `close` means here, said before it is used."""
-        if fused.difference.max and "told" not in self._known:
-            self._known["told"] = True
-            told = f"fuse={self.mode!r}: {fused.difference.sentence()}. fuse='exact' takes only what is equal to the bit."
-            warnings.warn(told, UserWarning, stacklevel=6)
 
 
 def _unfit(loader: Any, *, moved: bool) -> str | None:

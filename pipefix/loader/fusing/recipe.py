@@ -48,10 +48,6 @@ class Layout:
         self.filter = Filter.BILINEAR
 
     @property
-    def flipped(self) -> bool:
-        return self.mirrored or self.upside_down
-
-    @property
     def size(self) -> tuple[int, int]:
         """Width and height as the next transform sees them."""
         return (self.window or self.box)[2:]

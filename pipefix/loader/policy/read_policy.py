@@ -170,19 +170,16 @@ class PolicedDataset(StandsForDataset):
                 flaws.append(bad(self.dataset, index, error))
                 holes.append(len(samples))
         if flaws and self.rules.on_bad == "refill" and good:
-            self._refill(epoch, samples, holes, good)
+            # The batch's other samples, in their order, read once more: a rank meets only what is its own.
+            read, filled = self._read, 0
+            for number, hole in enumerate(holes):
+                # It could be read before; where it cannot now, the batch is a little smaller.
+                with suppress(Exception):
+                    samples.insert(hole + filled, self._one(read, epoch, good[number % len(good)]))
+                    filled += 1
         if not flaws and self.rules.seed is None:
             return samples
         return Samples(samples, flaws, None if self.rules.seed is None else batch_key(self.rules.seed, epoch, indices))
-
-    def _refill(self, epoch: int, samples: list[Any], holes: list[int], good: list[Any]) -> None:
-        """The batch's other samples, in their order, read once more: a rank meets only what is its own."""
-        read, filled = self._read, 0
-        for number, hole in enumerate(holes):
-            # It could be read before; where it cannot now, the batch is a little smaller.
-            with suppress(Exception):
-                samples.insert(hole + filled, self._one(read, epoch, good[number % len(good)]))
-                filled += 1
 
     def _one(self, read: Callable[[Any], Any], epoch: int, index: Any) -> Any:
         seed = self.rules.seed

@@ -105,12 +105,9 @@ class Packer(ForkingPickler):
 
 
 def _plain(tensor: torch.Tensor) -> bool:
-    return (
-        tensor.layout is torch.strided
-        and tensor.device.type == "cpu"
-        and not (tensor.requires_grad or tensor.is_quantized or tensor.is_nested or tensor.is_conj() or tensor.is_neg())
-        and tensor.numel() > 0
-    )
+    if tensor.layout is not torch.strided or tensor.device.type != "cpu" or tensor.numel() == 0:
+        return False
+    return not (tensor.requires_grad or tensor.is_quantized or tensor.is_nested or tensor.is_conj() or tensor.is_neg())
 
 
 class Assembler:

@@ -120,8 +120,8 @@ class Target:
         if isinstance(batch, np.ndarray) and not batch.flags.writeable:
             raise BadRequest("A batch buffer is written to; this array is read-only.")
         tensor = torch.from_numpy(batch) if isinstance(batch, np.ndarray) else batch.detach()
-        known = tensor.dtype in (torch.float32, torch.uint8) and tensor.device.type == "cpu"
-        if tensor.ndim != 4 or tensor.shape[1] != 3 or not known:
+        float_or_bytes = tensor.dtype in (torch.float32, torch.uint8)
+        if tensor.ndim != 4 or tensor.shape[1] != 3 or not float_or_bytes or tensor.device.type != "cpu":
             raise BadRequest(
                 f"A batch buffer is N x 3 x H x W of float32 or uint8 in main memory; this is {tuple(tensor.shape)} of "
                 f"{tensor.dtype} on {tensor.device}."

@@ -83,21 +83,17 @@ class Carrier:
 
     def __init__(self, device: Any) -> None:
         self.device = torch.device(device)
-        self.why = self._absent()
+        self.why = "batches are there already" if self.device.type == "cpu" else ""
+        if not self.why:
+            accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+            if accelerator is None or accelerator.type != self.device.type:
+                self.why = f"there is no {'CUDA' if self.device.type == 'cuda' else self.device.type} device here"
         self._stream: Any = None
         if not self.why:
             with suppress(RuntimeError, NotImplementedError):  # it has no streams: copies are queued before the step
                 self._stream = torch.Stream(self.device)
         self.streams = self._stream is not None
         self._held: deque[tuple[Any, Any]] = deque()
-
-    def _absent(self) -> str:
-        if self.device.type == "cpu":
-            return "batches are there already"
-        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        if accelerator is None or accelerator.type != self.device.type:
-            return f"there is no {'CUDA' if self.device.type == 'cuda' else self.device.type} device here"
-        return ""
 
     def begin(self, batch: Any) -> tuple[Any, Any]:
         """Start the copy. The answer goes to `end`."""

@@ -66,14 +66,12 @@ def world_size(loader: Any) -> int | None:
     """How many ranks the loader's sampler deals to; for a stream, how many there are. None where there is one process only."""
     sizes = (getattr(sampler, name, None) for sampler in samplers(loader).values() for name in _WORLD_SIZES)
     known = next((size for size in sizes if isinstance(size, int)), None)
-    if known is not None:
-        return known
-    if isinstance(loader.dataset, (IterableDataset, IterDataPipe)):
+    if known is None and isinstance(loader.dataset, (IterableDataset, IterDataPipe)):
         from torch import distributed
 
         if distributed.is_available() and distributed.is_initialized():
             return distributed.get_world_size()
-    return None
+    return known
 
 
 class RemainingOrder:

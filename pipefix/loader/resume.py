@@ -156,8 +156,7 @@ def beginning_of(loader: Any, state: dict[str, Any]) -> EpochStart:
     # A checkpoint may have been loaded onto a device, and generators take states on the CPU alone.
     state = map_leaves(lambda leaf: leaf.cpu() if isinstance(leaf, torch.Tensor) else leaf, state)
     dealt_from, passed, redealt = _place(loader, state)
-    if state["owned"]:
-        _set_owned(loader, state["owned"])
+    _set_owned(loader, state["owned"] or {})
     return EpochStart(
         epoch=state["epoch"], passed=passed, seed=state["seed"] or 0, generators=state["generators"] or {}, fresh=state["fresh"],
         again=True, dealt_from=dealt_from, redealt=redealt,

@@ -124,15 +124,13 @@ class FusedCollate:
     """The collate function of a worker that makes fused batches."""
 
     def __init__(self, collate: Any) -> None:
-        self.collate = collate
-        self._memory: Memory | None = None
+        self.collate, self._memory = collate, Memory()
 
     def __call__(self, order: FusedOrder) -> Any:
         source, rules, request = order.source, order.rules, order.asked
         shape = (len(order), 3, source.height, source.width)
         pictures = empty_in_slot(shape, source.kind)
         if pictures is None:
-            self._memory = self._memory or Memory()
             pictures = self._memory.batch(shape, source.kind)
         parts = UnfinishedBatch(source, request, rules.seed or 0, pictures)
         for place, index in enumerate(parts.indices):

@@ -107,9 +107,10 @@ class SourceInPart(FusedSource):
     draws = True
     """By code that is not known."""
 
-    def __init__(self, dataset: Any, why_not_whole: str, deferral: Deferral, look: Look | None = None) -> None:
-        """Raises `NotFused` or `CannotFollow`, or what the user's code raises. ``look``: what was found before."""
-        self.dataset, self.why_not_whole, self.deferral = dataset, why_not_whole, deferral
+    def __init__(self, dataset: Any, why_not_whole: str, deferral: Deferral, look: Look | None = None, gain: str = "") -> None:
+        """Raises `NotFused` or `CannotFollow`, or what the user's code raises. ``look``: what was found before; ``gain``: what it
+        was measured to be worth."""
+        self.dataset, self.why_not_whole, self.deferral, self.gain = dataset, why_not_whole, deferral, gain
         chain, held = copied_with_list(dataset)
         self.fused: Any = ListInPart(held.value)
         vars(held.owner)[held.name] = self._transformed
@@ -117,8 +118,6 @@ class SourceInPart(FusedSource):
         self.kind = torch.uint8 if self.fused.finish.table is None else torch.float32
         self.look = look or self._look()
         self.path, self.width, self.height = self.look
-        self.gain = ""
-        """What it was measured to be worth."""
 
     def __reduce__(self) -> Any:
         return SourceInPart, (self.dataset, self.why_not_whole, self.deferral, self.look)
@@ -198,9 +197,7 @@ def in_part(dataset: Any, known: dict[Any, Any], why: str) -> SourceInPart | Rea
     like, gain = found_once(known, key, look)
     if like is None:
         return ReadInPart(dataset, deferral, why, gain)
-    source = SourceInPart(dataset, why, deferral, like)
-    source.gain = gain
-    return source
+    return SourceInPart(dataset, why, deferral, like, gain)
 
 
 def _tried(dataset: Any, deferral: Deferral, why: str) -> tuple[Any, str]:

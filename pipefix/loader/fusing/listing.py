@@ -142,12 +142,9 @@ def _file(path: Any) -> bytes:
     """Three calls into the system: after each of them the interpreter's lock is waited for."""
     file = os.open(path, os.O_RDONLY)
     try:
-        data = os.read(file, AT_ONCE)
-        if len(data) < AT_ONCE:
-            return data
-        parts = [data]
-        while data := os.read(file, max(AT_ONCE, os.fstat(file).st_size)):
-            parts.append(data)
+        parts = [os.read(file, AT_ONCE)]
+        while len(parts[-1]) >= AT_ONCE:
+            parts.append(os.read(file, max(AT_ONCE, os.fstat(file).st_size)))
         return b"".join(parts)
     finally:
         os.close(file)

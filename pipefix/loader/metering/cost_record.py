@@ -74,8 +74,7 @@ class CostRecord:
         """``memory``: makes so many bytes of zeros; by default such that travel to any process. Of a `bytearray` nobody else sees
         what is written."""
         self.pages = max(1, pages)
-        memory = memory or partial(multiprocessing.get_context(start_method).RawArray, "b")
-        self._memory = memory(self.pages * _PAGE)
+        self._memory = (memory or partial(multiprocessing.get_context(start_method).RawArray, "b"))(self.pages * _PAGE)
         self._read = [0] * self.pages
 
     @cached_property

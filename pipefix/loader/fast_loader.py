@@ -38,6 +38,10 @@ T = TypeVar("T", covariant=True)
 if TYPE_CHECKING:
     from pipefix.loader.fusing.in_part import ReadInPart
 
+    _Base = DataLoader
+else:
+    _Base = {T: DataLoader[DataLoader.__parameters__]}
+    """``_Base[T]`` is `DataLoader` with all its type parameters, however many this torch gives it: two on its main branch."""
 ENGINES = ("auto", "processes", "torch")
 _CHOICES = {
     "engine": (ENGINES, ""),
@@ -48,7 +52,7 @@ _CHOICES = {
 _SIGNATURE = inspect.signature(DataLoader.__init__)
 
 
-class FastLoader(DataLoader[T]):
+class FastLoader(_Base[T]):
     """All of `DataLoader`'s arguments, and these:
 
     ``engine``: how batches come from workers. ``auto`` and ``processes``: through reusable shared memory; ``torch``: as

@@ -83,7 +83,7 @@ def rng_states(loader: Any) -> dict[str, Any]:
     return {
         "torch": torch.get_rng_state(),
         "python": random.getstate(),
-        "numpy": map_leaves(lambda leaf: torch.from_numpy(leaf) if isinstance(leaf, np.ndarray) else leaf, numpy_state),
+        "numpy": map_leaves(lambda leaf: leaf.tolist() if isinstance(leaf, np.ndarray) else leaf, numpy_state),
         "owned": {name: generator.get_state() for name, generator in order_generators(loader).items()},
         "sampler_epoch": next((epoch for epoch in epochs if isinstance(epoch, int)), None),
     }

@@ -20,7 +20,7 @@ class BuildNative(build_ext):
         try:
             recipe.build(Path(self.get_ext_fullpath(ext.name)))
         except recipe.CannotBuild as missing:
-            print(f"No native kernel: {missing} {missing.advice}")
+            print("No native kernel:", *missing.args)
 
 
 def buildable():

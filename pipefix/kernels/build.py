@@ -31,11 +31,7 @@ AGAIN = "then run: python -m pipefix.kernels.build"
 
 
 class CannotBuild(Exception):
-    """``str(error)`` says what is missing; ``advice`` what to type."""
-
-    def __init__(self, why: str, advice: str) -> None:
-        super().__init__(why)
-        self.advice = advice
+    """``args``: what is missing, and what to type."""
 
 
 def build(product: Path = PRODUCT, extra: tuple[str, ...] = ()) -> Path:
@@ -96,7 +92,8 @@ def missing() -> tuple[str, str] | None:
     try:
         require()
     except CannotBuild as lacking:
-        return str(lacking), lacking.advice
+        why, advice = lacking.args
+        return why, advice
     return None
 
 
@@ -131,15 +128,16 @@ def words(done: subprocess.CompletedProcess[str]) -> str:
 
 def main(product: Path = PRODUCT) -> int:
     try:
-        build(product)
+        print(f"The native kernel is in {build(product)}")
     except CannotBuild as lacking:
-        print(f"No native kernel: {lacking}\n  {lacking.advice}\n  pipefix works without it, more slowly.", file=sys.stderr)
-        return 1
+        why, advice = lacking.args
+        told = f"{why}\n  {advice}\n  pipefix works without it, more slowly."
     except OSError as error:
-        print(f"No native kernel: {error}.\n  Is {HERE} yours to write to?", file=sys.stderr)
-        return 1
-    print(f"The native kernel is in {product}")
-    return 0
+        told = f"{error}.\n  Is {HERE} yours to write to?"
+    else:
+        return 0
+    print(f"No native kernel: {told}", file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":

@@ -6,7 +6,9 @@ Segments are found as libjpeg finds them, and what libjpeg or Pillow does not ta
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from pipefix.kernels.errors import BadPicture
@@ -120,16 +122,12 @@ def _segments(data: bytes | bytearray | memoryview) -> Iterator[tuple[int, int, 
 
 def _orientation(exif: bytes) -> int:
     """Tag 0x112 of the first directory; 1 where it is absent or damaged."""
-    order = "little" if exif[:2] == b"II" else "big"
-
-    def number(at: int, size: int) -> int:
-        return int.from_bytes(exif[at : at + size], order)  # type: ignore[arg-type]
-
-    first = number(4, 4)
-    if len(exif) < 8 or first > len(exif) - 2:
-        return 1
-    for entry in range(first + 2, min(first + 2 + 12 * number(first, 2), len(exif) - 11), 12):
-        if number(entry, 2) == 0x112:
-            value = number(entry + 8, 2)
-            return value if 1 <= value <= 8 else 1
+    order = "<" if exif[:2] == b"II" else ">"
+    with suppress(struct.error):
+        (first,) = struct.unpack_from(f"{order}I", exif, 4)
+        (entries,) = struct.unpack_from(f"{order}H", exif, first)
+        for at in range(first + 2, first + 2 + 12 * entries, 12):
+            tag, _, _, value, _ = struct.unpack_from(f"{order}HHIHH", exif, at)
+            if tag == 0x112:
+                return int(value) if 1 <= value <= 8 else 1
     return 1

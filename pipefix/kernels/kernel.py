@@ -23,9 +23,6 @@ def native() -> NativeKernel | None:
 
 def best() -> Kernel:
     """Native code where it is there, else its twin."""
-    found = native()
-    if found is not None:
-        return found
     from pipefix.kernels.twin import TwinKernel
 
-    return TwinKernel()
+    return native() or TwinKernel()

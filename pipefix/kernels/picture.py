@@ -85,15 +85,10 @@ class Finish:
         self.ramp = ramp if ramp is not None and self.table is not None and np.array_equal(ramp.table(), self.table) else None
         self.rows = None if self.ramp is None else self.ramp.rows()
         """The arithmetic as native code wants it: 3 x (factor, mean, deviation) of float32."""
-        columns = (None, None) if self.rows is None else (self.rows[:, 1].copy(), self.rows[:, 2].copy())
-        self.mean, self.deviation = (None if each is None else torch.from_numpy(each)[:, None, None] for each in columns)
 
     def level(self) -> torch.Tensor:
         """What one level of 255 is worth in each channel of the outcome."""
         return torch.ones(3) if self.table is None else torch.from_numpy((self.table[:, 255] - self.table[:, 0]) / 255).abs()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Finish, (self.table, self.ramp)
 
 
 @dataclass(frozen=True)
@@ -125,12 +120,8 @@ class Target:
         if isinstance(batch, np.ndarray) and not batch.flags.writeable:
             raise BadRequest("A batch buffer is written to; this array is read-only.")
         tensor = torch.from_numpy(batch) if isinstance(batch, np.ndarray) else batch.detach()
-        if (
-            tensor.ndim != 4
-            or tensor.shape[1] != 3
-            or tensor.dtype not in (torch.float32, torch.uint8)
-            or tensor.device.type != "cpu"
-        ):
+        float_or_bytes = tensor.dtype in (torch.float32, torch.uint8)
+        if tensor.ndim != 4 or tensor.shape[1] != 3 or not float_or_bytes or tensor.device.type != "cpu":
             raise BadRequest(
                 f"A batch buffer is N x 3 x H x W of float32 or uint8 in main memory; this is {tuple(tensor.shape)} of "
                 f"{tensor.dtype} on {tensor.device}."

@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import mmap
+import weakref
 from collections import deque
-from functools import cache
 
 import torch
 
@@ -31,15 +31,12 @@ class Memory:
         if size > self.size:
             self.size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
             self._free.clear()
-        try:
-            block = self._free.pop()
-        except IndexError:
-            block = _block(self.size)
-        held = _held(self.size).from_buffer(block)
-        held.memory, held.block = self, block
+        block = self._free.pop() if self._free else _block(self.size)
+        held = (ctypes.c_ubyte * self.size).from_buffer(block)
+        weakref.finalize(held, self._back, block).atexit = False
         return torch.frombuffer(held, dtype=dtype, count=count).view(shape)
 
-    def back(self, block: mmap.mmap) -> None:
+    def _back(self, block: mmap.mmap) -> None:
         if len(block) == self.size and len(self._free) < self.kept:
             self._free.append(block)
 
@@ -50,22 +47,3 @@ def _block(size: int) -> mmap.mmap:
     with contextlib.suppress(AttributeError, OSError):
         block.madvise(mmap.MADV_HUGEPAGE)
     return block
-
-
-class Held(ctypes.Array):  # type: ignore[type-arg]
-    """A block, for as long as somebody looks at it."""
-
-    _type_ = ctypes.c_ubyte
-    _length_ = 0
-    memory: Memory
-    block: mmap.mmap
-
-    def __del__(self) -> None:
-        own = self.__dict__
-        if "memory" in own:
-            own["memory"].back(own["block"])
-
-
-@cache
-def _held(size: int) -> type[Held]:
-    return type("Held", (Held,), {"_length_": size, "_type_": ctypes.c_ubyte})

@@ -1,35 +1,22 @@
-"""The same kernel without native code: torchvision or Pillow decodes, torch or Pillow resizes, with the same pixels.
+"""The same kernel without native code: torchvision decodes, torch or Pillow resizes, with the same pixels.
 
 Every call lets go of the interpreter's lock for nearly all of its time.
 """
 
 from __future__ import annotations
 
-import functools
-import io
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
+import torchvision  # noqa: F401 - registers its operators
 from PIL import Image
 
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.header import lacks_scans, read_header
-from pipefix.kernels.picture import (
-    Arithmetic,
-    Box,
-    Data,
-    Filter,
-    Finish,
-    PictureCut,
-    Target,
-    require_inside,
-    require_rgb,
-)
+from pipefix.kernels.picture import Arithmetic, Box, Data, Finish, PictureCut, Target, require_inside, require_rgb
 
 END = b"\xff\xd9"
-_PILLOW_FILTERS = {Filter.BILINEAR: Image.Resampling.BILINEAR, Filter.BICUBIC: Image.Resampling.BICUBIC}
 
 
 class TwinKernel:
@@ -57,18 +44,9 @@ class TwinKernel:
         _write(_tensor(pixels).permute(2, 0, 1), cut, finish, target.tensor[index])
 
 
-class _Alias:
-    """The same memory, declared writable: torch has no notion of memory that is not, and nothing here writes to it."""
-
-    def __init__(self, array: np.ndarray[Any, Any]) -> None:
-        self.array = array
-        interface = array.__array_interface__
-        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
-
-
 def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
-    """Without a copy, whether or not the array may be written to (a memory-mapped one, or bytes)."""
-    return torch.from_numpy(array if array.flags.writeable else np.asarray(_Alias(array)))
+    """A copy where it may not be written to (bytes, or a file that is mapped): torch has no notion of such memory."""
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
 def _decoded(data: Data) -> torch.Tensor:
@@ -81,26 +59,10 @@ def _decoded(data: Data) -> torch.Tensor:
     if header.progressive and lacks_scans(encoded.data):
         raise BadPicture("unsupported", "its last scans are missing")
     try:
-        return _decoder()(encoded)
+        # torchvision's operator holds no lock.
+        return torch.as_tensor(torch.ops.image.decode_jpeg(_tensor(encoded), 3, False))  # 3: ImageReadMode.RGB
     except (RuntimeError, OSError) as error:
         raise BadPicture("corrupt", str(error).split("\n", 1)[0].rstrip(".")) from error
-
-
-@functools.cache
-def _decoder() -> Callable[[np.ndarray[Any, Any]], torch.Tensor]:
-    """torchvision's operator, which holds no lock, where this torchvision still has one; else Pillow. They give the same pixels."""
-    import torchvision  # noqa: F401  (registers its operators)
-
-    operator = getattr(torch.ops.image, "decode_jpeg", None)
-    if operator is None:
-        return _by_pillow_alone
-    rgb = 3  # torchvision.io.ImageReadMode.RGB
-    return lambda encoded: torch.as_tensor(operator(_tensor(encoded), rgb, False))
-
-
-def _by_pillow_alone(encoded: np.ndarray[Any, Any]) -> torch.Tensor:
-    with Image.open(io.BytesIO(encoded.tobytes())) as opened:
-        return torch.from_numpy(np.array(opened.convert("RGB"))).permute(2, 0, 1)
 
 
 def _write(picture: torch.Tensor, cut: PictureCut, finish: Finish, out: torch.Tensor) -> None:
@@ -108,16 +70,14 @@ def _write(picture: torch.Tensor, cut: PictureCut, finish: Finish, out: torch.Te
     require_inside(box, picture.shape[2], picture.shape[1])
     require_inside(window, *cut.full)
     part = picture[:, box.y : box.y + box.height, box.x : box.x + box.width]
-    whole = _by_torch(part, cut) if cut.arithmetic is Arithmetic.TORCH else _by_pillow(part, cut)
+    if cut.arithmetic is Arithmetic.TORCH:
+        mode = cut.filter.name.lower()
+        whole = torch.nn.functional.interpolate(part[None], size=cut.full[::-1], mode=mode, antialias=True)[0]
+    else:
+        whole = _by_pillow(part, cut)
     wanted = whole[:, window.y : window.y + window.height, window.x : window.x + window.width]
     turned = [axis for axis, yes in ((2, cut.mirrored), (1, cut.upside_down)) if yes]
     _finish(wanted.flip(turned) if turned else wanted, finish, out)
-
-
-def _by_torch(part: torch.Tensor, cut: PictureCut) -> torch.Tensor:
-    name = "bilinear" if cut.filter is Filter.BILINEAR else "bicubic"
-    resized = torch.nn.functional.interpolate(part[None], size=cut.full[::-1], mode=name, antialias=True)
-    return resized[0]
 
 
 def _by_pillow(part: torch.Tensor, cut: PictureCut) -> torch.Tensor:
@@ -125,17 +85,18 @@ def _by_pillow(part: torch.Tensor, cut: PictureCut) -> torch.Tensor:
     image = Image.fromarray(np.ascontiguousarray(part.permute(1, 2, 0).numpy()))
     width, height = cut.full
     between = (image.width, height) if cut.down_first else (width, image.height)
-    resample = _PILLOW_FILTERS[cut.filter]
+    resample = Image.Resampling[cut.filter.name]
     return torch.from_numpy(np.array(image.resize(between, resample).resize(cut.full, resample))).permute(2, 0, 1)
 
 
 def _finish(picture: torch.Tensor, finish: Finish, out: torch.Tensor) -> None:
     if finish.table is None:
         out.copy_(picture)
-    elif finish.ramp is None or finish.mean is None or finish.deviation is None:
+    elif finish.ramp is None or finish.rows is None:
         levels = picture.numpy()
         for channel in range(3):
             out[channel].copy_(torch.from_numpy(finish.table[channel][levels[channel]]))
     else:
+        _, mean, deviation = torch.from_numpy(finish.rows).T[:, :, None, None]
         out.copy_(picture)  # and then in place: half the time of dividing bytes into floats
-        (out.div_ if finish.ramp.divides else out.mul_)(finish.ramp.factor).sub_(finish.mean).div_(finish.deviation)
+        (out.div_ if finish.ramp.divides else out.mul_)(finish.ramp.factor).sub_(mean).div_(deviation)

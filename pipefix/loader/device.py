@@ -19,6 +19,11 @@ import torch
 from pipefix.vocabulary.nested import DEEPEST, members, with_members
 
 Move = Callable[[Any], Any]
+_BY_ROWS, _BY_COLUMNS = ("crow_indices", "col_indices", "values"), ("ccol_indices", "row_indices", "values")
+_PARTS = {
+    torch.sparse_coo: ("_indices", "_values"), torch.sparse_csr: _BY_ROWS, torch.sparse_bsr: _BY_ROWS,
+    torch.sparse_csc: _BY_COLUMNS, torch.sparse_bsc: _BY_COLUMNS,
+}  # fmt: skip
 _WITHOUT_TENSORS = (str, bytes, bytearray, int, float, complex, type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
 
 
@@ -68,16 +73,9 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 
 def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
     """The tensors that a sparse or jagged one, or a subclass that wraps others, is made of; none for memory of its own."""
-    if tensor.layout is torch.sparse_coo:
-        return [tensor._indices(), tensor._values()]
-    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
-    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
-        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
-    if hasattr(tensor, "__tensor_flatten__"):
-        names, _ = tensor.__tensor_flatten__()
-        return [getattr(tensor, name) for name in names]
-    return []
+    if tensor.layout in _PARTS:
+        return [getattr(tensor, name)() for name in _PARTS[tensor.layout]]
+    return [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]] if hasattr(tensor, "__tensor_flatten__") else []
 
 
 class Carrier:
@@ -85,21 +83,17 @@ class Carrier:
 
     def __init__(self, device: Any) -> None:
         self.device = torch.device(device)
-        self.why = self._absent()
+        self.why = "batches are there already" if self.device.type == "cpu" else ""
+        if not self.why:
+            accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+            if accelerator is None or accelerator.type != self.device.type:
+                self.why = f"there is no {'CUDA' if self.device.type == 'cuda' else self.device.type} device here"
         self._stream: Any = None
         if not self.why:
             with suppress(RuntimeError, NotImplementedError):  # it has no streams: copies are queued before the step
                 self._stream = torch.Stream(self.device)
         self.streams = self._stream is not None
         self._held: deque[tuple[Any, Any]] = deque()
-
-    def _absent(self) -> str:
-        if self.device.type == "cpu":
-            return "batches are there already"
-        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        if accelerator is None or accelerator.type != self.device.type:
-            return f"there is no {'CUDA' if self.device.type == 'cuda' else self.device.type} device here"
-        return ""
 
     def begin(self, batch: Any) -> tuple[Any, Any]:
         """Start the copy. The answer goes to `end`."""
@@ -131,10 +125,9 @@ class Carrier:
         return there
 
     def _by_its_own(self, value: Any) -> Any:
-        try:
+        with suppress(TypeError):
             return value.to(self.device, non_blocking=True)
-        except TypeError:
-            return value.to(self.device)
+        return value.to(self.device)
 
     def _copied(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_pinned():

@@ -28,7 +28,7 @@ from pipefix.loader.plain_epoch import PlainEpoch
 from pipefix.loader.planning import by_dali, planned
 from pipefix.loader.planning.by_dali import DaliBatches, DaliEpoch
 from pipefix.loader.planning.planned import Planned
-from pipefix.loader.policy.quarantine import Quarantine, check
+from pipefix.loader.policy.quarantine import Quarantine
 from pipefix.loader.policy.read_policy import ReadPolicy
 from pipefix.loader.resume import EpochPosition, EpochStart
 from pipefix.loader.slots.arena import Arena, room
@@ -40,16 +40,15 @@ if TYPE_CHECKING:
 
     _Base = DataLoader
 else:
-
-    class _Base:
-        """``_Base[T]`` is `DataLoader` with all its type parameters, however many this torch gives it."""
-
-        def __class_getitem__(cls, _: Any) -> Any:
-            return DataLoader[DataLoader.__parameters__]
-
-
+    _Base = {T: DataLoader[DataLoader.__parameters__]}
+    """``_Base[T]`` is `DataLoader` with all its type parameters, however many this torch gives it: two on its main branch."""
 ENGINES = ("auto", "processes", "torch")
-RNGS = ("torch", "sample")
+_CHOICES = {
+    "engine": (ENGINES, ""),
+    "rng": (("torch", "sample"), ""),
+    "fuse": (MODES, " or None"),
+    "on_bad": (("raise", "skip", "refill"), ""),
+}
 _SIGNATURE = inspect.signature(DataLoader.__init__)
 
 
@@ -74,21 +73,10 @@ class FastLoader(_Base[T]):
     """
 
     def __init__(
-        self,
-        *args: Any,
-        engine: str = "auto",
-        plan: Any = None,
-        on_bad: str = "raise",
-        max_bad: float = 0.01,
-        quarantine: Any = "quarantine.jsonl",
-        sample_timeout: float = 0,
-        augment: Any = None,
-        device: Any = None,
-        fuse: str | None = None,
-        rng: str = "torch",
-        threads_per_worker: int = 1,
-        **kwargs: Any,
-    ) -> None:
+        self, *args: Any, engine: str = "auto", plan: Any = None, on_bad: str = "raise", max_bad: float = 0.01,
+        quarantine: Any = "quarantine.jsonl", sample_timeout: float = 0, augment: Any = None, device: Any = None,
+        fuse: str | None = None, rng: str = "torch", threads_per_worker: int = 1, **kwargs: Any,
+    ) -> None:  # fmt: skip
         # Frameworks build loaders anew from public attributes: each option is kept as it was passed.
         self.engine, self.plan, self.rng = engine, plan, rng
         self.on_bad, self.max_bad, self.quarantine, self.sample_timeout = on_bad, max_bad, quarantine, sample_timeout
@@ -118,18 +106,29 @@ class FastLoader(_Base[T]):
 
     def _check_options(self) -> None:
         """Wrong ones are refused where they are given, or, set afterwards, when the next epoch begins."""
-        for name, known in (("engine", ENGINES), ("rng", RNGS)):
-            if (choice := getattr(self, name)) not in known:
-                raise ValueError(f"{name} option should be one of {', '.join(map(repr, known))}, but got {name}={choice!r}")
-        if self.fuse is not None and self.fuse not in MODES:
-            raise ValueError(f"fuse option should be one of {', '.join(map(repr, MODES))} or None, but got fuse={self.fuse!r}")
+        for name, (known, others) in _CHOICES.items():
+            if (choice := getattr(self, name)) not in known and not (others and choice is None):
+                raise ValueError(f"{name} option should be one of {', '.join(map(repr, known))}{others}, but got {name}={choice!r}")
         if self.plan != self._planned_by:
             raise ValueError(
                 f"plan is read when a loader is made, with {self._planned_by!r}, and was set to {self.plan!r} since: make another "
                 "FastLoader with that plan"
             )
-        check(self.on_bad, self.max_bad, self.sample_timeout, self.threads_per_worker)
-        by_index = self.on_bad != "raise" or self.sample_timeout or self.rng != "torch" or self.threads_per_worker > 1
+        threads, timeout = self.threads_per_worker, self.sample_timeout
+        is_number = isinstance(threads, int) and not isinstance(threads, bool) and threads > 0
+        for name, right, what in (
+            ("max_bad", 0 <= self.max_bad <= 1, "a share between 0 and 1"),
+            ("sample_timeout", timeout >= 0, "seconds, 0 or more"),
+            ("threads_per_worker", is_number, "a whole number above 0"),
+        ):
+            if not right:
+                raise ValueError(f"{name} option should be {what}, but got {name}={getattr(self, name)!r}")
+        if threads > 1 and timeout:
+            raise ValueError(
+                f"sample_timeout={timeout!r} interrupts the main thread of a worker, and with threads_per_worker={threads} "
+                "others read the samples. Leave one of them out."
+            )
+        by_index = self.on_bad != "raise" or timeout or self.rng != "torch" or threads > 1
         if by_index and isinstance(self.dataset, (IterableDataset, IterDataPipe, MapDataPipe)):
             raise ValueError(
                 "on_bad, sample_timeout, rng and threads_per_worker belong to datasets whose samples are asked for by index, which "
@@ -142,28 +141,27 @@ class FastLoader(_Base[T]):
         begun = self.meter.clock()
         dali_batches = by_dali.of(self._planned, self)
         iterator = self._epoch_begun() if why_plain() is None and dali_batches is None else self._plain_epoch(dali_batches)
+        self._standing, self._course = getattr(iterator, "standing", None), getattr(iterator, "course", None)
         self.meter.started(self.meter.clock() - begun)
         return iterator
 
     def _epoch_begun(self) -> Any:
         going_on, self._pending = self._pending, None
         if going_on is None:
-            begin = EpochStart(
-                self._epoch, 0, self._seed(), resume.rng_states(self), fresh=self._starts_workers, again=self._lived_on
-            )
+            begin = EpochStart(self._epoch, 0, self._seed(), resume.rng_states(self), self._starts_workers, self._lived_on)
             self._beginning, self._lived_on = begin, False
             self._epoch += 1
-            return self._begun(super().__iter__())
+            return super().__iter__()
         self._epoch = going_on.epoch + 1
         if going_on.redealt:
             # Other ranks than before: the workers' random numbers are this process's own, the order is the epoch's.
             resume.set_sampler_epoch(self, going_on.generators)
             self._beginning = replace(going_on, generators=resume.rng_states(self), again=False, fresh=True)
-            return self._begun(super().__iter__())
+            return super().__iter__()
         stream = isinstance(self.dataset, IterableDataset)
         self._beginning = replace(going_on, passed=0) if stream else going_on
         with resume.generators_restored(self, going_on.generators):
-            iterator = self._begun(super().__iter__())
+            iterator = super().__iter__()
         if stream:
             # A stream has no places: what lies behind is read again.
             for _ in range(going_on.passed):
@@ -181,18 +179,9 @@ class FastLoader(_Base[T]):
         going_on, self._pending = self._pending, None
         self._beginning = going_on or EpochStart(self._epoch, 0, self._seed(), resume.rng_states(self))
         self._epoch = self._beginning.epoch + 1
-        if dali_batches is not None:
-            self._why = "DALI makes the batches."
-            epoch: PlainEpoch = DaliEpoch(self, self._beginning, dali_batches)
-        else:
-            self._why = f"As DataLoader does it: {why_plain()}."
-            epoch = PlainEpoch(self, self._beginning)
-        return self._begun(epoch)
-
-    def _begun(self, iterator: Any) -> Any:
-        self._standing = getattr(iterator, "standing", None)
-        self._course = getattr(iterator, "course", None)
-        return iterator
+        if dali_batches is None:
+            return PlainEpoch(self, self._beginning)
+        return DaliEpoch(self, self._beginning, dali_batches)
 
     def _seed(self) -> int:
         generator = self.generator if isinstance(self.generator, torch.Generator) else None  # torch tells of another
@@ -210,9 +199,8 @@ class FastLoader(_Base[T]):
 
     def _decide(self) -> None:
         """Who makes the next epoch's batches."""
-        mode = self._planned.settings.fuse or self.fuse
+        self._fusion, mode = None, self._planned.settings.fuse or self.fuse
         if mode is None:
-            self._fusion = None
             return
         if self._fusing is None or self._fusing.mode != mode:
             self._fusing = Fusing(mode)
@@ -247,14 +235,8 @@ class FastLoader(_Base[T]):
         )
         self._planned.warn_of_cpu(work.carrier)
         self._latest = work
-        if fused is not None and fused.by_threads:
-            return work  # nothing travels
-        arena = self._arena(work)
-        if isinstance(arena, Arena):
-            work.arena = arena
-            self._why = f"{self.num_workers} worker processes, batches handed over through reusable shared memory."
-        else:
-            self._why = f"As DataLoader does it: {arena}."
+        if fused is None or not fused.by_threads:  # else nothing travels
+            self._why = self._hand_over(work)
         return work
 
     def _carrier_to_device(self) -> Carrier | None:
@@ -270,17 +252,18 @@ class FastLoader(_Base[T]):
         """As the plan has it, or the code."""
         return self._planned.settings.engine or self.engine
 
-    def _arena(self, work: EpochWork) -> Arena | str:
-        """What the workers write into, or why there is none."""
+    def _hand_over(self, work: EpochWork) -> str:
+        """Give workers what they write into, where that can be; how it is told."""
         if self.num_workers == 0:
-            return "without workers there is nothing to hand over"
+            return "As DataLoader does it: without workers there is nothing to hand over."
         if self._engine == "torch":
-            return "engine='torch' asks for it"
+            return "As DataLoader does it: engine='torch' asks for it."
         slots = (AHEAD if work.shared_queue else 1) * (self.prefetch_factor or 1) + HELD
         try:
-            return Arena(self.num_workers, slots, room(self.num_workers * slots))
+            work.arena = Arena(self.num_workers, slots, room(self.num_workers * slots))
         except (AttributeError, OSError, ValueError) as error:
-            return f"this system has no memory to share without a name ({error})"
+            return f"As DataLoader does it: this system has no memory to share without a name ({error})."
+        return f"{self.num_workers} worker processes, batches handed over through reusable shared memory."
 
     @property
     def another(self) -> Callable[..., DataLoader[Any]]:
@@ -310,7 +293,7 @@ class FastLoader(_Base[T]):
 
     def __getstate__(self) -> dict[str, Any]:
         """What an iterator left behind stays in this process."""
-        gone = dict.fromkeys(("_latest", "_standing", "_course", "_meter", "_fusion", "_carrier"))
+        gone = dict.fromkeys(("_latest", "_standing", "_course", "_meter", "_fusing", "_fusion", "_carrier"))
         return {**self.__dict__, **gone}
 
     # -- what is told ------------------------------------------------------------------------------------------------------
@@ -339,7 +322,10 @@ class FastLoader(_Base[T]):
             return known if isinstance(self._fusion, Fusion) else f"{known} {self._why}".lstrip()
         sentences = [self._fusion_sentence(), ranks.sentence(self, self._beginning.dealt_from)]
         if work.fused is None or (self.num_workers and not work.fused.by_threads):
-            sentences += self._handed(work)
+            sentences.append(self._why)
+            if work.arena is not None and work.handed["torch"]:
+                others = f"{work.handed['torch']} of {work.handed.total()} batches went torch's way"
+                sentences.append(f"{others}: no slot was free or large enough, or no tensor was in them.")
         if work.shared_queue:
             sentences.append("Whichever worker is free makes the next batch.")
         if work.rules.threads > 1:
@@ -357,10 +343,3 @@ class FastLoader(_Base[T]):
         if self._fusion is None:
             return ""
         return f"Not fused: {self._fusion}." if isinstance(self._fusion, str) else self._fusion.explain()
-
-    def _handed(self, work: EpochWork) -> list[str]:
-        handed = work.handed
-        if work.arena is None or not handed["torch"]:
-            return [self._why]
-        others = f"{handed['torch']} of {handed.total()} batches went torch's way"
-        return [self._why, f"{others}: no slot was free or large enough, or no tensor was in them."]

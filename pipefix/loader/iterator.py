@@ -59,16 +59,11 @@ class EpochWork:
 class LoaderIterator(AnyIterator):
     """The base of all of them."""
 
-    _work: EpochWork
-    standing: EpochPosition
-    meter: Meter
-    """The loader's."""
-    course: Course
     _pins_apart = False
     """Batches are pinned by a thread beside the caller's."""
 
     def _prepare(self, loader: Any) -> None:
-        self._work = loader._work()
+        self._work: EpochWork = loader._work()
         self.guarded = bool(self._work.rules) and loader._dataset_kind == DatasetKind.Map
         """Whether samples are read under rules."""
         self._staged: deque[Any] = deque()
@@ -78,13 +73,13 @@ class LoaderIterator(AnyIterator):
         """An epoch begins."""
         self.begin = loader._beginning
         self.standing = EpochPosition(self.begin, self.begin.passed)
-        self.meter = loader.meter
+        self.meter: Meter = loader.meter
         self._rest_of_order = RemainingOrder(loader, self.begin.dealt_from) if self.begin.dealt_from else None
         self.course = Course(self.meter, self.begin.epoch, loader, self._rest_of_order)
         self._asked = self._missed = 0
         self._staged.clear()
         if self._work.quarantine is not None:
-            self._work.quarantine.begin()
+            self._work.quarantine.found.clear()
         begin_augmenting(self._work.steps, self.begin, loader.batch_size)
 
     # -- what torch's iterator is given ------------------------------------------------------------------------------------
@@ -128,14 +123,17 @@ class LoaderIterator(AnyIterator):
         self._order = indices
         self._indices = itertools.islice(indices, self.begin.passed, None) if self.begin.passed else indices
 
-    def _draw_order(self) -> None:
-        """The sampler draws its order now, while the generators are as they were. One that draws index by index does so for what
-        lies behind, and goes on with the process's own."""
-        if self.begin.passed:
-            self._indices = self._order
+    def _go_on(self, loader: Any) -> None:
+        """An epoch that is gone on with: without the seed that was just drawn for workers, where none were started then."""
+        if self.begin.again and not self.begin.fresh:
+            restore_generators(loader, self.begin.generators)
+            self._sampler_iter = iter(self._index_sampler)
+        if self.begin.again and not loader.num_workers:
+            # The sampler draws its order now, while the generators are as they were. One that draws index by index does so for what
+            # lies behind, and goes on with the process's own.
             deque(itertools.islice(self._order, self.begin.passed), maxlen=0)
-        else:
-            self._indices = itertools.chain(list(itertools.islice(self._order, 1)), self._order)
+            first = [] if self.begin.passed else list(itertools.islice(self._order, 1))
+            self._indices = itertools.chain(first, self._order)
 
     def _next_index(self) -> Any:
         index = super()._next_index()  # type: ignore[no-untyped-call]
@@ -161,13 +159,10 @@ class LoaderIterator(AnyIterator):
         meter.asked()
         try:
             batch = self._next_on_its_way()
-        except StopIteration:
+        except BaseException as error:
             meter.ended()
-            if log.isEnabledFor(logging.INFO):
+            if isinstance(error, StopIteration) and log.isEnabledFor(logging.INFO):
                 log.info("%s", self.course.stats())
-            raise
-        except BaseException:
-            meter.ended()
             raise
         self.course.got(batch, self.standing.batches)
         return batch
@@ -199,20 +194,16 @@ class LoaderIterator(AnyIterator):
             self._missed += 1  # it lies behind all the same
             raise
         if carrier is not None and carrier.streams and not self._staged:
-            ahead = self._stage_next(carrier)
-            if ahead is not None:
-                self._staged.append((ahead, self._missed))
+            # The batch that has arrived meanwhile is on its way already. An error keeps its place in the row.
+            try:
+                if self._has_arrived():
+                    self._staged.append((carrier.begin(self._next_usable()), self._missed))
+            except Exception as error:  # noqa: BLE001 - raised when its turn comes
+                self._staged.append((error, self._missed))
         return batch
 
     def _over(self) -> None:
         """The epoch has ended."""
-
-    def _stage_next(self, carrier: Carrier) -> Any:
-        """The batch that has arrived meanwhile, on its way already; None where none has. An error keeps its place in the row."""
-        try:
-            return carrier.begin(self._next_usable()) if self._has_arrived() else None
-        except Exception as error:  # noqa: BLE001 - raised when its turn comes
-            return error
 
     def _has_arrived(self) -> bool:
         """Whether the next batch is here, so that taking it holds nobody up."""
@@ -245,11 +236,7 @@ class InProcessLoaderIterator(LoaderIterator, SingleIterator):
         work = self._work
         self._plain = not (work.steps or work.quarantine or work.carrier or self.guarded or self._pin_memory)
         self._profile_name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
-        if self.begin.again:
-            if not self.begin.fresh:
-                restore_generators(loader, self.begin.generators)
-                self._sampler_iter = iter(self._index_sampler)
-            self._draw_order()
+        self._go_on(loader)
 
     def _next_on_its_way(self) -> Any:
         if not self._plain:

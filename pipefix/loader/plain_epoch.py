@@ -48,8 +48,7 @@ class PlainEpoch:
             vars(twin)["sampler" if twin.batch_sampler is None else "batch_sampler"] = RemainingOrder(loader, begin.dealt_from)
         if begin.redealt:
             resume.set_sampler_epoch(loader, begin.generators)
-        same_order = begin.again and not begin.redealt
-        with resume.generators_restored(loader, begin.generators) if same_order else nullcontext():
+        with resume.generators_restored(loader, begin.generators) if begin.again and not begin.redealt else nullcontext():
             self._batches = self._begun(twin, begin.passed)
 
     def _begun(self, twin: Any, passed: int) -> Iterator[Any]:

@@ -64,20 +64,14 @@ def samplers(loader: Any) -> dict[str, Any]:
 
 def world_size(loader: Any) -> int | None:
     """How many ranks the loader's sampler deals to; for a stream, how many there are. None where there is one process only."""
-    known = next((ranks for ranks in map(_world_size_in, samplers(loader).values()) if ranks is not None), None)
-    if known is not None:
-        return known
-    if isinstance(loader.dataset, (IterableDataset, IterDataPipe)):
+    sizes = (getattr(sampler, name, None) for sampler in samplers(loader).values() for name in _WORLD_SIZES)
+    known = next((size for size in sizes if isinstance(size, int)), None)
+    if known is None and isinstance(loader.dataset, (IterableDataset, IterDataPipe)):
         from torch import distributed
 
         if distributed.is_available() and distributed.is_initialized():
             return distributed.get_world_size()
-    return None
-
-
-def _world_size_in(sampler: Any) -> int | None:
-    sizes = (getattr(sampler, name, None) for name in _WORLD_SIZES)
-    return next((ranks for ranks in sizes if isinstance(ranks, int)), None)
+    return known
 
 
 class RemainingOrder:
@@ -112,9 +106,7 @@ class RemainingOrder:
 
     def _dealt(self) -> Iterator[Any]:
         sampler = self._how.sampler
-        undivided: DistributedSampler[Any] = DistributedSampler(
-            sampler.dataset, num_replicas=1, rank=0, shuffle=sampler.shuffle, seed=sampler.seed
-        )
+        undivided: DistributedSampler[Any] = DistributedSampler(sampler.dataset, 1, 0, sampler.shuffle, sampler.seed)
         undivided.set_epoch(sampler.epoch)
         order = list(undivided)
         rest = order[self._behind :]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,34 +78,15 @@ def order_generators(loader: Any) -> dict[str, torch.Generator]:
 
 def rng_states(loader: Any) -> dict[str, Any]:
     """The generators as they are now, in plain values and tensors."""
+    numpy_state = np.random.get_state(legacy=False)
+    epochs = (getattr(sampler, "epoch", None) for sampler in ranks.samplers(loader).values())
     return {
         "torch": torch.get_rng_state(),
         "python": random.getstate(),
-        "numpy": _numpy_state(),
+        "numpy": map_leaves(lambda leaf: leaf.tolist() if isinstance(leaf, np.ndarray) else leaf, numpy_state),
         "owned": {name: generator.get_state() for name, generator in order_generators(loader).items()},
-        "sampler_epoch": _sampler_epoch(loader),
+        "sampler_epoch": next((epoch for epoch in epochs if isinstance(epoch, int)), None),
     }
-
-
-def _numpy_state() -> Any:
-    state = np.random.get_state(legacy=False)
-    if state["bit_generator"] != "MT19937":
-        return map_leaves(lambda leaf: torch.from_numpy(leaf) if isinstance(leaf, np.ndarray) else leaf, state)
-    kind, keys, *rest = np.random.get_state()
-    return kind, torch.from_numpy(np.asarray(keys).astype(np.int64)), *rest
-
-
-def _set_numpy_state(state: Any) -> None:
-    if isinstance(state, dict):  # of bits that the user chose (np.random.set_bit_generator)
-        np.random.set_state(map_leaves(lambda leaf: leaf.numpy() if isinstance(leaf, torch.Tensor) else leaf, state))
-        return
-    kind, keys, *rest = state
-    np.random.set_state((kind, np.asarray(keys, dtype=np.uint32), *rest))
-
-
-def _sampler_epoch(loader: Any) -> int | None:
-    epochs = (getattr(sampler, "epoch", None) for sampler in ranks.samplers(loader).values())
-    return next((epoch for epoch in epochs if isinstance(epoch, int)), None)
 
 
 def restore_generators(loader: Any, generators: dict[str, Any]) -> None:
@@ -113,7 +94,7 @@ def restore_generators(loader: Any, generators: dict[str, Any]) -> None:
     torch.set_rng_state(generators["torch"])
     version, words, gauss = generators["python"]
     random.setstate((version, tuple(words), gauss))
-    _set_numpy_state(generators["numpy"])
+    np.random.set_state(map_leaves(lambda leaf: leaf.numpy() if isinstance(leaf, torch.Tensor) else leaf, generators["numpy"]))
     _set_owned(loader, generators["owned"])
     set_sampler_epoch(loader, generators)
 
@@ -142,10 +123,9 @@ def generators_restored(loader: Any, generators: dict[str, Any]) -> Iterator[Non
 def state_of(loader: Any, standing: EpochPosition | None, epoch: int, *, starts_workers: bool) -> dict[str, Any]:
     """``epoch`` and ``starts_workers``: the number of the next one, and whether it does, for where none is under way."""
     how = ranks.batching(loader)
-    size = loader.batch_size if how is None else how.batch_size
     known: dict[str, Any] = {
         "format": FORMAT,
-        "batch_size": size,
+        "batch_size": loader.batch_size if how is None else how.batch_size,
         "length": length(loader),
         "world_size": ranks.world_size(loader),
         "in_order": in_order(loader) or not loader.num_workers,
@@ -161,10 +141,9 @@ def state_of(loader: Any, standing: EpochPosition | None, epoch: int, *, starts_
 
 
 def length(loader: Any) -> int | None:
-    try:
+    with suppress(Exception):  # the user's code, which a DataLoader with a sampler does not ask
         return len(loader.dataset)
-    except Exception:  # noqa: BLE001 - the user's code, which a DataLoader with a sampler does not ask
-        return None
+    return None
 
 
 def beginning_of(loader: Any, state: dict[str, Any]) -> EpochStart:
@@ -177,18 +156,11 @@ def beginning_of(loader: Any, state: dict[str, Any]) -> EpochStart:
     # A checkpoint may have been loaded onto a device, and generators take states on the CPU alone.
     state = map_leaves(lambda leaf: leaf.cpu() if isinstance(leaf, torch.Tensor) else leaf, state)
     dealt_from, passed, redealt = _place(loader, state)
-    if state["owned"]:
-        _set_owned(loader, state["owned"])
+    _set_owned(loader, state["owned"] or {})
     return EpochStart(
-        epoch=state["epoch"],
-        passed=passed,
-        seed=state["seed"] or 0,
-        generators=state["generators"] or {},
-        fresh=state["fresh"],
-        again=True,
-        dealt_from=dealt_from,
-        redealt=redealt,
-    )
+        epoch=state["epoch"], passed=passed, seed=state["seed"] or 0, generators=state["generators"] or {}, fresh=state["fresh"],
+        again=True, dealt_from=dealt_from, redealt=redealt,
+    )  # fmt: skip
 
 
 def _place(loader: Any, state: dict[str, Any]) -> tuple[int, int, bool]:
@@ -196,14 +168,13 @@ def _place(loader: Any, state: dict[str, Any]) -> tuple[int, int, bool]:
     batches, dealt_from = state["batches"], state["dealt_from"]
     if not batches and not dealt_from:
         return 0, 0, False
-    how, world_size, size = ranks.batching(loader), ranks.world_size(loader), loader.batch_size
-    samples = length(loader)
+    how, world_size, samples = ranks.batching(loader), ranks.world_size(loader), length(loader)
     if state["length"] != samples:
         raise ValueError(
             f"The state was taken with {state['length']} samples in the dataset, and this loader has {samples}: its order is "
             "another. Go on with the same dataset, or begin a new epoch without the state."
         )
-    size = size if how is None else how.batch_size
+    size = loader.batch_size if how is None else how.batch_size
     if (world_size, size) == (state["world_size"], state["batch_size"]):
         return dealt_from, batches, False
     differs = (

@@ -25,7 +25,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Slots from which batches were opened."""
     found: list[int] = []
     original = arenas.Arena.opened
-    monkeypatch.setattr(arenas.Arena, "opened", lambda self, lease: (found.append(lease.slot), original(self, lease))[1])
+    monkeypatch.setattr(arenas.Arena, "opened", lambda self, slot: (found.append(slot), original(self, slot))[1])
     return found
 
 

@@ -239,9 +239,3 @@ def test_every_usual_sampling_of_chroma(kernel: Kernel, drawn: Draw, sampling: i
     fine, jpeg = cv2.imencode(".jpg", drawn(90, 70), [cv2.IMWRITE_JPEG_SAMPLING_FACTOR, sampling])
     assert fine
     region_equals(kernel, jpeg.tobytes())
-
-
-def test_the_twin_decodes_to_the_same_pixels_where_torchvision_decodes_no_more(encoded: Encode) -> None:
-    for mode in ("RGB", "L"):
-        jpeg = np.frombuffer(encoded(61, 47, mode), dtype=np.uint8)
-        assert torch.equal(twin._by_pillow_alone(jpeg), twin._decoder()(jpeg))

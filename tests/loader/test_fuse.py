@@ -262,10 +262,6 @@ class TestDeclined:
         with pytest.raises(NotFused, match=r"^tried on drawn pictures, pixels differ from the list's own by"):
             fuse(EXACT["v1 train"][1], mode="close")
 
-    def test_words_that_are_none(self) -> None:
-        with pytest.raises(ValueError, match="not 'numpy'"):
-            fuse(EXACT["v1 train"][1], PictureLoading("numpy"))
-
 
 def test_it_explains_itself(kernel: Kernel, photo: Photo) -> None:
     exact = compiled(EXACT["v1 train"][1], mode="exact", kernel=kernel)

@@ -344,12 +344,9 @@ class TestDeclined:
         assert all(isinstance(dataset[index], torch.Tensor) for index in range(len(dataset)))
 
     def test_classes_that_are_told_of_subclasses_are_told_of_none(self, folder: Path) -> None:
-        dataset = Registered(folder, TRAIN)
-        batches, own, loader = both(dataset, batch_size=4)
-        assert_fused(loader)
-        assert_same(batches, own)
+        loader = FastLoader(Registered(folder, TRAIN), fuse="exact")
+        assert "it is not known how the dataset opens pictures" in loader.explain()
         assert Registers.registered == ["Registered"]
-        assert batches[0][1] == ("Registered",) * 4
 
     def test_by_a_plan(self, folder: Path, tmp_path: Path) -> None:
         path = tmp_path / "pipefix.plan.toml"
@@ -445,9 +442,6 @@ class Registers(Opens):
 
     def __init_subclass__(cls, *, name: str) -> None:
         Registers.registered.append(name)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.transform(Image.open(self.files[index]).convert("RGB")), type(self).__name__
 
 
 class Registered(Registers, name="Registered"):

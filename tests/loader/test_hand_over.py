@@ -14,7 +14,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.loader.slots import batch_in_slot
 from tests.loader import pipelines
 
 BOTH = pytest.mark.parametrize("kind", [DataLoader, FastLoader])
@@ -36,8 +35,7 @@ class Learnt(Dataset[torch.Tensor]):
 
 
 @needs_proc
-def test_a_worker_keeps_no_file_open_for_tensors_that_went_torchs_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_in_slot, "PATIENCE", 1000)  # a slot is looked for in each batch
+def test_a_worker_keeps_no_file_open_for_tensors_that_went_torchs_way() -> None:
     counts = []
     for number, (tensor, opened) in enumerate(FastLoader(Learnt(), batch_size=None, num_workers=1, prefetch_factor=1)):
         assert torch.equal(tensor, torch.full((4,), float(number))) and tensor.requires_grad

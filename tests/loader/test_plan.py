@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, SequentialSampler, TensorDataset
@@ -174,7 +175,8 @@ def test_another_machine_is_warned_of_with_what_to_type(plan: Any) -> None:
 
 
 def test_on_its_own_machine_nothing_is_warned_of(plan: Any) -> None:
-    here = planned._here(TunedOn(cores=1.0, memory_bytes=1))
+    gpus = [gpu.name for gpu in planned.gpus_here()[0]]
+    here = TunedOn(cores=max(planned.cores(), 0.01), gpus=gpus, memory_bytes=int(psutil.virtual_memory().total))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         FastLoader(pipelines.Tensors(), plan=plan(machine=here))

@@ -38,7 +38,7 @@ def test_batches_are_the_same(name: str) -> None:
 def test_batches_come_through_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Any] = []
     original = arenas.Arena.opened
-    monkeypatch.setattr(arenas.Arena, "opened", lambda self, lease: (opened.append(lease.slot), original(self, lease))[1])
+    monkeypatch.setattr(arenas.Arena, "opened", lambda self, slot: (opened.append(slot), original(self, slot))[1])
     loader = prepare(DataLoader(pipelines.Tensors(80), batch_size=4, num_workers=2))
     assert [float(batch[0, 0]) for batch in loader] == [4.0 * number for number in range(20)]
     assert len(opened) == 20

@@ -44,26 +44,25 @@ class Deferral:
         for known in put_off.pictures:
             picture = known()
             if type(picture) is DeferredPicture:
-                picture.decode()
+                picture.as_pillows()
 
 
-_here = threading.local()
-
-
-def _put_off_here() -> PutOff | None:
+class _Here(threading.local):
+    put_off: PutOff | None = None
     """Of the sample that this thread makes."""
-    return getattr(_here, "put_off", None)
+
+
+_here = _Here()
 
 
 def _kernel_here() -> NativeKernel | None:
-    put_off = _put_off_here()
-    return None if put_off is None else put_off.kernel
+    return None if _here.put_off is None else _here.put_off.kernel
 
 
 def _opened(*args: Any, **named: Any) -> Any:
     """Stands in the place of `Image.open`."""
     picture = _others.own[0](*args, **named)
-    put_off = _put_off_here()
+    put_off = _here.put_off
     if put_off is not None and type(picture) is JpegImageFile and picture.mode in ("RGB", "L"):
         picture.__class__ = DeferredFile
         vars(picture)["_put_off"] = put_off

@@ -47,11 +47,8 @@ class PutOff:
         file = picture.fp
         if file is None or len(picture.tile) != 1 or picture.decoderconfig:
             return None
-        if type(file) is io.BytesIO:
-            data = file.getvalue()
-        else:
-            file.seek(0)
-            data = file.read()
+        file.seek(0)
+        data = file.read()
         if picture._exclusive_fp:
             file.close()  # as Pillow does once it has decoded what it opened itself
         picture.fp = io.BytesIO(data)
@@ -66,8 +63,6 @@ class PutOff:
 class EncodedPicture:
     """A JPEG in memory, of which pictures are made."""
 
-    __slots__ = ("data", "height", "made", "pixels", "put_off", "width")
-
     def __init__(self, data: bytes, width: int, height: int, put_off: PutOff) -> None:
         self.data, self.width, self.height, self.put_off = data, width, height, put_off
         self.made = 0
@@ -75,35 +70,44 @@ class EncodedPicture:
         self.pixels: np.ndarray[Any, Any] | None = None
 
     def into(self, layout: Layout, finish: Finish, target: Target, place: int) -> None:
-        """Raises `BadPicture`. A file that several pictures are made of (views of one photo) is decoded once."""
+        """A file that several pictures are made of (views of one photo) is decoded once."""
         kernel, cut = self.put_off.kernel, layout.cut(self.put_off.arithmetic)
         self.made += 1
         self.put_off.most_views = max(self.put_off.most_views, self.made)
-        if self.pixels is None and (self.made > 1 or self.put_off.views > 1):
-            self.pixels = kernel.jpeg_region(self.data, Box(0, 0, self.width, self.height))
-        if self.pixels is None:
-            kernel.jpeg_into(self.data, cut, finish, target, place)
-        else:
-            kernel.pixels_into(self.pixels, cut, finish, target, place)
+        try:
+            if self.made == 1 and self.put_off.views == 1:
+                kernel.jpeg_into(self.data, cut, finish, target, place)
+                return
+            if self.pixels is None:
+                self.pixels = kernel.jpeg_region(self.data, Box(0, 0, self.width, self.height))
+        except BadPicture:
+            self.pixels = self._by_pillow()
+        kernel.pixels_into(self.pixels, cut, finish, target, place)
 
     def picture(self, layout: Layout) -> Image.Image:
         """With its pixels."""
         width, height = layout.size
         pixels = np.empty((1, height, width, 3), dtype=np.uint8)
-        try:
-            self.into(layout, UINT8, Target(pixels.transpose(0, 3, 1, 2)), 0)
-        except BadPicture:
-            return self._by_pillow(layout)
+        self.into(layout, UINT8, Target(pixels.transpose(0, 3, 1, 2)), 0)
         return Image.frombytes("RGB", (width, height), pixels)
 
-    def _by_pillow(self, layout: Layout) -> Image.Image:
+    def _by_pillow(self) -> np.ndarray[Any, Any]:
         """What the kernel leaves to others. An error is not where it would be if decoding had not been put off: it is noted."""
         try:
-            picture = JpegImageFile(io.BytesIO(self.data)).convert("RGB")
+            return np.asarray(JpegImageFile(io.BytesIO(self.data)).convert("RGB"))
         except Exception:
             self.put_off.failed = True
             raise
-        return layout.applied(picture)
+
+
+def _as_pillows(name: str) -> Any:
+    """A method of Pillow's own picture, which this one becomes first."""
+
+    def method(self: DeferredPicture | DeferredFile, *args: Any) -> Any:
+        self.as_pillows()
+        return getattr(self, name)(*args)
+
+    return method
 
 
 class DeferredPicture(Image.Image):
@@ -123,7 +127,7 @@ class DeferredPicture(Image.Image):
 
     @property
     def im(self) -> Any:
-        self.decode()
+        self.as_pillows()
         return self.im
 
     @im.setter
@@ -132,20 +136,14 @@ class DeferredPicture(Image.Image):
         self.im = im
 
     def write(self, finish: Finish, target: Target, place: int) -> None:
-        """Into a batch. Raises `BadPicture`."""
+        """Into a batch."""
         self._encoded.into(self._layout, finish, target, place)
 
-    def decode(self) -> None:
-        decoded = self._encoded.picture(self._layout)
-        self.im = decoded.im  # it is a plain picture from here on
+    def as_pillows(self) -> None:
+        """It is decoded, and a plain picture from here on."""
+        self.im = self._encoded.picture(self._layout).im
 
-    def load(self) -> Any:
-        self.decode()
-        return self.load()
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        self.decode()
-        return self.__reduce_ex__(protocol)
+    load, __reduce_ex__ = map(_as_pillows, ("load", "__reduce_ex__"))
 
     # -- what is noted -----------------------------------------------------------------------------------------------------
 
@@ -178,7 +176,7 @@ class DeferredPicture(Image.Image):
                 sensible = all(isinstance(side, int) and 1 <= side <= MOST_SIDE for side in (width, height))
                 if filter is None or not sensible:
                     raise CannotFollow("another way to resize")
-                if layout.flipped:
+                if layout.mirrored or layout.upside_down:
                     raise CannotFollow("resized after it was flipped")  # rounding would be turned round with it
                 layout.resize(height, width, filter)
         except (CannotFollow, TypeError, ValueError):
@@ -245,13 +243,7 @@ class DeferredFile(JpegImageFile):
             return self.load()
         return PixelsLater(self)
 
-    def draft(self, mode: Any, size: Any) -> Any:
-        self.as_pillows()
-        return self.draft(mode, size)
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        self.as_pillows()
-        return self.__reduce_ex__(protocol)
+    draft, __reduce_ex__ = map(_as_pillows, ("draft", "__reduce_ex__"))
 
     def convert(self, mode: Any = None, *more: Any, **named: Any) -> Image.Image:
         if mode != "RGB" or more or named:
@@ -264,8 +256,6 @@ class DeferredFile(JpegImageFile):
 
 class PixelsLater:
     """What `load` gives: access to single pixels, for the few who want that."""
-
-    __slots__ = ("_picture",)
 
     def __init__(self, picture: DeferredFile) -> None:
         self._picture = picture

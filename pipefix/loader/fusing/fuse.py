@@ -38,7 +38,7 @@ def fuse(transform: Any, loading: PictureLoading = BY_PILLOW, *, mode: str = "cl
     if exact and recipe.inexact:
         raise NotFused(f"{recipe.inexact}, so that pixels would not be equal to the bit")
     fused = Fused(transform, recipe, loading, exact=exact, kernel=kernel or best())
-    fits = [picture for picture in pictures() if fused.follows(picture)]
+    fits = [picture for picture in pictures() if fused.size_of(picture)]
     if not fits:
         raise NotFused("no drawn picture is large enough to try it on")
     tried = [(picture, key) for picture in fits for key in KEYS]
@@ -70,8 +70,7 @@ class Fused:
         loading = self.loading
         try:
             header = self.kernel.header(data)
-            if not header.plain:
-                raise BadPicture("unsupported", f"{header.components} components of {header.precision} bits")
+            header.refuse()
             if loading.upright and header.orientation != 1:
                 raise BadPicture("unsupported", "it is to be turned upright")
             if loading.source == "pil" and header.width * header.height > (Image.MAX_IMAGE_PIXELS or math.inf):
@@ -97,31 +96,25 @@ class Fused:
 
     def sample(self, data: Data, key: int) -> torch.Tensor:
         """One sample by itself, in memory of its own."""
-        if not self.follows(data, key):
+        size = self.size_of(data, key)
+        if size is None:
             return self.own(data, key)
-        width, height = self.size_of(data, key)
-        kind = torch.uint8 if self.finish.table is None else torch.float32
-        batch = torch.empty((1, 3, height, width), dtype=kind)
+        batch = torch.empty((1, 3, *size[::-1]), dtype=torch.uint8 if self.finish.table is None else torch.float32)
         self.jpeg_into(data, Target(batch), 0, key)
         return batch[0]
 
-    def follows(self, data: Data, key: int = 0) -> bool:
-        """Whether one call can do for this picture what the list does."""
+    def size_of(self, data: Data, key: int = 0) -> tuple[int, int] | None:
+        """Width and height of the sample that this picture becomes; None where one call cannot do for it what the list does."""
         try:
-            self.size_of(data, key)
+            header = self.kernel.header(data)
+            window = self.recipe.cut(header.width, header.height, key, exact=self.exact).window
         except (BadPicture, CannotFollow):
-            return False
-        return True
-
-    def size_of(self, data: Data, key: int) -> tuple[int, int]:
-        """Width and height of the sample that this picture becomes."""
-        header = self.kernel.header(data)
-        window = self.recipe.cut(header.width, header.height, key, exact=self.exact).window
+            return None
         return window.width, window.height
 
     def size(self) -> tuple[int, int] | None:
         """Width and height of every sample, where they do not depend on the picture."""
-        sizes = {self.size_of(picture, key) for picture in pictures() for key in (0, 1) if self.follows(picture, key)}
+        sizes = {self.size_of(picture, key) for picture in pictures() for key in (0, 1)} - {None}
         return sizes.pop() if len(sizes) == 1 else None
 
     def own(self, data: Data, key: int) -> torch.Tensor:
@@ -134,11 +127,7 @@ class Fused:
     def _decoded(self, data: Data) -> Any:
         """What enters the list, decoded as its users do. Raises what their decoder raises."""
         upright = self.loading.upright
-        if self.loading.source == "pil":
-            return by_pillow(data, upright)
-        if hasattr(torch.ops.image, "decode_image"):
-            return by_torchvision(data, upright)
-        return torch.from_numpy(np.array(by_pillow(data, upright))).permute(2, 0, 1)
+        return by_pillow(data, upright) if self.loading.source == "pil" else by_torchvision(data, upright)
 
     def explain(self) -> str:
         """One sentence: by what, how close, and how many samples went another way."""

@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # it imports torchvision
     from pipefix.loader.fusing.in_part import ReadInPart
 
 MODES = ("close", "exact")
-STREAM = "the dataset is a stream, or made of data pipes: its samples are not asked for by index"
 
 
 @dataclass
@@ -38,11 +37,10 @@ class Fusion:
         return self.why_processes is None
 
     def explain(self) -> str:
-        number = f"{self.threads} threads" if self.threads > 1 else "A thread"
-        make = "make" if self.threads > 1 else "makes"
-        who = f"{number} of this process {make}"
         if self.why_processes is not None:
             who = f"Worker processes ({self.why_processes}) make" if self.threads else "This process makes"
+        else:
+            who = f"{self.threads} threads of this process make" if self.threads > 1 else "A thread of this process makes"
         sentence = f"{who} batches by fused calls. {self.source.explain()} Random numbers belong to samples, as under rng='sample'."
         if self.threads and self.why_processes is not None:
             sentence += " How many samples went another way is known to the workers alone."
@@ -57,9 +55,6 @@ class Fusing:
         self.memory = Memory()
         self._known: dict[Any, Any] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"mode": self.mode, "memory": Memory(), "_known": {}}
-
     def decide(self, loader: Any, reads: Any, *, moved: bool) -> Fusion | ReadInPart:
         """How batches of the next epoch are made. ``moved``: a plan does transforms to whole batches. Raises `NotFused`."""
         why = _unfit(loader, moved=moved)
@@ -70,44 +65,34 @@ class Fusing:
         try:
             source = compiled(reads, self.mode, self._known)
         except NotFused as error:
-            return self._in_part(loader, reads, str(error))
-        self._tell(source.fused)
+            # The user's own code runs, in worker processes: threads would take turns at it.
+            from pipefix.loader.fusing.in_part import ReadInPart, in_part
+
+            part = in_part(reads, self._known, str(error))
+            if isinstance(part, ReadInPart):
+                return part
+            return Fusion(part, loader.num_workers, self.memory, "your own transforms run in them")
+        difference = source.fused.difference
+        if difference is not None and difference.max and "told" not in self._known:
+            # What `close` means here, said before it is used.
+            self._known["told"] = True
+            told = f"fuse={self.mode!r}: {difference.sentence()}. fuse='exact' takes only what is equal to the bit."
+            warnings.warn(told, UserWarning, stacklevel=5)
         if not loader.num_workers:
             return Fusion(source, max(1, int(cores())), self.memory)
         return Fusion(source, loader.num_workers, self.memory, _for_processes(loader, source.fused.kernel))
 
-    def _in_part(self, loader: Any, reads: Any, why: str) -> Fusion | ReadInPart:
-        """The user's own code runs, in worker processes: threads would take turns at it."""
-        from pipefix.loader.fusing.in_part import in_part
-
-        source = in_part(reads, self.mode, self._known, why)
-        if not hasattr(source, "begin"):
-            return source
-        return Fusion(source, loader.num_workers, self.memory, "your own transforms run in them")
-
-    def _tell(self, fused: Any) -> None:
-        """What `close` means here, said before it is used."""
-        if fused.difference.max and "told" not in self._known:
-            self._known["told"] = True
-            warnings.warn(
-                f"fuse={self.mode!r}: {fused.difference.sentence()}. fuse='exact' takes only what is equal to the bit.",
-                UserWarning,
-                stacklevel=6,
-            )
-
 
 def _unfit(loader: Any, *, moved: bool) -> str | None:
-    if isinstance(loader.dataset, (IterableDataset, IterDataPipe, MapDataPipe)):
-        return STREAM
-    if loader._engine == "torch":
-        return "engine='torch' asks for another way"
-    if moved:
-        return "the plan moves transforms to whole batches"
-    if loader.batch_sampler is None:
-        return "batch_size=None puts no samples into batches"
-    if loader.sample_timeout and not loader.num_workers:
-        return "without workers sample_timeout would have to interrupt threads"
-    return None
+    stream = isinstance(loader.dataset, (IterableDataset, IterDataPipe, MapDataPipe))
+    reasons = (
+        (stream, "the dataset is a stream, or made of data pipes: its samples are not asked for by index"),
+        (loader._engine == "torch", "engine='torch' asks for another way"),
+        (moved, "the plan moves transforms to whole batches"),
+        (loader.batch_sampler is None, "batch_size=None puts no samples into batches"),
+        (loader.sample_timeout and not loader.num_workers, "without workers sample_timeout would have to interrupt threads"),
+    )
+    return next((why for unfit, why in reasons if unfit), None)
 
 
 def users_init(loader: Any) -> Any:
@@ -120,15 +105,13 @@ def users_init(loader: Any) -> Any:
 
 def _for_processes(loader: Any, kernel: Kernel) -> str | None:
     """Why workers make the batches rather than threads; None: threads do."""
-    if loader._engine == "processes":
-        return f"engine={loader._engine!r}"
     collate = loader.collate_fn.collate_fn if isinstance(loader.collate_fn, Portable) else loader.collate_fn
-    if collate is not default_collate:
-        return "collate_fn is your own"
-    if users_init(loader) is not None:
-        return "worker_init_fn is called in them"
-    if loader.sample_timeout:
-        return "sample_timeout interrupts them"
-    # The twin's dozen calls a sample each take up the interpreter's lock again: two threads make some 0.7 of what two processes do.
-    in_turns = kernel.name == "twin" and loader.num_workers > 1
-    return "without the native kernel threads take turns" if in_turns else None
+    reasons = (
+        (loader._engine == "processes", "engine='processes'"),
+        (collate is not default_collate, "collate_fn is your own"),
+        (users_init(loader) is not None, "worker_init_fn is called in them"),
+        (loader.sample_timeout, "sample_timeout interrupts them"),
+        # Its dozen calls a sample each take up the interpreter's lock again: two threads make some 0.7 of what two processes do.
+        (kernel.name == "twin" and loader.num_workers > 1, "without the native kernel threads take turns"),
+    )
+    return next((why for so, why in reasons if so), None)

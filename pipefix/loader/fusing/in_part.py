@@ -19,7 +19,6 @@ import numpy as np
 import torch
 from PIL import Image
 
-from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.kernel import native
 from pipefix.kernels.picture import Target
 from pipefix.loader.fusing import stand_in
@@ -28,21 +27,15 @@ from pipefix.loader.fusing.deferral import Deferral, DeferredBatchReads, Deferre
 from pipefix.loader.fusing.deferred_picture import DeferredPicture
 from pipefix.loader.fusing.errors import CannotFollow, NotFused, found_once
 from pipefix.loader.fusing.listing import copied_with_list
-from pipefix.loader.fusing.pixel_difference import PixelDifference, spread
+from pipefix.loader.fusing.pixel_difference import spread
 from pipefix.loader.fusing.recipe import Layout
-from pipefix.loader.fusing.recognise import (
-    finish_of,
-    flat,
-    pillow_order,
-    places_pixels,
-    turns_to_tensor,
-    value_of_level,
-)
+from pipefix.loader.fusing.recognise import finish_of, in_three, pillow_order, places_pixels
 from pipefix.loader.fusing.sample_random import seeded
 from pipefix.loader.fusing.source import FusedSource, refuse_other_samples, refuse_unlike, settings_of
 from pipefix.loader.policy.read_policy import drawing
 from pipefix.vocabulary.held_transforms import held_transforms
 
+Look = tuple[stand_in.Path, int, int]
 LEAST_GAIN = 1.05
 """Of CPU time, below which the dataset's own code is left to itself."""
 TIMED = 4
@@ -57,18 +50,10 @@ class ListInPart:
     """A transform list: operations on pictures, values, and operations on the tensor."""
 
     exact = True
-    difference = PixelDifference(0.0, 0.0, 0.0)
 
     def __init__(self, transform: Any) -> None:
         """Raises `NotFused` where no part of it goes from pictures to tensors."""
-        operations = list(flat(transform))
-        begin = next((place for place, operation in enumerate(operations) if turns_to_tensor(operation)), None)
-        if begin is None:
-            raise NotFused("no operation of the list makes a tensor of a picture of Pillow's")
-        end = begin + 1
-        while end < len(operations) and value_of_level(operations[end]):
-            end += 1
-        self.before, self.values, self.after = operations[:begin], operations[begin:end], operations[end:]
+        self.before, self.values, self.after = in_three(transform)
         self.finish, self.kind = finish_of(self.values)
         self.elsewhere: Counter[str] = Counter()
 
@@ -86,7 +71,11 @@ class ListInPart:
         picture = self.picture(picture_in)
         if picture.size != (target.width, target.height):
             raise CannotFollow("a sample of another size")
-        self._values(picture, target, place, deferral)
+        if type(picture) is DeferredPicture:
+            picture.write(self.finish, target, place)
+        else:
+            cut = Layout(*picture.size).cut(deferral.arithmetic)
+            deferral.kernel.pixels_into(np.asarray(picture), cut, self.finish, target, place)
         if not self.after:
             return
         row: Any = target.tensor[place].as_subclass(self.kind)
@@ -97,17 +86,6 @@ class ListInPart:
             if not isinstance(sample, torch.Tensor) or sample.shape != row.shape or sample.dtype != row.dtype:
                 raise CannotFollow("a sample of another size or type")
             target.tensor[place].copy_(sample)
-
-    def _values(self, picture: Image.Image, target: Target, place: int, deferral: Deferral) -> None:
-        if type(picture) is DeferredPicture:
-            try:
-                picture.write(self.finish, target, place)
-            except BadPicture:
-                picture.decode()
-            else:
-                return
-        cut = Layout(*picture.size).cut(deferral.arithmetic)
-        deferral.kernel.pixels_into(np.asarray(picture), cut, self.finish, target, place)
 
     def explain(self, kernel: str) -> str:
         """Which operation goes where."""
@@ -123,75 +101,51 @@ def _names(operations: list[Any], before: str = "") -> str:
     return "".join(before + name for name in [", ".join(type(operation).__name__ for operation in operations)] if name)
 
 
-class IntoBatch:
-    """Stands in the place of the transforms: what they make is written into the batch."""
-
-    def __init__(self, parts: ListInPart, deferral: Deferral) -> None:
-        self.parts, self.deferral = parts, deferral
-        self.target: Target | None = None
-        """None: only the size is looked at."""
-        self.place = self.calls = 0
-        self.size = (0, 0)
-
-    def aim(self, target: Target | None, place: int = 0) -> None:
-        self.target, self.place, self.calls = target, place, 0
-
-    def __call__(self, picture: Any) -> stand_in.PicturePlace:
-        self.calls += 1
-        if self.target is None:
-            self.size = self.parts.picture(picture).size
-        else:
-            self.parts.write(picture, self.target, self.place, self.deferral)
-        return stand_in.PicturePlace(None)
-
-
-Look = tuple[stand_in.Path, int, int]
-
-
 class SourceInPart(FusedSource):
     """What batches are made from where only a part of the transforms is fused. One thread at a time calls `begin`."""
 
-    def __init__(self, dataset: Any, mode: str, why_not_whole: str, deferral: Deferral, look: Look | None = None) -> None:
-        """Raises `NotFused` or `CannotFollow`, or what the user's code raises. ``look``: what was found before."""
-        self.dataset, self.mode, self.why_not_whole, self.deferral = dataset, mode, why_not_whole, deferral
+    draws = True
+    """By code that is not known."""
+
+    def __init__(self, dataset: Any, why_not_whole: str, deferral: Deferral, look: Look | None = None, gain: str = "") -> None:
+        """Raises `NotFused` or `CannotFollow`, or what the user's code raises. ``look``: what was found before; ``gain``: what it
+        was measured to be worth."""
+        self.dataset, self.why_not_whole, self.deferral, self.gain = dataset, why_not_whole, deferral, gain
         chain, held = copied_with_list(dataset)
         self.fused: Any = ListInPart(held.value)
-        self._into = IntoBatch(self.fused, deferral)
-        vars(held.owner)[held.name] = self._into
+        vars(held.owner)[held.name] = self._transformed
         self._copy = chain[0]
         self.kind = torch.uint8 if self.fused.finish.table is None else torch.float32
         self.look = look or self._look()
         self.path, self.width, self.height = self.look
-        self.gain = ""
-        """What it was measured to be worth."""
 
     def __reduce__(self) -> Any:
-        return SourceInPart, (self.dataset, self.mode, self.why_not_whole, self.deferral, self.look)
+        return SourceInPart, (self.dataset, self.why_not_whole, self.deferral, self.look)
 
     def _look(self) -> Look:
         """Where a sample has its picture, and the picture's width and height."""
-        self._into.aim(None)
-        with seeded(0), self.deferral.sample():
-            sample = self._copy[spread(len(self.dataset), 1)[0]]
-        paths = stand_in.paths(sample)
-        if self._into.calls != 1 or len(paths) != 1:
-            raise CannotFollow("the dataset transforms or gives another number of pictures a sample than one")
-        return paths[0], *self._into.size
+        sample = self.begin(spread(len(self.dataset), 1)[0], 0, None, 0)
+        return stand_in.paths(sample)[0], *self._size
 
-    @property
-    def draws(self) -> bool:
-        return True  # by code that is not known
+    def _transformed(self, picture: Any) -> stand_in.PicturePlace:
+        """Stands in the place of the transforms: what they make is written into the batch, or only its size is looked at."""
+        self._calls += 1
+        if self._target is None:
+            self._size = self.fused.picture(picture).size
+        else:
+            self.fused.write(picture, self._target, self._place, self.deferral)
+        return stand_in.PicturePlace(None)
 
-    def begin(self, index: Any, key: int, target: Target, place: int) -> Any:
-        self._into.aim(target, place)
+    def begin(self, index: Any, key: int, target: Target | None, place: int) -> Any:
+        self._target, self._place, self._calls = target, place, 0
         try:
             with drawing(key), self.deferral.sample() as put_off:
                 sample = self._copy[index]
         finally:
-            self._into.target = None
+            self._target = None
         if put_off.failed:
             raise CannotFollow("a file that could not be decoded")
-        if self._into.calls != 1 or len(stand_in.paths(sample)) != 1:
+        if self._calls != 1 or len(stand_in.paths(sample)) != 1:
             raise CannotFollow("a sample with another number of pictures")
         return sample
 
@@ -207,8 +161,7 @@ class ReadInPart:
     """A loader whose samples are made by the dataset's own code, on pictures whose decoding is put off."""
 
     def __init__(self, dataset: Any, deferral: Deferral, why: str, gain: str) -> None:
-        kind = DeferredBatchReads if hasattr(dataset, "__getitems__") else DeferredReads
-        self.reads = kind(dataset, deferral)
+        self.reads = (DeferredBatchReads if hasattr(dataset, "__getitems__") else DeferredReads)(dataset, deferral)
         self.why, self.gain = why, gain
 
     def explain(self) -> str:
@@ -222,7 +175,7 @@ class ReadInPart:
 # -- whether it is worth it ------------------------------------------------------------------------------------------------
 
 
-def in_part(dataset: Any, mode: str, known: dict[Any, Any], why: str) -> SourceInPart | ReadInPart:
+def in_part(dataset: Any, known: dict[Any, Any], why: str) -> SourceInPart | ReadInPart:
     """The best that can be done for a dataset that is not fused as a whole because of ``why``, tried on samples from all over it.
     Raises `NotFused`.
 
@@ -237,23 +190,21 @@ def in_part(dataset: Any, mode: str, known: dict[Any, Any], why: str) -> SourceI
 
     def look() -> Any:
         try:
-            return in_child_process(partial(_tried, dataset, mode, deferral, why))
+            return in_child_process(partial(_tried, dataset, deferral, why))
         except NotFused as error:
             raise error if str(error).startswith(why) else NotFused(f"{why}; in part neither: {error}") from None
 
     like, gain = found_once(known, key, look)
     if like is None:
         return ReadInPart(dataset, deferral, why, gain)
-    source = SourceInPart(dataset, mode, why, deferral, like)
-    source.gain = gain
-    return source
+    return SourceInPart(dataset, why, deferral, like, gain)
 
 
-def _tried(dataset: Any, mode: str, deferral: Deferral, why: str) -> tuple[Any, str]:
+def _tried(dataset: Any, deferral: Deferral, why: str) -> tuple[Any, str]:
     """What `SourceInPart` is to be given, or None for `ReadInPart`, and what it gains. Raises `NotFused`."""
     length = len(dataset)
     try:
-        source = SourceInPart(dataset, mode, why, deferral)
+        source = SourceInPart(dataset, why, deferral)
         refuse_other_samples(source, length)
     except Exception:  # noqa: BLE001, S110 - the user's code, in the way of what we did to it: it is tried as it is next
         pass

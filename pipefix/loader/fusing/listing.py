@@ -13,7 +13,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-import numpy as np
 from torch.utils.data import Subset
 
 from pipefix.caches import cut as cuts
@@ -56,8 +55,11 @@ class Listing:
 
 
 def listed(dataset: Any) -> Listing:
-    cached = any(isinstance(inner, CachedDataset) for inner in stand_in.chain_of(dataset))
-    listing = _of_cache(dataset) if cached else _of_files(dataset)
+    if any(isinstance(inner, CachedDataset) for inner in stand_in.chain_of(dataset)):
+        listing = _of_cache(dataset)
+    else:
+        chain, transform, loading = _stood_in(dataset)
+        listing = Listing(chain[0], transform, loading, lambda place: _file(place.what))
     listing.path = _try(listing, len(dataset))
     return listing
 
@@ -78,7 +80,6 @@ def _try(listing: Listing, length: int) -> stand_in.Path:
     """Where the picture lies in a sample, after a few of them went well. What the user's code draws is given back."""
     if not length:
         raise NotFused("the dataset is empty")
-    sample: Any = None
     with seeded(0):
         before = RandomState()
         for index in spread(length, TRIED):
@@ -94,11 +95,6 @@ def _try(listing: Listing, length: int) -> stand_in.Path:
 
 
 # -- files -----------------------------------------------------------------------------------------------------------------
-
-
-def _of_files(dataset: Any) -> Listing:
-    chain, transform, loading = _stood_in(dataset)
-    return Listing(chain[0], transform, loading, lambda place: _file(place.what))
 
 
 def _stood_in(dataset: Any) -> tuple[list[Any], Any, PictureLoading]:
@@ -122,8 +118,7 @@ def copied_with_list(dataset: Any) -> tuple[list[Any], HeldTransforms]:
     if not lists:
         raise NotFused("the dataset has no transforms (an attribute such as transform)")
     if len(lists) > 1:
-        names = ", ".join(held.name for held in lists)
-        raise NotFused(f"the dataset has more than one list of transforms ({names})")
+        raise NotFused(f"the dataset has more than one list of transforms ({', '.join(held.name for held in lists)})")
     return chain, lists[0]
 
 
@@ -147,12 +142,9 @@ def _file(path: Any) -> bytes:
     """Three calls into the system: after each of them the interpreter's lock is waited for."""
     file = os.open(path, os.O_RDONLY)
     try:
-        data = os.read(file, AT_ONCE)
-        if len(data) < AT_ONCE:
-            return data
-        parts = [data]
-        while data := os.read(file, max(AT_ONCE, os.fstat(file).st_size)):
-            parts.append(data)
+        parts = [os.read(file, AT_ONCE)]
+        while len(parts[-1]) >= AT_ONCE:
+            parts.append(os.read(file, max(AT_ONCE, os.fstat(file).st_size)))
         return b"".join(parts)
     finally:
         os.close(file)
@@ -205,8 +197,7 @@ class _Numbered:
     def __getitem__(self, index: Any) -> Any:
         sample = self.dataset[self.cache.sample_number(index.__index__())]
         for path in stand_in.paths(sample):
-            place = PicturePlace((at(sample, path).what, index.__index__()))
-            sample = with_at(sample, path, place)
+            sample = with_at(sample, path, PicturePlace((at(sample, path).what, index.__index__())))
         return sample
 
 
@@ -215,25 +206,24 @@ def _of_pictures(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
 
     def picture(image: Any) -> PictureStandIn:
         likes.add(image.like)
-        return PictureStandIn(image.data, f"jpeg {image.width}x{image.height}" if image.kind == "jpeg" else image.kind)
+        return PictureStandIn(image.data, image.kind)
 
     def pixels(image: Any) -> PictureStandIn:
         likes.add(image.like)
         return PictureStandIn(image.array, "pixels")
 
-    if len(outer) > 1 and any(name for wrapper in outer[:place] for name in vars(wrapper) if name == "transform"):
+    if any("transform" in vars(wrapper) for wrapper in outer[:place]):
         raise NotFused("the cache is wrapped in a dataset with transforms of its own")
     if cache.transform is None:
         raise NotFused("the cache has no transforms that run live")
     transform = cache.transform.operations if isinstance(cache.transform, cuts.Chain) else cache.transform
     numbered = cache.given(picture, pixels, stand_in.Transforms())
     first = numbered[0]
+    outer[place] = numbered
     if place:
         vars(outer[place - 1])["dataset"] = numbered
-    else:
-        outer[0] = numbered
     places = [at(first, path) for path in stand_in.paths(first)]
-    if len(places) != 1 or not places[0].kind.startswith(("pixels", "jpeg")):
+    if len(places) != 1 or places[0].kind not in ("pixels", "jpeg"):
         kinds = f"pictures as {places[0].kind}" if places else "no picture that is transformed"
         raise NotFused(f"the cache holds {kinds}")
     form = cache.images if cache.images != "as-was" else next(iter(likes))
@@ -244,11 +234,6 @@ def _of_pictures(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
 
 def _held(place: PicturePlace) -> Any:
     """What a record holds. Grey pictures stay grey when a cache gives them, and other kinds are left to it too."""
-    if place.kind == "pixels":
-        array = place.what
-        if array.ndim != 3 or array.shape[2] != 3 or array.dtype != np.uint8:
-            raise CannotFollow("pixels that are not three bytes each")
-        return array
-    if not place.kind.startswith("jpeg"):
+    if place.kind not in ("pixels", "jpeg"):
         raise CannotFollow(f"a picture stored as {place.kind}")
     return place.what

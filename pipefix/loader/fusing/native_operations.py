@@ -7,7 +7,7 @@ know, and give what torchvision gives, to the bit: held against it once a proces
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from torchvision.transforms.v2.functional import _misc, _utils
 if TYPE_CHECKING:
     from pipefix.kernels.native import NativeKernel
 
-
 MOST_SIZES = 64
 """Of blurs that are remembered; where every picture is of another size, torchvision does it."""
 Function = Callable[..., Any]
@@ -30,18 +29,15 @@ Place = tuple[dict[Any, Any], Any]
 """Where a function stands: the names of a module, or a table of torchvision's, and the key there."""
 
 
-def native_operations(kernel: Known) -> list[tuple[Place, Function]]:
+def native_operations(kernel: Known) -> Iterator[tuple[Place, Function]]:
     """Where they stand in this torchvision, and what is to stand there."""
-    operations: list[tuple[Place, Function]] = []
     registered = getattr(_utils, "_KERNEL_REGISTRY", {}).get(v2.adjust_hue, {})
-    places: list[Place] = [(vars(_functional_pil), "adjust_hue"), (registered, Image.Image)]
-    operations += [((names, key), _hue(names[key], kernel)) for names, key in places if key in names]
-    places = [(vars(_functional_tensor), "gaussian_blur"), (vars(_misc), "gaussian_blur_image")]
-    for names, key in places:
-        weights = names.get("_get_gaussian_kernel2d")
-        if weights is not None and key in names:
-            operations.append(((names, key), _blur(names[key], weights, kernel)))
-    return operations
+    for names, key in ((vars(_functional_pil), "adjust_hue"), (registered, Image.Image)):
+        if key in names:
+            yield (names, key), _hue(names[key], kernel)
+    for names, name in ((vars(_functional_tensor), "gaussian_blur"), (vars(_misc), "gaussian_blur_image")):
+        if name in names and "_get_gaussian_kernel2d" in names:
+            yield (names, name), _blur(names[name], names["_get_gaussian_kernel2d"], kernel)
 
 
 def _hue(own: Function, known: Known) -> Function:
@@ -52,16 +48,12 @@ def _hue(own: Function, known: Known) -> Function:
             return own(img, hue_factor)
         return _turned(kernel, img, hue_factor) if agrees(kernel) else own(img, hue_factor)
 
-    verdict: list[bool] = []
-
+    @functools.cache
     def agrees(kernel: NativeKernel) -> bool:
-        if not verdict:
-            pixels = np.random.default_rng(1).integers(0, 256, (64, 64, 3), dtype=np.uint8)
-            drawn = [Image.fromarray(pixels >> shift) for shift in (0, 5)]  # the second is nearly grey
-            factors = (-0.5, -0.11, 0.0, 0.2, 0.5)
-            same = (_turned(kernel, picture, by).tobytes() == own(picture, by).tobytes() for picture in drawn for by in factors)
-            verdict.append(all(same))
-        return verdict[0]
+        pixels = np.random.default_rng(1).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+        drawn = [Image.fromarray(pixels >> shift) for shift in (0, 5)]  # the second is nearly grey
+        factors = (-0.5, -0.11, 0.0, 0.2, 0.5)
+        return all(_turned(kernel, picture, by).tobytes() == own(picture, by).tobytes() for picture in drawn for by in factors)
 
     return adjust_hue
 
@@ -81,15 +73,16 @@ def _blur(own: Function, weights: Function, known: Known) -> Function:
         if kernel is None or not _fits(img, kernel_size, sigma):
             return own(img, kernel_size, sigma)
         size = (*kernel_size, *img.shape)
-        if size not in same:
-            torchvisions = own(img, kernel_size, sigma)
-            if len(same) < MOST_SIZES:
-                blurred = _blurred(kernel, img, weights(kernel_size, sigma, dtype=torch.float32, device=img.device))
-                same[size] = blurred is not None and torch.equal(blurred, torchvisions)
-            return torchvisions
-        if not same[size]:
+        if not same.get(size, len(same) < MOST_SIZES):
             return own(img, kernel_size, sigma)
-        return _blurred(kernel, img, weights(kernel_size, sigma, dtype=torch.float32, device=img.device))
+        weight = weights(kernel_size, sigma, dtype=torch.float32, device=img.device)
+        pixels = kernel.blurred(img.permute(1, 2, 0).numpy(), weight.numpy())
+        blurred = None if pixels is None else torch.from_numpy(pixels).permute(2, 0, 1)
+        if size in same:
+            return blurred
+        torchvisions = own(img, kernel_size, sigma)
+        same[size] = blurred is not None and torch.equal(blurred, torchvisions)
+        return torchvisions
 
     return gaussian_blur
 
@@ -99,15 +92,7 @@ def _fits(img: Any, kernel_size: Any, sigma: Any) -> bool:
     if type(img) is not torch.Tensor or img.dtype != torch.uint8 or img.ndim != 3 or img.shape[0] != 3 or img.device.type != "cpu":
         return False
     pairs = all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in (kernel_size, sigma))
-    return (
-        pairs
-        and all(isinstance(side, int) and side % 2 == 1 and 1 <= side <= 255 for side in kernel_size)
-        and all(isinstance(deviation, float) and deviation > 0 for deviation in sigma)
-        and kernel_size[0] // 2 < img.shape[2]
-        and kernel_size[1] // 2 < img.shape[1]
-    )
-
-
-def _blurred(kernel: NativeKernel, img: torch.Tensor, weights: torch.Tensor) -> torch.Tensor | None:
-    blurred = kernel.blurred(img.permute(1, 2, 0).numpy(), weights.numpy())
-    return None if blurred is None else torch.from_numpy(blurred).permute(2, 0, 1)
+    if not pairs or not all(isinstance(deviation, float) and deviation > 0 for deviation in sigma):
+        return False
+    sides = zip(kernel_size, (img.shape[2], img.shape[1]), strict=True)
+    return all(isinstance(side, int) and side % 2 == 1 and 1 <= side <= 255 and side // 2 < room for side, room in sides)

@@ -7,10 +7,10 @@ pictures itself is run with stand-ins under the names that it opens them by.
 from __future__ import annotations
 
 import io
-import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import FunctionType
 from typing import Any, Generic
 
@@ -53,23 +53,15 @@ def loading_of(loader: Callable[[str], Any]) -> PictureLoading:
     with tempfile.TemporaryDirectory(prefix="pipefix-") as place:
         loaded_by_kind: dict[str, Any] = {}
         for kind, data in probes().items():
-            path = os.path.join(place, f"{kind}.{'png' if kind.startswith('png') else 'jpg'}")
-            with open(path, "wb") as file:
-                file.write(data)
-            try:
-                loaded_by_kind[kind] = loader(path)
-            except Exception as error:  # noqa: BLE001 - it is the user's; what it cannot open shows what it is not
-                loaded_by_kind[kind] = error
+            path = Path(place, f"{kind}.{'png' if kind.startswith('png') else 'jpg'}")
+            path.write_bytes(data)
+            loaded_by_kind[kind] = _attempted(loader, str(path))
     for source, how in (("pil", by_pillow), ("tensor", by_torchvision)):
         for upright in (False, True):
-            agrees = {kind: _same(loaded_by_kind[kind], _made_by(how, data, upright)) for kind, data in probes().items()}
+            agrees = {kind: _same(loaded_by_kind[kind], _attempted(how, data, upright)) for kind, data in probes().items()}
             if agrees["jpeg"] and agrees["turned"] and agrees["grey"]:
                 return PictureLoading(source, upright, all(agrees.values()))
-    loaded_jpeg = loaded_by_kind["jpeg"]
-    if isinstance(loaded_jpeg, Exception):
-        behaviour = f"raises {type(loaded_jpeg).__name__} on a JPEG elsewhere"
-    else:
-        behaviour = _told(loaded_jpeg)
+    behaviour = _told(loaded_by_kind["jpeg"])
     raise NotFused(f"its loader {name} {behaviour}, neither Pillow's picture in RGB nor torchvision's tensor of it")
 
 
@@ -79,6 +71,8 @@ def _is_pillows(loader: Any) -> bool:
 
 
 def _told(picture: Any) -> str:
+    if isinstance(picture, Exception):
+        return f"raises {type(picture).__name__} on a JPEG elsewhere"
     mode = f" in {picture.mode}" if isinstance(picture, Image.Image) else ""
     return f"gives a {type(picture).__module__.split('.')[0]} {type(picture).__name__}{mode} with pixels of its own"
 
@@ -118,10 +112,10 @@ def by_torchvision(data: Data, upright: bool) -> torch.Tensor:
     return torch.as_tensor(torch.ops.image.decode_image(encoded, 3, upright))  # 3: ImageReadMode.RGB
 
 
-def _made_by(how: Callable[[bytes, bool], Any], data: bytes, upright: bool) -> Any:
+def _attempted(load: Callable[..., Any], *args: Any) -> Any:
     try:
-        return how(data, upright)
-    except (AttributeError, RuntimeError) as error:
+        return load(*args)
+    except Exception as error:  # noqa: BLE001 - it may be the user's; what it cannot open shows what it is not
         return error
 
 
@@ -170,42 +164,28 @@ def _read(path: Any, mode: Any = tvio.ImageReadMode.UNCHANGED, *more: Any) -> Pi
 
 def _known(value: Any) -> tuple[Any, PictureLoading] | None:
     """What stands in the place of a name's value."""
-    if value is Image.open:
-        return _open, BY_PILLOW
-    if value is Image:
-        return Overlaid(Image, open=_open), BY_PILLOW
-    if value is PIL:
-        return Overlaid(PIL, Image=Overlaid(Image, open=_open)), BY_PILLOW
     if _is_pillows(value):
         return loaded, BY_PILLOW
-    if value is tvio.read_image or value is tvio.decode_image:
-        return _read, BY_TORCHVISION
-    if value is tvio:
-        return Overlaid(tvio, read_image=_read, decode_image=_read), BY_TORCHVISION
-    if value is torchvision:
-        return Overlaid(torchvision, io=Overlaid(tvio, read_image=_read, decode_image=_read)), BY_TORCHVISION
-    return None
-
-
-def _subclass(kind: type, names: dict[str, Any]) -> type:
-    """Without a call of the user's own ``__init_subclass__``, which may keep a register or ask for arguments: what it is derived
-    from at first is the nearest class that has none."""
-    base = next(ancestor for ancestor in kind.__mro__ if _told_of_subclasses(ancestor) in (object, Generic))
-    subclass: type = type.__new__(type(kind), kind.__name__, (base,), names)
-    if base is not kind:
-        subclass.__bases__ = (kind,)
-    return subclass
-
-
-def _told_of_subclasses(kind: type) -> type:
-    """The class whose ``__init_subclass__`` is called for subclasses of this one."""
-    return next(ancestor for ancestor in kind.__mro__ if "__init_subclass__" in vars(ancestor))
+    pillow, reading = Overlaid(Image, open=_open), Overlaid(tvio, read_image=_read, decode_image=_read)
+    known = (
+        (Image.open, _open, BY_PILLOW),
+        (Image, pillow, BY_PILLOW),
+        (PIL, Overlaid(PIL, Image=pillow), BY_PILLOW),
+        (tvio.read_image, _read, BY_TORCHVISION),
+        (tvio.decode_image, _read, BY_TORCHVISION),
+        (tvio, reading, BY_TORCHVISION),
+        (torchvision, Overlaid(torchvision, io=reading), BY_TORCHVISION),
+    )
+    return next(((stand_in, loading) for own, stand_in, loading in known if value is own), None)
 
 
 def with_stand_ins(owner: Any) -> PictureLoading | None:
     """Give ``owner`` (a copy) a `__getitem__` that opens nothing; None where it is not seen what it opens pictures with."""
-    function = getattr(type(owner), "__getitem__", None)
-    if not isinstance(function, FunctionType):
+    kind: type = type(owner)
+    function = getattr(kind, "__getitem__", None)
+    # A class that is told of its subclasses may keep a register of them, or ask for arguments.
+    told = any("__init_subclass__" in vars(ancestor) for ancestor in kind.__mro__ if ancestor not in (object, Generic))
+    if told or not isinstance(function, FunctionType):
         return None
     names = {name: known for name in function.__code__.co_names if (known := _known(function.__globals__.get(name))) is not None}
     openings = {loading for _, loading in names.values()}
@@ -214,9 +194,8 @@ def with_stand_ins(owner: Any) -> PictureLoading | None:
     scope = {**function.__globals__, **{name: value for name, (value, _) in names.items()}}
     again = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, function.__closure__)
     again.__kwdefaults__ = function.__kwdefaults__
-    kind: type = type(owner)
     try:
-        owner.__class__ = _subclass(kind, {"__getitem__": again, "__module__": kind.__module__})
+        owner.__class__ = type(kind)(kind.__name__, (kind,), {"__getitem__": again, "__module__": kind.__module__})
     except TypeError:  # memory of another layout
         return None
     return openings.pop()

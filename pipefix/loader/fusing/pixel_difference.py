@@ -41,9 +41,9 @@ class PixelDifference:
 def difference(fused: Sequence[torch.Tensor], own: Sequence[torch.Tensor], level: torch.Tensor) -> PixelDifference:
     """Of samples, 3 x H x W each. ``level``: what one level of 255 is worth in each channel."""
     pairs = zip(fused, own, strict=True)
-    distance = [(fused_sample.double() - own_sample.double()).abs() / level[:, None, None] for fused_sample, own_sample in pairs]
-    all_of = torch.cat([each.flatten() for each in distance]).numpy()
-    return PixelDifference(float(all_of.mean()), float(np.percentile(all_of, 99)), float(all_of.max()))
+    apart = [((one.double() - other.double()).abs() / level[:, None, None]).flatten() for one, other in pairs]
+    distance = torch.cat(apart).numpy()
+    return PixelDifference(float(distance.mean()), float(np.percentile(distance, 99)), float(distance.max()))
 
 
 def spread(length: int, count: int) -> list[int]:

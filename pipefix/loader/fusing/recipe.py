@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from PIL import Image
 
 from pipefix.kernels.picture import Arithmetic, Box, Filter, Finish, PictureCut
 from pipefix.loader.fusing.errors import CannotFollow
@@ -40,8 +39,6 @@ class FusedRecipe:
 class Layout:
     """What a list of transforms has made of a picture so far, with nothing computed yet. Steps change it in place."""
 
-    __slots__ = ("box", "filter", "full", "mirrored", "upside_down", "window")
-
     def __init__(self, width: int, height: int) -> None:
         self.box = Box(0, 0, width, height)
         self.full: tuple[int, int] | None = None
@@ -49,10 +46,6 @@ class Layout:
         self.window: Box | None = None
         self.mirrored = self.upside_down = False
         self.filter = Filter.BILINEAR
-
-    @property
-    def flipped(self) -> bool:
-        return self.mirrored or self.upside_down
 
     @property
     def size(self) -> tuple[int, int]:
@@ -78,29 +71,13 @@ class Layout:
         self.full, self.window, self.filter = (width, height), Box(0, 0, width, height), filter
 
     def flip(self, *, across: bool) -> None:
-        if across:
-            self.mirrored = not self.mirrored
-        else:
-            self.upside_down = not self.upside_down
+        self.mirrored ^= across
+        self.upside_down ^= not across
 
     def cut(self, arithmetic: Arithmetic, coarsest: int = 1) -> PictureCut:
         whole = self.full or (self.box.width, self.box.height)
         window = self.window or Box(0, 0, *whole)
         return PictureCut(self.box, whole, window, self.mirrored, self.upside_down, self.filter, arithmetic, coarsest)
-
-    def applied(self, picture: Image.Image) -> Image.Image:
-        """The same by Pillow, of the whole picture."""
-        x, y, width, height = self.box
-        picture = picture.crop((x, y, x + width, y + height))
-        if self.full is not None:
-            by = Image.Resampling.BILINEAR if self.filter is Filter.BILINEAR else Image.Resampling.BICUBIC
-            picture = picture.resize(self.full, by)
-        if self.window is not None:
-            x, y, width, height = self.window
-            picture = picture.crop((x, y, x + width, y + height))
-        if self.mirrored:
-            picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-        return picture.transpose(Image.Transpose.FLIP_TOP_BOTTOM) if self.upside_down else picture
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------------
@@ -144,32 +121,26 @@ class RandomResizedCropStep(GeometryStep):
             wanted, aspect = area * numbers.between(*self.scale), math.exp(numbers.between(low, high))
             across, down = math.sqrt(wanted * aspect), math.sqrt(wanted / aspect)
             if _doubtful(across) or _doubtful(down):
-                wanted, aspect = self._as_torchvision(area, numbers.torchs(place))
+                generator = numbers.torchs(place)
+                wanted = area * torch.empty(1).uniform_(*self.scale, generator=generator).item()
+                aspect = torch.exp(torch.empty(1).uniform_(low, high, generator=generator)).item()
                 across, down = math.sqrt(wanted * aspect), math.sqrt(wanted / aspect)
             w, h = round(across), round(down)
             if 0 < w <= width and 0 < h <= height:
                 top = numbers.whole(height - h + 1)
                 return top, numbers.whole(width - w + 1), h, w
-        return self._central(width, height)
-
-    def _as_torchvision(self, area: int, generator: torch.Generator) -> tuple[float, float]:
-        wanted = area * torch.empty(1).uniform_(*self.scale, generator=generator).item()
-        return wanted, torch.exp(torch.empty(1).uniform_(*self._logarithms, generator=generator)).item()
+        shape, w, h = width / height, width, height  # the largest in the middle
+        if shape < min(self.ratio):
+            h = round(w / min(self.ratio))
+        elif shape > max(self.ratio):
+            w = round(h * max(self.ratio))
+        return (height - h) // 2, (width - w) // 2, h, w
 
     @functools.cached_property
     def _logarithms(self) -> tuple[float, float]:
         """Of the ratio, in single precision as torchvision takes them."""
         low, high = torch.log(torch.tensor(self.ratio)).tolist()
         return low, high
-
-    def _central(self, width: int, height: int) -> tuple[int, int, int, int]:
-        shape = width / height
-        w, h = width, height
-        if shape < min(self.ratio):
-            h = round(w / min(self.ratio))
-        elif shape > max(self.ratio):
-            w = round(h * max(self.ratio))
-        return (height - h) // 2, (width - w) // 2, h, w
 
 
 @dataclass(frozen=True)

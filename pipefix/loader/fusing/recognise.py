@@ -15,17 +15,9 @@ from torchvision import transforms as v1
 from torchvision.transforms import v2
 from torchvision.transforms.functional import InterpolationMode
 
-from pipefix.kernels.picture import UINT8, Arithmetic, Box, Filter, Finish, PictureCut, Ramp, Target
+from pipefix.kernels.picture import UINT8, Arithmetic, Filter, Finish, Ramp, Target
+from pipefix.loader.fusing import recipe
 from pipefix.loader.fusing.errors import NotFused
-from pipefix.loader.fusing.recipe import (
-    CenterCropStep,
-    FlipStep,
-    FusedRecipe,
-    GeometryStep,
-    RandomCropStep,
-    RandomResizedCropStep,
-    ResizeStep,
-)
 from pipefix.loader.fusing.sample_random import seeded
 
 FILTERS = {InterpolationMode.BILINEAR: Filter.BILINEAR, InterpolationMode.BICUBIC: Filter.BICUBIC}
@@ -43,11 +35,9 @@ def flat(transform: Any) -> Iterator[Any]:
         yield transform
 
 
-def recognise(transform: Any, *, source: str) -> FusedRecipe:
+def recognise(transform: Any, *, source: str) -> recipe.FusedRecipe:
     """The recipe of a transform list. ``source``: what enters it, ``pil`` or ``tensor`` (3 x H x W of uint8). Raises `NotFused`."""
-    if source not in ("pil", "tensor"):
-        raise ValueError(f"What enters a transform list is pil or tensor, not {source!r}.")
-    geometry: list[GeometryStep] = []
+    geometry: list[recipe.GeometryStep] = []
     rest: list[Any] = []
     kind, resized_as, inexact = source, source, None
     for operation in flat(transform):
@@ -56,7 +46,8 @@ def recognise(transform: Any, *, source: str) -> FusedRecipe:
             if type(operation) not in _VALUES:
                 raise NotFused(f"{_name(operation)} is no transform that can be fused")
             rest.append(operation)
-            kind = _kind_after(rest, source)
+            made = _valued(rest, source)
+            kind = "pil" if not isinstance(made, torch.Tensor) else "float" if made.is_floating_point() else "tensor"
             continue
         step = make(operation)
         if step.resizes:
@@ -71,7 +62,7 @@ def recognise(transform: Any, *, source: str) -> FusedRecipe:
                 inexact = "the list resizes floats, the kernel bytes"
             elif kind == "tensor" and not resizes_bytes(_filter(operation)):
                 inexact = f"torchvision {torchvision.__version__} turns bytes into floats to resize them on this CPU"
-            elif any(isinstance(earlier, FlipStep) for earlier in geometry):
+            elif any(isinstance(earlier, recipe.FlipStep) for earlier in geometry):
                 inexact = "the list flips before it resizes"
         geometry.append(step)
     if not geometry:
@@ -79,7 +70,7 @@ def recognise(transform: Any, *, source: str) -> FusedRecipe:
     arithmetic = pillow_order() if resized_as == "pil" else Arithmetic.TORCH
     if arithmetic is None:
         inexact = inexact or f"Pillow {PIL.__version__} resizes in a way that is not known"
-    return FusedRecipe(tuple(geometry), _finish(rest, source), arithmetic or Arithmetic.TORCH, inexact)
+    return recipe.FusedRecipe(tuple(geometry), _finish(rest, source), arithmetic or Arithmetic.TORCH, inexact)
 
 
 def _name(operation: Any) -> str:
@@ -106,37 +97,32 @@ def _pair(size: Any) -> tuple[int, int]:
     return numbers[0], numbers[-1]
 
 
-def _random_resized_crop(operation: Any) -> GeometryStep:
+def _random_resized_crop(operation: Any) -> recipe.GeometryStep:
     scale, ratio = (tuple(float(end) for end in ends) for ends in (operation.scale, operation.ratio))
-    return RandomResizedCropStep(*_pair(operation.size), (scale[0], scale[1]), (ratio[0], ratio[1]), _filter(operation))
+    return recipe.RandomResizedCropStep(*_pair(operation.size), (scale[0], scale[1]), (ratio[0], ratio[1]), _filter(operation))
 
 
-def _resize(operation: Any) -> GeometryStep:
+def _resize(operation: Any) -> recipe.GeometryStep:
     if operation.size is None or operation.max_size is not None:
         raise NotFused("Resize with max_size is not fused")
     size = (operation.size,) if isinstance(operation.size, int) else tuple(int(side) for side in operation.size)
-    return ResizeStep(size, _filter(operation))
+    return recipe.ResizeStep(size, _filter(operation))
 
 
-def _random_crop(operation: Any, *, both: bool) -> GeometryStep:
+def _random_crop(operation: Any, *, both: bool) -> recipe.GeometryStep:
     if operation.padding is not None:
         raise NotFused("RandomCrop with padding is not fused")
-    return RandomCropStep(*_pair(operation.size), both)
+    return recipe.RandomCropStep(*_pair(operation.size), both)
 
 
-_GEOMETRY: dict[type, Callable[[Any], GeometryStep]] = {
-    v1.RandomResizedCrop: _random_resized_crop,
-    v2.RandomResizedCrop: _random_resized_crop,
-    v1.Resize: _resize,
-    v2.Resize: _resize,
-    v1.CenterCrop: lambda crop: CenterCropStep(*_pair(crop.size)),
-    v2.CenterCrop: lambda crop: CenterCropStep(*_pair(crop.size)),
+_GEOMETRY: dict[type, Callable[[Any], recipe.GeometryStep]] = {
+    **dict.fromkeys((v1.RandomResizedCrop, v2.RandomResizedCrop), _random_resized_crop),
+    **dict.fromkeys((v1.Resize, v2.Resize), _resize),
+    **dict.fromkeys((v1.CenterCrop, v2.CenterCrop), lambda crop: recipe.CenterCropStep(*_pair(crop.size))),
     v1.RandomCrop: functools.partial(_random_crop, both=True),
     v2.RandomCrop: functools.partial(_random_crop, both=False),
-    v1.RandomHorizontalFlip: lambda flip: FlipStep(float(flip.p), across=True),
-    v2.RandomHorizontalFlip: lambda flip: FlipStep(float(flip.p), across=True),
-    v1.RandomVerticalFlip: lambda flip: FlipStep(float(flip.p), across=False),
-    v2.RandomVerticalFlip: lambda flip: FlipStep(float(flip.p), across=False),
+    **dict.fromkeys((v1.RandomHorizontalFlip, v2.RandomHorizontalFlip), lambda flip: recipe.FlipStep(float(flip.p), across=True)),
+    **dict.fromkeys((v1.RandomVerticalFlip, v2.RandomVerticalFlip), lambda flip: recipe.FlipStep(float(flip.p), across=False)),
 }
 """By the very class: a subclass may do anything."""
 
@@ -171,27 +157,22 @@ def _valued(rest: list[Any], source: str) -> Any:
     return picture
 
 
-def _kind_after(rest: list[Any], source: str) -> str:
-    transformed = _valued(rest, source)
-    if not isinstance(transformed, torch.Tensor):
-        return "pil"
-    return "float" if transformed.is_floating_point() else "tensor"
-
-
-def turns_to_tensor(operation: Any) -> bool:
-    """Whether this operation makes a tensor of a picture of Pillow's, and no more of it."""
-    kind = type(operation)
-    return kind in _TO_TENSOR or f"{kind.__module__}.{kind.__qualname__}" in _OTHERS_TO_TENSOR
+def in_three(transform: Any) -> tuple[list[Any], list[Any], list[Any]]:
+    """A list's operations on pictures, those that make a tensor of one of Pillow's and go on with its values one by one, and those
+    after them. Raises `NotFused` where there are none of the second kind."""
+    operations = list(flat(transform))
+    kinds = [type(operation) for operation in operations]
+    named = [f"{kind.__module__}.{kind.__qualname__}" for kind in kinds]
+    begin = next((at for at, kind in enumerate(kinds) if kind in _TO_TENSOR or named[at] in _OTHERS_TO_TENSOR), None)
+    if begin is None:
+        raise NotFused("no operation of the list makes a tensor of a picture of Pillow's")
+    end = next((at for at in range(begin + 1, len(kinds)) if kinds[at] not in _VALUES), len(kinds))
+    return operations[:begin], operations[begin:end], operations[end:]
 
 
 def places_pixels(operation: Any) -> bool:
     """Whether this operation only says where the pixels of a picture go."""
     return type(operation) in _GEOMETRY
-
-
-def value_of_level(operation: Any) -> bool:
-    """Whether each value that this operation makes depends on one value of the picture."""
-    return type(operation) in _VALUES
 
 
 def finish_of(values: list[Any]) -> tuple[Finish, type]:
@@ -255,11 +236,10 @@ def pillow_order() -> Arithmetic | None:
         pixels = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
         own = np.asarray(Image.fromarray(pixels).resize((new_width, new_height), Image.Resampling.BILINEAR))
         for arithmetic in tuple(fits):
-            cut = PictureCut(
-                Box(0, 0, width, height), (new_width, new_height), Box(0, 0, new_width, new_height), arithmetic=arithmetic
-            )
+            layout = recipe.Layout(width, height)
+            layout.resize(new_height, new_width, Filter.BILINEAR)
             out = np.empty((1, 3, new_height, new_width), dtype=np.uint8)
-            TwinKernel().pixels_into(pixels, cut, UINT8, Target(out), 0)
+            TwinKernel().pixels_into(pixels, layout.cut(arithmetic), UINT8, Target(out), 0)
             if not np.array_equal(out[0].transpose(1, 2, 0), own):
                 fits.discard(arithmetic)
     return min(fits, key=lambda arithmetic: arithmetic.value) if fits else None

@@ -21,6 +21,7 @@ from pipefix.loader.fusing.listing import Listing, listed, refuse_what_remembers
 from pipefix.loader.fusing.pixel_difference import MEAN_BAR, spread
 from pipefix.loader.fusing.recipe import FlipStep, RandomCropStep, RandomResizedCropStep
 from pipefix.loader.fusing.sample_random import seeded
+from pipefix.loader.policy.read_policy import Outcome
 from pipefix.vocabulary.nested import at, with_at
 
 Make = Callable[[int], Any]
@@ -76,12 +77,11 @@ class FusedSource:
         return self.fused.explain()
 
 
-def compiled(dataset: Any, mode: str, known: dict[Any, Any] | None = None) -> FusedSource:
+def compiled(dataset: Any, mode: str, known: dict[Any, Any]) -> FusedSource:
     """What the samples of a dataset are made from by fused calls, after a few of them were made both ways. Raises `NotFused`.
 
     ``known``: lists that were compiled before, to be looked up and added to.
     """
-    known = {} if known is None else known
     found_once(known, ("shown stand-ins", id(dataset)), partial(refuse_what_remembers, dataset))
     listing = listed(dataset)
     key = (mode, listing.loading, settings_of(listing.transform))
@@ -101,7 +101,7 @@ def settings_of(transform: Any) -> Any:
 
 def _again(dataset: Any, mode: str) -> FusedSource:
     try:
-        return compiled(dataset, mode)
+        return compiled(dataset, mode, {})
     except NotFused as error:
         raise RuntimeError(f"In a worker, the dataset is not what it was: {error}.") from error
 
@@ -151,8 +151,10 @@ def refuse_unlike(make: Make, own: Make, length: int, unlike: Unlike = unlike_va
     for index in (index for first in (0, 2, 1, 3) for index in indices[first::4]):  # the first few come from everywhere already
         if compared == COMPARED or (compared >= LEAST_COMPARED and time.perf_counter() - begun > seconds):
             return
-        sample, error = _attempted(make, index)
-        own_sample, own_error = _attempted(own, index)
+        with seeded(index):
+            sample, error = Outcome.of(make, index)
+        with seeded(index):
+            own_sample, own_error = Outcome.of(own, index)
         if error is not None:
             not_made = not_made or f" (sample {index}: {type(error).__name__}: {error})"
             continue
@@ -168,14 +170,6 @@ def refuse_unlike(make: Make, own: Make, length: int, unlike: Unlike = unlike_va
             f"of {len(indices)} samples that were tried, {compared} could be compared with what the dataset's own code makes of "
             f"them{not_made}"
         )
-
-
-def _attempted(make: Make, index: int) -> tuple[Any, Exception | None]:
-    try:
-        with seeded(index):
-            return make(index), None
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with this sample, it is raised where it is asked for
-        return None, error
 
 
 def alike(sample: Any, expected: Any) -> bool:

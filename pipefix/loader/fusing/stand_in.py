@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import gc
-import weakref
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NoReturn
@@ -17,21 +16,18 @@ from typing import Any, NoReturn
 from pipefix.hooks.torch_internals import collate_by, collate_table
 
 Path = tuple[Any, ...]
-_made: list[weakref.ref[Any]] | None = None
-"""Stand-ins, while they are counted."""
 
 
 def remembered(make: Callable[[], Any]) -> bool:
     """Whether any stand-in that was made meanwhile is still there afterwards, though nobody was given it to keep."""
-    global _made
-    references: list[weakref.ref[Any]] = []
-    _made = references
-    try:
-        make()
-    finally:
-        _made = None
+    before = _stand_ins()
+    make()
+    return _stand_ins() > before
+
+
+def _stand_ins() -> int:
     gc.collect()
-    return any(reference() is not None for reference in references)
+    return sum(issubclass(type(known), PictureStandIn) for known in gc.get_objects())
 
 
 class Touched(Exception):
@@ -41,12 +37,10 @@ class Touched(Exception):
 class PictureStandIn:
     """A picture that is not there: its file's path, or what a cache holds of it."""
 
-    __slots__ = ("__weakref__", "kind", "what")
+    __slots__ = ("kind", "what")
 
     def __init__(self, content: Any, kind: str = "file") -> None:
         self.what, self.kind = content, kind
-        if _made is not None:
-            _made.append(weakref.ref(self))
 
     @property
     def __class__(self) -> Any:
@@ -94,10 +88,7 @@ def loaded(path: Any, *more: Any, **named: Any) -> PictureStandIn:
 def chain_of(dataset: Any) -> list[Any]:
     """The dataset, the one that it wraps, and so on."""
     chain = [dataset]
-    while len(chain) < 8:
-        inner = getattr(chain[-1], "__dict__", {}).get("dataset")
-        if inner is None:
-            break
+    while len(chain) < 8 and (inner := getattr(chain[-1], "__dict__", {}).get("dataset")) is not None:
         chain.append(inner)
     return chain
 

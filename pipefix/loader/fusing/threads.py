@@ -19,11 +19,8 @@ from typing import Any
 import torch
 
 from pipefix.hooks.torch_internals import pin_memory
-from pipefix.kernels.reused import Memory
 from pipefix.loader.fusing.batches import UnfinishedBatch, own_collate
 from pipefix.loader.iterator import HELD, LoaderIterator
-from pipefix.loader.policy.read_policy import Asked
-from pipefix.loader.resume import restore_generators
 
 ENOUGH = 4
 """Samples under way for each thread, so that none is idle while the last ones of a batch are made."""
@@ -92,7 +89,7 @@ class PendingBatch:
     def __init__(self, parts: UnfinishedBatch, pool: DaemonPool) -> None:
         self.parts, self.dropped = parts, False
         self._places = iter(range(len(parts.indices)))
-        self._tasks = [pool.submit(self._make) for _ in range(min(pool.threads, len(parts.indices)))]
+        self.tasks = [pool.submit(self._make) for _ in range(min(pool.threads, len(parts.indices)))]
 
     def _make(self) -> None:
         for place in self._places:
@@ -102,18 +99,11 @@ class PendingBatch:
 
     def wait(self, seconds: float | None) -> bool:
         """Whether all samples are made, after so many seconds at most."""
-        return not wait(self._tasks, seconds).not_done
-
-    def samples(self) -> UnfinishedBatch:
-        """What the threads made. Raises what ended one of them."""
-        for task in self._tasks:
-            task.result()
-        return self.parts
+        return not wait(self.tasks, seconds).not_done
 
 
 class ThreadsLoaderIterator(LoaderIterator):
     _pins_apart = True
-    _memory: Memory
 
     def __init__(self, loader: Any) -> None:
         self._prepare(loader)
@@ -132,21 +122,21 @@ class ThreadsLoaderIterator(LoaderIterator):
         self._under_way: deque[PendingBatch | Exception] = deque()
         self._pool = DaemonPool(fusion.threads)
         self._end = weakref.finalize(self, _close, self._pool, self._under_way)
-        if self.begin.again and not self.begin.fresh:
-            restore_generators(loader, self.begin.generators)
-            self._sampler_iter = iter(self._index_sampler)
-        if self.begin.again and not workers:
-            self._draw_order()
+        self._go_on(loader)
         self._top_up(ahead)
 
     def _top_up(self, most: int) -> None:
+        source, carrier = self._source, self._work.carrier
+        pinned = self._pin_memory or (carrier is not None and carrier.streams)
         while len(self._under_way) < most:
             try:
                 index = self._next_index()
             except StopIteration:
                 return
             try:
-                self._under_way.append(PendingBatch(self._unfinished(index), self._pool))
+                pictures = self._memory.batch((len(index.index), 3, source.height, source.width), source.kind, pinned=pinned)
+                parts = UnfinishedBatch(source, index, self.begin.seed, pictures)
+                self._under_way.append(PendingBatch(parts, self._pool))
             except Exception as error:  # noqa: BLE001 - raised when its turn comes, as a worker's would be
                 self._under_way.append(error)
 
@@ -161,14 +151,10 @@ class ThreadsLoaderIterator(LoaderIterator):
             self._under_way.appendleft(batch)
             raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
         self._top_up(self._ahead_by)
-        batch_made = batch.samples().together(self._work.rules, self._own_collate)
+        for task in batch.tasks:
+            task.result()  # raises what ended one of the threads
+        batch_made = batch.parts.together(self._work.rules, self._own_collate)
         return pin_memory(batch_made) if self._pin_memory else batch_made
-
-    def _unfinished(self, request: Asked) -> UnfinishedBatch:
-        source, carrier = self._source, self._work.carrier
-        pinned = self._pin_memory or (carrier is not None and carrier.streams)
-        pictures = self._memory.batch((len(request.index), 3, source.height, source.width), source.kind, pinned=pinned)
-        return UnfinishedBatch(source, request, self.begin.seed, pictures)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         _drop(self._under_way)

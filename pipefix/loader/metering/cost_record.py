@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from functools import cached_property, partial
 from struct import Struct, pack_into, unpack_from
@@ -73,8 +74,7 @@ class CostRecord:
         """``memory``: makes so many bytes of zeros; by default such that travel to any process. Of a `bytearray` nobody else sees
         what is written."""
         self.pages = max(1, pages)
-        memory = memory or partial(multiprocessing.get_context(start_method).RawArray, "b")
-        self._memory = memory(self.pages * _PAGE)
+        self._memory = (memory or partial(multiprocessing.get_context(start_method).RawArray, "b"))(self.pages * _PAGE)
         self._read = [0] * self.pages
 
     @cached_property
@@ -107,8 +107,7 @@ class CostPage:
     def __init__(self, memory: Any, base: int) -> None:
         self._memory, self._base = memory, base
         self.totals = Totals(*_HEAD.unpack_from(memory, base))
-        looks = (unpack_from("q", memory, base + _HEAD.size + slot * _LOOK.size)[0] for slot in range(LENGTH))
-        self._looks = max(looks)
+        self._looks = max(unpack_from("q", memory, base + _HEAD.size + slot * _LOOK.size)[0] for slot in range(LENGTH))
 
     def count(self, batches: int, samples: int, made_ns: int, cost_ns: int, state: int) -> None:
         _HEAD.pack_into(self._memory, self._base, batches, samples, made_ns, cost_ns, state)
@@ -123,23 +122,17 @@ class CostPage:
 
 def samples_in(batch: Any) -> int:
     """Samples of a batch, by the first thing in it that has as many of something as there are samples."""
-    try:
-        return _samples_in(batch)
-    except Exception:  # noqa: BLE001 - a type of the user's, or a nested tensor, whose shape is an error
-        return 1
-
-
-def _samples_in(batch: Any) -> int:
-    for _ in range(4):
-        shape = getattr(batch, "shape", None)
-        if shape is not None:
-            return int(shape[0]) if len(shape) else 1
-        if isinstance(batch, Mapping) and batch:
-            batch = next(iter(batch.values()))
-        elif isinstance(batch, (list, tuple)) and batch:
-            if isinstance(batch[0], (str, bytes, int, float)):
-                return len(batch)
-            batch = batch[0]
-        else:
-            break
+    with suppress(Exception):  # a type of the user's, or a nested tensor, whose shape is an error
+        for _ in range(4):
+            shape = getattr(batch, "shape", None)
+            if shape is not None:
+                return int(shape[0]) if len(shape) else 1
+            if isinstance(batch, Mapping) and batch:
+                batch = next(iter(batch.values()))
+            elif isinstance(batch, (list, tuple)) and batch:
+                if isinstance(batch[0], (str, bytes, int, float)):
+                    return len(batch)
+                batch = batch[0]
+            else:
+                break
     return 1

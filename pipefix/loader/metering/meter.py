@@ -74,8 +74,7 @@ class Meter:
         """Sums since the meter was made; `start_ns` are the waits for the first batches of epochs."""
         self._asked = self._cpu = 0
         self._running: MeteredStep | None = None
-        self._fresh = True
-        self._starting = 0
+        self._fresh, self._starting = True, 0
         self.workers = False
         self.declined: str | None = None
         self.read = False
@@ -154,21 +153,16 @@ def size_of(loader: Any) -> int | None:
     """Samples a batch where the loader itself makes the batches; None where the batch has to tell: the last ones of a stream, and
     all where damaged samples are left out."""
     size = getattr(loader, "batch_size", None)
-    if (
-        isinstance(size, int)
-        and getattr(loader, "on_bad", "raise") != "skip"
-        and not (makes_streams(loader) and loader.collate_fn is default_collate)
-    ):
+    batch_tells = getattr(loader, "on_bad", "raise") == "skip" or (makes_streams(loader) and loader.collate_fn is default_collate)
+    if isinstance(size, int) and not batch_tells:
         return size
     return None if makes_batches(loader) else 1
 
 
 def makes_batches(loader: Any) -> bool:
     """Whether what comes out holds several samples."""
-    if not hasattr(loader, "batch_sampler") or loader.batch_sampler is not None:
-        return True
-    sampler = getattr(loader, "sampler", None)
-    return makes_streams(loader) or hasattr(sampler, "batch_size")
+    several = getattr(loader, "batch_sampler", loader) is not None
+    return several or makes_streams(loader) or hasattr(getattr(loader, "sampler", None), "batch_size")
 
 
 class Metered:
@@ -249,7 +243,12 @@ class Course:
         self.may_stop = False
         """Metering may be left off where it would be felt."""
         self._size = None if loader is None else size_of(loader)
-        self._last, self._left = (0, 0) if self._size is None else last_batch(loader, rest)
+        self._last = self._left = 0
+        """The number of the epoch's last batch, from 1, and its samples, where it may have fewer than others; else no batch's."""
+        with contextlib.suppress(Exception):  # a stream's has no length, and one of the user's nobody else asks for it
+            batches, left = divmod(len(loader.sampler) if rest is None else rest.samples, loader.batch_size)
+            if left and self._size is not None and not loader.drop_last:
+                self._last, self._left = batches + 1, left
         self._few = FEW
 
     def got(self, batch: Any, number: int = -1) -> None:
@@ -267,12 +266,3 @@ class Course:
     def stats(self) -> Stats:
         batches, samples, wait, step, start = self.meter.sums().since(self.begun)
         return Stats(self.epoch, batches, samples, start / 1e9, wait / 1e9, step / 1e9, self.metered)
-
-
-def last_batch(loader: Any, rest: Any) -> tuple[int, int]:
-    """The number of an epoch's last batch, from 1, and its samples, where it may have fewer than others; else no batch's number."""
-    try:
-        batches, left = divmod(len(loader.sampler) if rest is None else rest.samples, loader.batch_size)
-    except Exception:  # noqa: BLE001 - a stream's has no length, and one of the user's nobody else asks for it
-        return 0, 0
-    return (batches + 1, left) if left and not loader.drop_last else (0, 0)

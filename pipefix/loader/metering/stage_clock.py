@@ -11,10 +11,10 @@ import importlib
 import os
 from collections import deque
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from statistics import median_low
 from time import perf_counter_ns, thread_time_ns
-from types import TracebackType
 from typing import Any
 
 from pipefix import hooks
@@ -47,33 +47,25 @@ class StageClock:
     """Times fetchers of one process. Also a ``worker_init_fn``: it calls the user's own, then begins in that worker."""
 
     def __init__(
-        self,
-        record: CostRecord,
-        then: Callable[[int], object] | None = None,
-        *,
-        stages: bool = True,
-        batched: bool = True,
+        self, record: CostRecord, then: Callable[[int], object] | None = None, *, stages: bool = True, batched: bool = True,
         a_sample: float = A_SAMPLE,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """``a_sample``: nanoseconds a sample that looking may cost, besides `SHARE`."""
         self.then = then
         """The user's own ``worker_init_fn``."""
-        self.record, self._stages, self._a_sample = record, stages, a_sample
+        self.record, self._stages, self._a_sample, self._batched = record, stages, a_sample, batched
         self._page: CostPage | None = None
         self._timer = SampleTimer()
         self._patches = Patches()
         self._handed = IpcTimer(thread_time_ns)
         """What a worker's feeder thread computes to pack batches and to send them."""
         self._batches = self._samples = self._made = self._cost = 0
-        self._batched = batched
         self._state = READY
         self._next = self._looks = 0
         self._free = True
         """No maker before this one looked, so that the first looks come at once."""
         self._look_costs: deque[int] = deque(maxlen=TYPICAL_OF)
-        self._begun = 0
-        self._fetching = False
-        self._call_ns = 0.0
+        self._begun, self._fetching, self._call_ns = 0, False, 0.0
 
     def __call__(self, worker: int) -> None:
         if self.then is not None:
@@ -165,7 +157,12 @@ class StageClock:
             cpu = thread_time_ns() - cpu
             self._patches.pause()
         samples = samples or self._samples_of(order, data)
-        calls = self._note(samples, between[1] - between[0], done - ready, done, cpu)
+        sums, calls, handed = stages(timer, cpu, self._call_ns), sum(timer.calls), self._handed.take()
+        look = TimedBatch(
+            0, done, samples, sums[Stage.STORAGE], sums[Stage.DECODE], sums[Stage.AUGMENT], sums[None], between[1] - between[0],
+            timer.bytes_read, cpu, done - ready, handed.dumps_ns + handed.send_ns, handed.count, calls,
+        )  # fmt: skip
+        self._page.write(look)  # type: ignore[union-attr]
         self._plan(samples, done - ready, ready - begun + perf_counter_ns() - done + int(calls * self._call_ns))
         self._count(samples, done - ready)
         return data
@@ -186,19 +183,6 @@ class StageClock:
         self._looks += 1
         self._timer.clear()
         return True
-
-    def _note(self, samples: int, collate: int, made_ns: int, at: int, cpu: int) -> int:
-        sums = stages(self._timer, cpu, self._call_ns)
-        calls = sum(self._timer.calls)
-        handed = self._handed.take()
-        assert self._page is not None
-        self._page.write(
-            TimedBatch(
-                0, at, samples, sums[Stage.STORAGE], sums[Stage.DECODE], sums[Stage.AUGMENT], sums[None], collate,
-                self._timer.bytes_read, cpu, made_ns, handed.dumps_ns + handed.send_ns, handed.count, calls,
-            )
-        )  # fmt: skip
-        return calls
 
     def _plan(self, samples: int, batch: int, cost: int) -> None:
         """How many batches are left out now, so that looks stay within what may be spent."""
@@ -277,21 +261,13 @@ def without_our_frames(error: BaseException | None) -> None:
     visited_ids: set[int] = set()
     while error is not None and id(error) not in visited_ids:
         visited_ids.add(id(error))
-        error.__traceback__ = _theirs(error.__traceback__)
+        theirs: list[Any] = []
+        trace = error.__traceback__
+        while trace is not None:
+            if not trace.tb_frame.f_code.co_filename.startswith(_HERE):
+                theirs.append(trace)
+            trace = trace.tb_next
+        for frame, following in pairwise([*theirs, None]):
+            frame.tb_next = following
+        error.__traceback__ = theirs[0] if theirs else None
         error = error.__cause__ or error.__context__
-
-
-def _theirs(trace: TracebackType | None) -> TracebackType | None:
-    while trace is not None and _is_ours(trace):
-        trace = trace.tb_next
-    known = trace
-    while known is not None and known.tb_next is not None:
-        if _is_ours(known.tb_next):
-            known.tb_next = known.tb_next.tb_next
-        else:
-            known = known.tb_next
-    return trace
-
-
-def _is_ours(trace: TracebackType) -> bool:
-    return trace.tb_frame.f_code.co_filename.startswith(_HERE)

@@ -44,9 +44,8 @@ def _like(
     # Threads that make fused calls need neither, and a worker_init_fn would have workers make them.
     wraps = change.fuse is None or original.worker_init_fn is not None
     if change.worker_threads is not None and wraps:
-        arguments["worker_init_fn"] = FirstInWorker(
-            functools.partial(cap_threads, change.worker_threads), arguments["worker_init_fn"]
-        )
+        first = functools.partial(cap_threads, change.worker_threads)
+        arguments["worker_init_fn"] = FirstInWorker(first, arguments["worker_init_fn"])
     planned_arguments = planned.arguments(change, arguments)
     if planned_arguments.get("multiprocessing_context") == "forkserver":
         dataset_once.preload(reads, original.collate_fn)
@@ -58,8 +57,7 @@ def _like(
 def _kind(original: DataLoader[Any], change: LoaderChange) -> Callable[..., DataLoader[Any]]:
     """What the plan's loader is made by: as the plan says, or as ``original`` was told to hand batches over."""
     if change.fuse is not None:
-        original_engine = original.engine if isinstance(original, FastLoader) else "auto"
-        return functools.partial(FastLoader, fuse=change.fuse, engine=change.engine or original_engine)
+        return functools.partial(FastLoader, fuse=change.fuse, engine=change.engine or getattr(original, "engine", "auto"))
     if change.engine is None:
         return getattr(original, "another", DataLoader)
     return DataLoader if change.engine == "torch" else functools.partial(FastLoader, engine=change.engine)

@@ -49,12 +49,12 @@ class DaliBatches:
         self.names = swap.split.names
         threads = max(1, loader.num_workers)
         # The loader's own sampler deals samples to ranks.
-        self._made = swap.loader(dataset, batch_size=_largest(loader), threads=threads, device=self.device, world_size=1)
+        size = int(loader.batch_size or loader.batch_sampler.batch_size)
+        self._made = swap.loader(dataset, batch_size=size, threads=threads, device=self.device, world_size=1)
 
     def batches(self, orders: Any, epoch: int) -> Iterator[list[torch.Tensor]]:
         """Of these indices, as `default_collate` puts images and labels together."""
-        for images, labels in self._made.in_order(orders, epoch):
-            yield [images, labels]
+        return map(list, self._made.in_order(orders, epoch))
 
     def explain(self) -> str:
         return f"batches are made whole by DALI on {self.device} from the dataset's files: {', '.join(self.names)}"
@@ -74,8 +74,7 @@ class DaliEpoch(PlainEpoch):
         # Drawn from the generators in torch's order, and now: a sampler draws when its first batch is asked for.
         torch.empty((), dtype=torch.int64).random_(generator=twin.generator)
         orders = islice(iter(twin.batch_sampler), passed, None)
-        first = list(islice(orders, 1))
-        return self._made.batches(chain(first, orders), self.standing.beginning.epoch)
+        return self._made.batches(chain(list(islice(orders, 1)), orders), self.standing.beginning.epoch)
 
     def __len__(self) -> int:
         return len(self._batch_sampler)
@@ -89,6 +88,8 @@ def why_not(loader: Any, dataset: Any, plan: PlanFile) -> str | None:
         return "the same plan reads samples from a cache, and DALI begins with the files"
     if loader.batch_sampler is None:
         return "the loader makes no batches of indices"
+    if not (loader.batch_size or getattr(loader.batch_sampler, "batch_size", None)):
+        return "how large they are is not known"
     if loader.collate_fn is not default_collate:
         return "its collate_fn is your own"
     files = files_of(dataset)
@@ -101,10 +102,3 @@ def _device(requested: Any) -> str:
     if device.type != "cuda" or not torch.cuda.is_available():
         return "cpu"
     return f"cuda:{torch.cuda.current_device() if device.index is None else device.index}"
-
-
-def _largest(loader: Any) -> int:
-    size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None)
-    if size is None:
-        raise BadUsage("The plan has DALI make the batches, and how large they are is not known.", advice=ADVICE)
-    return int(size)

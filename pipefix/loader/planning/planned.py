@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import torch
 from torch.utils.data import IterableDataset
 
@@ -94,15 +95,13 @@ def cached(original: Any, change: CacheChange, folder: Path) -> CachedDataset:
             f"The plan names the cache {place}, whose samples are asked for by number, and the dataset is a stream.",
             advice="Give the loader the cache itself, pipefix.CachedDataset(path), or take [cache] out of the plan.",
         )
-    try:
-        opened = CachedDataset(place, dataset=original)
-    except UnreadableFile as error:
-        if os.path.lexists(place):
-            raise
+    if not os.path.lexists(place):
         raise UnreadableFile(
             f"The plan names the cache {place}, and there is none.",
             advice="Make it anew, pipefix fix TARGET, or take [cache] out of the plan.",
-        ) from error
+        )
+    try:
+        opened = CachedDataset(place, dataset=original)
     except BadUsage as error:  # the dataset is another one now
         if Path(change.path).parts[:1] == (planfile.CACHES,):  # that fix made it with, and nobody typed convert
             back = command("pipefix", "fix", "--undo", "--out", folder)
@@ -222,22 +221,11 @@ def read(path: str | os.PathLike[str], original: Any) -> Planned:
     where = Path(path)
     plan = planfile.read(where)
     if plan.machine is not None:
-        unlike = plan.machine.differences(_here(plan.machine))
+        memory = int(psutil.virtual_memory().total) if plan.machine.memory_bytes else None
+        here = TunedOn(cores=max(cores(), 0.01), gpus=[gpu.name for gpu in gpus_here()[0]], memory_bytes=memory)
+        unlike = plan.machine.differences(here)
         if unlike:
             tune = command("pipefix", "tune", plan.target or "TARGET")
-            warnings.warn(
-                f"{where} was made for another machine: {'; '.join(unlike)}. Tune it for this one with: {tune}",
-                RuntimeWarning,
-                stacklevel=3,
-            )
+            told = f"{where} was made for another machine: {'; '.join(unlike)}. Tune it for this one with: {tune}"
+            warnings.warn(told, RuntimeWarning, stacklevel=3)
     return Planned(plan, where, original)
-
-
-def _here(wanted: TunedOn) -> TunedOn:
-    import psutil
-
-    return TunedOn(
-        cores=max(cores(), 0.01),
-        gpus=[gpu.name for gpu in gpus_here()[0]],
-        memory_bytes=int(psutil.virtual_memory().total) if wanted.memory_bytes else None,
-    )

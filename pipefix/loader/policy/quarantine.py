@@ -6,7 +6,6 @@ import json
 import os
 import warnings
 from pathlib import Path
-from typing import Any
 
 from pipefix.loader.policy.read_policy import QuarantinedSample
 from pipefix.vocabulary.quantity import percent
@@ -21,22 +20,16 @@ class TooManyBadSamples(RuntimeError):
 
 class Quarantine:
     def __init__(self, path: str | os.PathLike[str] | None, max_bad: float, length: int | None) -> None:
-        self.path = None if path is None else Path(path)
-        self.max_bad = max_bad
-        self.length = length
+        self.path, self.max_bad, self.length = None if path is None else Path(path), max_bad, length
         """Samples of an epoch, where it is known."""
         self.found: list[QuarantinedSample] = []
-
-    def begin(self) -> None:
-        """Another epoch."""
-        self.found.clear()
+        """In this epoch."""
 
     def add(self, bad: tuple[QuarantinedSample, ...], *, epoch: int, samples_asked: int) -> None:
         """``samples_asked``: samples asked for in this epoch so far."""
         self.found.extend(bad)
         self._write(bad, epoch)
-        allowed = self.max_bad * max(samples_asked, min(FEW, self.length or FEW))
-        if len(self.found) > allowed:
+        if len(self.found) > self.max_bad * max(samples_asked, min(FEW, self.length or FEW)):
             first = self.found[0]
             share = f"max_bad={self.max_bad:g} ({percent(self.max_bad)})"
             where = f", {first.source}" if first.source else ""
@@ -70,20 +63,3 @@ class Quarantine:
             return ""
         where = f"; see {self.path}" if self.path is not None else ""
         return f"{len(self.found)} samples could not be read{where}."
-
-
-def check(on_bad: Any, max_bad: Any, sample_timeout: Any, threads: Any) -> None:
-    """Wrong options are refused where they are given."""
-    if on_bad not in ("raise", "skip", "refill"):
-        raise ValueError(f"on_bad option should be one of 'raise', 'skip', 'refill', but got on_bad={on_bad!r}")
-    if not 0 <= max_bad <= 1:
-        raise ValueError(f"max_bad option should be a share between 0 and 1, but got max_bad={max_bad!r}")
-    if sample_timeout < 0:
-        raise ValueError(f"sample_timeout option should be seconds, 0 or more, but got sample_timeout={sample_timeout!r}")
-    if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
-        raise ValueError(f"threads_per_worker option should be a whole number above 0, but got threads_per_worker={threads!r}")
-    if threads > 1 and sample_timeout:
-        raise ValueError(
-            f"sample_timeout={sample_timeout!r} interrupts the main thread of a worker, and with threads_per_worker={threads} "
-            "others read the samples. Leave one of them out."
-        )

@@ -116,10 +116,7 @@ class StandsForDataset:
 class PolicedDataset(StandsForDataset):
     def __init__(self, dataset: Any, rules: ReadPolicy) -> None:
         self.dataset, self.rules = dataset, rules
-        self._threads: SampleThreads | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_threads": None}
+        self._threads = SampleThreads(rules.threads, dataset)
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -134,28 +131,13 @@ class PolicedDataset(StandsForDataset):
 
     def __getitems__(self, request: Asked) -> Any:
         batched = self._batched
-        if batched is None or self.rules.seconds or self.rules.seed is not None:
-            return self._one_by_one(request)
-        try:
-            return batched(request.index)
-        except Exception:
-            if self.rules.on_bad == "raise":
-                raise
-            # One of them cannot be read: which one is seen when they are read one after the other.
-            return self._one_by_one(request)
-
-    def _one_by_one(self, request: Asked) -> list[Any]:
+        if batched is not None and not self.rules.seconds and self.rules.seed is None:
+            # Where one of them cannot be read, which one is seen when they are read one after the other.
+            with nullcontext() if self.rules.on_bad == "raise" else suppress(Exception):
+                return batched(request.index)
         indices = list(request.index)
         read_one = partial(Outcome.of, partial(self._one, self._read, request.epoch))
-        return self._together(request.epoch, indices, self._in_threads(read_one, indices))
-
-    def _in_threads(self, read_one: Callable[[Any], Outcome], indices: list[Any]) -> Iterable[Outcome]:
-        """The samples in their order."""
-        if self.rules.threads <= 1:
-            return map(read_one, indices)
-        if self._threads is None:
-            self._threads = SampleThreads(self.rules.threads, self.dataset)
-        return self._threads.map(read_one, indices)
+        return self._together(request.epoch, indices, self._threads.map(read_one, indices))
 
     @property
     def _batched(self) -> Callable[[list[Any]], Any] | None:
@@ -188,19 +170,16 @@ class PolicedDataset(StandsForDataset):
                 flaws.append(bad(self.dataset, index, error))
                 holes.append(len(samples))
         if flaws and self.rules.on_bad == "refill" and good:
-            self._refill(epoch, samples, holes, good)
+            # The batch's other samples, in their order, read once more: a rank meets only what is its own.
+            read, filled = self._read, 0
+            for number, hole in enumerate(holes):
+                # It could be read before; where it cannot now, the batch is a little smaller.
+                with suppress(Exception):
+                    samples.insert(hole + filled, self._one(read, epoch, good[number % len(good)]))
+                    filled += 1
         if not flaws and self.rules.seed is None:
             return samples
         return Samples(samples, flaws, None if self.rules.seed is None else batch_key(self.rules.seed, epoch, indices))
-
-    def _refill(self, epoch: int, samples: list[Any], holes: list[int], good: list[Any]) -> None:
-        """The batch's other samples, in their order, read once more: a rank meets only what is its own."""
-        read, filled = self._read, 0
-        for number, hole in enumerate(holes):
-            # It could be read before; where it cannot now, the batch is a little smaller.
-            with suppress(Exception):
-                samples.insert(hole + filled, self._one(read, epoch, good[number % len(good)]))
-                filled += 1
 
     def _one(self, read: Callable[[Any], Any], epoch: int, index: Any) -> Any:
         seed = self.rules.seed
@@ -228,10 +207,9 @@ def key_of(seed: int, epoch: int, index: Any) -> int:
 
 def _number(index: Any) -> int | None:
     """An index of any type that is a whole number; None for a text, a tuple, or an array of several numbers."""
-    try:
+    with suppress(TypeError):
         return operator.index(index)
-    except TypeError:
-        return None
+    return None
 
 
 def batch_key(seed: int, epoch: int, indices: list[Any]) -> int:
@@ -291,16 +269,9 @@ def limited(seconds: float, index: Any) -> Iterator[None]:
 def bad(dataset: Any, index: Any, error: Exception) -> QuarantinedSample:
     number = _number(index)
     known = number if number is not None else index if isinstance(index, str) else repr(index)
-    frames = traceback.extract_tb(error.__traceback__)
-    user_frames = [frame for frame in frames if frame.filename != __file__]
-    where = f"{user_frames[-1].filename}:{user_frames[-1].lineno} in {user_frames[-1].name}" if user_frames else ""
-    source = source_of(dataset, index, error)
-    return QuarantinedSample(
-        _bounded(known) if isinstance(known, str) else known,
-        None if source is None else _bounded(source),
-        _bounded(_text_of(error)),
-        _bounded(where),
-    )
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+    where = f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
+    return QuarantinedSample(*map(_bounded, (known, source_of(dataset, index, error), _text_of(error), where)))
 
 
 def _text_of(error: Exception) -> str:
@@ -310,9 +281,10 @@ def _text_of(error: Exception) -> str:
         return f"{type(error).__name__}, whose text raises {type(unwritten).__name__}"
 
 
-def _bounded(text: str) -> str:
-    """It is kept for each bad sample, sent, written down and printed: an error may hold a whole file."""
-    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}… ({len(text):,} characters)"
+def _bounded(value: Any) -> Any:
+    """A text is kept for each bad sample, sent, written down and printed: an error may hold a whole file."""
+    long = isinstance(value, str) and len(value) > LONGEST_TEXT
+    return f"{value[:LONGEST_TEXT]}… ({len(value):,} characters)" if long else value
 
 
 _LISTS = ("samples", "imgs", "paths", "files", "filenames", "image_paths", "img_files", "im_files", "images")
@@ -323,23 +295,16 @@ def source_of(dataset: Any, index: Any, error: Exception | None = None) -> str |
     named = getattr(error, "filename", None)
     if isinstance(named, str):
         return named
-    with suppress(Exception):  # the lists are the user's, and the index may be what is wrong
-        return _listed_file(dataset, index)
-    return None
-
-
-def _listed_file(dataset: Any, index: Any) -> str | None:
-    for _ in range(8):
-        if hasattr(dataset, "indices") and hasattr(dataset, "dataset"):
-            dataset, index = dataset.dataset, dataset.indices[index]
-            continue
-        for name in _LISTS:
-            listed = getattr(dataset, name, None)
-            if isinstance(listed, Sequence) and not isinstance(listed, str):
-                entry = listed[index]
-                first = entry[0] if isinstance(entry, (tuple, list)) and entry else entry
-                return str(first) if isinstance(first, str) or hasattr(first, "__fspath__") else None
-        if not hasattr(dataset, "dataset"):
-            return None
-        dataset = dataset.dataset
+    with suppress(Exception):  # the lists are the user's, and the index may be what is wrong; none may wrap another
+        for _ in range(8):
+            if hasattr(dataset, "indices") and hasattr(dataset, "dataset"):
+                dataset, index = dataset.dataset, dataset.indices[index]
+                continue
+            for name in _LISTS:
+                listed = getattr(dataset, name, None)
+                if isinstance(listed, Sequence) and not isinstance(listed, str):
+                    entry = listed[index]
+                    first = entry[0] if isinstance(entry, (tuple, list)) and entry else entry
+                    return str(first) if isinstance(first, str) or hasattr(first, "__fspath__") else None
+            dataset = dataset.dataset
     return None

@@ -11,16 +11,13 @@ import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
 from pipefix.vocabulary.generators import generators, is_generator
 from pipefix.vocabulary.held_transforms import datasets_in
 from pipefix.vocabulary.random_state import RandomState
-
-Index = TypeVar("Index")
-Result = TypeVar("Result")
 
 
 class SampleThreads:
@@ -32,9 +29,9 @@ class SampleThreads:
         self._draws: bool | None = None
         """Whether samples draw random numbers; None: nothing was read yet."""
 
-    def map(self, read: Callable[[Index], Result], indices: list[Index]) -> Iterable[Result]:
+    def map(self, read: Callable[[Any], Any], indices: list[Any]) -> Iterable[Any]:
         """What ``read`` gives for each index, in their order."""
-        if self._draws:
+        if self._draws or self.threads <= 1:
             return map(read, indices)
         before = RandomState(*_held(self._dataset))
         if self._draws is None:

@@ -1,8 +1,8 @@
 """Shared memory that workers write batches into and the caller reads from: slots of one anonymous file, used again and again.
 
 A slot belongs to one worker. The worker marks it as lent when it has put a batch there; the receiving process marks it as free
-when the caller has dropped every view of that batch, and not before: each view keeps a `Lease` alive. One byte a slot is all that
-the processes tell each other, so that no lock can be left behind by a process that was killed.
+when the caller has dropped every view of that batch, and not before: each view keeps its `SlotBytes` alive. One byte a slot is
+all that the processes tell each other, so that no lock can be left behind by a process that was killed.
 
 The file has no name, and its size is room that may be used, not memory.
 """
@@ -14,17 +14,16 @@ import ctypes
 import mmap
 import os
 import secrets
-import sys
 import threading
 import weakref
-from collections.abc import Callable
-from functools import cache
 from itertools import count
 from multiprocessing import reduction
-from typing import Any
+from typing import Any, TypeAlias
 
 from pipefix.system.resources import memory_left
 
+SlotBytes: TypeAlias = "ctypes.Array[ctypes.c_ubyte]"
+"""The bytes of one slot."""
 FREE, LENT = 0, 1
 SPARE = 16
 """Slots a worker has beyond those it needs: used in the place of those that a forked child may still look at."""
@@ -45,15 +44,11 @@ class Fork:
     def __init__(self) -> None:
         self.child_ended = False
         self._ours: int | None = None
-        self._childs: int | None = None
+        self.childs: int | None = None
         with contextlib.suppress(OSError):  # too many files are open: it is taken to live for ever
-            self._ours, self._childs = os.pipe()
+            self._ours, self.childs = os.pipe()
             os.set_blocking(self._ours, False)
             weakref.finalize(self, os.close, self._ours)
-
-    def in_parent(self) -> None:
-        if self._childs is not None:
-            os.close(self._childs)
 
     def over(self) -> bool:
         """Whether nobody of them is left."""
@@ -70,29 +65,27 @@ class Arena:
     are first written.
     """
 
-    def __init__(self, workers: int, slots: int, capacity: int) -> None:
+    def __init__(self, workers: int, slots: int, capacity: int, *, receives: bool = True) -> None:
+        """``receives``: batches arrive in this process, and not in another."""
         self.workers, self.slots, self.capacity = workers, slots + SPARE, capacity
         self.key = f"{os.getpid()}-{next(_numbers)}-{secrets.token_hex(4)}"
-        self.receiver: int | None = os.getpid()
+        self.receiver: int | None = None
         if not REMOVE:
             raise OSError("memory of a file cannot be given back")
-        fd = os.memfd_create(f"pipefix-{self.key}", os.MFD_CLOEXEC)
-        try:
-            os.ftruncate(fd, self._start(self.workers * self.slots))
-            self._open(fd)
-        except (OSError, ValueError):
-            os.close(fd)
-            raise
-        _arenas[self.key] = self
+        self._open(os.memfd_create(f"pipefix-{self.key}", os.MFD_CLOEXEC), self._start(self.workers * self.slots))
+        if receives:
+            self.receive()
 
-    def _open(self, fd: int) -> None:
+    def _open(self, fd: int, size: int) -> None:
         self._fd = fd
-        self._map = mmap.mmap(fd, os.fstat(fd).st_size)
-        self._end = weakref.finalize(self, os.close, fd)
+        weakref.finalize(self, os.close, fd)
+        os.ftruncate(fd, size)
+        self._map = mmap.mmap(fd, size)
         self._closed = False
-        self._lent: dict[int, weakref.ref[Lease]] = {}
+        self._lent: dict[int, list[Fork]] = {}
+        """Slots that the caller looks at, and the children that may do so: none is written as long as one of them lives."""
         self._retired: dict[int, list[Fork]] = {}
-        """Slots that the caller has dropped, and the children that may look at them."""
+        """Those that the caller has dropped."""
 
     def __getstate__(self) -> dict[str, Any]:
         """For a worker that is spawned: the file travels as a descriptor."""
@@ -102,7 +95,7 @@ class Arena:
     def __setstate__(self, state: dict[str, Any]) -> None:
         fd = state.pop("fd").detach()
         self.__dict__.update(state)
-        self._open(fd)
+        self._open(fd, self._start(self.workers * self.slots))
 
     def _start(self, slot: int) -> int:
         header = -(-(self.workers * self.slots + 2) // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -113,19 +106,7 @@ class Arena:
         """Whether the receiving process has this arena, where its worker made it."""
         return bool(self._map[self.workers * self.slots])
 
-    @arrived.setter
-    def arrived(self, arrived: bool) -> None:
-        self._map[self.workers * self.slots] = arrived
-
-    @property
-    def writer_ended(self) -> bool:
-        """Whether its only worker has ended."""
-        return bool(self._map[self.workers * self.slots + 1])
-
     # -- in a worker ---------------------------------------------------------------------------------------------------------
-
-    def slots_of(self, worker: int) -> range:
-        return range(worker * self.slots, (worker + 1) * self.slots)
 
     def is_free(self, slot: int) -> bool:
         return self._map[slot] == FREE
@@ -133,9 +114,9 @@ class Arena:
     def lend(self, slot: int) -> None:
         self._map[slot] = LENT
 
-    def window(self, slot: int) -> Lease:
+    def window(self, slot: int) -> SlotBytes:
         """The memory of a slot, to write into."""
-        return _lease_type(self.capacity).from_buffer(self._map, self._start(slot))
+        return (ctypes.c_ubyte * self.capacity).from_buffer(self._map, self._start(slot))
 
     def writer_ends(self) -> None:
         """Nobody writes any more: memory that is not lent goes back, the rest with its batch."""
@@ -144,53 +125,40 @@ class Arena:
             if self.is_free(slot):
                 self._forget(slot)
 
-    def given_away(self) -> None:
-        """It is another process that receives."""
-        self.receiver = None
-        _arenas.pop(self.key, None)
-
     # -- where batches arrive --------------------------------------------------------------------------------------------------
 
     def receive(self) -> None:
         """Batches arrive in this process."""
+        self._map[self.workers * self.slots] = True
         self.receiver = os.getpid()
         _arenas[self.key] = self
 
-    def lease(self, slot: int) -> Lease:
+    def lease(self, slot: int) -> SlotBytes:
         """The memory of a slot; the slot is free again when this, and all that was made of it, is gone."""
         self._reclaim()
-        lease = self.window(slot)
-        lease.slot, lease.arena, lease.forks = slot, self, []
-        return lease
+        window = self.window(slot)
+        weakref.finalize(window, self._dropped, slot).atexit = False
+        return window
 
-    def dropped(self, lease: Lease) -> None:
-        self._lent.pop(lease.slot, None)
-        forks = [fork for fork in lease.forks if not fork.over()]
-        if forks:
-            self._retired[lease.slot] = forks  # for its worker it is still lent
-        else:
-            self._give_back(lease.slot)
+    def _dropped(self, slot: int) -> None:
+        if self.receiver != os.getpid():
+            return  # a forked child has copies of the receiver's windows: they are not its own to give back
+        self._retired[slot] = self._lent.pop(slot, [])
+        self._reclaim()
 
     def _reclaim(self) -> None:
-        """Slots whose children have ended are free again."""
+        """Slots that nobody looks at any more are free again; for its worker one that a child may look at is still lent."""
         for slot, forks in list(self._retired.items()):
-            if all(fork.over() for fork in forks):
-                self._retired.pop(slot, None)
-                self._give_back(slot)
+            # Once: another thread may be at it, and the worker have taken it meanwhile.
+            if all(fork.over() for fork in forks) and self._retired.pop(slot, None) is not None:
+                if not self._closed:
+                    self._map[slot] = FREE
+                if self._closed or self._map[self.workers * self.slots + 1]:  # its only worker has ended
+                    self._forget(slot)
 
-    def _give_back(self, slot: int) -> None:
-        if not self._closed:
-            self._map[slot] = FREE
-        if self._closed or self.writer_ended:
-            self._forget(slot)
-
-    def opened(self, lease: Lease) -> None:
+    def opened(self, slot: int) -> None:
         """The caller sees it from now on."""
-        self._lent[lease.slot] = weakref.ref(lease)
-
-    def leases(self) -> list[Lease]:
-        """What the caller holds now."""
-        return [lease for known in list(self._lent.values()) if (lease := known()) is not None]
+        self._lent[slot] = []
 
     def close(self) -> None:
         """Nobody writes any more: memory that the caller does not hold goes back at once, the rest with its batch."""
@@ -206,28 +174,6 @@ class Arena:
         self._map.madvise(REMOVE, self._start(slot), self.capacity)
 
 
-class Lease(ctypes.Array):  # type: ignore[type-arg]
-    """One slot's bytes, for as long as somebody looks at them."""
-
-    _type_ = ctypes.c_ubyte
-    _length_ = 0
-    slot: int
-    arena: Arena
-    forks: list[Fork]
-    """Children that may have views of it: the slot is not written as long as one of them lives."""
-
-    def __del__(self, getpid: Callable[[], int] = os.getpid, ending: Callable[[], bool] = sys.is_finalizing) -> None:
-        arena = self.__dict__.get("arena")
-        # A forked child has copies of the receiver's leases: they are not its own to give back.
-        if arena is not None and arena.receiver == getpid() and not ending():
-            arena.dropped(self)
-
-
-@cache
-def _lease_type(capacity: int) -> type[Lease]:
-    return type("Lease", (Lease,), {"_length_": capacity, "_type_": ctypes.c_ubyte})
-
-
 def arena_of(key: str) -> Arena | None:
     """None where nobody waits for its batches any more."""
     known = _arenas.get(key)
@@ -235,17 +181,16 @@ def arena_of(key: str) -> Arena | None:
 
 
 def _before_fork() -> None:
-    own = os.getpid()
-    leases = [lease for arena in list(_arenas.values()) if arena.receiver == own for lease in arena.leases()]
-    _forking.fork = Fork() if leases else None
-    for lease in leases:
-        lease.forks = [*(fork for fork in lease.forks if not fork.over()), _forking.fork]
+    held = [forks for arena in list(_arenas.values()) if arena.receiver == os.getpid() for forks in list(arena._lent.values())]
+    _forking.fork = Fork() if held else None
+    for forks in held:
+        forks[:] = [*(fork for fork in forks if not fork.over()), _forking.fork]
 
 
 def _forked() -> None:
     fork, _forking.fork = getattr(_forking, "fork", None), None
-    if fork is not None:
-        fork.in_parent()
+    if fork is not None and fork.childs is not None:
+        os.close(fork.childs)
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_forked)
@@ -253,8 +198,5 @@ os.register_at_fork(before=_before_fork, after_in_parent=_forked)
 
 def room(batches: int) -> int:
     """Bytes that a slot may have so that ``batches`` of them take at most a quarter of the memory that is free now."""
-    allowed = memory_left() // 4 // max(1, batches)
-    capacity = LARGEST
-    while capacity > max(allowed, SMALLEST):
-        capacity //= 2
-    return capacity
+    allowed = max(memory_left() // 4 // max(1, batches), SMALLEST)
+    return min(LARGEST, 1 << (allowed.bit_length() - 1))

@@ -12,8 +12,7 @@ import io
 import pickle
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -22,22 +21,18 @@ import torch
 from torch.utils.data import get_worker_info
 
 from pipefix.hooks.torch_internals import collate_tensors, pin_memory, stack_by, stacks_as_ever
-from pipefix.loader.slots.arena import Arena, Lease, arena_of
+from pipefix.loader.slots.arena import Arena, SlotBytes, arena_of
 
 ALIGNED = 64
 SMALL = 4096
 """Bytes of an array below which it travels with the rest."""
-PATIENCE = 3
-"""Batches in a row with nothing for a slot, after which none is looked for but now and then."""
-RESTS = 32
-"""Batches after which one is looked for again: a dataset's first samples may be unlike the others."""
 _here = threading.local()
 
 
 class SlotPage:
     """What of a slot is written."""
 
-    def __init__(self, window: Lease) -> None:
+    def __init__(self, window: SlotBytes) -> None:
         self.window = window
         self.start = torch.frombuffer(window, dtype=torch.uint8, count=1).data_ptr()
         self.used = 0
@@ -110,31 +105,23 @@ class Packer(ForkingPickler):
 
 
 def _plain(tensor: torch.Tensor) -> bool:
-    return (
-        tensor.layout is torch.strided
-        and tensor.device.type == "cpu"
-        and not (tensor.requires_grad or tensor.is_quantized or tensor.is_nested or tensor.is_conj() or tensor.is_neg())
-        and tensor.numel() > 0
-    )
+    if tensor.layout is not torch.strided or tensor.device.type != "cpu" or tensor.numel() == 0:
+        return False
+    return not (tensor.requires_grad or tensor.is_quantized or tensor.is_nested or tensor.is_conj() or tensor.is_neg())
 
 
 class Assembler:
     """The collate function of a worker: the user's own, made in a slot of an arena. Elsewhere it is the user's own alone."""
 
     def __init__(self, collate_fn: Callable[[Any], Any], arena: Arena | None = None) -> None:
-        self.collate_fn = collate_fn
-        self.arena = arena
-        self._looks: dict[int, weakref.ref[Lease]] = {}
+        self.collate_fn, self.arena = collate_fn, arena
+        self._looks: dict[int, weakref.ref[SlotBytes]] = {}
         """Windows on slots that this worker's own code may still look at."""
-        self._in_vain = 0
 
     def __call__(self, samples: Any) -> Any:
         info = get_worker_info()
         arena = None if info is None else self._arena_here(info.num_workers)
         if info is None or arena is None:
-            return self.collate_fn(samples)
-        if PATIENCE <= self._in_vain < PATIENCE + RESTS:
-            self._in_vain += 1
             return self.collate_fn(samples)
         slot = self._free(arena, info.id % arena.workers)
         return self.collate_fn(samples) if slot is None else self._parcel(samples, arena, slot)
@@ -146,16 +133,21 @@ class Assembler:
     def _parcel(self, samples: Any, arena: Arena, slot: int) -> Any:
         window = arena.window(slot)
         self._looks[slot] = weakref.ref(window)
-        page = SlotPage(window)
-        with writing(page):
+        # `default_collate` stacks by a table of the whole process. To change that for one batch would change it for every thread
+        # that makes samples meanwhile: it is changed once, before the worker's first batch, and never back, unless the user taught
+        # it another way to stack tensors. Where a tensor goes is the calling thread's.
+        if stacks_as_ever():
+            stack_by(_stack)
+        _here.page = page = SlotPage(window)
+        try:
             batch = self.collate_fn(samples)
+        finally:
+            del _here.page
         file = io.BytesIO()
         Packer(file, page).dump(batch)
         if not page.used:
-            self._in_vain = min(self._in_vain + 1, PATIENCE)
             # Not pickled again: each time torch does so, it keeps a descriptor open for each tensor until that is fetched.
             return Sent(pickle.loads, file.getvalue())
-        self._in_vain = 0
         arena.lend(slot)
         return self._sent(arena, slot, file.getvalue())
 
@@ -163,32 +155,14 @@ class Assembler:
         return Sent(arrival, arena.key, slot, payload)
 
     def _free(self, arena: Arena, worker: int) -> int | None:
-        for slot in arena.slots_of(worker):
-            look = self._looks.get(slot)
-            if arena.is_free(slot) and (look is None or look() is None):
-                return slot
-        return None
+        free = (slot for slot in range(worker * arena.slots, (worker + 1) * arena.slots) if arena.is_free(slot))
+        return next((slot for slot in free if (look := self._looks.get(slot)) is None or look() is None), None)
 
 
 def empty_in_slot(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor | None:
     """Of the slot that this batch is made in: a tensor of whatever was there. None where there is no slot, or no room."""
     page: SlotPage | None = getattr(_here, "page", None)
     return None if page is None else page.empty(shape, dtype)
-
-
-@contextmanager
-def writing(page: SlotPage) -> Iterator[None]:
-    """`empty_in_slot` gives of this page meanwhile, in this thread; `default_collate` stacks into it, unless the user taught it
-    another way to stack tensors."""
-    # It goes by a table of the whole process. To change that for one batch would change it for every thread that makes samples
-    # meanwhile: it is changed once, before the worker's first batch, and never back. Where a tensor goes is the calling thread's.
-    if stacks_as_ever() and get_worker_info() is not None:
-        stack_by(_stack)
-    _here.page = page
-    try:
-        yield
-    finally:
-        del _here.page
 
 
 def _stack(batch: Any, *, collate_fn_map: Any = None) -> Any:
@@ -214,45 +188,47 @@ class Sent:
 class Arrival:
     """A batch that has arrived. Dropped unopened, its slot is free again."""
 
-    def __init__(self, lease: Lease, payload: bytes) -> None:
-        self.lease: Lease | None = lease
+    def __init__(self, arena: Arena, slot: int, payload: bytes) -> None:
+        self._arena: Arena | None = arena
         """None where it was copied out of the slot."""
-        self._batch, self._error = None, None
+        self._slot, self._batch, self._error = slot, None, None
         # At once: the worker of a stream may end before the batch's turn comes, and what torch sends by handle is gone with it.
-        _here.lease = lease
+        self._window: SlotBytes | None = arena.lease(slot)
+        _here.window = self._window
         try:
             self._batch = pickle.loads(payload)
         except Exception as error:  # noqa: BLE001 - of the user's own types; raised where the batch is asked for
             self._error = error
         finally:
-            del _here.lease
+            del _here.window
 
     def open(self) -> Any:
         if self._error is not None:
             raise self._error
-        if self.lease is not None:
-            self.lease.arena.opened(self.lease)
+        if self._arena is not None:
+            self._arena.opened(self._slot)
         return self._batch
 
     def pin_memory(self) -> Arrival:
         """Called by torch's pinning thread: the pinned copy is the caller's, the slot is free at once."""
         if self._error is None:
-            self._batch, self.lease = pin_memory(self._batch), None
+            self._batch = pin_memory(self._batch)
+            self._arena = self._window = None
         return self
 
 
 def arrival(arena: str, slot: int, payload: bytes) -> Arrival | None:
     """None where nobody waits for it any more."""
     known = arena_of(arena)
-    return None if known is None else Arrival(known.lease(slot), payload)
+    return None if known is None else Arrival(known, slot, payload)
 
 
 def tensor_in_slot(begin: int, dtype: torch.dtype, size: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
     """A tensor of what lies in the slot that is being opened."""
     count = 1 + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
-    flat = torch.frombuffer(_here.lease, dtype=dtype, count=count, offset=begin)
+    flat = torch.frombuffer(_here.window, dtype=dtype, count=count, offset=begin)
     return torch.empty(0, dtype=dtype).set_(flat.untyped_storage(), 0, size, stride)
 
 
 def array_in_slot(begin: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    return np.ndarray(shape, dtype, _here.lease, begin, strides)
+    return np.ndarray(shape, dtype, _here.window, begin, strides)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from multiprocessing import util
 from typing import Any
 
+import psutil
 from torch.utils.data import DataLoader, default_collate
 
 from pipefix.loader.slots.arena import Arena, room
@@ -38,8 +39,7 @@ class Portable(Assembler):
         if self._asked != os.getpid():
             self._asked, self.arena = os.getpid(), None
             with contextlib.suppress(AttributeError, OSError, ValueError):  # this system has no memory for it
-                self.arena = Arena(1, SLOTS_EACH, room(workers * SLOTS_EACH))
-                self.arena.given_away()
+                self.arena = Arena(1, SLOTS_EACH, room(workers * SLOTS_EACH), receives=False)
                 util.Finalize(None, self.arena.writer_ends, exitpriority=0)  # when this worker ends
         return self.arena
 
@@ -61,20 +61,12 @@ def delivered(pid: int, arena: Arena | None, key: str, slot: int, payload: bytes
     if key not in _known:
         if arena is None:
             raise RuntimeError(f"A batch of worker {pid} arrived whose memory is not known here. Make the loader's iterator anew.")
-        _forget_the_dead()
+        for other, (worker, _) in list(_known.items()):
+            if not psutil.pid_exists(worker):
+                _known.pop(other, None)
         arena.receive()
         _known[key] = pid, arena
-    known = _known[key][1]
-    known.arrived = True
-    return Arrival(known.lease(slot), payload).open()
-
-
-def _forget_the_dead() -> None:
-    for key, (pid, _) in list(_known.items()):
-        try:
-            os.kill(pid, 0)
-        except OSError:
-            _known.pop(key, None)
+    return Arrival(_known[key][1], slot, payload).open()
 
 
 def prepare(what: Any = None) -> Any:
@@ -115,12 +107,10 @@ def _lost(loader: Any) -> list[str]:
     held = vars(loader)
     if "_planned" not in held:
         return []
-    lost = [] if loader.engine in ("auto", "processes") else [f"engine={loader.engine!r}"]
-    usual = {"on_bad": "raise", "rng": "torch", "fuse": None}
-    lost += [f"{name}={held[name]!r}" for name in usual if held[name] != usual[name]]
-    lost += ["sample_timeout="] if loader.sample_timeout else []
-    lost += ["threads_per_worker="] if loader.threads_per_worker > 1 else []
-    lost += [f"{name}=" for name in ("augment", "device") if held[name] is not None]
+    usual = {"engine": ("auto", "processes"), "on_bad": ("raise",), "rng": ("torch",), "fuse": (None,)}
+    lost = [f"{name}={held[name]!r}" for name, values in usual.items() if held[name] not in values]
+    without = {"sample_timeout": 0, "threads_per_worker": 1, "augment": None, "device": None}
+    lost += [f"{name}=" for name, value in without.items() if held[name] != value]
     # Of a plan's changes those that are no arguments of a `DataLoader`.
     plan, beyond = held["_planned"].plan, ("worker_threads", "fuse", "engine")
     lost += [f"the plan's {name}" for name in ("cache", "augmentation") if getattr(plan, name) is not None]

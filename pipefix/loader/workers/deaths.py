@@ -21,10 +21,6 @@ from pipefix.vocabulary.worker_exit import CAUSES, describe_exit
 class WorkerDied(RuntimeError):
     """Torch's error, and what is known beside it."""
 
-    def __init__(self, text: str, pid: int | None = None, exit_code: int | None = None) -> None:
-        super().__init__(text)
-        self.pid, self.exit_code = pid, exit_code
-
 
 def lies_behind(error: BaseException) -> bool:
     """Whether iteration goes on after the batch that raised this: no worker died, and the batch is not waited for any more."""
@@ -55,9 +51,7 @@ NAMED = "/dev/shm/torch_{pid}_*"
 def remove_leftovers(workers: Sequence[Any]) -> None:
     """Names of shared memory that killed workers had no time to take back. What has been written to may be somebody's."""
     for worker in workers:
-        if worker.exitcode is None or worker.exitcode >= 0:
-            continue
-        for path in glob.glob(NAMED.format(pid=worker.pid)):
+        for path in glob.glob(NAMED.format(pid=worker.pid)) if (worker.exitcode or 0) < 0 else ():
             with suppress(OSError):
                 status = os.lstat(path)
                 if status.st_uid == os.getuid() and not status.st_blocks:
@@ -92,19 +86,14 @@ def describe_death(error: RuntimeError, workers: Sequence[Any], kills_before: in
                 " or run by exec(). Put such a class into a .py file, or start workers by multiprocessing_context='fork'"
             )
     parts = [f"{torch_message}: of worker process {dead.pid}, {describe_exit(code)}", why, what_next.rstrip(".")]
-    return WorkerDied(". ".join(part for part in parts if part) + ".", dead.pid, code)
+    return WorkerDied(". ".join(part for part in parts if part) + ".")
 
 
 def _cause(known: signal.Signals | None, kills_before: int | None) -> str:
-    if known is None:
-        return ""
-    cause = CAUSES.get(known, "")
+    cause = CAUSES.get(known, "") if known is not None else ""
     if known is signal.SIGKILL and kills_before is not None:
-        kills = out_of_memory_kills()
-        if kills is not None and kills > kills_before:
+        if (out_of_memory_kills() or 0) > kills_before:
             return "The kernel killed it because memory was short: it says so itself"
         return f"{cause}, though it counts no such case here since the workers began; or somebody sent the signal"
-    if known is signal.SIGBUS:
-        left = shared_memory_left()
-        return f"{cause}: /dev/shm has {size(left)} free" if left is not None else cause
-    return cause
+    left = shared_memory_left() if known is signal.SIGBUS else None
+    return cause if left is None else f"{cause}: /dev/shm has {size(left)} free"

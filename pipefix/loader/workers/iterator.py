@@ -17,14 +17,7 @@ from typing import Any
 from torch import multiprocessing
 from torch.utils.data import IterDataPipe, MapDataPipe
 
-from pipefix.hooks.torch_internals import (
-    STATUS_CHECK_S,
-    DatasetKind,
-    WorkersIterator,
-    end_workers_at_exit,
-    in_order,
-    processes_of,
-)
+from pipefix.hooks.torch_internals import STATUS_CHECK_S, DatasetKind, WorkersIterator, end_workers_at_exit, in_order, processes_of
 from pipefix.loader.iterator import LoaderIterator
 from pipefix.loader.overlaid import Overlaid
 from pipefix.loader.resume import restore_generators
@@ -50,10 +43,8 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
     """Until torch has begun: where that fails there is nothing to end."""
 
     def __init__(self, loader: Any) -> None:
-        self._owner = os.getpid()
+        self._owner, self._kills, self._ordered = os.getpid(), out_of_memory_kills(), in_order(loader)
         self._prepare(loader)
-        self._kills = out_of_memory_kills()
-        self._ordered = in_order(loader)
         method = start_method_of(loader)
         first = partial(start_worker, self._work.threads, forked=method == "fork")
         arguments: dict[str, Any] = {"worker_init_fn": FirstInWorker(first, loader.worker_init_fn)}

@@ -8,6 +8,7 @@ import os
 import pickle
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing import util
 from typing import Any, NoReturn
 
@@ -45,7 +46,7 @@ def start_worker(threads: int | None, *, forked: bool) -> None:
         while isinstance(info.dataset, StandsForDataset):
             object.__setattr__(info, "dataset", info.dataset.dataset)  # it is frozen
     end_with_parent()
-    send_any_error()
+    torch_internals.worker_module.ExceptionWrapper = SentError
     if threads is not None:
         cap_threads(threads)
 
@@ -59,11 +60,10 @@ def cap_threads(threads: int) -> None:
     opencv = sys.modules.get("cv2")
     if opencv is not None:
         opencv.setNumThreads(0 if threads <= 1 else threads)
-    try:
+    with suppress(ImportError):  # what is loaded already keeps its threads; most libraries are asked above
         import threadpoolctl  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:
-        return  # what is loaded already keeps its threads; most libraries are asked above
-    threadpoolctl.threadpool_limits(max(1, threads))
+
+        threadpoolctl.threadpool_limits(max(1, threads))
 
 
 # -- errors of samples, also those whose class cannot be sent --------------------------------------------------------------
@@ -74,7 +74,9 @@ class UnpicklableError(RuntimeError):
 
 
 class SentError(ErrorInWorker):
-    """Torch's, for errors of any class."""
+    """Torch's, for errors of any class: torch sends an error's class, and its text. A class that is made at run time (as botocore
+    makes its own) cannot be pickled: the queue's thread in the worker drops the message, and the training process would wait for
+    that batch for ever."""
 
     def __init__(self, exc_info: Any = None, where: str = "in background") -> None:
         super().__init__(exc_info, where)  # type: ignore[no-untyped-call]
@@ -94,19 +96,10 @@ class SentError(ErrorInWorker):
         )
 
 
-def send_any_error() -> None:
-    """In a worker: errors are sent as `SentError` from now on.
-
-    Torch sends an error's class, and its text. A class that is made at run time (as botocore makes its own) cannot be pickled: the
-    queue's thread in the worker drops the message, and the training process would wait for that batch for ever.
-    """
-    torch_internals.worker_module.ExceptionWrapper = SentError
-
-
 # -- its end: a worker that outlived the training process would hold memory, files and a terminal for ever -----------------
 
 
-class Parent:
+class Parent(torch_internals.ParentWatchdog):
     """The training process, as this worker sees it."""
 
     def __init__(self) -> None:
@@ -114,8 +107,8 @@ class Parent:
         # Where a server forked this worker, that lives as long as its workers do.
         self._served = known if known is not None and known.pid != self._pid else None
 
-    def has_gone(self) -> bool:
-        return os.getppid() != self._pid or (self._served is not None and not self._served.is_alive())
+    def is_alive(self) -> bool:
+        return os.getppid() == self._pid and (self._served is None or self._served.is_alive())
 
 
 def end_with_parent() -> None:
@@ -126,14 +119,10 @@ def end_with_parent() -> None:
     """
     parent = Parent()
 
-    class Watchdog(torch_internals.ParentWatchdog):
-        def is_alive(self) -> bool:
-            return not parent.has_gone()
-
     def leave() -> None:
-        if parent.has_gone():
+        if not parent.is_alive():
             util._flush_std_streams()  # type: ignore[attr-defined]
             os._exit(0)
 
-    torch_internals.worker_module.ManagerWatchdog = Watchdog
+    torch_internals.worker_module.ManagerWatchdog = lambda: parent
     util.Finalize(None, leave, exitpriority=BEFORE_QUEUES)

@@ -112,6 +112,7 @@ TABLE = (
         lambda shape, arguments: _sampling(_RESIZING)(shape, arguments) or _outside(shape, arguments),
         "torchvision weighs bytes with 16-bit integers and rounds between two passes, this rounds once (Kornia's crop_and_resize "
         "has no antialiasing: 3.3/255, 14 at the 99th percentile)",
+        alone=lambda arguments: not arguments["antialias"] or geometry.mode_name(arguments["interpolation"]).startswith("nearest"),
     ),
     BatchedOp(tv.crop, geometry.crop, ("top", "left"), size_after=_cropped, refuses=_outside, note="Kornia's crop resamples"),
     BatchedOp(tv.center_crop, tv.center_crop, size_after=lambda shape, given: (shape[0], *geometry.pair(given["output_size"]))),

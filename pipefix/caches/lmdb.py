@@ -78,10 +78,7 @@ class LmdbWriter:
         self._environment.close()
 
     def _blocks(self) -> list[tuple[int, int, int, int]]:
-        """Where the values lie in the file: as far apart as in LMDB's map, whose beginning is found by looking for the first.
-
-        The file may hold stale copies of a value, on pages that were split; only one place fits all values.
-        """
+        """Where the values lie in the file: as far apart as in LMDB's map, whose beginning is found by looking for the first."""
         if not self._crcs:
             return []
         environment = lmdb.open(str(self._path), subdir=False, readonly=True, lock=False, create=False)
@@ -91,36 +88,31 @@ class LmdbWriter:
                 mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
                 environment.begin(buffers=True) as transaction,
             ):
-                cursor = transaction.cursor()
-                value_places = [(_address(value), len(value), _ends(value)) for _, value in cursor]
-                cursor.first()
-                base = _base(mapped, bytes(cursor.value()), value_places)
+                places = _places(mapped, transaction)
         finally:
             environment.close()
-        places_and_crcs = zip(value_places, self._crcs, strict=True)
-        return [(address - base, length, crc, 1) for (address, length, _), crc in places_and_crcs]
+        return [(offset, length, crc, 1) for (offset, length), crc in zip(places, self._crcs, strict=True)]
+
+
+def _places(mapped: mmap.mmap, transaction: Any) -> list[tuple[int, int]]:
+    """Offset and length of each value.
+
+    The file may hold stale copies of a value, on pages that were split; only one place of the first fits all values.
+    """
+    values = [(_address(value), len(value), bytes(value[:16]), bytes(value[-8:])) for _, value in transaction.cursor()]
+    first, found = bytes(next(iter(transaction.cursor()))[1]), -1
+    while (found := mapped.find(first, found + 1)) >= 0:
+        begin = found - values[0][0]
+        if all(_is_at(mapped, begin, value) for value in values):
+            return [(begin + address, length) for address, length, *_ in values]
+    raise CacheDamaged("The records are not in the file that they were written to.")
 
 
 def _address(value: Any) -> int:
     return int(np.frombuffer(value, np.uint8).__array_interface__["data"][0])
 
 
-def _ends(value: Any) -> bytes:
-    return bytes(value[:16]) + bytes(value[-8:])
-
-
-def _base(mapped: mmap.mmap, first: bytes, values: list[tuple[int, int, bytes]]) -> int:
-    offset = mapped.find(first)
-    while offset >= 0:
-        base = values[0][0] - offset
-        if all(_is_at(mapped, address - base, length, ends) for address, length, ends in values):
-            return base
-        offset = mapped.find(first, offset + 1)
-    raise CacheDamaged("The records are not in the file that they were written to.")
-
-
-def _is_at(mapped: mmap.mmap, offset: int, length: int, ends: bytes) -> bool:
-    end = offset + length
-    return (
-        offset >= 0 and end <= len(mapped) and mapped[offset : min(offset + 16, end)] + mapped[max(end - 8, offset) : end] == ends
-    )
+def _is_at(mapped: mmap.mmap, begin: int, value: tuple[int, int, bytes, bytes]) -> bool:
+    address, length, head, tail = value
+    at, end = begin + address, begin + address + length
+    return at >= 0 and mapped[at : at + len(head)] == head and mapped[end - len(tail) : end] == tail

@@ -69,14 +69,6 @@ def _padded(shape: Shape, arguments: Arguments) -> Shape:
     return (shape[0], shape[1] + top + bottom, shape[2] + left + right)
 
 
-def _normalized(shape: Shape, arguments: Arguments) -> Shape:
-    return (max(shape[0], len(arguments["mean"]), len(arguments["std"])), *shape[1:])
-
-
-def _cropped(shape: Shape, arguments: Arguments) -> Shape:
-    return (shape[0], arguments["height"], arguments["width"])
-
-
 # -- what is left to the CPU ---------------------------------------------------------------------------------------------------
 
 
@@ -114,14 +106,15 @@ TABLE = (
         "has no antialiasing: 3.3/255, 14 at the 99th percentile)",
         alone=lambda arguments: not arguments["antialias"] or geometry.mode_name(arguments["interpolation"]).startswith("nearest"),
     ),
-    BatchedOp(tv.crop, geometry.crop, ("top", "left"), size_after=_cropped, refuses=_outside, note="Kornia's crop resamples"),
+    BatchedOp(
+        tv.crop, geometry.crop, ("top", "left"), size_after=lambda shape, given: (shape[0], given["height"], given["width"]),
+        refuses=_outside, note="Kornia's crop resamples",
+    ),
     BatchedOp(tv.center_crop, tv.center_crop, size_after=lambda shape, given: (shape[0], *geometry.pair(given["output_size"]))),
     BatchedOp(tv.pad, tv.pad, size_after=_padded),
     BatchedOp(tv.horizontal_flip, tv.horizontal_flip),
     BatchedOp(tv.vertical_flip, tv.vertical_flip),
-    BatchedOp(
-        tv.rotate, geometry.rotate, ("angle",), "close", refuses=_sampling(_GRID), note=f"{_HALF_WAY} ({_RIM})",
-    ),
+    BatchedOp(tv.rotate, geometry.rotate, ("angle",), "close", refuses=_sampling(_GRID), note=f"{_HALF_WAY} ({_RIM})"),
     BatchedOp(
         tv.affine, geometry.affine, ("angle", "translate", "scale", "shear"), "close", refuses=_sampling(_GRID),
         note=f"{_HALF_WAY} ({_RIM})",
@@ -151,12 +144,13 @@ TABLE = (
     BatchedOp(tv.autocontrast, tv.autocontrast),
     BatchedOp(tv.equalize, tv.equalize),
     BatchedOp(tv.invert, tv.invert),
-    BatchedOp(
-        tv.rgb_to_grayscale, tv.rgb_to_grayscale, size_after=lambda shape, arguments: (arguments["num_output_channels"], *shape[1:])
-    ),
+    BatchedOp(tv.rgb_to_grayscale, tv.rgb_to_grayscale, size_after=lambda shape, given: (given["num_output_channels"], *shape[1:])),
     BatchedOp(tv.grayscale_to_rgb, tv.grayscale_to_rgb, size_after=lambda shape, _: (3, *shape[1:])),
     BatchedOp(tv.to_dtype, tv.to_dtype),
-    BatchedOp(tv.normalize, color.normalize, size_after=_normalized),
+    BatchedOp(
+        tv.normalize, color.normalize,
+        size_after=lambda shape, given: (max(shape[0], len(given["mean"]), len(given["std"])), *shape[1:]),
+    ),
 )  # fmt: skip
 
 BY_NAME = {row.name: row for row in TABLE}

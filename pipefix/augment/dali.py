@@ -112,22 +112,11 @@ class DaliLoader:
     """
 
     def __init__(
-        self,
-        source: Sequence[str | Path] | Callable[[int], bytes],
-        parts: Sequence[ListedTransform],
-        *,
-        labels: Sequence[int] | None = None,
-        length: int | None = None,
-        batch_size: int = 32,
-        shuffle: bool = False,
-        drop_last: bool = False,
-        threads: int = 2,
-        device: str = "cpu",
-        seed: int = 0,
-        lend: bool = False,
-        rank: int = 0,
+        self, source: Sequence[str | Path] | Callable[[int], bytes], parts: Sequence[ListedTransform], *,
+        labels: Sequence[int] | None = None, length: int | None = None, batch_size: int = 32, shuffle: bool = False,
+        drop_last: bool = False, threads: int = 2, device: str = "cpu", seed: int = 0, lend: bool = False, rank: int = 0,
         world_size: int | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.files = None if callable(source) else [str(name) for name in source]
         self.read = source if callable(source) else None
         if length is None and self.files is None and labels is None:
@@ -240,20 +229,14 @@ class DaliLoader:
 
     def _feed(self) -> tuple[Any, ...]:
         """Encoded bytes (or names) of the next batch, and the numbers of every stage."""
-        order = next(self._orders)
-        if self.files is not None:
-            files = self.files
-            pictures = [np.frombuffer(files[item].encode(), dtype=np.uint8) for item in order.index]
-        else:
-            assert self.read is not None
-            pictures = [np.frombuffer(self.read(int(item)), dtype=np.uint8) for item in order.index]
+        order, files = next(self._orders), self.files
+        read: Any = self.read if files is None else lambda item: files[item].encode()
+        pictures = [np.frombuffer(read(int(item)), dtype=np.uint8) for item in order.index]
         fed = []
         with preserved():
             for place, item in enumerate(map(int, order.index)):
                 if item not in self._sizes:
-                    with Image.open(
-                        self.files[item] if self.files is not None else io.BytesIO(pictures[place].tobytes())
-                    ) as picture:
+                    with Image.open(files[item] if files is not None else io.BytesIO(pictures[place].tobytes())) as picture:
                         self._sizes[item] = (picture.height, picture.width)
                 calls = recorded(self._parts, self._sizes[item], sample_seed(self.seed, order.place[1], item))
                 fed.append(numbers_of(self.front, [call for call in calls if call.place < self.front.count], *self._sizes[item]))
@@ -269,6 +252,7 @@ class DaliLoader:
 
     def _built(self) -> Any:
         device = torch.device(self.device)
+        decoder = "cpu" if device.type == "cpu" else "mixed"
         settings: dict[str, Any] = {"batch_size": self.batch_size, "num_threads": self.threads, "device_id": None}
         fed = weakref.WeakMethod(self._feed)
 
@@ -278,7 +262,6 @@ class DaliLoader:
             assert method is not None, "a loader that is gone asks for no batch"
             return method()
 
-        decoder = "cpu" if device.type == "cpu" else "mixed"
         try:
             if decoder == "mixed":
                 settings["device_id"] = torch.cuda.current_device() if device.index is None else device.index

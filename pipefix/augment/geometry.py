@@ -148,30 +148,24 @@ def _inverse_affine(
     return torch.cat([rows, offset], dim=2).to(torch.float32)
 
 
-def _from_middle(center: tuple[float, float] | None, images: torch.Tensor) -> tuple[float, float]:
-    if center is None:
-        return (0.0, 0.0)
-    return (center[0] - images.shape[-1] * 0.5, center[1] - images.shape[-2] * 0.5)
-
-
 def affine(
     images: torch.Tensor, *, angle: torch.Tensor, translate: torch.Tensor, scale: torch.Tensor, shear: torch.Tensor,
     interpolation: Any, fill: Any, center: tuple[float, float] | None,
 ) -> torch.Tensor:  # fmt: skip
-    matrices = _inverse_affine(angle, translate, scale, shear, _from_middle(center, images))
-    y, x = (torch.linspace((1 - side) * 0.5, (side - 1) * 0.5, side, device=images.device) for side in images.shape[-2:])
+    height, width = images.shape[-2:]
+    from_middle = (0.0, 0.0) if center is None else (center[0] - width * 0.5, center[1] - height * 0.5)
+    matrices = _inverse_affine(angle, translate, scale, shear, from_middle)
+    y, x = (torch.linspace((1 - side) * 0.5, (side - 1) * 0.5, side, device=images.device) for side in (height, width))
     return on_grid(images, _mapped(x, y, matrices.transpose(1, 2) / _half(images)), mode_name(interpolation), fill)
 
 
 def rotate(
     images: torch.Tensor, *, angle: torch.Tensor, interpolation: Any, center: tuple[float, float] | None, fill: Any, **_: Any
 ) -> torch.Tensor:
-    nothing = torch.zeros_like(angle)
-    pairs = torch.stack([nothing, nothing], dim=1)
+    one, pairs = torch.ones_like(angle), torch.zeros_like(angle).view(-1, 1).expand(-1, 2)
     return affine(
-        images, angle=-(angle % 360), translate=pairs, scale=nothing + 1, shear=pairs, interpolation=interpolation, fill=fill,
-        center=center,
-    )  # fmt: skip
+        images, angle=-(angle % 360), translate=pairs, scale=one, shear=pairs, interpolation=interpolation, fill=fill, center=center
+    )
 
 
 def perspective(images: torch.Tensor, *, coefficients: torch.Tensor, interpolation: Any, fill: Any, **_: Any) -> torch.Tensor:
@@ -185,9 +179,7 @@ def perspective(images: torch.Tensor, *, coefficients: torch.Tensor, interpolati
 
 def elastic(images: torch.Tensor, *, displacement: torch.Tensor, interpolation: Any, fill: Any) -> torch.Tensor:
     """Each picture by its own field of shifts (n, 1, height, width, 2)."""
-    height, width = images.shape[-2:]
-    y = torch.linspace((1 - height) / height, (height - 1) / height, height, device=images.device)
-    x = torch.linspace((1 - width) / width, (width - 1) / width, width, device=images.device)
+    y, x = (torch.linspace((1 - side) / side, (side - 1) / side, side, device=images.device) for side in images.shape[-2:])
     base = torch.stack(torch.meshgrid(x, y, indexing="xy"), dim=-1)
     return on_grid(images, base + displacement[:, 0].to(torch.float32), mode_name(interpolation), fill)
 

@@ -11,7 +11,7 @@ import math
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,20 +46,16 @@ class RecordedImage(tv_tensors.Image):  # type: ignore[misc]
 
     @classmethod
     def of(cls, shape: Sequence[int], dtype: torch.dtype, *, from_pil: bool = True) -> Self:
-        image = cls._empty(shape, dtype)
+        image = torch.empty(tuple(shape), dtype=dtype, device="meta").as_subclass(cls)
         image.calls, image.place, image.from_pil = [], [0], from_pil
         return image
-
-    @classmethod
-    def _empty(cls, shape: Sequence[int], dtype: torch.dtype) -> Self:
-        return torch.empty(tuple(shape), dtype=dtype, device="meta").as_subclass(cls)
 
     def after(self, shape: Sequence[int], dtype: torch.dtype) -> Self:
         """The picture after a call."""
         if tuple(shape) == tuple(self.shape) and dtype == self.dtype:
             return self
-        image = self._empty(shape, dtype)
-        image.calls, image.place, image.from_pil = self.calls, self.place, self.from_pil
+        image = self.of(shape, dtype, from_pil=self.from_pil)
+        image.calls, image.place = self.calls, self.place
         return image
 
     @property
@@ -107,27 +103,19 @@ def _kernel(row: BatchedOp) -> Callable[..., Any]:
     return kernel
 
 
-def _refusing(why: str) -> Callable[..., Any]:
-    def kernel(*_: Any, **__: Any) -> Any:
-        raise NotRecordable(why)
-
-    return kernel
+def _refuse(why: str, *_: Any, **__: Any) -> Any:
+    raise NotRecordable(why)
 
 
-def _register() -> None:
-    from torchvision.transforms.v2.functional import register_kernel
-
-    for row in TABLE:
-        register_kernel(row.functional, RecordedImage)(_kernel(row))
-    for name, why in NOT_MOVED.items():
-        if hasattr(tv, name):
-            register_kernel(getattr(tv, name), RecordedImage)(_refusing(why))
-    register_kernel(tv.get_dimensions, RecordedImage)(lambda image: list(image.shape))
-    register_kernel(tv.get_size, RecordedImage)(lambda image: list(image.shape[-2:]))
-    register_kernel(tv.get_num_channels, RecordedImage)(lambda image: image.shape[-3])
-
-
-_register()
+_KERNELS: dict[Any, Callable[..., Any]] = {
+    **{row.functional: _kernel(row) for row in TABLE},
+    **{getattr(tv, name): partial(_refuse, why) for name, why in NOT_MOVED.items()},
+    tv.get_dimensions: lambda image: list(image.shape),
+    tv.get_size: lambda image: list(image.shape[-2:]),
+    tv.get_num_channels: lambda image: image.shape[-3],
+}
+for _function, _own in _KERNELS.items():
+    tv.register_kernel(_function, RecordedImage)(_own)
 
 
 # -- on the way to the batch ---------------------------------------------------------------------------------------------------
@@ -234,9 +222,8 @@ def _outline(head: bytes) -> Outline:
         op = BY_NAME[name]
         alone = op.alone is not None and op.alone(shared)
         key = ("blend" if op.blend is not None else name, tuple(column.shape for column in columns))
-        outlined.append(
-            OutlinedCall(place, name, shared, columns, alone, None if alone else (key, _hashable(list(shared.values()))))
-        )
+        whole = None if alone else (key, _hashable(list(shared.values())))
+        outlined.append(OutlinedCall(place, name, shared, columns, alone, whole))
     return Outline(tuple(outlined), *picture)
 
 

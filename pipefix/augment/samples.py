@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 import numpy as np
@@ -44,17 +45,11 @@ def pictures(dataset: Any, place: HeldTransforms, count: int) -> list[Any]:
     catching = replaced(dataset, place.path, _Catch())
     checked: list[Any] = []
     for item in places(dataset, count):
-        try:
-            if isinstance(dataset, IterableDataset):
-                next(iter(catching))
-            else:
-                catching[item]
-        except _Caught as caught:
-            checked.append(_checked(caught.picture))
-        except StopIteration:
-            break
-        if isinstance(dataset, IterableDataset):
-            break
+        with suppress(StopIteration):
+            try:
+                next(iter(catching)) if isinstance(dataset, IterableDataset) else catching[item]
+            except _Caught as caught:
+                checked.append(_checked(caught.picture))
     if not checked:
         raise TargetError(
             f"The dataset's {'.'.join(place.path)} was not called for any sample, so there is nothing to check it on.",
@@ -140,9 +135,7 @@ def places(dataset: Any, count: int) -> Sequence[int]:
 
 
 def _checked(picture: Any) -> Any:
-    if isinstance(picture, (Image.Image, torch.Tensor)):
-        return picture
-    if isinstance(picture, np.ndarray) and picture.ndim in (2, 3):
+    if isinstance(picture, (Image.Image, torch.Tensor)) or (isinstance(picture, np.ndarray) and picture.ndim in (2, 3)):
         return picture
     raise TargetError(
         f"The dataset hands a {type(picture).__name__} to its transforms, not a picture.",

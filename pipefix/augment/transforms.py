@@ -28,7 +28,7 @@ SIZES = ((600, 700), (700, 600), (812, 640))
 """Heights and widths of the pictures without pixels that a list is tried with, where those of the dataset are not known."""
 TRIALS = 8
 TO_TENSOR = ("ToTensor", "ToImage", "PILToTensor")
-FILES_LOOKED_AT = 100
+_FILES_LOOKED_AT = 100
 """Of what a dataset lists, to see that it lists files."""
 
 
@@ -62,11 +62,9 @@ def replaced(dataset: Any, path: tuple[str, ...], value: Any) -> Any:
         setattr(changed, path[0], replaced(getattr(dataset, path[0]), path[1:], value))
         return changed
     setattr(changed, path[0], value)
-    wrapper = vars(changed).get("transforms")
-    if path[0] == "transform" and wrapper is not None and hasattr(wrapper, "transform"):
-        wrapper = copy.copy(wrapper)
-        wrapper.transform = value
-        changed.transforms = wrapper
+    if path[0] == "transform" and hasattr(vars(changed).get("transforms"), "transform"):
+        changed.transforms = copy.copy(changed.transforms)
+        changed.transforms.transform = value
     return changed
 
 
@@ -76,10 +74,9 @@ def files_of(dataset: Any) -> tuple[list[Any], list[int]] | str:
         whole = files_of(dataset.dataset)
         if isinstance(whole, str):
             return whole
-        files, labels = whole
-        return [files[index] for index in dataset.indices], [labels[index] for index in dataset.indices]
+        return [whole[0][index] for index in dataset.indices], [whole[1][index] for index in dataset.indices]
     pairs = getattr(dataset, "samples", None) or getattr(dataset, "imgs", None)
-    if not isinstance(pairs, (list, tuple)) or not all(map(_is_file_and_label, pairs[:FILES_LOOKED_AT])):
+    if not isinstance(pairs, (list, tuple)) or not all(map(_is_file_and_label, pairs[:_FILES_LOOKED_AT])):
         return "the dataset does not list its files: samples (or imgs), pairs of a path and a number, as ImageFolder has them"
     if getattr(dataset, "target_transform", None) is not None:
         return "the dataset changes its labels (target_transform)"
@@ -87,12 +84,8 @@ def files_of(dataset: Any) -> tuple[list[Any], list[int]] | str:
 
 
 def _is_file_and_label(pair: Any) -> bool:
-    return (
-        isinstance(pair, (list, tuple))
-        and len(pair) == 2
-        and isinstance(pair[0], (str, PathLike))
-        and isinstance(pair[1], Integral)
-    )
+    is_pair = isinstance(pair, (list, tuple)) and len(pair) == 2
+    return is_pair and isinstance(pair[0], (str, PathLike)) and isinstance(pair[1], Integral)
 
 
 # -- in which order they are called ----------------------------------------------------------------------------------------------
@@ -180,22 +173,22 @@ _FUNCTIONS = (v1.Lambda, v2.Lambda, types.FunctionType, types.MethodType, types.
 
 def as_v2(transform: Any) -> Any:
     """The transform itself where it is one of v2's or derived from them; an old one as the new one of its name and settings."""
-    if type(transform).__name__ in TO_TENSOR and _torchvisions(transform):
-        return _ToTensor(to_float=type(transform).__name__ == "ToTensor")
-    if type(transform).__name__ == "ToPILImage" and _torchvisions(transform):
+    name, home = type(transform).__name__, type(transform).__module__
+    if name in TO_TENSOR and _torchvisions(transform):
+        return _ToTensor(to_float=name == "ToTensor")
+    if name == "ToPILImage" and _torchvisions(transform):
         raise NotConvertible("it makes pictures of PIL, which exist on the CPU only")
     if isinstance(transform, _FUNCTIONS):
         raise NotConvertible("a function cannot be looked into")
     if isinstance(transform, v2.Transform):
         return _with_new_members(transform)
-    home = type(transform).__module__
-    kind = getattr(v2, type(transform).__name__, None)
+    kind = getattr(v2, name, None)
     if home.startswith("torchvision.transforms._presets"):
         raise NotConvertible("a preset of torchvision's models; write its parts as a list")
     if home.startswith("torchvision.transforms.") and kind is not None:
         return _converted(transform, kind)
     if not callable(transform):
-        raise NotConvertible(f"a {type(transform).__name__} is no transform: it cannot be called")
+        raise NotConvertible(f"a {name} is no transform: it cannot be called")
     raise NotConvertible(f"{home}.{type(transform).__qualname__} is not derived from torchvision.transforms.v2.Transform")
 
 

@@ -47,8 +47,7 @@ class Building:
         self.blueprint = blueprint
         self._existing, self._kept = existing, dict(parts_kept or {})
         self.done: dict[int, Facts] = dict(self._kept)
-        self._syncing: list[Future[None]] = []
-        self._synced: set[int] = set()
+        self._syncing: dict[int, list[Future[None]]] = {}
         self._pool = ThreadPoolExecutor(_SYNCING_AT_ONCE, "pipefix-sync")
 
     def resume(self, is_current: Callable[[Facts], bool] = lambda _: True) -> None:
@@ -100,10 +99,15 @@ class Building:
 
     def _take_over(self, number: int, path: Path, is_current: Callable[[Facts], bool], *, trusted: bool) -> None:
         """Count a part as done, where it is whole and would be made of the same today; otherwise it is made anew."""
+        data = self.data(number)
         with contextlib.suppress(OSError, CacheDamaged):
             facts = read_facts(path)
             if (facts.start, facts.stop) == self.blueprint.range(number) or self.blueprint.samples is None:
-                self._check(self.data(number), facts, thorough=not trusted)
+                part = facts.part(0)
+                index = Index.read(beside(data, ".idx"), part)
+                file = DataFile(data, part, index)
+                for block in range(0 if trusted else len(index.blocks)):
+                    file.read(block)
                 if is_current(facts):
                     self.done[number] = facts.brief()
 
@@ -130,30 +134,20 @@ class Building:
                 return
             number += 1
 
-    def _check(self, data: Path, facts: Facts, *, thorough: bool) -> None:
-        part = facts.part(0)
-        index = Index.read(beside(data, ".idx"), part)
-        file = DataFile(data, part, index)
-        if thorough:
-            for number in range(len(index.blocks)):
-                file.read(number)
-
     def finished(self, number: int, facts: Facts) -> None:
         """A part was made. It is written to the disk while others are being made."""
         self.done[number] = facts
-        self._synced.add(number)
         data = self.data(number)
-        for path in (data, beside(data, ".idx"), beside(data, ".facts")):
-            self._syncing.append(self._pool.submit(_sync, path))
+        self._syncing[number] = [self._pool.submit(_sync, path) for path in (data, beside(data, ".idx"), beside(data, ".facts"))]
 
     def bytes(self) -> int:
         return sum(facts.bytes + facts.index_bytes for facts in self.done.values())
 
     def settle(self) -> None:
         """Everything that was made is on the disk."""
-        for future in self._syncing:
-            future.result()
-        self._syncing.clear()
+        for futures in self._syncing.values():
+            for future in futures:
+                future.result()
         for name in layout.FOLDERS:
             sync_folder(self.folder / name)
 
@@ -162,26 +156,24 @@ class Building:
 
     def seal(self) -> Manifest:
         """The last step: from here on the cache exists, in the place of the one that was updated."""
-        for number in self.done.keys() - self._synced:
+        for number in self.done.keys() - self._syncing.keys():
             self.finished(number, self.done[number])
         self.settle()
         manifest = self.manifest()
         self._write_quarantine()
         write_whole(self.folder / layout.MANIFEST, sealed_text(manifest))
         names = {part.name(number) for number, part in enumerate(manifest.parts)}
-        most = max(len(names), len(self._existing.parts) if self._existing is not None else 0, len(self.done))
-        folders.sweep(self.folder, names, most)
+        folders.sweep(self.folder, names, max(len(self.done), len(self._existing.parts) if self._existing is not None else 0))
         return manifest
 
     def manifest(self) -> Manifest:
         """What the parts that are there make up."""
         plan = self.blueprint
-        parts = []
-        for number in sorted(self.done):
-            facts = self.done[number]
-            if facts.records == 0 and not facts.bad and plan.samples is None:
-                continue  # the stream ended right before it
-            parts.append(facts.part(facts_crc(beside(self.data(number), ".facts")), self._generation(number)))
+        parts = [
+            facts.part(facts_crc(beside(self.data(number), ".facts")), self._generation(number))
+            for number, facts in sorted(self.done.items())
+            if facts.records or facts.bad or plan.samples is not None  # a stream may end right before a part
+        ]
         conversion = {name: getattr(plan, name) for name in Conversion.__struct_fields__ if name != "format"}
         conversion["source"] = msgspec.structs.replace(
             plan.source,
@@ -199,11 +191,10 @@ class Building:
     def _write_quarantine(self) -> None:
         if self.blueprint.recipe.on_bad != "quarantine":
             return
-        path = self.folder / layout.QUARANTINE
         bad = [bad_sample for number in sorted(self.done) for bad_sample in self.done[number].bad]
         if bad:
             lines = (json.dumps(msgspec.to_builtins(bad_sample), ensure_ascii=True) + "\n" for bad_sample in bad)
-            write_whole(path, "".join(lines).encode())
+            write_whole(self.folder / layout.QUARANTINE, "".join(lines).encode())
         else:
             folders.forget_quarantine(self.folder)
 

@@ -20,11 +20,11 @@ from pipefix.caches import pool
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.building import Building
 from pipefix.caches.containers import CONTAINERS, STORES, keeps
+from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.fingerprint import Fingerprint, changed
 from pipefix.caches.maker import is_stream
 from pipefix.caches.manifest import Manifest, Recipe, Source
 from pipefix.caches.source_files import any_object_changed, changed_files
-from pipefix.caches.source_places import refuse_places_of_the_source
 from pipefix.caches.survey import Surveyed, survey
 from pipefix.caches.verify import PartCheck
 from pipefix.caches.witness import Witness
@@ -32,6 +32,7 @@ from pipefix.caches.writer import Facts, OpenedSource, Tell, make_part, program_
 from pipefix.system.resources import cores
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, Interrupted, TargetError, UnreadableFile
 from pipefix.vocabulary.folder_lock import unwritable
+from pipefix.vocabulary.held_transforms import datasets_in
 from pipefix.vocabulary.quantity import percent
 
 _LEAST_BAD = 10
@@ -173,6 +174,26 @@ def convert(
     return Converted(folder, manifest, time.perf_counter() - begun, parts_made, parts_found, unseen_bytes=source.unseen_bytes)
 
 
+def refuse_places_of_the_source(dataset: Any, folder: Path) -> None:
+    """Raise where ``folder`` is a cache that the dataset reads, or would be taken for one of its class folders from then on."""
+    place = os.path.realpath(folder)
+    for _, part in datasets_in(dataset):
+        if isinstance(part, CachedDataset) and os.path.realpath(part.path) == place:
+            raise BadUsage(
+                f"{folder} is what the dataset itself reads its samples from.",
+                advice="Give the new one a directory of its own: --out DIR. To mend this one, name what it was made of.",
+            )
+        root, classes = getattr(part, "root", None), getattr(part, "class_to_idx", None)
+        if not isinstance(root, (str, os.PathLike)) or not isinstance(classes, dict):
+            continue
+        first = os.path.relpath(place, os.path.realpath(os.fspath(root))).split(os.sep)[0]
+        if first not in (os.curdir, os.pardir, *classes):
+            raise BadUsage(
+                f"{folder} would lie among the dataset's class folders, and {first!r} would be taken for one more class.",
+                advice=f"Name a directory outside {os.path.abspath(root)}: --out DIR",
+            )
+
+
 def _existing(folder: Path, recipe: Recipe, *, update: bool, stream: bool) -> Manifest:
     manifest = manifests.read(folder)
     if not update:
@@ -231,8 +252,7 @@ def make_parts(source: Surveyed, building: Building, workers: int | None, state:
             say(state)
     except KeyboardInterrupt:
         building.settle()
-        total = plan.parts
-        of = f" of {total}" if total is not None else ""
+        of = f" of {plan.parts}" if plan.parts is not None else ""
         raise Interrupted(
             f"Interrupted: {len(building.done)}{of} parts are made and kept in {building.folder}.",
             advice="The same command goes on where it was.",
@@ -245,7 +265,7 @@ def _check_bad(building: Building, plan: Blueprint) -> None:
     samples_read = sum(facts.stop - facts.start for facts in building.done.values())
     bad = [bad_sample for facts in building.done.values() for bad_sample in facts.bad]
     if len(bad) >= _LEAST_BAD and len(bad) > plan.recipe.max_bad * samples_read:
-        first = min(bad, key=lambda bad_sample: bad_sample.index)
+        first = min(bad, key=lambda sample: sample.index)
         raise TargetError(
             f"{len(bad)} of {samples_read} samples cannot be read, more than {percent(plan.recipe.max_bad)}. The first is sample "
             f"{first.index} ({', '.join(first.files[:2]) or 'no file'}): {first.error}",
@@ -261,7 +281,8 @@ def told_by_the_disk(folder: Path) -> Iterator[None]:
     except SystemExit as error:
         raise program_ended(error, "The dataset") from error
     except Exception as error:
-        if _is_full(error):
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if full or ("No space left on device" in str(error) and not isinstance(error, TargetError)):
             raise UnreadableFile(
                 f"The disk that holds {folder} is full. Finished parts are kept.",
                 advice="Make room and run the same command again: it goes on where it was.",
@@ -269,12 +290,6 @@ def told_by_the_disk(folder: Path) -> Iterator[None]:
         if isinstance(error, OSError):  # what the user's code raises became a damaged sample
             raise unwritable(folder, error) from error
         raise
-
-
-def _is_full(error: BaseException) -> bool:
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return True
-    return "No space left on device" in str(error) and not isinstance(error, TargetError)
 
 
 # -- caches that are there already -------------------------------------------------------------------------------------------

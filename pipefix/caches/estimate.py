@@ -25,7 +25,6 @@ from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.maker import getter, is_stream, told_length
 from pipefix.caches.manifest import Manifest, Recipe
 from pipefix.caches.pictures import as_pixels
-from pipefix.caches.source_places import refuse_places_of_the_source
 from pipefix.caches.survey import Surveyed, survey
 from pipefix.system.resources import cores
 from pipefix.vocabulary.errors import BadUsage, PipefixError
@@ -62,18 +61,13 @@ class Forecast:
 
 
 def forecast(
-    dataset: Any,
-    recipe: Recipe,
-    folder: Path,
-    *,
-    target: str = "",
-    workers: int | None = None,
+    dataset: Any, recipe: Recipe, folder: Path, *, target: str = "", workers: int | None = None,
     progress: Callable[[State], None] = converting.silent,
-) -> Forecast:
+) -> Forecast:  # fmt: skip
     """Convert a few seconds' worth beside ``folder``, and remove it again: also what an earlier one left that was killed."""
     begun = time.perf_counter()
     folder = Path(os.path.abspath(folder))
-    refuse_places_of_the_source(dataset, folder)
+    converting.refuse_places_of_the_source(dataset, folder)
     source = survey(dataset, recipe, target, apart=workers != 0)
     surveyed_s = time.perf_counter() - begun
     samples = source.blueprint.samples or recipe.limit or told_length(dataset)
@@ -102,17 +96,11 @@ def forecast(
     cut, tried = source.blueprint.cut, _tried(manifest)
     share = samples / tried
     return Forecast(
-        samples=samples,
-        tried=tried,
-        bytes=manifest.bytes * share,
-        source_bytes=manifest.source.bytes * share,
-        seconds=surveyed_s + seconds * share,
-        gain=gain,
-        free=free,
-        kept=tuple(cut.kept) if cut is not None else (),
-        live=tuple(cut.live) if cut is not None else (),
+        samples=samples, tried=tried, bytes=manifest.bytes * share, source_bytes=manifest.source.bytes * share,
+        seconds=surveyed_s + seconds * share, gain=gain, free=free,
+        kept=tuple(cut.kept) if cut is not None else (), live=tuple(cut.live) if cut is not None else (),
         unseen_bytes=source.unseen_bytes,
-    )
+    )  # fmt: skip
 
 
 def _tried(manifest: Manifest) -> int:
@@ -149,18 +137,18 @@ def _gain(source: Surveyed, manifest: Manifest, scratch: Path, *, apart: bool) -
     """The dataset and the cache, in turns, over the same samples in random order. Where ``apart``, in a process of its own, so that
     later workers do not inherit what samples open there."""
 
-    def read(_: Any = None) -> bytes:
+    def read(_: Any = None) -> float | None:
         cached = CachedDataset.over(manifest, scratch, dataset=source.dataset)
         positions = random.Random(0).sample(range(len(cached)), min(len(cached), _READ_AT_MOST))
         if not positions:
-            return msgspec.msgpack.encode(None)
+            return None
         if source.blueprint.samples is None:
             positions = list(range(len(positions)))  # a stream is read from its beginning, without gaps
         get, numbers = getter(source.dataset, None), [cached.sample_number(position) for position in positions]
         ratios = [_seconds(get, numbers) / _seconds(cached.__getitem__, positions) for _ in range(_READ_TIMES + 1)]
-        return msgspec.msgpack.encode(statistics.median(ratios[1:]))
+        return statistics.median(ratios[1:])
 
-    gain: float | None = msgspec.msgpack.decode(pool.apart(read) if apart and not is_stream(source.dataset) else read())
+    gain: float | None = pool.apart(read) if apart and not is_stream(source.dataset) else read()
     return gain
 
 

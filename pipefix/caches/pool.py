@@ -116,7 +116,7 @@ def can_fork() -> bool:
     return not lost_by_fork()
 
 
-def apart(work: Callable[[Any], bytes]) -> bytes:
+def apart(work: Callable[[Any], Any]) -> Any:
     """What ``work`` gives in a forked process; what it raises there is raised here. Its argument it tells which sample it is at.
 
     Where nothing can be forked it is done here, and has nobody to tell.
@@ -136,10 +136,10 @@ def apart(work: Callable[[Any], bytes]) -> bytes:
             ) from None
     finally:
         process.end(patience=2.0)
-    return bytes(answer)
+    return answer
 
 
-def _work_apart(connection: Any, work: Callable[[Any], bytes], counts: _SampleCounts) -> None:
+def _work_apart(connection: Any, work: Callable[[Any], Any], counts: _SampleCounts) -> None:
     try:
         answer = work(counts.at)
     except ConnectionError as error:

@@ -61,24 +61,20 @@ _TOLD: Any = msgspec.json.Decoder(_Told)
 class Shelf(ObjectStore):
     """The files of one sample at a time. Nothing is recorded while replaying."""
 
-    def __init__(self, root: str | None, get: Callable[[int], memoryview]) -> None:
+    def __init__(self, root: str | None) -> None:
         self._root = root
         self._base = os.path.join(root, "") if root is not None else None
-        self._get = get
-        """The record at a position of the part that the sample is in."""
-        self._record: memoryview | None = None
         self._known: dict[str, tuple[int, list[Piece]]] = {}
         self.not_data = 0
         """Files of libraries that were asked for: they read them when they are first used, and no cache holds them."""
 
     def turn_to(self, taken: memoryview, get: Callable[[int], memoryview]) -> None:
+        """``get``: the record at a position of the part that the sample is in."""
         self._record, self._get = taken, get
         known = {}
         for name, size, pieces in entries(taken):
-            if self._base is not None and name[:1] not in ("/", "\0") and ".." not in name and not is_remote(name):
-                known[self._base + name] = (size, pieces)
-            else:
-                known[path_of(name, self._root)] = (size, pieces)
+            plain = self._base is not None and name[:1] not in ("/", "\0") and ".." not in name and not is_remote(name)
+            known[f"{self._base}{name}" if plain else path_of(name, self._root)] = (size, pieces)
         self._known = known
 
     def clients(self) -> set[str]:
@@ -95,7 +91,7 @@ class Shelf(ObjectStore):
         return self._known[path][0]
 
     def whole(self, path: str) -> bytes | None:
-        return self._range(path, 0, self._known[path][0]) if path in self._known else None
+        return self._range(path, 0, self.size(path)) if path in self._known else None
 
     def get(self, path: str, offset: int, count: int) -> bytes | None:
         known = self._known.get(path)
@@ -107,19 +103,15 @@ class Shelf(ObjectStore):
             return b""
         for begin, length, place, holder in pieces:
             if begin <= offset < begin + length:
-                skipped = offset - begin
-                held = self._record if holder < 0 else self._get(holder)
-                assert held is not None
+                skipped, held = offset - begin, self._record if holder < 0 else self._get(holder)
                 return bytes(piece_of(held, place + skipped, min(count, length - skipped)))
         return None
 
     def find_object(self, url: str, begin: int | None, end: int | None) -> Answer | None:
         head = self._told(url)
-        if head is None or url not in self._known:
+        if head is None or url not in self._known or ("size_unknown" in head and (begin is None or end is None)):
             return None
-        size = self._known[url][0]
-        if "size_unknown" in head and (begin is None or end is None):
-            return None
+        size = self.size(url)
         if begin is None:
             begin, end = max(0, size - (end or 0)), size
         data = self._range(url, begin, size if end is None else min(end, size))

@@ -128,12 +128,12 @@ def first_records(dataset: Any, recipe: Recipe, count: int) -> FirstRecords:
 
 
 def _survey_apart(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
-    def look(at: Any) -> bytes:
+    def look(at: Any) -> tuple[list[str], Blueprint, float]:
         Witness.at = staticmethod(at) if at is not None else None
         surveyed = survey(dataset, recipe, target)
-        return msgspec.msgpack.encode((loaded_libraries(), surveyed.blueprint, surveyed.unseen_bytes))
+        return loaded_libraries(), surveyed.blueprint, surveyed.unseen_bytes
 
-    libraries, blueprint, unseen = msgspec.msgpack.decode(pool.apart(look), type=tuple[list[str], Blueprint, float])
+    libraries, blueprint, unseen = pool.apart(look)
     for library in libraries:  # what a sample imports must have its hook before a worker's first sample
         with contextlib.suppress(ImportError):
             importlib.import_module(library)

@@ -93,7 +93,7 @@ class CachedDataset(Dataset[Any]):
 
     def _open(self) -> None:
         """What is made anew in every process."""
-        self._decode = Decoder(pictures.picture_as(self.images), pictures.pixels_as(self.images))
+        self._decode = pictures.decoder_to(self.images)
         self._take: Any = getter(self.dataset, None) if self.dataset is not None else None
         self._shelf: replay.Shelf | None = None
         self._rows: Any = None

@@ -152,20 +152,16 @@ class DataFile:
         return data
 
 
-_preadv = getattr(os, "preadv", None)
+_preadv = os.preadv
 """The system's own, whatever a hook puts in its place later: what a cache reads is no read of a sample's."""
 
 
 def _read_into(file: BinaryIO, held: bytearray, offset: int) -> int:
     """How many bytes there were at ``offset``."""
-    if _preadv is not None:
-        done = int(_preadv(file.fileno(), [held], offset))
-        while 0 < done < len(held) and (more := _preadv(file.fileno(), [memoryview(held)[done:]], offset + done)):
-            done += more
-        return done
-    with open(file.name, "rb") as own:  # where a position is shared by all who have the file open
-        own.seek(offset)
-        return own.readinto(held)
+    done = _preadv(file.fileno(), [held], offset)
+    while 0 < done < len(held) and (more := _preadv(file.fileno(), [memoryview(held)[done:]], offset + done)):
+        done += more
+    return done
 
 
 def _open(path: Path, expected: int) -> BinaryIO:

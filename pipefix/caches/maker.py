@@ -99,19 +99,15 @@ class SourceMaker:
             self._witness.read_only(sample, index)
         finally:
             self.reads = self._witness.timer.reads
-        return self._record(self.reads)
-
-    def _record(self, reads: Reads) -> bytes:
-        made = source_record(reads, self._root, self._stored, self._position)
         self._position += 1
-        return made
+        return source_record(self.reads, self._root, self._stored, self._position - 1)
 
 
 def source_record(reads: Reads, root: str | None, stored: dict[tuple[str, int, int], list[int]], position: int) -> bytes:
     """What a sample read, less the ranges that are ``stored`` by an earlier record; its own are added to those."""
     payloads: list[bytes] = []
-    place = 0
     entries: list[Any] = []
+    place = 0
     for path, file_read in reads.files.items():
         name = name_of(path, root)
         pieces = []
@@ -121,11 +117,10 @@ def source_record(reads: Reads, root: str | None, stored: dict[tuple[str, int, i
                 pieces.append([offset, len(data), *stored[piece]])
                 continue
             gap = -place % record.ALIGN
-            payloads += [bytes(gap), data] if gap else [data]
-            place += gap
-            pieces.append([offset, len(data), place, -1])
-            stored[piece] = [place, position]
-            place += len(data)
+            payloads += [bytes(gap), data]
+            pieces.append([offset, len(data), place + gap, -1])
+            stored[piece] = [place + gap, position]
+            place += gap + len(data)
         entries.append([name, file_read.size, pieces])
     return record.closed(payloads, ["S", *entries])
 
@@ -173,8 +168,7 @@ class TreeMaker:
         value = self.sample(index, sample)
         files = picture_files(self.reads)
         for kind, read in files:
-            whole = read.whole()
-            if whole is not None:
+            if (whole := read.whole()) is not None:
                 pictures.check_whole(whole, kind)
         kinds = [kind for kind, _ in files]
         return record.encode(pictures.as_pixels(value) if self._recipe.store == "sample" else self._with_images(value, kinds))
@@ -206,26 +200,16 @@ def getter(dataset: Any, hook: Hook | None) -> Callable[[int], Any]:
     """``dataset[index]``, or the one sample of ``dataset.__getitems__([index])``; of a stream the sample at that place."""
     if is_stream(dataset):
         return stream(dataset, hook)
-    if hasattr(type(dataset), "__getitem__") and type(dataset).__getitem__ is not _abstract():
-        take: Callable[[int], Any] = dataset.__getitem__
-    else:
-
-        def take(index: int) -> Any:
-            return dataset.__getitems__([index])[0]
-
-    if hook is None:
-        return take
-
-    def hooked(index: int) -> Any:
-        hook.begin()
-        return take(index)
-
-    return hooked
-
-
-def _abstract() -> Any:
     torch = sys.modules.get("torch.utils.data")
-    return torch.Dataset.__getitem__ if torch is not None else None
+    abstract = torch.Dataset.__getitem__ if torch is not None else None
+    has_own = getattr(type(dataset), "__getitem__", abstract) is not abstract
+
+    def take(index: int) -> Any:
+        if hook is not None:
+            hook.begin()
+        return dataset[index] if has_own else dataset.__getitems__([index])[0]
+
+    return dataset.__getitem__ if hook is None and has_own else take
 
 
 # -- streams: samples by their place in them; they have one reader, and end where they end

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from pipefix.caches.record import Picture, Pixels, Unstorable
+from pipefix.caches.record import Decoder, Picture, Pixels, Unstorable
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.header import is_cut_short, read_header
 from pipefix.vocabulary.errors import CacheDamaged
@@ -25,14 +25,7 @@ _MAPS = ("P", "1", "I", "I;16", "I;16B", "I;16L", "F", "PA")
 _IN = {"jpeg": ("RGB", "L", "CMYK"), "webp": ("RGB", "RGBA"), "png": ("RGB", "RGBA", "L", "LA", "P", "1", "I;16")}
 """Modes that each kind of file holds as they are."""
 _MOST_PIXELS = 1 << 28
-_MAGIC = (
-    (b"\xff\xd8\xff", "jpeg"),
-    (b"\x89PNG\r\n\x1a\n", "png"),
-    (b"GIF8", "gif"),
-    (b"BM", "bmp"),
-    (b"II*\0", "tiff"),
-    (b"MM\0*", "tiff"),
-)
+_MAGIC = {b"\xff\xd8\xff": "jpeg", b"\x89PNG\r\n\x1a\n": "png", b"GIF8": "gif", b"BM": "bmp", b"II*\0": "tiff", b"MM\0*": "tiff"}
 
 
 class Torn(ValueError):
@@ -41,10 +34,9 @@ class Torn(ValueError):
 
 def kind_of(head: bytes) -> str | None:
     """What an image file is, by its first bytes; None for anything else."""
-    for magic, kind in _MAGIC:
-        if head.startswith(magic):
-            return kind
-    return "webp" if head[:4] == b"RIFF" and head[8:12] == b"WEBP" else None
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "webp"
+    return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
 
 
 def check_whole(data: bytes, kind: str) -> None:
@@ -67,17 +59,15 @@ def is_pil(value: Any) -> bool:
 
 def is_image(value: Any) -> bool:
     """PIL images, and arrays and tensors of bytes laid out as images."""
-    kind = type(value)
-    module = kind.__module__.partition(".")[0]
-    if module == "PIL":
-        return is_pil(value)
+    module = type(value).__module__.partition(".")[0]
     if module == "numpy":
-        return (
-            getattr(value, "ndim", 0) == 3 and str(value.dtype) == "uint8" and value.shape[2] in (1, 3, 4) and 0 not in value.shape
-        )
-    if (module == "torch" or kind.__name__ == "Image") and hasattr(value, "detach"):  # no mask or boxes of torchvision's
-        return value.ndim == 3 and str(value.dtype) == "torch.uint8" and value.shape[0] in (1, 3, 4) and 0 not in value.shape
-    return False
+        dtype, channels = "uint8", 2
+    elif (module == "torch" or type(value).__name__ == "Image") and hasattr(value, "detach"):  # no mask or boxes of torchvision's
+        dtype, channels = "torch.uint8", 0
+    else:
+        return is_pil(value)
+    is_3d = getattr(value, "ndim", 0) == 3 and 0 not in value.shape
+    return is_3d and str(value.dtype) == dtype and value.shape[channels] in (1, 3, 4)
 
 
 def as_pil(value: Any) -> tuple[Any, str]:
@@ -204,27 +194,17 @@ def as_pixels(value: Any) -> Any:
 FORMS = ("as-was", "image", "tensor", "array", "none")
 
 
-def picture_as(form: str) -> Any:
-    """A function from an encoded picture to what the user wants."""
+def decoder_to(form: str) -> Decoder:
+    """Makes samples whose pictures are what the user wants; ``none`` is for who wants the labels alone."""
+    import numpy as np
 
-    if form == "none":
-        return _nothing
-
-    def give(picture: Picture) -> Any:
+    def of_picture(picture: Picture) -> Any:
         wanted = picture.like if form == "as-was" else form
         if wanted == "tensor":
             return _tensor_of(picture)
         return _image_of(picture) if wanted == "image" else _channels(_image_of(picture))
 
-    return give
-
-
-def pixels_as(form: str) -> Any:
-    if form == "none":
-        return _nothing
-    import numpy as np
-
-    def give(pixels: Pixels) -> Any:
+    def of_pixels(pixels: Pixels) -> Any:
         wanted = pixels.like if form == "as-was" else form
         if pixels.array.ndim not in (2, 3):
             raise ValueError(f"an image of {pixels.array.ndim} dimensions")
@@ -234,11 +214,7 @@ def pixels_as(form: str) -> Any:
         array = _channels(values if values.flags.writeable else values.copy())
         return array if wanted == "array" else _as_tensor(array)
 
-    return give
-
-
-def _nothing(_: Any) -> None:
-    """For who wants the labels alone."""
+    return Decoder(of_picture, of_pixels) if form != "none" else Decoder(lambda _: None, lambda _: None)
 
 
 def _from_pixels(pixels: Pixels) -> Any:

@@ -189,8 +189,7 @@ class _Process:
         return self._last_frames.read().decode(errors="replace") or None
 
     def end(self, patience: float = 0.0) -> None:
-        if patience and self._process.is_alive():
-            self._process.join(patience)
+        self._process.join(patience)
         if self._process.is_alive():
             self._process.terminate()
             self._process.join(2.0)

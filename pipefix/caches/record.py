@@ -66,15 +66,10 @@ def encode(tree: Any) -> bytes:
 
     def put(data: Any) -> list[int]:
         nonlocal place
-        gap = -place % ALIGN
-        if gap:
-            payloads.append(bytes(gap))
-            place += gap
-        length = data.nbytes if isinstance(data, memoryview) else len(data)
-        payloads.append(data)
-        span = [place, length]
-        place += length
-        return span
+        gap, length = -place % ALIGN, data.nbytes if isinstance(data, memoryview) else len(data)
+        payloads.extend((bytes(gap), data))
+        place += gap + length
+        return [place - length, length]
 
     return closed(payloads, _describe(tree, put, 0))
 
@@ -102,10 +97,8 @@ def _describe(value: Any, put: Callable[[Any], list[int]], depth: int) -> Any:
     if kind is Pixels:
         marks = [value.marks] if value.marks else []
         return ["x", *_array(value.array, put), value.mode, value.palette, value.like, *marks]
-    if kind is list:
-        return ["l", *(_describe(element, put, depth + 1) for element in value)]
-    if kind is tuple:
-        return ["t", *(_describe(element, put, depth + 1) for element in value)]
+    if kind in (list, tuple):
+        return ["l" if kind is list else "t", *(_describe(element, put, depth + 1) for element in value)]
     if kind in (dict, collections.OrderedDict):
         return ["d" if kind is dict else "o", *(_pair(key, element, put, depth) for key, element in value.items())]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -185,8 +178,9 @@ class Decoder:
         if depth > _DEEPEST:
             raise ValueError(f"nested more than {_DEEPEST} deep")
         tag, *rest = node
-        if tag == "t":
-            return tuple([self._value(element, record, depth + 1) for element in rest])
+        if tag in ("t", "l"):
+            elements = [self._value(element, record, depth + 1) for element in rest]
+            return tuple(elements) if tag == "t" else elements
         if tag == "p":
             offset, length, kind, width, height, like = rest
             return self.picture(Picture(payload(record, offset, length), kind, width, height, like))
@@ -202,16 +196,12 @@ class Decoder:
             return _scalar(*rest)
         if tag == "b":
             return bytes(payload(record, *rest))
-        if tag == "l":
-            return [self._value(element, record, depth + 1) for element in rest]
-        if tag == "d":
-            return {key: self._value(element, record, depth + 1) for key, element in rest}
-        if tag == "o":
-            return collections.OrderedDict((key, self._value(element, record, depth + 1)) for key, element in rest)
+        if tag in ("d", "o"):
+            pairs = {key: self._value(element, record, depth + 1) for key, element in rest}
+            return pairs if tag == "d" else collections.OrderedDict(pairs)
         if tag == "n":
             name, fields, *values = rest
-            field_values = [self._value(element, record, depth + 1) for element in values]
-            return tuple.__new__(_named(name, tuple(fields)), field_values)
+            return tuple.__new__(_named(name, tuple(fields)), [self._value(element, record, depth + 1) for element in values])
         raise ValueError(f"a value of unknown kind {str(tag)[:20]!r}")
 
     def _as_array(self, record: memoryview, dtype: str, shape: Sequence[int], offset: int, length: int) -> Any:
@@ -287,8 +277,7 @@ def _scalar(dtype: str, data: bytes) -> Any:
     import numpy as np
 
     kind = _dtype(dtype)
-    if len(data) != kind.itemsize:
-        raise ValueError(f"a {dtype} of {len(data)} bytes")
+    _fits((), kind.itemsize, len(data))
     return np.frombuffer(data, kind)[0]
 
 

@@ -207,12 +207,15 @@ def samples_of(table: Any, columns: Sequence[Column], shape: str, picture: Calla
 
 def _values(column: Any, like: str, picture: Callable[[Picture], Any]) -> list[Any]:
     if like == "image":
-        return [None if held is None else picture(_picture_of(held["bytes"])) for held in column.to_pylist()]
+        return [
+            None if held is None else picture(Picture(held["bytes"], kind_of(held["bytes"][:16]) or "", 0, 0, "image"))
+            for held in column.to_pylist()
+        ]
     if like.endswith("-0"):
         kind = column.type.to_pandas_dtype()
         return [_like(np.array(element, kind), like[:-2]) for element in column.to_pylist()]
     if like in ("array", "tensor"):
-        return [_like(None if row.values is None else row.values.to_numpy(zero_copy_only=False), like) for row in column]
+        return [None if row.values is None else _like(row.values.to_numpy(zero_copy_only=False), like) for row in column]
     values: list[Any] = column.to_pylist()
     if like not in ("numpy", "tuple"):
         return values
@@ -220,18 +223,12 @@ def _values(column: Any, like: str, picture: Callable[[Picture], Any]) -> list[A
     return [None if value is None else made(value) for value in values]
 
 
-def _picture_of(data: bytes) -> Picture:
-    return Picture(data, kind_of(data[:16]) or "", 0, 0, "image")
-
-
 def _like(array: Any, like: str) -> Any:
-    if array is None:
-        return None
-    if like == "tensor":
-        import torch
+    if like == "array":
+        return array.copy()
+    import torch
 
-        return torch.from_numpy(array.copy())
-    return array.copy()
+    return torch.from_numpy(array.copy())
 
 
 # -- text tokenised on its way into rows ---------------------------------------------------------------------------------------

@@ -86,37 +86,28 @@ def recipe_of(
     max_bad: float = 0.01, tokenizer: str | None = None, text: str | None = None, limit: int | None = None,
 ) -> Recipe:  # fmt: skip
     """Check what was asked for."""
-    if store is None and to in CONTAINERS:
-        store = CONTAINERS[to].stores[0]
-    if to not in CONTAINERS or store not in STORES or on_bad not in ON_BAD:
-        options = ((to, CONTAINERS), (store, STORES), (on_bad, ON_BAD))
-        wrong, choices = next((choice, known) for choice, known in options if choice not in known)
-        raise BadUsage(f"There is no {wrong!r} to choose.", advice=f"Choose one of {', '.join(choices)}.")
-    if not keeps(to, store):
-        raise BadUsage(
-            f"{store} is not kept in {to}: Parquet is for rows, with their fields as columns, and LMDB for all else.",
-            advice="Store rows as --to parquet --store rows"
-            + (f", or this as --to lmdb --store {store}" if store != "rows" else ""),
-        )
-    if size is not None and (store not in ("resized", "decoded") or size < 1):
-        raise BadUsage(
-            f"--size {size} does not fit --store {store}.",
-            advice="It is the shorter side, in pixels, of resized or decoded images.",
-        )
-    if not 1 <= quality <= 100:
-        raise BadUsage(f"A quality of {quality} is not between 1 and 100.", advice="Leave it at 90: --quality 90")
-    if quality != QUALITY and store != "resized":
-        raise BadUsage(
-            f"--quality {quality} does not fit --store {store}, which encodes no pictures.",
-            advice="It is that of JPEG and WebP in a cache of smaller pictures: --store resized",
-        )
-    if (tokenizer is None) != (text is None) or (tokenizer is not None and store != "rows"):
-        raise BadUsage(
-            "Tokenising takes a tokenizer, the field that it is used on, and --store rows.",
-            advice="Give all three: --store rows --tokenizer tokenizer.json --text text",
-        )
-    if limit is not None and limit < 1:
-        raise BadUsage(f"A limit of {limit} samples leaves none.", advice="Give at least one: --limit 100000")
+    if store is None:
+        store = CONTAINERS[to].stores[0] if to in CONTAINERS else ""
+    for choice, known in ((to, CONTAINERS), (store, STORES), (on_bad, ON_BAD)):
+        if choice not in known:
+            raise BadUsage(f"There is no {choice!r} to choose.", advice=f"Choose one of {', '.join(known)}.")
+    instead = f", or this as --to lmdb --store {store}" if store != "rows" else ""
+    for is_wrong, message, advice in (
+        (not keeps(to, store),
+         f"{store} is not kept in {to}: Parquet is for rows, with their fields as columns, and LMDB for all else.",
+         f"Store rows as --to parquet --store rows{instead}"),
+        (size is not None and (store not in ("resized", "decoded") or size < 1), f"--size {size} does not fit --store {store}.",
+         "It is the shorter side, in pixels, of resized or decoded images."),
+        (not 1 <= quality <= 100, f"A quality of {quality} is not between 1 and 100.", "Leave it at 90: --quality 90"),
+        (quality != QUALITY and store != "resized", f"--quality {quality} does not fit --store {store}, which encodes no pictures.",
+         "It is that of JPEG and WebP in a cache of smaller pictures: --store resized"),
+        ((tokenizer is None) != (text is None) or (tokenizer is not None and store != "rows"),
+         "Tokenising takes a tokenizer, the field that it is used on, and --store rows.",
+         "Give all three: --store rows --tokenizer tokenizer.json --text text"),
+        (limit is not None and limit < 1, f"A limit of {limit} samples leaves none.", "Give at least one: --limit 100000"),
+    ):  # fmt: skip
+        if is_wrong:
+            raise BadUsage(message, advice=advice)
     if store == "resized" and size is None:
         size = DEFAULT_SIZE
     return Recipe(
@@ -126,23 +117,16 @@ def recipe_of(
 
 
 def convert(
-    dataset: Any,
-    recipe: Recipe,
-    folder: Path,
-    *,
-    target: str = "",
-    workers: int | None = None,
-    update: bool = False,
-    progress: Progress | None = None,
-) -> Converted:
+    dataset: Any, recipe: Recipe, folder: Path, *, target: str = "", workers: int | None = None, update: bool = False,
+    progress: Progress = silent,
+) -> Converted:  # fmt: skip
     """Make a cache of ``dataset`` in ``folder``, or go on where an earlier run was.
 
     ``update`` makes anew what of a finished cache is damaged, or not what the dataset gives today.
     """
     begun = time.perf_counter()
-    say = progress or silent
     state = State()
-    say(state)
+    progress(state)
     folder = Path(os.path.abspath(folder))
     if os.path.islink(folder):
         folder = Path(os.path.realpath(folder))
@@ -156,16 +140,16 @@ def convert(
         with told_by_the_disk(folder):
             parts_kept: dict[int, Facts] = {}
             if existing is not None:
-                parts_kept, stale = _kept(source, existing, folder, update=update, say=say)
+                parts_kept, stale = _kept(source, existing, folder, update=update, say=progress)
                 if not update or not stale:
                     return Converted(folder, existing, time.perf_counter() - begun, 0, len(parts_kept), stale)
             building = Building(work.path, source.blueprint, existing, parts_kept)
             try:
                 building.resume(_current(source, source.blueprint.source))
                 parts_found = len(building.done)
-                parts_made = make_parts(source, building, workers, state, say)
+                parts_made = make_parts(source, building, workers, state, progress)
                 state.phase = "bringing it to the disk"
-                say(state)
+                progress(state)
                 manifest = building.seal()
             finally:
                 building.close()

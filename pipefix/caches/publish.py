@@ -54,7 +54,7 @@ def publish(folder: Path, manifest: Manifest, store: Store, say: Callable[[int, 
 
 
 def convert_to_store(
-    dataset: Any, recipe: Recipe, url: str, *, target: str = "", workers: int | None = None, progress: Progress | None = None
+    dataset: Any, recipe: Recipe, url: str, *, target: str = "", workers: int | None = None, progress: Progress = conversion.silent
 ) -> Converted:
     """Make a cache in a directory beside the working directory's files, bring it to the store, and remove it here."""
     store = open_store(url)
@@ -76,7 +76,7 @@ def convert_to_store(
 
     def say(number: int, count: int) -> None:
         state.phase = f"bringing part {number + 1} of {count} to the store"
-        (progress or conversion.silent)(state)
+        progress(state)
 
     publish(staging, converted.manifest, store, say)
     folders.remove(staging)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,13 +95,10 @@ def _words(tensor: Any) -> str:
 
 
 def _arrow_type(name: str, dtype: Any) -> Any:
-    unknown = Unstorable(f"field {name!r} holds {dtype}, which columns do not have")
-    if not dtype.isnative:
-        raise unknown
-    try:
-        return pa.from_numpy_dtype(dtype)
-    except pa.ArrowNotImplementedError:
-        raise unknown from None
+    with suppress(pa.ArrowNotImplementedError):
+        if dtype.isnative:
+            return pa.from_numpy_dtype(dtype)
+    raise Unstorable(f"field {name!r} holds {dtype}, which columns do not have")
 
 
 def infer(samples: Sequence[Any]) -> tuple[str, list[Column]]:

@@ -67,7 +67,8 @@ def verify(cache: str | Path, *, progress: Progress | None = None) -> Checked:
         checked.records += check.looked_at
         if problems:
             checked.damage[number] = problems
-        _against_source(check, checked)
+        if check.facts is not None:
+            _against_source(check.facts, checked)
     return checked
 
 
@@ -118,15 +119,11 @@ class PartCheck:
         return lambda number: decode(file.read(number))
 
 
-def _against_source(check: PartCheck, checked: Checked) -> None:
+def _against_source(facts: Facts, checked: Checked) -> None:
     """Files that went into the part: still there, and unchanged by size and time."""
-    if check.facts is None:
-        return
-    checked.far_count += sum(is_remote(name) for name, _, _ in check.facts.files)
-    for path, is_there in changed_files(check.facts, checked.manifest.source.root):
-        if not is_there:
-            checked.missing_count += 1
-            continue
-        checked.changed_count += 1
-        if len(checked.changed) < _NAMED:
-            checked.changed.append(path)
+    checked.far_count += sum(is_remote(name) for name, _, _ in facts.files)
+    different = list(changed_files(facts, checked.manifest.source.root))
+    changed = [path for path, is_there in different if is_there]
+    checked.missing_count += len(different) - len(changed)
+    checked.changed_count += len(changed)
+    checked.changed = [*checked.changed, *changed][:_NAMED]

@@ -116,19 +116,17 @@ def make_part(number: int, opened: OpenedSource, data: Path, tell: Tell) -> Fact
 
 def _fill(writer: Any, opened: OpenedSource, start: int, stop: int, tell: Tell) -> Facts:
     """Make the records; what went into them, without the sizes of what comes of it."""
-    blueprint, records, source_bytes, is_at_end = opened.blueprint, 0, 0, False
+    blueprint, records, source_bytes, index = opened.blueprint, 0, 0, start
     bad: list[DamagedSample] = []
     files: dict[str, tuple[int, int]] = {}
     """Of each file that was read its size, and when it was last changed, as of the first read."""
     bytes_counted: Counter[str] = Counter()
     opened.maker.begin()
-    index = start
     limit = blueprint.recipe.limit
+    is_at_end = limit is not None and limit < stop
+    stop = stop if limit is None else min(stop, limit)
     tell.at(index)
     while index < stop:
-        if limit is not None and index >= limit:
-            is_at_end = True
-            break
         read = written = 0
         try:
             record = opened.make(index)
@@ -160,20 +158,16 @@ def _fill(writer: Any, opened: OpenedSource, start: int, stop: int, tell: Tell) 
         source_bytes += read
         index += 1
         tell(index, read, written)
+    # A file that was changed while the part was made gets a time that no file has: it is made anew.
+    states = [
+        (makers.name_of(path, blueprint.source.root), size, changed if is_remote(path) or changed == last_changed(path) else 0)
+        for path, (size, changed) in files.items()
+    ]
     return Facts(
-        start=start,
-        stop=index,
-        records=records,
-        bytes=0,
-        index_bytes=0,
-        index_crc=0,
-        source_bytes=source_bytes,
-        bad=bad,
-        files=_as_of_now(files, blueprint.source.root),
-        file_count=len(files),
-        ended=is_at_end,
+        start=start, stop=index, records=records, bytes=0, index_bytes=0, index_crc=0, source_bytes=source_bytes, bad=bad,
+        files=sorted(states), file_count=len(files), ended=is_at_end,
         lists=opened.fingerprint.part(start, index, blueprint.source.volatile),
-    )
+    )  # fmt: skip
 
 
 def open_writer(path: Path, blueprint: Blueprint) -> Any:
@@ -185,15 +179,6 @@ def open_writer(path: Path, blueprint: Blueprint) -> Any:
     from pipefix.caches.lmdb import LmdbWriter
 
     return LmdbWriter(path)
-
-
-def _as_of_now(files: dict[str, tuple[int, int]], root: str | None) -> list[tuple[str, int, int]]:
-    """Names, sizes and times. A file that was changed while the part was made gets a time that no file has: it is made anew."""
-    file_states = []
-    for path, (size, changed) in files.items():
-        same = is_remote(path) or changed == last_changed(path)
-        file_states.append((makers.name_of(path, root), size, changed if same else 0))
-    return sorted(file_states)
 
 
 def is_interrupt(error: BaseException) -> bool:

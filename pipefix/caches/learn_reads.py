@@ -43,13 +43,12 @@ def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> Reading:
     root = root_of(dataset, files)
 
     def sizes(reads: Reads) -> tuple[int, int]:
-        held = _held(reads)
+        """Of a shard, not those of its other samples."""
+        held = sum(len(data) for read in reads.files.values() for data in read.chunks)
         return held, len(source_record(reads, root, {}, 0)) - held
 
-    if learned:
-        held, described = zip(*(size for _, size in good(lambda index: sizes(witness.read_only(get, index)), indices)), strict=True)
-    else:
-        held, described = zip(*map(sizes, reads_again), strict=True)
+    short = (size for _, size in good(lambda index: sizes(witness.read_only(get, index)), indices))
+    held, described = zip(*(short if learned else map(sizes, reads_again)), strict=True)
     return Reading(root, statistics.fmean(held), statistics.fmean(described), statistics.median(unseen))
 
 
@@ -64,6 +63,8 @@ def good(make: Callable[[int], Any], indices: Sequence[int], count: int | None =
     """So many samples that can be made, with their numbers; of damaged ones it is told when their part is made."""
     good_count, last, failed = 0, None, 0
     for index in indices:
+        if good_count == count:
+            break
         try:
             value = make(index)
         except EndOfStream:
@@ -72,11 +73,9 @@ def good(make: Callable[[int], Any], indices: Sequence[int], count: int | None =
             raise
         except Exception as error:  # noqa: BLE001 - whatever the user's code raises on a damaged sample
             last, failed = error, index
-            continue
-        good_count += 1
-        yield index, value
-        if good_count == count:
-            break
+        else:
+            good_count += 1
+            yield index, value
     if not good_count:
         reason = f": {summary(last)}" if last is not None else ""
         raise TargetError(
@@ -99,8 +98,3 @@ def _steady(
         witness.maps = False
         again = [witness.again(get, index) for index in chosen]
     return [reads for reads, _ in again], [unseen for _, unseen in again]
-
-
-def _held(reads: Reads) -> int:
-    """Bytes that were read; of a shard, not those of its other samples."""
-    return sum(len(data) for read in reads.files.values() for data in read.chunks)

@@ -119,11 +119,10 @@ def first_records(dataset: Any, recipe: Recipe, count: int) -> FirstRecords:
     except PipefixError as error:
         return FirstRecords(refused=str(error))
     cut = plan.cut
-    keeps_nothing = recipe.store == "sample" and cut is not None and bool(cut.live) and not cut.kept
-    whole = recipe.store != "source" and (cut is None or cut.attribute is None)
     return FirstRecords(
         record_bytes=look.record_bytes, described_bytes=look.described_bytes, part_samples=plan.part_samples,
-        keeps_nothing=keeps_nothing, whole=whole,
+        keeps_nothing=recipe.store == "sample" and cut is not None and bool(cut.live) and not cut.kept,
+        whole=recipe.store != "source" and (cut is None or cut.attribute is None),
     )  # fmt: skip
 
 
@@ -162,12 +161,9 @@ def _survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
         plan = look.settle(Blueprint(target=target, recipe=recipe, samples=samples, classes=_classes(dataset), boot=boot()))
         after, rows_after = _held(dataset, samples, look.indices)
     named = Fingerprint(dataset, samples, [plan.source.root]).attributes
-    source = Source(
-        root=plan.source.root,
-        attributes={name: named[name] for name in before if after.get(name) == before[name]},
-        volatile=[name for name in rows_after if rows_before.get(name) != rows_after[name]],
-    )
-    plan = msgspec.structs.replace(plan, source=source)
+    attributes = {name: named[name] for name in before if after.get(name) == before[name]}
+    volatile = [name for name in rows_after if rows_before.get(name) != rows_after[name]]
+    plan = msgspec.structs.replace(plan, source=Source(root=plan.source.root, attributes=attributes, volatile=volatile))
     return Surveyed(dataset, plan, look.holders, look.unseen_bytes)
 
 
@@ -198,12 +194,11 @@ def _length(dataset: Any) -> int:
 
 class _Look:
     def __init__(self, dataset: Any, recipe: Recipe, samples: int | None, witness: Witness, *, most: int | None = None) -> None:
-        self.dataset, self.recipe, self.witness = dataset, recipe, witness
-        self.samples, most = samples, most or (_ROWS_LOOKED_AT if recipe.store == "rows" else _LOOKED_AT)
+        self.dataset, self.recipe, self.witness, self.samples = dataset, recipe, witness, samples
+        most = most or (_ROWS_LOOKED_AT if recipe.store == "rows" else _LOOKED_AT)
         self.indices = learn_reads.spread(samples, most)[: recipe.limit]
         self.holders: list[Holder] = []
-        self.unseen_bytes = 0.0
-        self.record_bytes = self.described_bytes = 0.0
+        self.unseen_bytes = self.record_bytes = self.described_bytes = 0.0
 
     def settle(self, plan: Blueprint) -> Blueprint:
         if self.recipe.store == "source":
@@ -213,12 +208,11 @@ class _Look:
             return self._tree(msgspec.structs.replace(plan, cut=cut), hook)
 
     def _source(self, plan: Blueprint) -> Blueprint:
-        learned = learn_reads.learn(self.dataset, self.indices, self.witness)
-        self.unseen_bytes, self.record_bytes = learned.unseen_bytes, learned.record_bytes
-        self.described_bytes = learned.described_bytes
+        root, self.record_bytes, self.described_bytes, self.unseen_bytes = learn_reads.learn(
+            self.dataset, self.indices, self.witness
+        )
         return msgspec.structs.replace(
-            plan, stop_at=self.witness.stop_at, by_path=self.witness.by_path, maps=self.witness.maps,
-            source=Source(root=learned.root),
+            plan, stop_at=self.witness.stop_at, by_path=self.witness.by_path, maps=self.witness.maps, source=Source(root=root),
             part_samples=_part_samples(self.samples, self.record_bytes),
         )  # fmt: skip
 
@@ -230,9 +224,9 @@ class _Look:
         stored_whole = Cut(state=cuts.state_of(holders))
         if self.recipe.store == "rows":
             return stored_whole, None
-        names = {(holder.name, tuple(map(cuts.label, holder.operations))) for holder in holders}
         if not holders:
             return Cut(), None
+        names = {(holder.name, tuple(map(cuts.label, holder.operations))) for holder in holders}
         if len(names) > 1:
             raise TargetError(
                 f"The dataset holds several different lists of transforms: {'; '.join(sorted(name for name, _ in names))}.",
@@ -250,13 +244,10 @@ class _Look:
         return Cut(attribute=holders[0].name, kept=labels[:count], live=labels[count:], call=call, state=states[count]), hook
 
     def _fixed(self, holder: Holder) -> int:
-        inputs = []
         spy = cuts.Spy(holder.value)
         with cuts.replaced(self.holders, spy):
-            for _ in learn_reads.good(getter(self.dataset, None), self.indices, 3):
-                inputs += spy.calls
-                spy.calls = []
-        return cuts.fixed_operations(holder, inputs, _record_of) if inputs else 0
+            list(learn_reads.good(getter(self.dataset, None), self.indices, 3))
+        return cuts.fixed_operations(holder, spy.calls, _record_of) if spy.calls else 0
 
     def _call(self, hook: Hook) -> Call | None:
         """How the hook's results are found in samples; None where they are not, or the rest of the transforms, run on them there,
@@ -305,9 +296,7 @@ class _Look:
                     advice="Store them as they are: --store sample",
                 )
         plan = msgspec.structs.replace(plan, seeded=before.changed(), source=Source(root=root_of(self.dataset, list(files))))
-        sizes = stored
-        if is_rows:
-            plan, sizes = self._rows(plan, stored)
+        plan, sizes = self._rows(plan, stored) if is_rows else (plan, stored)
         self.record_bytes = sum(sizes) / len(sizes)
         return msgspec.structs.replace(plan, part_samples=_part_samples(self.samples, self.record_bytes))
 
@@ -324,13 +313,11 @@ class _Look:
     def _check_fixed(self, get: Any) -> None:
         """Something random that was not cut away would be frozen into the cache."""
         for index in self.indices[:3]:
-            try:
-                records = set()
-                for seed in range(2):
-                    with seeded((seed + 1) * 1_000_003 + index):
+            records = set()
+            with contextlib.suppress(Exception):  # a damaged sample, or a stream's end
+                for seed in (1_000_003, 2_000_006):
+                    with seeded(seed + index):
                         records.add(_record_of(get(index)))
-            except Exception:  # noqa: BLE001, S112 - a damaged sample, or a stream's end
-                continue
             if len(records) > 1:
                 why, instead = _RANDOM_ROWS if self.recipe.store == "rows" and cuts.holders(self.dataset) else _RANDOM
                 raise TargetError(f"Sample {index} comes out different every time: {why}.", advice=instead)

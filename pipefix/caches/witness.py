@@ -78,10 +78,11 @@ class FileRead(FileRanges):
 class Reads(ObjectStore):
     """The files of one sample, in the order in which they were opened."""
 
-    def __init__(self, *, maps: bool = True, timer: _Watch | None = None) -> None:
+    def __init__(self, *, maps: bool = True) -> None:
         self.files: dict[str, FileRead] = {}
         self.maps = maps
-        self._timer = timer
+        self.decodes = 0
+        """How many were begun."""
         self.given: set[str] = set()
         """Files that were mapped into memory, or whose descriptor was asked for."""
 
@@ -90,7 +91,7 @@ class Reads(ObjectStore):
             return
         file_read = self.files.get(path)
         if file_read is None:
-            file_read = self.files[path] = FileRead(size, last_changed(path), self._decodes())
+            file_read = self.files[path] = FileRead(size, last_changed(path), self.decodes)
         if len(data):
             file_read.put(offset, data)
 
@@ -101,7 +102,7 @@ class Reads(ObjectStore):
         if "status" in answer.told and description:
             return  # another library followed the redirection by itself: what it got stands for the object
         description.pop("status", None)
-        file_read = self.files.setdefault(answer.url, FileRead(answer.size, 1, self._decodes()))
+        file_read = self.files.setdefault(answer.url, FileRead(answer.size, 1, self.decodes))
         sized, is_sized = bool(description) and "size_unknown" not in description, "size_unknown" not in answer.told
         if is_sized and (answer.data is not None or not sized):
             file_read.size = answer.size
@@ -115,9 +116,6 @@ class Reads(ObjectStore):
         head.fill(json.dumps(description, sort_keys=True).encode())
         if answer.data:
             file_read.put(answer.begin, answer.data)
-
-    def _decodes(self) -> int:
-        return self._timer.decodes if self._timer is not None else 0
 
     def whole(self, path: str) -> bytes | None:
         file_read = self.files.get(path)
@@ -144,7 +142,6 @@ class _Watch(SampleTimer):
 
     def __init__(self) -> None:
         super().__init__()
-        self.decodes = 0
         self.stop_at: int | None = None
         self.reads = Reads()
 
@@ -152,9 +149,9 @@ class _Watch(SampleTimer):
         self, stage: Stage, op: str, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] = {}, **how: Any
     ) -> Any:
         if stage is not _STORAGE and self.live and self.owns:
-            if self.decodes == self.stop_at:
+            if self.reads.decodes == self.stop_at:
                 raise _Enough(args[0] if args else None)
-            self.decodes += 1
+            self.reads.decodes += 1
         return super().timed_call(stage, op, fn, args, kwargs, **how)
 
 
@@ -203,7 +200,7 @@ class Witness(ResultStore):
         timer = self.timer
         if self.at is not None and isinstance(unit, int):
             self.at(unit)
-        timer.reads, timer.decodes = Reads(maps=self.maps, timer=timer), 0
+        timer.reads = Reads(maps=self.maps)
         timer.recording = self
         timer.begin(unit)
         try:
@@ -235,13 +232,11 @@ class Witness(ResultStore):
         """What the sample reads; it is run as far as that takes."""
         timer = self.timer
         timer.stop_at = self.stop_at
-        first: Any = None
         try:
             with self.watching(index):
                 make(index)
         except _Enough as enough:
-            first = enough.first
-            _complete(timer.reads, first if self.by_path else None)
+            _complete(timer.reads, enough.first if self.by_path else None)
         finally:
             timer.stop_at = None
         return timer.reads

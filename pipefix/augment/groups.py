@@ -28,10 +28,6 @@ class Group:
     parts: list[tuple[BatchedOp, dict[str, np.ndarray]]] = field(default_factory=list)
     """``columns`` of the samples of one outline each, until all are there."""
 
-    def join(self, rows: list[int], op: BatchedOp, columns: dict[str, np.ndarray]) -> None:
-        self.rows.extend(rows)
-        self.parts.append((op, columns))
-
     def close(self) -> None:
         """All are there: put them in the order of the batch."""
         ops = {op.name: op for op, _ in self.parts}
@@ -78,12 +74,13 @@ def _join(wave: dict[Any, Group], call: OutlinedCall, rows: list[int], numbers: 
     op = BY_NAME[call.name]
     columns = {column.name: column.of(numbers) for column in call.columns}
     if not call.alone:
-        wave.setdefault(call.key, Group(op.batched, call.shared)).join(rows, op, columns)
+        group = wave.setdefault(call.key, Group(op.batched, call.shared))
+        group.rows.extend(rows)
+        group.parts.append((op, columns))
         return
     for place, row in enumerate(rows):
         own = {name: column[place].tolist() for name, column in columns.items()}
-        wave[call.name, row] = Group(op.functional, {**call.shared, **own})
-        wave[call.name, row].join([row], op, {})
+        wave[call.name, row] = Group(op.functional, {**call.shared, **own}, [row], parts=[(op, {})])
 
 
 def to_device(groups: Sequence[Group], device: torch.device) -> None:

@@ -12,7 +12,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -121,11 +121,14 @@ for _function, _own in _KERNELS.items():
 # -- on the way to the batch ---------------------------------------------------------------------------------------------------
 
 
+_Call = TypeVar("_Call")
+
+
 @dataclass(frozen=True)
-class Program:
+class Program(Generic[_Call]):
     """The calls of one sample, and by what its picture is known in a batch."""
 
-    calls: list[RecordedCall]
+    calls: Sequence[_Call]
     shape: tuple[int, ...]
     """Of the picture before them."""
     place: int | None = None
@@ -164,23 +167,15 @@ class OutlinedCall:
     """Equal for calls that are made together where they are not made alone."""
 
 
-@dataclass(frozen=True)
-class Outline:
-    """A program without the numbers of its sample."""
-
-    calls: tuple[OutlinedCall, ...]
-    shape: tuple[int, ...]
-    place: int | None
-    leaves: int
-
-
+Outline: TypeAlias = Program[OutlinedCall]
+"""A program without the numbers of its sample."""
 _LENGTH = 4
 """Bytes in which the length of an outline is written."""
 _LONGEST_KEPT = 4096
 """Outlines of more bytes hold what was drawn for one picture alone, such as the noise of an erased rectangle."""
 
 
-def packed(program: Program) -> bytes:
+def packed(program: Program[RecordedCall]) -> bytes:
     """As it crosses to the training process: bytes, which every collate function lets be. An outline, which the samples of a batch
     mostly share, and the sample's own numbers behind it."""
     outline, numbers = [], []
@@ -224,7 +219,7 @@ def _outline(head: bytes) -> Outline:
         key = ("blend" if op.blend is not None else name, tuple(column.shape for column in columns))
         whole = None if alone else (key, _hashable(list(shared.values())))
         outlined.append(OutlinedCall(place, name, shared, columns, alone, whole))
-    return Outline(tuple(outlined), *picture)
+    return Program(outlined, *picture)
 
 
 def _hashable(value: Any) -> Any:
@@ -236,7 +231,7 @@ def _hashable(value: Any) -> Any:
 _kept_outline = lru_cache(maxsize=1024)(_outline)
 
 
-def unpacked(program: bytes) -> Program:
+def unpacked(program: bytes) -> Program[RecordedCall]:
     head, numbers = apart(program)
     outline = outline_of(head)
     row, calls = np.frombuffer(numbers, np.uint8)[None], []

@@ -123,29 +123,22 @@ def _place(goal: Path, *, quarantine: bool) -> Path:
 
 
 def _check_cache(folder: Path, *, quarantine: bool) -> None:
-    for name in FOLDERS:
-        if os.path.lexists(folder / name) and not is_folder(folder / name):
-            raise _misplaced(folder / name, "directory")
-    for path in _called_as_ours(folder):
-        if not is_plain(path):
-            raise _misplaced(path, "file")
-    if quarantine and os.path.lexists(folder / QUARANTINE) and not layout.is_quarantine(folder / QUARANTINE):
-        raise _misplaced(folder / QUARANTINE, "file")
-
-
-def _misplaced(path: Path, kind: str) -> BadUsage:
-    return BadUsage(
-        f"{path} is not a {kind} that a cache would hold: nothing is written there.",
-        advice="Move it elsewhere, or name another directory: --out DIR",
-    )
+    inside, listed = [folder / name for name in FOLDERS], folder / QUARANTINE
+    misplaced = [(path, "directory") for path in inside if os.path.lexists(path) and not is_folder(path)]
+    misplaced += [(path, "file") for path in _called_as_ours(folder) if not is_plain(path)]
+    misplaced += [(listed, "file")] if quarantine and os.path.lexists(listed) and not layout.is_quarantine(listed) else []
+    for path, kind in misplaced:
+        raise BadUsage(
+            f"{path} is not a {kind} that a cache would hold: nothing is written there.",
+            advice="Move it elsewhere, or name another directory: --out DIR",
+        )
 
 
 def _check_building(folder: Path) -> None:
     """Whether what is there was left by a converter of ours; it may hold nothing else, since it is going to be renamed."""
     if not os.path.lexists(folder):
         return
-    foreign = [path for path in layout.entries(folder) if not _is_of_building(path, folder)] if is_folder(folder) else [folder]
-    if foreign:
+    if foreign := [path for path in layout.entries(folder) if not _is_of_building(path, folder)] if is_folder(folder) else [folder]:
         raise BadUsage(
             f"{folder}, in which the cache would be made, holds what is not of a cache: {foreign[0]}. Nothing is written there.",
             advice="Move it elsewhere, or name another directory: --out DIR",
@@ -178,12 +171,8 @@ def part_files(folder: Path, count: int | None) -> Iterator[Path]:
 
 
 def _called_as_ours(folder: Path) -> list[Path]:
-    paths = []
-    for name, pattern in PART.items():
-        for path in sorted((folder / name).iterdir()) if is_folder(folder / name) else []:
-            if pattern.match(path.name) or DRAFT.match(path.name):
-                paths.append(path)
-    return paths
+    paths = [path for name in PART if is_folder(folder / name) for path in sorted((folder / name).iterdir())]
+    return [path for path in paths if PART[path.parent.name].match(path.name) or DRAFT.match(path.name)]
 
 
 def _drafts(folder: Path) -> list[Path]:
@@ -230,9 +219,9 @@ def _remove(folder: Path) -> str | None:
         if sealed is not None:
             with FolderLock(folder, "converter", ours=True):
                 _remove_files(folder, sealed)
-        elif foreign := [path for path in layout.entries(folder) if not _is_left_behind(path)]:
-            return f"nothing in it says that pipefix made it, and it holds {foreign[0].name!r}"
         else:
+            if foreign := [path for path in layout.entries(folder) if not _is_left_behind(path)]:
+                return f"nothing in it says that pipefix made it, and it holds {foreign[0].name!r}"
             for path in layout.entries(folder):
                 path.unlink()
         for path in (*(folder / name for name in FOLDERS), folder):
@@ -281,7 +270,5 @@ def _remove_files(folder: Path, sealed: Manifest | Blueprint) -> None:
     ours = [path for path in called if DRAFT.match(path.name) or layout.begins_as_ours(path)] + _drafts(folder)
     if sealed.recipe.on_bad == "quarantine" and layout.is_quarantine(folder / QUARANTINE):
         ours.append(folder / QUARANTINE)
-    for path in sorted(ours, key=lambda path: path.suffix != ".facts"):
-        path.unlink()
-    for path in last:
+    for path in [*sorted(ours, key=lambda path: path.suffix != ".facts"), *last]:
         path.unlink()

@@ -174,7 +174,6 @@ class Replayer(ResultStore):
         self.timer.active = True
         self._patches = Patches()
         self._samples = 0
-        self._clients: set[str] = set()
         self._shelf: Shelf | None = None
         self._told = False
         install_all(self.timer, self._patches, BYTE_READERS)
@@ -188,11 +187,9 @@ class Replayer(ResultStore):
         """The sample, its files answered by ``shelf``."""
         self._samples += 1
         early = self._samples <= 4
-        fresh = shelf.clients() - self._clients if early else set()
-        for client in fresh:  # a sample that imports its client itself would be past the hook by then
+        for client in shelf.clients() if early else ():  # a sample that imports its client itself would be past the hook by then
             with contextlib.suppress(ImportError):
                 importlib.import_module(client)
-        self._clients |= fresh
         if early or self._samples % _INSTALL_AGAIN == 0:
             install_all(self.timer, self._patches, BYTE_READERS)
         timer = self.timer

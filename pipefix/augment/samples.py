@@ -30,10 +30,6 @@ FOLLOWERS = tuple(getattr(tv_tensors, name) for name in ("BoundingBoxes", "KeyPo
 class _Caught(BaseException):
     """Carries what a dataset gave its transforms out of its ``__getitem__``, past whatever that catches."""
 
-    def __init__(self, picture: Any) -> None:
-        super().__init__()
-        self.picture = picture
-
 
 class _Catch:
     def __call__(self, *sample: Any, **named: Any) -> Any:
@@ -49,7 +45,7 @@ def pictures(dataset: Any, place: HeldTransforms, count: int) -> list[Any]:
             try:
                 next(iter(catching)) if isinstance(dataset, IterableDataset) else catching[item]
             except _Caught as caught:
-                checked.append(_checked(caught.picture))
+                checked.append(_checked(caught.args[0]))
     if not checked:
         raise TargetError(
             f"The dataset's {'.'.join(place.path)} was not called for any sample, so there is nothing to check it on.",

@@ -106,12 +106,10 @@ def _tried(
 ) -> tuple[list[str], list[SampleFormat]]:
     """What becomes of pictures without pixels: why each transform cannot be recorded ("": it can), and the format of samples before
     each and after the last."""
-    channels, *known = size or (3,)
-    sizes: Sequence[tuple[int, int]] = SIZES
-    if known:
-        height, width = known
-        others = [] if same_size else [(height + 64, width + 32), (width + 64, height + 32)]
-        sizes = [(height, width), *others]
+    channels, sizes = 3, list(SIZES)
+    if size is not None:
+        channels, height, width = size
+        sizes = [(height, width)] if same_size else [(height, width), (height + 64, width + 32), (width + 64, height + 32)]
     images = [
         RecordedImage.of((channels, *sizes[trial % len(sizes)]), torch.uint8, from_pil=kind != "tensor") for trial in range(TRIALS)
     ]

@@ -73,9 +73,7 @@ class Index:
 
     @classmethod
     def read(cls, path: Path, part: Part, *, in_memory: bool = True) -> Index:
-        """Args:
-        in_memory: whether the places of blocks stay in memory, or are read from the file again, one by one.
-        """
+        """``in_memory``: whether the places of blocks stay in memory, or are read from the file again, one by one."""
         file = _open(path, part.index_bytes)
         data = file.read()
         if in_memory:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from itertools import pairwise
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -291,9 +290,7 @@ def _check(manifest: Manifest, path: Any) -> None:
         keeps(manifest.recipe.container, manifest.recipe.store)
         and manifest.checksum == "crc32"
         and manifest.length == sum(part.records for part in parts)
-        and manifest.samples == (parts[-1].stop if parts else 0)
-        and all(a.stop == b.start for a, b in pairwise(parts))
-        and (not parts or parts[0].start == 0)
+        and [0, *(part.stop for part in parts)] == [*(part.start for part in parts), manifest.samples]
     )
     for part in parts:
         sound = sound and part.stop - part.start == part.records + len(part.bad)

@@ -130,11 +130,8 @@ class Reads(ObjectStore):
 
 
 class _Enough(BaseException):
-    """Ends a sample whose files are all known. Not an Exception: what the user's code catches, this is not."""
-
-    def __init__(self, first: Any) -> None:
-        super().__init__()
-        self.first = first
+    """Ends a sample whose files are all known, with what was to be decoded. Not an Exception: what the user's code catches, this is
+    not."""
 
 
 class _Watch(SampleTimer):
@@ -236,7 +233,7 @@ class Witness(ResultStore):
             with self.watching(index):
                 make(index)
         except _Enough as enough:
-            _complete(timer.reads, enough.first if self.by_path else None)
+            _complete(timer.reads, enough.args[0] if self.by_path else None)
         finally:
             timer.stop_at = None
         return timer.reads

@@ -28,7 +28,7 @@ from pipefix.caches.source_files import any_object_changed, changed_files
 from pipefix.caches.survey import Surveyed, survey
 from pipefix.caches.verify import PartCheck
 from pipefix.caches.witness import Witness
-from pipefix.caches.writer import Facts, OpenedSource, Tell, make_part, program_ended, read_facts
+from pipefix.caches.writer import Facts, Moved, OpenedSource, SampleCounts, make_part, program_ended, read_facts
 from pipefix.system.resources import cores
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, Interrupted, TargetError, UnreadableFile
 from pipefix.vocabulary.folder_lock import unwritable
@@ -211,7 +211,7 @@ def make_parts(source: Surveyed, building: Building, workers: int | None, state:
         with Witness(alone=plan.recipe.store == "source") as witness, source.hooked() as hook:
             opened = OpenedSource(source.dataset, plan, hook, witness)
 
-            def make(number: int, tell: Tell) -> Facts:
+            def make(number: int, tell: SampleCounts) -> Facts:
                 witness.install()
                 return make_part(number, opened, building.data(number), tell)
 
@@ -224,7 +224,7 @@ def make_parts(source: Surveyed, building: Building, workers: int | None, state:
     _check_bad(building, plan)
     try:
         for event in pool.run(building.missing(), process, count):
-            if isinstance(event, pool.Moved):
+            if isinstance(event, Moved):
                 state.done += event.samples
                 state.read += event.read
                 state.written += event.written

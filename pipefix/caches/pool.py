@@ -26,59 +26,23 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pipefix.caches.pictures import forget_threads
-from pipefix.caches.writer import Facts, Tell, program_ended
+from pipefix.caches.writer import Facts, Moved, SampleCounts, program_ended
 from pipefix.system.forks import lost_by_fork
 from pipefix.vocabulary.errors import PipefixError, TargetError
 from pipefix.vocabulary.garbage import existing_objects_skipped
 from pipefix.vocabulary.tracebacks import frames, summary
 from pipefix.vocabulary.worker_exit import signal_name
 
-Make = Callable[[int, Tell], Facts]
+Make = Callable[[int, SampleCounts], Facts]
 Ready = Callable[[], AbstractContextManager[Make]]
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Of mallopt(3)."""
 _TELL_SECONDS = 0.1
 
 
-class Moved(NamedTuple):
-    """How far a worker came."""
-
-    samples: int
-    read: int
-    written: int
-
-
 class PartDone(NamedTuple):
     number: int
     facts: Facts
-
-
-class _SampleCounts:
-    """How far the samples of a process are, in memory that its parent sees."""
-
-    def __init__(self, cells: Any, parent: int | None = None) -> None:
-        self._cells, self._parent = cells, parent
-        """At which sample it is; samples that are done, bytes read and written."""
-        self._seen = Moved(0, 0, 0)
-
-    def __call__(self, index: int, read: int, written: int) -> None:
-        """The sample before ``index`` is done: that took so many bytes."""
-        cells = self._cells
-        cells[1], cells[2], cells[3] = cells[1] + 1, cells[2] + read, cells[3] + written
-        self.at(index)
-
-    def at(self, index: int) -> None:
-        """A sample begins. A process whose parent is gone ends."""
-        self._cells[0] = index
-        if self._parent is not None and os.getppid() != self._parent:
-            os._exit(1)
-
-    def moved(self) -> Moved:
-        """Since the last time that this was asked."""
-        now = Moved(*self._cells[1:])
-        since = Moved(*(new - old for new, old in zip(now, self._seen, strict=True)))
-        self._seen = now
-        return since
 
 
 def run(numbers: Iterable[int], make: Ready, workers: int) -> Iterator[Moved | PartDone]:
@@ -139,7 +103,7 @@ def apart(work: Callable[[Any], Any]) -> Any:
     return answer
 
 
-def _work_apart(connection: Any, work: Callable[[Any], Any], counts: _SampleCounts) -> None:
+def _work_apart(connection: Any, work: Callable[[Any], Any], counts: SampleCounts) -> None:
     try:
         answer = work(counts.at)
     except ConnectionError as error:
@@ -154,11 +118,11 @@ class _Process:
         context = multiprocessing.get_context("fork")
         self.connection, inner = context.Pipe()
         self._cells = context.RawArray("q", (-1, 0, 0, 0))
-        self.counts = _SampleCounts(self._cells)
+        self.counts = SampleCounts(self._cells)
         self._last_frames = tempfile.TemporaryFile()  # noqa: SIM115 - a crash writes here, and it is read after the process's end
         sys.stdout.flush()
         sys.stderr.flush()
-        arguments = (run, inner, [self.connection, *others], work, _SampleCounts(self._cells, os.getpid()), self._last_frames)
+        arguments = (run, inner, [self.connection, *others], work, SampleCounts(self._cells, os.getpid()), self._last_frames)
         self._process = context.Process(target=_inside, args=arguments, daemon=True)
         try:
             with existing_objects_skipped():
@@ -201,7 +165,7 @@ class _Process:
 
 
 def _inside(
-    run: Callable[[Any, Any, Any], None], connection: Any, others: list[Any], work: Any, counts: _SampleCounts, last_frames: Any
+    run: Callable[[Any, Any, Any], None], connection: Any, others: list[Any], work: Any, counts: SampleCounts, last_frames: Any
 ) -> None:
     """The life of a process."""
     faulthandler.enable(last_frames, all_threads=False)
@@ -224,7 +188,7 @@ def _inside(
 
 def _here(numbers: Iterable[int], make: Ready) -> Iterator[Moved | PartDone]:
     """In this process, where nothing can be forked or nobody wants it."""
-    counts = _SampleCounts([-1, 0, 0, 0])
+    counts = SampleCounts([-1, 0, 0, 0])
     with make() as make_part:
         for number in numbers:
             facts = make_part(number, counts)
@@ -261,7 +225,7 @@ class _Worker(_Process):
         return PartDone(number, msgspec.msgpack.decode(facts, type=Facts))
 
 
-def _work(connection: Any, make: Ready, counts: _SampleCounts) -> None:
+def _work(connection: Any, make: Ready, counts: SampleCounts) -> None:
     """It takes numbers until there are none."""
     with make() as make_part:
         while (number := connection.recv()) is not None:

@@ -10,7 +10,7 @@ import os
 import zlib
 from collections import Counter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -32,14 +32,40 @@ from pipefix.vocabulary.urls import is_remote
 _LONGEST = 16
 
 
-class Tell(Protocol):
-    """Told how far it is."""
+class Moved(NamedTuple):
+    """How far a worker came."""
 
-    def at(self, index: int) -> None:
-        """This sample begins."""
+    samples: int
+    read: int
+    written: int
+
+
+class SampleCounts:
+    """How far the samples of a process are, in memory that its parent sees."""
+
+    def __init__(self, cells: Any, parent: int | None = None) -> None:
+        self._cells, self._parent = cells, parent
+        """At which sample it is; samples that are done, bytes read and written."""
+        self._seen = Moved(0, 0, 0)
 
     def __call__(self, index: int, read: int, written: int) -> None:
-        """The sample before ``index`` is done; bytes that it read, and that were written of it."""
+        """The sample before ``index`` is done: that took so many bytes."""
+        cells = self._cells
+        cells[1], cells[2], cells[3] = cells[1] + 1, cells[2] + read, cells[3] + written
+        self.at(index)
+
+    def at(self, index: int) -> None:
+        """A sample begins. A process whose parent is gone ends."""
+        self._cells[0] = index
+        if self._parent is not None and os.getppid() != self._parent:
+            os._exit(1)
+
+    def moved(self) -> Moved:
+        """Since the last time that this was asked."""
+        now = Moved(*self._cells[1:])
+        since = Moved(*(new - old for new, old in zip(now, self._seen, strict=True)))
+        self._seen = now
+        return since
 
 
 class DamagedSample(msgspec.Struct, frozen=True):
@@ -94,7 +120,7 @@ class OpenedSource:
         return self.maker.make(index, self.get)
 
 
-def make_part(number: int, opened: OpenedSource, data: Path, tell: Tell) -> Facts:
+def make_part(number: int, opened: OpenedSource, data: Path, tell: SampleCounts) -> Facts:
     """Write the part's data file and the rest beside it; the facts appear last, when all is done."""
     start, stop = opened.blueprint.range(number)
     with drafted(data) as draft:
@@ -114,7 +140,7 @@ def make_part(number: int, opened: OpenedSource, data: Path, tell: Tell) -> Fact
     return facts
 
 
-def _fill(writer: Any, opened: OpenedSource, start: int, stop: int, tell: Tell) -> Facts:
+def _fill(writer: Any, opened: OpenedSource, start: int, stop: int, tell: SampleCounts) -> Facts:
     """Make the records; what went into them, without the sizes of what comes of it."""
     blueprint, records, source_bytes, index = opened.blueprint, 0, 0, start
     bad: list[DamagedSample] = []

@@ -23,8 +23,6 @@ from contextlib import AbstractContextManager
 from multiprocessing.connection import wait
 from typing import Any, NamedTuple
 
-import msgspec
-
 from pipefix.caches.pictures import forget_threads
 from pipefix.caches.writer import Facts, Moved, SampleCounts, program_ended
 from pipefix.system.forks import lost_by_fork
@@ -89,18 +87,15 @@ def apart(work: Callable[[Any], Any]) -> Any:
         return work(None)
     process = _Process(_work_apart, work, [])
     try:
-        try:
-            answer = process.hear()
-        except (EOFError, ConnectionError):
-            how = process.ended()
-            raise TargetError(
-                f"The process that looked at some samples {how}.",
-                advice="Run that sample by itself: the dataset's code, or a library that it calls, ends the process.",
-                user_traceback=process.last_words(),
-            ) from None
+        return process.hear()
+    except (EOFError, ConnectionError):
+        raise TargetError(
+            f"The process that looked at some samples {process.ended()}.",
+            advice="Run that sample by itself: the dataset's code, or a library that it calls, ends the process.",
+            user_traceback=process.last_words(),
+        ) from None
     finally:
         process.end(patience=2.0)
-    return answer
 
 
 def _work_apart(connection: Any, work: Callable[[Any], Any], counts: SampleCounts) -> None:
@@ -117,12 +112,11 @@ class _Process:
     def __init__(self, run: Callable[[Any, Any, Any], None], work: Any, others: list[Any]) -> None:
         context = multiprocessing.get_context("fork")
         self.connection, inner = context.Pipe()
-        self._cells = context.RawArray("q", (-1, 0, 0, 0))
-        self.counts = SampleCounts(self._cells)
+        self.counts = SampleCounts(context.RawArray("q", (-1, 0, 0, 0)), os.getpid())
         self._last_frames = tempfile.TemporaryFile()  # noqa: SIM115 - a crash writes here, and it is read after the process's end
         sys.stdout.flush()
         sys.stderr.flush()
-        arguments = (run, inner, [self.connection, *others], work, SampleCounts(self._cells, os.getpid()), self._last_frames)
+        arguments = (run, inner, [self.connection, *others], work, self.counts, self._last_frames)
         self._process = context.Process(target=_inside, args=arguments, daemon=True)
         try:
             with existing_objects_skipped():
@@ -144,7 +138,7 @@ class _Process:
     def ended(self) -> str:
         """How it ended, and at which sample."""
         self._process.join()
-        code, sample = self._process.exitcode or 0, self._cells[0]
+        code, sample = self._process.exitcode or 0, self.counts.cells[0]
         how = f"was ended by signal {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
         return f"{how} while it made sample {sample}" if sample >= 0 else f"{how} before it made its first sample"
 
@@ -211,7 +205,8 @@ class _Worker(_Process):
     def made(self) -> PartDone | None:
         """The part that it made; None once it left after its last one."""
         try:
-            number, facts = self.hear()
+            made: PartDone = self.hear()
+            return made
         except (EOFError, ConnectionError):
             how = self.ended()
             if not self._busy:
@@ -222,25 +217,21 @@ class _Worker(_Process):
                 "What is done is kept.",
                 user_traceback=self.last_words(),
             ) from None
-        return PartDone(number, msgspec.msgpack.decode(facts, type=Facts))
 
 
 def _work(connection: Any, make: Ready, counts: SampleCounts) -> None:
     """It takes numbers until there are none."""
     with make() as make_part:
         while (number := connection.recv()) is not None:
-            facts = make_part(number, counts)
-            connection.send((number, msgspec.msgpack.encode(facts.brief())))
+            connection.send(PartDone(number, make_part(number, counts).brief()))
 
 
 def _keep_freed_memory() -> None:
     """Memory is taken and freed a few megabytes at a time; given back to the system, it would cost page faults each time."""
-    try:
+    with contextlib.suppress(OSError, AttributeError):  # not the GNU C library
         mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):
-        return  # not the GNU C library
-    mallopt(_TRIM_THRESHOLD, 64 << 20)
-    mallopt(_MMAP_THRESHOLD, 32 << 20)
+        mallopt(_TRIM_THRESHOLD, 64 << 20)
+        mallopt(_MMAP_THRESHOLD, 32 << 20)
 
 
 def sendable(error: BaseException) -> BaseException:

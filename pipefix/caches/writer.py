@@ -44,25 +44,25 @@ class SampleCounts:
     """How far the samples of a process are, in memory that its parent sees."""
 
     def __init__(self, cells: Any, parent: int | None = None) -> None:
-        self._cells, self._parent = cells, parent
+        self.cells, self._parent = cells, parent
         """At which sample it is; samples that are done, bytes read and written."""
         self._seen = Moved(0, 0, 0)
 
     def __call__(self, index: int, read: int, written: int) -> None:
         """The sample before ``index`` is done: that took so many bytes."""
-        cells = self._cells
+        cells = self.cells
         cells[1], cells[2], cells[3] = cells[1] + 1, cells[2] + read, cells[3] + written
         self.at(index)
 
     def at(self, index: int) -> None:
         """A sample begins. A process whose parent is gone ends."""
-        self._cells[0] = index
+        self.cells[0] = index
         if self._parent is not None and os.getppid() != self._parent:
             os._exit(1)
 
     def moved(self) -> Moved:
         """Since the last time that this was asked."""
-        now = Moved(*self._cells[1:])
+        now = Moved(*self.cells[1:])
         since = Moved(*(new - old for new, old in zip(now, self._seen, strict=True)))
         self._seen = now
         return since

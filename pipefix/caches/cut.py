@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from pipefix.caches.code_digest import holds_generator
@@ -151,19 +151,15 @@ def fixed_operations(holder: Holder, inputs: Sequence[Arguments], record_of: Cal
         record_of: the record of a result; None where none can hold it.
     """
     values, storable = list(inputs), 0
-    for count, operation in enumerate(holder.operations, 1):
-        if _says_random(operation):
-            break
-        try:
-            tried = [_tried(operation, args, kwargs, record_of) for args, kwargs in values]
-        except Exception:  # noqa: BLE001 - whatever the user's operation raises alone: it stays where it is, live
-            break
-        fixed = [result for result in tried if result is not None]
-        if len(fixed) < len(tried):
-            break
-        values = [following for following, _ in fixed]
-        if all(is_storable for _, is_storable in fixed):
-            storable = count
+    with suppress(Exception):  # whatever the user's operation raises alone: it stays where it is, live
+        for count, operation in enumerate(holder.operations, 1):
+            tried = [] if _says_random(operation) else [_tried(operation, args, kwargs, record_of) for args, kwargs in values]
+            fixed = [result for result in tried if result is not None]
+            if len(fixed) < len(values):
+                break
+            values = [following for following, _ in fixed]
+            if all(is_storable for _, is_storable in fixed):
+                storable = count
     return storable
 
 
@@ -195,10 +191,9 @@ def _copied(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     from pipefix.hooks.snapshot import NotCopyable, snapshot
 
     def own(value: Any) -> Any:
-        try:
+        with suppress(NotCopyable):
             return snapshot(value)
-        except NotCopyable:
-            return value
+        return value
 
     return tuple(map(own, args)), {key: own(value) for key, value in kwargs.items()}
 
@@ -227,12 +222,11 @@ def call_of(hook: Hook, sample: Any) -> Call | None:
     places, keywords = [], []
     for place, value in enumerate(hook.given):
         path = next((path for path, held in ways(sample) if held is value), None)
-        if path is None and hook.keywords:
-            continue
-        if path is None:
+        if path is not None:
+            places.append(path)
+            keywords += hook.keywords[place : place + 1]
+        elif not hook.keywords:
             return None
-        places.append(path)
-        keywords += hook.keywords[place : place + 1]
     return Call(keywords=keywords, leaves=places, joint=len(hook.given) > 1 and not hook.keywords) if places else None
 
 

@@ -49,7 +49,12 @@ class DatasetTransform:
                 f"The dataset gives arrays, which {self.first} passes over: it would be done to the batch all the same.",
                 advice="Begin the list with torchvision.transforms.v2.ToImage(), or leave the transforms in the dataset.",
             )
-        tensor = _bytes_of(picture)
+        if isinstance(picture, Image.Image) and picture.mode not in _PIXELS_OF_BYTES:
+            raise TargetError(
+                f"A picture has the mode {picture.mode!r}, whose pixels are no bytes: the batch would be scaled otherwise.",
+                advice="Convert pictures to RGB or L where they are read, or leave the transforms in the dataset.",
+            )
+        tensor = as_tensor(picture)
         image = RecordedImage.of(tuple(tensor.shape), tensor.dtype, from_pil=not isinstance(picture, torch.Tensor))
         recorded_sample: Any = tuple(map_leaves(lambda leaf: image if leaf is picture else leaf, sample))
         for place, transform in enumerate(self.moves):
@@ -78,15 +83,6 @@ def _picture_of(sample: Any) -> Any:
             advice="Leave these transforms in the dataset, or mark masks as torchvision.tv_tensors.Mask.",
         )
     return pictures[0]
-
-
-def _bytes_of(picture: Any) -> torch.Tensor:
-    if isinstance(picture, Image.Image) and picture.mode not in _PIXELS_OF_BYTES:
-        raise TargetError(
-            f"A picture has the mode {picture.mode!r}, whose pixels are no bytes: the batch would be scaled otherwise.",
-            advice="Convert pictures to RGB or L where they are read, or leave the transforms in the dataset.",
-        )
-    return as_tensor(picture)
 
 
 class RecordingDataset(Dataset[Any]):
@@ -145,9 +141,8 @@ def _recorded_in(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
             yield value
         return
     inner = members(value) if depth < DEEPEST else []
-    if inner is None:
-        inner = list(getattr(value, "__dict__", {}).items())  # a class of the user's own
-    for _, member in inner:
+    own = getattr(value, "__dict__", {})  # of a class of the user's own
+    for _, member in own.items() if inner is None else inner:
         yield from _recorded_in(member, depth + 1)
 
 
@@ -214,17 +209,13 @@ class Swap:
 
     def notes(self) -> list[str]:
         """What else is worth knowing about it."""
-        notes = []
         gpu = support.gpu_declined(self.target)
-        if gpu:
-            notes.append(f"{gpu[:1].upper()}{gpu[1:]}.")
-        if self.target == "dali" and self.split.on_batch:
-            front = front_of(self.split.on_batch)
-            rest = [] if isinstance(front, str) else self.split.names[front.count :]
-            if rest:
-                notes.append(
-                    f"DALI decodes and does the list up to {rest[0]}; from there the module of --to kornia does it to its batches."
-                )
+        notes = [f"{gpu[:1].upper()}{gpu[1:]}."] if gpu else []
+        front = front_of(self.split.on_batch) if self.target == "dali" and self.split.on_batch else ""
+        rest = [] if isinstance(front, str) else self.split.names[front.count :]
+        if rest:
+            after = "from there the module of --to kornia does it to its batches"
+            notes.append(f"DALI decodes and does the list up to {rest[0]}; {after}.")
         return notes
 
 

@@ -158,7 +158,9 @@ class DaliLoader:
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         epoch, self.epoch = self.epoch, self.epoch + 1
         if not self._asked or self._asked[0].place != (0, epoch, 0):
-            self._orders = self._following(epoch)
+            # Every batch from this epoch on: the graph works ahead over the end of one.
+            epochs = ((each, self._order(each)) for each in itertools.count(epoch))
+            self._orders = (_Order((0, each, number), index) for each, order in epochs for number, index in enumerate(order))
         for number in range(len(self)):
             batch = self._made((0, epoch, number))
             assert batch is not None, "this order has no end"
@@ -209,12 +211,6 @@ class DaliLoader:
             return torch.utils.dlpack.from_dlpack(output)
         memory = self._memory.batch(tuple(output.shape()), torch.float32 if self.front.to_float else torch.uint8)
         return feed_ndarray(output, memory)
-
-    def _following(self, first: int) -> Iterator[_Order]:
-        """Every batch from this epoch on: the graph works ahead over the end of one."""
-        for epoch in itertools.count(first):
-            for number, index in enumerate(self._order(epoch)):
-                yield _Order((0, epoch, number), index)
 
     def _order(self, epoch: int) -> list[Any]:
         order = np.arange(self.length)

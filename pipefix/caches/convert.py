@@ -6,7 +6,7 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -143,16 +143,13 @@ def convert(
                 parts_kept, stale = _kept(source, existing, folder, update=update, say=progress)
                 if not update or not stale:
                     return Converted(folder, existing, time.perf_counter() - begun, 0, len(parts_kept), stale)
-            building = Building(work.path, source.blueprint, existing, parts_kept)
-            try:
+            with closing(Building(work.path, source.blueprint, existing, parts_kept)) as building:
                 building.resume(_current(source, source.blueprint.source))
                 parts_found = len(building.done)
                 parts_made = make_parts(source, building, workers, state, progress)
                 state.phase = "bringing it to the disk"
                 progress(state)
                 manifest = building.seal()
-            finally:
-                building.close()
             work.publish()
             folders.forget_plan(folder)
     return Converted(folder, manifest, time.perf_counter() - begun, parts_made, parts_found, unseen_bytes=source.unseen_bytes)

@@ -10,6 +10,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from pipefix.caches.building import Building
 from pipefix.caches.convert import State
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.maker import getter, is_stream, told_length
-from pipefix.caches.manifest import Manifest, Recipe
+from pipefix.caches.manifest import Cut, Manifest, Recipe
 from pipefix.caches.pictures import as_pixels
 from pipefix.caches.survey import Surveyed, survey
 from pipefix.system.resources import cores
@@ -93,12 +94,11 @@ def forecast(
                 free = shutil.disk_usage(work.path).free
         finally:
             folders.remove(trial)
-    cut, tried = source.blueprint.cut, _tried(manifest)
+    cut, tried = source.blueprint.cut or Cut(), _tried(manifest)
     share = samples / tried
     return Forecast(
         samples=samples, tried=tried, bytes=manifest.bytes * share, source_bytes=manifest.source.bytes * share,
-        seconds=surveyed_s + seconds * share, gain=gain, free=free,
-        kept=tuple(cut.kept) if cut is not None else (), live=tuple(cut.live) if cut is not None else (),
+        seconds=surveyed_s + seconds * share, gain=gain, free=free, kept=tuple(cut.kept), live=tuple(cut.live),
         unseen_bytes=source.unseen_bytes,
     )  # fmt: skip
 
@@ -119,15 +119,12 @@ def _converted(
     starts = sorted({(2 * at + 1) * samples // (2 * blocks) // each * each for at in range(blocks)})
     starts = [0] if beginning else [start for start in starts if start + each <= samples] or [0]
     trial = msgspec.structs.replace(plan, part_samples=each, starts=starts)
-    building = Building(scratch, trial)
-    building.begin()
-    begun = time.perf_counter()
-    try:
+    with closing(Building(scratch, trial)) as building:
+        building.begin()
+        begun = time.perf_counter()
         converting.make_parts(Surveyed(source.dataset, trial, source.holders), building, workers, State(), say)
         building.settle()
         seconds, manifest = time.perf_counter() - begun, building.manifest()
-    finally:
-        building.close()
     # It is read with the very dataset that it was made from a part of.
     source_now = msgspec.structs.replace(manifest.source, attributes={})
     return seconds, msgspec.structs.replace(manifest, samples=plan.samples or manifest.samples, source=source_now)

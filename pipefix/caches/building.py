@@ -15,6 +15,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -35,9 +36,7 @@ _SYNCING_AT_ONCE = 4
 class Building:
     """The parts that are there, and what becomes of them. Only the process that holds the lock has one.
 
-    Args:
-        existing: the finished cache in ``folder`` that an update brings up to date.
-        kept: of its parts those that stay as they are.
+    Of an update, ``existing`` is the finished cache in ``folder``, and ``parts_kept`` those of its parts that stay as they are.
     """
 
     def __init__(
@@ -51,11 +50,8 @@ class Building:
         self._pool = ThreadPoolExecutor(_SYNCING_AT_ONCE, "pipefix-sync")
 
     def resume(self, is_current: Callable[[Facts], bool] = lambda _: True) -> None:
-        """Take over what an interrupted run of the same work left, and clear away the rest.
-
-        Args:
-            is_current: whether a part would be made of the same files and labels today.
-        """
+        """Take over what an interrupted run of the same work left, and clear away the rest. ``is_current``: whether a part would be
+        made of the same files and labels today."""
         with contextlib.suppress(OSError, CacheDamaged):
             self._go_on(blueprints.read(self.folder / layout.PLAN), is_current)
         if self._existing is None:
@@ -79,12 +75,9 @@ class Building:
                     f"{count} of its parts are made.",
                     advice="The command that began it goes on where it was. Give the new one a directory of its own: --out DIR",
                 )
-            warnings.warn(
-                f"{self.folder} was begun from another dataset ({', '.join(differing[:3])} differ): the parts that it has, "
-                f"{count}, are removed, and made anew.",
-                RuntimeWarning,
-                stacklevel=3,
-            )
+            other = f"another dataset ({', '.join(differing[:3])} differ)"
+            told = f"{self.folder} was begun from {other}: the parts that it has, {count}, are removed, and made anew."
+            warnings.warn(told, RuntimeWarning, stacklevel=3)
         elif not differing:
             self.blueprint = msgspec.structs.replace(self.blueprint, part_samples=before.part_samples)
             for number, path in parts_before:
@@ -145,9 +138,8 @@ class Building:
 
     def settle(self) -> None:
         """Everything that was made is on the disk."""
-        for futures in self._syncing.values():
-            for future in futures:
-                future.result()
+        for future in chain.from_iterable(self._syncing.values()):
+            future.result()
         for name in layout.FOLDERS:
             sync_folder(self.folder / name)
 
@@ -175,18 +167,10 @@ class Building:
             if facts.records or facts.bad or plan.samples is not None  # a stream may end right before a part
         ]
         conversion = {name: getattr(plan, name) for name in Conversion.__struct_fields__ if name != "format"}
-        conversion["source"] = msgspec.structs.replace(
-            plan.source,
-            bytes=sum(facts.source_bytes for facts in self.done.values()),
-            files=sum(facts.file_count for facts in self.done.values()),
-        )
-        return Manifest(
-            **conversion,
-            stage=STAGES[plan.recipe.store],
-            length=sum(part.records for part in parts),
-            samples=parts[-1].stop if parts else 0,
-            parts=parts,
-        )
+        read, files = (sum(getattr(facts, name) for facts in self.done.values()) for name in ("source_bytes", "file_count"))
+        conversion["source"] = msgspec.structs.replace(plan.source, bytes=read, files=files)
+        length, samples = sum(part.records for part in parts), parts[-1].stop if parts else 0
+        return Manifest(**conversion, stage=STAGES[plan.recipe.store], length=length, samples=samples, parts=parts)
 
     def _write_quarantine(self) -> None:
         if self.blueprint.recipe.on_bad != "quarantine":

@@ -207,11 +207,8 @@ class Replayer(ResultStore):
             shelf.not_data = 0
             if timer.misses != before and not self._told:
                 self._told = True
-                warnings.warn(
-                    f"Sample {index} read what the cache does not hold; it came from the files themselves (see `misses`).",
-                    RuntimeWarning,
-                    stacklevel=4,
-                )
+                told = f"Sample {index} read what the cache does not hold; it came from the files themselves (see `misses`)."
+                warnings.warn(told, RuntimeWarning, stacklevel=4)
 
     def close(self) -> None:
         self.timer.active = False

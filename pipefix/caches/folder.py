@@ -22,7 +22,7 @@ from pipefix.caches.manifest import Manifest
 from pipefix.vocabulary import folder_lock
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile
-from pipefix.vocabulary.files import DRAFT, read_regular, sync_folder
+from pipefix.vocabulary.files import DRAFT, read_regular, remove_empty_folder, sync_folder
 from pipefix.vocabulary.folder_lock import FolderLock, unwritable
 
 _ELSEWHERE = "Name a directory that does not exist yet: --out DIR"
@@ -59,9 +59,7 @@ class WorkFolder:
 def locked(goal: Path, *, quarantine: bool = False) -> Iterator[WorkFolder]:
     """Refuse a ``goal`` that holds what is not ours; else the directory to work in, which nobody else works in meanwhile.
 
-    Args:
-        goal: may be missing, or empty.
-        quarantine: whether a list of damaged samples is going to be written.
+    ``goal`` may be missing, or empty. ``quarantine``: whether a list of damaged samples is going to be written.
     """
     while True:
         path = _place(goal, quarantine=quarantine)
@@ -78,8 +76,7 @@ def locked(goal: Path, *, quarantine: bool = False) -> Iterator[WorkFolder]:
                 # another converter published it just now
         finally:
             for folder in missing:
-                with contextlib.suppress(OSError):  # there is something in it
-                    folder.rmdir()
+                remove_empty_folder(folder)
 
 
 def is_ours(goal: Path) -> bool:
@@ -224,9 +221,8 @@ def _remove(folder: Path) -> str | None:
                 return f"nothing in it says that pipefix made it, and it holds {foreign[0].name!r}"
             for path in layout.entries(folder):
                 path.unlink()
-        for path in (*(folder / name for name in FOLDERS), folder):
-            with contextlib.suppress(OSError):  # not empty: told below
-                path.rmdir()
+        for path in (*(folder / name for name in FOLDERS), folder):  # what is not empty is told below
+            remove_empty_folder(path)
     except OSError as error:
         return f"{error.filename or folder} could not be removed: {error.strerror or error}"
     except PipefixError as error:  # somebody works in it

@@ -122,7 +122,7 @@ def _converted(
     with closing(Building(scratch, trial)) as building:
         building.begin()
         begun = time.perf_counter()
-        converting.make_parts(Surveyed(source.dataset, trial, source.holders), building, workers, State(), say)
+        converting.make_parts(Surveyed(source.dataset, trial), building, workers, State(), say)
         building.settle()
         seconds, manifest = time.perf_counter() - begun, building.manifest()
     # It is read with the very dataset that it was made from a part of.

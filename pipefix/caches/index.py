@@ -191,15 +191,13 @@ class Parts:
         self.files: list[Any] = [None] * len(parts)
         """Those that are open; the same list for as long as this object lives."""
 
-    def path(self, number: int) -> Path:
-        return self.folder / self.parts[number].data(number, self.container)
-
     def __getitem__(self, number: int) -> Any:
         file = self.files[number]
         return self._opened(number) if file is None else file
 
     def _opened(self, number: int) -> Any:
-        part, path = self.parts[number], self.path(number)
+        part = self.parts[number]
+        path = self.folder / part.data(number, self.container)
         try:
             index = Index.read(beside(path, ".idx"), part, in_memory=self.kept)
             file = DataFile(path, part, index, scattered=self.scattered)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
@@ -50,8 +50,6 @@ class Surveyed:
 
     dataset: Any
     blueprint: Blueprint
-    holders: list[Holder] = field(default_factory=list)
-    """Attributes that hold the transforms."""
     unseen_bytes: float = 0.0
     """Of a sample, what it reads in ways that a ``source`` cache cannot answer."""
 
@@ -62,17 +60,15 @@ class Surveyed:
         if cut is None or cut.attribute is None:
             yield None
             return
-        hook = Hook(self.holders[0].operations[: len(cut.kept)])
-        with cuts.replaced(self.holders, hook):
+        holders = cuts.holders(self.dataset)
+        hook = Hook(holders[0].operations[: len(cut.kept)])
+        with cuts.replaced(holders, hook):
             yield hook
 
 
 def survey(dataset: Any, recipe: Recipe, target: str, *, apart: bool = False) -> Surveyed:
-    """Settle everything, or raise what stands in the way.
-
-    Args:
-        apart: in a process of its own: connections and files that samples open there are not inherited by those who make parts.
-    """
+    """Settle everything, or raise what stands in the way. ``apart``: in a process of its own, so that connections and files that
+    samples open there are not inherited by those who make parts."""
     if apart and not is_stream(dataset):
         return _survey_apart(dataset, recipe, target)
     try:
@@ -136,8 +132,7 @@ def _survey_apart(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
     for library in libraries:  # what a sample imports must have its hook before a worker's first sample
         with contextlib.suppress(ImportError):
             importlib.import_module(library)
-    cut = blueprint.cut
-    return Surveyed(dataset, blueprint, cuts.holders(dataset) if cut is not None and cut.attribute is not None else [], unseen)
+    return Surveyed(dataset, blueprint, unseen)
 
 
 def _survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
@@ -164,7 +159,7 @@ def _survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
     attributes = {name: named[name] for name in before if after.get(name) == before[name]}
     volatile = [name for name in rows_after if rows_before.get(name) != rows_after[name]]
     plan = msgspec.structs.replace(plan, source=Source(root=plan.source.root, attributes=attributes, volatile=volatile))
-    return Surveyed(dataset, plan, look.holders, look.unseen_bytes)
+    return Surveyed(dataset, plan, look.unseen_bytes)
 
 
 def _held(dataset: Any, samples: int | None, indices: list[int]) -> tuple[dict[str, str], dict[str, str]]:
@@ -197,7 +192,7 @@ class _Look:
         self.dataset, self.recipe, self.witness, self.samples = dataset, recipe, witness, samples
         most = most or (_ROWS_LOOKED_AT if recipe.store == "rows" else _LOOKED_AT)
         self.indices = learn_reads.spread(samples, most)[: recipe.limit]
-        self.holders: list[Holder] = []
+        self.holders = cuts.holders(dataset)
         self.unseen_bytes = self.record_bytes = self.described_bytes = 0.0
 
     def settle(self, plan: Blueprint) -> Blueprint:
@@ -220,26 +215,22 @@ class _Look:
 
     def _cut(self) -> tuple[Cut, Hook | None]:
         """Where the transforms are cut; nowhere, where the dataset has none or does not pass their results on as they are."""
-        holders = cuts.holders(self.dataset)
+        holders = self.holders
         stored_whole = Cut(state=cuts.state_of(holders))
-        if self.recipe.store == "rows":
+        if self.recipe.store == "rows" or not holders:
             return stored_whole, None
-        if not holders:
-            return Cut(), None
         names = {(holder.name, tuple(map(cuts.label, holder.operations))) for holder in holders}
         if len(names) > 1:
             raise TargetError(
                 f"The dataset holds several different lists of transforms: {'; '.join(sorted(name for name, _ in names))}.",
                 advice="Convert its parts one by one, or keep what it reads: --store source",
             )
-        self.holders = holders
         states = [cuts.state_of(holders, length) for length in range(len(holders[0].operations) + 1)]  # before they are run
         count = self._fixed(holders[0]) if self.recipe.store == "sample" else 0
         hook = Hook(holders[0].operations[:count])
         call = self._call(hook)
         labels = list(map(cuts.label, holders[0].operations))
         if call is None:
-            self.holders = []
             return stored_whole, None
         return Cut(attribute=holders[0].name, kept=labels[:count], live=labels[count:], call=call, state=states[count]), hook
 

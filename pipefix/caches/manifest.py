@@ -255,16 +255,14 @@ def _text(path: Path, folder: Path) -> bytes:
             raise CacheDamaged(f"{path} is longer than any manifest.")
         return text
     except FileNotFoundError:
+        what, advice = f"There is no folder {folder}.", "Name the folder that convert --out named."
         if marked(building_of(folder) / PLAN):
-            raise UnreadableFile(
-                f"{folder} is a cache that was never finished.",
-                advice="The command that began it goes on where it was: pipefix convert, with the same arguments.",
-            ) from None
-        if not folder.exists():
-            raise UnreadableFile(f"There is no folder {folder}.", advice="Name the folder that convert --out named.") from None
-        raise UnreadableFile(
-            f"{folder} is not a pipefix cache: it has no {MANIFEST}.", advice="Make one: pipefix convert TARGET --to lmdb --out DIR"
-        ) from None
+            what = f"{folder} is a cache that was never finished."
+            advice = "The command that began it goes on where it was: pipefix convert, with the same arguments."
+        elif folder.exists():
+            what = f"{folder} is not a pipefix cache: it has no {MANIFEST}."
+            advice = "Make one: pipefix convert TARGET --to lmdb --out DIR"
+        raise UnreadableFile(what, advice=advice) from None
     except OSError as error:
         raise UnreadableFile(
             f"{path} cannot be read: {error.strerror or error}.",

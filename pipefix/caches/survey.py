@@ -310,16 +310,15 @@ class _Look:
                     with seeded(seed + index):
                         records.add(_record_of(get(index)))
             if len(records) > 1:
-                why, instead = _RANDOM_ROWS if self.recipe.store == "rows" and cuts.holders(self.dataset) else _RANDOM
+                why, instead = _RANDOM_ROWS if self.recipe.store == "rows" and self.holders else _RANDOM
                 raise TargetError(f"Sample {index} comes out different every time: {why}.", advice=instead)
 
 
 def _record_of(value: Any) -> bytes | None:
     """As ``--store sample`` keeps it; None for what no record can hold, which is told when it is to be stored."""
-    try:
+    with contextlib.suppress(Unstorable):
         return record.encode(pictures.as_pixels(value))
-    except Unstorable:
-        return None
+    return None
 
 
 def _part_samples(samples: int | None, record_bytes: float) -> int:

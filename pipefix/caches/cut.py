@@ -15,6 +15,7 @@ from typing import Any
 from pipefix.caches.code_digest import holds_generator
 from pipefix.caches.fingerprint import digest_of
 from pipefix.caches.manifest import Call, Cut
+from pipefix.caches.pictures import record_of
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.held_transforms import held_transforms
 from pipefix.vocabulary.nested import at, with_at
@@ -142,18 +143,13 @@ def label(operation: Any) -> str:
 # -- which operations are fixed --------------------------------------------------------------------------------------------
 
 
-def fixed_operations(holder: Holder, inputs: Sequence[Arguments], record_of: Callable[[Any], bytes | None]) -> int:
-    """How many leading operations give the same every time, up to the last whose results can be stored.
-
-    Args:
-        holder: of the operations.
-        inputs: what the dataset called its transforms with.
-        record_of: the record of a result; None where none can hold it.
-    """
+def fixed_operations(holder: Holder, inputs: Sequence[Arguments]) -> int:
+    """How many leading operations give the same every time, up to the last whose results can be stored. ``inputs``: what the dataset
+    called its transforms with."""
     values, storable = list(inputs), 0
     with suppress(Exception):  # whatever the user's operation raises alone: it stays where it is, live
         for count, operation in enumerate(holder.operations, 1):
-            tried = [] if _says_random(operation) else [_tried(operation, args, kwargs, record_of) for args, kwargs in values]
+            tried = [] if _says_random(operation) else [_tried(operation, args, kwargs) for args, kwargs in values]
             fixed = [result for result in tried if result is not None]
             if len(fixed) < len(values):
                 break
@@ -170,9 +166,7 @@ def _says_random(operation: Any) -> bool:
     return says_random or (not type(operation).__module__.startswith("albumentations.") and holds_generator(operation))
 
 
-def _tried(
-    operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], record_of: Callable[[Any], bytes | None]
-) -> tuple[Arguments, bool] | None:
+def _tried(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Arguments, bool] | None:
     """The next call's arguments, and whether a record can hold them; None where calls differ, or drew random numbers."""
     results = []
     for attempt in range(_TRIES):

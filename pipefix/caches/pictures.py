@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from pipefix.caches.record import Decoder, Picture, Pixels, Unstorable
+from pipefix.caches.record import Decoder, Picture, Pixels, Unstorable, encode
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.header import is_cut_short, read_header
 from pipefix.vocabulary.errors import CacheDamaged
@@ -187,6 +187,13 @@ def raw(image: Any, like: str) -> Pixels | Picture:
 def as_pixels(value: Any) -> Any:
     """A sample with the pixels of its PIL images in their place."""
     return map_leaves(lambda leaf: raw(*as_pil(leaf)) if is_pil(leaf) else leaf, value)
+
+
+def record_of(value: Any) -> bytes | None:
+    """A sample as ``--store sample`` keeps it; None for what no record can hold, which is told when it is to be stored."""
+    with contextlib.suppress(Unstorable):
+        return encode(as_pixels(value))
+    return None
 
 
 # -- and back --------------------------------------------------------------------------------------------------------------

@@ -238,7 +238,7 @@ class _Look:
         spy = cuts.Spy(holder.value)
         with cuts.replaced(self.holders, spy):
             list(learn_reads.good(getter(self.dataset, None), self.indices, 3))
-        return cuts.fixed_operations(holder, spy.calls, _record_of) if spy.calls else 0
+        return cuts.fixed_operations(holder, spy.calls) if spy.calls else 0
 
     def _call(self, hook: Hook) -> Call | None:
         """How the hook's results are found in samples; None where they are not, or the rest of the transforms, run on them there,
@@ -252,11 +252,11 @@ class _Look:
                 call = cuts.call_of(hook, sample)
                 if call is None:
                     return None
-                live = _record_of(cuts.run_live(rest, call, sample))
+                live = pictures.record_of(cuts.run_live(rest, call, sample))
             own = []
             for _ in range(2):
                 with seeded(index):
-                    own.append(_record_of(plain(index)))
+                    own.append(pictures.record_of(plain(index)))
             return call if own[0] in (live, None) or own[0] != own[1] else None  # what draws by itself cannot be compared
 
         try:
@@ -308,17 +308,10 @@ class _Look:
             with contextlib.suppress(Exception):  # a damaged sample, or a stream's end
                 for seed in (1_000_003, 2_000_006):
                     with seeded(seed + index):
-                        records.add(_record_of(get(index)))
+                        records.add(pictures.record_of(get(index)))
             if len(records) > 1:
                 why, instead = _RANDOM_ROWS if self.recipe.store == "rows" and self.holders else _RANDOM
                 raise TargetError(f"Sample {index} comes out different every time: {why}.", advice=instead)
-
-
-def _record_of(value: Any) -> bytes | None:
-    """As ``--store sample`` keeps it; None for what no record can hold, which is told when it is to be stored."""
-    with contextlib.suppress(Unstorable):
-        return record.encode(pictures.as_pixels(value))
-    return None
 
 
 def _part_samples(samples: int | None, record_bytes: float) -> int:

@@ -159,9 +159,7 @@ class Witness(ResultStore):
     """In a process whose end is to be told: told which sample is made."""
 
     def __init__(self, *, alone: bool = False) -> None:
-        """Args:
-        alone: put functions that caches have replaced back meanwhile: under those no read of a file would be seen.
-        """
+        """``alone``: put functions that caches have replaced back meanwhile: under those no read of a file would be seen."""
         self.timer = _Watch()
         self._patches = Patches()
         self._aside = list(REPLAYING) if alone else []

@@ -144,8 +144,8 @@ def label(operation: Any) -> str:
 
 
 def fixed_operations(holder: Holder, inputs: Sequence[Arguments]) -> int:
-    """How many leading operations give the same every time, up to the last whose results can be stored. ``inputs``: what the dataset
-    called its transforms with."""
+    """How many leading operations give the same every time, up to the last whose results can be stored. ``inputs``: what the
+    dataset called its transforms with."""
     values, storable = list(inputs), 0
     with suppress(Exception):  # whatever the user's operation raises alone: it stays where it is, live
         for count, operation in enumerate(holder.operations, 1):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from pipefix.caches.maker import EndOfStream, getter, root_of, source_record
 from pipefix.caches.witness import Reads, Witness
@@ -15,19 +15,12 @@ from pipefix.vocabulary.urls import is_remote
 _LEARNED_FROM = 6
 
 
-class Reading(NamedTuple):
-    root: str | None
-    """Below which the files lie that samples read."""
-    record_bytes: float
-    """Of a sample, on average, that it reads."""
-    described_bytes: float
-    """Of a record, on average, that tell which ranges of which files these are."""
-    unseen_bytes: float
-    """Of a sample, what it reads in ways that a ``source`` cache cannot answer."""
+def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> tuple[str | None, float, float, float]:
+    """Run some samples whole, then only as far as their reading goes: the witness then knows how far that is.
 
-
-def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> Reading:
-    """Run some samples whole, then only as far as their reading goes: the witness then knows how far that is."""
+    Gives the root below which the files lie; and of a sample, on average, the bytes that it reads, those that tell in its record which
+    ranges of which files these are, and those that it reads in ways that a ``source`` cache cannot answer.
+    """
     get = getter(dataset, None)
     runs = list(good(lambda index: witness.whole(get, index)[1], indices, _LEARNED_FROM))
     chosen = [index for index, _ in runs]
@@ -49,7 +42,7 @@ def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> Reading:
 
     short = (size for _, size in good(lambda index: sizes(witness.read_only(get, index)), indices))
     held, described = zip(*(short if learned else map(sizes, reads_again)), strict=True)
-    return Reading(root, statistics.fmean(held), statistics.fmean(described), statistics.median(unseen))
+    return root, statistics.fmean(held), statistics.fmean(described), statistics.median(unseen)
 
 
 def spread(samples: int | None, count: int) -> list[int]:

@@ -18,8 +18,8 @@ _LEARNED_FROM = 6
 def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> tuple[str | None, float, float, float]:
     """Run some samples whole, then only as far as their reading goes: the witness then knows how far that is.
 
-    Gives the root below which the files lie; and of a sample, on average, the bytes that it reads, those that tell in its record which
-    ranges of which files these are, and those that it reads in ways that a ``source`` cache cannot answer.
+    Gives the root below which the files lie; and of a sample, on average, the bytes that it reads, those that tell in its record
+    which ranges of which files these are, and those that it reads in ways that a ``source`` cache cannot answer.
     """
     get = getter(dataset, None)
     runs = list(good(lambda index: witness.whole(get, index)[1], indices, _LEARNED_FROM))

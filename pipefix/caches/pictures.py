@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from pipefix.caches.record import Decoder, Picture, Pixels, Unstorable, encode
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.header import is_cut_short, read_header
@@ -79,8 +81,6 @@ def as_pil(value: Any) -> tuple[Any, str]:
     if hasattr(value, "detach"):
         array, like = value.detach().cpu().permute(1, 2, 0).contiguous().numpy(), "tensor"
     else:
-        import numpy as np
-
         array, like = np.ascontiguousarray(value), "array"
     return Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array), like
 
@@ -144,7 +144,6 @@ def encoded(image: Any, kind: str | None, quality: int, like: str, *, labels: bo
 
 def _of_16_bits(image: Any) -> Any:
     """A picture of whole numbers of any order and length in the mode in which PNG holds them."""
-    import numpy as np
     from PIL import Image
 
     values = np.asarray(image)
@@ -172,8 +171,6 @@ def lossless(image: Any, files: Sequence[bytes]) -> Picture:
 
 def raw(image: Any, like: str) -> Pixels | Picture:
     """The pixels themselves; as PNG where colours of the palette are transparent, for which pixels have no place."""
-    import numpy as np
-
     orientation, transparent = orientation_of(image), image.info.get("transparency")
     if image.mode == "PA" or (image.mode == "P" and (transparent is not None or image.palette.mode.endswith("A"))):
         return encoded(image, "png", 0, like, labels=True, orientation=orientation)
@@ -203,7 +200,6 @@ FORMS = ("as-was", "image", "tensor", "array", "none")
 
 def decoder_to(form: str) -> Decoder:
     """Makes samples whose pictures are what the user wants; ``none`` is for who wants the labels alone."""
-    import numpy as np
 
     def of_picture(picture: Picture) -> Any:
         wanted = picture.like if form == "as-was" else form
@@ -258,8 +254,6 @@ def _image_of(picture: Picture, *, load: bool = True) -> Any:
 
 def _channels(image: Any) -> Any:
     """Height x width x channels."""
-    import numpy as np
-
     array = image if isinstance(image, np.ndarray) else np.array(image)
     return array if array.ndim == 3 else array[:, :, None]
 

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from pipefix.vocabulary.errors import CacheDamaged
 
@@ -116,8 +117,6 @@ def _pair(key: Any, value: Any, put: Callable[[Any], list[int]], depth: int) -> 
 def _numeric(value: Any, kind: type, put: Callable[[Any], list[int]]) -> Any:
     module = kind.__module__.partition(".")[0]
     if module == "numpy":
-        import numpy as np
-
         if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray):
             return ["a", *_array(value, put)]
         if isinstance(value, np.generic) and value.dtype.kind in _KINDS:
@@ -134,8 +133,6 @@ def _numeric(value: Any, kind: type, put: Callable[[Any], list[int]]) -> Any:
 
 
 def _array(value: Any, put: Callable[[Any], list[int]]) -> list[Any]:
-    import numpy as np
-
     if value.dtype.kind not in _KINDS:
         raise Unstorable(f"an array of {value.dtype}: its elements are not plain numbers")
     flat = np.ascontiguousarray(value)
@@ -205,8 +202,6 @@ class Decoder:
         raise ValueError(f"a value of unknown kind {str(tag)[:20]!r}")
 
     def _as_array(self, record: memoryview, dtype: str, shape: Sequence[int], offset: int, length: int) -> Any:
-        import numpy as np
-
         kind = _dtype(dtype)
         _fits(shape, kind.itemsize, length)
         if not length:
@@ -255,8 +250,6 @@ def _fits(shape: Sequence[int], itemsize: int, length: int) -> None:
 
 @lru_cache(maxsize=256)
 def _dtype(name: str) -> Any:
-    import numpy as np
-
     dtype = np.dtype(name)
     if dtype.kind not in _KINDS or dtype.itemsize == 0 or dtype.subdtype is not None:
         raise ValueError(f"arrays of {name!r} are not stored")
@@ -274,8 +267,6 @@ def _torch_dtype(name: str) -> Any:
 
 
 def _scalar(dtype: str, data: bytes) -> Any:
-    import numpy as np
-
     kind = _dtype(dtype)
     _fits((), kind.itemsize, len(data))
     return np.frombuffer(data, kind)[0]

@@ -1,6 +1,6 @@
 """The table of container formats (LMDB, Parquet): their file's ending and first bytes, and which stores they keep.
 
-A further one is a row here, and a file with its writer, which `writer.open_writer` opens. Records are read by their places in the
+A further one is a row here, and a file with its writer, which `writer.make_part` opens. Records are read by their places in the
 index, whatever contains them; only row groups, of which an index knows no more than where they lie, need a reader of their own.
 """
 

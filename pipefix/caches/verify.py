@@ -13,6 +13,7 @@ from pipefix.caches import manifest as manifests
 from pipefix.caches import pictures, remote, replay
 from pipefix.caches.index import DataFile, Index
 from pipefix.caches.manifest import Manifest, Part, beside
+from pipefix.caches.parquet import Rows
 from pipefix.caches.record import Decoder
 from pipefix.caches.source_files import changed_files
 from pipefix.caches.writer import Facts, read_facts
@@ -108,8 +109,6 @@ class PartCheck:
     def _look(self, file: DataFile) -> Callable[[int], Any]:
         """What takes apart a block of the file, which is compared with its checksum when it is read."""
         if self.manifest.recipe.store == "rows":
-            from pipefix.caches.parquet import Rows
-
             rows = Rows(self.manifest, {self.number: file}, [], pictures.check_size)
             blocks = len(rows.part(self.number).firsts) - 1
             return lambda number: rows.read(self.number, number) if number < blocks else file.read(number)

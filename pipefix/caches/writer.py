@@ -20,7 +20,9 @@ from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.cut import Hook
 from pipefix.caches.fingerprint import Fingerprint
 from pipefix.caches.index import Index
+from pipefix.caches.lmdb import LmdbWriter
 from pipefix.caches.manifest import Part, PartSizes, Recipe, beside
+from pipefix.caches.parquet import RowsWriter
 from pipefix.caches.record import Unstorable
 from pipefix.caches.witness import Witness, last_changed
 from pipefix.hooks.object_answers import HEAD
@@ -124,7 +126,9 @@ def make_part(number: int, opened: OpenedSource, data: Path, tell: SampleCounts)
     """Write the part's data file and the rest beside it; the facts appear last, when all is done."""
     start, stop = opened.blueprint.range(number)
     with drafted(data) as draft:
-        writer = open_writer(draft, opened.blueprint)
+        # It takes records and their numbers (``add``) and says at the end where they lie (``close``).
+        rowwise = opened.blueprint.recipe.container == "parquet"
+        writer: Any = RowsWriter(draft, opened.blueprint) if rowwise else LmdbWriter(draft)
         try:
             facts = _fill(writer, opened, start, stop, tell)
             blocks = writer.close()
@@ -194,17 +198,6 @@ def _fill(writer: Any, opened: OpenedSource, start: int, stop: int, tell: Sample
         files=sorted(states), file_count=len(files), ended=is_at_end,
         lists=opened.fingerprint.part(start, index, blueprint.source.volatile),
     )  # fmt: skip
-
-
-def open_writer(path: Path, blueprint: Blueprint) -> Any:
-    """What takes records and their numbers (``add``) and says at the end where they lie (``close``)."""
-    if blueprint.recipe.container == "parquet":
-        from pipefix.caches.parquet import RowsWriter
-
-        return RowsWriter(path, blueprint)
-    from pipefix.caches.lmdb import LmdbWriter
-
-    return LmdbWriter(path)
 
 
 def is_interrupt(error: BaseException) -> bool:

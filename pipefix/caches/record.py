@@ -9,6 +9,7 @@ own bytes, which other programs read as they are. The description is the sample'
 from __future__ import annotations
 
 import collections
+import math
 import struct
 import sys
 from collections.abc import Callable, Sequence
@@ -239,12 +240,8 @@ def payload(record: memoryview, offset: int, length: int) -> memoryview:
 
 
 def _fits(shape: Sequence[int], itemsize: int, length: int) -> None:
-    count = 1
-    for side in shape:
-        if type(side) is not int or side < 0:
-            raise ValueError(f"a side of {side!r}")
-        count *= side
-    if count * itemsize != length or len(shape) > _DEEPEST:
+    sound = len(shape) <= _DEEPEST and all(type(side) is int and side >= 0 for side in shape)
+    if not sound or math.prod(shape) * itemsize != length:
         raise ValueError(f"a shape of {shape} does not hold {length} bytes")
 
 
@@ -284,6 +281,4 @@ def _named(name: str, fields: tuple[str, ...]) -> Any:
     return _made_up(path.rpartition(".")[2], fields)
 
 
-@lru_cache(maxsize=256)
-def _made_up(name: str, fields: tuple[str, ...]) -> Any:
-    return collections.namedtuple(name, fields)
+_made_up = lru_cache(maxsize=256)(collections.namedtuple)

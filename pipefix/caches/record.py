@@ -281,4 +281,4 @@ def _named(name: str, fields: tuple[str, ...]) -> Any:
     return _made_up(path.rpartition(".")[2], fields)
 
 
-_made_up = lru_cache(maxsize=256)(collections.namedtuple)
+_made_up: Any = lru_cache(maxsize=256)(collections.namedtuple)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -190,25 +189,22 @@ class Witness(ResultStore):
     def files(self) -> Reads:
         return self.timer.reads
 
-    @contextmanager
-    def watching(self, unit: object) -> Iterator[_Watch]:
+    def _watched(self, make: Callable[[int], Any], index: int) -> Any:
         timer = self.timer
-        if self.at is not None and isinstance(unit, int):
-            self.at(unit)
+        if self.at is not None:
+            self.at(index)
         timer.reads = Reads(maps=self.maps)
         timer.recording = self
-        timer.begin(unit)
+        timer.begin(index)
         try:
-            yield timer
+            return make(index)
         finally:
             timer.end()
             timer.recording = None
 
     def whole(self, make: Callable[[int], Any], index: int) -> tuple[Any, Reads]:
         """The sample, and what it read."""
-        with self.watching(index) as timer:
-            value = make(index)
-        return value, timer.reads
+        return self._watched(make, index), self.timer.reads
 
     def again(self, make: Callable[[int], Any], index: int) -> tuple[Reads, int]:
         """What a sample that ran before reads now, and what it reads unseen.
@@ -228,8 +224,7 @@ class Witness(ResultStore):
         timer = self.timer
         timer.stop_at = self.stop_at
         try:
-            with self.watching(index):
-                make(index)
+            self._watched(make, index)
         except _Enough as enough:
             _complete(timer.reads, enough.args[0] if self.by_path else None)
         finally:

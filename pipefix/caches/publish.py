@@ -90,11 +90,8 @@ def _require_ours(folder: Path, manifest: Manifest, store: Store, there: Mapping
         if name == MANIFEST:
             continue  # of another who was quicker, which `publish` tells
         path, length = folder / name, min(size, _COMPARED)
-        if (
-            name not in ours
-            or path.stat().st_size != size
-            or store.ranges([Span(name, 0, length)])[0] != read_regular(path, length)
-        ):
+        same_size = name in ours and path.stat().st_size == size
+        if not same_size or store.ranges([Span(name, 0, length)])[0] != read_regular(path, length):
             raise _others(store, name)
 
 

@@ -41,7 +41,7 @@ def publish(folder: Path, manifest: Manifest, store: Store, say: Callable[[int, 
         for name in (*names, facts):
             store.put(name, folder / name)
     text = (folder / MANIFEST).read_bytes()
-    if not store.put_if_absent(MANIFEST, text):
+    if not store.put(MANIFEST, text, if_absent=True):
         try:
             same = store.get(MANIFEST) == text
         except NoSuchObject:

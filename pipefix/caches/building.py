@@ -180,7 +180,7 @@ class Building:
             lines = (json.dumps(msgspec.to_builtins(bad_sample), ensure_ascii=True) + "\n" for bad_sample in bad)
             write_whole(self.folder / layout.QUARANTINE, "".join(lines).encode())
         else:
-            folders.forget_quarantine(self.folder)
+            folders.forget(self.folder / layout.QUARANTINE)
 
 
 def _sync(path: Path) -> None:

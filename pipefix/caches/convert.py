@@ -22,6 +22,7 @@ from pipefix.caches.building import Building
 from pipefix.caches.containers import CONTAINERS, STORES, keeps
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.fingerprint import Fingerprint, changed
+from pipefix.caches.layout import PLAN
 from pipefix.caches.maker import is_stream
 from pipefix.caches.manifest import Manifest, Recipe, Source
 from pipefix.caches.source_files import any_object_changed, changed_files
@@ -151,7 +152,7 @@ def convert(
                 progress(state)
                 manifest = building.seal()
             work.publish()
-            folders.forget_plan(folder)
+            folders.forget(folder / PLAN)
     return Converted(folder, manifest, time.perf_counter() - begun, parts_made, parts_found, unseen_bytes=source.unseen_bytes)
 
 
@@ -178,7 +179,7 @@ def refuse_places_of_the_source(dataset: Any, folder: Path) -> None:
 def _existing(folder: Path, recipe: Recipe, *, update: bool, stream: bool) -> Manifest:
     manifest = manifests.read(folder)
     if not update:
-        folders.forget_plan(folder)
+        folders.forget(folder / PLAN)
     if not recipe.is_same_work(manifest.recipe):
         was = manifest.recipe
         raise BadUsage(

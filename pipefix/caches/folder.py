@@ -186,15 +186,10 @@ def sweep(folder: Path, keep: set[str], parts: int | None) -> None:
             path.unlink(missing_ok=True)
 
 
-def forget_plan(folder: Path) -> None:
-    """The cache is finished, and what it was made by is not needed any more."""
-    if marked(folder / PLAN):
-        (folder / PLAN).unlink()
-
-
-def forget_quarantine(folder: Path) -> None:
-    if layout.is_quarantine(folder / QUARANTINE):
-        (folder / QUARANTINE).unlink()
+def forget(path: Path) -> None:
+    """A finished cache's plan, or its list of damaged samples, is not needed any more."""
+    if layout.is_quarantine(path) if path.name == QUARANTINE else marked(path):
+        path.unlink()
 
 
 def remove(folder: Path) -> str | None:

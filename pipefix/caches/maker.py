@@ -80,7 +80,7 @@ def picture_files(reads: Reads) -> list[tuple[str, Any]]:
 
 
 class SourceMaker:
-    """What each sample read. A range that an earlier sample of the part holds is referred to, not stored again."""
+    """What each sample of a part read. A range that an earlier one holds is referred to, not stored again."""
 
     def __init__(self, blueprint: Blueprint, witness: Witness) -> None:
         self.reads = Reads()
@@ -90,9 +90,6 @@ class SourceMaker:
         self._stored: dict[tuple[str, int, int], list[int]] = {}
         """Ranges that the part's records hold, by file, offset and length: place in the record, and the record's position."""
         self._position = 0
-
-    def begin(self) -> None:
-        self._stored, self._position = {}, 0
 
     def make(self, index: int, sample: Callable[[int], Any]) -> bytes:
         try:
@@ -135,9 +132,6 @@ class TreeMaker:
         self._witness = witness
         self.images = 0
         """Images in the last sample."""
-
-    def begin(self) -> None:
-        """Every record stands for itself."""
 
     def sample(self, index: int, sample: Callable[[int], Any]) -> Any:
         """The sample as the dataset gives it, with the files that it read in ``reads``."""

@@ -111,10 +111,13 @@ class OpenedSource:
         self.blueprint = blueprint
         self.witness = witness
         self.fingerprint = Fingerprint(dataset, blueprint.samples, [blueprint.source.root])
-        source = blueprint.recipe.store == "source"
-        self.maker: Any = (makers.SourceMaker if source else makers.TreeMaker)(blueprint, witness)
         self.kinds = rows.kinds_of(rows.with_text(blueprint.columns, blueprint.recipe))
         self.get = makers.getter(dataset, hook)
+
+    def begin(self) -> None:
+        """A part."""
+        source = self.blueprint.recipe.store == "source"
+        self.maker: Any = (makers.SourceMaker if source else makers.TreeMaker)(self.blueprint, self.witness)
 
     def make(self, index: int) -> Any:
         if self.blueprint.recipe.store == "rows":
@@ -151,7 +154,7 @@ def _fill(writer: Any, opened: OpenedSource, start: int, stop: int, tell: Sample
     files: dict[str, tuple[int, int]] = {}
     """Of each file that was read its size, and when it was last changed, as of the first read."""
     bytes_counted: Counter[str] = Counter()
-    opened.maker.begin()
+    opened.begin()
     limit = blueprint.recipe.limit
     is_at_end = limit is not None and limit < stop
     stop = stop if limit is None else min(stop, limit)

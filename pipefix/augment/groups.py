@@ -46,15 +46,14 @@ class Group:
 
 def waves(programs: Sequence[bytes]) -> list[list[Group]]:
     """Of each transform of the list, the n-th calls of all samples, by group."""
-    rows_of: dict[bytes, list[int]] = {}
-    numbers_of: dict[bytes, list[bytes]] = {}
+    by_head: dict[bytes, dict[int, bytes]] = {}
+    """Of each outline the samples, by their rows, and their numbers."""
     for row, program in enumerate(programs):
         head, own = apart(program)
-        rows_of.setdefault(head, []).append(row)
-        numbers_of.setdefault(head, []).append(own)
+        by_head.setdefault(head, {})[row] = own
     alike = [
-        (outline_of(head).calls, rows, np.frombuffer(b"".join(numbers_of[head]), np.uint8).reshape(len(rows), -1))
-        for head, rows in rows_of.items()
+        (outline_of(head).calls, list(held), np.frombuffer(b"".join(held.values()), np.uint8).reshape(len(held), -1))
+        for head, held in by_head.items()
     ]
     whole = []
     for place in sorted({call.place for calls, _, _ in alike for call in calls}):

@@ -59,15 +59,12 @@ class LmdbWriter:
             except lmdb.MapFullError:
                 self._environment.set_mapsize(self._environment.info()["map_size"] * _GROWTH)
             except lmdb.Error as error:
-                raise self._as_the_system_says(error) from error
+                # Where a disk is full, LMDB writes less than it wanted and calls that an input/output error.
+                full = shutil.disk_usage(self._path.parent).free < self._waiting_bytes + _COMMIT_BYTES
+                number = errno.ENOSPC if full or isinstance(error, lmdb.DiskError) else errno.EIO
+                raise OSError(number, os.strerror(number), str(self._path)) from error
         self._waiting.clear()
         self._waiting_bytes = 0
-
-    def _as_the_system_says(self, error: lmdb.Error) -> OSError:
-        """Where a disk is full, LMDB writes less than it wanted and calls that an input/output error."""
-        free = shutil.disk_usage(self._path.parent).free
-        number = errno.ENOSPC if isinstance(error, lmdb.DiskError) or free < self._waiting_bytes + _COMMIT_BYTES else errno.EIO
-        return OSError(number, os.strerror(number), str(self._path))
 
     def close(self) -> list[tuple[int, int, int, int]]:
         self._commit()
@@ -99,17 +96,16 @@ def _places(mapped: mmap.mmap, transaction: Any) -> list[tuple[int, int]]:
 
     The file may hold stale copies of a value, on pages that were split; only one place of the first fits all values.
     """
-    values = [(_address(value), len(value), bytes(value[:16]), bytes(value[-8:])) for _, value in transaction.cursor()]
+    values = [
+        (np.frombuffer(value, np.uint8).ctypes.data, len(value), bytes(value[:16]), bytes(value[-8:]))
+        for _, value in transaction.cursor()
+    ]
     first, found = bytes(next(iter(transaction.cursor()))[1]), -1
     while (found := mapped.find(first, found + 1)) >= 0:
         begin = found - values[0][0]
         if all(_is_at(mapped, begin, value) for value in values):
             return [(begin + address, length) for address, length, *_ in values]
     raise CacheDamaged("The records are not in the file that they were written to.")
-
-
-def _address(value: Any) -> int:
-    return int(np.frombuffer(value, np.uint8).__array_interface__["data"][0])
 
 
 def _is_at(mapped: mmap.mmap, begin: int, value: tuple[int, int, bytes, bytes]) -> bool:

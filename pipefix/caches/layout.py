@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from pipefix.caches.containers import CONTAINERS
@@ -84,14 +85,12 @@ def entries(folder: Path) -> list[Path]:
 
 
 def head(path: Path) -> bytes:
-    try:
+    with suppress(OSError):
         return read_regular(path, 100)
-    except OSError:
-        return b""
+    return b""
 
 
 def _mode(path: Path) -> int:
-    try:
+    with suppress(OSError):
         return os.lstat(path).st_mode
-    except OSError:
-        return 0
+    return 0

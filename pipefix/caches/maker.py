@@ -35,11 +35,10 @@ def name_of(path: str, root: str | None) -> str:
 
 def is_text(text: str) -> bool:
     """Whether it is UTF-8: paths, and what comes of them, need not be."""
-    try:
+    with contextlib.suppress(UnicodeEncodeError):
         text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        return True
+    return False
 
 
 def path_of(name: str, root: str | None) -> str:
@@ -220,10 +219,9 @@ def is_stream(dataset: Any) -> bool:
 
 def told_length(dataset: Any) -> int | None:
     """What a stream says of its own length."""
-    try:
+    with contextlib.suppress(TypeError, NotImplementedError, AttributeError):
         return len(dataset) or None
-    except (TypeError, NotImplementedError, AttributeError):
-        return None
+    return None
 
 
 def stream(dataset: Any, hook: Hook | None) -> Callable[[int], Any]:

@@ -185,11 +185,9 @@ def _kept(value: Any, kind: Any) -> bool:
     """Whether floating point of this kind holds the number as it is."""
     if type(value) is float and kind is np.float64:
         return True
-    try:
-        with np.errstate(over="ignore"):
-            return bool(float(kind(value)) == value or value != value)
-    except OverflowError:
-        return False
+    with suppress(OverflowError), np.errstate(over="ignore"):
+        return bool(float(kind(value)) == value or value != value)
+    return False
 
 
 def samples_of(table: Any, columns: Sequence[Column], shape: str, picture: Callable[[Picture], Any]) -> list[Any]:

@@ -11,6 +11,7 @@ import json
 import os
 import sysconfig
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,9 @@ _SLACK = 8192
 
 def last_changed(path: str, status: Callable[[str], os.stat_result] = os.stat) -> int:
     """In nanoseconds; 0 where the file is gone. Asks the system itself: it is no doing of a sample's."""
-    try:
+    with suppress(OSError):
         return status(path).st_mtime_ns
-    except OSError:
-        return 0
+    return 0
 
 
 class FileRead(FileRanges):
@@ -249,22 +249,17 @@ class Witness(ResultStore):
         return False
 
     def _same(self, make: Callable[[int], Any], index: int, whole: Reads) -> bool:
-        try:
-            short = self.read_only(make, index)
-        except Exception:  # noqa: BLE001 - the user's code, stopped at a wrong place; it then runs to its end
-            return False
-        return short.files.keys() == whole.files.keys() and all(
-            short.files[path].runs() == file_read.runs() for path, file_read in whole.files.items()
-        )
+        with suppress(Exception):  # the user's code, stopped at a wrong place; it then runs to its end
+            short = self.read_only(make, index).files
+            return short.keys() == whole.files.keys() and all(short[path].runs() == whole.files[path].runs() for path in short)
+        return False
 
 
 def _read_by_system() -> int:
     """Bytes that this process has asked the system for; 0 where that is not counted."""
-    try:
-        with open("/proc/self/io", "rb", buffering=0) as file:
-            return int(file.read(64).split()[1])
-    except (OSError, IndexError, ValueError):
-        return 0
+    with suppress(OSError, IndexError, ValueError), open("/proc/self/io", "rb", buffering=0) as file:
+        return int(file.read(64).split()[1])
+    return 0
 
 
 def _complete(reads: Reads, first: Any) -> None:

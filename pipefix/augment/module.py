@@ -74,20 +74,20 @@ def pictures_of(batch: Any, programs: Sequence[Outline]) -> tuple[Images, Any]:
     shape = (len(programs), *programs[0].shape)
     stacks = [leaf for leaf in listed if _is_picture(leaf) and tuple(leaf.shape) == shape]
     stack = _only(stacks, listed, programs[0])
-    if stack is not None:
-        return _plain(stack), lambda new: map_leaves(lambda leaf: _together(new) if leaf is stack else leaf, batch)
-    single = _one_each(batch, programs)
-    if single is None:
+    found = [stack] if stack is not None else _one_each(batch, programs)
+    if found is None:
         raise ValueError(
             f"The batch has no pictures of {len(programs)} samples as they were recorded, of shape {shape}: give the module the "
             "batch as the collate function made it, and the calls that came with it: augment(batch, calls)."
         )
-    by_id = {id(leaf): place for place, leaf in enumerate(single)}
+    places = {id(leaf): place for place, leaf in enumerate(found)}
 
     def put(new: Images) -> Any:
-        return map_leaves(lambda leaf: new[by_id[id(leaf)]] if id(leaf) in by_id else leaf, batch)
+        made = [_together(new)] if stack is not None else new
+        return map_leaves(lambda leaf: made[places[id(leaf)]] if id(leaf) in places else leaf, batch)
 
-    return [_plain(leaf) for leaf in single], put
+    pictures = [leaf.as_subclass(torch.Tensor) for leaf in found]
+    return pictures[0] if stack is not None else pictures, put
 
 
 def _only(candidates: Sequence[torch.Tensor], listed: Sequence[Any], program: Outline) -> torch.Tensor | None:
@@ -105,10 +105,6 @@ def _only(candidates: Sequence[torch.Tensor], listed: Sequence[Any], program: Ou
 
 def _is_picture(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) and not isinstance(leaf, (tv_tensors.Mask, tv_tensors.Video))
-
-
-def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.as_subclass(torch.Tensor)
 
 
 def _together(new: Images) -> torch.Tensor:

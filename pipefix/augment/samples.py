@@ -31,14 +31,13 @@ class _Caught(BaseException):
     """Carries what a dataset gave its transforms out of its ``__getitem__``, past whatever that catches."""
 
 
-class _Catch:
-    def __call__(self, *sample: Any, **named: Any) -> Any:
-        raise _Caught(named.get("image") if named else sample[0])
+def _catch(*sample: Any, **named: Any) -> Any:
+    raise _Caught(named.get("image") if named else sample[0])
 
 
 def pictures(dataset: Any, place: HeldTransforms, count: int) -> list[Any]:
     """Up to ``count`` of them, from all over the dataset."""
-    catching = replaced(dataset, place.path, _Catch())
+    catching = replaced(dataset, place.path, _catch)
     checked: list[Any] = []
     for item in places(dataset, count):
         with suppress(StopIteration):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -146,19 +147,14 @@ def _recorded_in(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
         yield from _recorded_in(member, depth + 1)
 
 
-class Collate:
-    """A collate function for samples that come with their calls: the batch as ``collate_fn`` makes it, and the calls beside it."""
-
-    def __init__(self, collate_fn: Callable[[Any], Any]) -> None:
-        self.collate_fn = collate_fn
-
-    def __call__(self, samples: Sequence[Any]) -> tuple[Any, list[bytes]]:
-        return self.collate_fn([sample for sample, _ in samples]), [calls for _, calls in samples]
+def _collated(collate_fn: Callable[[Any], Any], samples: Sequence[Any]) -> tuple[Any, list[bytes]]:
+    return collate_fn([sample for sample, _ in samples]), [calls for _, calls in samples]
 
 
 def with_calls_apart(collate_fn: Callable[[Any], Any]) -> Any:
-    """`default_collate` takes such samples as they are."""
-    return collate_fn if collate_fn is default_collate else Collate(collate_fn)
+    """A collate function for samples that come with their calls: the batch as ``collate_fn`` makes it, and the calls beside it.
+    `default_collate` takes such samples as they are."""
+    return collate_fn if collate_fn is default_collate else partial(_collated, collate_fn)
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,9 @@ from pipefix.caches import manifest as manifests
 from pipefix.caches import pool
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.building import Building
-from pipefix.caches.containers import CONTAINERS, STORES, keeps
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.fingerprint import Fingerprint, changed
-from pipefix.caches.layout import PLAN
+from pipefix.caches.layout import CONTAINERS, PLAN, STORES, keeps
 from pipefix.caches.maker import is_stream
 from pipefix.caches.manifest import Manifest, Recipe, Source
 from pipefix.caches.source_files import any_object_changed, changed_files

@@ -31,6 +31,7 @@ REFRESH = (
     "Make anew what changed: pipefix convert TARGET --update, and the other arguments as before. Or take the stored samples as "
     "they are, and give what is to run live yourself: CachedDataset(..., transform=...)"
 )
+_BY_HAND = "Give the operations that are to run live yourself: CachedDataset(..., transform=...)"
 _LISTS = ("Compose", "Sequential")
 
 
@@ -259,7 +260,7 @@ def rest_of(dataset: Any, cut: Cut) -> Callable[..., Any] | None:
                 raise BadUsage(
                     f"The cache was made with {cut.attribute} = {', '.join([*cut.kept, *cut.live]) or 'nothing'}, and this dataset "
                     f"has {', '.join(names)}.",
-                    advice="Give the operations that are to run live yourself: CachedDataset(..., transform=...)",
+                    advice=_BY_HAND,
                 )
             if cut.state and state_of(own, len(cut.kept)) != cut.state:
                 are = "is" if len(cut.kept) == 1 else "are"
@@ -268,10 +269,7 @@ def rest_of(dataset: Any, cut: Cut) -> Callable[..., Any] | None:
                 value: Callable[..., Any] = holder.value
                 return value
             return Chain(holder.operations[len(cut.kept) :]) if cut.live else None
-    raise BadUsage(
-        f"The cache was cut in the dataset's attribute {cut.attribute!r}, and this dataset has none.",
-        advice="Give the operations that are to run live yourself: CachedDataset(..., transform=...)",
-    )
+    raise BadUsage(f"The cache was cut in the dataset's attribute {cut.attribute!r}, and this dataset has none.", advice=_BY_HAND)
 
 
 def _other_transforms(difference: str) -> BadUsage:

@@ -26,6 +26,7 @@ from pipefix.vocabulary.files import DRAFT, read_regular, remove_empty_folder, s
 from pipefix.vocabulary.folder_lock import FolderLock, unwritable
 
 _ELSEWHERE = "Name a directory that does not exist yet: --out DIR"
+_MOVE_IT = "Move it elsewhere, or name another directory: --out DIR"
 
 
 class WorkFolder:
@@ -125,10 +126,7 @@ def _check_cache(folder: Path, *, quarantine: bool) -> None:
     misplaced += [(path, "file") for path in _called_as_ours(folder) if not is_plain(path)]
     misplaced += [(listed, "file")] if quarantine and os.path.lexists(listed) and not layout.is_quarantine(listed) else []
     for path, kind in misplaced:
-        raise BadUsage(
-            f"{path} is not a {kind} that a cache would hold: nothing is written there.",
-            advice="Move it elsewhere, or name another directory: --out DIR",
-        )
+        raise BadUsage(f"{path} is not a {kind} that a cache would hold: nothing is written there.", advice=_MOVE_IT)
 
 
 def _check_building(folder: Path) -> None:
@@ -138,7 +136,7 @@ def _check_building(folder: Path) -> None:
     if foreign := [path for path in layout.entries(folder) if not _is_of_building(path, folder)] if is_folder(folder) else [folder]:
         raise BadUsage(
             f"{folder}, in which the cache would be made, holds what is not of a cache: {foreign[0]}. Nothing is written there.",
-            advice="Move it elsewhere, or name another directory: --out DIR",
+            advice=_MOVE_IT,
         )
 
 

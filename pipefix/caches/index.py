@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from pipefix.caches import manifest as manifests
-from pipefix.caches.containers import CONTAINERS
+from pipefix.caches.layout import CONTAINERS
 from pipefix.caches.manifest import Part, beside
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile

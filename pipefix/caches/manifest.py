@@ -16,8 +16,7 @@ from typing import Any
 
 import msgspec
 
-from pipefix.caches.containers import CONTAINERS, keeps
-from pipefix.caches.layout import MANIFEST, PLAN, building_of, marked
+from pipefix.caches.layout import CONTAINERS, MANIFEST, PLAN, building_of, keeps, marked
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
 from pipefix.vocabulary.files import read_regular

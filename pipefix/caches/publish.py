@@ -26,6 +26,7 @@ from pipefix.vocabulary.files import read_regular
 
 _COMPARED = 1 << 16
 """Bytes of an object by which it is known as one that an interrupted conversion put: of its length, with the same beginning."""
+_ELSEWHERE = "Give the new one a place of its own: --out s3://BUCKET/OTHER"
 
 
 def publish(folder: Path, manifest: Manifest, store: Store, say: Callable[[int, int], None]) -> None:
@@ -47,10 +48,7 @@ def publish(folder: Path, manifest: Manifest, store: Store, say: Callable[[int, 
         except NoSuchObject:
             same = False
         if not same:
-            raise BadUsage(
-                f"{store.url} holds another finished cache by now: its manifest was left as it is.",
-                advice="Give the new one a place of its own: --out s3://BUCKET/OTHER",
-            )
+            raise BadUsage(f"{store.url} holds another finished cache by now: its manifest was left as it is.", advice=_ELSEWHERE)
 
 
 def convert_to_store(
@@ -64,7 +62,7 @@ def convert_to_store(
         if not recipe.is_same_work(there.recipe):
             raise BadUsage(
                 f"{store.url} is a finished cache already, of another recipe: {there.recipe.store} in {there.recipe.container}.",
-                advice="Give the new one a place of its own: --out s3://BUCKET/OTHER",
+                advice=_ELSEWHERE,
             )
         folders.remove(staging)
         return Converted(staging, there, 0.0, 0, len(there.parts), url=store.url)

@@ -24,7 +24,13 @@ def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> tuple[str |
     get = getter(dataset, None)
     runs = list(good(lambda index: witness.whole(get, index)[1], indices, _LEARNED_FROM))
     chosen = [index for index, _ in runs]
-    reads_again, unseen = _steady(get, chosen, [reads for _, reads in runs], witness)
+    witness.install()  # for what the first samples imported
+    again = [witness.again(get, index) for index in chosen]
+    if any(before.given - after.given for (_, before), (after, _) in zip(runs, again, strict=True)):
+        # A sample that maps a file only the first time keeps that map for others: it is not the sample's own, and not kept whole.
+        witness.maps = False
+        again = [witness.again(get, index) for index in chosen]
+    reads_again, unseen = zip(*again, strict=True)
     files = list(dict.fromkeys(path for reads in reads_again for path in reads.files))
     if not files:
         raise TargetError(
@@ -76,18 +82,3 @@ def good(make: Callable[[int], Any], indices: Sequence[int], count: int | None =
             advice=f"Run dataset[{failed}] by itself to see the error in full.",
             user_traceback=frames(last) if last is not None else None,
         )
-
-
-def _steady(
-    get: Callable[[int], Any], chosen: Sequence[int], first: Sequence[Reads], witness: Witness
-) -> tuple[list[Reads], list[int]]:
-    """What these samples read when they are run again, and what they read unseen.
-
-    A sample that maps a file only the first time keeps that map for others: it is not the sample's own, and not kept whole.
-    """
-    witness.install()  # for what the first samples imported
-    again = [witness.again(get, index) for index in chosen]
-    if any(before.given - after.given for before, (after, _) in zip(first, again, strict=True)):
-        witness.maps = False
-        again = [witness.again(get, index) for index in chosen]
-    return [reads for reads, _ in again], [unseen for _, unseen in again]

@@ -131,7 +131,8 @@ def _check_dali(result: Parity, cut: Split, pictures: Sequence[Any], seed: int, 
     from pipefix.augment.dali import recorded, sample_seed
 
     progress(f"checking {WHOLE}", 0.2)
-    rgb_pictures = [_rgb(picture) for picture in pictures]
+    pil_pictures = [picture if isinstance(picture, Image.Image) else tv.to_pil_image(as_tensor(picture)) for picture in pictures]
+    rgb_pictures = [picture.convert("RGB") for picture in pil_pictures]
     encoded = [encode_png(tv.pil_to_tensor(picture)).numpy().tobytes() for picture in rgb_pictures]
     sources = [part.source for part in cut.on_batch]
     batches = dali_loader(
@@ -147,11 +148,6 @@ def _check_dali(result: Parity, cut: Split, pictures: Sequence[Any], seed: int, 
         with seeded(own):
             programs.append(recorded(cut.on_batch, (picture.height, picture.width), own))
     _whole(result, pictures, expected, swapped, programs)
-
-
-def _rgb(picture: Any) -> Image.Image:
-    image: Image.Image = picture if isinstance(picture, Image.Image) else tv.to_pil_image(as_tensor(picture))
-    return image.convert("RGB")
 
 
 # -- figures -------------------------------------------------------------------------------------------------------------------

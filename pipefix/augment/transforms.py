@@ -41,18 +41,15 @@ def find(dataset: Any, named: str | None = None) -> HeldTransforms | None:
     None where there are none, or several of which none has a usual name.
     """
     if named is not None:
-        return _named(dataset, tuple(named.split(".")))
+        owner, value = None, dataset
+        for name in named.split("."):
+            owner, value = value, getattr(value, name, None)
+        holds = callable(value) and not isinstance(value, type)
+        return HeldTransforms(tuple(named.split(".")), owner, value) if holds else None
     held = [each for each in held_transforms(dataset) if set(each.path[:-1]) <= {"dataset"}]
     beside = {each.name: each for each in held if len(each.path) == len(held[0].path)}
     usual = next((name for name in _USUAL if name in beside), None)
     return beside[usual] if usual is not None else held[0] if len(beside) == 1 else None
-
-
-def _named(dataset: Any, path: tuple[str, ...]) -> HeldTransforms | None:
-    owner, value = None, dataset
-    for name in path:
-        owner, value = value, getattr(value, name, None)
-    return HeldTransforms(path, owner, value) if callable(value) and not isinstance(value, type) else None
 
 
 def replaced(dataset: Any, path: tuple[str, ...], value: Any) -> Any:

@@ -69,13 +69,6 @@ class LmdbWriter:
     def close(self) -> list[tuple[int, int, int, int]]:
         self._commit()
         self._environment.close()
-        return self._blocks()
-
-    def abandon(self) -> None:
-        self._environment.close()
-
-    def _blocks(self) -> list[tuple[int, int, int, int]]:
-        """Where the values lie in the file: as far apart as in LMDB's map, whose beginning is found by looking for the first."""
         if not self._crcs:
             return []
         environment = lmdb.open(str(self._path), subdir=False, readonly=True, lock=False, create=False)
@@ -90,9 +83,12 @@ class LmdbWriter:
             environment.close()
         return [(offset, length, crc, 1) for (offset, length), crc in zip(places, self._crcs, strict=True)]
 
+    def abandon(self) -> None:
+        self._environment.close()
+
 
 def _places(mapped: mmap.mmap, transaction: Any) -> list[tuple[int, int]]:
-    """Offset and length of each value.
+    """Offset and length of each value: they lie as far apart as in LMDB's map, whose beginning is found by looking for the first.
 
     The file may hold stale copies of a value, on pages that were split; only one place of the first fits all values.
     """

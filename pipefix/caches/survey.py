@@ -73,10 +73,8 @@ def survey(dataset: Any, recipe: Recipe, target: str, *, apart: bool = False) ->
         return _survey_apart(dataset, recipe, target)
     try:
         return _survey(dataset, recipe, target)
-    except PipefixError:
-        raise
     except Exception as error:
-        if is_raised_here(error):
+        if isinstance(error, PipefixError) or is_raised_here(error):
             raise
         raise TargetError(
             f"The dataset cannot be looked at: {summary(error)}",

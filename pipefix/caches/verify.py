@@ -68,8 +68,13 @@ def verify(cache: str | Path, *, progress: Progress | None = None) -> Checked:
         checked.records += check.looked_at
         if problems:
             checked.damage[number] = problems
-        if check.facts is not None:
-            _against_source(check.facts, checked)
+        if check.facts is not None:  # files that went into the part: still there, and unchanged by size and time
+            checked.far_count += sum(is_remote(name) for name, _, _ in check.facts.files)
+            different = list(changed_files(check.facts, manifest.source.root))
+            there = [path for path, is_there in different if is_there]
+            checked.missing_count += len(different) - len(there)
+            checked.changed_count += len(there)
+            checked.changed = [*checked.changed, *there][:_NAMED]
     return checked
 
 
@@ -116,13 +121,3 @@ class PartCheck:
             return lambda number: replay.check(file.read(number), file.read)
         decode = Decoder(pictures.check_size, len)
         return lambda number: decode(file.read(number))
-
-
-def _against_source(facts: Facts, checked: Checked) -> None:
-    """Files that went into the part: still there, and unchanged by size and time."""
-    checked.far_count += sum(is_remote(name) for name, _, _ in facts.files)
-    different = list(changed_files(facts, checked.manifest.source.root))
-    changed = [path for path, is_there in different if is_there]
-    checked.missing_count += len(different) - len(changed)
-    checked.changed_count += len(changed)
-    checked.changed = [*checked.changed, *changed][:_NAMED]

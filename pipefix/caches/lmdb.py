@@ -71,16 +71,13 @@ class LmdbWriter:
         self._environment.close()
         if not self._crcs:
             return []
-        environment = lmdb.open(str(self._path), subdir=False, readonly=True, lock=False, create=False)
-        try:
-            with (
-                self._path.open("rb") as file,
-                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-                environment.begin(buffers=True) as transaction,
-            ):
-                places = _places(mapped, transaction)
-        finally:
-            environment.close()
+        with (
+            lmdb.open(str(self._path), subdir=False, readonly=True, lock=False, create=False) as environment,
+            self._path.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+            environment.begin(buffers=True) as transaction,
+        ):
+            places = _places(mapped, transaction)
         return [(offset, length, crc, 1) for (offset, length), crc in zip(places, self._crcs, strict=True)]
 
     def abandon(self) -> None:

@@ -124,7 +124,7 @@ TABLE = (
     BatchedOp(tv.adjust_sharpness, color.sharpness, ("sharpness_factor",), "close", note=_THRESHOLDS),
     BatchedOp(tv.adjust_hue, color.hue, ("hue_factor",), "close",
               note="Kornia's takes 88 kernels and 3.7 ms of an H200 for 256 pictures of 224 x 224"),
-    BatchedOp(tv.adjust_gamma, color.gamma, ("gamma",), "close"),
+    BatchedOp(tv.adjust_gamma, tv.adjust_gamma),
     BatchedOp(tv.gaussian_blur, color.gaussian_blur, ("sigma",), "close"),
     BatchedOp(tv.posterize, color.posterize, ("bits",), note="Kornia's goes through bytes for floating point too"),
     BatchedOp(tv.solarize, color.solarize, ("threshold",), note="torch.where: Kornia's takes pictures between 0 and 1 only"),

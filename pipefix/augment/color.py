@@ -77,11 +77,6 @@ def hue(images: torch.Tensor, *, hue_factor: torch.Tensor) -> torch.Tensor:
     return tv.to_dtype(most.unsqueeze(1) - spread.unsqueeze(1) * share, images.dtype, scale=True)
 
 
-def gamma(images: torch.Tensor, *, gamma: torch.Tensor, gain: float) -> torch.Tensor:
-    unit = tv.to_dtype(images, torch.float32, scale=True)
-    return tv.to_dtype(enhance.adjust_gamma(unit, gamma.to(torch.float32), float(gain)), images.dtype, scale=True)
-
-
 def normalize(images: torch.Tensor, *, mean: tuple[float, ...], std: tuple[float, ...], **_: Any) -> torch.Tensor:
     shift, spread = (constant(tuple(values), images.dtype, images.device) for values in (mean, std))
     if images.shape[1] == 1:  # of grey pictures torchvision makes as many channels as there are numbers

@@ -9,7 +9,6 @@ and the user's code would find itself in a loader's worker. A ProcessPoolExecuto
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import multiprocessing
 import os
@@ -33,8 +32,6 @@ from pipefix.vocabulary.worker_exit import signal_name
 
 Make = Callable[[int, SampleCounts], Facts]
 Ready = Callable[[], AbstractContextManager[Make]]
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""Of mallopt(3)."""
 _TELL_SECONDS = 0.1
 
 
@@ -169,7 +166,6 @@ def _inside(
         inherited.close()
     try:
         forget_threads()
-        _keep_freed_memory()
         run(connection, work, counts)
     except (EOFError, ConnectionError):
         os._exit(1)  # the parent is gone
@@ -224,14 +220,6 @@ def _work(connection: Any, make: Ready, counts: SampleCounts) -> None:
     with make() as make_part:
         while (number := connection.recv()) is not None:
             connection.send(PartDone(number, make_part(number, counts).brief()))
-
-
-def _keep_freed_memory() -> None:
-    """Memory is taken and freed a few megabytes at a time; given back to the system, it would cost page faults each time."""
-    with contextlib.suppress(OSError, AttributeError):  # not the GNU C library
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_TRIM_THRESHOLD, 64 << 20)
-        mallopt(_MMAP_THRESHOLD, 32 << 20)
 
 
 def sendable(error: BaseException) -> BaseException:

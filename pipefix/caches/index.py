@@ -56,15 +56,14 @@ class Index:
 
     def rest_of(self, file: BinaryIO) -> int:
         """The checksum of what lies between the blocks of an open data file."""
-        order = np.argsort(self.blocks["offset"], kind="stable")
-        starts: list[int] = self.blocks["offset"][order].tolist()
-        ends: list[int] = (self.blocks["offset"] + self.blocks["length"])[order].tolist()
-        crc = 0
-        for at, following in zip([0, *ends], [*starts, os.fstat(file.fileno()).st_size], strict=True):
+        blocks: list[tuple[int, int]] = np.sort(self.blocks[["offset", "length"]], order="offset").tolist()
+        crc = at = 0
+        for begin, length in [*blocks, (os.fstat(file.fileno()).st_size, 0)]:
             file.seek(at)
-            while at < following and (piece := file.read(min(following - at, _PIECE))):
+            while at < begin and (piece := file.read(min(begin - at, _PIECE))):
                 crc = zlib.crc32(piece, crc)
                 at += len(piece)
+            at = begin + length
         return crc
 
     def to_bytes(self) -> bytes:

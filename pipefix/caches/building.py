@@ -20,12 +20,10 @@ from pathlib import Path
 
 import msgspec
 
-from pipefix.caches import blueprint as blueprints
 from pipefix.caches import folder as folders
 from pipefix.caches import layout
-from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.index import DataFile, Index
-from pipefix.caches.manifest import STAGES, Conversion, Manifest, beside, data_of, part_name, sealed_text
+from pipefix.caches.manifest import STAGES, Blueprint, Conversion, Manifest, beside, data_of, part_name, read_blueprint, sealed_text
 from pipefix.caches.writer import Facts, facts_crc, read_facts
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged
 from pipefix.vocabulary.files import sync_folder, write_whole
@@ -53,7 +51,7 @@ class Building:
         """Take over what an interrupted run of the same work left, and clear away the rest. ``is_current``: whether a part would be
         made of the same files and labels today."""
         with contextlib.suppress(OSError, CacheDamaged):
-            self._go_on(blueprints.read(self.folder / layout.PLAN), is_current)
+            self._go_on(read_blueprint(self.folder / layout.PLAN), is_current)
         if self._existing is None:
             folders.sweep(self.folder, {part_name(number) for number in self.done}, None)
         self.begin()

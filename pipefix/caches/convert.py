@@ -17,13 +17,12 @@ import msgspec
 from pipefix.caches import folder as folders
 from pipefix.caches import manifest as manifests
 from pipefix.caches import pool
-from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.building import Building
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.fingerprint import Fingerprint, changed
 from pipefix.caches.layout import CONTAINERS, PLAN, STORES, keeps
 from pipefix.caches.maker import is_stream
-from pipefix.caches.manifest import Manifest, Recipe, Source
+from pipefix.caches.manifest import Blueprint, Manifest, Recipe, Source
 from pipefix.caches.source_files import any_object_changed, changed_files
 from pipefix.caches.survey import Surveyed, survey
 from pipefix.caches.verify import PartCheck

@@ -13,12 +13,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipefix.caches import blueprint as blueprints
 from pipefix.caches import layout
 from pipefix.caches import manifest as manifests
-from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.layout import FOLDERS, GONE, MANIFEST, PART, PLAN, QUARANTINE, building_of, is_folder, is_plain, marked
-from pipefix.caches.manifest import Manifest
+from pipefix.caches.manifest import Blueprint, Manifest
 from pipefix.vocabulary import folder_lock
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile
@@ -245,7 +243,7 @@ def _sealed(folder: Path) -> Manifest | Blueprint | None:
             return manifests.of_text(read_regular(folder / GONE, manifests.LARGEST), folder / GONE)
     with contextlib.suppress(UnreadableFile, OSError):
         if is_plain(folder / PLAN):
-            return blueprints.read(folder / PLAN)
+            return manifests.read_blueprint(folder / PLAN)
     return None
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pipefix.caches import pictures, record
-from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.cut import Hook
+from pipefix.caches.manifest import Blueprint
 from pipefix.caches.witness import Reads, Witness
 from pipefix.hooks.snapshot import force
 from pipefix.vocabulary.errors import CacheDamaged

@@ -1,4 +1,5 @@
-"""The manifest of a cache: recipe, source, cut and parts. One JSON file, checked before anything else there is touched.
+"""The manifest of a cache: recipe, source, cut and parts. One JSON file, checked before anything else there is touched. And the
+blueprint, which an unfinished cache has in its place.
 
 A cache is a directory: ``manifest.json``, ``parts/`` and ``index/``. The manifest is written last and appears by a rename, so a
 directory without one is no cache. It holds no file names (parts are named by their number) and nothing that could be executed, and
@@ -16,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from pipefix.caches.fingerprint import changed
 from pipefix.caches.layout import CONTAINERS, MANIFEST, PLAN, building_of, keeps, marked
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
@@ -28,6 +30,8 @@ STAGES = {"source": "storage", "resized": "decode", "decoded": "decode", "sample
 LARGEST = 256 * 1024 * 1024
 _DIGEST = re.compile(rb'"digest": "([0-9a-f]{64})"\n}\n\Z')
 _BLANK = b'"digest": ""\n}\n'
+_NO_WORK = ("boot", "digest", "pipefix", "target", "part_samples", "classes", "source", "recipe")
+"""Fields that make no other records; the last two are compared by themselves."""
 
 
 class PartSizes(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,6 +191,50 @@ class Manifest(Conversion, frozen=True, kw_only=True):
         return command("pipefix", "convert", "TARGET" if stranger or not self.target else self.target, *options, "--update")
 
 
+class Blueprint(Conversion, frozen=True, kw_only=True):
+    """All that the parts of a cache are made from, whichever process makes them: written before the first one, as ``plan.json``,
+    and read again by the command that goes on after an interruption."""
+
+    format: str = "pipefix.cache-plan/2"
+    samples: int | None = None
+    """None for a stream, whose end is not known beforehand."""
+    part_samples: int = 1
+    starts: list[int] = []
+    """Of a forecast, where the parts begin that are made; otherwise they follow one another."""
+    seeded: bool = False
+    """Samples draw random numbers: each then starts from a seed of its own."""
+    stop_at: int | None = None
+    """After how many decodes a sample has read all that it reads; None runs it to its end."""
+    by_path: bool = False
+    """The decode that it stops at is handed a path, and would read that file."""
+    maps: bool = True
+    """Samples map files of their own into memory, which are kept whole."""
+    boot: str = ""
+    """Which start of the machine this was begun in: parts from before it may not have reached the disk."""
+    digest: str = ""
+
+    @property
+    def parts(self) -> int | None:
+        """How many there are; None for a stream."""
+        if self.starts:
+            return len(self.starts)
+        return None if self.samples is None else -(-self.samples // self.part_samples)
+
+    def range(self, number: int) -> tuple[int, int]:
+        """The samples of a part; of a stream, which may end within it, as many as there can be."""
+        start = self.starts[number] if self.starts else number * self.part_samples
+        stop = start + self.part_samples
+        return start, stop if self.samples is None else min(stop, self.samples)
+
+    def differing(self, earlier: Blueprint) -> list[str]:
+        """What of the two is not the same work, by its name in the dataset or in the blueprint; nothing, where parts made for one
+        serve the other."""
+        names = [name for name in self.__struct_fields__ if name not in _NO_WORK and getattr(self, name) != getattr(earlier, name)]
+        names += ["source"] if self.source.root != earlier.source.root else []
+        names += [] if self.recipe.is_same_work(earlier.recipe) else ["recipe"]
+        return changed(self.source.attributes, earlier.source.attributes) + names
+
+
 def part_name(number: int, generation: int = 0) -> str:
     """What a part's files are called, without suffix."""
     return f"{number:05d}-{generation}" if generation else f"{number:05d}"
@@ -231,6 +279,11 @@ def read(folder: Path) -> Manifest:
         if marked(path):
             advice = f"Move {quote(str(folder))} elsewhere, and make it anew by the command that made it: pipefix convert"
         raise CacheDamaged(str(error), advice=advice) from error
+
+
+def read_blueprint(path: Path) -> Blueprint:
+    blueprint: Blueprint = unseal(read_regular(path, LARGEST), Blueprint, path)
+    return blueprint
 
 
 def of_text(text: bytes, path: Any) -> Manifest:

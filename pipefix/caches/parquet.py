@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipefix.caches import rows
-from pipefix.caches.blueprint import Blueprint
-from pipefix.caches.manifest import Manifest
+from pipefix.caches.manifest import Blueprint, Manifest
 from pipefix.vocabulary.errors import CacheDamaged
 
 _GROUP_ROWS = 1024

@@ -9,17 +9,17 @@ import contextlib
 import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from pipefix.caches import cut as cuts
 from pipefix.caches import learn_reads, pictures, pool, record, rows
-from pipefix.caches.blueprint import Blueprint, boot
 from pipefix.caches.cut import Chain, Holder, Hook
 from pipefix.caches.fingerprint import Fingerprint
 from pipefix.caches.maker import TreeMaker, getter, is_stream, root_of
-from pipefix.caches.manifest import Call, Cut, Recipe, Source
+from pipefix.caches.manifest import Blueprint, Call, Cut, Recipe, Source
 from pipefix.caches.record import Unstorable
 from pipefix.caches.witness import Witness
 from pipefix.caches.writer import is_interrupt, not_stored, program_ended
@@ -151,7 +151,7 @@ def _survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
     with seeded(0), Witness(alone=recipe.store == "source") as witness:
         look = _Look(dataset, recipe, samples, witness)
         before, rows_before = _held(dataset, samples, look.indices)
-        plan = look.settle(Blueprint(target=target, recipe=recipe, samples=samples, classes=_classes(dataset), boot=boot()))
+        plan = look.settle(Blueprint(target=target, recipe=recipe, samples=samples, classes=_classes(dataset), boot=_boot()))
         after, rows_after = _held(dataset, samples, look.indices)
     named = Fingerprint(dataset, samples, [plan.source.root]).attributes
     attributes = {name: named[name] for name in before if after.get(name) == before[name]}
@@ -164,6 +164,13 @@ def _held(dataset: Any, samples: int | None, indices: list[int]) -> tuple[dict[s
     """Digests of what a dataset holds, and of its long lists at these samples. What differs after samples were made is no state."""
     fingerprint = Fingerprint(dataset, samples)
     return fingerprint.attributes, fingerprint.rows(indices)
+
+
+def _boot() -> str:
+    """Differs after every start of the machine, where the system tells."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return ""
 
 
 def _classes(dataset: Any) -> list[str]:

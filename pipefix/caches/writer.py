@@ -16,12 +16,11 @@ import msgspec
 
 from pipefix.caches import maker as makers
 from pipefix.caches import rows
-from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.cut import Hook
 from pipefix.caches.fingerprint import Fingerprint
 from pipefix.caches.index import Index
 from pipefix.caches.lmdb import LmdbWriter
-from pipefix.caches.manifest import Part, PartSizes, Recipe, beside
+from pipefix.caches.manifest import Blueprint, Part, PartSizes, Recipe, beside
 from pipefix.caches.parquet import RowsWriter
 from pipefix.caches.record import Unstorable
 from pipefix.caches.witness import Witness, last_changed

@@ -12,7 +12,6 @@ import errno
 import mmap
 import os
 import shutil
-import struct
 import zlib
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ import numpy as np
 
 from pipefix.vocabulary.errors import CacheDamaged
 
-KEY = struct.Struct(">Q")
 _FIRST_MAP = 1 << 24
 _GROWTH = 2
 _COMMIT_BYTES = 1 << 20
@@ -43,7 +41,7 @@ class LmdbWriter:
 
     def add(self, sample: int, record: Any) -> None:
         self._crcs.append(zlib.crc32(record))
-        self._waiting.append((KEY.pack(sample), record))
+        self._waiting.append((sample.to_bytes(8, "big"), record))
         self._waiting_bytes += len(record)
         if self._waiting_bytes >= _COMMIT_BYTES:
             self._commit()

@@ -11,7 +11,7 @@ import io
 import operator
 import sys
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -291,9 +291,8 @@ def _check_size(size: tuple[int, int], picture: Picture) -> None:
         raise CacheDamaged(f"A picture says it is {size[0]}x{size[1]}, and its record says {picture.width}x{picture.height}.")
 
 
-def check_size(picture: Picture) -> None:
-    """Raise where a picture's file does not begin as one of its kind and size does; it is not decoded."""
-    _image_of(picture, load=False)
+check_size = partial(_image_of, load=False)
+"""Raises where a picture's file does not begin as one of its kind and size does; it is not decoded."""
 
 
 def forget_threads() -> None:

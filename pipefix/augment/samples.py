@@ -140,9 +140,7 @@ def _checked(picture: Any) -> Any:
 
 def kind_of(picture: Any) -> Literal["pil", "tensor", "array"]:
     """What the dataset hands to its transforms."""
-    if isinstance(picture, Image.Image):
-        return "pil"
-    return "tensor" if isinstance(picture, torch.Tensor) else "array"
+    return "pil" if isinstance(picture, Image.Image) else "tensor" if isinstance(picture, torch.Tensor) else "array"
 
 
 def size_of(picture: Any) -> tuple[int, int, int]:

@@ -152,7 +152,7 @@ class Building:
         manifest = self.manifest()
         self._write_quarantine()
         write_whole(self.folder / layout.MANIFEST, sealed_text(manifest))
-        names = {part.name(number) for number, part in enumerate(manifest.parts)}
+        names = {part_name(number, part.generation) for number, part in enumerate(manifest.parts)}
         folders.sweep(self.folder, names, max(len(self.done), len(self._existing.parts) if self._existing is not None else 0))
         return manifest
 

@@ -22,7 +22,7 @@ from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.fingerprint import Fingerprint, changed
 from pipefix.caches.layout import CONTAINERS, PLAN, STORES, keeps
 from pipefix.caches.maker import is_stream
-from pipefix.caches.manifest import Blueprint, Manifest, Recipe, Source
+from pipefix.caches.manifest import Blueprint, Manifest, Recipe, Source, beside
 from pipefix.caches.source_files import any_object_changed, changed_files
 from pipefix.caches.survey import Surveyed, survey
 from pipefix.caches.verify import PartCheck
@@ -290,7 +290,7 @@ def _kept(
         if (part.start, part.stop) != plan.range(number):
             continue
         with suppress(OSError, CacheDamaged):
-            facts = read_facts(folder / "index" / f"{part.name(number)}.facts", part.facts_crc)
+            facts = read_facts(beside(folder / part.data(number, existing.recipe.container), ".facts"), part.facts_crc)
             if is_current(facts):
                 parts_kept[number] = facts.brief()
         if update and number in parts_kept:

@@ -82,7 +82,6 @@ class SourceMaker:
     """What each sample of a part read. A range that an earlier one holds is referred to, not stored again."""
 
     def __init__(self, blueprint: Blueprint, witness: Witness) -> None:
-        self.reads = Reads()
         self._root = blueprint.source.root
         self._witness = witness
         witness.stop_at, witness.by_path, witness.maps = blueprint.stop_at, blueprint.by_path, blueprint.maps
@@ -91,12 +90,9 @@ class SourceMaker:
         self._position = 0
 
     def make(self, index: int, sample: Callable[[int], Any]) -> bytes:
-        try:
-            self._witness.read_only(sample, index)
-        finally:
-            self.reads = self._witness.timer.reads
+        reads = self._witness.read_only(sample, index)
         self._position += 1
-        return source_record(self.reads, self._root, self._stored, self._position - 1)
+        return source_record(reads, self._root, self._stored, self._position - 1)
 
 
 def source_record(reads: Reads, root: str | None, stored: dict[tuple[str, int, int], list[int]], position: int) -> bytes:
@@ -125,7 +121,6 @@ class TreeMaker:
     """The sample itself, its images encoded smaller or laid out as pixels."""
 
     def __init__(self, blueprint: Blueprint, witness: Witness) -> None:
-        self.reads = Reads()
         self._recipe = blueprint.recipe
         self._seeded = blueprint.seeded
         self._witness = witness
@@ -133,18 +128,15 @@ class TreeMaker:
         """Images in the last sample."""
 
     def sample(self, index: int, sample: Callable[[int], Any]) -> Any:
-        """The sample as the dataset gives it, with the files that it read in ``reads``."""
+        """The sample as the dataset gives it; the witness has seen the files that it read."""
 
         def decoded(index: int) -> Any:
             value = sample(index)
             force(value)
             return value
 
-        try:
-            with seeded(index) if self._seeded else contextlib.nullcontext():
-                value, _ = self._witness.whole(decoded, index)
-        finally:
-            self.reads = self._witness.timer.reads
+        with seeded(index) if self._seeded else contextlib.nullcontext():
+            value, _ = self._witness.whole(decoded, index)
         if value is None:
             raise Unreadable("the dataset returned None")
         return value
@@ -154,12 +146,12 @@ class TreeMaker:
         value = self.sample(index, sample)
         if not any(map(pictures.is_pil, leaves(value))):
             return value
-        files = [whole for _, read in picture_files(self.reads) if (whole := read.whole()) is not None]
+        files = [whole for _, read in picture_files(self._witness.files) if (whole := read.whole()) is not None]
         return map_leaves(lambda leaf: pictures.lossless(leaf, files) if pictures.is_pil(leaf) else leaf, value)
 
     def make(self, index: int, sample: Callable[[int], Any]) -> bytes:
         value = self.sample(index, sample)
-        files = picture_files(self.reads)
+        files = picture_files(self._witness.files)
         for kind, read in files:
             if (whole := read.whole()) is not None:
                 pictures.check_whole(whole, kind)

@@ -60,13 +60,9 @@ class Part(PartSizes, frozen=True, kw_only=True):
     bad: list[int] = []
     """Samples without a record."""
 
-    def name(self, number: int) -> str:
-        """Of its files, without suffix."""
-        return part_name(number, self.generation)
-
     def data(self, number: int, container: str) -> Path:
         """Its data file, below the cache's directory."""
-        return data_of(self.name(number), container)
+        return data_of(part_name(number, self.generation), container)
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):

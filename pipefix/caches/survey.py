@@ -285,7 +285,7 @@ class _Look:
 
         for _, value in learn_reads.good(make, self.indices):
             stored.append(value)
-            files.update(dict.fromkeys(maker.reads.files))
+            files.update(dict.fromkeys(self.witness.files.files))
             if self.recipe.store == "resized" and not maker.images:
                 raise TargetError(
                     "There is no image in the samples, so there is nothing to make smaller.",

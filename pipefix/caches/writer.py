@@ -179,7 +179,7 @@ def _fill(writer: Any, opened: OpenedSource, start: int, stop: int, tell: Sample
             writer.add(index, record)
             records += 1
             written = len(record)
-        for path, file_read in opened.maker.reads.files.items():
+        for path, file_read in opened.witness.files.files.items():
             if path.startswith(HEAD):
                 continue
             files.setdefault(path, (file_read.size, file_read.changed))
@@ -221,7 +221,7 @@ def program_ended(error: BaseException, where: str) -> TargetError:
 
 def _bad(error: Exception, index: int, opened: OpenedSource) -> DamagedSample:
     named = getattr(error, "filename", None)
-    files = list(opened.maker.reads.files) or ([os.fsdecode(named)] if isinstance(named, (str, bytes)) else [])
+    files = list(opened.witness.files.files) or ([os.fsdecode(named)] if isinstance(named, (str, bytes)) else [])
     text = summary(error)
     if opened.blueprint.recipe.on_bad == "raise":
         where = f" ({', '.join(files[:3])})" if files else ""

@@ -27,7 +27,7 @@ from pipefix.caches.source_files import any_object_changed, changed_files
 from pipefix.caches.survey import Surveyed, survey
 from pipefix.caches.verify import PartCheck
 from pipefix.caches.witness import Witness
-from pipefix.caches.writer import Facts, Moved, OpenedSource, SampleCounts, make_part, program_ended, read_facts
+from pipefix.caches.writer import Facts, Moved, OpenedSource, make_part, program_ended, read_facts
 from pipefix.system.resources import cores
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, Interrupted, TargetError, UnreadableFile
 from pipefix.vocabulary.folder_lock import unwritable
@@ -206,12 +206,7 @@ def make_parts(source: Surveyed, building: Building, workers: int | None, state:
     def process() -> Iterator[pool.Make]:
         with Witness(alone=plan.recipe.store == "source") as witness, source.hooked() as hook:
             opened = OpenedSource(source.dataset, plan, hook, witness)
-
-            def make(number: int, tell: SampleCounts) -> Facts:
-                witness.install()
-                return make_part(number, opened, building.data(number), tell)
-
-            yield make
+            yield lambda number, tell: make_part(number, opened, building.data(number), tell)
 
     count = workers if workers is not None else max(1, int(cores()))
     if plan.samples is None:

@@ -121,9 +121,7 @@ class TreeMaker:
     """The sample itself, its images encoded smaller or laid out as pixels."""
 
     def __init__(self, blueprint: Blueprint, witness: Witness) -> None:
-        self._recipe = blueprint.recipe
-        self._seeded = blueprint.seeded
-        self._witness = witness
+        self._recipe, self._seeded, self._witness = blueprint.recipe, blueprint.seeded, witness
         self.images = 0
         """Images in the last sample."""
 

@@ -126,6 +126,7 @@ class OpenedSource:
 
 def make_part(number: int, opened: OpenedSource, data: Path, tell: SampleCounts) -> Facts:
     """Write the part's data file and the rest beside it; the facts appear last, when all is done."""
+    opened.witness.install()
     start, stop = opened.blueprint.range(number)
     with drafted(data) as draft:
         # It takes records and their numbers (``add``) and says at the end where they lie (``close``).

@@ -238,11 +238,8 @@ class DaliLoader:
                 fed.append(numbers_of(self.front, [call for call in calls if call.place < self.front.count], *self._sizes[item]))
                 if self.front.count < len(self._parts):
                     order.rest.append(packed(Program([call for call in calls if call.place >= self.front.count], ())))
-        columns = [
-            np.array([getattr(each, name) for each in fed], np.float32 if name == "size" else np.int32)
-            for name in self.front.numbers
-        ]
-        order.fed = (pictures, *columns)
+        kinds = {name: np.float32 if name == "size" else np.int32 for name in self.front.numbers}
+        order.fed = (pictures, *(np.array([each[name] for each in fed], kind) for name, kind in kinds.items()))
         self._asked.append(order)
         return order.fed
 

@@ -13,6 +13,7 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Iterator
+from contextlib import suppress
 from random import Random
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -76,10 +77,8 @@ def _named(function: FunctionType) -> list[tuple[str, Any]]:
         if isinstance(module, ModuleType) and _is_users(module):
             outside_names += [(name, vars(module)[name]) for name in names if name in vars(module)]
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
-        try:
+        with suppress(ValueError):  # not bound yet
             outside_names.append((name, cell.cell_contents))
-        except ValueError:  # not bound yet
-            continue
     return [(name, held) for name, held in outside_names if not isinstance(held, (ModuleType, BuiltinFunctionType))]
 
 

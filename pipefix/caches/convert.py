@@ -50,7 +50,6 @@ class State:
     """Of these, samples that were there when it began."""
     written: int = 0
     read: int = 0
-    bad: int = 0
     phase: str = "looking at some samples"
 
 
@@ -222,7 +221,6 @@ def make_parts(source: Surveyed, building: Building, workers: int | None, state:
             else:
                 parts_made += 1
                 building.finished(event.number, event.facts)
-                state.bad += len(event.facts.bad)
                 _check_bad(building, plan)
             say(state)
     except KeyboardInterrupt:

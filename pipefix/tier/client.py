@@ -19,7 +19,7 @@ import subprocess
 import sys
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -43,11 +43,11 @@ class Wanted(msgspec.Struct, frozen=True):
     """Offset, length and CRC-32."""
 
 
-class Tier:
+class Tier(NamedTuple):
     """A directory and the bytes that it may take."""
 
-    def __init__(self, folder: Path, budget: int) -> None:
-        self.folder, self.budget = folder, budget
+    folder: Path
+    budget: int
 
     @classmethod
     def at(cls, text: str) -> Tier:

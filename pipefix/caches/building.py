@@ -131,9 +131,6 @@ class Building:
         data = self.data(number)
         self._syncing[number] = [self._pool.submit(_sync, path) for path in (data, beside(data, ".idx"), beside(data, ".facts"))]
 
-    def bytes(self) -> int:
-        return sum(facts.bytes + facts.index_bytes for facts in self.done.values())
-
     def settle(self) -> None:
         """Everything that was made is on the disk."""
         for future in chain.from_iterable(self._syncing.values()):

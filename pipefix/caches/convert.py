@@ -144,7 +144,8 @@ def convert(
             with closing(Building(work.path, source.blueprint, existing, parts_kept)) as building:
                 building.resume(_current(source, source.blueprint.source))
                 parts_found = len(building.done)
-                parts_made = make_parts(source, building, workers, state, progress)
+                make_parts(source, building, workers, state, progress)
+                parts_made = len(building.done) - parts_found
                 state.phase = "bringing it to the disk"
                 progress(state)
                 manifest = building.seal()
@@ -192,13 +193,13 @@ def _existing(folder: Path, recipe: Recipe, *, update: bool, stream: bool) -> Ma
     return manifest
 
 
-def make_parts(source: Surveyed, building: Building, workers: int | None, state: State, say: Progress) -> int:
-    """Make the parts that are missing; how many those were."""
+def make_parts(source: Surveyed, building: Building, workers: int | None, state: State, say: Progress) -> None:
+    """Make the parts that are missing."""
     plan = building.blueprint
     state.samples = plan.samples or plan.recipe.limit
-    state.before = state.done = sum(facts.stop - facts.start for facts in building.done.values())
-    state.written = building.bytes()
-    state.read = sum(facts.source_bytes for facts in building.done.values())
+    done = building.done.values()
+    state.before = state.done = sum(facts.stop - facts.start for facts in done)
+    state.written, state.read = sum(facts.bytes + facts.index_bytes for facts in done), sum(facts.source_bytes for facts in done)
     state.phase = "converting"
 
     @contextmanager
@@ -210,7 +211,6 @@ def make_parts(source: Surveyed, building: Building, workers: int | None, state:
     count = workers if workers is not None else max(1, int(cores()))
     if plan.samples is None:
         count = 0  # a stream has one reader, which goes on where the last part ended
-    parts_made = 0
     _check_bad(building, plan)
     try:
         for event in pool.run(building.missing(), process, count):
@@ -219,7 +219,6 @@ def make_parts(source: Surveyed, building: Building, workers: int | None, state:
                 state.read += event.read
                 state.written += event.written
             else:
-                parts_made += 1
                 building.finished(event.number, event.facts)
                 _check_bad(building, plan)
             say(state)
@@ -230,7 +229,6 @@ def make_parts(source: Surveyed, building: Building, workers: int | None, state:
             f"Interrupted: {len(building.done)}{of} parts are made and kept in {building.folder}.",
             advice="The same command goes on where it was.",
         ) from None
-    return parts_made
 
 
 def _check_bad(building: Building, plan: Blueprint) -> None:

@@ -19,7 +19,7 @@ from torchvision import transforms as v1
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as tv
 
-from pipefix.augment.record import RecordedImage
+from pipefix.augment.record import NotRecordable, RecordedImage
 from pipefix.vocabulary.held_transforms import HeldTransforms, held_transforms
 
 _USUAL = ("transform", "transforms", "augmentation", "augmentations", "augment", "aug", "tfm", "tfms", "preprocess")
@@ -129,7 +129,7 @@ def named(transform: Any) -> str:
 def _part(source: Any) -> ListedTransform:
     try:
         recorded = as_v2(source)
-    except NotConvertible as why:
+    except NotRecordable as why:
         return ListedTransform(source, None, str(why))
     return ListedTransform(
         source, recorded, compared=(recorded is not source and not isinstance(recorded, _ToTensor)) or not _torchvisions(source)
@@ -144,10 +144,6 @@ def _torchvisions(transform: Any) -> bool:
 
 
 # -- old as new ------------------------------------------------------------------------------------------------------------------
-
-
-class NotConvertible(Exception):
-    """Why a transform cannot be called with a picture without pixels."""
 
 
 class _ToTensor(v2.Transform):  # type: ignore[misc]
@@ -174,19 +170,19 @@ def as_v2(transform: Any) -> Any:
     if name in TO_TENSOR and _torchvisions(transform):
         return _ToTensor(to_float=name == "ToTensor")
     if name == "ToPILImage" and _torchvisions(transform):
-        raise NotConvertible("it makes pictures of PIL, which exist on the CPU only")
+        raise NotRecordable("it makes pictures of PIL, which exist on the CPU only")
     if isinstance(transform, _FUNCTIONS):
-        raise NotConvertible("a function cannot be looked into")
+        raise NotRecordable("a function cannot be looked into")
     if isinstance(transform, v2.Transform):
         return _with_new_members(transform)
     kind = getattr(v2, name, None)
     if home.startswith("torchvision.transforms._presets"):
-        raise NotConvertible("a preset of torchvision's models; write its parts as a list")
+        raise NotRecordable("a preset of torchvision's models; write its parts as a list")
     if home.startswith("torchvision.transforms.") and kind is not None:
         return _converted(transform, kind)
     if not callable(transform):
-        raise NotConvertible(f"a {name} is no transform: it cannot be called")
-    raise NotConvertible(f"{home}.{type(transform).__qualname__} is not derived from torchvision.transforms.v2.Transform")
+        raise NotRecordable(f"a {name} is no transform: it cannot be called")
+    raise NotRecordable(f"{home}.{type(transform).__qualname__} is not derived from torchvision.transforms.v2.Transform")
 
 
 def _with_new_members(transform: Any) -> Any:
@@ -211,4 +207,4 @@ def _converted(transform: Any, kind: Any) -> Any:
     try:
         return kind(**arguments)
     except (TypeError, ValueError) as error:
-        raise NotConvertible(f"torchvision's new {kind.__name__} does not take its settings: {error}") from error
+        raise NotRecordable(f"torchvision's new {kind.__name__} does not take its settings: {error}") from error

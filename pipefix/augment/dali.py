@@ -198,19 +198,17 @@ class DaliLoader:
             order = self._asked.pop(0)
             if order.place == place:
                 break
-        images = self._handed(output.as_tensor())
+        made = output.as_tensor()
+        if self.device != "cpu" or self.lend:  # DALI's own memory
+            images = torch.utils.dlpack.from_dlpack(made)
+        else:
+            kind = torch.float32 if self.front.to_float else torch.uint8
+            images = feed_ndarray(made, self._memory.batch(tuple(made.shape()), kind))
         labels = self.labels[torch.from_numpy(order.index)].to(images.device, non_blocking=True)
         if order.rest:
             with torch.no_grad():
                 images = run_packed(images, order.rest)  # type: ignore[assignment]
         return images, labels
-
-    def _handed(self, output: Any) -> torch.Tensor:
-        """On a GPU, and where batches are lent, the tensor is DALI's own memory."""
-        if self.device != "cpu" or self.lend:
-            return torch.utils.dlpack.from_dlpack(output)
-        memory = self._memory.batch(tuple(output.shape()), torch.float32 if self.front.to_float else torch.uint8)
-        return feed_ndarray(output, memory)
 
     def _order(self, epoch: int) -> list[Any]:
         order = np.arange(self.length)

@@ -131,9 +131,8 @@ def _part(source: Any) -> ListedTransform:
         recorded = as_v2(source)
     except NotRecordable as why:
         return ListedTransform(source, None, str(why))
-    return ListedTransform(
-        source, recorded, compared=(recorded is not source and not isinstance(recorded, _ToTensor)) or not _torchvisions(source)
-    )
+    converted = recorded is not source and not isinstance(recorded, _ToTensor)
+    return ListedTransform(source, recorded, compared=converted or not _torchvisions(source))
 
 
 def _torchvisions(transform: Any) -> bool:

@@ -147,7 +147,12 @@ class Building:
             self.finished(number, self.done[number])
         self.settle()
         manifest = self.manifest()
-        self._write_quarantine()
+        bad = [bad_sample for number in sorted(self.done) for bad_sample in self.done[number].bad]
+        if self.blueprint.recipe.on_bad == "quarantine" and bad:
+            lines = (json.dumps(msgspec.to_builtins(bad_sample), ensure_ascii=True) + "\n" for bad_sample in bad)
+            write_whole(self.folder / layout.QUARANTINE, "".join(lines).encode())
+        elif self.blueprint.recipe.on_bad == "quarantine":
+            folders.forget(self.folder / layout.QUARANTINE)
         write_whole(self.folder / layout.MANIFEST, sealed_text(manifest))
         names = {part_name(number, part.generation) for number, part in enumerate(manifest.parts)}
         folders.sweep(self.folder, names, max(len(self.done), len(self._existing.parts) if self._existing is not None else 0))
@@ -166,16 +171,6 @@ class Building:
         conversion["source"] = msgspec.structs.replace(plan.source, bytes=read, files=files)
         length, samples = sum(part.records for part in parts), parts[-1].stop if parts else 0
         return Manifest(**conversion, stage=STAGES[plan.recipe.store], length=length, samples=samples, parts=parts)
-
-    def _write_quarantine(self) -> None:
-        if self.blueprint.recipe.on_bad != "quarantine":
-            return
-        bad = [bad_sample for number in sorted(self.done) for bad_sample in self.done[number].bad]
-        if bad:
-            lines = (json.dumps(msgspec.to_builtins(bad_sample), ensure_ascii=True) + "\n" for bad_sample in bad)
-            write_whole(self.folder / layout.QUARANTINE, "".join(lines).encode())
-        else:
-            folders.forget(self.folder / layout.QUARANTINE)
 
 
 def _sync(path: Path) -> None:

@@ -284,7 +284,14 @@ def read_blueprint(path: Path) -> Blueprint:
 
 def of_text(text: bytes, path: Any) -> Manifest:
     """``path`` says where it was found."""
-    _check_version(text, path)
+    format_match = re.match(rb'\s*{\s*"format":\s*"([\w.]+)/(\d{1,9})"', text[:200])
+    if format_match is None or format_match[1].decode() != FORMAT:
+        raise CacheDamaged(f"{path} is not the manifest of a pipefix cache, or its beginning is damaged.")
+    if int(format_match[2]) > MAJOR:
+        raise UnreadableFile(
+            f"{path} is of format {FORMAT}/{int(format_match[2])}; this version of pipefix reads up to {FORMAT}/{MAJOR}.",
+            advice="Update pipefix: pip install --upgrade pipefix",
+        )
     manifest: Manifest = unseal(text, Manifest, path)
     _check(manifest, path)
     return manifest
@@ -316,17 +323,6 @@ def _text(path: Path, folder: Path) -> bytes:
             f"{path} cannot be read: {error.strerror or error}.",
             advice="Check the path and its permissions: " + command("ls", "-l", folder),
         ) from error
-
-
-def _check_version(text: bytes, path: Any) -> None:
-    format_match = re.match(rb'\s*{\s*"format":\s*"([\w.]+)/(\d{1,9})"', text[:200])
-    if format_match is None or format_match[1].decode() != FORMAT:
-        raise CacheDamaged(f"{path} is not the manifest of a pipefix cache, or its beginning is damaged.")
-    if int(format_match[2]) > MAJOR:
-        raise UnreadableFile(
-            f"{path} is of format {FORMAT}/{int(format_match[2])}; this version of pipefix reads up to {FORMAT}/{MAJOR}.",
-            advice="Update pipefix: pip install --upgrade pipefix",
-        )
 
 
 def _check(manifest: Manifest, path: Any) -> None:

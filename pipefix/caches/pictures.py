@@ -126,8 +126,13 @@ def encoded(image: Any, kind: str | None, quality: int, like: str, *, labels: bo
 
     ``orientation`` is what EXIF is to say in the file.
     """
+    from PIL import Image
+
     if image.mode.startswith("I") and image.mode != "I;16":
-        image = _of_16_bits(image)
+        values = np.asarray(image)
+        if values.min() < 0 or values.max() >= 1 << 16:
+            raise Unstorable(f"a picture of mode {image.mode} whose values need more than the 16 bits that PNG has")
+        image = Image.fromarray(values.astype(np.uint16))
     wanted = kind if kind in _IN and not labels else "png" if kind is not None or labels else "jpeg"
     if image.mode not in _IN[wanted]:
         wanted = "jpeg" if image.mode == "CMYK" and not labels else "png"
@@ -140,16 +145,6 @@ def encoded(image: Any, kind: str | None, quality: int, like: str, *, labels: bo
     settings: dict[str, Any] = {"compress_level": 4} if wanted == "png" else {"quality": quality}
     image.save(out, wanted.upper(), **settings, **({"exif": _mark(orientation)} if orientation != 1 else {}))
     return Picture(out.getvalue(), wanted, image.width, image.height, like)
-
-
-def _of_16_bits(image: Any) -> Any:
-    """A picture of whole numbers of any order and length in the mode in which PNG holds them."""
-    from PIL import Image
-
-    values = np.asarray(image)
-    if values.min() < 0 or values.max() >= 1 << 16:
-        raise Unstorable(f"a picture of mode {image.mode} whose values need more than the 16 bits that PNG has")
-    return Image.fromarray(values.astype(np.uint16))
 
 
 def lossless(image: Any, files: Sequence[bytes]) -> Picture:

@@ -22,7 +22,6 @@ from pipefix.stores.store import is_store
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
 from pipefix.vocabulary.urls import is_remote
 
-Progress = Callable[[int, int], None]
 _NAMED = 20
 """Changed files that are named, of each kind."""
 
@@ -52,7 +51,7 @@ class Checked:
         return not self.damage
 
 
-def verify(cache: str | Path, *, progress: Progress | None = None) -> Checked:
+def verify(cache: str | Path, *, progress: Callable[[int, int], None] | None = None) -> Checked:
     """Check a whole cache; raises only where there is no manifest to go by. Of one in a store each part is fetched whole, and
     removed again."""
     store = open_store(str(cache)) if is_store(cache) else None

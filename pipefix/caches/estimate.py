@@ -10,7 +10,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from pipefix.caches import pool, record
 from pipefix.caches.building import Building
 from pipefix.caches.convert import State
 from pipefix.caches.dataset import CachedDataset
-from pipefix.caches.maker import getter, is_stream, told_length
+from pipefix.caches.maker import getter, is_stream
 from pipefix.caches.manifest import Cut, Manifest, Recipe
 from pipefix.caches.pictures import as_pixels
 from pipefix.caches.survey import Surveyed, survey
@@ -71,8 +71,10 @@ def forecast(
     converting.refuse_places_of_the_source(dataset, folder)
     source = survey(dataset, recipe, target, apart=workers != 0)
     surveyed_s = time.perf_counter() - begun
-    samples = source.blueprint.samples or recipe.limit or told_length(dataset)
-    if samples is None:
+    samples = source.blueprint.samples or recipe.limit
+    with suppress(TypeError, NotImplementedError, AttributeError):  # what a stream says of its own length
+        samples = samples or len(dataset)
+    if not samples:
         raise BadUsage(
             "How long a stream is cannot be told before it ends.",
             advice="Say how much of it is wanted, --limit N, or convert it without --dry-run.",

@@ -32,7 +32,6 @@ _CLIENTS = frozenset({
 _SKIPPED = ("_pipefix", "_cache", "_lock")
 _CONTENTS = ("_modules", "_parameters", "_buffers", "_fingerprint")
 """What torch's modules compute with, and what Hugging Face's datasets tell of their rows."""
-CODE = "its code"
 
 
 class Fingerprint:
@@ -192,7 +191,7 @@ def _attributes(dataset: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     if held is None or isinstance(dataset, (FunctionType, type)):
         yield prefix or "its values", dataset
         return
-    yield f"{prefix}{CODE}", type(dataset)
+    yield f"{prefix}its code", type(dataset)
     for key, value in sorted(held.items()):
         if not _is_state(key):
             continue

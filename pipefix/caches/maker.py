@@ -207,13 +207,6 @@ def is_stream(dataset: Any) -> bool:
     return torch is not None and isinstance(dataset, torch.IterableDataset)
 
 
-def told_length(dataset: Any) -> int | None:
-    """What a stream says of its own length."""
-    with contextlib.suppress(TypeError, NotImplementedError, AttributeError):
-        return len(dataset) or None
-    return None
-
-
 def stream(dataset: Any, hook: Hook | None) -> Callable[[int], Any]:
     """Samples of an iterable by their place in it: forward at no cost, backward from its beginning."""
     at = 0

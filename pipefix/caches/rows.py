@@ -72,7 +72,9 @@ def plain(name: str, value: Any) -> tuple[Any, str, Any]:
         try:
             value, like = value.detach().cpu().numpy(), "tensor"
         except (TypeError, RuntimeError):
-            raise Unstorable(f"field {name!r} is a tensor of {_words(value)}, which columns do not have") from None
+            dtype, layout = (str(each).removeprefix("torch.") for each in (value.dtype, value.layout))
+            words = dtype if layout == "strided" else f"{dtype}, {layout}"
+            raise Unstorable(f"field {name!r} is a tensor of {words}, which columns do not have") from None
     elif isinstance(value, np.ndarray):
         value, like = np.asarray(value) if type(value) is np.memmap else value, "array"
     if isinstance(value, np.ndarray):
@@ -87,11 +89,6 @@ def plain(name: str, value: Any) -> tuple[Any, str, Any]:
     if isinstance(value, (int, float, str)):
         return next(base(value) for base in (int, float, str) if isinstance(value, base)), "scalar", None
     raise Unstorable(f"field {name!r} is a {kind.__qualname__}: columns hold numbers, text, bytes, lists of them and PIL images")
-
-
-def _words(tensor: Any) -> str:
-    kind, layout = (str(value).removeprefix("torch.") for value in (tensor.dtype, tensor.layout))
-    return kind if layout == "strided" else f"{kind}, {layout}"
 
 
 def _arrow_type(name: str, dtype: Any) -> Any:

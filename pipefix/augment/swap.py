@@ -108,17 +108,11 @@ class RecordingDataset(Dataset[Any]):
         return getattr(self.dataset, name)
 
 
-class RecordingStream(IterableDataset[Any]):
+class RecordingStream(RecordingDataset, IterableDataset[Any]):
     """The same for a stream."""
-
-    def __init__(self, dataset: Any) -> None:
-        self.dataset = dataset
 
     def __iter__(self) -> Iterator[Any]:
         return map(with_calls, self.dataset)
-
-    def __len__(self) -> int:
-        return len(self.dataset)
 
 
 def with_calls(sample: Any) -> tuple[Any, bytes]:

@@ -85,7 +85,7 @@ class Building:
         """Facts of parts that an interrupted run made, by the number of the part."""
         for path in sorted((self.folder / "index").glob("[0-9]*.facts")):
             number = path.stem.partition("-")[0]
-            if number.isdigit() and int(number) not in self._kept and path.stem == self._name(int(number)):
+            if number.isdigit() and int(number) not in self._kept and path.stem == self.data(int(number)).stem:
                 yield int(number), path
 
     def _take_over(self, number: int, path: Path, is_current: Callable[[Facts], bool], *, trusted: bool) -> None:
@@ -108,12 +108,9 @@ class Building:
             return 0
         return self._existing.parts[number].generation + (number not in self._kept)
 
-    def _name(self, number: int) -> str:
-        return part_name(number, self._generation(number))
-
     def data(self, number: int) -> Path:
         """The data file of a part."""
-        return self.folder / data_of(self._name(number), self.blueprint.recipe.container)
+        return self.folder / data_of(number, self._generation(number), self.blueprint.recipe.container)
 
     def missing(self) -> Iterator[int]:
         """Parts that are to be made; of a stream, until it ends."""

@@ -62,7 +62,7 @@ class Part(PartSizes, frozen=True, kw_only=True):
 
     def data(self, number: int, container: str) -> Path:
         """Its data file, below the cache's directory."""
-        return data_of(part_name(number, self.generation), container)
+        return data_of(number, self.generation, container)
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,9 +236,9 @@ def part_name(number: int, generation: int = 0) -> str:
     return f"{number:05d}-{generation}" if generation else f"{number:05d}"
 
 
-def data_of(name: str, container: str) -> Path:
-    """The data file of a part of this name, below the cache's directory."""
-    return Path("parts", f"{name}{CONTAINERS[container].suffix}")
+def data_of(number: int, generation: int, container: str) -> Path:
+    """The data file of a part, below the cache's directory."""
+    return Path("parts", f"{part_name(number, generation)}{CONTAINERS[container].suffix}")
 
 
 def beside(data: Path, suffix: str) -> Path:

@@ -91,8 +91,7 @@ def permute_channels(images: torch.Tensor, *, permutation: torch.Tensor) -> torc
 def posterize(images: torch.Tensor, *, bits: torch.Tensor) -> torch.Tensor:
     """Bytes lose their lowest bits; floating point is cut to as many levels of the range."""
     if not images.is_floating_point():
-        mask = (255 << (8 - bits.to(torch.int64))) & 255
-        return images & mask.to(images.dtype).view(-1, 1, 1, 1)
+        return images & ((255 << (8 - bits.to(torch.int64))) & 255).to(images.dtype).view(-1, 1, 1, 1)
     levels = _column(2.0 ** bits.to(torch.float32), images)
     return torch.minimum((images * levels).floor().clamp(min=0), levels - 1) / levels
 

@@ -33,10 +33,6 @@ from pipefix.kernels.reused import Memory
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.random_state import preserved
 
-KEPT = 2
-"""Batches' worth of reusable memory: one that the caller looks at, and one for the next."""
-
-
 # -- DALI's pipeline -------------------------------------------------------------------------------------------------------------
 
 
@@ -141,7 +137,7 @@ class DaliLoader:
             raise ValueError(f"{self.length} samples make no batch of {batch_size}: give a smaller batch_size, or drop_last=False.")
         self._sizes: dict[int, tuple[int, int]] = {}
         self._pipe: Any = None
-        self._memory = Memory(kept=KEPT)
+        self._memory = Memory(kept=2)  # a batch that the caller looks at, and the next one
         self._orders: Iterator[_Order] = iter(())
         self._turn = 0
         self._asked: list[_Order] = []
@@ -271,8 +267,7 @@ class DaliLoader:
 
 def sample_seed(seed: int, epoch: int, index: int) -> int:
     """Of one sample in one epoch: 32 bits, as many as NumPy's generator takes."""
-    mixed = hashlib.blake2b(struct.pack("<qqq", seed, epoch, index), digest_size=4).digest()
-    return int.from_bytes(mixed, "little")
+    return int.from_bytes(hashlib.blake2b(struct.pack("<qqq", seed, epoch, index), digest_size=4).digest(), "little")
 
 
 def recorded(parts: Sequence[ListedTransform], size: tuple[int, int], seed: int) -> list[RecordedCall]:
@@ -296,5 +291,4 @@ def _world_size() -> int:
 def _cause(error: RuntimeError) -> str:
     """What DALI says in one sentence: where it happened in its sources tells nobody anything."""
     lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith(("[", "Stack", "Error when"))]
-    whole = (lines or [str(error)])[0].rpartition('" failed: ')[2].strip()
-    return whole.partition(". ")[0].rstrip(".") + "."
+    return (lines or [str(error)])[0].rpartition('" failed: ')[2].strip().partition(". ")[0].rstrip(".") + "."

@@ -88,8 +88,7 @@ def _with(front: Front, rank: int, called: Sequence[Sequence[RecordedCall]]) -> 
     if call.name == "horizontal_flip":
         return replace(front, flip=True), 3
     if call.name == "to_dtype":
-        usual = arguments["dtype"] == torch.float32 and arguments["scale"]
-        return (replace(front, to_float=True), 4) if usual else None
+        return (replace(front, to_float=True), 4) if arguments["dtype"] == torch.float32 and arguments["scale"] else None
     usual = front.to_float and len(arguments["mean"]) == 3
     return (replace(front, mean=tuple(arguments["mean"]), std=tuple(arguments["std"])), 5) if usual else None
 

@@ -123,8 +123,7 @@ def on_grid(images: torch.Tensor, grid: torch.Tensor, interpolation: str, fill: 
 def _mapped(x: torch.Tensor, y: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
     """The places (x, y, 1) of every row and column, by each of the matrices (n, 3, m): n, height, width, m."""
     places = torch.stack([*torch.meshgrid(x, y, indexing="xy"), torch.ones(len(y), len(x), device=x.device)], dim=-1)
-    mapped = places.view(1, -1, 3).expand(len(matrices), -1, -1) @ matrices
-    return mapped.view(len(matrices), len(y), len(x), -1)
+    return (places.view(1, -1, 3).expand(len(matrices), -1, -1) @ matrices).view(len(matrices), len(y), len(x), -1)
 
 
 def _half(images: torch.Tensor) -> torch.Tensor:

@@ -189,8 +189,7 @@ def packed(program: Program[RecordedCall]) -> bytes:
             columns.append((name, array.dtype.char, array.shape, isinstance(value, np.ndarray)))
             numbers.append(array.tobytes())
         outline.append((call.place, call.name, shared, columns))
-    picture = (program.shape, program.place, program.leaves)
-    head = pickle.dumps((outline, *picture), protocol=pickle.HIGHEST_PROTOCOL)
+    head = pickle.dumps((outline, program.shape, program.place, program.leaves), protocol=pickle.HIGHEST_PROTOCOL)
     return b"".join((len(head).to_bytes(_LENGTH, "little"), head, *numbers))
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Integral
 from os import PathLike
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -160,9 +160,6 @@ class _ToTensor(v2.Transform):  # type: ignore[misc]
         return image
 
 
-_FUNCTIONS = (v1.Lambda, v2.Lambda, types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
-
-
 def as_v2(transform: Any) -> Any:
     """The transform itself where it is one of v2's or derived from them; an old one as the new one of its name and settings."""
     name, home = type(transform).__name__, type(transform).__module__
@@ -170,7 +167,7 @@ def as_v2(transform: Any) -> Any:
         return _ToTensor(to_float=name == "ToTensor")
     if name == "ToPILImage" and _torchvisions(transform):
         raise NotRecordable("it makes pictures of PIL, which exist on the CPU only")
-    if isinstance(transform, _FUNCTIONS):
+    if isinstance(transform, (v1.Lambda, v2.Lambda, FunctionType, MethodType, BuiltinFunctionType, functools.partial)):
         raise NotRecordable("a function cannot be looked into")
     if isinstance(transform, v2.Transform):
         return _with_new_members(transform)

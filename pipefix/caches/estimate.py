@@ -180,8 +180,7 @@ def read_back(dataset: Any, indices: Sequence[int], folder: Path, seconds: float
 
     ``seconds``: about how long storing may take, and reading: records that take long to make or to take apart are fewer.
     """
-    get = getter(dataset, None)
-    originals = [get(index) for index in indices]
+    originals = list(map(getter(dataset, None), indices))
     try:
         begun = time.perf_counter()
         each = sum(len(record.encode(as_pixels(sample))) for sample in originals) / len(originals)

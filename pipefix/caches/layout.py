@@ -44,7 +44,6 @@ PART = {
     "index": re.compile(r"(\d{5,})(?:-\d+)?\.(?:idx|facts)\Z"),
 }
 MARK = b'{\n "format": "pipefix.cache'
-_QUARANTINED = b'{"index": '
 _BEGINNINGS = {
     ".idx": (0, b"PFIXIDX"),
     ".facts": (1, b"\xa5start"),
@@ -92,7 +91,7 @@ def begins_as_ours(path: Path) -> bool:
 
 def is_quarantine(path: Path) -> bool:
     """Whether this is a list of damaged samples that we wrote."""
-    return is_plain(path) and head(path).startswith(_QUARANTINED)
+    return is_plain(path) and head(path).startswith(b'{"index": ')
 
 
 def is_plain(path: Path) -> bool:

@@ -22,7 +22,6 @@ import numpy as np
 from pipefix.vocabulary.errors import CacheDamaged
 
 _FIRST_MAP = 1 << 24
-_GROWTH = 2
 _COMMIT_BYTES = 1 << 20
 """What was written waits in memory until a transaction ends: no more than a core's cache holds, or all is fetched again."""
 
@@ -55,7 +54,7 @@ class LmdbWriter:
                         transaction.put(key, record, append=True)
                 break
             except lmdb.MapFullError:
-                self._environment.set_mapsize(self._environment.info()["map_size"] * _GROWTH)
+                self._environment.set_mapsize(self._environment.info()["map_size"] * 2)
             except lmdb.Error as error:
                 # Where a disk is full, LMDB writes less than it wanted and calls that an input/output error.
                 full = shutil.disk_usage(self._path.parent).free < self._waiting_bytes + _COMMIT_BYTES

@@ -174,8 +174,7 @@ class Rows:
 
     def missing(self, indices: Iterable[int]) -> list[tuple[int, int]]:
         """Part and number of the row groups of these rows that are not kept."""
-        blocks = dict.fromkeys(self._place(index)[:2] for index in indices)
-        return [block for block in blocks if block not in self._kept]
+        return [block for block in dict.fromkeys(self._place(index)[:2] for index in indices) if block not in self._kept]
 
     def __getitem__(self, index: int) -> Any:
         number, group, row = self._place(index)

@@ -43,10 +43,9 @@ def publish(folder: Path, manifest: Manifest, store: Store, say: Callable[[int, 
             store.put(name, folder / name)
     text = (folder / MANIFEST).read_bytes()
     if not store.put(MANIFEST, text, if_absent=True):
-        try:
+        same = False
+        with contextlib.suppress(NoSuchObject):
             same = store.get(MANIFEST) == text
-        except NoSuchObject:
-            same = False
         if not same:
             raise BadUsage(f"{store.url} holds another finished cache by now: its manifest was left as it is.", advice=_ELSEWHERE)
 

@@ -28,7 +28,6 @@ from pipefix.vocabulary.errors import CacheDamaged
 from pipefix.vocabulary.stage import Stage
 from pipefix.vocabulary.urls import is_remote
 
-_STORAGE_ONLY = frozenset({Stage.STORAGE})
 BYTE_READERS = ("files", "os_calls", "mmap", "numpy", "cv2", "torchvision_io", "h5py", "urllib", "urllib3", "fsspec",
                 "obstore", "s3torchconnector")  # fmt: skip
 """The hooks that can answer with the bytes of a file. Others would only be in the way of the training program."""
@@ -38,7 +37,6 @@ _INSTALL_AGAIN = 64
 _Place = Annotated[int, msgspec.Meta(ge=0)]
 Piece = tuple[_Place, _Place, _Place, int]
 """Offset in the file, length, place in the record, and the position in the part of the record that holds it (-1: this one)."""
-
 Entry = tuple[str, int, list[Piece]]
 """A file's name, its size, and what is held of it."""
 
@@ -196,7 +194,7 @@ class Replayer(ResultStore):
         before = timer.misses
         self._shelf = shelf
         timer.playing = self
-        timer.replaced = _STORAGE_ONLY
+        timer.replaced = frozenset({Stage.STORAGE})
         timer.begin(index)
         try:
             return make(index)

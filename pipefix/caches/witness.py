@@ -26,7 +26,6 @@ from pipefix.vocabulary.stage import Stage
 from pipefix.vocabulary.urls import is_remote
 
 _STORAGE = Stage.STORAGE
-_HEAD = 16
 NOT_DATA = ("inode:", *{os.path.join(sysconfig.get_path(key), "") for key in ("stdlib", "platstdlib", "purelib", "platlib")})
 """Read by a bare descriptor, with no name to find it by again; or a library's own file, which it reads when it is first used."""
 
@@ -71,7 +70,7 @@ class FileRead(FileRanges):
 
     @property
     def head(self) -> bytes:
-        return bytes(self.chunks[0][:_HEAD]) if self.starts[:1] == [0] else b""
+        return bytes(self.chunks[0][:16]) if self.starts[:1] == [0] else b""
 
 
 class Reads(ObjectStore):

@@ -86,7 +86,11 @@ class TieredCache:
     def part(self, wanted: Wanted) -> Path | None:
         """The part's file; None where it is yet to come, or never will: then it is wished for, once a process."""
         try:
-            self._hold()
+            if self._held is None:
+                self._tier.folder.mkdir(parents=True, exist_ok=True)
+                self._held = os.open(self._tier.folder / CLIENTS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                weakref.finalize(self, os.close, self._held)
+                fcntl.flock(self._held, fcntl.LOCK_SH)
             if self.arrived(wanted.name):
                 return self.path(wanted.name)
             if wanted.name in self._wished:
@@ -103,13 +107,6 @@ class TieredCache:
             ) from error
         self._start()
         return None
-
-    def _hold(self) -> None:
-        if self._held is None:
-            self._tier.folder.mkdir(parents=True, exist_ok=True)
-            self._held = os.open(self._tier.folder / CLIENTS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            weakref.finalize(self, os.close, self._held)
-            fcntl.flock(self._held, fcntl.LOCK_SH)
 
     def _start(self) -> None:
         if is_locked(self._tier.folder / FETCHER):

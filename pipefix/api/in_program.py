@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from pipefix.caches.containers import CONTAINERS
+from pipefix.caches.layout import CONTAINERS
 from pipefix.plan import planfile
 from pipefix.programs.launch import Ended, command_line, launch
 from pipefix.programs.script import is_program, trains_when_imported

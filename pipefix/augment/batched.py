@@ -69,14 +69,6 @@ def _padded(shape: Shape, arguments: Arguments) -> Shape:
     return (shape[0], shape[1] + top + bottom, shape[2] + left + right)
 
 
-def _normalized(shape: Shape, arguments: Arguments) -> Shape:
-    return (max(shape[0], len(arguments["mean"]), len(arguments["std"])), *shape[1:])
-
-
-def _cropped(shape: Shape, arguments: Arguments) -> Shape:
-    return (shape[0], arguments["height"], arguments["width"])
-
-
 # -- what is left to the CPU ---------------------------------------------------------------------------------------------------
 
 
@@ -106,43 +98,33 @@ _RIM = "Kornia inverts the matrix once more in float32, and fills the rim withou
 
 TABLE = (
     BatchedOp(tv.resize, tv.resize, size_after=_resized, refuses=_sampling(_RESIZING)),
-    BatchedOp(
-        tv.resized_crop, geometry.resized_crop, ("top", "left", "height", "width"), "close",
-        lambda shape, arguments: (shape[0], *geometry.pair(arguments["size"])),
-        lambda shape, arguments: _sampling(_RESIZING)(shape, arguments) or _outside(shape, arguments),
-        "torchvision weighs bytes with 16-bit integers and rounds between two passes, this rounds once (Kornia's crop_and_resize "
-        "has no antialiasing: 3.3/255, 14 at the 99th percentile)",
-    ),
-    BatchedOp(tv.crop, geometry.crop, ("top", "left"), size_after=_cropped, refuses=_outside, note="Kornia's crop resamples"),
+    BatchedOp(tv.resized_crop, geometry.resized_crop, ("top", "left", "height", "width"), "close",
+              lambda shape, given: (shape[0], *geometry.pair(given["size"])),
+              lambda shape, given: _sampling(_RESIZING)(shape, given) or _outside(shape, given),
+              "torchvision weighs bytes with 16-bit integers and rounds between two passes, this rounds once (Kornia's "
+              "crop_and_resize has no antialiasing: 3.3/255, 14 at the 99th percentile)",
+              alone=lambda given: not given["antialias"] or geometry.mode_name(given["interpolation"]).startswith("nearest")),
+    BatchedOp(tv.crop, geometry.crop, ("top", "left"), size_after=lambda shape, given: (shape[0], given["height"], given["width"]),
+              refuses=_outside, note="Kornia's crop resamples"),
     BatchedOp(tv.center_crop, tv.center_crop, size_after=lambda shape, given: (shape[0], *geometry.pair(given["output_size"]))),
     BatchedOp(tv.pad, tv.pad, size_after=_padded),
     BatchedOp(tv.horizontal_flip, tv.horizontal_flip),
     BatchedOp(tv.vertical_flip, tv.vertical_flip),
-    BatchedOp(
-        tv.rotate, geometry.rotate, ("angle",), "close", refuses=_sampling(_GRID), note=f"{_HALF_WAY} ({_RIM})",
-    ),
-    BatchedOp(
-        tv.affine, geometry.affine, ("angle", "translate", "scale", "shear"), "close", refuses=_sampling(_GRID),
-        note=f"{_HALF_WAY} ({_RIM})",
-    ),
-    BatchedOp(
-        tv.perspective, geometry.perspective, ("coefficients",), "close", refuses=_sampling(_GRID),
-        note=f"{_HALF_WAY} (Kornia's warp_perspective: 2.4/255, 25 at the 99th percentile)",
-    ),
+    BatchedOp(tv.rotate, geometry.rotate, ("angle",), "close", refuses=_sampling(_GRID), note=f"{_HALF_WAY} ({_RIM})"),
+    BatchedOp(tv.affine, geometry.affine, ("angle", "translate", "scale", "shear"), "close", refuses=_sampling(_GRID),
+              note=f"{_HALF_WAY} ({_RIM})"),
+    BatchedOp(tv.perspective, geometry.perspective, ("coefficients",), "close", refuses=_sampling(_GRID),
+              note=f"{_HALF_WAY} (Kornia's warp_perspective: 2.4/255, 25 at the 99th percentile)"),
     BatchedOp(tv.elastic, geometry.elastic, ("displacement",), "close", refuses=_sampling(_GRID), note=_HALF_WAY),
-    BatchedOp(
-        tv.erase, geometry.erase, ("i", "j", "h", "w"), note="Kornia draws the rectangle by itself",
-        alone=lambda arguments: arguments["v"].shape[-2:] != (1, 1),
-    ),
+    BatchedOp(tv.erase, geometry.erase, ("i", "j", "h", "w"), note="Kornia draws the rectangle by itself",
+              alone=lambda given: given["v"].shape[-2:] != (1, 1)),
     BatchedOp(tv.adjust_brightness, color.brightness, ("brightness_factor",), blend=color.BLACK),
     BatchedOp(tv.adjust_contrast, color.contrast, ("contrast_factor",), "close", note=_THRESHOLDS, blend=color.MEAN_GREY),
     BatchedOp(tv.adjust_saturation, color.saturation, ("saturation_factor",), "close", note=_THRESHOLDS, blend=color.GREY),
     BatchedOp(tv.adjust_sharpness, color.sharpness, ("sharpness_factor",), "close", note=_THRESHOLDS),
-    BatchedOp(
-        tv.adjust_hue, color.hue, ("hue_factor",), "close",
-        note="Kornia's takes 88 kernels and 3.7 ms of an H200 for 256 pictures of 224 x 224",
-    ),
-    BatchedOp(tv.adjust_gamma, color.gamma, ("gamma",), "close"),
+    BatchedOp(tv.adjust_hue, color.hue, ("hue_factor",), "close",
+              note="Kornia's takes 88 kernels and 3.7 ms of an H200 for 256 pictures of 224 x 224"),
+    BatchedOp(tv.adjust_gamma, tv.adjust_gamma),
     BatchedOp(tv.gaussian_blur, color.gaussian_blur, ("sigma",), "close"),
     BatchedOp(tv.posterize, color.posterize, ("bits",), note="Kornia's goes through bytes for floating point too"),
     BatchedOp(tv.solarize, color.solarize, ("threshold",), note="torch.where: Kornia's takes pictures between 0 and 1 only"),
@@ -150,12 +132,11 @@ TABLE = (
     BatchedOp(tv.autocontrast, tv.autocontrast),
     BatchedOp(tv.equalize, tv.equalize),
     BatchedOp(tv.invert, tv.invert),
-    BatchedOp(
-        tv.rgb_to_grayscale, tv.rgb_to_grayscale, size_after=lambda shape, arguments: (arguments["num_output_channels"], *shape[1:])
-    ),
+    BatchedOp(tv.rgb_to_grayscale, tv.rgb_to_grayscale, size_after=lambda shape, given: (given["num_output_channels"], *shape[1:])),
     BatchedOp(tv.grayscale_to_rgb, tv.grayscale_to_rgb, size_after=lambda shape, _: (3, *shape[1:])),
     BatchedOp(tv.to_dtype, tv.to_dtype),
-    BatchedOp(tv.normalize, color.normalize, size_after=_normalized),
+    BatchedOp(tv.normalize, color.normalize,
+              size_after=lambda shape, given: (max(shape[0], len(given["mean"]), len(given["std"])), *shape[1:])),
 )  # fmt: skip
 
 BY_NAME = {row.name: row for row in TABLE}

@@ -77,11 +77,6 @@ def hue(images: torch.Tensor, *, hue_factor: torch.Tensor) -> torch.Tensor:
     return tv.to_dtype(most.unsqueeze(1) - spread.unsqueeze(1) * share, images.dtype, scale=True)
 
 
-def gamma(images: torch.Tensor, *, gamma: torch.Tensor, gain: float) -> torch.Tensor:
-    unit = tv.to_dtype(images, torch.float32, scale=True)
-    return tv.to_dtype(enhance.adjust_gamma(unit, gamma.to(torch.float32), float(gain)), images.dtype, scale=True)
-
-
 def normalize(images: torch.Tensor, *, mean: tuple[float, ...], std: tuple[float, ...], **_: Any) -> torch.Tensor:
     shift, spread = (constant(tuple(values), images.dtype, images.device) for values in (mean, std))
     if images.shape[1] == 1:  # of grey pictures torchvision makes as many channels as there are numbers
@@ -96,8 +91,7 @@ def permute_channels(images: torch.Tensor, *, permutation: torch.Tensor) -> torc
 def posterize(images: torch.Tensor, *, bits: torch.Tensor) -> torch.Tensor:
     """Bytes lose their lowest bits; floating point is cut to as many levels of the range."""
     if not images.is_floating_point():
-        mask = (255 << (8 - bits.to(torch.int64))) & 255
-        return images & mask.to(images.dtype).view(-1, 1, 1, 1)
+        return images & ((255 << (8 - bits.to(torch.int64))) & 255).to(images.dtype).view(-1, 1, 1, 1)
     levels = _column(2.0 ** bits.to(torch.float32), images)
     return torch.minimum((images * levels).floor().clamp(min=0), levels - 1) / levels
 

@@ -33,10 +33,6 @@ from pipefix.kernels.reused import Memory
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.random_state import preserved
 
-KEPT = 2
-"""Batches' worth of reusable memory: one that the caller looks at, and one for the next."""
-
-
 # -- DALI's pipeline -------------------------------------------------------------------------------------------------------------
 
 
@@ -112,22 +108,11 @@ class DaliLoader:
     """
 
     def __init__(
-        self,
-        source: Sequence[str | Path] | Callable[[int], bytes],
-        parts: Sequence[ListedTransform],
-        *,
-        labels: Sequence[int] | None = None,
-        length: int | None = None,
-        batch_size: int = 32,
-        shuffle: bool = False,
-        drop_last: bool = False,
-        threads: int = 2,
-        device: str = "cpu",
-        seed: int = 0,
-        lend: bool = False,
-        rank: int = 0,
+        self, source: Sequence[str | Path] | Callable[[int], bytes], parts: Sequence[ListedTransform], *,
+        labels: Sequence[int] | None = None, length: int | None = None, batch_size: int = 32, shuffle: bool = False,
+        drop_last: bool = False, threads: int = 2, device: str = "cpu", seed: int = 0, lend: bool = False, rank: int = 0,
         world_size: int | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.files = None if callable(source) else [str(name) for name in source]
         self.read = source if callable(source) else None
         if length is None and self.files is None and labels is None:
@@ -152,7 +137,7 @@ class DaliLoader:
             raise ValueError(f"{self.length} samples make no batch of {batch_size}: give a smaller batch_size, or drop_last=False.")
         self._sizes: dict[int, tuple[int, int]] = {}
         self._pipe: Any = None
-        self._memory = Memory(kept=KEPT)
+        self._memory = Memory(kept=2)  # a batch that the caller looks at, and the next one
         self._orders: Iterator[_Order] = iter(())
         self._turn = 0
         self._asked: list[_Order] = []
@@ -169,7 +154,9 @@ class DaliLoader:
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         epoch, self.epoch = self.epoch, self.epoch + 1
         if not self._asked or self._asked[0].place != (0, epoch, 0):
-            self._orders = self._following(epoch)
+            # Every batch from this epoch on: the graph works ahead over the end of one.
+            epochs = ((each, self._order(each)) for each in itertools.count(epoch))
+            self._orders = (_Order((0, each, number), index) for each, order in epochs for number, index in enumerate(order))
         for number in range(len(self)):
             batch = self._made((0, epoch, number))
             assert batch is not None, "this order has no end"
@@ -207,25 +194,17 @@ class DaliLoader:
             order = self._asked.pop(0)
             if order.place == place:
                 break
-        images = self._handed(output.as_tensor())
+        made = output.as_tensor()
+        if self.device != "cpu" or self.lend:  # DALI's own memory
+            images = torch.utils.dlpack.from_dlpack(made)
+        else:
+            kind = torch.float32 if self.front.to_float else torch.uint8
+            images = feed_ndarray(made, self._memory.batch(tuple(made.shape()), kind))
         labels = self.labels[torch.from_numpy(order.index)].to(images.device, non_blocking=True)
         if order.rest:
             with torch.no_grad():
                 images = run_packed(images, order.rest)  # type: ignore[assignment]
         return images, labels
-
-    def _handed(self, output: Any) -> torch.Tensor:
-        """On a GPU, and where batches are lent, the tensor is DALI's own memory."""
-        if self.device != "cpu" or self.lend:
-            return torch.utils.dlpack.from_dlpack(output)
-        memory = self._memory.batch(tuple(output.shape()), torch.float32 if self.front.to_float else torch.uint8)
-        return feed_ndarray(output, memory)
-
-    def _following(self, first: int) -> Iterator[_Order]:
-        """Every batch from this epoch on: the graph works ahead over the end of one."""
-        for epoch in itertools.count(first):
-            for number, index in enumerate(self._order(epoch)):
-                yield _Order((0, epoch, number), index)
 
     def _order(self, epoch: int) -> list[Any]:
         order = np.arange(self.length)
@@ -240,35 +219,27 @@ class DaliLoader:
 
     def _feed(self) -> tuple[Any, ...]:
         """Encoded bytes (or names) of the next batch, and the numbers of every stage."""
-        order = next(self._orders)
-        if self.files is not None:
-            files = self.files
-            pictures = [np.frombuffer(files[item].encode(), dtype=np.uint8) for item in order.index]
-        else:
-            assert self.read is not None
-            pictures = [np.frombuffer(self.read(int(item)), dtype=np.uint8) for item in order.index]
+        order, files = next(self._orders), self.files
+        read: Any = self.read if files is None else lambda item: files[item].encode()
+        pictures = [np.frombuffer(read(int(item)), dtype=np.uint8) for item in order.index]
         fed = []
         with preserved():
             for place, item in enumerate(map(int, order.index)):
                 if item not in self._sizes:
-                    with Image.open(
-                        self.files[item] if self.files is not None else io.BytesIO(pictures[place].tobytes())
-                    ) as picture:
+                    with Image.open(files[item] if files is not None else io.BytesIO(pictures[place].tobytes())) as picture:
                         self._sizes[item] = (picture.height, picture.width)
                 calls = recorded(self._parts, self._sizes[item], sample_seed(self.seed, order.place[1], item))
                 fed.append(numbers_of(self.front, [call for call in calls if call.place < self.front.count], *self._sizes[item]))
                 if self.front.count < len(self._parts):
                     order.rest.append(packed(Program([call for call in calls if call.place >= self.front.count], ())))
-        columns = [
-            np.array([getattr(each, name) for each in fed], np.float32 if name == "size" else np.int32)
-            for name in self.front.numbers
-        ]
-        order.fed = (pictures, *columns)
+        kinds = {name: np.float32 if name == "size" else np.int32 for name in self.front.numbers}
+        order.fed = (pictures, *(np.array([each[name] for each in fed], kind) for name, kind in kinds.items()))
         self._asked.append(order)
         return order.fed
 
     def _built(self) -> Any:
         device = torch.device(self.device)
+        decoder = "cpu" if device.type == "cpu" else "mixed"
         settings: dict[str, Any] = {"batch_size": self.batch_size, "num_threads": self.threads, "device_id": None}
         fed = weakref.WeakMethod(self._feed)
 
@@ -278,7 +249,6 @@ class DaliLoader:
             assert method is not None, "a loader that is gone asks for no batch"
             return method()
 
-        decoder = "cpu" if device.type == "cpu" else "mixed"
         try:
             if decoder == "mixed":
                 settings["device_id"] = torch.cuda.current_device() if device.index is None else device.index
@@ -297,8 +267,7 @@ class DaliLoader:
 
 def sample_seed(seed: int, epoch: int, index: int) -> int:
     """Of one sample in one epoch: 32 bits, as many as NumPy's generator takes."""
-    mixed = hashlib.blake2b(struct.pack("<qqq", seed, epoch, index), digest_size=4).digest()
-    return int.from_bytes(mixed, "little")
+    return int.from_bytes(hashlib.blake2b(struct.pack("<qqq", seed, epoch, index), digest_size=4).digest(), "little")
 
 
 def recorded(parts: Sequence[ListedTransform], size: tuple[int, int], seed: int) -> list[RecordedCall]:
@@ -322,5 +291,4 @@ def _world_size() -> int:
 def _cause(error: RuntimeError) -> str:
     """What DALI says in one sentence: where it happened in its sources tells nobody anything."""
     lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith(("[", "Stack", "Error when"))]
-    whole = (lines or [str(error)])[0].rpartition('" failed: ')[2].strip()
-    return whole.partition(". ")[0].rstrip(".") + "."
+    return (lines or [str(error)])[0].rpartition('" failed: ')[2].strip().partition(". ")[0].rstrip(".") + "."

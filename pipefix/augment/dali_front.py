@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -35,7 +36,7 @@ class Front:
 
     @property
     def numbers(self) -> list[str]:
-        """What it is given for each picture: fields of `PictureNumbers`."""
+        """What it is given for each picture, by the names in `numbers_of`."""
         stages = {"start": self.window, "shape": self.window, "size": self.resize is not None}
         stages |= {"corner": self.crop, "extent": self.crop, "mirror": self.flip}
         return [name for name, used in stages.items() if used]
@@ -87,50 +88,36 @@ def _with(front: Front, rank: int, called: Sequence[Sequence[RecordedCall]]) -> 
     if call.name == "horizontal_flip":
         return replace(front, flip=True), 3
     if call.name == "to_dtype":
-        usual = arguments["dtype"] == torch.float32 and arguments["scale"]
-        return (replace(front, to_float=True), 4) if usual else None
+        return (replace(front, to_float=True), 4) if arguments["dtype"] == torch.float32 and arguments["scale"] else None
     usual = front.to_float and len(arguments["mean"]) == 3
     return (replace(front, mean=tuple(arguments["mean"]), std=tuple(arguments["std"])), 5) if usual else None
 
 
-@dataclass
-class PictureNumbers:
-    """What the graph is given for one picture."""
-
-    start: tuple[int, int] = (0, 0)
-    shape: tuple[int, int] = (0, 0)
-    size: tuple[int, int] = (0, 0)
-    corner: tuple[int, int] = (0, 0)
-    extent: tuple[int, int] = (0, 0)
-    mirror: int = 0
-
-
-def numbers_of(front: Front, calls: Sequence[RecordedCall], height: int, width: int) -> PictureNumbers:
-    """The numbers of one picture's calls; its size is followed on the way."""
-    fed = PictureNumbers(shape=(height, width), size=(height, width), extent=(height, width))
-    now = (height, width)
+def numbers_of(front: Front, calls: Sequence[RecordedCall], height: int, width: int) -> dict[str, Any]:
+    """What the graph is given for one picture of these calls: its size is followed on the way."""
+    now: Any = (height, width)
+    fed: dict[str, Any] = {"start": (0, 0), "shape": now, "size": now, "corner": (0, 0), "mirror": 0}
     for call in calls:
         arguments = call.arguments
-        if call.name == "resized_crop":
-            fed.start, fed.shape = (arguments["top"], arguments["left"]), (arguments["height"], arguments["width"])
-            now = fed.size = pair(arguments["size"])
+        if call.name in ("resized_crop", "crop"):
+            corner, extent = (arguments["top"], arguments["left"]), (arguments["height"], arguments["width"])
+            if call.name == "resized_crop":
+                now = pair(arguments["size"])
+                fed |= {"start": corner, "shape": extent, "size": now}
+            else:
+                now = extent
+                fed |= {"start": corner, "shape": extent} if front.resize is None else {"corner": corner}
         elif call.name == "resize":
             row = BY_NAME["resize"]
             assert row.size_after is not None
-            now = fed.size = row.size_after((3, *now), arguments)[1:]  # type: ignore[assignment]
-        elif call.name == "crop" and front.resize is None:
-            fed.start, fed.shape = (arguments["top"], arguments["left"]), (arguments["height"], arguments["width"])
-            now = fed.shape
-        elif call.name == "crop":
-            fed.corner, now = (arguments["top"], arguments["left"]), (arguments["height"], arguments["width"])
+            now = fed["size"] = row.size_after((3, *now), arguments)[1:]
         elif call.name == "center_crop":
             wanted = pair(arguments["output_size"])
             # A crop larger than the picture is padded first, the smaller half before it.
-            fed.corner = tuple(  # type: ignore[assignment]
+            fed["corner"] = tuple(
                 -((want - side) // 2) if want > side else round((side - want) / 2) for want, side in zip(wanted, now, strict=True)
             )
             now = wanted
         elif call.name == "horizontal_flip":
-            fed.mirror = 1
-    fed.extent = now
-    return fed
+            fed["mirror"] = 1
+    return {**fed, "extent": now}

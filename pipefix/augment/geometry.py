@@ -53,84 +53,38 @@ def as_float(images: torch.Tensor) -> torch.Tensor:
 # -- resampling --------------------------------------------------------------------------------------------------------
 
 
-def _triangle(distance: torch.Tensor) -> torch.Tensor:
-    return (1 - distance.abs()).clamp(min=0)
-
-
-def _cubic(distance: torch.Tensor, a: float) -> torch.Tensor:
-    x = distance.abs()
+def _cubic(distance: torch.Tensor) -> torch.Tensor:
+    x, a = distance.abs(), -0.5
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
     return torch.where(x < 1, near, torch.where(x < 2, far, torch.zeros_like(x)))
 
 
-def weights(start: torch.Tensor, length: torch.Tensor, size: int, source: int, interpolation: str, antialias: bool) -> torch.Tensor:
+def _weights(start: torch.Tensor, length: torch.Tensor, size: int, source: int, interpolation: str) -> torch.Tensor:
     """For each sample the (size, source) matrix that resamples ``length`` pixels from ``start`` on to ``size``."""
-    device = start.device
     scale = (length / size).view(-1, 1, 1)
-    out = torch.arange(size, device=device, dtype=torch.float32).view(1, -1, 1)
-    pixel = torch.arange(source, device=device, dtype=torch.float32).view(1, 1, -1) - start.view(-1, 1, 1)
+    middle = (torch.arange(size, device=start.device, dtype=torch.float32).view(1, -1, 1) + 0.5) * scale
+    pixel = torch.arange(source, device=start.device, dtype=torch.float32).view(1, 1, -1) - start.view(-1, 1, 1)
     inside = (pixel >= 0) & (pixel < length.view(-1, 1, 1))
-    last = (length - 1).view(-1, 1, 1)
-    if interpolation == "nearest":
-        chosen = torch.floor(out * scale).minimum(last)
-        return (pixel == chosen).to(torch.float32)
-    if interpolation == "nearest-exact":
-        chosen = torch.floor((out + 0.5) * scale).minimum(last)
-        return (pixel == chosen).to(torch.float32)
-    middle = (out + 0.5) * scale
-    if antialias:
-        width = scale.clamp(min=1.0)
-        distance = (pixel + 0.5 - middle) / width
-        shape = _triangle(distance) if interpolation == "bilinear" else _cubic(distance, -0.5)
-        reach = width * (1 if interpolation == "bilinear" else 2)
-        # Pixels are counted in from the rounded ends of the window, as torchvision counts them.
-        low, high = torch.floor(middle - reach + 0.5), torch.floor(middle + reach + 0.5)
-        shape = shape * (inside & (pixel >= low) & (pixel < high))
-        return shape / shape.sum(dim=2, keepdim=True)
-    # Without antialiasing the edge pixel stands for those beyond it.
-    middle = middle - 0.5
-    if interpolation == "bilinear":
-        middle = middle.clamp(min=0)
-    reach_out = range(2) if interpolation == "bilinear" else range(-1, 3)
-    left = torch.floor(middle)
-    result = torch.zeros((len(start), size, source), device=device)
-    for offset in reach_out:
-        distance = middle - left - offset
-        share = _triangle(distance) if interpolation == "bilinear" else _cubic(distance, -0.75)
-        chosen = torch.minimum((left + offset).clamp(min=0), last)
-        result = result + share * (pixel == chosen)
-    return result
-
-
-def _resample(
-    images: torch.Tensor, window: tuple[torch.Tensor, ...], size: tuple[int, int], interpolation: str, antialias: bool
-) -> torch.Tensor:
-    top, left, height, width = (number.to(torch.float32) for number in window)
-    down = weights(top, height, size[0], images.shape[-2], interpolation, antialias)
-    across = weights(left, width, size[1], images.shape[-1], interpolation, antialias)
-    if interpolation.startswith("nearest") and not images.is_floating_point():
-        return _picked(images, down.argmax(dim=2), across.argmax(dim=2))
-    floats = as_float(images)
-    down, across = down.to(floats.dtype), across.to(floats.dtype)
-    narrow = floats @ across.transpose(1, 2).unsqueeze(1)
-    return to_input_dtype(down.unsqueeze(1) @ narrow, images)
-
-
-def _picked(images: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
-    """Rows and columns of each picture, by number."""
-    every = torch.arange(len(images), device=images.device).view(-1, 1, 1, 1)
-    channel = torch.arange(images.shape[1], device=images.device).view(1, -1, 1, 1)
-    return images[every, channel, rows.view(len(images), 1, -1, 1), columns.view(len(images), 1, 1, -1)]
+    width = scale.clamp(min=1.0)
+    distance = (pixel + 0.5 - middle) / width
+    shape, reach = ((1 - distance.abs()).clamp(min=0), width) if interpolation == "bilinear" else (_cubic(distance), 2 * width)
+    # Pixels are counted in from the rounded ends of the window, as torchvision counts them.
+    low, high = torch.floor(middle - reach + 0.5), torch.floor(middle + reach + 0.5)
+    shape = shape * (inside & (pixel >= low) & (pixel < high))
+    return shape / shape.sum(dim=2, keepdim=True)
 
 
 def resized_crop(
     images: torch.Tensor, *, top: torch.Tensor, left: torch.Tensor, height: torch.Tensor, width: torch.Tensor,
-    size: tuple[int, ...], interpolation: Any, antialias: bool | None,
+    size: tuple[int, ...], interpolation: Any, **_: Any,
 ) -> torch.Tensor:  # fmt: skip
-    """Windows of each picture's own, resized to one size."""
-    mode = mode_name(interpolation)
-    return _resample(images, (top, left, height, width), pair(size), mode, bool(antialias) and not mode.startswith("nearest"))
+    """Windows of each picture's own, resized to one size with antialiasing."""
+    (rows, columns), mode = pair(size), mode_name(interpolation)
+    floats = as_float(images)
+    down = _weights(top.to(torch.float32), height.to(torch.float32), rows, images.shape[-2], mode).to(floats.dtype)
+    across = _weights(left.to(torch.float32), width.to(torch.float32), columns, images.shape[-1], mode).to(floats.dtype)
+    return to_input_dtype(down.unsqueeze(1) @ (floats @ across.transpose(1, 2).unsqueeze(1)), images)
 
 
 # -- moving whole pixels -----------------------------------------------------------------------------------------------
@@ -138,10 +92,11 @@ def resized_crop(
 
 def crop(images: torch.Tensor, *, top: torch.Tensor, left: torch.Tensor, height: int, width: int) -> torch.Tensor:
     """Windows of one size, at a place of each picture's own."""
-    top, left = top.long(), left.long()
-    rows = top.view(-1, 1) + torch.arange(height, device=images.device)
-    columns = left.view(-1, 1) + torch.arange(width, device=images.device)
-    return _picked(images, rows, columns)
+    every = torch.arange(len(images), device=images.device).view(-1, 1, 1, 1)
+    channel = torch.arange(images.shape[1], device=images.device).view(1, -1, 1, 1)
+    rows = top.long().view(-1, 1, 1, 1) + torch.arange(height, device=images.device).view(-1, 1)
+    columns = left.long().view(-1, 1, 1, 1) + torch.arange(width, device=images.device)
+    return images[every, channel, rows, columns]
 
 
 # -- sampling on a grid ------------------------------------------------------------------------------------------------
@@ -168,8 +123,7 @@ def on_grid(images: torch.Tensor, grid: torch.Tensor, interpolation: str, fill: 
 def _mapped(x: torch.Tensor, y: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
     """The places (x, y, 1) of every row and column, by each of the matrices (n, 3, m): n, height, width, m."""
     places = torch.stack([*torch.meshgrid(x, y, indexing="xy"), torch.ones(len(y), len(x), device=x.device)], dim=-1)
-    mapped = places.view(1, -1, 3).expand(len(matrices), -1, -1) @ matrices
-    return mapped.view(len(matrices), len(y), len(x), -1)
+    return (places.view(1, -1, 3).expand(len(matrices), -1, -1) @ matrices).view(len(matrices), len(y), len(x), -1)
 
 
 def _half(images: torch.Tensor) -> torch.Tensor:
@@ -193,30 +147,24 @@ def _inverse_affine(
     return torch.cat([rows, offset], dim=2).to(torch.float32)
 
 
-def _from_middle(center: tuple[float, float] | None, images: torch.Tensor) -> tuple[float, float]:
-    if center is None:
-        return (0.0, 0.0)
-    return (center[0] - images.shape[-1] * 0.5, center[1] - images.shape[-2] * 0.5)
-
-
 def affine(
     images: torch.Tensor, *, angle: torch.Tensor, translate: torch.Tensor, scale: torch.Tensor, shear: torch.Tensor,
     interpolation: Any, fill: Any, center: tuple[float, float] | None,
 ) -> torch.Tensor:  # fmt: skip
-    matrices = _inverse_affine(angle, translate, scale, shear, _from_middle(center, images))
-    y, x = (torch.linspace((1 - side) * 0.5, (side - 1) * 0.5, side, device=images.device) for side in images.shape[-2:])
+    height, width = images.shape[-2:]
+    from_middle = (0.0, 0.0) if center is None else (center[0] - width * 0.5, center[1] - height * 0.5)
+    matrices = _inverse_affine(angle, translate, scale, shear, from_middle)
+    y, x = (torch.linspace((1 - side) * 0.5, (side - 1) * 0.5, side, device=images.device) for side in (height, width))
     return on_grid(images, _mapped(x, y, matrices.transpose(1, 2) / _half(images)), mode_name(interpolation), fill)
 
 
 def rotate(
     images: torch.Tensor, *, angle: torch.Tensor, interpolation: Any, center: tuple[float, float] | None, fill: Any, **_: Any
 ) -> torch.Tensor:
-    nothing = torch.zeros_like(angle)
-    pairs = torch.stack([nothing, nothing], dim=1)
+    one, pairs = torch.ones_like(angle), torch.zeros_like(angle).view(-1, 1).expand(-1, 2)
     return affine(
-        images, angle=-(angle % 360), translate=pairs, scale=nothing + 1, shear=pairs, interpolation=interpolation, fill=fill,
-        center=center,
-    )  # fmt: skip
+        images, angle=-(angle % 360), translate=pairs, scale=one, shear=pairs, interpolation=interpolation, fill=fill, center=center
+    )
 
 
 def perspective(images: torch.Tensor, *, coefficients: torch.Tensor, interpolation: Any, fill: Any, **_: Any) -> torch.Tensor:
@@ -230,9 +178,7 @@ def perspective(images: torch.Tensor, *, coefficients: torch.Tensor, interpolati
 
 def elastic(images: torch.Tensor, *, displacement: torch.Tensor, interpolation: Any, fill: Any) -> torch.Tensor:
     """Each picture by its own field of shifts (n, 1, height, width, 2)."""
-    height, width = images.shape[-2:]
-    y = torch.linspace((1 - height) / height, (height - 1) / height, height, device=images.device)
-    x = torch.linspace((1 - width) / width, (width - 1) / width, width, device=images.device)
+    y, x = (torch.linspace((1 - side) / side, (side - 1) / side, side, device=images.device) for side in images.shape[-2:])
     base = torch.stack(torch.meshgrid(x, y, indexing="xy"), dim=-1)
     return on_grid(images, base + displacement[:, 0].to(torch.float32), mode_name(interpolation), fill)
 

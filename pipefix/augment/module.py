@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,9 +11,9 @@ import torch
 from torch import nn
 from torchvision import tv_tensors
 
-from pipefix.augment import groups
-from pipefix.augment.groups import Group
-from pipefix.augment.record import Outline, Program, RecordedCall, apart, outline_of, packed
+from pipefix.augment import color
+from pipefix.augment.batched import BY_NAME, BatchedOp
+from pipefix.augment.record import Outline, OutlinedCall, Program, RecordedCall, apart, outline_of, packed
 from pipefix.vocabulary.nested import leaves, map_leaves, members
 
 Images: TypeAlias = "torch.Tensor | list[torch.Tensor]"
@@ -74,20 +75,20 @@ def pictures_of(batch: Any, programs: Sequence[Outline]) -> tuple[Images, Any]:
     shape = (len(programs), *programs[0].shape)
     stacks = [leaf for leaf in listed if _is_picture(leaf) and tuple(leaf.shape) == shape]
     stack = _only(stacks, listed, programs[0])
-    if stack is not None:
-        return _plain(stack), lambda new: map_leaves(lambda leaf: _together(new) if leaf is stack else leaf, batch)
-    single = _one_each(batch, programs)
-    if single is None:
+    found = [stack] if stack is not None else _one_each(batch, programs)
+    if found is None:
         raise ValueError(
             f"The batch has no pictures of {len(programs)} samples as they were recorded, of shape {shape}: give the module the "
             "batch as the collate function made it, and the calls that came with it: augment(batch, calls)."
         )
-    by_id = {id(leaf): place for place, leaf in enumerate(single)}
+    places = {id(leaf): place for place, leaf in enumerate(found)}
 
     def put(new: Images) -> Any:
-        return map_leaves(lambda leaf: new[by_id[id(leaf)]] if id(leaf) in by_id else leaf, batch)
+        made = [_together(new)] if stack is not None else new
+        return map_leaves(lambda leaf: made[places[id(leaf)]] if id(leaf) in places else leaf, batch)
 
-    return [_plain(leaf) for leaf in single], put
+    pictures = [leaf.as_subclass(torch.Tensor) for leaf in found]
+    return pictures[0] if stack is not None else pictures, put
 
 
 def _only(candidates: Sequence[torch.Tensor], listed: Sequence[Any], program: Outline) -> torch.Tensor | None:
@@ -105,10 +106,6 @@ def _only(candidates: Sequence[torch.Tensor], listed: Sequence[Any], program: Ou
 
 def _is_picture(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) and not isinstance(leaf, (tv_tensors.Mask, tv_tensors.Video))
-
-
-def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.as_subclass(torch.Tensor)
 
 
 def _together(new: Images) -> torch.Tensor:
@@ -134,6 +131,89 @@ def _one_each(batch: Any, programs: Sequence[Outline]) -> list[torch.Tensor] | N
     return next((pictures for value in values if (pictures := _one_each(value, programs)) is not None), None)
 
 
+# -- what its samples call -----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Group:
+    """Samples that call the same function at the same point of the list, with the same arguments but those of each sample."""
+
+    function: Callable[..., torch.Tensor]
+    shared: dict[str, Any]
+    rows: list[int] = field(default_factory=list)
+    columns: dict[str, Any] = field(default_factory=dict)
+    """Of each argument of a sample's own a row for each sample."""
+    there: Any = None
+    """``rows`` on the device."""
+    parts: list[tuple[BatchedOp, dict[str, np.ndarray]]] = field(default_factory=list)
+    """``columns`` of the samples of one outline each, until all are there."""
+
+    def close(self) -> None:
+        """All are there: put them in the order of the batch."""
+        ops = {op.name: op for op, _ in self.parts}
+        if len(ops) > 1:
+            self.function = color.blended
+            for place, (op, columns) in enumerate(self.parts):
+                (factor,) = columns.values()
+                self.parts[place] = (op, {"factor": factor, "kind": np.full(len(factor), op.blend)})
+        order = np.argsort(self.rows)
+        self.rows = [self.rows[place] for place in order]
+        for name in self.parts[0][1]:
+            column = np.concatenate([columns[name] for _, columns in self.parts])[order]
+            self.columns[name] = torch.from_numpy(column if column.dtype == np.float32 else column.astype(np.float64))
+        self.there = torch.tensor(self.rows)
+
+
+def waves(programs: Sequence[bytes]) -> list[list[Group]]:
+    """Of each transform of the list, the n-th calls of all samples, by group."""
+    by_head: dict[bytes, dict[int, bytes]] = {}
+    """Of each outline the samples, by their rows, and their numbers."""
+    for row, program in enumerate(programs):
+        head, own = apart(program)
+        by_head.setdefault(head, {})[row] = own
+    alike = [
+        (outline_of(head).calls, list(held), np.frombuffer(b"".join(held.values()), np.uint8).reshape(len(held), -1))
+        for head, held in by_head.items()
+    ]
+    whole = []
+    for place in sorted({call.place for calls, _, _ in alike for call in calls}):
+        here = [([call for call in calls if call.place == place], rows, numbers) for calls, rows, numbers in alike]
+        for turn in range(max(len(calls) for calls, _, _ in here)):
+            wave: dict[Any, Group] = {}
+            for calls, rows, numbers in here:
+                if turn < len(calls):
+                    _join(wave, calls[turn], rows, numbers)
+            for group in wave.values():
+                group.close()
+            whole.append(list(wave.values()))
+    return whole
+
+
+def _join(wave: dict[Any, Group], call: OutlinedCall, rows: list[int], numbers: np.ndarray) -> None:
+    op = BY_NAME[call.name]
+    columns = {column.name: column.of(numbers) for column in call.columns}
+    if not call.alone:
+        group = wave.setdefault(call.key, Group(op.batched, call.shared))
+        group.rows.extend(rows)
+        group.parts.append((op, columns))
+        return
+    for place, row in enumerate(rows):
+        own = {name: column[place].tolist() for name, column in columns.items()}
+        wave[call.name, row] = Group(op.functional, {**call.shared, **own}, [row], parts=[(op, {})])
+
+
+def to_device(groups: Sequence[Group], device: torch.device) -> None:
+    """All numbers in one copy from pinned memory, which nobody waits for."""
+    every = [column for group in groups for column in (group.there, *group.columns.values())]
+    if not every:
+        return
+    flat = torch.cat([column.double().flatten() for column in every]).pin_memory()
+    pieces = iter(flat.to(device, non_blocking=True).split([column.numel() for column in every]))
+    for group in groups:
+        group.there = next(pieces).long()
+        group.columns = {name: next(pieces).view(column.shape) for name, column in group.columns.items()}
+
+
 # -- what is done to them ------------------------------------------------------------------------------------------------------
 
 
@@ -144,12 +224,12 @@ def run(images: Images, programs: Sequence[Sequence[RecordedCall]]) -> Images:
 
 def run_packed(images: Images, programs: Sequence[bytes]) -> Images:
     """The same as they cross to the training process; of each transform of the list, the n-th calls of all samples together."""
-    waves = groups.waves(programs)
+    in_turn = waves(programs)
     device = images[0].device if len(images) else torch.device("cpu")
     if device.type == "cuda":
-        groups.to_device([group for wave in waves for group in wave], device)
+        to_device([group for wave in in_turn for group in wave], device)
     ours = False
-    for wave in waves:
+    for wave in in_turn:
         images, ours = _wave(images, wave, ours)
     return images
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from torchvision.io import encode_png
 from torchvision.transforms.v2 import functional as tv
 
 from pipefix.augment.batched import BY_NAME
@@ -131,14 +131,14 @@ def _check_dali(result: Parity, cut: Split, pictures: Sequence[Any], seed: int, 
     from pipefix.augment.dali import recorded, sample_seed
 
     progress(f"checking {WHOLE}", 0.2)
-    rgb_pictures = [_rgb(picture) for picture in pictures]
-    encoded = [_png(picture) for picture in rgb_pictures]
+    pil_pictures = [picture if isinstance(picture, Image.Image) else tv.to_pil_image(as_tensor(picture)) for picture in pictures]
+    rgb_pictures = [picture.convert("RGB") for picture in pil_pictures]
+    encoded = [encode_png(tv.pil_to_tensor(picture)).numpy().tobytes() for picture in rgb_pictures]
     sources = [part.source for part in cut.on_batch]
     batches = dali_loader(
         encoded.__getitem__, sources, length=len(encoded), batch_size=min(len(encoded), 16), seed=seed, device=result.device,
         world_size=1,
     )  # fmt: skip
-    batches.set_epoch(0)
     swapped = [image.cpu().clone() for images, _ in batches for image in images]
     expected, programs = [], []
     for place, (picture, kind) in enumerate(zip(rgb_pictures, pictures, strict=True)):
@@ -148,17 +148,6 @@ def _check_dali(result: Parity, cut: Split, pictures: Sequence[Any], seed: int, 
         with seeded(own):
             programs.append(recorded(cut.on_batch, (picture.height, picture.width), own))
     _whole(result, pictures, expected, swapped, programs)
-
-
-def _rgb(picture: Any) -> Image.Image:
-    image: Image.Image = picture if isinstance(picture, Image.Image) else tv.to_pil_image(as_tensor(picture))
-    return image.convert("RGB")
-
-
-def _png(picture: Image.Image) -> bytes:
-    file = io.BytesIO()
-    picture.save(file, "PNG")
-    return file.getvalue()
 
 
 # -- figures -------------------------------------------------------------------------------------------------------------------
@@ -189,11 +178,10 @@ def _scale(calls: Sequence[RecordedCall], result: torch.Tensor) -> tuple[Any, An
     """Of the results in 1/255, and the mean and deviation to undo to look at them."""
     scale: Any = 255.0 if result.is_floating_point() else 1.0
     mean, std = torch.zeros(1, 1, 1), torch.ones(1, 1, 1)
-    for call in calls:
-        if call.name == "normalize":
-            mean, std = (torch.tensor(call.arguments[name]).view(-1, 1, 1) for name in ("mean", "std"))
-            scale = 255.0 * std.double()
-            break
+    normal = next((call.arguments for call in calls if call.name == "normalize"), None)
+    if normal is not None:
+        mean, std = (torch.tensor(normal[name]).view(-1, 1, 1) for name in ("mean", "std"))
+        scale = 255.0 * std.double()
     return scale, mean, std
 
 

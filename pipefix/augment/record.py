@@ -11,8 +11,8 @@ import math
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, NamedTuple
+from functools import lru_cache, partial
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -46,20 +46,16 @@ class RecordedImage(tv_tensors.Image):  # type: ignore[misc]
 
     @classmethod
     def of(cls, shape: Sequence[int], dtype: torch.dtype, *, from_pil: bool = True) -> Self:
-        image = cls._empty(shape, dtype)
+        image = torch.empty(tuple(shape), dtype=dtype, device="meta").as_subclass(cls)
         image.calls, image.place, image.from_pil = [], [0], from_pil
         return image
-
-    @classmethod
-    def _empty(cls, shape: Sequence[int], dtype: torch.dtype) -> Self:
-        return torch.empty(tuple(shape), dtype=dtype, device="meta").as_subclass(cls)
 
     def after(self, shape: Sequence[int], dtype: torch.dtype) -> Self:
         """The picture after a call."""
         if tuple(shape) == tuple(self.shape) and dtype == self.dtype:
             return self
-        image = self._empty(shape, dtype)
-        image.calls, image.place, image.from_pil = self.calls, self.place, self.from_pil
+        image = self.of(shape, dtype, from_pil=self.from_pil)
+        image.calls, image.place = self.calls, self.place
         return image
 
     @property
@@ -107,37 +103,32 @@ def _kernel(row: BatchedOp) -> Callable[..., Any]:
     return kernel
 
 
-def _refusing(why: str) -> Callable[..., Any]:
-    def kernel(*_: Any, **__: Any) -> Any:
-        raise NotRecordable(why)
-
-    return kernel
+def _refuse(why: str, *_: Any, **__: Any) -> Any:
+    raise NotRecordable(why)
 
 
-def _register() -> None:
-    from torchvision.transforms.v2.functional import register_kernel
-
-    for row in TABLE:
-        register_kernel(row.functional, RecordedImage)(_kernel(row))
-    for name, why in NOT_MOVED.items():
-        if hasattr(tv, name):
-            register_kernel(getattr(tv, name), RecordedImage)(_refusing(why))
-    register_kernel(tv.get_dimensions, RecordedImage)(lambda image: list(image.shape))
-    register_kernel(tv.get_size, RecordedImage)(lambda image: list(image.shape[-2:]))
-    register_kernel(tv.get_num_channels, RecordedImage)(lambda image: image.shape[-3])
-
-
-_register()
+_KERNELS: dict[Any, Callable[..., Any]] = {
+    **{row.functional: _kernel(row) for row in TABLE},
+    **{getattr(tv, name): partial(_refuse, why) for name, why in NOT_MOVED.items()},
+    tv.get_dimensions: lambda image: list(image.shape),
+    tv.get_size: lambda image: list(image.shape[-2:]),
+    tv.get_num_channels: lambda image: image.shape[-3],
+}
+for _function, _own in _KERNELS.items():
+    tv.register_kernel(_function, RecordedImage)(_own)
 
 
 # -- on the way to the batch ---------------------------------------------------------------------------------------------------
 
 
+_Call = TypeVar("_Call")
+
+
 @dataclass(frozen=True)
-class Program:
+class Program(Generic[_Call]):
     """The calls of one sample, and by what its picture is known in a batch."""
 
-    calls: list[RecordedCall]
+    calls: Sequence[_Call]
     shape: tuple[int, ...]
     """Of the picture before them."""
     place: int | None = None
@@ -176,23 +167,15 @@ class OutlinedCall:
     """Equal for calls that are made together where they are not made alone."""
 
 
-@dataclass(frozen=True)
-class Outline:
-    """A program without the numbers of its sample."""
-
-    calls: tuple[OutlinedCall, ...]
-    shape: tuple[int, ...]
-    place: int | None
-    leaves: int
-
-
+Outline: TypeAlias = Program[OutlinedCall]
+"""A program without the numbers of its sample."""
 _LENGTH = 4
 """Bytes in which the length of an outline is written."""
 _LONGEST_KEPT = 4096
 """Outlines of more bytes hold what was drawn for one picture alone, such as the noise of an erased rectangle."""
 
 
-def packed(program: Program) -> bytes:
+def packed(program: Program[RecordedCall]) -> bytes:
     """As it crosses to the training process: bytes, which every collate function lets be. An outline, which the samples of a batch
     mostly share, and the sample's own numbers behind it."""
     outline, numbers = [], []
@@ -206,8 +189,7 @@ def packed(program: Program) -> bytes:
             columns.append((name, array.dtype.char, array.shape, isinstance(value, np.ndarray)))
             numbers.append(array.tobytes())
         outline.append((call.place, call.name, shared, columns))
-    picture = (program.shape, program.place, program.leaves)
-    head = pickle.dumps((outline, *picture), protocol=pickle.HIGHEST_PROTOCOL)
+    head = pickle.dumps((outline, program.shape, program.place, program.leaves), protocol=pickle.HIGHEST_PROTOCOL)
     return b"".join((len(head).to_bytes(_LENGTH, "little"), head, *numbers))
 
 
@@ -234,10 +216,9 @@ def _outline(head: bytes) -> Outline:
         op = BY_NAME[name]
         alone = op.alone is not None and op.alone(shared)
         key = ("blend" if op.blend is not None else name, tuple(column.shape for column in columns))
-        outlined.append(
-            OutlinedCall(place, name, shared, columns, alone, None if alone else (key, _hashable(list(shared.values()))))
-        )
-    return Outline(tuple(outlined), *picture)
+        whole = None if alone else (key, _hashable(list(shared.values())))
+        outlined.append(OutlinedCall(place, name, shared, columns, alone, whole))
+    return Program(outlined, *picture)
 
 
 def _hashable(value: Any) -> Any:
@@ -249,7 +230,7 @@ def _hashable(value: Any) -> Any:
 _kept_outline = lru_cache(maxsize=1024)(_outline)
 
 
-def unpacked(program: bytes) -> Program:
+def unpacked(program: bytes) -> Program[RecordedCall]:
     head, numbers = apart(program)
     outline = outline_of(head)
     row, calls = np.frombuffer(numbers, np.uint8)[None], []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 import numpy as np
@@ -29,32 +30,21 @@ FOLLOWERS = tuple(getattr(tv_tensors, name) for name in ("BoundingBoxes", "KeyPo
 class _Caught(BaseException):
     """Carries what a dataset gave its transforms out of its ``__getitem__``, past whatever that catches."""
 
-    def __init__(self, picture: Any) -> None:
-        super().__init__()
-        self.picture = picture
 
-
-class _Catch:
-    def __call__(self, *sample: Any, **named: Any) -> Any:
-        raise _Caught(named.get("image") if named else sample[0])
+def _catch(*sample: Any, **named: Any) -> Any:
+    raise _Caught(named.get("image") if named else sample[0])
 
 
 def pictures(dataset: Any, place: HeldTransforms, count: int) -> list[Any]:
     """Up to ``count`` of them, from all over the dataset."""
-    catching = replaced(dataset, place.path, _Catch())
+    catching = replaced(dataset, place.path, _catch)
     checked: list[Any] = []
     for item in places(dataset, count):
-        try:
-            if isinstance(dataset, IterableDataset):
-                next(iter(catching))
-            else:
-                catching[item]
-        except _Caught as caught:
-            checked.append(_checked(caught.picture))
-        except StopIteration:
-            break
-        if isinstance(dataset, IterableDataset):
-            break
+        with suppress(StopIteration):
+            try:
+                next(iter(catching)) if isinstance(dataset, IterableDataset) else catching[item]
+            except _Caught as caught:
+                checked.append(_checked(caught.args[0]))
     if not checked:
         raise TargetError(
             f"The dataset's {'.'.join(place.path)} was not called for any sample, so there is nothing to check it on.",
@@ -140,9 +130,7 @@ def places(dataset: Any, count: int) -> Sequence[int]:
 
 
 def _checked(picture: Any) -> Any:
-    if isinstance(picture, (Image.Image, torch.Tensor)):
-        return picture
-    if isinstance(picture, np.ndarray) and picture.ndim in (2, 3):
+    if isinstance(picture, (Image.Image, torch.Tensor)) or (isinstance(picture, np.ndarray) and picture.ndim in (2, 3)):
         return picture
     raise TargetError(
         f"The dataset hands a {type(picture).__name__} to its transforms, not a picture.",
@@ -152,9 +140,7 @@ def _checked(picture: Any) -> Any:
 
 def kind_of(picture: Any) -> Literal["pil", "tensor", "array"]:
     """What the dataset hands to its transforms."""
-    if isinstance(picture, Image.Image):
-        return "pil"
-    return "tensor" if isinstance(picture, torch.Tensor) else "array"
+    return "pil" if isinstance(picture, Image.Image) else "tensor" if isinstance(picture, torch.Tensor) else "array"
 
 
 def size_of(picture: Any) -> tuple[int, int, int]:

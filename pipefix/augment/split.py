@@ -81,9 +81,8 @@ def split(
             reasons += [(earlier.name, f"{part.name} follows, which stays") for earlier in parts[cut:place]]
             reasons.append((part.name, why))
             cut = place + 1
-    uniform = next((place for place in range(cut, len(parts) + 1) if formats[place].shape), len(parts))
-    if formats[-1].shape is None:
-        uniform = len(parts)
+    one_size = range(cut, len(parts) if formats[-1].shape else 0)
+    uniform = next((place for place in one_size if formats[place].shape), len(parts))
     reasons += [(part.name, "pictures differ in size until they are cropped or resized to one") for part in parts[cut:uniform]]
     return Split(target, tuple(parts[:uniform]), tuple(parts[uniform:]), tuple(reasons), formats[-1], formats[uniform])
 
@@ -91,10 +90,8 @@ def split(
 def _whole(parts: Sequence[ListedTransform], tried: Sequence[str], before: SampleFormat) -> Split:
     """DALI begins with encoded bytes, so it takes the whole list or none of it."""
     own = [(part.name, why) for part, why in zip(parts, tried, strict=True) if why]
-    if not own and parts:
-        front = front_of(parts)
-        if isinstance(front, str):
-            own = [(parts[0].name, front)]
+    if not own and parts and isinstance(front := front_of(parts), str):
+        own = [(parts[0].name, front)]
     if not own:
         return Split("dali", (), tuple(parts), (), before, before)
     rest = [(part.name, f"{own[0][0]} stays, and DALI begins with the file") for part in parts if part.name not in dict(own)]
@@ -106,12 +103,10 @@ def _tried(
 ) -> tuple[list[str], list[SampleFormat]]:
     """What becomes of pictures without pixels: why each transform cannot be recorded ("": it can), and the format of samples before
     each and after the last."""
-    channels, *known = size or (3,)
-    sizes: Sequence[tuple[int, int]] = SIZES
-    if known:
-        height, width = known
-        others = [] if same_size else [(height + 64, width + 32), (width + 64, height + 32)]
-        sizes = [(height, width), *others]
+    channels, sizes = 3, list(SIZES)
+    if size is not None:
+        channels, height, width = size
+        sizes = [(height, width)] if same_size else [(height, width), (height + 64, width + 32), (width + 64, height + 32)]
     images = [
         RecordedImage.of((channels, *sizes[trial % len(sizes)]), torch.uint8, from_pil=kind != "tensor") for trial in range(TRIALS)
     ]
@@ -184,10 +179,10 @@ def _does_the_same(part: ListedTransform, like: RecordedImage, kind: Kind) -> bo
             if drawn.changed():
                 return False
         first, second = as_tensor(expected), as_tensor(replayed(image.calls, picture))
-        if first.shape != second.shape or first.dtype != second.dtype:
-            return False
         # A blur of the old kind rounds a pixel in a million to its neighbour.
-        if float((first.double() - second.double()).abs().max()) > (1 / 255 if first.is_floating_point() else 1):
+        allowed = 1 / 255 if first.is_floating_point() else 1
+        alike = first.shape == second.shape and first.dtype == second.dtype
+        if not alike or float((first.double() - second.double()).abs().max()) > allowed:
             return False
     return True
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import distributions
+
 import torch
 
 from pipefix.vocabulary.extras import need
@@ -20,18 +22,13 @@ def gpu_declined(target: str) -> str | None:
         return f"there is no CUDA device here (torch {torch.__version__}): {target} runs on the CPU"
     if target != "dali":
         return None
-    built, driver = _dali_cuda(), (torch.version.cuda or "").split(".")[0]
+    # The major version of CUDA stands in the name of the distribution, if it is one of these.
+    names = [distribution.metadata["Name"] or "" for distribution in distributions()]
+    built = next((name.removeprefix("nvidia-dali-cuda")[:2] for name in names if name.startswith("nvidia-dali-cuda")), "")
+    driver = (torch.version.cuda or "").split(".")[0]
     if built and driver and built != driver:
         return (
             f"DALI here is built for CUDA {built}, PyTorch for {torch.version.cuda}: its batches cannot be handed over. "
             f"Install the DALI of that version: pip install nvidia-dali-cuda{driver}0"
         )
     return None
-
-
-def _dali_cuda() -> str:
-    """The major version of CUDA in the name of the installed distribution; empty where it has another."""
-    from importlib.metadata import distributions
-
-    names = [distribution.metadata["Name"] or "" for distribution in distributions()]
-    return next((name.removeprefix("nvidia-dali-cuda")[:2] for name in names if name.startswith("nvidia-dali-cuda")), "")

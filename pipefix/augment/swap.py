@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,12 @@ class DatasetTransform:
                 f"The dataset gives arrays, which {self.first} passes over: it would be done to the batch all the same.",
                 advice="Begin the list with torchvision.transforms.v2.ToImage(), or leave the transforms in the dataset.",
             )
-        tensor = _bytes_of(picture)
+        if isinstance(picture, Image.Image) and picture.mode not in _PIXELS_OF_BYTES:
+            raise TargetError(
+                f"A picture has the mode {picture.mode!r}, whose pixels are no bytes: the batch would be scaled otherwise.",
+                advice="Convert pictures to RGB or L where they are read, or leave the transforms in the dataset.",
+            )
+        tensor = as_tensor(picture)
         image = RecordedImage.of(tuple(tensor.shape), tensor.dtype, from_pil=not isinstance(picture, torch.Tensor))
         recorded_sample: Any = tuple(map_leaves(lambda leaf: image if leaf is picture else leaf, sample))
         for place, transform in enumerate(self.moves):
@@ -80,15 +86,6 @@ def _picture_of(sample: Any) -> Any:
     return pictures[0]
 
 
-def _bytes_of(picture: Any) -> torch.Tensor:
-    if isinstance(picture, Image.Image) and picture.mode not in _PIXELS_OF_BYTES:
-        raise TargetError(
-            f"A picture has the mode {picture.mode!r}, whose pixels are no bytes: the batch would be scaled otherwise.",
-            advice="Convert pictures to RGB or L where they are read, or leave the transforms in the dataset.",
-        )
-    return as_tensor(picture)
-
-
 class RecordingDataset(Dataset[Any]):
     """The dataset as it was; each sample comes with the calls recorded of it, as a pair."""
 
@@ -111,17 +108,11 @@ class RecordingDataset(Dataset[Any]):
         return getattr(self.dataset, name)
 
 
-class RecordingStream(IterableDataset[Any]):
+class RecordingStream(RecordingDataset, IterableDataset[Any]):
     """The same for a stream."""
-
-    def __init__(self, dataset: Any) -> None:
-        self.dataset = dataset
 
     def __iter__(self) -> Iterator[Any]:
         return map(with_calls, self.dataset)
-
-    def __len__(self) -> int:
-        return len(self.dataset)
 
 
 def with_calls(sample: Any) -> tuple[Any, bytes]:
@@ -145,25 +136,19 @@ def _recorded_in(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
             yield value
         return
     inner = members(value) if depth < DEEPEST else []
-    if inner is None:
-        inner = list(getattr(value, "__dict__", {}).items())  # a class of the user's own
-    for _, member in inner:
+    own = getattr(value, "__dict__", {})  # of a class of the user's own
+    for _, member in own.items() if inner is None else inner:
         yield from _recorded_in(member, depth + 1)
 
 
-class Collate:
-    """A collate function for samples that come with their calls: the batch as ``collate_fn`` makes it, and the calls beside it."""
-
-    def __init__(self, collate_fn: Callable[[Any], Any]) -> None:
-        self.collate_fn = collate_fn
-
-    def __call__(self, samples: Sequence[Any]) -> tuple[Any, list[bytes]]:
-        return self.collate_fn([sample for sample, _ in samples]), [calls for _, calls in samples]
+def _collated(collate_fn: Callable[[Any], Any], samples: Sequence[Any]) -> tuple[Any, list[bytes]]:
+    return collate_fn([sample for sample, _ in samples]), [calls for _, calls in samples]
 
 
 def with_calls_apart(collate_fn: Callable[[Any], Any]) -> Any:
-    """`default_collate` takes such samples as they are."""
-    return collate_fn if collate_fn is default_collate else Collate(collate_fn)
+    """A collate function for samples that come with their calls: the batch as ``collate_fn`` makes it, and the calls beside it.
+    `default_collate` takes such samples as they are."""
+    return collate_fn if collate_fn is default_collate else partial(_collated, collate_fn)
 
 
 @dataclass(frozen=True)
@@ -214,17 +199,13 @@ class Swap:
 
     def notes(self) -> list[str]:
         """What else is worth knowing about it."""
-        notes = []
         gpu = support.gpu_declined(self.target)
-        if gpu:
-            notes.append(f"{gpu[:1].upper()}{gpu[1:]}.")
-        if self.target == "dali" and self.split.on_batch:
-            front = front_of(self.split.on_batch)
-            rest = [] if isinstance(front, str) else self.split.names[front.count :]
-            if rest:
-                notes.append(
-                    f"DALI decodes and does the list up to {rest[0]}; from there the module of --to kornia does it to its batches."
-                )
+        notes = [f"{gpu[:1].upper()}{gpu[1:]}."] if gpu else []
+        front = front_of(self.split.on_batch) if self.target == "dali" and self.split.on_batch else ""
+        rest = [] if isinstance(front, str) else self.split.names[front.count :]
+        if rest:
+            after = "from there the module of --to kornia does it to its batches"
+            notes.append(f"DALI decodes and does the list up to {rest[0]}; {after}.")
         return notes
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Integral
 from os import PathLike
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from torchvision import transforms as v1
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as tv
 
-from pipefix.augment.record import RecordedImage
+from pipefix.augment.record import NotRecordable, RecordedImage
 from pipefix.vocabulary.held_transforms import HeldTransforms, held_transforms
 
 _USUAL = ("transform", "transforms", "augmentation", "augmentations", "augment", "aug", "tfm", "tfms", "preprocess")
@@ -28,7 +28,7 @@ SIZES = ((600, 700), (700, 600), (812, 640))
 """Heights and widths of the pictures without pixels that a list is tried with, where those of the dataset are not known."""
 TRIALS = 8
 TO_TENSOR = ("ToTensor", "ToImage", "PILToTensor")
-FILES_LOOKED_AT = 100
+_FILES_LOOKED_AT = 100
 """Of what a dataset lists, to see that it lists files."""
 
 
@@ -41,18 +41,15 @@ def find(dataset: Any, named: str | None = None) -> HeldTransforms | None:
     None where there are none, or several of which none has a usual name.
     """
     if named is not None:
-        return _named(dataset, tuple(named.split(".")))
+        owner, value = None, dataset
+        for name in named.split("."):
+            owner, value = value, getattr(value, name, None)
+        holds = callable(value) and not isinstance(value, type)
+        return HeldTransforms(tuple(named.split(".")), owner, value) if holds else None
     held = [each for each in held_transforms(dataset) if set(each.path[:-1]) <= {"dataset"}]
     beside = {each.name: each for each in held if len(each.path) == len(held[0].path)}
     usual = next((name for name in _USUAL if name in beside), None)
     return beside[usual] if usual is not None else held[0] if len(beside) == 1 else None
-
-
-def _named(dataset: Any, path: tuple[str, ...]) -> HeldTransforms | None:
-    owner, value = None, dataset
-    for name in path:
-        owner, value = value, getattr(value, name, None)
-    return HeldTransforms(path, owner, value) if callable(value) and not isinstance(value, type) else None
 
 
 def replaced(dataset: Any, path: tuple[str, ...], value: Any) -> Any:
@@ -62,11 +59,9 @@ def replaced(dataset: Any, path: tuple[str, ...], value: Any) -> Any:
         setattr(changed, path[0], replaced(getattr(dataset, path[0]), path[1:], value))
         return changed
     setattr(changed, path[0], value)
-    wrapper = vars(changed).get("transforms")
-    if path[0] == "transform" and wrapper is not None and hasattr(wrapper, "transform"):
-        wrapper = copy.copy(wrapper)
-        wrapper.transform = value
-        changed.transforms = wrapper
+    if path[0] == "transform" and hasattr(vars(changed).get("transforms"), "transform"):
+        changed.transforms = copy.copy(changed.transforms)
+        changed.transforms.transform = value
     return changed
 
 
@@ -76,10 +71,9 @@ def files_of(dataset: Any) -> tuple[list[Any], list[int]] | str:
         whole = files_of(dataset.dataset)
         if isinstance(whole, str):
             return whole
-        files, labels = whole
-        return [files[index] for index in dataset.indices], [labels[index] for index in dataset.indices]
+        return [whole[0][index] for index in dataset.indices], [whole[1][index] for index in dataset.indices]
     pairs = getattr(dataset, "samples", None) or getattr(dataset, "imgs", None)
-    if not isinstance(pairs, (list, tuple)) or not all(map(_is_file_and_label, pairs[:FILES_LOOKED_AT])):
+    if not isinstance(pairs, (list, tuple)) or not all(map(_is_file_and_label, pairs[:_FILES_LOOKED_AT])):
         return "the dataset does not list its files: samples (or imgs), pairs of a path and a number, as ImageFolder has them"
     if getattr(dataset, "target_transform", None) is not None:
         return "the dataset changes its labels (target_transform)"
@@ -87,12 +81,8 @@ def files_of(dataset: Any) -> tuple[list[Any], list[int]] | str:
 
 
 def _is_file_and_label(pair: Any) -> bool:
-    return (
-        isinstance(pair, (list, tuple))
-        and len(pair) == 2
-        and isinstance(pair[0], (str, PathLike))
-        and isinstance(pair[1], Integral)
-    )
+    is_pair = isinstance(pair, (list, tuple)) and len(pair) == 2
+    return is_pair and isinstance(pair[0], (str, PathLike)) and isinstance(pair[1], Integral)
 
 
 # -- in which order they are called ----------------------------------------------------------------------------------------------
@@ -139,11 +129,10 @@ def named(transform: Any) -> str:
 def _part(source: Any) -> ListedTransform:
     try:
         recorded = as_v2(source)
-    except NotConvertible as why:
+    except NotRecordable as why:
         return ListedTransform(source, None, str(why))
-    return ListedTransform(
-        source, recorded, compared=(recorded is not source and not isinstance(recorded, _ToTensor)) or not _torchvisions(source)
-    )
+    converted = recorded is not source and not isinstance(recorded, _ToTensor)
+    return ListedTransform(source, recorded, compared=converted or not _torchvisions(source))
 
 
 def _torchvisions(transform: Any) -> bool:
@@ -154,10 +143,6 @@ def _torchvisions(transform: Any) -> bool:
 
 
 # -- old as new ------------------------------------------------------------------------------------------------------------------
-
-
-class NotConvertible(Exception):
-    """Why a transform cannot be called with a picture without pixels."""
 
 
 class _ToTensor(v2.Transform):  # type: ignore[misc]
@@ -175,28 +160,25 @@ class _ToTensor(v2.Transform):  # type: ignore[misc]
         return image
 
 
-_FUNCTIONS = (v1.Lambda, v2.Lambda, types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
-
-
 def as_v2(transform: Any) -> Any:
     """The transform itself where it is one of v2's or derived from them; an old one as the new one of its name and settings."""
-    if type(transform).__name__ in TO_TENSOR and _torchvisions(transform):
-        return _ToTensor(to_float=type(transform).__name__ == "ToTensor")
-    if type(transform).__name__ == "ToPILImage" and _torchvisions(transform):
-        raise NotConvertible("it makes pictures of PIL, which exist on the CPU only")
-    if isinstance(transform, _FUNCTIONS):
-        raise NotConvertible("a function cannot be looked into")
+    name, home = type(transform).__name__, type(transform).__module__
+    if name in TO_TENSOR and _torchvisions(transform):
+        return _ToTensor(to_float=name == "ToTensor")
+    if name == "ToPILImage" and _torchvisions(transform):
+        raise NotRecordable("it makes pictures of PIL, which exist on the CPU only")
+    if isinstance(transform, (v1.Lambda, v2.Lambda, FunctionType, MethodType, BuiltinFunctionType, functools.partial)):
+        raise NotRecordable("a function cannot be looked into")
     if isinstance(transform, v2.Transform):
         return _with_new_members(transform)
-    home = type(transform).__module__
-    kind = getattr(v2, type(transform).__name__, None)
+    kind = getattr(v2, name, None)
     if home.startswith("torchvision.transforms._presets"):
-        raise NotConvertible("a preset of torchvision's models; write its parts as a list")
+        raise NotRecordable("a preset of torchvision's models; write its parts as a list")
     if home.startswith("torchvision.transforms.") and kind is not None:
         return _converted(transform, kind)
     if not callable(transform):
-        raise NotConvertible(f"a {type(transform).__name__} is no transform: it cannot be called")
-    raise NotConvertible(f"{home}.{type(transform).__qualname__} is not derived from torchvision.transforms.v2.Transform")
+        raise NotRecordable(f"a {name} is no transform: it cannot be called")
+    raise NotRecordable(f"{home}.{type(transform).__qualname__} is not derived from torchvision.transforms.v2.Transform")
 
 
 def _with_new_members(transform: Any) -> Any:
@@ -221,4 +203,4 @@ def _converted(transform: Any, kind: Any) -> Any:
     try:
         return kind(**arguments)
     except (TypeError, ValueError) as error:
-        raise NotConvertible(f"torchvision's new {kind.__name__} does not take its settings: {error}") from error
+        raise NotRecordable(f"torchvision's new {kind.__name__} does not take its settings: {error}") from error

@@ -15,16 +15,15 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 import msgspec
 
-from pipefix.caches import blueprint as blueprints
 from pipefix.caches import folder as folders
 from pipefix.caches import layout
-from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.index import DataFile, Index
-from pipefix.caches.manifest import STAGES, Conversion, Manifest, beside, data_of, part_name, sealed_text
+from pipefix.caches.manifest import STAGES, Blueprint, Conversion, Manifest, beside, data_of, part_name, read_blueprint, sealed_text
 from pipefix.caches.writer import Facts, facts_crc, read_facts
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged
 from pipefix.vocabulary.files import sync_folder, write_whole
@@ -35,9 +34,7 @@ _SYNCING_AT_ONCE = 4
 class Building:
     """The parts that are there, and what becomes of them. Only the process that holds the lock has one.
 
-    Args:
-        existing: the finished cache in ``folder`` that an update brings up to date.
-        kept: of its parts those that stay as they are.
+    Of an update, ``existing`` is the finished cache in ``folder``, and ``parts_kept`` those of its parts that stay as they are.
     """
 
     def __init__(
@@ -47,18 +44,14 @@ class Building:
         self.blueprint = blueprint
         self._existing, self._kept = existing, dict(parts_kept or {})
         self.done: dict[int, Facts] = dict(self._kept)
-        self._syncing: list[Future[None]] = []
-        self._synced: set[int] = set()
+        self._syncing: dict[int, list[Future[None]]] = {}
         self._pool = ThreadPoolExecutor(_SYNCING_AT_ONCE, "pipefix-sync")
 
     def resume(self, is_current: Callable[[Facts], bool] = lambda _: True) -> None:
-        """Take over what an interrupted run of the same work left, and clear away the rest.
-
-        Args:
-            is_current: whether a part would be made of the same files and labels today.
-        """
+        """Take over what an interrupted run of the same work left, and clear away the rest. ``is_current``: whether a part would be
+        made of the same files and labels today."""
         with contextlib.suppress(OSError, CacheDamaged):
-            self._go_on(blueprints.read(self.folder / layout.PLAN), is_current)
+            self._go_on(read_blueprint(self.folder / layout.PLAN), is_current)
         if self._existing is None:
             folders.sweep(self.folder, {part_name(number) for number in self.done}, None)
         self.begin()
@@ -80,12 +73,9 @@ class Building:
                     f"{count} of its parts are made.",
                     advice="The command that began it goes on where it was. Give the new one a directory of its own: --out DIR",
                 )
-            warnings.warn(
-                f"{self.folder} was begun from another dataset ({', '.join(differing[:3])} differ): the parts that it has, "
-                f"{count}, are removed, and made anew.",
-                RuntimeWarning,
-                stacklevel=3,
-            )
+            other = f"another dataset ({', '.join(differing[:3])} differ)"
+            told = f"{self.folder} was begun from {other}: the parts that it has, {count}, are removed, and made anew."
+            warnings.warn(told, RuntimeWarning, stacklevel=3)
         elif not differing:
             self.blueprint = msgspec.structs.replace(self.blueprint, part_samples=before.part_samples)
             for number, path in parts_before:
@@ -95,15 +85,20 @@ class Building:
         """Facts of parts that an interrupted run made, by the number of the part."""
         for path in sorted((self.folder / "index").glob("[0-9]*.facts")):
             number = path.stem.partition("-")[0]
-            if number.isdigit() and int(number) not in self._kept and path.stem == self._name(int(number)):
+            if number.isdigit() and int(number) not in self._kept and path.stem == self.data(int(number)).stem:
                 yield int(number), path
 
     def _take_over(self, number: int, path: Path, is_current: Callable[[Facts], bool], *, trusted: bool) -> None:
         """Count a part as done, where it is whole and would be made of the same today; otherwise it is made anew."""
+        data = self.data(number)
         with contextlib.suppress(OSError, CacheDamaged):
             facts = read_facts(path)
             if (facts.start, facts.stop) == self.blueprint.range(number) or self.blueprint.samples is None:
-                self._check(self.data(number), facts, thorough=not trusted)
+                part = facts.part(0)
+                index = Index.read(beside(data, ".idx"), part)
+                file = DataFile(data, part, index)
+                for block in range(0 if trusted else len(index.blocks)):
+                    file.read(block)
                 if is_current(facts):
                     self.done[number] = facts.brief()
 
@@ -113,12 +108,9 @@ class Building:
             return 0
         return self._existing.parts[number].generation + (number not in self._kept)
 
-    def _name(self, number: int) -> str:
-        return part_name(number, self._generation(number))
-
     def data(self, number: int) -> Path:
         """The data file of a part."""
-        return self.folder / data_of(self._name(number), self.blueprint.recipe.container)
+        return self.folder / data_of(number, self._generation(number), self.blueprint.recipe.container)
 
     def missing(self) -> Iterator[int]:
         """Parts that are to be made; of a stream, until it ends."""
@@ -130,30 +122,16 @@ class Building:
                 return
             number += 1
 
-    def _check(self, data: Path, facts: Facts, *, thorough: bool) -> None:
-        part = facts.part(0)
-        index = Index.read(beside(data, ".idx"), part)
-        file = DataFile(data, part, index)
-        if thorough:
-            for number in range(len(index.blocks)):
-                file.read(number)
-
     def finished(self, number: int, facts: Facts) -> None:
         """A part was made. It is written to the disk while others are being made."""
         self.done[number] = facts
-        self._synced.add(number)
         data = self.data(number)
-        for path in (data, beside(data, ".idx"), beside(data, ".facts")):
-            self._syncing.append(self._pool.submit(_sync, path))
-
-    def bytes(self) -> int:
-        return sum(facts.bytes + facts.index_bytes for facts in self.done.values())
+        self._syncing[number] = [self._pool.submit(_sync, path) for path in (data, beside(data, ".idx"), beside(data, ".facts"))]
 
     def settle(self) -> None:
         """Everything that was made is on the disk."""
-        for future in self._syncing:
+        for future in chain.from_iterable(self._syncing.values()):
             future.result()
-        self._syncing.clear()
         for name in layout.FOLDERS:
             sync_folder(self.folder / name)
 
@@ -162,50 +140,34 @@ class Building:
 
     def seal(self) -> Manifest:
         """The last step: from here on the cache exists, in the place of the one that was updated."""
-        for number in self.done.keys() - self._synced:
+        for number in self.done.keys() - self._syncing.keys():
             self.finished(number, self.done[number])
         self.settle()
         manifest = self.manifest()
-        self._write_quarantine()
+        bad = [bad_sample for number in sorted(self.done) for bad_sample in self.done[number].bad]
+        if self.blueprint.recipe.on_bad == "quarantine" and bad:
+            lines = (json.dumps(msgspec.to_builtins(bad_sample), ensure_ascii=True) + "\n" for bad_sample in bad)
+            write_whole(self.folder / layout.QUARANTINE, "".join(lines).encode())
+        elif self.blueprint.recipe.on_bad == "quarantine":
+            folders.forget(self.folder / layout.QUARANTINE)
         write_whole(self.folder / layout.MANIFEST, sealed_text(manifest))
-        names = {part.name(number) for number, part in enumerate(manifest.parts)}
-        most = max(len(names), len(self._existing.parts) if self._existing is not None else 0, len(self.done))
-        folders.sweep(self.folder, names, most)
+        names = {part_name(number, part.generation) for number, part in enumerate(manifest.parts)}
+        folders.sweep(self.folder, names, max(len(self.done), len(self._existing.parts) if self._existing is not None else 0))
         return manifest
 
     def manifest(self) -> Manifest:
         """What the parts that are there make up."""
         plan = self.blueprint
-        parts = []
-        for number in sorted(self.done):
-            facts = self.done[number]
-            if facts.records == 0 and not facts.bad and plan.samples is None:
-                continue  # the stream ended right before it
-            parts.append(facts.part(facts_crc(beside(self.data(number), ".facts")), self._generation(number)))
+        parts = [
+            facts.part(facts_crc(beside(self.data(number), ".facts")), self._generation(number))
+            for number, facts in sorted(self.done.items())
+            if facts.records or facts.bad or plan.samples is not None  # a stream may end right before a part
+        ]
         conversion = {name: getattr(plan, name) for name in Conversion.__struct_fields__ if name != "format"}
-        conversion["source"] = msgspec.structs.replace(
-            plan.source,
-            bytes=sum(facts.source_bytes for facts in self.done.values()),
-            files=sum(facts.file_count for facts in self.done.values()),
-        )
-        return Manifest(
-            **conversion,
-            stage=STAGES[plan.recipe.store],
-            length=sum(part.records for part in parts),
-            samples=parts[-1].stop if parts else 0,
-            parts=parts,
-        )
-
-    def _write_quarantine(self) -> None:
-        if self.blueprint.recipe.on_bad != "quarantine":
-            return
-        path = self.folder / layout.QUARANTINE
-        bad = [bad_sample for number in sorted(self.done) for bad_sample in self.done[number].bad]
-        if bad:
-            lines = (json.dumps(msgspec.to_builtins(bad_sample), ensure_ascii=True) + "\n" for bad_sample in bad)
-            write_whole(path, "".join(lines).encode())
-        else:
-            folders.forget_quarantine(self.folder)
+        read, files = (sum(getattr(facts, name) for facts in self.done.values()) for name in ("source_bytes", "file_count"))
+        conversion["source"] = msgspec.structs.replace(plan.source, bytes=read, files=files)
+        length, samples = sum(part.records for part in parts), parts[-1].stop if parts else 0
+        return Manifest(**conversion, stage=STAGES[plan.recipe.store], length=length, samples=samples, parts=parts)
 
 
 def _sync(path: Path) -> None:

@@ -13,16 +13,18 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Iterator
+from contextlib import suppress
+from random import Random
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from pipefix.vocabulary.attributes import names_in
+from pipefix.vocabulary.generators import is_generator
 from pipefix.vocabulary.user_modules import is_users
 
 _MOST = 256
 """Functions and classes that are looked at."""
 _DEEPEST = 4
-_GENERATORS = {"random": ("Random",), "numpy.random": ("Generator", "RandomState"), "torch": ("Generator",)}
 _PLAIN = (bool, int, float, str, bytes, type(None))
 
 
@@ -49,7 +51,7 @@ def _words(value: Any) -> Iterator[str]:
                     yield f"class {base.__qualname__}"
                     for name, held in sorted(vars(base).items()):
                         if isinstance(held, property):
-                            waiting += [getter for getter in (held.fget,) if getter is not None]
+                            waiting += [held.fget] if held.fget is not None else []
                         elif isinstance(held, (FunctionType, staticmethod, classmethod)):
                             waiting.append(held)
                         elif _is_plain(held) and not name.startswith("__"):
@@ -75,17 +77,14 @@ def _named(function: FunctionType) -> list[tuple[str, Any]]:
         if isinstance(module, ModuleType) and _is_users(module):
             outside_names += [(name, vars(module)[name]) for name in names if name in vars(module)]
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
-        try:
+        with suppress(ValueError):  # not bound yet
             outside_names.append((name, cell.cell_contents))
-        except ValueError:  # not bound yet
-            continue
     return [(name, held) for name, held in outside_names if not isinstance(held, (ModuleType, BuiltinFunctionType))]
 
 
 def holds_generator(value: Any, depth: int = 0) -> bool:
     """Whether an operation, or what it holds, names or calls, has a generator of random numbers of its own."""
-    modules = ((module, sys.modules.get(module)) for module in _GENERATORS)
-    if isinstance(value, tuple(getattr(module, kind) for name, module in modules if module for kind in _GENERATORS[name])):
+    if isinstance(value, Random) or is_generator(value):
         return True
     if depth > _DEEPEST or isinstance(value, (*_PLAIN, type, ModuleType)):
         return False
@@ -95,10 +94,8 @@ def holds_generator(value: Any, depth: int = 0) -> bool:
         inner = [value.__self__, value.__func__]
     elif isinstance(value, FunctionType):
         inner = [*(value.__defaults__ or ()), *(held for _, held in _named(value))] if _is_users(value) else []
-    elif isinstance(value, dict):
-        inner = list(value.values())[:_MOST]
-    elif isinstance(value, (list, tuple)):
-        inner = list(value[:_MOST])
+    elif isinstance(value, (dict, list, tuple)):
+        inner = list(value.values() if isinstance(value, dict) else value)[:_MOST]
     else:
         inner = list(getattr(value, "__dict__", {}).values())
         inner += [vars(base)["__call__"] for base in type(value).__mro__ if isinstance(vars(base).get("__call__"), FunctionType)]

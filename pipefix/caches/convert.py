@@ -6,7 +6,7 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -17,21 +17,21 @@ import msgspec
 from pipefix.caches import folder as folders
 from pipefix.caches import manifest as manifests
 from pipefix.caches import pool
-from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.building import Building
-from pipefix.caches.containers import CONTAINERS, STORES, keeps
+from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.fingerprint import Fingerprint, changed
+from pipefix.caches.layout import CONTAINERS, PLAN, STORES, keeps
 from pipefix.caches.maker import is_stream
-from pipefix.caches.manifest import Manifest, Recipe, Source
+from pipefix.caches.manifest import Blueprint, Manifest, Recipe, Source, beside
 from pipefix.caches.source_files import any_object_changed, changed_files
-from pipefix.caches.source_places import refuse_places_of_the_source
 from pipefix.caches.survey import Surveyed, survey
 from pipefix.caches.verify import PartCheck
 from pipefix.caches.witness import Witness
-from pipefix.caches.writer import Facts, OpenedSource, Tell, make_part, program_ended, read_facts
+from pipefix.caches.writer import Facts, Moved, OpenedSource, make_part, program_ended, read_facts
 from pipefix.system.resources import cores
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, Interrupted, TargetError, UnreadableFile
 from pipefix.vocabulary.folder_lock import unwritable
+from pipefix.vocabulary.held_transforms import datasets_in
 from pipefix.vocabulary.quantity import percent
 
 _LEAST_BAD = 10
@@ -50,7 +50,6 @@ class State:
     """Of these, samples that were there when it began."""
     written: int = 0
     read: int = 0
-    bad: int = 0
     phase: str = "looking at some samples"
 
 
@@ -85,37 +84,28 @@ def recipe_of(
     max_bad: float = 0.01, tokenizer: str | None = None, text: str | None = None, limit: int | None = None,
 ) -> Recipe:  # fmt: skip
     """Check what was asked for."""
-    if store is None and to in CONTAINERS:
-        store = CONTAINERS[to].stores[0]
-    if to not in CONTAINERS or store not in STORES or on_bad not in ON_BAD:
-        options = ((to, CONTAINERS), (store, STORES), (on_bad, ON_BAD))
-        wrong, choices = next((choice, known) for choice, known in options if choice not in known)
-        raise BadUsage(f"There is no {wrong!r} to choose.", advice=f"Choose one of {', '.join(choices)}.")
-    if not keeps(to, store):
-        raise BadUsage(
-            f"{store} is not kept in {to}: Parquet is for rows, with their fields as columns, and LMDB for all else.",
-            advice="Store rows as --to parquet --store rows"
-            + (f", or this as --to lmdb --store {store}" if store != "rows" else ""),
-        )
-    if size is not None and (store not in ("resized", "decoded") or size < 1):
-        raise BadUsage(
-            f"--size {size} does not fit --store {store}.",
-            advice="It is the shorter side, in pixels, of resized or decoded images.",
-        )
-    if not 1 <= quality <= 100:
-        raise BadUsage(f"A quality of {quality} is not between 1 and 100.", advice="Leave it at 90: --quality 90")
-    if quality != QUALITY and store != "resized":
-        raise BadUsage(
-            f"--quality {quality} does not fit --store {store}, which encodes no pictures.",
-            advice="It is that of JPEG and WebP in a cache of smaller pictures: --store resized",
-        )
-    if (tokenizer is None) != (text is None) or (tokenizer is not None and store != "rows"):
-        raise BadUsage(
-            "Tokenising takes a tokenizer, the field that it is used on, and --store rows.",
-            advice="Give all three: --store rows --tokenizer tokenizer.json --text text",
-        )
-    if limit is not None and limit < 1:
-        raise BadUsage(f"A limit of {limit} samples leaves none.", advice="Give at least one: --limit 100000")
+    if store is None:
+        store = CONTAINERS[to].stores[0] if to in CONTAINERS else ""
+    for choice, known in ((to, CONTAINERS), (store, STORES), (on_bad, ON_BAD)):
+        if choice not in known:
+            raise BadUsage(f"There is no {choice!r} to choose.", advice=f"Choose one of {', '.join(known)}.")
+    instead = f", or this as --to lmdb --store {store}" if store != "rows" else ""
+    for is_wrong, message, advice in (
+        (not keeps(to, store),
+         f"{store} is not kept in {to}: Parquet is for rows, with their fields as columns, and LMDB for all else.",
+         f"Store rows as --to parquet --store rows{instead}"),
+        (size is not None and (store not in ("resized", "decoded") or size < 1), f"--size {size} does not fit --store {store}.",
+         "It is the shorter side, in pixels, of resized or decoded images."),
+        (not 1 <= quality <= 100, f"A quality of {quality} is not between 1 and 100.", "Leave it at 90: --quality 90"),
+        (quality != QUALITY and store != "resized", f"--quality {quality} does not fit --store {store}, which encodes no pictures.",
+         "It is that of JPEG and WebP in a cache of smaller pictures: --store resized"),
+        ((tokenizer is None) != (text is None) or (tokenizer is not None and store != "rows"),
+         "Tokenising takes a tokenizer, the field that it is used on, and --store rows.",
+         "Give all three: --store rows --tokenizer tokenizer.json --text text"),
+        (limit is not None and limit < 1, f"A limit of {limit} samples leaves none.", "Give at least one: --limit 100000"),
+    ):  # fmt: skip
+        if is_wrong:
+            raise BadUsage(message, advice=advice)
     if store == "resized" and size is None:
         size = DEFAULT_SIZE
     return Recipe(
@@ -125,23 +115,16 @@ def recipe_of(
 
 
 def convert(
-    dataset: Any,
-    recipe: Recipe,
-    folder: Path,
-    *,
-    target: str = "",
-    workers: int | None = None,
-    update: bool = False,
-    progress: Progress | None = None,
-) -> Converted:
+    dataset: Any, recipe: Recipe, folder: Path, *, target: str = "", workers: int | None = None, update: bool = False,
+    progress: Progress = silent,
+) -> Converted:  # fmt: skip
     """Make a cache of ``dataset`` in ``folder``, or go on where an earlier run was.
 
     ``update`` makes anew what of a finished cache is damaged, or not what the dataset gives today.
     """
     begun = time.perf_counter()
-    say = progress or silent
     state = State()
-    say(state)
+    progress(state)
     folder = Path(os.path.abspath(folder))
     if os.path.islink(folder):
         folder = Path(os.path.realpath(folder))
@@ -155,28 +138,46 @@ def convert(
         with told_by_the_disk(folder):
             parts_kept: dict[int, Facts] = {}
             if existing is not None:
-                parts_kept, stale = _kept(source, existing, folder, update=update, say=say)
+                parts_kept, stale = _kept(source, existing, folder, update=update, say=progress)
                 if not update or not stale:
                     return Converted(folder, existing, time.perf_counter() - begun, 0, len(parts_kept), stale)
-            building = Building(work.path, source.blueprint, existing, parts_kept)
-            try:
+            with closing(Building(work.path, source.blueprint, existing, parts_kept)) as building:
                 building.resume(_current(source, source.blueprint.source))
                 parts_found = len(building.done)
-                parts_made = make_parts(source, building, workers, state, say)
+                make_parts(source, building, workers, state, progress)
+                parts_made = len(building.done) - parts_found
                 state.phase = "bringing it to the disk"
-                say(state)
+                progress(state)
                 manifest = building.seal()
-            finally:
-                building.close()
             work.publish()
-            folders.forget_plan(folder)
+            folders.forget(folder / PLAN)
     return Converted(folder, manifest, time.perf_counter() - begun, parts_made, parts_found, unseen_bytes=source.unseen_bytes)
+
+
+def refuse_places_of_the_source(dataset: Any, folder: Path) -> None:
+    """Raise where ``folder`` is a cache that the dataset reads, or would be taken for one of its class folders from then on."""
+    place = os.path.realpath(folder)
+    for _, part in datasets_in(dataset):
+        if isinstance(part, CachedDataset) and os.path.realpath(part.path) == place:
+            raise BadUsage(
+                f"{folder} is what the dataset itself reads its samples from.",
+                advice="Give the new one a directory of its own: --out DIR. To mend this one, name what it was made of.",
+            )
+        root, classes = getattr(part, "root", None), getattr(part, "class_to_idx", None)
+        if not isinstance(root, (str, os.PathLike)) or not isinstance(classes, dict):
+            continue
+        first = os.path.relpath(place, os.path.realpath(os.fspath(root))).split(os.sep)[0]
+        if first not in (os.curdir, os.pardir, *classes):
+            raise BadUsage(
+                f"{folder} would lie among the dataset's class folders, and {first!r} would be taken for one more class.",
+                advice=f"Name a directory outside {os.path.abspath(root)}: --out DIR",
+            )
 
 
 def _existing(folder: Path, recipe: Recipe, *, update: bool, stream: bool) -> Manifest:
     manifest = manifests.read(folder)
     if not update:
-        folders.forget_plan(folder)
+        folders.forget(folder / PLAN)
     if not recipe.is_same_work(manifest.recipe):
         was = manifest.recipe
         raise BadUsage(
@@ -192,52 +193,42 @@ def _existing(folder: Path, recipe: Recipe, *, update: bool, stream: bool) -> Ma
     return manifest
 
 
-def make_parts(source: Surveyed, building: Building, workers: int | None, state: State, say: Progress) -> int:
-    """Make the parts that are missing; how many those were."""
+def make_parts(source: Surveyed, building: Building, workers: int | None, state: State, say: Progress) -> None:
+    """Make the parts that are missing."""
     plan = building.blueprint
     state.samples = plan.samples or plan.recipe.limit
-    state.before = state.done = sum(facts.stop - facts.start for facts in building.done.values())
-    state.written = building.bytes()
-    state.read = sum(facts.source_bytes for facts in building.done.values())
+    done = building.done.values()
+    state.before = state.done = sum(facts.stop - facts.start for facts in done)
+    state.written, state.read = sum(facts.bytes + facts.index_bytes for facts in done), sum(facts.source_bytes for facts in done)
     state.phase = "converting"
 
     @contextmanager
     def process() -> Iterator[pool.Make]:
         with Witness(alone=plan.recipe.store == "source") as witness, source.hooked() as hook:
             opened = OpenedSource(source.dataset, plan, hook, witness)
-
-            def make(number: int, tell: Tell) -> Facts:
-                witness.install()
-                return make_part(number, opened, building.data(number), tell)
-
-            yield make
+            yield lambda number, tell: make_part(number, opened, building.data(number), tell)
 
     count = workers if workers is not None else max(1, int(cores()))
     if plan.samples is None:
         count = 0  # a stream has one reader, which goes on where the last part ended
-    parts_made = 0
     _check_bad(building, plan)
     try:
         for event in pool.run(building.missing(), process, count):
-            if isinstance(event, pool.Moved):
+            if isinstance(event, Moved):
                 state.done += event.samples
                 state.read += event.read
                 state.written += event.written
             else:
-                parts_made += 1
                 building.finished(event.number, event.facts)
-                state.bad += len(event.facts.bad)
                 _check_bad(building, plan)
             say(state)
     except KeyboardInterrupt:
         building.settle()
-        total = plan.parts
-        of = f" of {total}" if total is not None else ""
+        of = f" of {plan.parts}" if plan.parts is not None else ""
         raise Interrupted(
             f"Interrupted: {len(building.done)}{of} parts are made and kept in {building.folder}.",
             advice="The same command goes on where it was.",
         ) from None
-    return parts_made
 
 
 def _check_bad(building: Building, plan: Blueprint) -> None:
@@ -245,7 +236,7 @@ def _check_bad(building: Building, plan: Blueprint) -> None:
     samples_read = sum(facts.stop - facts.start for facts in building.done.values())
     bad = [bad_sample for facts in building.done.values() for bad_sample in facts.bad]
     if len(bad) >= _LEAST_BAD and len(bad) > plan.recipe.max_bad * samples_read:
-        first = min(bad, key=lambda bad_sample: bad_sample.index)
+        first = min(bad, key=lambda sample: sample.index)
         raise TargetError(
             f"{len(bad)} of {samples_read} samples cannot be read, more than {percent(plan.recipe.max_bad)}. The first is sample "
             f"{first.index} ({', '.join(first.files[:2]) or 'no file'}): {first.error}",
@@ -261,7 +252,8 @@ def told_by_the_disk(folder: Path) -> Iterator[None]:
     except SystemExit as error:
         raise program_ended(error, "The dataset") from error
     except Exception as error:
-        if _is_full(error):
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if full or ("No space left on device" in str(error) and not isinstance(error, TargetError)):
             raise UnreadableFile(
                 f"The disk that holds {folder} is full. Finished parts are kept.",
                 advice="Make room and run the same command again: it goes on where it was.",
@@ -269,12 +261,6 @@ def told_by_the_disk(folder: Path) -> Iterator[None]:
         if isinstance(error, OSError):  # what the user's code raises became a damaged sample
             raise unwritable(folder, error) from error
         raise
-
-
-def _is_full(error: BaseException) -> bool:
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return True
-    return "No space left on device" in str(error) and not isinstance(error, TargetError)
 
 
 # -- caches that are there already -------------------------------------------------------------------------------------------
@@ -295,7 +281,7 @@ def _kept(
         if (part.start, part.stop) != plan.range(number):
             continue
         with suppress(OSError, CacheDamaged):
-            facts = read_facts(folder / "index" / f"{part.name(number)}.facts", part.facts_crc)
+            facts = read_facts(beside(folder / part.data(number, existing.recipe.container), ".facts"), part.facts_crc)
             if is_current(facts):
                 parts_kept[number] = facts.brief()
         if update and number in parts_kept:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from pipefix.caches.code_digest import holds_generator
 from pipefix.caches.fingerprint import digest_of
 from pipefix.caches.manifest import Call, Cut
+from pipefix.caches.pictures import record_of
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.held_transforms import held_transforms
 from pipefix.vocabulary.nested import at, with_at
@@ -30,6 +31,7 @@ REFRESH = (
     "Make anew what changed: pipefix convert TARGET --update, and the other arguments as before. Or take the stored samples as "
     "they are, and give what is to run live yourself: CachedDataset(..., transform=...)"
 )
+_BY_HAND = "Give the operations that are to run live yourself: CachedDataset(..., transform=...)"
 _LISTS = ("Compose", "Sequential")
 
 
@@ -142,28 +144,19 @@ def label(operation: Any) -> str:
 # -- which operations are fixed --------------------------------------------------------------------------------------------
 
 
-def fixed_operations(holder: Holder, inputs: Sequence[Arguments], record_of: Callable[[Any], bytes | None]) -> int:
-    """How many leading operations give the same every time, up to the last whose results can be stored.
-
-    Args:
-        holder: of the operations.
-        inputs: what the dataset called its transforms with.
-        record_of: the record of a result; None where none can hold it.
-    """
+def fixed_operations(holder: Holder, inputs: Sequence[Arguments]) -> int:
+    """How many leading operations give the same every time, up to the last whose results can be stored. ``inputs``: what the
+    dataset called its transforms with."""
     values, storable = list(inputs), 0
-    for count, operation in enumerate(holder.operations, 1):
-        if _says_random(operation):
-            break
-        try:
-            tried = [_tried(operation, args, kwargs, record_of) for args, kwargs in values]
-        except Exception:  # noqa: BLE001 - whatever the user's operation raises alone: it stays where it is, live
-            break
-        fixed = [result for result in tried if result is not None]
-        if len(fixed) < len(tried):
-            break
-        values = [following for following, _ in fixed]
-        if all(is_storable for _, is_storable in fixed):
-            storable = count
+    with suppress(Exception):  # whatever the user's operation raises alone: it stays where it is, live
+        for count, operation in enumerate(holder.operations, 1):
+            tried = [] if _says_random(operation) else [_tried(operation, args, kwargs) for args, kwargs in values]
+            fixed = [result for result in tried if result is not None]
+            if len(fixed) < len(values):
+                break
+            values = [following for following, _ in fixed]
+            if all(is_storable for _, is_storable in fixed):
+                storable = count
     return storable
 
 
@@ -174,9 +167,7 @@ def _says_random(operation: Any) -> bool:
     return says_random or (not type(operation).__module__.startswith("albumentations.") and holds_generator(operation))
 
 
-def _tried(
-    operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], record_of: Callable[[Any], bytes | None]
-) -> tuple[Arguments, bool] | None:
+def _tried(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Arguments, bool] | None:
     """The next call's arguments, and whether a record can hold them; None where calls differ, or drew random numbers."""
     results = []
     for attempt in range(_TRIES):
@@ -195,10 +186,9 @@ def _copied(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     from pipefix.hooks.snapshot import NotCopyable, snapshot
 
     def own(value: Any) -> Any:
-        try:
+        with suppress(NotCopyable):
             return snapshot(value)
-        except NotCopyable:
-            return value
+        return value
 
     return tuple(map(own, args)), {key: own(value) for key, value in kwargs.items()}
 
@@ -227,12 +217,11 @@ def call_of(hook: Hook, sample: Any) -> Call | None:
     places, keywords = [], []
     for place, value in enumerate(hook.given):
         path = next((path for path, held in ways(sample) if held is value), None)
-        if path is None and hook.keywords:
-            continue
-        if path is None:
+        if path is not None:
+            places.append(path)
+            keywords += hook.keywords[place : place + 1]
+        elif not hook.keywords:
             return None
-        places.append(path)
-        keywords += hook.keywords[place : place + 1]
     return Call(keywords=keywords, leaves=places, joint=len(hook.given) > 1 and not hook.keywords) if places else None
 
 
@@ -271,7 +260,7 @@ def rest_of(dataset: Any, cut: Cut) -> Callable[..., Any] | None:
                 raise BadUsage(
                     f"The cache was made with {cut.attribute} = {', '.join([*cut.kept, *cut.live]) or 'nothing'}, and this dataset "
                     f"has {', '.join(names)}.",
-                    advice="Give the operations that are to run live yourself: CachedDataset(..., transform=...)",
+                    advice=_BY_HAND,
                 )
             if cut.state and state_of(own, len(cut.kept)) != cut.state:
                 are = "is" if len(cut.kept) == 1 else "are"
@@ -280,10 +269,7 @@ def rest_of(dataset: Any, cut: Cut) -> Callable[..., Any] | None:
                 value: Callable[..., Any] = holder.value
                 return value
             return Chain(holder.operations[len(cut.kept) :]) if cut.live else None
-    raise BadUsage(
-        f"The cache was cut in the dataset's attribute {cut.attribute!r}, and this dataset has none.",
-        advice="Give the operations that are to run live yourself: CachedDataset(..., transform=...)",
-    )
+    raise BadUsage(f"The cache was cut in the dataset's attribute {cut.attribute!r}, and this dataset has none.", advice=_BY_HAND)
 
 
 def _other_transforms(difference: str) -> BadUsage:

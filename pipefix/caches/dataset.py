@@ -46,15 +46,9 @@ class CachedDataset(Dataset[Any]):
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        dataset: Any = None,
-        transform: Callable[..., Any] | None = None,
-        images: str = "as-was",
-        root: str | os.PathLike[str] | None = None,
-        tier: str | None = None,
-    ) -> None:
+        self, path: str | os.PathLike[str], *, dataset: Any = None, transform: Callable[..., Any] | None = None,
+        images: str = "as-was", root: str | os.PathLike[str] | None = None, tier: str | None = None,
+    ) -> None:  # fmt: skip
         if is_store(path):
             store = open_store(str(path))
             tier_kept = Tier.at(tier) if tier is not None else None
@@ -67,16 +61,14 @@ class CachedDataset(Dataset[Any]):
             raise BadUsage(
                 f"{path} is a directory, which needs no tier.", advice="Leave tier out, or copy the cache to a local disk."
             )
-        self.root = os.path.abspath(root) if root is not None else self.manifest.source.root
-        self._attach(dataset, transform)
+        self._attach(dataset, transform, root)
 
     @classmethod
     def over(cls, manifest: Manifest, folder: Path, *, dataset: Any = None) -> CachedDataset:
         """Of a manifest that lies in no file: parts that were made for a forecast."""
         cached = cls.__new__(cls)
         cached._begin(manifest, folder, "as-was")
-        cached.root = manifest.source.root
-        cached._attach(dataset, None)
+        cached._attach(dataset)
         return cached
 
     def given(self, picture: Callable[[Picture], Any], pixels: Callable[[Pixels], Any], transform: Any) -> CachedDataset:
@@ -94,31 +86,27 @@ class CachedDataset(Dataset[Any]):
     def _begin(self, manifest: Manifest, folder: Path | str, images: str, parts: Parts | None = None) -> None:
         if images not in pictures.FORMS:
             raise BadUsage(f"There is no {images!r} to choose.", advice=f"Choose one of {', '.join(pictures.FORMS)}.")
-        self.path = folder
-        self.manifest = manifest
+        self.path, self.manifest, self.images = folder, manifest, images
         self._starts = [0, *accumulate(part.records for part in manifest.parts)][:-1]
         self._parts = parts or Parts(Path(folder), manifest.parts, manifest.recipe.container)
-        self.images = images
         self._length = manifest.length
 
     def _open(self) -> None:
         """What is made anew in every process."""
-        picture = pictures.picture_as(self.images)
-        self._decode = Decoder(picture, pictures.pixels_as(self.images))
+        self._decode = pictures.decoder_to(self.images)
         self._take: Any = getter(self.dataset, None) if self.dataset is not None else None
         self._shelf: replay.Shelf | None = None
         self._rows: Any = None
         if self.manifest.recipe.store == "rows":
             from pipefix.caches.parquet import Rows
 
-            self._rows = Rows(self.manifest, self._parts, self._starts, picture)
+            self._rows = Rows(self.manifest, self._parts, self._starts, self._decode.picture)
 
-    def _attach(self, dataset: Any, transform: Callable[..., Any] | None) -> None:
-        manifest = self.manifest
-        self.dataset = dataset if manifest.recipe.store == "source" else None
-        self.transform = transform
-        cut = manifest.cut
-        if dataset is not None and manifest.recipe.store == "source":
+    def _attach(self, dataset: Any, transform: Any = None, root: str | os.PathLike[str] | None = None) -> None:
+        cut, of_source = self.manifest.cut, self.manifest.recipe.store == "source"
+        self.root = os.path.abspath(root) if root is not None else self.manifest.source.root
+        self.dataset, self.transform = dataset if of_source else None, transform
+        if dataset is not None and of_source:
             self._check_length(dataset)
         elif dataset is not None and transform is None:
             self._check_source(dataset)
@@ -218,9 +206,7 @@ class CachedDataset(Dataset[Any]):
         part = self.manifest.parts[number]
         sample = part.start + position
         for bad in sorted(part.bad):
-            if bad > sample:
-                break
-            sample += 1
+            sample += bad <= sample
         return sample
 
     # -- the source store ----------------------------------------------------------------------------------------------
@@ -228,14 +214,10 @@ class CachedDataset(Dataset[Any]):
     def _replayed(self, index: int) -> Any:
         number, position = self._place(index)
         read = self._parts[number].read
-        shelf = self._shelf
-        if shelf is None:
-            shelf = self._shelf = replay.Shelf(self.root, read)
-        shelf.turn_to(read(position), read)
-        part = self.manifest.parts[number]
-        sample = part.start + position if not part.bad else self.sample_number(index)
-        value = replay.replayer(self).run(shelf, self._take, sample)
-        return value if self.transform is None else self._finish(value)
+        if self._shelf is None:
+            self._shelf = replay.Shelf(self.root)
+        self._shelf.turn_to(read(position), read)
+        return self._finish(replay.replayer(self).run(self._shelf, self._take, self.sample_number(index)))
 
     @property
     def misses(self) -> int:
@@ -254,14 +236,12 @@ class CachedDataset(Dataset[Any]):
         number, position = self._place(self._inside(index))
         read = self._parts[number].read
         taken = read(position)
-        contents = {}
-        for name, _, pieces in replay.entries(taken):
-            if name.startswith(HEAD):
-                continue
-            contents[name] = b"".join(
-                replay.piece_of(taken if holder < 0 else read(holder), place, length) for _, length, place, holder in pieces
-            )
-        return contents
+
+        def joined(pieces: list[replay.Piece]) -> bytes:
+            held = ((taken if holder < 0 else read(holder), place, length) for _, length, place, holder in pieces)
+            return b"".join(replay.piece_of(*piece) for piece in held)
+
+        return {name: joined(pieces) for name, _, pieces in replay.entries(taken) if not name.startswith(HEAD)}
 
     # -- between processes ---------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,9 @@ from pipefix.caches import pool, record
 from pipefix.caches.building import Building
 from pipefix.caches.convert import State
 from pipefix.caches.dataset import CachedDataset
-from pipefix.caches.maker import getter, is_stream, told_length
-from pipefix.caches.manifest import Manifest, Recipe
+from pipefix.caches.maker import getter, is_stream
+from pipefix.caches.manifest import Cut, Manifest, Recipe
 from pipefix.caches.pictures import as_pixels
-from pipefix.caches.source_places import refuse_places_of_the_source
 from pipefix.caches.survey import Surveyed, survey
 from pipefix.system.resources import cores
 from pipefix.vocabulary.errors import BadUsage, PipefixError
@@ -62,22 +62,19 @@ class Forecast:
 
 
 def forecast(
-    dataset: Any,
-    recipe: Recipe,
-    folder: Path,
-    *,
-    target: str = "",
-    workers: int | None = None,
+    dataset: Any, recipe: Recipe, folder: Path, *, target: str = "", workers: int | None = None,
     progress: Callable[[State], None] = converting.silent,
-) -> Forecast:
+) -> Forecast:  # fmt: skip
     """Convert a few seconds' worth beside ``folder``, and remove it again: also what an earlier one left that was killed."""
     begun = time.perf_counter()
     folder = Path(os.path.abspath(folder))
-    refuse_places_of_the_source(dataset, folder)
+    converting.refuse_places_of_the_source(dataset, folder)
     source = survey(dataset, recipe, target, apart=workers != 0)
     surveyed_s = time.perf_counter() - begun
-    samples = source.blueprint.samples or recipe.limit or told_length(dataset)
-    if samples is None:
+    samples = source.blueprint.samples or recipe.limit
+    with suppress(TypeError, NotImplementedError, AttributeError):  # what a stream says of its own length
+        samples = samples or len(dataset)
+    if not samples:
         raise BadUsage(
             "How long a stream is cannot be told before it ends.",
             advice="Say how much of it is wanted, --limit N, or convert it without --dry-run.",
@@ -99,20 +96,13 @@ def forecast(
                 free = shutil.disk_usage(work.path).free
         finally:
             folders.remove(trial)
-    cut, tried = source.blueprint.cut, _tried(manifest)
+    cut, tried = source.blueprint.cut or Cut(), _tried(manifest)
     share = samples / tried
     return Forecast(
-        samples=samples,
-        tried=tried,
-        bytes=manifest.bytes * share,
-        source_bytes=manifest.source.bytes * share,
-        seconds=surveyed_s + seconds * share,
-        gain=gain,
-        free=free,
-        kept=tuple(cut.kept) if cut is not None else (),
-        live=tuple(cut.live) if cut is not None else (),
+        samples=samples, tried=tried, bytes=manifest.bytes * share, source_bytes=manifest.source.bytes * share,
+        seconds=surveyed_s + seconds * share, gain=gain, free=free, kept=tuple(cut.kept), live=tuple(cut.live),
         unseen_bytes=source.unseen_bytes,
-    )
+    )  # fmt: skip
 
 
 def _tried(manifest: Manifest) -> int:
@@ -131,15 +121,12 @@ def _converted(
     starts = sorted({(2 * at + 1) * samples // (2 * blocks) // each * each for at in range(blocks)})
     starts = [0] if beginning else [start for start in starts if start + each <= samples] or [0]
     trial = msgspec.structs.replace(plan, part_samples=each, starts=starts)
-    building = Building(scratch, trial)
-    building.begin()
-    begun = time.perf_counter()
-    try:
-        converting.make_parts(Surveyed(source.dataset, trial, source.holders), building, workers, State(), say)
+    with closing(Building(scratch, trial)) as building:
+        building.begin()
+        begun = time.perf_counter()
+        converting.make_parts(Surveyed(source.dataset, trial), building, workers, State(), say)
         building.settle()
         seconds, manifest = time.perf_counter() - begun, building.manifest()
-    finally:
-        building.close()
     # It is read with the very dataset that it was made from a part of.
     source_now = msgspec.structs.replace(manifest.source, attributes={})
     return seconds, msgspec.structs.replace(manifest, samples=plan.samples or manifest.samples, source=source_now)
@@ -149,18 +136,18 @@ def _gain(source: Surveyed, manifest: Manifest, scratch: Path, *, apart: bool) -
     """The dataset and the cache, in turns, over the same samples in random order. Where ``apart``, in a process of its own, so that
     later workers do not inherit what samples open there."""
 
-    def read(_: Any = None) -> bytes:
+    def read(_: Any = None) -> float | None:
         cached = CachedDataset.over(manifest, scratch, dataset=source.dataset)
         positions = random.Random(0).sample(range(len(cached)), min(len(cached), _READ_AT_MOST))
         if not positions:
-            return msgspec.msgpack.encode(None)
+            return None
         if source.blueprint.samples is None:
             positions = list(range(len(positions)))  # a stream is read from its beginning, without gaps
         get, numbers = getter(source.dataset, None), [cached.sample_number(position) for position in positions]
         ratios = [_seconds(get, numbers) / _seconds(cached.__getitem__, positions) for _ in range(_READ_TIMES + 1)]
-        return msgspec.msgpack.encode(statistics.median(ratios[1:]))
+        return statistics.median(ratios[1:])
 
-    gain: float | None = msgspec.msgpack.decode(pool.apart(read) if apart and not is_stream(source.dataset) else read())
+    gain: float | None = pool.apart(read) if apart and not is_stream(source.dataset) else read()
     return gain
 
 
@@ -193,8 +180,7 @@ def read_back(dataset: Any, indices: Sequence[int], folder: Path, seconds: float
 
     ``seconds``: about how long storing may take, and reading: records that take long to make or to take apart are fewer.
     """
-    get = getter(dataset, None)
-    originals = [get(index) for index in indices]
+    originals = list(map(getter(dataset, None), indices))
     try:
         begun = time.perf_counter()
         each = sum(len(record.encode(as_pixels(sample))) for sample in originals) / len(originals)

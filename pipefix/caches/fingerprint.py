@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, NoneType
@@ -31,7 +32,6 @@ _CLIENTS = frozenset({
 _SKIPPED = ("_pipefix", "_cache", "_lock")
 _CONTENTS = ("_modules", "_parameters", "_buffers", "_fingerprint")
 """What torch's modules compute with, and what Hugging Face's datasets tell of their rows."""
-CODE = "its code"
 
 
 class Fingerprint:
@@ -106,8 +106,11 @@ class Fingerprint:
             self._object(name, value, digest, depth, visited_ids)
 
     def _object(self, name: str, value: Any, digest: Any, depth: int, visited_ids: set[int]) -> None:
-        described = _of_albumentations(value)
-        if described is not None:
+        if type(value).__module__.startswith("albumentations."):
+            # They note what they drew last among their settings, and tell themselves what they are: but for some of the user's own.
+            described = type(value).__qualname__
+            with suppress(Exception):
+                described = repr(value.to_dict()["transform"])
             digest.update(described.encode("utf-8", "surrogateescape"))
             return
         users = code_digest.digest(type(value))
@@ -159,11 +162,10 @@ class Fingerprint:
         return value
 
     def _is_list(self, value: Any) -> bool:
-        if self._length is None or self._length < 2 or not hasattr(value, "__len__") or isinstance(value, (dict, set, frozenset)):
+        if self._length is None or self._length < 2 or not hasattr(value, "__len__"):
             return False
-        if not isinstance(value, (list, tuple)) and not (hasattr(value, "dtype") and hasattr(value, "shape") and value.shape):
-            return False
-        return len(value) == self._length
+        is_array = hasattr(value, "dtype") and hasattr(value, "shape") and value.shape
+        return bool(isinstance(value, (list, tuple)) or is_array) and len(value) == self._length
 
 
 def changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
@@ -189,7 +191,7 @@ def _attributes(dataset: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     if held is None or isinstance(dataset, (FunctionType, type)):
         yield prefix or "its values", dataset
         return
-    yield f"{prefix}{CODE}", type(dataset)
+    yield f"{prefix}its code", type(dataset)
     for key, value in sorted(held.items()):
         if not _is_state(key):
             continue
@@ -225,16 +227,6 @@ def _of_numpy(values: Any) -> Any:
         return tensor.numpy()
     except TypeError:  # bfloat16, or sparse
         return tensor.to_dense().float().numpy()
-
-
-def _of_albumentations(value: Any) -> str | None:
-    """Its operations note what they drew last among their settings; what they are they tell themselves."""
-    if not type(value).__module__.startswith("albumentations."):
-        return None
-    try:
-        return repr(value.to_dict()["transform"])
-    except Exception:  # noqa: BLE001 - an operation of the user's own that cannot tell
-        return type(value).__qualname__
 
 
 def _encoded(value: Any) -> Any:

@@ -13,19 +13,18 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipefix.caches import blueprint as blueprints
 from pipefix.caches import layout
 from pipefix.caches import manifest as manifests
-from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.layout import FOLDERS, GONE, MANIFEST, PART, PLAN, QUARANTINE, building_of, is_folder, is_plain, marked
-from pipefix.caches.manifest import Manifest
+from pipefix.caches.manifest import Blueprint, Manifest
 from pipefix.vocabulary import folder_lock
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile
-from pipefix.vocabulary.files import DRAFT, read_regular, sync_folder
+from pipefix.vocabulary.files import DRAFT, read_regular, remove_empty_folder, sync_folder
 from pipefix.vocabulary.folder_lock import FolderLock, unwritable
 
 _ELSEWHERE = "Name a directory that does not exist yet: --out DIR"
+_MOVE_IT = "Move it elsewhere, or name another directory: --out DIR"
 
 
 class WorkFolder:
@@ -59,9 +58,7 @@ class WorkFolder:
 def locked(goal: Path, *, quarantine: bool = False) -> Iterator[WorkFolder]:
     """Refuse a ``goal`` that holds what is not ours; else the directory to work in, which nobody else works in meanwhile.
 
-    Args:
-        goal: may be missing, or empty.
-        quarantine: whether a list of damaged samples is going to be written.
+    ``goal`` may be missing, or empty. ``quarantine``: whether a list of damaged samples is going to be written.
     """
     while True:
         path = _place(goal, quarantine=quarantine)
@@ -78,8 +75,7 @@ def locked(goal: Path, *, quarantine: bool = False) -> Iterator[WorkFolder]:
                 # another converter published it just now
         finally:
             for folder in missing:
-                with contextlib.suppress(OSError):  # there is something in it
-                    folder.rmdir()
+                remove_empty_folder(folder)
 
 
 def is_ours(goal: Path) -> bool:
@@ -123,32 +119,22 @@ def _place(goal: Path, *, quarantine: bool) -> Path:
 
 
 def _check_cache(folder: Path, *, quarantine: bool) -> None:
-    for name in FOLDERS:
-        if os.path.lexists(folder / name) and not is_folder(folder / name):
-            raise _misplaced(folder / name, "directory")
-    for path in _called_as_ours(folder):
-        if not is_plain(path):
-            raise _misplaced(path, "file")
-    if quarantine and os.path.lexists(folder / QUARANTINE) and not layout.is_quarantine(folder / QUARANTINE):
-        raise _misplaced(folder / QUARANTINE, "file")
-
-
-def _misplaced(path: Path, kind: str) -> BadUsage:
-    return BadUsage(
-        f"{path} is not a {kind} that a cache would hold: nothing is written there.",
-        advice="Move it elsewhere, or name another directory: --out DIR",
-    )
+    inside, listed = [folder / name for name in FOLDERS], folder / QUARANTINE
+    misplaced = [(path, "directory") for path in inside if os.path.lexists(path) and not is_folder(path)]
+    misplaced += [(path, "file") for path in _called_as_ours(folder) if not is_plain(path)]
+    misplaced += [(listed, "file")] if quarantine and os.path.lexists(listed) and not layout.is_quarantine(listed) else []
+    for path, kind in misplaced:
+        raise BadUsage(f"{path} is not a {kind} that a cache would hold: nothing is written there.", advice=_MOVE_IT)
 
 
 def _check_building(folder: Path) -> None:
     """Whether what is there was left by a converter of ours; it may hold nothing else, since it is going to be renamed."""
     if not os.path.lexists(folder):
         return
-    foreign = [path for path in layout.entries(folder) if not _is_of_building(path, folder)] if is_folder(folder) else [folder]
-    if foreign:
+    if foreign := [path for path in layout.entries(folder) if not _is_of_building(path, folder)] if is_folder(folder) else [folder]:
         raise BadUsage(
             f"{folder}, in which the cache would be made, holds what is not of a cache: {foreign[0]}. Nothing is written there.",
-            advice="Move it elsewhere, or name another directory: --out DIR",
+            advice=_MOVE_IT,
         )
 
 
@@ -178,12 +164,8 @@ def part_files(folder: Path, count: int | None) -> Iterator[Path]:
 
 
 def _called_as_ours(folder: Path) -> list[Path]:
-    paths = []
-    for name, pattern in PART.items():
-        for path in sorted((folder / name).iterdir()) if is_folder(folder / name) else []:
-            if pattern.match(path.name) or DRAFT.match(path.name):
-                paths.append(path)
-    return paths
+    paths = [path for name in PART if is_folder(folder / name) for path in sorted((folder / name).iterdir())]
+    return [path for path in paths if PART[path.parent.name].match(path.name) or DRAFT.match(path.name)]
 
 
 def _drafts(folder: Path) -> list[Path]:
@@ -200,15 +182,10 @@ def sweep(folder: Path, keep: set[str], parts: int | None) -> None:
             path.unlink(missing_ok=True)
 
 
-def forget_plan(folder: Path) -> None:
-    """The cache is finished, and what it was made by is not needed any more."""
-    if marked(folder / PLAN):
-        (folder / PLAN).unlink()
-
-
-def forget_quarantine(folder: Path) -> None:
-    if layout.is_quarantine(folder / QUARANTINE):
-        (folder / QUARANTINE).unlink()
+def forget(path: Path) -> None:
+    """A finished cache's plan, or its list of damaged samples, is not needed any more."""
+    if layout.is_quarantine(path) if path.name == QUARANTINE else marked(path):
+        path.unlink()
 
 
 def remove(folder: Path) -> str | None:
@@ -230,14 +207,13 @@ def _remove(folder: Path) -> str | None:
         if sealed is not None:
             with FolderLock(folder, "converter", ours=True):
                 _remove_files(folder, sealed)
-        elif foreign := [path for path in layout.entries(folder) if not _is_left_behind(path)]:
-            return f"nothing in it says that pipefix made it, and it holds {foreign[0].name!r}"
         else:
+            if foreign := [path for path in layout.entries(folder) if not _is_left_behind(path)]:
+                return f"nothing in it says that pipefix made it, and it holds {foreign[0].name!r}"
             for path in layout.entries(folder):
                 path.unlink()
-        for path in (*(folder / name for name in FOLDERS), folder):
-            with contextlib.suppress(OSError):  # not empty: told below
-                path.rmdir()
+        for path in (*(folder / name for name in FOLDERS), folder):  # what is not empty is told below
+            remove_empty_folder(path)
     except OSError as error:
         return f"{error.filename or folder} could not be removed: {error.strerror or error}"
     except PipefixError as error:  # somebody works in it
@@ -267,7 +243,7 @@ def _sealed(folder: Path) -> Manifest | Blueprint | None:
             return manifests.of_text(read_regular(folder / GONE, manifests.LARGEST), folder / GONE)
     with contextlib.suppress(UnreadableFile, OSError):
         if is_plain(folder / PLAN):
-            return blueprints.read(folder / PLAN)
+            return manifests.read_blueprint(folder / PLAN)
     return None
 
 
@@ -281,7 +257,5 @@ def _remove_files(folder: Path, sealed: Manifest | Blueprint) -> None:
     ours = [path for path in called if DRAFT.match(path.name) or layout.begins_as_ours(path)] + _drafts(folder)
     if sealed.recipe.on_bad == "quarantine" and layout.is_quarantine(folder / QUARANTINE):
         ours.append(folder / QUARANTINE)
-    for path in sorted(ours, key=lambda path: path.suffix != ".facts"):
-        path.unlink()
-    for path in last:
+    for path in [*sorted(ours, key=lambda path: path.suffix != ".facts"), *last]:
         path.unlink()

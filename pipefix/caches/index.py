@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from pipefix.caches import manifest as manifests
-from pipefix.caches.containers import CONTAINERS
+from pipefix.caches.layout import CONTAINERS
 from pipefix.caches.manifest import Part, beside
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
@@ -56,15 +56,14 @@ class Index:
 
     def rest_of(self, file: BinaryIO) -> int:
         """The checksum of what lies between the blocks of an open data file."""
-        order = np.argsort(self.blocks["offset"], kind="stable")
-        starts: list[int] = self.blocks["offset"][order].tolist()
-        ends: list[int] = (self.blocks["offset"] + self.blocks["length"])[order].tolist()
-        crc = 0
-        for at, following in zip([0, *ends], [*starts, os.fstat(file.fileno()).st_size], strict=True):
+        blocks: list[tuple[int, int]] = np.sort(self.blocks[["offset", "length"]], order="offset").tolist()
+        crc = at = 0
+        for begin, length in [*blocks, (os.fstat(file.fileno()).st_size, 0)]:
             file.seek(at)
-            while at < following and (piece := file.read(min(following - at, _PIECE))):
+            while at < begin and (piece := file.read(min(begin - at, _PIECE))):
                 crc = zlib.crc32(piece, crc)
                 at += len(piece)
+            at = begin + length
         return crc
 
     def to_bytes(self) -> bytes:
@@ -73,9 +72,7 @@ class Index:
 
     @classmethod
     def read(cls, path: Path, part: Part, *, in_memory: bool = True) -> Index:
-        """Args:
-        in_memory: whether the places of blocks stay in memory, or are read from the file again, one by one.
-        """
+        """``in_memory``: whether the places of blocks stay in memory, or are read from the file again, one by one."""
         file = _open(path, part.index_bytes)
         data = file.read()
         if in_memory:
@@ -152,20 +149,16 @@ class DataFile:
         return data
 
 
-_preadv = getattr(os, "preadv", None)
+_preadv = os.preadv
 """The system's own, whatever a hook puts in its place later: what a cache reads is no read of a sample's."""
 
 
 def _read_into(file: BinaryIO, held: bytearray, offset: int) -> int:
     """How many bytes there were at ``offset``."""
-    if _preadv is not None:
-        done = int(_preadv(file.fileno(), [held], offset))
-        while 0 < done < len(held) and (more := _preadv(file.fileno(), [memoryview(held)[done:]], offset + done)):
-            done += more
-        return done
-    with open(file.name, "rb") as own:  # where a position is shared by all who have the file open
-        own.seek(offset)
-        return own.readinto(held)
+    done = _preadv(file.fileno(), [held], offset)
+    while 0 < done < len(held) and (more := _preadv(file.fileno(), [memoryview(held)[done:]], offset + done)):
+        done += more
+    return done
 
 
 def _open(path: Path, expected: int) -> BinaryIO:
@@ -197,15 +190,13 @@ class Parts:
         self.files: list[Any] = [None] * len(parts)
         """Those that are open; the same list for as long as this object lives."""
 
-    def path(self, number: int) -> Path:
-        return self.folder / self.parts[number].data(number, self.container)
-
     def __getitem__(self, number: int) -> Any:
         file = self.files[number]
         return self._opened(number) if file is None else file
 
     def _opened(self, number: int) -> Any:
-        part, path = self.parts[number], self.path(number)
+        part = self.parts[number]
+        path = self.folder / part.data(number, self.container)
         try:
             index = Index.read(beside(path, ".idx"), part, in_memory=self.kept)
             file = DataFile(path, part, index, scattered=self.scattered)

@@ -1,15 +1,40 @@
-"""Names of the files in a cache, and the first bytes by which they are known as ours."""
+"""The container formats of a cache (LMDB, Parquet), names of its files, and the first bytes by which they are known as ours.
+
+A further container is a row of `CONTAINERS`, and a file with its writer, which `writer.make_part` opens. Records are read by their
+places in the index, whatever contains them; only row groups, of which an index knows no more than where they lie, need a reader of
+their own.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from pipefix.caches.containers import CONTAINERS
 from pipefix.vocabulary.files import read_regular
 
+
+@dataclass(frozen=True)
+class Container:
+    suffix: str
+    """Of a part's data file."""
+    mark: tuple[int, bytes]
+    """At which byte of the file what stands."""
+    stores: tuple[str, ...]
+    """What it keeps of samples; the first where nothing else is asked for."""
+    has_row_groups: bool = False
+    """A block holds many records, and is taken apart by what its index says of it."""
+
+
+CONTAINERS = {
+    "lmdb": Container(".mdb", (16, (0xBEEFC0DE).to_bytes(4, sys.byteorder)), ("source", "resized", "decoded", "sample")),
+    "parquet": Container(".parquet", (0, b"PAR1"), ("rows",), has_row_groups=True),
+}
+STORES = tuple(store for container in CONTAINERS.values() for store in container.stores)
 MANIFEST, PLAN, QUARANTINE = "manifest.json", "plan.json", "quarantine.jsonl"
 GONE = Path("index", "manifest.gone")
 """The manifest of a cache whose removal was begun."""
@@ -19,13 +44,16 @@ PART = {
     "index": re.compile(r"(\d{5,})(?:-\d+)?\.(?:idx|facts)\Z"),
 }
 MARK = b'{\n "format": "pipefix.cache'
-_QUARANTINED = b'{"index": '
 _BEGINNINGS = {
     ".idx": (0, b"PFIXIDX"),
     ".facts": (1, b"\xa5start"),
     **{container.suffix: container.mark for container in CONTAINERS.values()},
 }
 """At which byte of a part's file what stands."""
+
+
+def keeps(container: str, store: str) -> bool:
+    return container in CONTAINERS and store in CONTAINERS[container].stores
 
 
 def building_of(folder: Path) -> Path:
@@ -63,7 +91,7 @@ def begins_as_ours(path: Path) -> bool:
 
 def is_quarantine(path: Path) -> bool:
     """Whether this is a list of damaged samples that we wrote."""
-    return is_plain(path) and head(path).startswith(_QUARANTINED)
+    return is_plain(path) and head(path).startswith(b'{"index": ')
 
 
 def is_plain(path: Path) -> bool:
@@ -84,14 +112,12 @@ def entries(folder: Path) -> list[Path]:
 
 
 def head(path: Path) -> bytes:
-    try:
+    with suppress(OSError):
         return read_regular(path, 100)
-    except OSError:
-        return b""
+    return b""
 
 
 def _mode(path: Path) -> int:
-    try:
+    with suppress(OSError):
         return os.lstat(path).st_mode
-    except OSError:
-        return 0
+    return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from pipefix.caches.maker import EndOfStream, getter, root_of, source_record
 from pipefix.caches.witness import Reads, Witness
@@ -15,23 +15,22 @@ from pipefix.vocabulary.urls import is_remote
 _LEARNED_FROM = 6
 
 
-class Reading(NamedTuple):
-    root: str | None
-    """Below which the files lie that samples read."""
-    record_bytes: float
-    """Of a sample, on average, that it reads."""
-    described_bytes: float
-    """Of a record, on average, that tell which ranges of which files these are."""
-    unseen_bytes: float
-    """Of a sample, what it reads in ways that a ``source`` cache cannot answer."""
+def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> tuple[str | None, float, float, float]:
+    """Run some samples whole, then only as far as their reading goes: the witness then knows how far that is.
 
-
-def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> Reading:
-    """Run some samples whole, then only as far as their reading goes: the witness then knows how far that is."""
+    Gives the root below which the files lie; and of a sample, on average, the bytes that it reads, those that tell in its record
+    which ranges of which files these are, and those that it reads in ways that a ``source`` cache cannot answer.
+    """
     get = getter(dataset, None)
     runs = list(good(lambda index: witness.whole(get, index)[1], indices, _LEARNED_FROM))
     chosen = [index for index, _ in runs]
-    reads_again, unseen = _steady(get, chosen, [reads for _, reads in runs], witness)
+    witness.install()  # for what the first samples imported
+    again = [witness.again(get, index) for index in chosen]
+    if any(before.given - after.given for (_, before), (after, _) in zip(runs, again, strict=True)):
+        # A sample that maps a file only the first time keeps that map for others: it is not the sample's own, and not kept whole.
+        witness.maps = False
+        again = [witness.again(get, index) for index in chosen]
+    reads_again, unseen = zip(*again, strict=True)
     files = list(dict.fromkeys(path for reads in reads_again for path in reads.files))
     if not files:
         raise TargetError(
@@ -43,14 +42,13 @@ def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> Reading:
     root = root_of(dataset, files)
 
     def sizes(reads: Reads) -> tuple[int, int]:
-        held = _held(reads)
+        """Of a shard, not those of its other samples."""
+        held = sum(len(data) for read in reads.files.values() for data in read.chunks)
         return held, len(source_record(reads, root, {}, 0)) - held
 
-    if learned:
-        held, described = zip(*(size for _, size in good(lambda index: sizes(witness.read_only(get, index)), indices)), strict=True)
-    else:
-        held, described = zip(*map(sizes, reads_again), strict=True)
-    return Reading(root, statistics.fmean(held), statistics.fmean(described), statistics.median(unseen))
+    short = (size for _, size in good(lambda index: sizes(witness.read_only(get, index)), indices))
+    held, described = zip(*(short if learned else map(sizes, reads_again)), strict=True)
+    return root, statistics.fmean(held), statistics.fmean(described), statistics.median(unseen)
 
 
 def spread(samples: int | None, count: int) -> list[int]:
@@ -64,6 +62,8 @@ def good(make: Callable[[int], Any], indices: Sequence[int], count: int | None =
     """So many samples that can be made, with their numbers; of damaged ones it is told when their part is made."""
     good_count, last, failed = 0, None, 0
     for index in indices:
+        if good_count == count:
+            break
         try:
             value = make(index)
         except EndOfStream:
@@ -72,11 +72,9 @@ def good(make: Callable[[int], Any], indices: Sequence[int], count: int | None =
             raise
         except Exception as error:  # noqa: BLE001 - whatever the user's code raises on a damaged sample
             last, failed = error, index
-            continue
-        good_count += 1
-        yield index, value
-        if good_count == count:
-            break
+        else:
+            good_count += 1
+            yield index, value
     if not good_count:
         reason = f": {summary(last)}" if last is not None else ""
         raise TargetError(
@@ -84,23 +82,3 @@ def good(make: Callable[[int], Any], indices: Sequence[int], count: int | None =
             advice=f"Run dataset[{failed}] by itself to see the error in full.",
             user_traceback=frames(last) if last is not None else None,
         )
-
-
-def _steady(
-    get: Callable[[int], Any], chosen: Sequence[int], first: Sequence[Reads], witness: Witness
-) -> tuple[list[Reads], list[int]]:
-    """What these samples read when they are run again, and what they read unseen.
-
-    A sample that maps a file only the first time keeps that map for others: it is not the sample's own, and not kept whole.
-    """
-    witness.install()  # for what the first samples imported
-    again = [witness.again(get, index) for index in chosen]
-    if any(before.given - after.given for before, (after, _) in zip(first, again, strict=True)):
-        witness.maps = False
-        again = [witness.again(get, index) for index in chosen]
-    return [reads for reads, _ in again], [unseen for _, unseen in again]
-
-
-def _held(reads: Reads) -> int:
-    """Bytes that were read; of a shard, not those of its other samples."""
-    return sum(len(data) for read in reads.files.values() for data in read.chunks)

@@ -12,7 +12,6 @@ import errno
 import mmap
 import os
 import shutil
-import struct
 import zlib
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,7 @@ import numpy as np
 
 from pipefix.vocabulary.errors import CacheDamaged
 
-KEY = struct.Struct(">Q")
 _FIRST_MAP = 1 << 24
-_GROWTH = 2
 _COMMIT_BYTES = 1 << 20
 """What was written waits in memory until a transaction ends: no more than a core's cache holds, or all is fetched again."""
 
@@ -43,7 +40,7 @@ class LmdbWriter:
 
     def add(self, sample: int, record: Any) -> None:
         self._crcs.append(zlib.crc32(record))
-        self._waiting.append((KEY.pack(sample), record))
+        self._waiting.append((sample.to_bytes(8, "big"), record))
         self._waiting_bytes += len(record)
         if self._waiting_bytes >= _COMMIT_BYTES:
             self._commit()
@@ -57,70 +54,51 @@ class LmdbWriter:
                         transaction.put(key, record, append=True)
                 break
             except lmdb.MapFullError:
-                self._environment.set_mapsize(self._environment.info()["map_size"] * _GROWTH)
+                self._environment.set_mapsize(self._environment.info()["map_size"] * 2)
             except lmdb.Error as error:
-                raise self._as_the_system_says(error) from error
+                # Where a disk is full, LMDB writes less than it wanted and calls that an input/output error.
+                full = shutil.disk_usage(self._path.parent).free < self._waiting_bytes + _COMMIT_BYTES
+                number = errno.ENOSPC if full or isinstance(error, lmdb.DiskError) else errno.EIO
+                raise OSError(number, os.strerror(number), str(self._path)) from error
         self._waiting.clear()
         self._waiting_bytes = 0
-
-    def _as_the_system_says(self, error: lmdb.Error) -> OSError:
-        """Where a disk is full, LMDB writes less than it wanted and calls that an input/output error."""
-        free = shutil.disk_usage(self._path.parent).free
-        number = errno.ENOSPC if isinstance(error, lmdb.DiskError) or free < self._waiting_bytes + _COMMIT_BYTES else errno.EIO
-        return OSError(number, os.strerror(number), str(self._path))
 
     def close(self) -> list[tuple[int, int, int, int]]:
         self._commit()
         self._environment.close()
-        return self._blocks()
+        if not self._crcs:
+            return []
+        with (
+            lmdb.open(str(self._path), subdir=False, readonly=True, lock=False, create=False) as environment,
+            self._path.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+            environment.begin(buffers=True) as transaction,
+        ):
+            places = _places(mapped, transaction)
+        return [(offset, length, crc, 1) for (offset, length), crc in zip(places, self._crcs, strict=True)]
 
     def abandon(self) -> None:
         self._environment.close()
 
-    def _blocks(self) -> list[tuple[int, int, int, int]]:
-        """Where the values lie in the file: as far apart as in LMDB's map, whose beginning is found by looking for the first.
 
-        The file may hold stale copies of a value, on pages that were split; only one place fits all values.
-        """
-        if not self._crcs:
-            return []
-        environment = lmdb.open(str(self._path), subdir=False, readonly=True, lock=False, create=False)
-        try:
-            with (
-                self._path.open("rb") as file,
-                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-                environment.begin(buffers=True) as transaction,
-            ):
-                cursor = transaction.cursor()
-                value_places = [(_address(value), len(value), _ends(value)) for _, value in cursor]
-                cursor.first()
-                base = _base(mapped, bytes(cursor.value()), value_places)
-        finally:
-            environment.close()
-        places_and_crcs = zip(value_places, self._crcs, strict=True)
-        return [(address - base, length, crc, 1) for (address, length, _), crc in places_and_crcs]
+def _places(mapped: mmap.mmap, transaction: Any) -> list[tuple[int, int]]:
+    """Offset and length of each value: they lie as far apart as in LMDB's map, whose beginning is found by looking for the first.
 
-
-def _address(value: Any) -> int:
-    return int(np.frombuffer(value, np.uint8).__array_interface__["data"][0])
-
-
-def _ends(value: Any) -> bytes:
-    return bytes(value[:16]) + bytes(value[-8:])
-
-
-def _base(mapped: mmap.mmap, first: bytes, values: list[tuple[int, int, bytes]]) -> int:
-    offset = mapped.find(first)
-    while offset >= 0:
-        base = values[0][0] - offset
-        if all(_is_at(mapped, address - base, length, ends) for address, length, ends in values):
-            return base
-        offset = mapped.find(first, offset + 1)
+    The file may hold stale copies of a value, on pages that were split; only one place of the first fits all values.
+    """
+    values = [
+        (np.frombuffer(value, np.uint8).ctypes.data, len(value), bytes(value[:16]), bytes(value[-8:]))
+        for _, value in transaction.cursor()
+    ]
+    first, found = bytes(next(iter(transaction.cursor()))[1]), -1
+    while (found := mapped.find(first, found + 1)) >= 0:
+        begin = found - values[0][0]
+        if all(_is_at(mapped, begin, value) for value in values):
+            return [(begin + address, length) for address, length, *_ in values]
     raise CacheDamaged("The records are not in the file that they were written to.")
 
 
-def _is_at(mapped: mmap.mmap, offset: int, length: int, ends: bytes) -> bool:
-    end = offset + length
-    return (
-        offset >= 0 and end <= len(mapped) and mapped[offset : min(offset + 16, end)] + mapped[max(end - 8, offset) : end] == ends
-    )
+def _is_at(mapped: mmap.mmap, begin: int, value: tuple[int, int, bytes, bytes]) -> bool:
+    address, length, head, tail = value
+    at, end = begin + address, begin + address + length
+    return at >= 0 and mapped[at : at + len(head)] == head and mapped[end - len(tail) : end] == tail

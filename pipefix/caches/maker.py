@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pipefix.caches import pictures, record
-from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.cut import Hook
+from pipefix.caches.manifest import Blueprint
 from pipefix.caches.witness import Reads, Witness
 from pipefix.hooks.snapshot import force
 from pipefix.vocabulary.errors import CacheDamaged
@@ -35,11 +35,10 @@ def name_of(path: str, root: str | None) -> str:
 
 def is_text(text: str) -> bool:
     """Whether it is UTF-8: paths, and what comes of them, need not be."""
-    try:
+    with contextlib.suppress(UnicodeEncodeError):
         text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        return True
+    return False
 
 
 def path_of(name: str, root: str | None) -> str:
@@ -80,10 +79,9 @@ def picture_files(reads: Reads) -> list[tuple[str, Any]]:
 
 
 class SourceMaker:
-    """What each sample read. A range that an earlier sample of the part holds is referred to, not stored again."""
+    """What each sample of a part read. A range that an earlier one holds is referred to, not stored again."""
 
     def __init__(self, blueprint: Blueprint, witness: Witness) -> None:
-        self.reads = Reads()
         self._root = blueprint.source.root
         self._witness = witness
         witness.stop_at, witness.by_path, witness.maps = blueprint.stop_at, blueprint.by_path, blueprint.maps
@@ -91,27 +89,17 @@ class SourceMaker:
         """Ranges that the part's records hold, by file, offset and length: place in the record, and the record's position."""
         self._position = 0
 
-    def begin(self) -> None:
-        self._stored, self._position = {}, 0
-
     def make(self, index: int, sample: Callable[[int], Any]) -> bytes:
-        try:
-            self._witness.read_only(sample, index)
-        finally:
-            self.reads = self._witness.timer.reads
-        return self._record(self.reads)
-
-    def _record(self, reads: Reads) -> bytes:
-        made = source_record(reads, self._root, self._stored, self._position)
+        reads = self._witness.read_only(sample, index)
         self._position += 1
-        return made
+        return source_record(reads, self._root, self._stored, self._position - 1)
 
 
 def source_record(reads: Reads, root: str | None, stored: dict[tuple[str, int, int], list[int]], position: int) -> bytes:
     """What a sample read, less the ranges that are ``stored`` by an earlier record; its own are added to those."""
     payloads: list[bytes] = []
-    place = 0
     entries: list[Any] = []
+    place = 0
     for path, file_read in reads.files.items():
         name = name_of(path, root)
         pieces = []
@@ -121,11 +109,10 @@ def source_record(reads: Reads, root: str | None, stored: dict[tuple[str, int, i
                 pieces.append([offset, len(data), *stored[piece]])
                 continue
             gap = -place % record.ALIGN
-            payloads += [bytes(gap), data] if gap else [data]
-            place += gap
-            pieces.append([offset, len(data), place, -1])
-            stored[piece] = [place, position]
-            place += len(data)
+            payloads += [bytes(gap), data]
+            pieces.append([offset, len(data), place + gap, -1])
+            stored[piece] = [place + gap, position]
+            place += gap + len(data)
         entries.append([name, file_read.size, pieces])
     return record.closed(payloads, ["S", *entries])
 
@@ -134,29 +121,20 @@ class TreeMaker:
     """The sample itself, its images encoded smaller or laid out as pixels."""
 
     def __init__(self, blueprint: Blueprint, witness: Witness) -> None:
-        self.reads = Reads()
-        self._recipe = blueprint.recipe
-        self._seeded = blueprint.seeded
-        self._witness = witness
+        self._recipe, self._seeded, self._witness = blueprint.recipe, blueprint.seeded, witness
         self.images = 0
         """Images in the last sample."""
 
-    def begin(self) -> None:
-        """Every record stands for itself."""
-
     def sample(self, index: int, sample: Callable[[int], Any]) -> Any:
-        """The sample as the dataset gives it, with the files that it read in ``reads``."""
+        """The sample as the dataset gives it; the witness has seen the files that it read."""
 
         def decoded(index: int) -> Any:
             value = sample(index)
             force(value)
             return value
 
-        try:
-            with seeded(index) if self._seeded else contextlib.nullcontext():
-                value, _ = self._witness.whole(decoded, index)
-        finally:
-            self.reads = self._witness.timer.reads
+        with seeded(index) if self._seeded else contextlib.nullcontext():
+            value, _ = self._witness.whole(decoded, index)
         if value is None:
             raise Unreadable("the dataset returned None")
         return value
@@ -166,15 +144,14 @@ class TreeMaker:
         value = self.sample(index, sample)
         if not any(map(pictures.is_pil, leaves(value))):
             return value
-        files = [whole for _, read in picture_files(self.reads) if (whole := read.whole()) is not None]
+        files = [whole for _, read in picture_files(self._witness.files) if (whole := read.whole()) is not None]
         return map_leaves(lambda leaf: pictures.lossless(leaf, files) if pictures.is_pil(leaf) else leaf, value)
 
     def make(self, index: int, sample: Callable[[int], Any]) -> bytes:
         value = self.sample(index, sample)
-        files = picture_files(self.reads)
+        files = picture_files(self._witness.files)
         for kind, read in files:
-            whole = read.whole()
-            if whole is not None:
+            if (whole := read.whole()) is not None:
                 pictures.check_whole(whole, kind)
         kinds = [kind for kind, _ in files]
         return record.encode(pictures.as_pixels(value) if self._recipe.store == "sample" else self._with_images(value, kinds))
@@ -206,26 +183,16 @@ def getter(dataset: Any, hook: Hook | None) -> Callable[[int], Any]:
     """``dataset[index]``, or the one sample of ``dataset.__getitems__([index])``; of a stream the sample at that place."""
     if is_stream(dataset):
         return stream(dataset, hook)
-    if hasattr(type(dataset), "__getitem__") and type(dataset).__getitem__ is not _abstract():
-        take: Callable[[int], Any] = dataset.__getitem__
-    else:
-
-        def take(index: int) -> Any:
-            return dataset.__getitems__([index])[0]
-
-    if hook is None:
-        return take
-
-    def hooked(index: int) -> Any:
-        hook.begin()
-        return take(index)
-
-    return hooked
-
-
-def _abstract() -> Any:
     torch = sys.modules.get("torch.utils.data")
-    return torch.Dataset.__getitem__ if torch is not None else None
+    abstract = torch.Dataset.__getitem__ if torch is not None else None
+    has_own = getattr(type(dataset), "__getitem__", abstract) is not abstract
+
+    def take(index: int) -> Any:
+        if hook is not None:
+            hook.begin()
+        return dataset[index] if has_own else dataset.__getitems__([index])[0]
+
+    return dataset.__getitem__ if hook is None and has_own else take
 
 
 # -- streams: samples by their place in them; they have one reader, and end where they end
@@ -238,14 +205,6 @@ class EndOfStream(Exception):
 def is_stream(dataset: Any) -> bool:
     torch = sys.modules.get("torch.utils.data")
     return torch is not None and isinstance(dataset, torch.IterableDataset)
-
-
-def told_length(dataset: Any) -> int | None:
-    """What a stream says of its own length."""
-    try:
-        return len(dataset) or None
-    except (TypeError, NotImplementedError, AttributeError):
-        return None
 
 
 def stream(dataset: Any, hook: Hook | None) -> Callable[[int], Any]:

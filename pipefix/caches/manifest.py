@@ -1,4 +1,5 @@
-"""The manifest of a cache: recipe, source, cut and parts. One JSON file, checked before anything else there is touched.
+"""The manifest of a cache: recipe, source, cut and parts. One JSON file, checked before anything else there is touched. And the
+blueprint, which an unfinished cache has in its place.
 
 A cache is a directory: ``manifest.json``, ``parts/`` and ``index/``. The manifest is written last and appears by a rename, so a
 directory without one is no cache. It holds no file names (parts are named by their number) and nothing that could be executed, and
@@ -10,15 +11,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from itertools import pairwise
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
 import msgspec
 
-from pipefix.caches.containers import CONTAINERS, keeps
-from pipefix.caches.layout import MANIFEST, PLAN, building_of, marked
+from pipefix.caches.fingerprint import changed
+from pipefix.caches.layout import CONTAINERS, MANIFEST, PLAN, building_of, keeps, marked
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
 from pipefix.vocabulary.files import read_regular
@@ -30,6 +30,8 @@ STAGES = {"source": "storage", "resized": "decode", "decoded": "decode", "sample
 LARGEST = 256 * 1024 * 1024
 _DIGEST = re.compile(rb'"digest": "([0-9a-f]{64})"\n}\n\Z')
 _BLANK = b'"digest": ""\n}\n'
+_NO_WORK = ("boot", "digest", "pipefix", "target", "part_samples", "classes", "source", "recipe")
+"""Fields that make no other records; the last two are compared by themselves."""
 
 
 class PartSizes(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,13 +60,9 @@ class Part(PartSizes, frozen=True, kw_only=True):
     bad: list[int] = []
     """Samples without a record."""
 
-    def name(self, number: int) -> str:
-        """Of its files, without suffix."""
-        return part_name(number, self.generation)
-
     def data(self, number: int, container: str) -> Path:
         """Its data file, below the cache's directory."""
-        return data_of(self.name(number), container)
+        return data_of(number, self.generation, container)
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,14 +187,58 @@ class Manifest(Conversion, frozen=True, kw_only=True):
         return command("pipefix", "convert", "TARGET" if stranger or not self.target else self.target, *options, "--update")
 
 
+class Blueprint(Conversion, frozen=True, kw_only=True):
+    """All that the parts of a cache are made from, whichever process makes them: written before the first one, as ``plan.json``,
+    and read again by the command that goes on after an interruption."""
+
+    format: str = "pipefix.cache-plan/2"
+    samples: int | None = None
+    """None for a stream, whose end is not known beforehand."""
+    part_samples: int = 1
+    starts: list[int] = []
+    """Of a forecast, where the parts begin that are made; otherwise they follow one another."""
+    seeded: bool = False
+    """Samples draw random numbers: each then starts from a seed of its own."""
+    stop_at: int | None = None
+    """After how many decodes a sample has read all that it reads; None runs it to its end."""
+    by_path: bool = False
+    """The decode that it stops at is handed a path, and would read that file."""
+    maps: bool = True
+    """Samples map files of their own into memory, which are kept whole."""
+    boot: str = ""
+    """Which start of the machine this was begun in: parts from before it may not have reached the disk."""
+    digest: str = ""
+
+    @property
+    def parts(self) -> int | None:
+        """How many there are; None for a stream."""
+        if self.starts:
+            return len(self.starts)
+        return None if self.samples is None else -(-self.samples // self.part_samples)
+
+    def range(self, number: int) -> tuple[int, int]:
+        """The samples of a part; of a stream, which may end within it, as many as there can be."""
+        start = self.starts[number] if self.starts else number * self.part_samples
+        stop = start + self.part_samples
+        return start, stop if self.samples is None else min(stop, self.samples)
+
+    def differing(self, earlier: Blueprint) -> list[str]:
+        """What of the two is not the same work, by its name in the dataset or in the blueprint; nothing, where parts made for one
+        serve the other."""
+        names = [name for name in self.__struct_fields__ if name not in _NO_WORK and getattr(self, name) != getattr(earlier, name)]
+        names += ["source"] if self.source.root != earlier.source.root else []
+        names += [] if self.recipe.is_same_work(earlier.recipe) else ["recipe"]
+        return changed(self.source.attributes, earlier.source.attributes) + names
+
+
 def part_name(number: int, generation: int = 0) -> str:
     """What a part's files are called, without suffix."""
     return f"{number:05d}-{generation}" if generation else f"{number:05d}"
 
 
-def data_of(name: str, container: str) -> Path:
-    """The data file of a part of this name, below the cache's directory."""
-    return Path("parts", f"{name}{CONTAINERS[container].suffix}")
+def data_of(number: int, generation: int, container: str) -> Path:
+    """The data file of a part, below the cache's directory."""
+    return Path("parts", f"{part_name(number, generation)}{CONTAINERS[container].suffix}")
 
 
 def beside(data: Path, suffix: str) -> Path:
@@ -235,9 +277,21 @@ def read(folder: Path) -> Manifest:
         raise CacheDamaged(str(error), advice=advice) from error
 
 
+def read_blueprint(path: Path) -> Blueprint:
+    blueprint: Blueprint = unseal(read_regular(path, LARGEST), Blueprint, path)
+    return blueprint
+
+
 def of_text(text: bytes, path: Any) -> Manifest:
     """``path`` says where it was found."""
-    _check_version(text, path)
+    format_match = re.match(rb'\s*{\s*"format":\s*"([\w.]+)/(\d{1,9})"', text[:200])
+    if format_match is None or format_match[1].decode() != FORMAT:
+        raise CacheDamaged(f"{path} is not the manifest of a pipefix cache, or its beginning is damaged.")
+    if int(format_match[2]) > MAJOR:
+        raise UnreadableFile(
+            f"{path} is of format {FORMAT}/{int(format_match[2])}; this version of pipefix reads up to {FORMAT}/{MAJOR}.",
+            advice="Update pipefix: pip install --upgrade pipefix",
+        )
     manifest: Manifest = unseal(text, Manifest, path)
     _check(manifest, path)
     return manifest
@@ -256,32 +310,19 @@ def _text(path: Path, folder: Path) -> bytes:
             raise CacheDamaged(f"{path} is longer than any manifest.")
         return text
     except FileNotFoundError:
+        what, advice = f"There is no folder {folder}.", "Name the folder that convert --out named."
         if marked(building_of(folder) / PLAN):
-            raise UnreadableFile(
-                f"{folder} is a cache that was never finished.",
-                advice="The command that began it goes on where it was: pipefix convert, with the same arguments.",
-            ) from None
-        if not folder.exists():
-            raise UnreadableFile(f"There is no folder {folder}.", advice="Name the folder that convert --out named.") from None
-        raise UnreadableFile(
-            f"{folder} is not a pipefix cache: it has no {MANIFEST}.", advice="Make one: pipefix convert TARGET --to lmdb --out DIR"
-        ) from None
+            what = f"{folder} is a cache that was never finished."
+            advice = "The command that began it goes on where it was: pipefix convert, with the same arguments."
+        elif folder.exists():
+            what = f"{folder} is not a pipefix cache: it has no {MANIFEST}."
+            advice = "Make one: pipefix convert TARGET --to lmdb --out DIR"
+        raise UnreadableFile(what, advice=advice) from None
     except OSError as error:
         raise UnreadableFile(
             f"{path} cannot be read: {error.strerror or error}.",
             advice="Check the path and its permissions: " + command("ls", "-l", folder),
         ) from error
-
-
-def _check_version(text: bytes, path: Any) -> None:
-    format_match = re.match(rb'\s*{\s*"format":\s*"([\w.]+)/(\d{1,9})"', text[:200])
-    if format_match is None or format_match[1].decode() != FORMAT:
-        raise CacheDamaged(f"{path} is not the manifest of a pipefix cache, or its beginning is damaged.")
-    if int(format_match[2]) > MAJOR:
-        raise UnreadableFile(
-            f"{path} is of format {FORMAT}/{int(format_match[2])}; this version of pipefix reads up to {FORMAT}/{MAJOR}.",
-            advice="Update pipefix: pip install --upgrade pipefix",
-        )
 
 
 def _check(manifest: Manifest, path: Any) -> None:
@@ -291,9 +332,7 @@ def _check(manifest: Manifest, path: Any) -> None:
         keeps(manifest.recipe.container, manifest.recipe.store)
         and manifest.checksum == "crc32"
         and manifest.length == sum(part.records for part in parts)
-        and manifest.samples == (parts[-1].stop if parts else 0)
-        and all(a.stop == b.start for a, b in pairwise(parts))
-        and (not parts or parts[0].start == 0)
+        and [0, *(part.stop for part in parts)] == [*(part.start for part in parts), manifest.samples]
     )
     for part in parts:
         sound = sound and part.stop - part.start == part.records + len(part.bad)

@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipefix.caches import rows
-from pipefix.caches.blueprint import Blueprint
-from pipefix.caches.manifest import Manifest
+from pipefix.caches.manifest import Blueprint, Manifest
 from pipefix.vocabulary.errors import CacheDamaged
 
 _GROUP_ROWS = 1024
@@ -130,13 +129,6 @@ class RowGroups:
         if any(map(_fills_the_memory, groups)):
             raise CacheDamaged(f"{file.path}: a row group would fill the memory.")
 
-    def group_of(self, position: int) -> tuple[int, int]:
-        """The row group of a position, and the row in it."""
-        number = bisect_right(self.firsts, position) - 1
-        if not 0 <= number < len(self.firsts) - 1:
-            raise CacheDamaged(f"{self._file.path} has no row {position}.")
-        return number, position - self.firsts[number]
-
     def group(self, number: int) -> Any:
         """A row group as a table."""
         block = _Block(self._file.read(number), self._starts[number], self._file.size)
@@ -174,12 +166,15 @@ class Rows:
     def _place(self, index: int) -> tuple[int, int, int]:
         """Part, row group, and the row in it."""
         number = bisect_right(self._starts, index) - 1
-        return number, *self.part(number).group_of(index - self._starts[number])
+        position, firsts = index - self._starts[number], self.part(number).firsts
+        group = bisect_right(firsts, position) - 1
+        if not 0 <= group < len(firsts) - 1:
+            raise CacheDamaged(f"{self._parts[number].path} has no row {position}.")
+        return number, group, position - firsts[group]
 
     def missing(self, indices: Iterable[int]) -> list[tuple[int, int]]:
         """Part and number of the row groups of these rows that are not kept."""
-        blocks = dict.fromkeys(self._place(index)[:2] for index in indices)
-        return [block for block in blocks if block not in self._kept]
+        return [block for block in dict.fromkeys(self._place(index)[:2] for index in indices) if block not in self._kept]
 
     def __getitem__(self, index: int) -> Any:
         number, group, row = self._place(index)

@@ -11,10 +11,12 @@ import io
 import operator
 import sys
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
-from pipefix.caches.record import Picture, Pixels, Unstorable
+import numpy as np
+
+from pipefix.caches.record import Decoder, Picture, Pixels, Unstorable, encode
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.header import is_cut_short, read_header
 from pipefix.vocabulary.errors import CacheDamaged
@@ -25,14 +27,7 @@ _MAPS = ("P", "1", "I", "I;16", "I;16B", "I;16L", "F", "PA")
 _IN = {"jpeg": ("RGB", "L", "CMYK"), "webp": ("RGB", "RGBA"), "png": ("RGB", "RGBA", "L", "LA", "P", "1", "I;16")}
 """Modes that each kind of file holds as they are."""
 _MOST_PIXELS = 1 << 28
-_MAGIC = (
-    (b"\xff\xd8\xff", "jpeg"),
-    (b"\x89PNG\r\n\x1a\n", "png"),
-    (b"GIF8", "gif"),
-    (b"BM", "bmp"),
-    (b"II*\0", "tiff"),
-    (b"MM\0*", "tiff"),
-)
+_MAGIC = {b"\xff\xd8\xff": "jpeg", b"\x89PNG\r\n\x1a\n": "png", b"GIF8": "gif", b"BM": "bmp", b"II*\0": "tiff", b"MM\0*": "tiff"}
 
 
 class Torn(ValueError):
@@ -41,10 +36,9 @@ class Torn(ValueError):
 
 def kind_of(head: bytes) -> str | None:
     """What an image file is, by its first bytes; None for anything else."""
-    for magic, kind in _MAGIC:
-        if head.startswith(magic):
-            return kind
-    return "webp" if head[:4] == b"RIFF" and head[8:12] == b"WEBP" else None
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "webp"
+    return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
 
 
 def check_whole(data: bytes, kind: str) -> None:
@@ -67,17 +61,15 @@ def is_pil(value: Any) -> bool:
 
 def is_image(value: Any) -> bool:
     """PIL images, and arrays and tensors of bytes laid out as images."""
-    kind = type(value)
-    module = kind.__module__.partition(".")[0]
-    if module == "PIL":
-        return is_pil(value)
+    module = type(value).__module__.partition(".")[0]
     if module == "numpy":
-        return (
-            getattr(value, "ndim", 0) == 3 and str(value.dtype) == "uint8" and value.shape[2] in (1, 3, 4) and 0 not in value.shape
-        )
-    if (module == "torch" or kind.__name__ == "Image") and hasattr(value, "detach"):  # no mask or boxes of torchvision's
-        return value.ndim == 3 and str(value.dtype) == "torch.uint8" and value.shape[0] in (1, 3, 4) and 0 not in value.shape
-    return False
+        dtype, channels = "uint8", 2
+    elif (module == "torch" or type(value).__name__ == "Image") and hasattr(value, "detach"):  # no mask or boxes of torchvision's
+        dtype, channels = "torch.uint8", 0
+    else:
+        return is_pil(value)
+    is_3d = getattr(value, "ndim", 0) == 3 and 0 not in value.shape
+    return is_3d and str(value.dtype) == dtype and value.shape[channels] in (1, 3, 4)
 
 
 def as_pil(value: Any) -> tuple[Any, str]:
@@ -89,8 +81,6 @@ def as_pil(value: Any) -> tuple[Any, str]:
     if hasattr(value, "detach"):
         array, like = value.detach().cpu().permute(1, 2, 0).contiguous().numpy(), "tensor"
     else:
-        import numpy as np
-
         array, like = np.ascontiguousarray(value), "array"
     return Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array), like
 
@@ -136,8 +126,13 @@ def encoded(image: Any, kind: str | None, quality: int, like: str, *, labels: bo
 
     ``orientation`` is what EXIF is to say in the file.
     """
+    from PIL import Image
+
     if image.mode.startswith("I") and image.mode != "I;16":
-        image = _of_16_bits(image)
+        values = np.asarray(image)
+        if values.min() < 0 or values.max() >= 1 << 16:
+            raise Unstorable(f"a picture of mode {image.mode} whose values need more than the 16 bits that PNG has")
+        image = Image.fromarray(values.astype(np.uint16))
     wanted = kind if kind in _IN and not labels else "png" if kind is not None or labels else "jpeg"
     if image.mode not in _IN[wanted]:
         wanted = "jpeg" if image.mode == "CMYK" and not labels else "png"
@@ -150,17 +145,6 @@ def encoded(image: Any, kind: str | None, quality: int, like: str, *, labels: bo
     settings: dict[str, Any] = {"compress_level": 4} if wanted == "png" else {"quality": quality}
     image.save(out, wanted.upper(), **settings, **({"exif": _mark(orientation)} if orientation != 1 else {}))
     return Picture(out.getvalue(), wanted, image.width, image.height, like)
-
-
-def _of_16_bits(image: Any) -> Any:
-    """A picture of whole numbers of any order and length in the mode in which PNG holds them."""
-    import numpy as np
-    from PIL import Image
-
-    values = np.asarray(image)
-    if values.min() < 0 or values.max() >= 1 << 16:
-        raise Unstorable(f"a picture of mode {image.mode} whose values need more than the 16 bits that PNG has")
-    return Image.fromarray(values.astype(np.uint16))
 
 
 def lossless(image: Any, files: Sequence[bytes]) -> Picture:
@@ -182,8 +166,6 @@ def lossless(image: Any, files: Sequence[bytes]) -> Picture:
 
 def raw(image: Any, like: str) -> Pixels | Picture:
     """The pixels themselves; as PNG where colours of the palette are transparent, for which pixels have no place."""
-    import numpy as np
-
     orientation, transparent = orientation_of(image), image.info.get("transparency")
     if image.mode == "PA" or (image.mode == "P" and (transparent is not None or image.palette.mode.endswith("A"))):
         return encoded(image, "png", 0, like, labels=True, orientation=orientation)
@@ -199,32 +181,28 @@ def as_pixels(value: Any) -> Any:
     return map_leaves(lambda leaf: raw(*as_pil(leaf)) if is_pil(leaf) else leaf, value)
 
 
+def record_of(value: Any) -> bytes | None:
+    """A sample as ``--store sample`` keeps it; None for what no record can hold, which is told when it is to be stored."""
+    with contextlib.suppress(Unstorable):
+        return encode(as_pixels(value))
+    return None
+
+
 # -- and back --------------------------------------------------------------------------------------------------------------
 
 FORMS = ("as-was", "image", "tensor", "array", "none")
 
 
-def picture_as(form: str) -> Any:
-    """A function from an encoded picture to what the user wants."""
+def decoder_to(form: str) -> Decoder:
+    """Makes samples whose pictures are what the user wants; ``none`` is for who wants the labels alone."""
 
-    if form == "none":
-        return _nothing
-
-    def give(picture: Picture) -> Any:
+    def of_picture(picture: Picture) -> Any:
         wanted = picture.like if form == "as-was" else form
         if wanted == "tensor":
             return _tensor_of(picture)
         return _image_of(picture) if wanted == "image" else _channels(_image_of(picture))
 
-    return give
-
-
-def pixels_as(form: str) -> Any:
-    if form == "none":
-        return _nothing
-    import numpy as np
-
-    def give(pixels: Pixels) -> Any:
+    def of_pixels(pixels: Pixels) -> Any:
         wanted = pixels.like if form == "as-was" else form
         if pixels.array.ndim not in (2, 3):
             raise ValueError(f"an image of {pixels.array.ndim} dimensions")
@@ -234,11 +212,7 @@ def pixels_as(form: str) -> Any:
         array = _channels(values if values.flags.writeable else values.copy())
         return array if wanted == "array" else _as_tensor(array)
 
-    return give
-
-
-def _nothing(_: Any) -> None:
-    """For who wants the labels alone."""
+    return Decoder(of_picture, of_pixels) if form != "none" else Decoder(lambda _: None, lambda _: None)
 
 
 def _from_pixels(pixels: Pixels) -> Any:
@@ -275,8 +249,6 @@ def _image_of(picture: Picture, *, load: bool = True) -> Any:
 
 def _channels(image: Any) -> Any:
     """Height x width x channels."""
-    import numpy as np
-
     array = image if isinstance(image, np.ndarray) else np.array(image)
     return array if array.ndim == 3 else array[:, :, None]
 
@@ -314,9 +286,8 @@ def _check_size(size: tuple[int, int], picture: Picture) -> None:
         raise CacheDamaged(f"A picture says it is {size[0]}x{size[1]}, and its record says {picture.width}x{picture.height}.")
 
 
-def check_size(picture: Picture) -> None:
-    """Raise where a picture's file does not begin as one of its kind and size does; it is not decoded."""
-    _image_of(picture, load=False)
+check_size = partial(_image_of, load=False)
+"""Raises where a picture's file does not begin as one of its kind and size does; it is not decoded."""
 
 
 def forget_threads() -> None:

@@ -9,7 +9,6 @@ and the user's code would find itself in a loader's worker. A ProcessPoolExecuto
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import multiprocessing
 import os
@@ -23,62 +22,22 @@ from contextlib import AbstractContextManager
 from multiprocessing.connection import wait
 from typing import Any, NamedTuple
 
-import msgspec
-
 from pipefix.caches.pictures import forget_threads
-from pipefix.caches.writer import Facts, Tell, program_ended
+from pipefix.caches.writer import Facts, Moved, SampleCounts, program_ended
 from pipefix.system.forks import lost_by_fork
 from pipefix.vocabulary.errors import PipefixError, TargetError
 from pipefix.vocabulary.garbage import existing_objects_skipped
 from pipefix.vocabulary.tracebacks import frames, summary
 from pipefix.vocabulary.worker_exit import signal_name
 
-Make = Callable[[int, Tell], Facts]
+Make = Callable[[int, SampleCounts], Facts]
 Ready = Callable[[], AbstractContextManager[Make]]
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""Of mallopt(3)."""
 _TELL_SECONDS = 0.1
-
-
-class Moved(NamedTuple):
-    """How far a worker came."""
-
-    samples: int
-    read: int
-    written: int
 
 
 class PartDone(NamedTuple):
     number: int
     facts: Facts
-
-
-class _SampleCounts:
-    """How far the samples of a process are, in memory that its parent sees."""
-
-    def __init__(self, cells: Any, parent: int | None = None) -> None:
-        self._cells, self._parent = cells, parent
-        """At which sample it is; samples that are done, bytes read and written."""
-        self._seen = Moved(0, 0, 0)
-
-    def __call__(self, index: int, read: int, written: int) -> None:
-        """The sample before ``index`` is done: that took so many bytes."""
-        cells = self._cells
-        cells[1], cells[2], cells[3] = cells[1] + 1, cells[2] + read, cells[3] + written
-        self.at(index)
-
-    def at(self, index: int) -> None:
-        """A sample begins. A process whose parent is gone ends."""
-        self._cells[0] = index
-        if self._parent is not None and os.getppid() != self._parent:
-            os._exit(1)
-
-    def moved(self) -> Moved:
-        """Since the last time that this was asked."""
-        now = Moved(*self._cells[1:])
-        since = Moved(*(new - old for new, old in zip(now, self._seen, strict=True)))
-        self._seen = now
-        return since
 
 
 def run(numbers: Iterable[int], make: Ready, workers: int) -> Iterator[Moved | PartDone]:
@@ -116,7 +75,7 @@ def can_fork() -> bool:
     return not lost_by_fork()
 
 
-def apart(work: Callable[[Any], bytes]) -> bytes:
+def apart(work: Callable[[Any], Any]) -> Any:
     """What ``work`` gives in a forked process; what it raises there is raised here. Its argument it tells which sample it is at.
 
     Where nothing can be forked it is done here, and has nobody to tell.
@@ -125,21 +84,18 @@ def apart(work: Callable[[Any], bytes]) -> bytes:
         return work(None)
     process = _Process(_work_apart, work, [])
     try:
-        try:
-            answer = process.hear()
-        except (EOFError, ConnectionError):
-            how = process.ended()
-            raise TargetError(
-                f"The process that looked at some samples {how}.",
-                advice="Run that sample by itself: the dataset's code, or a library that it calls, ends the process.",
-                user_traceback=process.last_words(),
-            ) from None
+        return process.hear()
+    except (EOFError, ConnectionError):
+        raise TargetError(
+            f"The process that looked at some samples {process.ended()}.",
+            advice="Run that sample by itself: the dataset's code, or a library that it calls, ends the process.",
+            user_traceback=process.last_words(),
+        ) from None
     finally:
         process.end(patience=2.0)
-    return bytes(answer)
 
 
-def _work_apart(connection: Any, work: Callable[[Any], bytes], counts: _SampleCounts) -> None:
+def _work_apart(connection: Any, work: Callable[[Any], Any], counts: SampleCounts) -> None:
     try:
         answer = work(counts.at)
     except ConnectionError as error:
@@ -153,12 +109,11 @@ class _Process:
     def __init__(self, run: Callable[[Any, Any, Any], None], work: Any, others: list[Any]) -> None:
         context = multiprocessing.get_context("fork")
         self.connection, inner = context.Pipe()
-        self._cells = context.RawArray("q", (-1, 0, 0, 0))
-        self.counts = _SampleCounts(self._cells)
+        self.counts = SampleCounts(context.RawArray("q", (-1, 0, 0, 0)), os.getpid())
         self._last_frames = tempfile.TemporaryFile()  # noqa: SIM115 - a crash writes here, and it is read after the process's end
         sys.stdout.flush()
         sys.stderr.flush()
-        arguments = (run, inner, [self.connection, *others], work, _SampleCounts(self._cells, os.getpid()), self._last_frames)
+        arguments = (run, inner, [self.connection, *others], work, self.counts, self._last_frames)
         self._process = context.Process(target=_inside, args=arguments, daemon=True)
         try:
             with existing_objects_skipped():
@@ -180,7 +135,7 @@ class _Process:
     def ended(self) -> str:
         """How it ended, and at which sample."""
         self._process.join()
-        code, sample = self._process.exitcode or 0, self._cells[0]
+        code, sample = self._process.exitcode or 0, self.counts.cells[0]
         how = f"was ended by signal {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
         return f"{how} while it made sample {sample}" if sample >= 0 else f"{how} before it made its first sample"
 
@@ -189,8 +144,7 @@ class _Process:
         return self._last_frames.read().decode(errors="replace") or None
 
     def end(self, patience: float = 0.0) -> None:
-        if patience and self._process.is_alive():
-            self._process.join(patience)
+        self._process.join(patience)
         if self._process.is_alive():
             self._process.terminate()
             self._process.join(2.0)
@@ -202,7 +156,7 @@ class _Process:
 
 
 def _inside(
-    run: Callable[[Any, Any, Any], None], connection: Any, others: list[Any], work: Any, counts: _SampleCounts, last_frames: Any
+    run: Callable[[Any, Any, Any], None], connection: Any, others: list[Any], work: Any, counts: SampleCounts, last_frames: Any
 ) -> None:
     """The life of a process."""
     faulthandler.enable(last_frames, all_threads=False)
@@ -212,7 +166,6 @@ def _inside(
         inherited.close()
     try:
         forget_threads()
-        _keep_freed_memory()
         run(connection, work, counts)
     except (EOFError, ConnectionError):
         os._exit(1)  # the parent is gone
@@ -225,7 +178,7 @@ def _inside(
 
 def _here(numbers: Iterable[int], make: Ready) -> Iterator[Moved | PartDone]:
     """In this process, where nothing can be forked or nobody wants it."""
-    counts = _SampleCounts([-1, 0, 0, 0])
+    counts = SampleCounts([-1, 0, 0, 0])
     with make() as make_part:
         for number in numbers:
             facts = make_part(number, counts)
@@ -248,7 +201,8 @@ class _Worker(_Process):
     def made(self) -> PartDone | None:
         """The part that it made; None once it left after its last one."""
         try:
-            number, facts = self.hear()
+            made: PartDone = self.hear()
+            return made
         except (EOFError, ConnectionError):
             how = self.ended()
             if not self._busy:
@@ -259,25 +213,13 @@ class _Worker(_Process):
                 "What is done is kept.",
                 user_traceback=self.last_words(),
             ) from None
-        return PartDone(number, msgspec.msgpack.decode(facts, type=Facts))
 
 
-def _work(connection: Any, make: Ready, counts: _SampleCounts) -> None:
+def _work(connection: Any, make: Ready, counts: SampleCounts) -> None:
     """It takes numbers until there are none."""
     with make() as make_part:
         while (number := connection.recv()) is not None:
-            facts = make_part(number, counts)
-            connection.send((number, msgspec.msgpack.encode(facts.brief())))
-
-
-def _keep_freed_memory() -> None:
-    """Memory is taken and freed a few megabytes at a time; given back to the system, it would cost page faults each time."""
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):
-        return  # not the GNU C library
-    mallopt(_TRIM_THRESHOLD, 64 << 20)
-    mallopt(_MMAP_THRESHOLD, 32 << 20)
+            connection.send(PartDone(number, make_part(number, counts).brief()))
 
 
 def sendable(error: BaseException) -> BaseException:

@@ -26,6 +26,7 @@ from pipefix.vocabulary.files import read_regular
 
 _COMPARED = 1 << 16
 """Bytes of an object by which it is known as one that an interrupted conversion put: of its length, with the same beginning."""
+_ELSEWHERE = "Give the new one a place of its own: --out s3://BUCKET/OTHER"
 
 
 def publish(folder: Path, manifest: Manifest, store: Store, say: Callable[[int, int], None]) -> None:
@@ -41,20 +42,16 @@ def publish(folder: Path, manifest: Manifest, store: Store, say: Callable[[int, 
         for name in (*names, facts):
             store.put(name, folder / name)
     text = (folder / MANIFEST).read_bytes()
-    if not store.put_if_absent(MANIFEST, text):
-        try:
+    if not store.put(MANIFEST, text, if_absent=True):
+        same = False
+        with contextlib.suppress(NoSuchObject):
             same = store.get(MANIFEST) == text
-        except NoSuchObject:
-            same = False
         if not same:
-            raise BadUsage(
-                f"{store.url} holds another finished cache by now: its manifest was left as it is.",
-                advice="Give the new one a place of its own: --out s3://BUCKET/OTHER",
-            )
+            raise BadUsage(f"{store.url} holds another finished cache by now: its manifest was left as it is.", advice=_ELSEWHERE)
 
 
 def convert_to_store(
-    dataset: Any, recipe: Recipe, url: str, *, target: str = "", workers: int | None = None, progress: Progress | None = None
+    dataset: Any, recipe: Recipe, url: str, *, target: str = "", workers: int | None = None, progress: Progress = conversion.silent
 ) -> Converted:
     """Make a cache in a directory beside the working directory's files, bring it to the store, and remove it here."""
     store = open_store(url)
@@ -64,7 +61,7 @@ def convert_to_store(
         if not recipe.is_same_work(there.recipe):
             raise BadUsage(
                 f"{store.url} is a finished cache already, of another recipe: {there.recipe.store} in {there.recipe.container}.",
-                advice="Give the new one a place of its own: --out s3://BUCKET/OTHER",
+                advice=_ELSEWHERE,
             )
         folders.remove(staging)
         return Converted(staging, there, 0.0, 0, len(there.parts), url=store.url)
@@ -76,7 +73,7 @@ def convert_to_store(
 
     def say(number: int, count: int) -> None:
         state.phase = f"bringing part {number + 1} of {count} to the store"
-        (progress or conversion.silent)(state)
+        progress(state)
 
     publish(staging, converted.manifest, store, say)
     folders.remove(staging)
@@ -90,11 +87,8 @@ def _require_ours(folder: Path, manifest: Manifest, store: Store, there: Mapping
         if name == MANIFEST:
             continue  # of another who was quicker, which `publish` tells
         path, length = folder / name, min(size, _COMPARED)
-        if (
-            name not in ours
-            or path.stat().st_size != size
-            or store.ranges([Span(name, 0, length)])[0] != read_regular(path, length)
-        ):
+        same_size = name in ours and path.stat().st_size == size
+        if not same_size or store.ranges([Span(name, 0, length)])[0] != read_regular(path, length):
             raise _others(store, name)
 
 

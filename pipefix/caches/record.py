@@ -9,6 +9,7 @@ own bytes, which other programs read as they are. The description is the sample'
 from __future__ import annotations
 
 import collections
+import math
 import struct
 import sys
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from pipefix.vocabulary.errors import CacheDamaged
 
@@ -66,15 +68,10 @@ def encode(tree: Any) -> bytes:
 
     def put(data: Any) -> list[int]:
         nonlocal place
-        gap = -place % ALIGN
-        if gap:
-            payloads.append(bytes(gap))
-            place += gap
-        length = data.nbytes if isinstance(data, memoryview) else len(data)
-        payloads.append(data)
-        span = [place, length]
-        place += length
-        return span
+        gap, length = -place % ALIGN, data.nbytes if isinstance(data, memoryview) else len(data)
+        payloads.extend((bytes(gap), data))
+        place += gap + length
+        return [place - length, length]
 
     return closed(payloads, _describe(tree, put, 0))
 
@@ -102,10 +99,8 @@ def _describe(value: Any, put: Callable[[Any], list[int]], depth: int) -> Any:
     if kind is Pixels:
         marks = [value.marks] if value.marks else []
         return ["x", *_array(value.array, put), value.mode, value.palette, value.like, *marks]
-    if kind is list:
-        return ["l", *(_describe(element, put, depth + 1) for element in value)]
-    if kind is tuple:
-        return ["t", *(_describe(element, put, depth + 1) for element in value)]
+    if kind in (list, tuple):
+        return ["l" if kind is list else "t", *(_describe(element, put, depth + 1) for element in value)]
     if kind in (dict, collections.OrderedDict):
         return ["d" if kind is dict else "o", *(_pair(key, element, put, depth) for key, element in value.items())]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -123,8 +118,6 @@ def _pair(key: Any, value: Any, put: Callable[[Any], list[int]], depth: int) -> 
 def _numeric(value: Any, kind: type, put: Callable[[Any], list[int]]) -> Any:
     module = kind.__module__.partition(".")[0]
     if module == "numpy":
-        import numpy as np
-
         if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray):
             return ["a", *_array(value, put)]
         if isinstance(value, np.generic) and value.dtype.kind in _KINDS:
@@ -141,8 +134,6 @@ def _numeric(value: Any, kind: type, put: Callable[[Any], list[int]]) -> Any:
 
 
 def _array(value: Any, put: Callable[[Any], list[int]]) -> list[Any]:
-    import numpy as np
-
     if value.dtype.kind not in _KINDS:
         raise Unstorable(f"an array of {value.dtype}: its elements are not plain numbers")
     flat = np.ascontiguousarray(value)
@@ -185,8 +176,9 @@ class Decoder:
         if depth > _DEEPEST:
             raise ValueError(f"nested more than {_DEEPEST} deep")
         tag, *rest = node
-        if tag == "t":
-            return tuple([self._value(element, record, depth + 1) for element in rest])
+        if tag in ("t", "l"):
+            elements = [self._value(element, record, depth + 1) for element in rest]
+            return tuple(elements) if tag == "t" else elements
         if tag == "p":
             offset, length, kind, width, height, like = rest
             return self.picture(Picture(payload(record, offset, length), kind, width, height, like))
@@ -202,21 +194,15 @@ class Decoder:
             return _scalar(*rest)
         if tag == "b":
             return bytes(payload(record, *rest))
-        if tag == "l":
-            return [self._value(element, record, depth + 1) for element in rest]
-        if tag == "d":
-            return {key: self._value(element, record, depth + 1) for key, element in rest}
-        if tag == "o":
-            return collections.OrderedDict((key, self._value(element, record, depth + 1)) for key, element in rest)
+        if tag in ("d", "o"):
+            pairs = {key: self._value(element, record, depth + 1) for key, element in rest}
+            return pairs if tag == "d" else collections.OrderedDict(pairs)
         if tag == "n":
             name, fields, *values = rest
-            field_values = [self._value(element, record, depth + 1) for element in values]
-            return tuple.__new__(_named(name, tuple(fields)), field_values)
+            return tuple.__new__(_named(name, tuple(fields)), [self._value(element, record, depth + 1) for element in values])
         raise ValueError(f"a value of unknown kind {str(tag)[:20]!r}")
 
     def _as_array(self, record: memoryview, dtype: str, shape: Sequence[int], offset: int, length: int) -> Any:
-        import numpy as np
-
         kind = _dtype(dtype)
         _fits(shape, kind.itemsize, length)
         if not length:
@@ -254,19 +240,13 @@ def payload(record: memoryview, offset: int, length: int) -> memoryview:
 
 
 def _fits(shape: Sequence[int], itemsize: int, length: int) -> None:
-    count = 1
-    for side in shape:
-        if type(side) is not int or side < 0:
-            raise ValueError(f"a side of {side!r}")
-        count *= side
-    if count * itemsize != length or len(shape) > _DEEPEST:
+    sound = len(shape) <= _DEEPEST and all(type(side) is int and side >= 0 for side in shape)
+    if not sound or math.prod(shape) * itemsize != length:
         raise ValueError(f"a shape of {shape} does not hold {length} bytes")
 
 
 @lru_cache(maxsize=256)
 def _dtype(name: str) -> Any:
-    import numpy as np
-
     dtype = np.dtype(name)
     if dtype.kind not in _KINDS or dtype.itemsize == 0 or dtype.subdtype is not None:
         raise ValueError(f"arrays of {name!r} are not stored")
@@ -284,11 +264,8 @@ def _torch_dtype(name: str) -> Any:
 
 
 def _scalar(dtype: str, data: bytes) -> Any:
-    import numpy as np
-
     kind = _dtype(dtype)
-    if len(data) != kind.itemsize:
-        raise ValueError(f"a {dtype} of {len(data)} bytes")
+    _fits((), kind.itemsize, len(data))
     return np.frombuffer(data, kind)[0]
 
 
@@ -304,6 +281,4 @@ def _named(name: str, fields: tuple[str, ...]) -> Any:
     return _made_up(path.rpartition(".")[2], fields)
 
 
-@lru_cache(maxsize=256)
-def _made_up(name: str, fields: tuple[str, ...]) -> Any:
-    return collections.namedtuple(name, fields)
+_made_up: Any = lru_cache(maxsize=256)(collections.namedtuple)

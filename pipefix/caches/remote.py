@@ -64,15 +64,11 @@ class RemoteFile:
         for attempt in range(_AGAIN + 1):
             if data is not None and len(data) == span.length and zlib.crc32(data) == self._place(number)[2]:
                 return memoryview(bytearray(data))
-            if attempt < _AGAIN:
-                data = self._fetched(span)
+            try:
+                data = self._store.ranges([span])[0] if attempt < _AGAIN else None
+            except NoSuchObject:
+                raise CacheDamaged(f"{self.path} is missing.") from None
         raise CacheDamaged(f"{self.path} is damaged: {span.length} bytes at {span.begin} do not fit their checksum.")
-
-    def _fetched(self, span: Span) -> bytes:
-        try:
-            return self._store.ranges([span])[0]
-        except NoSuchObject:
-            raise CacheDamaged(f"{self.path} is missing.") from None
 
 
 class RemoteParts(Parts):

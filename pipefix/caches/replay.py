@@ -28,7 +28,6 @@ from pipefix.vocabulary.errors import CacheDamaged
 from pipefix.vocabulary.stage import Stage
 from pipefix.vocabulary.urls import is_remote
 
-_STORAGE_ONLY = frozenset({Stage.STORAGE})
 BYTE_READERS = ("files", "os_calls", "mmap", "numpy", "cv2", "torchvision_io", "h5py", "urllib", "urllib3", "fsspec",
                 "obstore", "s3torchconnector")  # fmt: skip
 """The hooks that can answer with the bytes of a file. Others would only be in the way of the training program."""
@@ -38,7 +37,6 @@ _INSTALL_AGAIN = 64
 _Place = Annotated[int, msgspec.Meta(ge=0)]
 Piece = tuple[_Place, _Place, _Place, int]
 """Offset in the file, length, place in the record, and the position in the part of the record that holds it (-1: this one)."""
-
 Entry = tuple[str, int, list[Piece]]
 """A file's name, its size, and what is held of it."""
 
@@ -61,24 +59,20 @@ _TOLD: Any = msgspec.json.Decoder(_Told)
 class Shelf(ObjectStore):
     """The files of one sample at a time. Nothing is recorded while replaying."""
 
-    def __init__(self, root: str | None, get: Callable[[int], memoryview]) -> None:
+    def __init__(self, root: str | None) -> None:
         self._root = root
         self._base = os.path.join(root, "") if root is not None else None
-        self._get = get
-        """The record at a position of the part that the sample is in."""
-        self._record: memoryview | None = None
         self._known: dict[str, tuple[int, list[Piece]]] = {}
         self.not_data = 0
         """Files of libraries that were asked for: they read them when they are first used, and no cache holds them."""
 
     def turn_to(self, taken: memoryview, get: Callable[[int], memoryview]) -> None:
+        """``get``: the record at a position of the part that the sample is in."""
         self._record, self._get = taken, get
         known = {}
         for name, size, pieces in entries(taken):
-            if self._base is not None and name[:1] not in ("/", "\0") and ".." not in name and not is_remote(name):
-                known[self._base + name] = (size, pieces)
-            else:
-                known[path_of(name, self._root)] = (size, pieces)
+            plain = self._base is not None and name[:1] not in ("/", "\0") and ".." not in name and not is_remote(name)
+            known[f"{self._base}{name}" if plain else path_of(name, self._root)] = (size, pieces)
         self._known = known
 
     def clients(self) -> set[str]:
@@ -95,7 +89,7 @@ class Shelf(ObjectStore):
         return self._known[path][0]
 
     def whole(self, path: str) -> bytes | None:
-        return self._range(path, 0, self._known[path][0]) if path in self._known else None
+        return self._range(path, 0, self.size(path)) if path in self._known else None
 
     def get(self, path: str, offset: int, count: int) -> bytes | None:
         known = self._known.get(path)
@@ -107,19 +101,15 @@ class Shelf(ObjectStore):
             return b""
         for begin, length, place, holder in pieces:
             if begin <= offset < begin + length:
-                skipped = offset - begin
-                held = self._record if holder < 0 else self._get(holder)
-                assert held is not None
+                skipped, held = offset - begin, self._record if holder < 0 else self._get(holder)
                 return bytes(piece_of(held, place + skipped, min(count, length - skipped)))
         return None
 
     def find_object(self, url: str, begin: int | None, end: int | None) -> Answer | None:
         head = self._told(url)
-        if head is None or url not in self._known:
+        if head is None or url not in self._known or ("size_unknown" in head and (begin is None or end is None)):
             return None
-        size = self._known[url][0]
-        if "size_unknown" in head and (begin is None or end is None):
-            return None
+        size = self.size(url)
         if begin is None:
             begin, end = max(0, size - (end or 0)), size
         data = self._range(url, begin, size if end is None else min(end, size))
@@ -182,7 +172,6 @@ class Replayer(ResultStore):
         self.timer.active = True
         self._patches = Patches()
         self._samples = 0
-        self._clients: set[str] = set()
         self._shelf: Shelf | None = None
         self._told = False
         install_all(self.timer, self._patches, BYTE_READERS)
@@ -196,18 +185,16 @@ class Replayer(ResultStore):
         """The sample, its files answered by ``shelf``."""
         self._samples += 1
         early = self._samples <= 4
-        fresh = shelf.clients() - self._clients if early else set()
-        for client in fresh:  # a sample that imports its client itself would be past the hook by then
+        for client in shelf.clients() if early else ():  # a sample that imports its client itself would be past the hook by then
             with contextlib.suppress(ImportError):
                 importlib.import_module(client)
-        self._clients |= fresh
         if early or self._samples % _INSTALL_AGAIN == 0:
             install_all(self.timer, self._patches, BYTE_READERS)
         timer = self.timer
         before = timer.misses
         self._shelf = shelf
         timer.playing = self
-        timer.replaced = _STORAGE_ONLY
+        timer.replaced = frozenset({Stage.STORAGE})
         timer.begin(index)
         try:
             return make(index)
@@ -218,11 +205,8 @@ class Replayer(ResultStore):
             shelf.not_data = 0
             if timer.misses != before and not self._told:
                 self._told = True
-                warnings.warn(
-                    f"Sample {index} read what the cache does not hold; it came from the files themselves (see `misses`).",
-                    RuntimeWarning,
-                    stacklevel=4,
-                )
+                told = f"Sample {index} read what the cache does not hold; it came from the files themselves (see `misses`)."
+                warnings.warn(told, RuntimeWarning, stacklevel=4)
 
     def close(self) -> None:
         self.timer.active = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,9 @@ def plain(name: str, value: Any) -> tuple[Any, str, Any]:
         try:
             value, like = value.detach().cpu().numpy(), "tensor"
         except (TypeError, RuntimeError):
-            raise Unstorable(f"field {name!r} is a tensor of {_words(value)}, which columns do not have") from None
+            dtype, layout = (str(each).removeprefix("torch.") for each in (value.dtype, value.layout))
+            words = dtype if layout == "strided" else f"{dtype}, {layout}"
+            raise Unstorable(f"field {name!r} is a tensor of {words}, which columns do not have") from None
     elif isinstance(value, np.ndarray):
         value, like = np.asarray(value) if type(value) is np.memmap else value, "array"
     if isinstance(value, np.ndarray):
@@ -88,19 +91,11 @@ def plain(name: str, value: Any) -> tuple[Any, str, Any]:
     raise Unstorable(f"field {name!r} is a {kind.__qualname__}: columns hold numbers, text, bytes, lists of them and PIL images")
 
 
-def _words(tensor: Any) -> str:
-    kind, layout = (str(value).removeprefix("torch.") for value in (tensor.dtype, tensor.layout))
-    return kind if layout == "strided" else f"{kind}, {layout}"
-
-
 def _arrow_type(name: str, dtype: Any) -> Any:
-    unknown = Unstorable(f"field {name!r} holds {dtype}, which columns do not have")
-    if not dtype.isnative:
-        raise unknown
-    try:
-        return pa.from_numpy_dtype(dtype)
-    except pa.ArrowNotImplementedError:
-        raise unknown from None
+    with suppress(pa.ArrowNotImplementedError):
+        if dtype.isnative:
+            return pa.from_numpy_dtype(dtype)
+    raise Unstorable(f"field {name!r} holds {dtype}, which columns do not have")
 
 
 def infer(samples: Sequence[Any]) -> tuple[str, list[Column]]:
@@ -187,11 +182,9 @@ def _kept(value: Any, kind: Any) -> bool:
     """Whether floating point of this kind holds the number as it is."""
     if type(value) is float and kind is np.float64:
         return True
-    try:
-        with np.errstate(over="ignore"):
-            return bool(float(kind(value)) == value or value != value)
-    except OverflowError:
-        return False
+    with suppress(OverflowError), np.errstate(over="ignore"):
+        return bool(float(kind(value)) == value or value != value)
+    return False
 
 
 def samples_of(table: Any, columns: Sequence[Column], shape: str, picture: Callable[[Picture], Any]) -> list[Any]:
@@ -207,12 +200,15 @@ def samples_of(table: Any, columns: Sequence[Column], shape: str, picture: Calla
 
 def _values(column: Any, like: str, picture: Callable[[Picture], Any]) -> list[Any]:
     if like == "image":
-        return [None if held is None else picture(_picture_of(held["bytes"])) for held in column.to_pylist()]
+        return [
+            None if held is None else picture(Picture(held["bytes"], kind_of(held["bytes"][:16]) or "", 0, 0, "image"))
+            for held in column.to_pylist()
+        ]
     if like.endswith("-0"):
         kind = column.type.to_pandas_dtype()
         return [_like(np.array(element, kind), like[:-2]) for element in column.to_pylist()]
     if like in ("array", "tensor"):
-        return [_like(None if row.values is None else row.values.to_numpy(zero_copy_only=False), like) for row in column]
+        return [None if row.values is None else _like(row.values.to_numpy(zero_copy_only=False), like) for row in column]
     values: list[Any] = column.to_pylist()
     if like not in ("numpy", "tuple"):
         return values
@@ -220,18 +216,12 @@ def _values(column: Any, like: str, picture: Callable[[Picture], Any]) -> list[A
     return [None if value is None else made(value) for value in values]
 
 
-def _picture_of(data: bytes) -> Picture:
-    return Picture(data, kind_of(data[:16]) or "", 0, 0, "image")
-
-
 def _like(array: Any, like: str) -> Any:
-    if array is None:
-        return None
-    if like == "tensor":
-        import torch
+    if like == "array":
+        return array.copy()
+    import torch
 
-        return torch.from_numpy(array.copy())
-    return array.copy()
+    return torch.from_numpy(array.copy())
 
 
 # -- text tokenised on its way into rows ---------------------------------------------------------------------------------------

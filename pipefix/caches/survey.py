@@ -8,18 +8,18 @@ from __future__ import annotations
 import contextlib
 import importlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from pipefix.caches import cut as cuts
 from pipefix.caches import learn_reads, pictures, pool, record, rows
-from pipefix.caches.blueprint import Blueprint, boot
 from pipefix.caches.cut import Chain, Holder, Hook
 from pipefix.caches.fingerprint import Fingerprint
 from pipefix.caches.maker import TreeMaker, getter, is_stream, root_of
-from pipefix.caches.manifest import Call, Cut, Recipe, Source
+from pipefix.caches.manifest import Blueprint, Call, Cut, Recipe, Source
 from pipefix.caches.record import Unstorable
 from pipefix.caches.witness import Witness
 from pipefix.caches.writer import is_interrupt, not_stored, program_ended
@@ -50,8 +50,6 @@ class Surveyed:
 
     dataset: Any
     blueprint: Blueprint
-    holders: list[Holder] = field(default_factory=list)
-    """Attributes that hold the transforms."""
     unseen_bytes: float = 0.0
     """Of a sample, what it reads in ways that a ``source`` cache cannot answer."""
 
@@ -62,25 +60,21 @@ class Surveyed:
         if cut is None or cut.attribute is None:
             yield None
             return
-        hook = Hook(self.holders[0].operations[: len(cut.kept)])
-        with cuts.replaced(self.holders, hook):
+        holders = cuts.holders(self.dataset)
+        hook = Hook(holders[0].operations[: len(cut.kept)])
+        with cuts.replaced(holders, hook):
             yield hook
 
 
 def survey(dataset: Any, recipe: Recipe, target: str, *, apart: bool = False) -> Surveyed:
-    """Settle everything, or raise what stands in the way.
-
-    Args:
-        apart: in a process of its own: connections and files that samples open there are not inherited by those who make parts.
-    """
+    """Settle everything, or raise what stands in the way. ``apart``: in a process of its own, so that connections and files that
+    samples open there are not inherited by those who make parts."""
     if apart and not is_stream(dataset):
         return _survey_apart(dataset, recipe, target)
     try:
         return _survey(dataset, recipe, target)
-    except PipefixError:
-        raise
     except Exception as error:
-        if is_raised_here(error):
+        if isinstance(error, PipefixError) or is_raised_here(error):
             raise
         raise TargetError(
             f"The dataset cannot be looked at: {summary(error)}",
@@ -119,26 +113,24 @@ def first_records(dataset: Any, recipe: Recipe, count: int) -> FirstRecords:
     except PipefixError as error:
         return FirstRecords(refused=str(error))
     cut = plan.cut
-    keeps_nothing = recipe.store == "sample" and cut is not None and bool(cut.live) and not cut.kept
-    whole = recipe.store != "source" and (cut is None or cut.attribute is None)
     return FirstRecords(
         record_bytes=look.record_bytes, described_bytes=look.described_bytes, part_samples=plan.part_samples,
-        keeps_nothing=keeps_nothing, whole=whole,
+        keeps_nothing=recipe.store == "sample" and cut is not None and bool(cut.live) and not cut.kept,
+        whole=recipe.store != "source" and (cut is None or cut.attribute is None),
     )  # fmt: skip
 
 
 def _survey_apart(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
-    def look(at: Any) -> bytes:
+    def look(at: Any) -> tuple[list[str], Blueprint, float]:
         Witness.at = staticmethod(at) if at is not None else None
         surveyed = survey(dataset, recipe, target)
-        return msgspec.msgpack.encode((loaded_libraries(), surveyed.blueprint, surveyed.unseen_bytes))
+        return loaded_libraries(), surveyed.blueprint, surveyed.unseen_bytes
 
-    libraries, blueprint, unseen = msgspec.msgpack.decode(pool.apart(look), type=tuple[list[str], Blueprint, float])
+    libraries, blueprint, unseen = pool.apart(look)
     for library in libraries:  # what a sample imports must have its hook before a worker's first sample
         with contextlib.suppress(ImportError):
             importlib.import_module(library)
-    cut = blueprint.cut
-    return Surveyed(dataset, blueprint, cuts.holders(dataset) if cut is not None and cut.attribute is not None else [], unseen)
+    return Surveyed(dataset, blueprint, unseen)
 
 
 def _survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
@@ -159,22 +151,26 @@ def _survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
     with seeded(0), Witness(alone=recipe.store == "source") as witness:
         look = _Look(dataset, recipe, samples, witness)
         before, rows_before = _held(dataset, samples, look.indices)
-        plan = look.settle(Blueprint(target=target, recipe=recipe, samples=samples, classes=_classes(dataset), boot=boot()))
+        plan = look.settle(Blueprint(target=target, recipe=recipe, samples=samples, classes=_classes(dataset), boot=_boot()))
         after, rows_after = _held(dataset, samples, look.indices)
     named = Fingerprint(dataset, samples, [plan.source.root]).attributes
-    source = Source(
-        root=plan.source.root,
-        attributes={name: named[name] for name in before if after.get(name) == before[name]},
-        volatile=[name for name in rows_after if rows_before.get(name) != rows_after[name]],
-    )
-    plan = msgspec.structs.replace(plan, source=source)
-    return Surveyed(dataset, plan, look.holders, look.unseen_bytes)
+    attributes = {name: named[name] for name in before if after.get(name) == before[name]}
+    volatile = [name for name in rows_after if rows_before.get(name) != rows_after[name]]
+    plan = msgspec.structs.replace(plan, source=Source(root=plan.source.root, attributes=attributes, volatile=volatile))
+    return Surveyed(dataset, plan, look.unseen_bytes)
 
 
 def _held(dataset: Any, samples: int | None, indices: list[int]) -> tuple[dict[str, str], dict[str, str]]:
     """Digests of what a dataset holds, and of its long lists at these samples. What differs after samples were made is no state."""
     fingerprint = Fingerprint(dataset, samples)
     return fingerprint.attributes, fingerprint.rows(indices)
+
+
+def _boot() -> str:
+    """Differs after every start of the machine, where the system tells."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return ""
 
 
 def _classes(dataset: Any) -> list[str]:
@@ -198,12 +194,11 @@ def _length(dataset: Any) -> int:
 
 class _Look:
     def __init__(self, dataset: Any, recipe: Recipe, samples: int | None, witness: Witness, *, most: int | None = None) -> None:
-        self.dataset, self.recipe, self.witness = dataset, recipe, witness
-        self.samples, most = samples, most or (_ROWS_LOOKED_AT if recipe.store == "rows" else _LOOKED_AT)
+        self.dataset, self.recipe, self.witness, self.samples = dataset, recipe, witness, samples
+        most = most or (_ROWS_LOOKED_AT if recipe.store == "rows" else _LOOKED_AT)
         self.indices = learn_reads.spread(samples, most)[: recipe.limit]
-        self.holders: list[Holder] = []
-        self.unseen_bytes = 0.0
-        self.record_bytes = self.described_bytes = 0.0
+        self.holders = cuts.holders(dataset)
+        self.unseen_bytes = self.record_bytes = self.described_bytes = 0.0
 
     def settle(self, plan: Blueprint) -> Blueprint:
         if self.recipe.store == "source":
@@ -213,12 +208,11 @@ class _Look:
             return self._tree(msgspec.structs.replace(plan, cut=cut), hook)
 
     def _source(self, plan: Blueprint) -> Blueprint:
-        learned = learn_reads.learn(self.dataset, self.indices, self.witness)
-        self.unseen_bytes, self.record_bytes = learned.unseen_bytes, learned.record_bytes
-        self.described_bytes = learned.described_bytes
+        root, self.record_bytes, self.described_bytes, self.unseen_bytes = learn_reads.learn(
+            self.dataset, self.indices, self.witness
+        )
         return msgspec.structs.replace(
-            plan, stop_at=self.witness.stop_at, by_path=self.witness.by_path, maps=self.witness.maps,
-            source=Source(root=learned.root),
+            plan, stop_at=self.witness.stop_at, by_path=self.witness.by_path, maps=self.witness.maps, source=Source(root=root),
             part_samples=_part_samples(self.samples, self.record_bytes),
         )  # fmt: skip
 
@@ -226,37 +220,30 @@ class _Look:
 
     def _cut(self) -> tuple[Cut, Hook | None]:
         """Where the transforms are cut; nowhere, where the dataset has none or does not pass their results on as they are."""
-        holders = cuts.holders(self.dataset)
+        holders = self.holders
         stored_whole = Cut(state=cuts.state_of(holders))
-        if self.recipe.store == "rows":
+        if self.recipe.store == "rows" or not holders:
             return stored_whole, None
         names = {(holder.name, tuple(map(cuts.label, holder.operations))) for holder in holders}
-        if not holders:
-            return Cut(), None
         if len(names) > 1:
             raise TargetError(
                 f"The dataset holds several different lists of transforms: {'; '.join(sorted(name for name, _ in names))}.",
                 advice="Convert its parts one by one, or keep what it reads: --store source",
             )
-        self.holders = holders
         states = [cuts.state_of(holders, length) for length in range(len(holders[0].operations) + 1)]  # before they are run
         count = self._fixed(holders[0]) if self.recipe.store == "sample" else 0
         hook = Hook(holders[0].operations[:count])
         call = self._call(hook)
         labels = list(map(cuts.label, holders[0].operations))
         if call is None:
-            self.holders = []
             return stored_whole, None
         return Cut(attribute=holders[0].name, kept=labels[:count], live=labels[count:], call=call, state=states[count]), hook
 
     def _fixed(self, holder: Holder) -> int:
-        inputs = []
         spy = cuts.Spy(holder.value)
         with cuts.replaced(self.holders, spy):
-            for _ in learn_reads.good(getter(self.dataset, None), self.indices, 3):
-                inputs += spy.calls
-                spy.calls = []
-        return cuts.fixed_operations(holder, inputs, _record_of) if inputs else 0
+            list(learn_reads.good(getter(self.dataset, None), self.indices, 3))
+        return cuts.fixed_operations(holder, spy.calls) if spy.calls else 0
 
     def _call(self, hook: Hook) -> Call | None:
         """How the hook's results are found in samples; None where they are not, or the rest of the transforms, run on them there,
@@ -270,11 +257,11 @@ class _Look:
                 call = cuts.call_of(hook, sample)
                 if call is None:
                     return None
-                live = _record_of(cuts.run_live(rest, call, sample))
+                live = pictures.record_of(cuts.run_live(rest, call, sample))
             own = []
             for _ in range(2):
                 with seeded(index):
-                    own.append(_record_of(plain(index)))
+                    own.append(pictures.record_of(plain(index)))
             return call if own[0] in (live, None) or own[0] != own[1] else None  # what draws by itself cannot be compared
 
         try:
@@ -298,16 +285,14 @@ class _Look:
 
         for _, value in learn_reads.good(make, self.indices):
             stored.append(value)
-            files.update(dict.fromkeys(maker.reads.files))
+            files.update(dict.fromkeys(self.witness.files.files))
             if self.recipe.store == "resized" and not maker.images:
                 raise TargetError(
                     "There is no image in the samples, so there is nothing to make smaller.",
                     advice="Store them as they are: --store sample",
                 )
         plan = msgspec.structs.replace(plan, seeded=before.changed(), source=Source(root=root_of(self.dataset, list(files))))
-        sizes = stored
-        if is_rows:
-            plan, sizes = self._rows(plan, stored)
+        plan, sizes = self._rows(plan, stored) if is_rows else (plan, stored)
         self.record_bytes = sum(sizes) / len(sizes)
         return msgspec.structs.replace(plan, part_samples=_part_samples(self.samples, self.record_bytes))
 
@@ -324,24 +309,14 @@ class _Look:
     def _check_fixed(self, get: Any) -> None:
         """Something random that was not cut away would be frozen into the cache."""
         for index in self.indices[:3]:
-            try:
-                records = set()
-                for seed in range(2):
-                    with seeded((seed + 1) * 1_000_003 + index):
-                        records.add(_record_of(get(index)))
-            except Exception:  # noqa: BLE001, S112 - a damaged sample, or a stream's end
-                continue
+            records = set()
+            with contextlib.suppress(Exception):  # a damaged sample, or a stream's end
+                for seed in (1_000_003, 2_000_006):
+                    with seeded(seed + index):
+                        records.add(pictures.record_of(get(index)))
             if len(records) > 1:
-                why, instead = _RANDOM_ROWS if self.recipe.store == "rows" and cuts.holders(self.dataset) else _RANDOM
+                why, instead = _RANDOM_ROWS if self.recipe.store == "rows" and self.holders else _RANDOM
                 raise TargetError(f"Sample {index} comes out different every time: {why}.", advice=instead)
-
-
-def _record_of(value: Any) -> bytes | None:
-    """As ``--store sample`` keeps it; None for what no record can hold, which is told when it is to be stored."""
-    try:
-        return record.encode(pictures.as_pixels(value))
-    except Unstorable:
-        return None
 
 
 def _part_samples(samples: int | None, record_bytes: float) -> int:

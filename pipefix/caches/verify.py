@@ -13,6 +13,7 @@ from pipefix.caches import manifest as manifests
 from pipefix.caches import pictures, remote, replay
 from pipefix.caches.index import DataFile, Index
 from pipefix.caches.manifest import Manifest, Part, beside
+from pipefix.caches.parquet import Rows
 from pipefix.caches.record import Decoder
 from pipefix.caches.source_files import changed_files
 from pipefix.caches.writer import Facts, read_facts
@@ -21,7 +22,6 @@ from pipefix.stores.store import is_store
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
 from pipefix.vocabulary.urls import is_remote
 
-Progress = Callable[[int, int], None]
 _NAMED = 20
 """Changed files that are named, of each kind."""
 
@@ -51,7 +51,7 @@ class Checked:
         return not self.damage
 
 
-def verify(cache: str | Path, *, progress: Progress | None = None) -> Checked:
+def verify(cache: str | Path, *, progress: Callable[[int, int], None] | None = None) -> Checked:
     """Check a whole cache; raises only where there is no manifest to go by. Of one in a store each part is fetched whole, and
     removed again."""
     store = open_store(str(cache)) if is_store(cache) else None
@@ -67,7 +67,13 @@ def verify(cache: str | Path, *, progress: Progress | None = None) -> Checked:
         checked.records += check.looked_at
         if problems:
             checked.damage[number] = problems
-        _against_source(check, checked)
+        if check.facts is not None:  # files that went into the part: still there, and unchanged by size and time
+            checked.far_count += sum(is_remote(name) for name, _, _ in check.facts.files)
+            different = list(changed_files(check.facts, manifest.source.root))
+            there = [path for path, is_there in different if is_there]
+            checked.missing_count += len(different) - len(there)
+            checked.changed_count += len(there)
+            checked.changed = [*checked.changed, *there][:_NAMED]
     return checked
 
 
@@ -107,8 +113,6 @@ class PartCheck:
     def _look(self, file: DataFile) -> Callable[[int], Any]:
         """What takes apart a block of the file, which is compared with its checksum when it is read."""
         if self.manifest.recipe.store == "rows":
-            from pipefix.caches.parquet import Rows
-
             rows = Rows(self.manifest, {self.number: file}, [], pictures.check_size)
             blocks = len(rows.part(self.number).firsts) - 1
             return lambda number: rows.read(self.number, number) if number < blocks else file.read(number)
@@ -116,17 +120,3 @@ class PartCheck:
             return lambda number: replay.check(file.read(number), file.read)
         decode = Decoder(pictures.check_size, len)
         return lambda number: decode(file.read(number))
-
-
-def _against_source(check: PartCheck, checked: Checked) -> None:
-    """Files that went into the part: still there, and unchanged by size and time."""
-    if check.facts is None:
-        return
-    checked.far_count += sum(is_remote(name) for name, _, _ in check.facts.files)
-    for path, is_there in changed_files(check.facts, checked.manifest.source.root):
-        if not is_there:
-            checked.missing_count += 1
-            continue
-        checked.changed_count += 1
-        if len(checked.changed) < _NAMED:
-            checked.changed.append(path)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import os
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ from pipefix.vocabulary.stage import Stage
 from pipefix.vocabulary.urls import is_remote
 
 _STORAGE = Stage.STORAGE
-_HEAD = 16
 NOT_DATA = ("inode:", *{os.path.join(sysconfig.get_path(key), "") for key in ("stdlib", "platstdlib", "purelib", "platlib")})
 """Read by a bare descriptor, with no name to find it by again; or a library's own file, which it reads when it is first used."""
 
@@ -38,10 +37,9 @@ _SLACK = 8192
 
 def last_changed(path: str, status: Callable[[str], os.stat_result] = os.stat) -> int:
     """In nanoseconds; 0 where the file is gone. Asks the system itself: it is no doing of a sample's."""
-    try:
+    with suppress(OSError):
         return status(path).st_mtime_ns
-    except OSError:
-        return 0
+    return 0
 
 
 class FileRead(FileRanges):
@@ -72,16 +70,17 @@ class FileRead(FileRanges):
 
     @property
     def head(self) -> bytes:
-        return bytes(self.chunks[0][:_HEAD]) if self.starts[:1] == [0] else b""
+        return bytes(self.chunks[0][:16]) if self.starts[:1] == [0] else b""
 
 
 class Reads(ObjectStore):
     """The files of one sample, in the order in which they were opened."""
 
-    def __init__(self, *, maps: bool = True, timer: _Watch | None = None) -> None:
+    def __init__(self, *, maps: bool = True) -> None:
         self.files: dict[str, FileRead] = {}
         self.maps = maps
-        self._timer = timer
+        self.decodes = 0
+        """How many were begun."""
         self.given: set[str] = set()
         """Files that were mapped into memory, or whose descriptor was asked for."""
 
@@ -90,7 +89,7 @@ class Reads(ObjectStore):
             return
         file_read = self.files.get(path)
         if file_read is None:
-            file_read = self.files[path] = FileRead(size, last_changed(path), self._decodes())
+            file_read = self.files[path] = FileRead(size, last_changed(path), self.decodes)
         if len(data):
             file_read.put(offset, data)
 
@@ -101,7 +100,7 @@ class Reads(ObjectStore):
         if "status" in answer.told and description:
             return  # another library followed the redirection by itself: what it got stands for the object
         description.pop("status", None)
-        file_read = self.files.setdefault(answer.url, FileRead(answer.size, 1, self._decodes()))
+        file_read = self.files.setdefault(answer.url, FileRead(answer.size, 1, self.decodes))
         sized, is_sized = bool(description) and "size_unknown" not in description, "size_unknown" not in answer.told
         if is_sized and (answer.data is not None or not sized):
             file_read.size = answer.size
@@ -116,9 +115,6 @@ class Reads(ObjectStore):
         if answer.data:
             file_read.put(answer.begin, answer.data)
 
-    def _decodes(self) -> int:
-        return self._timer.decodes if self._timer is not None else 0
-
     def whole(self, path: str) -> bytes | None:
         file_read = self.files.get(path)
         return file_read.whole() if file_read is not None else None
@@ -132,11 +128,8 @@ class Reads(ObjectStore):
 
 
 class _Enough(BaseException):
-    """Ends a sample whose files are all known. Not an Exception: what the user's code catches, this is not."""
-
-    def __init__(self, first: Any) -> None:
-        super().__init__()
-        self.first = first
+    """Ends a sample whose files are all known, with what was to be decoded. Not an Exception: what the user's code catches, this is
+    not."""
 
 
 class _Watch(SampleTimer):
@@ -144,7 +137,6 @@ class _Watch(SampleTimer):
 
     def __init__(self) -> None:
         super().__init__()
-        self.decodes = 0
         self.stop_at: int | None = None
         self.reads = Reads()
 
@@ -152,9 +144,9 @@ class _Watch(SampleTimer):
         self, stage: Stage, op: str, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] = {}, **how: Any
     ) -> Any:
         if stage is not _STORAGE and self.live and self.owns:
-            if self.decodes == self.stop_at:
+            if self.reads.decodes == self.stop_at:
                 raise _Enough(args[0] if args else None)
-            self.decodes += 1
+            self.reads.decodes += 1
         return super().timed_call(stage, op, fn, args, kwargs, **how)
 
 
@@ -165,9 +157,7 @@ class Witness(ResultStore):
     """In a process whose end is to be told: told which sample is made."""
 
     def __init__(self, *, alone: bool = False) -> None:
-        """Args:
-        alone: put functions that caches have replaced back meanwhile: under those no read of a file would be seen.
-        """
+        """``alone``: put functions that caches have replaced back meanwhile: under those no read of a file would be seen."""
         self.timer = _Watch()
         self._patches = Patches()
         self._aside = list(REPLAYING) if alone else []
@@ -198,25 +188,22 @@ class Witness(ResultStore):
     def files(self) -> Reads:
         return self.timer.reads
 
-    @contextmanager
-    def watching(self, unit: object) -> Iterator[_Watch]:
+    def _watched(self, make: Callable[[int], Any], index: int) -> Any:
         timer = self.timer
-        if self.at is not None and isinstance(unit, int):
-            self.at(unit)
-        timer.reads, timer.decodes = Reads(maps=self.maps, timer=timer), 0
+        if self.at is not None:
+            self.at(index)
+        timer.reads = Reads(maps=self.maps)
         timer.recording = self
-        timer.begin(unit)
+        timer.begin(index)
         try:
-            yield timer
+            return make(index)
         finally:
             timer.end()
             timer.recording = None
 
     def whole(self, make: Callable[[int], Any], index: int) -> tuple[Any, Reads]:
         """The sample, and what it read."""
-        with self.watching(index) as timer:
-            value = make(index)
-        return value, timer.reads
+        return self._watched(make, index), self.timer.reads
 
     def again(self, make: Callable[[int], Any], index: int) -> tuple[Reads, int]:
         """What a sample that ran before reads now, and what it reads unseen.
@@ -235,13 +222,10 @@ class Witness(ResultStore):
         """What the sample reads; it is run as far as that takes."""
         timer = self.timer
         timer.stop_at = self.stop_at
-        first: Any = None
         try:
-            with self.watching(index):
-                make(index)
+            self._watched(make, index)
         except _Enough as enough:
-            first = enough.first
-            _complete(timer.reads, first if self.by_path else None)
+            _complete(timer.reads, enough.args[0] if self.by_path else None)
         finally:
             timer.stop_at = None
         return timer.reads
@@ -264,22 +248,17 @@ class Witness(ResultStore):
         return False
 
     def _same(self, make: Callable[[int], Any], index: int, whole: Reads) -> bool:
-        try:
-            short = self.read_only(make, index)
-        except Exception:  # noqa: BLE001 - the user's code, stopped at a wrong place; it then runs to its end
-            return False
-        return short.files.keys() == whole.files.keys() and all(
-            short.files[path].runs() == file_read.runs() for path, file_read in whole.files.items()
-        )
+        with suppress(Exception):  # the user's code, stopped at a wrong place; it then runs to its end
+            short = self.read_only(make, index).files
+            return short.keys() == whole.files.keys() and all(short[path].runs() == whole.files[path].runs() for path in short)
+        return False
 
 
 def _read_by_system() -> int:
     """Bytes that this process has asked the system for; 0 where that is not counted."""
-    try:
-        with open("/proc/self/io", "rb", buffering=0) as file:
-            return int(file.read(64).split()[1])
-    except (OSError, IndexError, ValueError):
-        return 0
+    with suppress(OSError, IndexError, ValueError), open("/proc/self/io", "rb", buffering=0) as file:
+        return int(file.read(64).split()[1])
+    return 0
 
 
 def _complete(reads: Reads, first: Any) -> None:

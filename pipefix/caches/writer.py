@@ -10,17 +10,18 @@ import os
 import zlib
 from collections import Counter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
 from pipefix.caches import maker as makers
 from pipefix.caches import rows
-from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.cut import Hook
 from pipefix.caches.fingerprint import Fingerprint
 from pipefix.caches.index import Index
-from pipefix.caches.manifest import Part, PartSizes, Recipe, beside
+from pipefix.caches.lmdb import LmdbWriter
+from pipefix.caches.manifest import Blueprint, Part, PartSizes, Recipe, beside
+from pipefix.caches.parquet import RowsWriter
 from pipefix.caches.record import Unstorable
 from pipefix.caches.witness import Witness, last_changed
 from pipefix.hooks.object_answers import HEAD
@@ -32,14 +33,40 @@ from pipefix.vocabulary.urls import is_remote
 _LONGEST = 16
 
 
-class Tell(Protocol):
-    """Told how far it is."""
+class Moved(NamedTuple):
+    """How far a worker came."""
 
-    def at(self, index: int) -> None:
-        """This sample begins."""
+    samples: int
+    read: int
+    written: int
+
+
+class SampleCounts:
+    """How far the samples of a process are, in memory that its parent sees."""
+
+    def __init__(self, cells: Any, parent: int | None = None) -> None:
+        self.cells, self._parent = cells, parent
+        """At which sample it is; samples that are done, bytes read and written."""
+        self._seen = Moved(0, 0, 0)
 
     def __call__(self, index: int, read: int, written: int) -> None:
-        """The sample before ``index`` is done; bytes that it read, and that were written of it."""
+        """The sample before ``index`` is done: that took so many bytes."""
+        cells = self.cells
+        cells[1], cells[2], cells[3] = cells[1] + 1, cells[2] + read, cells[3] + written
+        self.at(index)
+
+    def at(self, index: int) -> None:
+        """A sample begins. A process whose parent is gone ends."""
+        self.cells[0] = index
+        if self._parent is not None and os.getppid() != self._parent:
+            os._exit(1)
+
+    def moved(self) -> Moved:
+        """Since the last time that this was asked."""
+        now = Moved(*self.cells[1:])
+        since = Moved(*(new - old for new, old in zip(now, self._seen, strict=True)))
+        self._seen = now
+        return since
 
 
 class DamagedSample(msgspec.Struct, frozen=True):
@@ -83,10 +110,13 @@ class OpenedSource:
         self.blueprint = blueprint
         self.witness = witness
         self.fingerprint = Fingerprint(dataset, blueprint.samples, [blueprint.source.root])
-        source = blueprint.recipe.store == "source"
-        self.maker: Any = (makers.SourceMaker if source else makers.TreeMaker)(blueprint, witness)
         self.kinds = rows.kinds_of(rows.with_text(blueprint.columns, blueprint.recipe))
         self.get = makers.getter(dataset, hook)
+
+    def begin(self) -> None:
+        """A part."""
+        source = self.blueprint.recipe.store == "source"
+        self.maker: Any = (makers.SourceMaker if source else makers.TreeMaker)(self.blueprint, self.witness)
 
     def make(self, index: int) -> Any:
         if self.blueprint.recipe.store == "rows":
@@ -94,11 +124,14 @@ class OpenedSource:
         return self.maker.make(index, self.get)
 
 
-def make_part(number: int, opened: OpenedSource, data: Path, tell: Tell) -> Facts:
+def make_part(number: int, opened: OpenedSource, data: Path, tell: SampleCounts) -> Facts:
     """Write the part's data file and the rest beside it; the facts appear last, when all is done."""
+    opened.witness.install()
     start, stop = opened.blueprint.range(number)
     with drafted(data) as draft:
-        writer = open_writer(draft, opened.blueprint)
+        # It takes records and their numbers (``add``) and says at the end where they lie (``close``).
+        rowwise = opened.blueprint.recipe.container == "parquet"
+        writer: Any = RowsWriter(draft, opened.blueprint) if rowwise else LmdbWriter(draft)
         try:
             facts = _fill(writer, opened, start, stop, tell)
             blocks = writer.close()
@@ -114,21 +147,19 @@ def make_part(number: int, opened: OpenedSource, data: Path, tell: Tell) -> Fact
     return facts
 
 
-def _fill(writer: Any, opened: OpenedSource, start: int, stop: int, tell: Tell) -> Facts:
+def _fill(writer: Any, opened: OpenedSource, start: int, stop: int, tell: SampleCounts) -> Facts:
     """Make the records; what went into them, without the sizes of what comes of it."""
-    blueprint, records, source_bytes, is_at_end = opened.blueprint, 0, 0, False
+    blueprint, records, source_bytes, index = opened.blueprint, 0, 0, start
     bad: list[DamagedSample] = []
     files: dict[str, tuple[int, int]] = {}
     """Of each file that was read its size, and when it was last changed, as of the first read."""
     bytes_counted: Counter[str] = Counter()
-    opened.maker.begin()
-    index = start
+    opened.begin()
     limit = blueprint.recipe.limit
+    is_at_end = limit is not None and limit < stop
+    stop = stop if limit is None else min(stop, limit)
     tell.at(index)
     while index < stop:
-        if limit is not None and index >= limit:
-            is_at_end = True
-            break
         read = written = 0
         try:
             record = opened.make(index)
@@ -149,7 +180,7 @@ def _fill(writer: Any, opened: OpenedSource, start: int, stop: int, tell: Tell) 
             writer.add(index, record)
             records += 1
             written = len(record)
-        for path, file_read in opened.maker.reads.files.items():
+        for path, file_read in opened.witness.files.files.items():
             if path.startswith(HEAD):
                 continue
             files.setdefault(path, (file_read.size, file_read.changed))
@@ -160,40 +191,16 @@ def _fill(writer: Any, opened: OpenedSource, start: int, stop: int, tell: Tell) 
         source_bytes += read
         index += 1
         tell(index, read, written)
+    # A file that was changed while the part was made gets a time that no file has: it is made anew.
+    states = [
+        (makers.name_of(path, blueprint.source.root), size, changed if is_remote(path) or changed == last_changed(path) else 0)
+        for path, (size, changed) in files.items()
+    ]
     return Facts(
-        start=start,
-        stop=index,
-        records=records,
-        bytes=0,
-        index_bytes=0,
-        index_crc=0,
-        source_bytes=source_bytes,
-        bad=bad,
-        files=_as_of_now(files, blueprint.source.root),
-        file_count=len(files),
-        ended=is_at_end,
+        start=start, stop=index, records=records, bytes=0, index_bytes=0, index_crc=0, source_bytes=source_bytes, bad=bad,
+        files=sorted(states), file_count=len(files), ended=is_at_end,
         lists=opened.fingerprint.part(start, index, blueprint.source.volatile),
-    )
-
-
-def open_writer(path: Path, blueprint: Blueprint) -> Any:
-    """What takes records and their numbers (``add``) and says at the end where they lie (``close``)."""
-    if blueprint.recipe.container == "parquet":
-        from pipefix.caches.parquet import RowsWriter
-
-        return RowsWriter(path, blueprint)
-    from pipefix.caches.lmdb import LmdbWriter
-
-    return LmdbWriter(path)
-
-
-def _as_of_now(files: dict[str, tuple[int, int]], root: str | None) -> list[tuple[str, int, int]]:
-    """Names, sizes and times. A file that was changed while the part was made gets a time that no file has: it is made anew."""
-    file_states = []
-    for path, (size, changed) in files.items():
-        same = is_remote(path) or changed == last_changed(path)
-        file_states.append((makers.name_of(path, root), size, changed if same else 0))
-    return sorted(file_states)
+    )  # fmt: skip
 
 
 def is_interrupt(error: BaseException) -> bool:
@@ -215,7 +222,7 @@ def program_ended(error: BaseException, where: str) -> TargetError:
 
 def _bad(error: Exception, index: int, opened: OpenedSource) -> DamagedSample:
     named = getattr(error, "filename", None)
-    files = list(opened.maker.reads.files) or ([os.fsdecode(named)] if isinstance(named, (str, bytes)) else [])
+    files = list(opened.witness.files.files) or ([os.fsdecode(named)] if isinstance(named, (str, bytes)) else [])
     text = summary(error)
     if opened.blueprint.recipe.on_bad == "raise":
         where = f" ({', '.join(files[:3])})" if files else ""

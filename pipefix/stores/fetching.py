@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -22,48 +23,37 @@ _TIMEOUT, _RETRIES, _RETRY_SECONDS = "30s", 8, 60
 
 class _Asked:
     def __init__(self, url: str) -> None:
-        from datetime import timedelta
+        import obstore
 
-        from obstore.store import from_url
-
+        self._obstore: Any = obstore
         options: Any = {"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
-        self._store = from_url(url, client_options={"allow_http": True, "timeout": _TIMEOUT}, retry_config=options)
+        self._store = obstore.store.from_url(url, client_options={"allow_http": True, "timeout": _TIMEOUT}, retry_config=options)
         self._few = asyncio.Semaphore(AT_ONCE)
 
     async def get(self, name: str) -> bytes:
-        import obstore
-
-        return bytes(await (await obstore.get_async(self._store, name)).bytes_async())
+        return bytes(await (await self._obstore.get_async(self._store, name)).bytes_async())
 
     async def ranges(self, spans: list[tuple[str, int, int]]) -> list[bytes]:
         return list(await asyncio.gather(*(self._range(*span) for span in spans)))
 
     async def _range(self, name: str, begin: int, length: int) -> bytes:
-        import obstore
-
         if not length:
             return b""
         async with self._few:
-            return bytes(await obstore.get_range_async(self._store, name, start=begin, length=length))
+            return bytes(await self._obstore.get_range_async(self._store, name, start=begin, length=length))
 
     async def put(self, name: str, data: bytes | str, absent: bool) -> bool:
-        import obstore
-
         body = Path(data) if isinstance(data, str) else data
-        if not absent:
-            await obstore.put_async(self._store, name, body)
-            return True
+        how: dict[str, Any] = {"mode": "create", "use_multipart": False} if absent else {}
         try:
-            await obstore.put_async(self._store, name, body, mode="create", use_multipart=False)
-        except obstore.exceptions.AlreadyExistsError:
+            await self._obstore.put_async(self._store, name, body, **how)
+        except self._obstore.exceptions.AlreadyExistsError:
             return False
         return True
 
     async def list(self) -> dict[str, int]:
-        import obstore
-
         sizes = {}
-        async for chunk in obstore.list(self._store):
+        async for chunk in self._obstore.list(self._store):
             sizes.update({entry["path"]: entry["size"] for entry in chunk})
         return sizes
 

@@ -32,19 +32,15 @@ class FolderStore:
         self.ledger.count("range", requests=len(spans), received=sum(map(len, parts)))
         return parts
 
-    def put(self, name: str, data: bytes | Path) -> None:
+    def put(self, name: str, data: bytes | Path, *, if_absent: bool = False) -> bool:
         path, content = self.folder / name, data.read_bytes() if isinstance(data, Path) else data
-        with self._told(name):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, content)
         self.ledger.count("put", sent=len(content))
-
-    def put_if_absent(self, name: str, data: bytes) -> bool:
-        path = self.folder / name
-        self.ledger.count("put", sent=len(data))
         with self._told(name):
             path.parent.mkdir(parents=True, exist_ok=True)
-            return write_new(path, data)
+            if if_absent:
+                return write_new(path, content)
+            write_whole(path, content)
+        return True
 
     def list(self) -> dict[str, int]:
         self.ledger.count("list")

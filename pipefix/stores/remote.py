@@ -51,13 +51,9 @@ class RemoteStore:
         self.ledger.count("range", requests=len(spans), received=sum(map(len, parts)))
         return parts
 
-    def put(self, name: str, data: bytes | Path) -> None:
-        self._ask("put", name, str(data) if isinstance(data, Path) else data, False)
+    def put(self, name: str, data: bytes | Path, *, if_absent: bool = False) -> bool:
+        created: bool = self._ask("put", name, str(data) if isinstance(data, Path) else data, if_absent)
         self.ledger.count("put", sent=data.stat().st_size if isinstance(data, Path) else len(data))
-
-    def put_if_absent(self, name: str, data: bytes) -> bool:
-        created: bool = self._ask("put", name, data, True)
-        self.ledger.count("put", sent=len(data))
         return created
 
     def list(self) -> dict[str, int]:

@@ -43,23 +43,16 @@ class Store(Protocol):
 
     def get(self, name: str) -> bytes:
         """A whole object; raises `NoSuchObject`."""
-        ...
 
     def ranges(self, spans: Sequence[Span]) -> list[bytes]:
         """Many ranges, fetched at the same time; one that lies beyond its object's end comes short."""
-        ...
 
-    def put(self, name: str, data: bytes | Path) -> None:
-        """An object appears whole or not at all."""
-        ...
-
-    def put_if_absent(self, name: str, data: bytes) -> bool:
-        """False where there is an object of this name already; of several who try at once one succeeds."""
-        ...
+    def put(self, name: str, data: bytes | Path, *, if_absent: bool = False) -> bool:
+        """An object appears whole or not at all. With ``if_absent`` False where there is one of this name already; of several who
+        try at once one succeeds."""
 
     def list(self) -> dict[str, int]:
         """Names and sizes of all objects: all that is there but what is being written, links and pipes too."""
-        ...
 
 
 def is_store(place: object) -> bool:

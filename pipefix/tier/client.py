@@ -19,7 +19,7 @@ import subprocess
 import sys
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -43,11 +43,11 @@ class Wanted(msgspec.Struct, frozen=True):
     """Offset, length and CRC-32."""
 
 
-class Tier:
+class Tier(NamedTuple):
     """A directory and the bytes that it may take."""
 
-    def __init__(self, folder: Path, budget: int) -> None:
-        self.folder, self.budget = folder, budget
+    folder: Path
+    budget: int
 
     @classmethod
     def at(cls, text: str) -> Tier:
@@ -85,30 +85,28 @@ class TieredCache:
 
     def part(self, wanted: Wanted) -> Path | None:
         """The part's file; None where it is yet to come, or never will: then it is wished for, once a process."""
-        self._hold()
-        if self.arrived(wanted.name):
-            return self.path(wanted.name)
-        if wanted.name not in self._wished:
-            self._wished.add(wanted.name)
-            try:
-                (self._folder / WANTED).mkdir(parents=True, exist_ok=True)
-                if not (self._folder / ORIGIN).exists():
-                    write_whole(self._folder / ORIGIN, self._url.encode(), durable=False)
-                write_whole(self._folder / WANTED / Path(wanted.name).name, msgspec.msgpack.encode(wanted), durable=False)
-            except OSError as error:
-                raise _unwritable(self._tier.folder, error) from error
-            self._start()
-        return None
-
-    def _hold(self) -> None:
-        if self._held is None:
-            try:
+        try:
+            if self._held is None:
                 self._tier.folder.mkdir(parents=True, exist_ok=True)
                 self._held = os.open(self._tier.folder / CLIENTS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            except OSError as error:
-                raise _unwritable(self._tier.folder, error) from error
-            weakref.finalize(self, os.close, self._held)
-            fcntl.flock(self._held, fcntl.LOCK_SH)
+                weakref.finalize(self, os.close, self._held)
+                fcntl.flock(self._held, fcntl.LOCK_SH)
+            if self.arrived(wanted.name):
+                return self.path(wanted.name)
+            if wanted.name in self._wished:
+                return None
+            self._wished.add(wanted.name)
+            (self._folder / WANTED).mkdir(parents=True, exist_ok=True)
+            if not (self._folder / ORIGIN).exists():
+                write_whole(self._folder / ORIGIN, self._url.encode(), durable=False)
+            write_whole(self._folder / WANTED / Path(wanted.name).name, msgspec.msgpack.encode(wanted), durable=False)
+        except OSError as error:
+            raise UnreadableFile(
+                f"The tier {self._tier.folder} cannot be written: {error.strerror or error}.",
+                advice="Name a directory on a local disk that you may write to.",
+            ) from error
+        self._start()
+        return None
 
     def _start(self) -> None:
         if is_locked(self._tier.folder / FETCHER):
@@ -138,10 +136,3 @@ def is_locked(path: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
-
-
-def _unwritable(folder: Path, error: OSError) -> UnreadableFile:
-    return UnreadableFile(
-        f"The tier {folder} cannot be written: {error.strerror or error}.",
-        advice="Name a directory on a local disk that you may write to.",
-    )

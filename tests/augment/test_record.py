@@ -11,9 +11,8 @@ import torch
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as tv
 
-from pipefix.augment import groups
 from pipefix.augment.batched import TABLE
-from pipefix.augment.module import run
+from pipefix.augment.module import run, waves
 from pipefix.augment.record import Program, RecordedCall, RecordedImage, packed, replayed, unpacked
 from pipefix.vocabulary.random_state import RandomState, seeded
 from tests.augment.lists import ALL, pictures
@@ -111,7 +110,7 @@ def test_blends_of_one_point_are_made_together() -> None:
     """Pictures whose lists call brightness, contrast and saturation in different orders are one group at each turn."""
     images = pictures(24)
     _, programs = both(v2.ColorJitter(0.4, 0.4, 0.4), images)
-    turns = groups.waves([packed(Program(calls, ())) for calls in programs])
+    turns = waves([packed(Program(calls, ())) for calls in programs])
     assert [len(turn) for turn in turns] == [1, 1, 1]
     assert all(turn[0].rows == list(range(24)) for turn in turns)
 

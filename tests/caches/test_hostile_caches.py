@@ -17,9 +17,9 @@ from PIL import Image
 
 from pipefix.caches import manifest as manifests
 from pipefix.caches import parquet, record
-from pipefix.caches.containers import CONTAINERS
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.index import Index
+from pipefix.caches.layout import CONTAINERS
 from pipefix.caches.pictures import picture_as
 from pipefix.caches.record import Decoder, Picture
 from pipefix.caches.verify import verify

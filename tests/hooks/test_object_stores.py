@@ -38,7 +38,7 @@ class ResultStore:
 
 def shelf_of(reads):
     """What a cache gives back of these reads."""
-    shelf = Shelf(None, lambda position: memoryview(b""))
+    shelf = Shelf(None)
     place, known, data = 0, {}, b""
     for name, read in reads.files.items():
         pieces = []

@@ -31,7 +31,7 @@ def test_objects_come_back(store, tmp_path):
 
 
 def test_only_the_first_puts_what_must_be_absent(store):
-    assert store.put_if_absent("manifest.json", b"mine") and not store.put_if_absent("manifest.json", b"yours")
+    assert store.put("manifest.json", b"mine", if_absent=True) and not store.put("manifest.json", b"yours", if_absent=True)
     assert store.get("manifest.json") == b"mine" and store.list() == {"manifest.json": 4}
 
 
@@ -101,7 +101,7 @@ def test_an_object_store_through_its_process(tmp_path):
     store = RemoteStore(f"file://{tmp_path}/bucket")
     store.put("parts/a", b"0123456789")
     assert store.ranges([Span("parts/a", 2, 3)] * 100) == [b"234"] * 100
-    assert store.put_if_absent("m", b"mine") and not store.put_if_absent("m", b"yours") and store.get("m") == b"mine"
+    assert store.put("m", b"mine", if_absent=True) and not store.put("m", b"yours", if_absent=True) and store.get("m") == b"mine"
     assert store.list() == {"parts/a": 10, "m": 4}
     with pytest.raises(NoSuchObject):
         store.get("nothing")

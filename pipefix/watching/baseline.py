@@ -11,6 +11,7 @@ from pipefix.report import runfile
 from pipefix.report.runfile import Run
 from pipefix.vocabulary import versioned
 from pipefix.vocabulary.errors import UnreadableFile
+from pipefix.vocabulary.quantity import known, usable
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 from pipefix.watching import window
 from pipefix.watching.drift import BYTES, CPU, Baseline, figures_of
@@ -44,10 +45,10 @@ def from_run(run: Run, name: str) -> Baseline:
     """
     levels: dict[str, float] = {}
     for figures in run.stages:
-        cost = figures.wall_s
-        if figures.stage in {stage.value for stage in IN_SAMPLE} and cost is not None and _usable(cost.value):
+        cost = usable(figures.wall_s)
+        if figures.stage in IN_SAMPLE and cost is not None and cost.value > 0:
             levels[figures.stage] = cost.value
-        if figures.stage == Stage.STORAGE.value and figures.bytes is not None and _usable(figures.bytes):
+        if figures.stage == Stage.STORAGE and known(figures.bytes) and figures.bytes > 0:
             levels[BYTES] = figures.bytes
     if not levels:
         raise UnreadableFile(f"The baseline {name} holds no costs of stages to hold a job against.")
@@ -67,7 +68,3 @@ def from_windows(windows: Sequence[Window], name: str) -> Baseline:
             f"The baseline {name} holds no window with figures.", advice="Let the job run for some minutes, or name another file."
         )
     return Baseline(name, {figure: math.exp(median(each)) for figure, each in values.items()})
-
-
-def _usable(value: float) -> bool:
-    return math.isfinite(value) and value > 0

@@ -85,7 +85,7 @@ class JsonLines:
         return True
 
     def write(self, window: Window) -> None:
-        if self._moved():
+        if stat.S_ISREG(os.fstat(self._file).st_mode) and not is_at(self._file, self.path):  # it was moved away
             self._open(self.path)
             self._claimed(self.path)
         line = b"\n" * self._torn + windows.encode(window)
@@ -93,10 +93,6 @@ class JsonLines:
         self._torn = written < len(line)
         if self._torn:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
-
-    def _moved(self) -> bool:
-        """Whether the file's name stands for another file now, or for none."""
-        return stat.S_ISREG(os.fstat(self._file).st_mode) and not is_at(self._file, self.path)
 
     def close(self) -> None:
         if self._file >= 0:

@@ -41,11 +41,7 @@ class Gatherer:
         making_s = max(0, self._makers.made_ns - makers_before.made_ns) / 1e9
         cost = max(0, self._makers.cost_ns - makers_before.cost_ns) / 1e9
         return Window(
-            time=time,
-            number=self._number,
-            seconds=seconds,
-            batches=passed.batches,
-            samples=passed.samples,
+            time=time, number=self._number, seconds=seconds, batches=passed.batches, samples=passed.samples,
             rate=passed.samples / max(seconds, 1e-9),
             waiting=passed.wait_ns / loop_ns if loop_ns > 0 else None,
             wait=_spread([step.wait / 1e9 for step in steps if not step.first]),
@@ -57,12 +53,9 @@ class Gatherer:
             bytes=median(look.bytes / look.samples for look in looks) if any(look.bytes for look in looks) else None,
             cpu=median(look.cpu / look.samples for look in looks) / 1e9 if looks else None,
             busy=min(1.0, making_s / max(seconds, 1e-9) / max(1, makers or workers)) if meter.workers else None,
-            workers=workers,
-            died=list(died),
             looking=cost / making_s if making_s > 0 else None,
-            labels=self.labels,
-            ended=ended,
-        )
+            workers=workers, died=list(died), labels=self.labels, ended=ended,
+        )  # fmt: skip
 
     def _enough(self, new: Sequence[TimedBatch], ended: bool) -> list[TimedBatch]:
         self._waiting += [look for look in new if look.samples > 0]
@@ -102,5 +95,5 @@ def _spread(values: Sequence[float]) -> Spread | None:
     if not values:
         return None
     ordered = sorted(values)
-    at = [ordered[min(len(ordered) - 1, int(len(ordered) * share))] for share in (0.5, 0.95, 0.99)]
-    return Spread(p50=at[0], p95=at[1], p99=at[2], max=ordered[-1])
+    p50, p95, p99 = (ordered[min(len(ordered) - 1, int(len(ordered) * share))] for share in (0.5, 0.95, 0.99))
+    return Spread(p50=p50, p95=p95, p99=p99, max=ordered[-1])

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -42,10 +41,6 @@ def _iterated(loader: Any) -> Any:
     """The DataLoader that gives the batches, where ``loader`` is a framework's wrapper around one; else itself."""
     inner = held_loader(loader)
     return loader if inner is None else inner
-
-
-class _OutputHangs(Exception):
-    """The last window cannot be written: the one before still is."""
 
 
 class Watch:
@@ -124,7 +119,7 @@ class Watch:
     def __enter__(self) -> Watch:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # -- as a loader -----------------------------------------------------------------------------------------------------
@@ -147,21 +142,14 @@ class Watch:
     def pulse(self, *, ended: bool = False) -> Window:
         """Close the window that is open, tell it to the exporters and to whoever waits for drift."""
         if not self._lock.acquire(timeout=PATIENCE if ended else -1):
-            raise _OutputHangs("one of its outputs hangs: the last window is not written")
+            raise TimeoutError("one of its outputs hangs: the last window is not written")  # the one before still is
         try:
             processes = self._attachment.processes
             alive = sum(_exit_code(process) is None for process in processes)
-            window = self._gatherer.window(
-                time=time.time(),
-                workers=alive,
-                makers=len(processes),
-                died=self._died(processes),
-                ended=ended,
-            )
-            notices = self.drift.feed(window)
-            self.window = window = msgspec.structs.replace(
-                window, notices=notices, drifting=self.drift.drifting, machine=self._machine.take()
-            )
+            died = self._died(processes)
+            window = self._gatherer.window(time=time.time(), workers=alive, makers=len(processes), died=died, ended=ended)
+            notices, machine = self.drift.feed(window), self._machine.take()
+            self.window = window = msgspec.structs.replace(window, notices=notices, drifting=self.drift.drifting, machine=machine)
             for exporter in list(self._exporters):
                 self._guarded(exporter, lambda exporter=exporter: exporter.write(window))  # type: ignore[misc]
         finally:
@@ -187,7 +175,7 @@ class Watch:
         """A watch that fails, or whose output hangs, says so once and ends; the training goes on."""
         try:
             self.pulse(ended=ended)
-        except _OutputHangs as error:
+        except TimeoutError as error:
             self._hangs = True
             log.warning("pipefix.watch has stopped: %s; the training goes on.", error)
         except Exception:
@@ -297,15 +285,8 @@ def watch(
     if not every > 0:
         raise BadUsage(f"every={every!r} is not a number of seconds above zero.", advice="Write every=30")
     held = baselines.read(Path(baseline)) if isinstance(baseline, (str, Path)) else baseline
-    exporters = opened(jsonl, prometheus, textfile, tensorboard)
-    return Watch(
-        loader, exporters=exporters, baseline=held, every=every, stages=stages, on_drift=on_drift, labels=_labels(labels)
-    ).start()
-
-
-def _labels(labels: dict[str, str] | None) -> dict[str, str]:
-    """Which process of a distributed job this is."""
-    if labels is not None:
-        return {str(name): str(value) for name, value in labels.items()}
-    here = rank()
-    return {"rank": str(here)} if here is not None else {}
+    exporters, here = opened(jsonl, prometheus, textfile, tensorboard), rank()
+    if labels is None:
+        labels = {"rank": str(here)} if here is not None else {}
+    labels = {str(name): str(value) for name, value in labels.items()}
+    return Watch(loader, exporters=exporters, baseline=held, every=every, stages=stages, on_drift=on_drift, labels=labels).start()

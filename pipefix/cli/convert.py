@@ -53,19 +53,10 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     if arguments.target is None:
-        arguments.target = _target_here()
+        from pipefix.api.history import target_here
+
+        arguments.target, why = target_here(Path())
+        console.note(f"converting {arguments.target}: {why}")
     verb, own = ("forecast", ("dry_run", "update")) if arguments.dry_run else ("convert", ("dry_run",))
-    delivered(
-        lambda progress: used(verb, arguments)(**options(arguments, *own), progress=progress),
-        quiet=arguments.quiet,
-        json=arguments.json,
-    )
+    delivered(lambda progress: used(verb, arguments)(**options(arguments, *own), progress=progress), arguments)
     return 0
-
-
-def _target_here() -> str:
-    from pipefix.api.history import target_here
-
-    target, why = target_here(Path())
-    console.note(f"converting {target}: {why}")
-    return target

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,14 +16,15 @@ if TYPE_CHECKING:
     from pipefix.report.shown import Shown
 
 
-def delivered(verb: Callable[[Progress], Any], *, quiet: bool, **how: Any) -> Any:
+def delivered(verb: Callable[[Progress], Any], typed: Namespace, *, out: Path | None = None) -> Any:
     """What a verb returns, after it was delivered; where only a file of the verb's own could not be written, it is all the same.
 
     Meanwhile what the user's code prints goes to stderr too. Loading PyTorch, which takes seconds, is told.
     """
     here = os.getcwd()
+    how: dict[str, Any] = {name: value for name, value in vars(typed).items() if name in ("json", "full", "html")}
     try:
-        with console.stdout_reserved(), Progress(quiet=quiet) as progress:
+        with console.stdout_reserved(), Progress(quiet=typed.quiet) as progress:
             progress("loading PyTorch", 0.0)
             try:
                 result = verb(progress)
@@ -30,9 +32,9 @@ def delivered(verb: Callable[[Progress], Any], *, quiet: bool, **how: Any) -> An
                 os.chdir(here)  # the target's code may have gone elsewhere, and files are named from here
     except UnreadableFile as error:
         if error.known is not None:
-            deliver(error.known, **how)  # type: ignore[arg-type]
+            deliver(error.known, out=out, **how)  # type: ignore[arg-type]
         raise
-    deliver(result, **how)
+    deliver(result, out=out, **how)
     return result
 
 

@@ -60,9 +60,7 @@ def run(arguments: Namespace) -> int:
 
     check_only(arguments.only)  # a program would run until its loop is warm before it is told
     report = delivered(
-        lambda progress: used("fix", arguments)(**options(arguments, "undo"), ask=_asking(progress), progress=progress),
-        quiet=arguments.quiet,
-        json=arguments.json,
+        lambda progress: used("fix", arguments)(**options(arguments, "undo"), ask=_asking(progress), progress=progress), arguments
     )
     if report.fixed.interrupted:
         raise Interrupted(

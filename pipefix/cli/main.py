@@ -101,7 +101,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return 0
     except OSError as error:
-        if _is_nowhere():
+        try:
+            os.getcwd()
+        except OSError:
             return _tell(UnreadableFile("The folder that you are in was removed.", advice="Go to one that is there, such as: cd"))
         if error.errno != errno.ENAMETOOLONG:
             return unforeseen(error)
@@ -118,14 +120,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BaseException as leaving:  # noqa: BLE001 - sys.exit(), or what the user's code raises to pass every handler of errors
         return _tell(_left(leaving))
     return code
-
-
-def _is_nowhere() -> bool:
-    try:
-        os.getcwd()
-    except OSError:
-        return True
-    return False
 
 
 def _tell(error: PipefixError) -> int:
@@ -160,10 +154,9 @@ def unforeseen(error: Exception) -> int:
         )
     import traceback
 
-    name = type(error).__name__
     place = traceback.extract_tb(error.__traceback__)[-1]
     note(
-        f"pipefix: this is a bug in pipefix {VERSION}, not in your pipeline: {name}: {error} "
+        f"pipefix: this is a bug in pipefix {VERSION}, not in your pipeline: {type(error).__name__}: {error} "
         f"(at {Path(place.filename).name}, line {place.lineno}). {_save_traceback(error)}"
     )
     return BUG

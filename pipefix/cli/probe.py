@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,23 +75,14 @@ def run(arguments: Namespace) -> int:
         run: Run = used("probe", arguments)(budget=left, recording_bytes=arguments.recording_budget, **chosen, progress=progress)
         return run
 
-    probed = delivered(
-        probe, quiet=arguments.quiet, json=arguments.json, full=arguments.full, out=arguments.out, html=arguments.html
-    )
+    probed = delivered(probe, arguments, out=arguments.out)
     if probed.partial:
         raise Interrupted("Interrupted: the figures above are what was known by then.")
-    for crossed in _crossed(probed, arguments.fail_on):
-        raise GateFailed(f"pipefix probe: --fail-on {crossed}.")
-    return 0
-
-
-def _crossed(run: Run, gates: list[str]) -> Iterator[str]:
-    """Every gate that this run fails, with what was found."""
-    kind = run.verdict.kind if run.verdict is not None else "inconclusive"
-    for gate in dict.fromkeys(gates):
+    kind = probed.verdict.kind if probed.verdict is not None else "inconclusive"
+    problems = ", ".join(finding.id for finding in probed.audit if finding.severity == "problem")
+    for gate in arguments.fail_on:
         if gate == kind:
-            yield f"{gate}: the verdict is {kind}"
-        elif gate == "problem":
-            problems = [finding.id for finding in run.audit if finding.severity == "problem"]
-            if problems:
-                yield f"problem: the audit found {', '.join(problems)}"
+            raise GateFailed(f"pipefix probe: --fail-on {gate}: the verdict is {kind}.")
+        if gate == "problem" and problems:
+            raise GateFailed(f"pipefix probe: --fail-on problem: the audit found {problems}.")
+    return 0

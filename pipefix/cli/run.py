@@ -86,7 +86,12 @@ def run(arguments: Namespace) -> int:
             for document in result.printed():
                 console.aside(document)
             console.note(where)
-        paged = _write_page(result, arguments.out / "report.html")
+        page = arguments.out / "report.html"
+        paged = f"report: {page}"
+        try:
+            result.html(page)
+        except UnreadableFile as error:  # that costs nothing else
+            paged = f"pipefix: {error}"
         if not arguments.quiet:
             console.note(paged)
     except BrokenPipeError:
@@ -143,15 +148,6 @@ def _check_folder(folder: Path) -> None:
             advice=f"Choose a folder with room: {command('pipefix', 'run', '--out', 'FOLDER', 'train.py')}",
         )
     destination.check(out=folder / "run.json", html=folder / "report.html")
-
-
-def _write_page(result: ShownRun, path: Path) -> str:
-    """What there is to say of it. A page that cannot be written costs nothing else."""
-    try:
-        result.html(path)
-    except UnreadableFile as error:
-        return f"pipefix: {error}"
-    return f"report: {path}"
 
 
 def _as_the_program_ended(code: int) -> int:

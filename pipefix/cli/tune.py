@@ -57,10 +57,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     destination.check(plan=arguments.write, html=arguments.html)
-    report = delivered(
-        lambda progress: used("tune", arguments)(**options(arguments), progress=progress),
-        quiet=arguments.quiet, json=arguments.json, html=arguments.html,
-    ).report  # fmt: skip
+    report = delivered(lambda progress: used("tune", arguments)(**options(arguments), progress=progress), arguments).report
     if report.written is not None:
         console.note(f"plan: {report.written}")
     if report.partial:

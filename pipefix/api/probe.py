@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
-from pipefix.api import try_fused_calls, try_handover, try_sample_cache
+from pipefix.api import try_remedies
 from pipefix.api.run_files import Run as Run
 from pipefix.api.target import Progress, consumed, load_target, silent
+from pipefix.api.try_remedies import making
 from pipefix.audit import observe, storage_facts
 from pipefix.audit.facts import AuditFacts, Finding, StepFacts
 from pipefix.audit.on_workers import handle_before_fork
@@ -164,7 +165,7 @@ def look_at(
     if aside and diagnosis is not None and not measurement.partial and not hung:
         progress("trying what fixes would bring", measured)
         _try_aside(subject, consumer, measurement, diagnosis, aside)
-        patience = max(LEAST_PATIENT, PATIENT * aside, min(MOST_PATIENT * budget, SLOW_SAMPLES * _making(diagnosis)))
+        patience = max(LEAST_PATIENT, PATIENT * aside, min(MOST_PATIENT * budget, SLOW_SAMPLES * making(diagnosis)))
         _try_conversions(subject, machine, measurement, diagnosis, patience)
     elif diagnosis is not None:
         _try_conversions(subject, machine, measurement, diagnosis, 0.0)  # none is, and each says so
@@ -202,9 +203,9 @@ def _see_parts(subject: Subject, machine: Machine, measurement: Measurement, dia
 def _try_aside(subject: Subject, consumer: Consumer, measurement: Measurement, diagnosis: Diagnosis, each: float) -> None:
     """What fixes would bring, seen beside the pipeline in about so many seconds each; an interruption leaves what was measured."""
     try:
-        measurement.fused = try_fused_calls.calls(subject, diagnosis, each)
-        measurement.record = try_sample_cache.record(subject, consumer, diagnosis, each, measurement.first_batch)
-        measurement.handover = try_handover.handover(subject, consumer, measurement, diagnosis, each)
+        measurement.fused = try_remedies.fused_calls(subject, diagnosis, each)
+        measurement.record = try_remedies.sample_record(subject, consumer, diagnosis, each, measurement.first_batch)
+        measurement.handover = try_remedies.handover(subject, consumer, measurement, diagnosis, each)
     except KeyboardInterrupt:
         measurement.partial = True
 
@@ -216,7 +217,7 @@ def _try_conversions(subject: Subject, machine: Machine, measurement: Measuremen
 
     def tried(store: str) -> TriedCache:
         left = until - time.perf_counter()
-        began = try_sample_cache.begin_cache(subject, store, left, _making(diagnosis)) if left > 0 else None
+        began = try_remedies.begin_cache(subject, store, left, making(diagnosis)) if left > 0 else None
         return began or TriedCache(late=True)
 
     try:
@@ -232,11 +233,6 @@ def _try_conversions(subject: Subject, machine: Machine, measurement: Measuremen
             measurement.same_every_time = any(tried_cache.whole for tried_cache in known.values())
     except KeyboardInterrupt:
         measurement.partial = True
-
-
-def _making(diagnosis: Diagnosis) -> float:
-    """Seconds in which one process makes a sample."""
-    return sum(diagnosis.stages[stage].wall.value for stage in IN_SAMPLE if stage in diagnosis.stages)
 
 
 def _blame_shared_handles(error: TargetError, subject: Subject) -> None:

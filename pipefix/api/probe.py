@@ -141,17 +141,11 @@ def look_at(
     aside = min(MOST_ASIDE, ASIDE * budget) if tries else 0.0
     measured = 1 - (TRIED_ASIDE + bool(subject.settings.num_workers)) * aside / budget
     plan = MeasurementPlan(
-        budget=max(1.0, measured * budget - (time.perf_counter() - begun)),
-        recording_bytes=recording_bytes,
-        trial_workers=_trials(subject, machine, budget) if trial_workers is None else trial_workers,
-        events=trace,
-        observe=observe.worker_facts,
-        seam_cost=calibrate.seam_cost(),
-        enough=settled,
-        wanting=wanting,
-        seed=seed,
+        budget=max(1.0, measured * budget - (time.perf_counter() - begun)), recording_bytes=recording_bytes,
+        trial_workers=_trials(subject, machine, budget) if trial_workers is None else trial_workers, events=trace,
+        observe=observe.worker_facts, seam_cost=calibrate.seam_cost(), enough=settled, wanting=wanting, seed=seed,
         progress=lambda phase, done: progress(phase, measured * done),
-    )
+    )  # fmt: skip
     try:
         measurement = measure(subject, consumer, plan, cores=machine.effective_cores)
     except TargetError as error:
@@ -249,14 +243,10 @@ def _told(subject: Subject, machine: Machine, measurement: Measurement, diagnosi
     moving, whole = (_moving(subject, to) if machine.gpus else None for to in ("kornia", "dali"))
     advice = advise(Case(measurement, diagnosis, subject.target, machine, bool(machine.gpus), moving, whole))
     run = run_figures.run(
-        subject,
-        machine.as_dict(),
-        measurement,
-        diagnosis,
-        steps=advice,
+        subject, machine.as_dict(), measurement, diagnosis, steps=advice,
         findings=_audit(subject, machine, measurement, diagnosis),
         replaces={arm.name: sorted(map(str, arm.replaces)) for arm in POOL},
-    )
+    )  # fmt: skip
     return run, advice
 
 

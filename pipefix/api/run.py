@@ -176,12 +176,9 @@ def _told(folder: Path, command: Sequence[str], ended: Ended, plan: Path | None 
     program = merged_notes(folder, list(command), ended.exit_code, ended.seconds, ended.began)
     program = msgspec.structs.replace(program, plan=str(plan) if plan is not None else None, at_limit=ended.at_limit)
     return Run(
-        pipefix=VERSION,
-        created=datetime.now().astimezone().isoformat(timespec="seconds"),
-        target=written(*program.command),
-        verdict=clock_verdict(program),
-        program=program,
-    )
+        pipefix=VERSION, created=datetime.now().astimezone().isoformat(timespec="seconds"), target=written(*program.command),
+        verdict=clock_verdict(program), program=program,
+    )  # fmt: skip
 
 
 def clear(folder: Path) -> None:

@@ -47,14 +47,10 @@ def space(subject: Subject, machine: Machine, most: int | None, keep_order: bool
     else:
         declined["batch_size"] = "it is part of the training; --batch-sizes shows what others would deliver"
     return Space(
-        most_workers=most_workers(cores, now.num_workers) if most is None else max(most, 0),
-        cores=cores,
-        reorder=not keep_order and not subject.iterable,
-        pin=bool(machine.gpus) and real,
-        slots=_slots(subject, declined),
-        declined=declined,
-        open=most is None,
-    )
+        most_workers=most_workers(cores, now.num_workers) if most is None else max(most, 0), cores=cores,
+        reorder=not keep_order and not subject.iterable, pin=bool(machine.gpus) and real, slots=_slots(subject, declined),
+        declined=declined, open=most is None,
+    )  # fmt: skip
 
 
 def _slots(subject: Subject, declined: dict[str, str]) -> bool:
@@ -81,12 +77,9 @@ def limits(
     if room is not None:
         room = room // ranks + int(read([os.getpid()]).memory_bytes)
     return ResourceLimits(
-        memory_bytes=least(memory, room),
-        shm_bytes=least(shm, free // ranks if free is not None else None),
-        files=least(files, machine.fd_soft),
-        cores=cores,
-        vram_bytes=vram,
-    )
+        memory_bytes=least(memory, room), shm_bytes=least(shm, free // ranks if free is not None else None),
+        files=least(files, machine.fd_soft), cores=cores, vram_bytes=vram,
+    )  # fmt: skip
 
 
 def least(*values: float | None) -> float | None:

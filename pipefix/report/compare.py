@@ -151,14 +151,9 @@ def compare(before: Run, after: Run, *, force: bool = False, max_regression: flo
             f"These two runs cannot be compared: {'; '.join(reasons)}.", advice="To compare them all the same, add --force."
         )
     comparison = Comparison(
-        before=before,
-        after=after,
-        ratio=ratio(_rates(after), _rates(before)),
-        machine=machine_part(before, after),
-        stages=_stages(before, after),
-        beside=_beside(before, after),
-        max_regression=max_regression,
-    )
+        before=before, after=after, ratio=ratio(_rates(after), _rates(before)), machine=machine_part(before, after),
+        stages=_stages(before, after), beside=_beside(before, after), max_regression=max_regression,
+    )  # fmt: skip
     reasons_told = [f"Forced: {reason}." for reason in reasons] + _of_the_machine(comparison) + doubts(before, after)
     return msgspec.structs.replace(comparison, doubts=reasons_told)
 
@@ -229,13 +224,9 @@ def _change(name: str, before: StageFigures | None, after: StageFigures | None) 
     new = quantity.usable(after.wall_s) if after is not None else None
     both = ratio(new, old) if old is not None and new is not None and old.value > 0 and new.value > 0 else None
     return StageChange(
-        stage=name,
-        before_s=old,
-        after_s=new,
-        ratio=both,
-        before_share=before.share if before is not None else None,
+        stage=name, before_s=old, after_s=new, ratio=both, before_share=before.share if before is not None else None,
         after_share=after.share if after is not None else None,
-    )
+    )  # fmt: skip
 
 
 def _greatest(changes: list[StageChange]) -> str:

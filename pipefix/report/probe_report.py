@@ -100,17 +100,12 @@ def _document(run: Run, *, brief: bool = False) -> Document:
     about = [" · ".join([*descriptions.settings_line(run.settings), consumer]), " · ".join(descriptions.machine_line(run.machine))]
     return Document(
         command="pipefix run" if run.program is not None else "pipefix probe",
-        target=run.target or ("" if run.program is not None else "of an unnamed target"),
-        created=run.created,
+        target=run.target or ("" if run.program is not None else "of an unnamed target"), created=run.created,
         about=[line for line in about[: 1 if brief else None] if line] if measured else [],
         warning="Interrupted: these figures are what was known by then." if run.partial else "",
-        kind=COLOURS.get(words.kind, ""),
-        badge=words.kind.capitalize(),
-        card=list(_card(words, brief=brief)),
-        tiles=_tiles(run),
-        version=run.pipefix,
-        data=encode(run),
-    )
+        kind=COLOURS.get(words.kind, ""), badge=words.kind.capitalize(), card=list(_card(words, brief=brief)),
+        tiles=_tiles(run), version=run.pipefix, data=encode(run),
+    )  # fmt: skip
 
 
 def _card(words: Card, *, brief: bool) -> Iterator[Field]:

@@ -53,24 +53,16 @@ def run(
     """One probe as a run file tells it. ``replaces``: the stages that each arm replaces."""
     delivered = len(measurement.of("plain")) or len(measurement.of("real"))
     return msgspec.structs.replace(
-        _head(subject, machine, measurement),
-        verdict=diagnosis.verdict,
+        _head(subject, machine, measurement), verdict=diagnosis.verdict,
         throughput=runfile.Throughput(delivered=known_from(diagnosis.sample.inverted(), delivered), demand=diagnosis.demand),
-        sample_s=known_from(diagnosis.sample, delivered),
-        stages=_stages(diagnosis),
-        unattributed_s=diagnosis.unattributed,
+        sample_s=known_from(diagnosis.sample, delivered), stages=_stages(diagnosis), unattributed_s=diagnosis.unattributed,
         sampler_s=diagnosis.sampler if diagnosis.sampler is not None and diagnosis.sampler.value else None,
         sampler_gain=_gain(diagnosis.sampler_gain) if diagnosis.sampler_gain is not None else None,
-        arms=_arms(measurement, replaces),
-        remedies=[_remedy(step) for step in steps],
-        audit=list(findings),
-        caveats=_caveats(subject, diagnosis),
-        tail=_tail(measurement, diagnosis),
-        step_split=_step_split(measurement),
-        waits=_waits(measurement, diagnosis),
-        cold=_cold(measurement, diagnosis),
+        arms=_arms(measurement, replaces), remedies=[_remedy(step) for step in steps], audit=list(findings),
+        caveats=_caveats(subject, diagnosis), tail=_tail(measurement, diagnosis), step_split=_step_split(measurement),
+        waits=_waits(measurement, diagnosis), cold=_cold(measurement, diagnosis),
         instrument=_instrument(measurement, diagnosis),
-    )
+    )  # fmt: skip
 
 
 def _head(subject: Subject, machine: Mapping[str, Any], measurement: Measurement) -> Run:
@@ -114,16 +106,10 @@ def _stages(diagnosis: Diagnosis) -> list[runfile.StageFigures]:
 
 def _stage(cost: StageCost, blocks: int) -> runfile.StageFigures:
     return runfile.StageFigures(
-        stage=str(cost.stage),
-        wall_s=known_from(cost.wall, blocks),
-        cpu_s=known_from(cost.cpu, blocks) if cost.cpu is not None else None,
-        share=cost.share,
-        hidden=cost.hidden,
-        bytes=cost.bytes,
-        marginal_gain=_gain(cost.gain),
-        waiting_s=cost.waiting,
-        ops=list(cost.ops),
-    )
+        stage=str(cost.stage), wall_s=known_from(cost.wall, blocks),
+        cpu_s=known_from(cost.cpu, blocks) if cost.cpu is not None else None, share=cost.share, hidden=cost.hidden,
+        bytes=cost.bytes, marginal_gain=_gain(cost.gain), waiting_s=cost.waiting, ops=list(cost.ops),
+    )  # fmt: skip
 
 
 def _gain(gain: Gain) -> runfile.GainFigures:
@@ -148,18 +134,12 @@ def _arms(measurement: Measurement, replaces: Mapping[str, list[str]]) -> list[r
 def _remedy(step: Step) -> runfile.RemedyFigures:
     proposed = isinstance(step, Proposed)
     return runfile.RemedyFigures(
-        id=step.id,
-        stage=str(step.stage),
-        title=step.title,
-        status="proposed" if proposed else "declined",
-        why=step.why,
+        id=step.id, stage=str(step.stage), title=step.title, status="proposed" if proposed else "declined", why=step.why,
         speedup=_gain(step.gain),
         cost=runfile.RemedyCost(disk_bytes=step.disk_bytes, seconds=step.seconds) if proposed else None,
-        command=step.command if proposed else None,
-        measured=step.measured,
-        risk=step.risk if isinstance(step, Proposed) else None,
-        relieves=[str(stage) for stage in step.relieves],
-    )
+        command=step.command if proposed else None, measured=step.measured,
+        risk=step.risk if isinstance(step, Proposed) else None, relieves=[str(stage) for stage in step.relieves],
+    )  # fmt: skip
 
 
 def _caveats(subject: Subject, diagnosis: Diagnosis) -> list[runfile.Caveat]:
@@ -186,15 +166,9 @@ def _tail(measurement: Measurement, diagnosis: Diagnosis) -> runfile.Tail | None
     walls = [wall / 1e9 for row in measurement.rows("real") for wall in row.trace.unit_walls if wall > 0]
     edges, counts = sample_classes([wall / together for wall in walls])
     return runfile.Tail(
-        p50_s=tail["p50"],
-        p95_s=tail["p95"],
-        p99_s=tail["p99"],
-        max_s=tail["max"],
-        samples=round(tail["samples"]),
-        head_of_line_s=tail.get("blocked"),
-        edges_s=edges,
-        counts=[round(count * together) for count in counts],
-    )
+        p50_s=tail["p50"], p95_s=tail["p95"], p99_s=tail["p99"], max_s=tail["max"], samples=round(tail["samples"]),
+        head_of_line_s=tail.get("blocked"), edges_s=edges, counts=[round(count * together) for count in counts],
+    )  # fmt: skip
 
 
 def sample_classes(costs: list[float]) -> tuple[list[float], list[int]]:

@@ -118,28 +118,14 @@ class TuneReporter:
     def report(self, *, created: str, written: str | None) -> TuneReport:
         changes, result = self.changes(), self.result
         return TuneReport(
-            target=self.target,
-            program=list(self.program),
-            before=self.plan.start,
-            after=self._chosen(),
-            sentence=self._sentence(changes),
-            certificate=self.certificate(),
-            trials=list(result.tried),
-            pipefix=VERSION,
-            created=created,
-            changes=changes,
-            rate_before=result.before,
-            rate_after=result.after,
-            kept=result.kept,
-            enough=result.enough,
-            declined=dict(self.plan.space.declined or {}),
-            notes=list(self._notes(changes)),
+            target=self.target, program=list(self.program), before=self.plan.start, after=self._chosen(),
+            sentence=self._sentence(changes), certificate=self.certificate(), trials=list(result.tried), pipefix=VERSION,
+            created=created, changes=changes, rate_before=result.before, rate_after=result.after, kept=result.kept,
+            enough=result.enough, declined=dict(self.plan.space.declined or {}), notes=list(self._notes(changes)),
             batch_sizes=list(self.sizes),
             limits={name: value for name, value in vars(self.plan.limits).items() if value is not None},
-            partial=result.partial,
-            seconds=result.seconds,
-            written=written,
-        )
+            partial=result.partial, seconds=result.seconds, written=written,
+        )  # fmt: skip
 
     def changes(self) -> dict[str, object]:
         """Arguments of the loader that are to be others."""

@@ -169,16 +169,11 @@ def trial_block(block: Block, pool: Pool, started: float) -> TrialBlock:
         spent = row.device if row.idle is not None else max(row.done - row.got, row.device)
         busy.append(spent / 1e9 if pool.consumer.present else 0.0)
     return TrialBlock(
-        seconds=block.seconds,
-        samples=block.samples,
-        waits=tuple(waits),
-        steps=tuple(busy),
+        seconds=block.seconds, samples=block.samples, waits=tuple(waits), steps=tuple(busy),
         making=tuple((row.trace.ended - row.trace.begun) / 1e9 for row in rows),
-        process_cpu_s=_threads(rows) if pool.workers else None,
-        workers=pool.serving if pool.workers else 0,
-        started_s=started,
-        turns=turns([_made(row) for row in rows]) if pool.workers else (),
-    )
+        process_cpu_s=_threads(rows) if pool.workers else None, workers=pool.serving if pool.workers else 0,
+        started_s=started, turns=turns([_made(row) for row in rows]) if pool.workers else (),
+    )  # fmt: skip
 
 
 def _made(row: Row) -> BatchTimes:
@@ -204,13 +199,8 @@ def look(pool: Pool) -> BatchCost:
     sizes = [leaf.nbytes for leaf in leaves(kept_batch.value) if isinstance(leaf, torch.Tensor)]
     making = sum(row.trace.ended - row.trace.begun for row in rows) / 1e9
     return BatchCost(
-        bytes=float(sum(sizes)),
-        storages=len(sizes),
-        process_bytes=reading.memory_bytes,
-        process_files=reading.files,
-        cpu_s=sum(row.trace.cpu for row in rows) / 1e9 / len(rows),
-        seconds=making / len(rows),
-        samples=sum(row.trace.samples for row in rows) / len(rows),
-        why_none=pool.consumer.why_none,
+        bytes=float(sum(sizes)), storages=len(sizes), process_bytes=reading.memory_bytes, process_files=reading.files,
+        cpu_s=sum(row.trace.cpu for row in rows) / 1e9 / len(rows), seconds=making / len(rows),
+        samples=sum(row.trace.samples for row in rows) / len(rows), why_none=pool.consumer.why_none,
         starved_s=sum(row.trace.starved for row in rows) / 1e9 / len(rows),
-    )
+    )  # fmt: skip

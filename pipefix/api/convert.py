@@ -123,7 +123,4 @@ class _Pace:
         if new and self._begun is None:
             self._begun = now
         pace = new / (now - self._begun) if self._begun is not None and now > self._begun + 0.5 else 0.0
-        words = cache_report.doing(
-            state.phase, done=state.done, samples=state.samples, written=state.written, read=state.read, a_second=pace
-        )
-        self._say(words, state.done / state.samples if state.samples else 0.0)
+        self._say(cache_report.doing(state, pace), state.done / state.samples if state.samples else 0.0)

@@ -32,14 +32,10 @@ def _same_target(before: str, after: str) -> bool:
     """Checkouts of the same project lie in different places, so a file counts without its directory. Folders of samples do not:
     half of all datasets have a ``train``. There, one path may leave out where the other begins."""
     old, new = (target.replace("\\", "/").rstrip("/") for target in (before, after))
-    if _is_file(old) and _is_file(new):
+    if all(re.search(r"\.py(:[^/]*)?\Z", target) for target in (old, new)):
         return old.rpartition("/")[2] == new.rpartition("/")[2]
     longer, shorter = sorted((old.removeprefix("./"), new.removeprefix("./")), key=len, reverse=True)
     return longer == shorter or (shorter != "" and longer.endswith(f"/{shorter}"))
-
-
-def _is_file(target: str) -> bool:
-    return re.search(r"\.py(:[^/]*)?\Z", target) is not None
 
 
 def _consumer(consumer: str) -> str:
@@ -50,24 +46,24 @@ def _consumer(consumer: str) -> str:
 def _machines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     if not before or not after:
         return []
-    facts = (
-        ("processors", before.get("cpu_model"), after.get("cpu_model")),
-        ("usable CPUs", _cores(before), _cores(after)),
-        ("GPUs", ", ".join(descriptions.gpu_names(before)) or "none", ", ".join(descriptions.gpu_names(after)) or "none"),
-        ("systems", before.get("system"), after.get("system")),
-    )
-    reasons = [
-        f"their {name} differ ({old} and {new})" for name, old, new in facts if old != new and old is not None and new is not None
+    facts = [
+        (name, old, new) for (name, old), new in zip(_facts(before).items(), _facts(after).values(), strict=True) if old != new
     ]
+    reasons = [f"their {name} differ ({old} and {new})" for name, old, new in facts if old is not None and new is not None]
     old, new = (descriptions.figure(machine, "memory_bytes") for machine in (before, after))
     if old is not None and new is not None and abs(old - new) > SAME_MEMORY * max(old, new):
         reasons.append(f"their memories differ ({quantity.size(old)} and {quantity.size(new)})")
     return reasons
 
 
-def _cores(machine: Mapping[str, Any]) -> str | None:
+def _facts(machine: Mapping[str, Any]) -> dict[str, Any]:
     cores = descriptions.figure(machine, "effective_cores")
-    return quantity.number(cores) if cores is not None else None
+    return {
+        "processors": machine.get("cpu_model"),
+        "usable CPUs": quantity.number(cores) if cores is not None else None,
+        "GPUs": ", ".join(descriptions.gpu_names(machine)) or "none",
+        "systems": machine.get("system"),
+    }
 
 
 def doubts(before: Run, after: Run) -> list[str]:
@@ -81,9 +77,11 @@ def doubts(before: Run, after: Run) -> list[str]:
             doubts.append(f"The {name} run does not say on which machine it was made.")
     if before.target != after.target and _same_target(before.target, after.target):
         doubts.append(f"The targets lie in different places: {before.target} and {after.target}.")
-    versions = (before.machine.get("versions"), after.machine.get("versions"))
-    if all(isinstance(known, Mapping) for known in versions) and versions[0] != versions[1]:
-        doubts.append(f"Library versions differ: {_differences(*versions)}.")
+    old, new = (run.machine.get("versions") for run in (before, after))
+    if isinstance(old, Mapping) and isinstance(new, Mapping) and old != new:
+        changed = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
+        versions = (f"{name} {old.get(name, 'absent')} -> {new.get(name, 'absent')}" for name in changed)
+        doubts.append(f"Library versions differ: {', '.join(versions)}.")
     return doubts
 
 
@@ -98,12 +96,3 @@ def _plain(value: int | float | str | None) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _differences(before: Any, after: Any) -> str:
-    names = sorted({*before, *after})
-    return ", ".join(
-        f"{name} {before.get(name, 'absent')} -> {after.get(name, 'absent')}"
-        for name in names
-        if before.get(name) != after.get(name)
-    )

@@ -141,29 +141,21 @@ def compare(before: Run, after: Run, *, force: bool = False, max_regression: flo
             again = "Make a fresh run file, and let the probe finish: pipefix probe TARGET --out run.json"
             if run.program is not None:
                 again = "Waits of a loop are no rate of its loader, which this measures in the program: pipefix run --probe PROGRAM"
-            raise BadUsage(
-                f"The {name} run, of {run.target or 'an unnamed target'}, holds no throughput: there is nothing to compare.",
-                advice=again,
-            )
+            what = f"The {name} run, of {run.target or 'an unnamed target'}"
+            raise BadUsage(f"{what}, holds no throughput: there is nothing to compare.", advice=again)
     reasons = unlike(before, after)
     if reasons and not force:
-        raise BadUsage(
-            f"These two runs cannot be compared: {'; '.join(reasons)}.", advice="To compare them all the same, add --force."
-        )
+        why = f"These two runs cannot be compared: {'; '.join(reasons)}."
+        raise BadUsage(why, advice="To compare them all the same, add --force.")
     comparison = Comparison(
         before=before, after=after, ratio=ratio(_rates(after), _rates(before)), machine=machine_part(before, after),
         stages=_stages(before, after), beside=_beside(before, after), max_regression=max_regression,
     )  # fmt: skip
-    reasons_told = [f"Forced: {reason}." for reason in reasons] + _of_the_machine(comparison) + doubts(before, after)
-    return msgspec.structs.replace(comparison, doubts=reasons_told)
-
-
-def _of_the_machine(comparison: Comparison) -> list[str]:
-    part = comparison.machine
-    if not part.sentence:
-        return []
-    rest = f"Without that the second run delivers {quantity.times_between(comparison.own)} of the first."
-    return [f"{part.sentence} {rest if part.told else 'What that cost cannot be told: repeat the run.'}"]
+    reasons_told, part = [f"Forced: {reason}." for reason in reasons], comparison.machine
+    if part.sentence:
+        rest = f"Without that the second run delivers {quantity.times_between(comparison.own)} of the first."
+        reasons_told.append(f"{part.sentence} {rest if part.told else 'What that cost cannot be told: repeat the run.'}")
+    return msgspec.structs.replace(comparison, doubts=reasons_told + doubts(before, after))
 
 
 def _beside(before: Run, after: Run) -> list[FigureChange]:
@@ -193,14 +185,10 @@ def ratio(above: Interval, below: Interval) -> Interval:
     return Interval(value, value * math.exp(-down), value * math.exp(up))
 
 
-_LARGEST_LOG = 300.0
-"""Beyond it an interval has no end that could be told."""
-
-
 def _log(above: float, below: float) -> float:
     if min(above, below) <= 0 or not math.isfinite(above) or not math.isfinite(below):
         return math.inf
-    return min(max(0.0, math.log(above) - math.log(below)), _LARGEST_LOG)
+    return min(max(0.0, math.log(above) - math.log(below)), 300.0)  # beyond it an interval has no end that could be told
 
 
 def _named(run: Run) -> dict[str, object]:
@@ -213,8 +201,7 @@ def _rates(run: Run) -> Interval:
 
 
 def _stages(before: Run, after: Run) -> list[StageChange]:
-    earlier = {stage.stage: stage for stage in before.stages}
-    later = {stage.stage: stage for stage in after.stages}
+    earlier, later = ({stage.stage: stage for stage in run.stages} for run in (before, after))
     changes = [_change(name, earlier.get(name), later.get(name)) for name in {**earlier, **later}]
     return [change for change in changes if change.before_s is not None or change.after_s is not None]
 
@@ -252,23 +239,20 @@ def report(comparison: Comparison, *, full: bool = False) -> Document:
     if full and comparison.gate is not None:
         kind = "bad" if comparison.regressed else kind
         card.append(field("GATE", comparison.gate))
+    rows = [[change.what, change.before, change.after] for change in comparison.beside]
+    beside = Table(["figure", "before", "after"], rows, "lrr", caption="Beside the rate")
     card += [_told("BEFORE", comparison.before), _told("AFTER", comparison.after)]
     return Document(
-        command="pipefix compare",
-        target=comparison.after.target,
-        kind=kind,
-        card=card,
-        tiles=list(_tiles(comparison)),
+        command="pipefix compare", target=comparison.after.target, kind=kind, card=card, tiles=list(_tiles(comparison)),
+        version=VERSION, data=encode(comparison.after),
         sections=filled(
             ("Stages side by side", side_by_side(comparison.before, comparison.after), "page"),
             ("Seconds a sample, after over before", _by_stage(comparison), ""),
-            ("Beside the rate", _table_beside(comparison), ""),
+            ("Beside the rate", [beside] if beside.rows else [], ""),
             ("Changed settings", points(changed_settings(comparison.before, comparison.after)), ""),
             ("Doubts", points(comparison.doubts), ""),
         ),
-        version=VERSION,
-        data=encode(comparison.after),
-    )
+    )  # fmt: skip
 
 
 def _told(label: str, run: Run) -> Field:
@@ -311,8 +295,3 @@ def row(change: StageChange) -> list[str]:
     shares = [quantity.percent(share) if quantity.known(share) else "-" for share in (change.before_share, change.after_share)]
     clocks = [quantity.seconds(clock.value) if clock is not None else "-" for clock in (change.before_s, change.after_s)]
     return [change.stage, ratio + noise, " -> ".join(clocks), " -> ".join(shares)]
-
-
-def _table_beside(comparison: Comparison) -> list[Block]:
-    rows = [[change.what, change.before, change.after] for change in comparison.beside]
-    return [Table(["figure", "before", "after"], rows, "lrr", caption="Beside the rate")] if rows else []

@@ -8,21 +8,7 @@ from msgspec.structs import replace
 
 from pipefix.report import beside_stages, descriptions, doctor_report, program_report, stage_table
 from pipefix.report.card import Card, best_is_told, card, remedy_cost
-from pipefix.report.document import (
-    COLOURS,
-    Bar,
-    Block,
-    Document,
-    Field,
-    Item,
-    Items,
-    Paragraph,
-    chart,
-    fields,
-    filled,
-    points,
-    to_do,
-)
+from pipefix.report.document import Bar, Block, Document, Field, Item, Items, Paragraph, chart, fields, filled, points, to_do
 from pipefix.report.runfile import Arm, RemedyFigures, Run, encode
 from pipefix.report.stage_table import dash
 from pipefix.vocabulary import quantity
@@ -33,7 +19,8 @@ OPERATIONS = 12
 """A terminal shows so many, the slowest."""
 REMEDIES = 3
 """Told with the card."""
-TOLD_AT_ONCE = ("problem", "warning")
+TOLD_AT_ONCE = {"problem": "bad", "warning": "warn"}
+"""Severities, and their styles."""
 WHAT_WAS_PROBED = ("choice", "wrapper", "assumed", "model-left-out", "whole-stream-each", "own-cache-lost")
 """Caveats without which the card would speak of something else than its reader thinks of."""
 BEHIND = "The figures behind this: --full, or as a page for the browser: --html report.html"
@@ -60,6 +47,8 @@ ARMS = {
 
 def full(run: Run) -> Document:
     """The whole report; a terminal shows the card last."""
+    caveats = [caveat.sentence for caveat in run.caveats]
+    cost = "The instrument's own cost" if run.instrument is not None else "How it was decided"
     sections = filled(
         ("Where the time of a sample goes", stage_table.stages(run), ""),
         ("What a free stage or a remedy would win", _what_if(run), "page"),
@@ -70,16 +59,8 @@ def full(run: Run) -> Document:
         ("What samples cost", beside_stages.samples(run), "page"),
         ("What was tried (samples a second, every block kept in the run file)", _arms(run), ""),
         ("Audit of the machine and the settings", doctor_report.findings(run.audit), ""),
-        (
-            "Caveats: what these figures cannot say, and what would settle it",
-            points([caveat.sentence for caveat in run.caveats]),
-            "",
-        ),
-        (
-            "The instrument's own cost" if run.instrument is not None else "How it was decided",
-            fields(beside_stages.instrument(run)),
-            "",
-        ),
+        ("Caveats: what these figures cannot say, and what would settle it", points(caveats), ""),
+        (cost, fields(beside_stages.instrument(run)), ""),
     )
     program = [] if run.program is None else [program_report.section(run.program, only="page")]
     return replace(_document(run), sections=[*program, *sections], card_last=True)
@@ -103,40 +84,33 @@ def _document(run: Run, *, brief: bool = False) -> Document:
         target=run.target or ("" if run.program is not None else "of an unnamed target"), created=run.created,
         about=[line for line in about[: 1 if brief else None] if line] if measured else [],
         warning="Interrupted: these figures are what was known by then." if run.partial else "",
-        kind=COLOURS.get(words.kind, ""), badge=words.kind.capitalize(), card=list(_card(words, brief=brief)),
+        kind=words.colour, badge=words.kind.capitalize(), card=list(_card(words, brief=brief)),
         tiles=_tiles(run), version=run.pipefix, data=encode(run),
     )  # fmt: skip
 
 
 def _card(words: Card, *, brief: bool) -> Iterator[Field]:
     """``brief``: how sure the verdict is stands in its line, and two sentences of evidence behind each other."""
-    sure = f"{words.kind}; {words.confidence}" if words.confidence else words.kind
-    style = f"strong {COLOURS.get(words.kind, '')}".strip()
+    style, why = f"strong {words.colour}".strip(), [f"{evidence}: {text}" for evidence, text in words.why]
     if brief:
         yield Field("VERDICT", [Paragraph(f"{words.verdict} ({words.confidence})" if words.confidence else words.verdict, style)])
     else:
+        sure = f"{words.kind}; {words.confidence}" if words.confidence else words.kind
         yield Field("VERDICT", [Paragraph(words.verdict, style), Paragraph(f"({sure})", "soft")])
-    if words.why and brief:
-        yield Field("WHY", [Paragraph(" ".join(f"{evidence}: {text}" for evidence, text in words.why))])
-    elif words.why:
-        yield Field("WHY", [Paragraph(f"{evidence}: {text}") for evidence, text in words.why])
+    if why:
+        yield Field("WHY", [Paragraph(text) for text in ([" ".join(why)] if brief else why)])
     yield Field("NEXT", [Paragraph(" ".join(words.next)), *to_do(words.command)])
 
 
 def _also(run: Run) -> Iterator[Field]:
     others = run.proposed[1:REMEDIES] if best_is_told(run) else []
+    worst = [(f"{finding.severity}: {finding.found}", TOLD_AT_ONCE.get(finding.severity)) for finding in run.audit]
     listed = {
         "ALSO": [Paragraph(f"{rank}. {remedy.title}" + _worth(remedy, ": ")) for rank, remedy in enumerate(others, 2)],
-        "AUDIT": [
-            Paragraph(f"{finding.severity}: {finding.found}", "bad" if finding.severity == "problem" else "warn")
-            for finding in run.audit
-            if finding.severity in TOLD_AT_ONCE
-        ],
+        "AUDIT": [Paragraph(text, style) for text, style in worst if style is not None],
         "NOTE": [Paragraph(caveat.sentence) for caveat in run.caveats if caveat.id in WHAT_WAS_PROBED],
     }
-    for label, paragraphs in listed.items():
-        if paragraphs:
-            yield Field(label, list(paragraphs))
+    yield from (Field(label, list(paragraphs)) for label, paragraphs in listed.items() if paragraphs)
 
 
 def _worth(remedy: RemedyFigures, before: str = "", unknown: str = "") -> str:
@@ -160,18 +134,15 @@ def _what_if(run: Run) -> list[Block]:
     """What each free stage would win (measured by an arm), and what each remedy would (measured or predicted)."""
     bars = []
     for name, figures in [*((stage.stage, stage.marginal_gain) for stage in run.stages), ("sampler", run.sampler_gain)]:
-        gain = quantity.usable(figures)
+        gain, words = quantity.usable(figures), quantity.times_between(figures)
         if gain is not None:
-            words = quantity.times_between(gain)
-            cells = [f"{name} free", words, "measured on an arm"]
-            colour = name if name != "sampler" else "none"
-            bars.append(Bar(cells=cells, value=gain, stage=colour, title=f"{name}: were it free, {words}, measured"))
+            cells, title = [f"{name} free", words, "measured on an arm"], f"{name}: were it free, {words}, measured"
+            bars.append(Bar(cells=cells, value=gain, stage=name if name != "sampler" else "none", title=title))
     for remedy in run.proposed:
         worth = quantity.usable(remedy.speedup)
         if worth is not None:
             cells = [remedy.title, quantity.times_between(worth), pedigree(remedy.measured, whole=True)]
-            title = ", ".join(cells)
-            bars.append(Bar(cells=cells, value=worth, stage=remedy.stage, modelled=not remedy.measured, title=title))
+            bars.append(Bar(cells=cells, value=worth, stage=remedy.stage, modelled=not remedy.measured, title=", ".join(cells)))
     if not bars:
         return []
     lead = (
@@ -182,12 +153,9 @@ def _what_if(run: Run) -> list[Block]:
 
 
 def _remedies(run: Run) -> list[Block]:
-    blocks: list[Block] = []
-    if run.proposed:
-        blocks.append(Items([_proposed(remedy) for remedy in run.proposed], numbered=True))
-    return blocks + points(
-        [f"{remedy.status}: {remedy.title}: {remedy.why}" for remedy in run.remedies if remedy.status != "proposed"]
-    )
+    others = [f"{remedy.status}: {remedy.title}: {remedy.why}" for remedy in run.remedies if remedy.status != "proposed"]
+    proposed = [Items([_proposed(remedy) for remedy in run.proposed], numbered=True)] if run.proposed else []
+    return [*proposed, *points(others)]
 
 
 def _proposed(remedy: RemedyFigures) -> Item:

@@ -49,9 +49,7 @@ def experiments_in(words: Sequence[str]) -> str:
 
 
 def section(program: ProgramFigures, *, only: str = "") -> Section:
-    blocks: list[Block] = []
-    if program.loops:
-        blocks.append(_loops(program))
+    blocks: list[Block] = [_loops(program)] if program.loops else []
     for finding in program.findings:
         blocks += [Paragraph(f"{finding.severity}: {finding.found}", "strong"), Paragraph(finding.advice)]
     return Section(title="The program", blocks=[*blocks, *(Paragraph(text, "soft") for text in notes(program))], only=only)
@@ -73,18 +71,6 @@ def _loops(program: ProgramFigures) -> Bars:
     end = quantity.seconds(max([program.seconds, *(part.end for bar in bars for part in bar.parts)]))
     ends = ("the program begins; above: waiting for batches, below: working on them", end)
     return chart(columns, bars, "l" + "r" * (len(columns) - 1), "Loops over loaders", ["first", "steps"], ends=ends)
-
-
-def _starved(loop: LoopFigures) -> Iterator[str]:
-    """That a loop that trains had too few CPUs."""
-    own, workers = loop.starved_share or 0.0, loop.workers_starved_share or 0.0
-    if loop.role == "training" and max(own, workers) >= STARVED:
-        its_workers = f", its workers for {quantity.percent(workers)}" if loop.workers else ""
-        yield (
-            f"CPUs are short: the loop over the loader made at {loop.loader} was ready to run and had none for "
-            f"{quantity.percent(own)} of its time{its_workers}. Other programs, a quota, or too many threads and workers take "
-            "them; more workers bring nothing then."
-        )
 
 
 def _lane(loop: LoopFigures) -> Iterator[BarPart]:
@@ -126,7 +112,14 @@ def notes(program: ProgramFigures) -> Iterator[str]:
             whose = f"batches of {loop.loader}" + (f" (rank {loop.rank})" if program.ranks > 1 else "")
             yield f"Making {whose}, by looks at {loop.looked}: {parts}."
     for loop in program.loops:
-        yield from _starved(loop)
+        own, workers = loop.starved_share or 0.0, loop.workers_starved_share or 0.0
+        if loop.role == "training" and max(own, workers) >= STARVED:
+            its_workers = f", its workers for {quantity.percent(workers)}" if loop.workers else ""
+            yield (
+                f"CPUs are short: the loop over the loader made at {loop.loader} was ready to run and had none for "
+                f"{quantity.percent(own)} of its time{its_workers}. Other programs, a quota, or too many threads and workers take "
+                "them; more workers bring nothing then."
+            )
     for place, over in {loop.loader: loop for loop in program.loops if loop.step_samples}.items():
         a_batch = over.samples / max(1, over.steps)
         if (over.step_samples or 0) > ONE_BATCH * a_batch:

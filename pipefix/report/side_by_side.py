@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pipefix.report.document import Bar, BarPart, Bars, Block, Paragraph, Table
 from pipefix.report.runfile import Run
+from pipefix.report.stage_table import share_interval
 from pipefix.vocabulary import quantity
 
 _LEAD = "Seconds of a delivered sample by stage, drawn to one scale; a stage that runs beside something slower is left out."
@@ -31,12 +32,9 @@ def side_by_side(before: Run | None, after: Run | None) -> list[Block]:
 def _stage_seconds(run: Run) -> list[tuple[str, float]]:
     """What each stage takes of a delivered sample's time."""
     whole = quantity.usable(run.sample_s)
-    if whole is None:
-        return []
+    shares = [(stage.stage, share_interval(stage)) for stage in run.stages] if whole is not None else []
     return [
-        (stage.stage, stage.share * whole.value)
-        for stage in run.stages
-        if not stage.hidden and stage.share is not None and quantity.known(stage.share) and stage.share > 0
+        (name, share.value * whole.value) for name, share in shares if whole is not None and share is not None and share.value > 0
     ]
 
 

@@ -21,14 +21,8 @@ def stages(run: Run) -> list[Block]:
     left, sampling = unattributed_share(run), _sampler_share(run)
     if sampling:
         assert run.sampler_s is not None
-        cells = [
-            "sampler",
-            quantity.percent(sampling),
-            quantity.seconds_between(run.sampler_s),
-            "-",
-            "-",
-            dash(if_free(run.sampler_gain)),
-        ]
+        takes, free = quantity.seconds_between(run.sampler_s), dash(if_free(run.sampler_gain))
+        cells = ["sampler", quantity.percent(sampling), takes, "-", "-", free]
         bars.append(Bar(cells=cells, value=exactly(sampling), stage="none", title="The sampler, in the training process"))
         left = (left or 0.0) - sampling
     cells = ["unattributed", dash(quantity.percent(left)), dash(quantity.seconds(_rest_s(run, sampling))), "-", "-", "-"]
@@ -36,16 +30,14 @@ def stages(run: Run) -> list[Block]:
     total = quantity.usable(run.sample_s)
     if total is not None:
         parts = list(_together(run, sampling, left))
-        cells = ["delivered", "-", f"{quantity.seconds_between(total)}", "-", "-", "-"]
+        cells = ["delivered", "-", quantity.seconds_between(total), "-", "-", "-"]
         bars.append(Bar(cells=cells, value=None if parts else exactly(0.0), parts=parts, title="All stages together"))
     columns = ["stage", "share", "wall/sample", "CPU", "bytes", "if it were free"]
     drawn = chart(columns, bars, "lrrrrr", "Stages", ["bytes", "CPU", "if it were free"], inline=True)
-    every = f"One sample is delivered every {quantity.seconds_between(total)}. " if total is not None else ""
-    hidden = (
-        "A hidden stage runs beside something slower and costs nothing now." if any(stage.hidden for stage in run.stages) else ""
-    )
-    lead = (every + hidden).strip()
-    return [drawn, *([Paragraph(lead, "soft")] if lead else [])]
+    lead = [f"One sample is delivered every {quantity.seconds_between(total)}."] if total is not None else []
+    if any(stage.hidden for stage in run.stages):
+        lead.append("A hidden stage runs beside something slower and costs nothing now.")
+    return [drawn, *([Paragraph(" ".join(lead), "soft")] if lead else [])]
 
 
 def _stage(stage: StageFigures, run: Run) -> Bar:

@@ -62,10 +62,8 @@ def machine_part(before: Run, after: Run) -> MachinePart:
         phrases.append(f"other programs used {_cores(others[1])} meanwhile ({_cores(others[0])} in the first run)")
     if not phrases:
         return MachinePart()
-    is_shown = not (more and factor == 1.0)
-    return MachinePart(
-        factor=factor, told=is_shown, sentence=f"The second run's machine was not as the first's: {'; '.join(phrases)}."
-    )
+    sentence = f"The second run's machine was not as the first's: {'; '.join(phrases)}."
+    return MachinePart(factor=factor, told=not (more and factor == 1.0), sentence=sentence)
 
 
 def _stretched(before: Run, after: Run) -> dict[str, float]:

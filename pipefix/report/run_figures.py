@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from pipefix.diagnosis.diagnosis import Diagnosis, StageCost
+from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.measurement.measurement import Measurement
 from pipefix.plan.plan import Proposed, Step
 from pipefix.report import runfile
@@ -17,13 +17,11 @@ from pipefix.report.runfile import Run
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.finding import Finding
 from pipefix.vocabulary.gain import Bounded, Gain, MeasuredGain, NotTried, known_from
-from pipefix.vocabulary.stage import ORDER
+from pipefix.vocabulary.stage import ORDER, Stage
 from pipefix.vocabulary.version import VERSION
 
 TIMELINE_BLOCKS, TIMELINE_BATCHES = 3, 600
 """Of the real arm: the last blocks whose waits are drawn, and how many batches at most."""
-
-
 COLD_ARM = "real-cold"
 CLASSES = 30
 """Of what samples cost, for the histogram."""
@@ -52,6 +50,7 @@ def run(
 ) -> Run:
     """One probe as a run file tells it. ``replaces``: the stages that each arm replaces."""
     delivered = len(measurement.of("plain")) or len(measurement.of("real"))
+    step_split = {f"{name}_s": seconds for name, seconds in measurement.step_split.items()}
     return msgspec.structs.replace(
         _head(subject, machine, measurement), verdict=diagnosis.verdict,
         throughput=runfile.Throughput(delivered=known_from(diagnosis.sample.inverted(), delivered), demand=diagnosis.demand),
@@ -59,17 +58,17 @@ def run(
         sampler_s=diagnosis.sampler if diagnosis.sampler is not None and diagnosis.sampler.value else None,
         sampler_gain=_gain(diagnosis.sampler_gain) if diagnosis.sampler_gain is not None else None,
         arms=_arms(measurement, replaces), remedies=[_remedy(step) for step in steps], audit=list(findings),
-        caveats=_caveats(subject, diagnosis), tail=_tail(measurement, diagnosis), step_split=_step_split(measurement),
+        caveats=_caveats(subject, diagnosis), tail=_tail(measurement, diagnosis),
+        step_split=runfile.StepSplit(**step_split) if step_split else None,
         waits=_waits(measurement, diagnosis), cold=_cold(measurement, diagnosis),
         instrument=_instrument(measurement, diagnosis),
     )  # fmt: skip
 
 
 def _head(subject: Subject, machine: Mapping[str, Any], measurement: Measurement) -> Run:
-    meanwhile = {
-        **measurement.nvml,
-        **({"others_cores": round(measurement.others_cores, 3)} if measurement.others_cores is not None else {}),
-    }
+    meanwhile = dict(measurement.nvml)
+    if measurement.others_cores is not None:
+        meanwhile["others_cores"] = round(measurement.others_cores, 3)
     return Run(
         pipefix=VERSION,
         created=datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -94,17 +93,13 @@ def _cold(measurement: Measurement, diagnosis: Diagnosis) -> dict[str, Any]:
 
 
 def _stages(diagnosis: Diagnosis) -> list[runfile.StageFigures]:
-    figures = []
-    for stage in ORDER:
-        cost = diagnosis.stages.get(stage)
-        if cost is None:
-            figures.append(runfile.StageFigures(stage=str(stage), declined=diagnosis.declined.get(stage, "not measured")))
-        else:
-            figures.append(_stage(cost, diagnosis.verdict.blocks))
-    return figures
+    return [_stage(stage, diagnosis) for stage in ORDER]
 
 
-def _stage(cost: StageCost, blocks: int) -> runfile.StageFigures:
+def _stage(stage: Stage, diagnosis: Diagnosis) -> runfile.StageFigures:
+    cost, blocks = diagnosis.stages.get(stage), diagnosis.verdict.blocks
+    if cost is None:
+        return runfile.StageFigures(stage=str(stage), declined=diagnosis.declined.get(stage, "not measured"))
     return runfile.StageFigures(
         stage=str(cost.stage), wall_s=known_from(cost.wall, blocks),
         cpu_s=known_from(cost.cpu, blocks) if cost.cpu is not None else None, share=cost.share, hidden=cost.hidden,
@@ -117,8 +112,8 @@ def _gain(gain: Gain) -> runfile.GainFigures:
         return runfile.GainFigures(how=gain.how)
     if isinstance(gain, Bounded):
         return runfile.GainFigures(how=gain.how, at_most=gain.at_most)
-    value, low, high = gain.interval.value, gain.interval.low, gain.interval.high
-    return runfile.GainFigures(value, low, high, gain.blocks if isinstance(gain, MeasuredGain) else None, gain.how)
+    blocks = gain.blocks if isinstance(gain, MeasuredGain) else None
+    return runfile.GainFigures(gain.interval.value, gain.interval.low, gain.interval.high, blocks, gain.how)
 
 
 def _arms(measurement: Measurement, replaces: Mapping[str, list[str]]) -> list[runfile.Arm]:
@@ -143,19 +138,13 @@ def _remedy(step: Step) -> runfile.RemedyFigures:
 
 
 def _caveats(subject: Subject, diagnosis: Diagnosis) -> list[runfile.Caveat]:
-    caveats = [runfile.Caveat(id=name, sentence=sentence) for name, sentence in diagnosis.caveats]
-    if subject.choice:
-        caveats.append(runfile.Caveat(id="choice", sentence=subject.choice))
-    if subject.wrapper:
-        caveats.append(runfile.Caveat(id="wrapper", sentence=subject.wrapper))
-    if subject.assumed:
-        assumed = ", ".join(subject.assumed)
-        sentence = (
-            f"No DataLoader was given, so {assumed} was assumed; name yours with FILE.py:loader, or let the program make it: "
-            "pipefix probe FILE.py --"
-        )
-        caveats.append(runfile.Caveat(id="assumed", sentence=sentence))
-    return caveats
+    assumed = (
+        f"No DataLoader was given, so {', '.join(subject.assumed)} was assumed; name yours with FILE.py:loader, or let the program "
+        "make it: pipefix probe FILE.py --"
+    )
+    own = [("choice", subject.choice), ("wrapper", subject.wrapper), ("assumed", assumed if subject.assumed else "")]
+    told = [*diagnosis.caveats, *((name, sentence) for name, sentence in own if sentence)]
+    return [runfile.Caveat(id=name, sentence=sentence) for name, sentence in told]
 
 
 def _tail(measurement: Measurement, diagnosis: Diagnosis) -> runfile.Tail | None:
@@ -181,11 +170,6 @@ def sample_classes(costs: list[float]) -> tuple[list[float], list[int]]:
     for cost in costs:
         counts[min(CLASSES - 1, int(math.log(cost / low) / width))] += 1
     return [round(low * math.exp(number * width), 9) for number in range(CLASSES + 1)], counts
-
-
-def _step_split(measurement: Measurement) -> runfile.StepSplit | None:
-    parts = measurement.step_split
-    return runfile.StepSplit(**{f"{name}_s": seconds for name, seconds in parts.items()}) if parts else None
 
 
 def _waits(measurement: Measurement, diagnosis: Diagnosis) -> runfile.Waits:

@@ -30,24 +30,13 @@ class Attempt:
     measured: Measured | None = None
 
     def judge(
-        self,
-        before: PlanFile,
-        now: speedup.Pipeline,
-        then: speedup.Pipeline,
-        on_batch: Callable[[Any], Any] | None,
-        *,
-        alters: str | None,
-        seconds: float,
-        say: Say,
-    ) -> str | None:
+        self, before: PlanFile, now: speedup.Pipeline, then: speedup.Pipeline, on_batch: Callable[[Any], Any] | None, *,
+        alters: str | None, seconds: float, say: Say,
+    ) -> str | None:  # fmt: skip
         """Compare samples and measure for about ``seconds``; why the change is not kept, None where it is.
 
-        Args:
-            before: the plan in effect, without the change.
-            now: the pipeline with that plan.
-            then: the pipeline with the change.
-            on_batch: what is done to its batches; None where nothing is.
-            alters: what training is known to see differently afterwards.
+        ``now`` is the pipeline with the plan of ``before``, ``then`` that with the change, ``on_batch`` what is done to its batches, and
+        ``alters`` what training is known to see differently afterwards.
         """
         say("verifying: comparing samples", 0.0)
         self.same = compared(before, now.subject, self.plan, then.subject, on_batch, alters=alters)
@@ -73,6 +62,6 @@ def compared(
         return same_samples.same(now, then, alters=alters, untouched=before.cache == after.cache)
     changed = alters or "augmentation moved"
     if on_batch is None or not now.auto_collation:
-        sentence = f"{changed}; operation by operation it was shown to do the same as on the CPU"
-        return Sameness(kind="different", sentence=sentence)
+        shown = "operation by operation it was shown to do the same as on the CPU"
+        return Sameness(kind="different", sentence=f"{changed}; {shown}")
     return same_samples.same_batch(now, then, on_batch, alters=changed)

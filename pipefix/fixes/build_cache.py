@@ -43,11 +43,9 @@ class BuildCache(Fixer):
         return f"pictures have {conversion.DEFAULT_SIZE} pixels on the shorter side, compressed once more"
 
     def make(self, step: Proposed, context: FixContext, say: Say) -> None:
-        change = _change(step)
-        folder = context.folder / change.path
+        change, folder = _change(step), context.folder / _change(step).path
         folder.parent.mkdir(exist_ok=True)
-        recipe = conversion.recipe_of(change.format, change.store)
-        context.builder.build(recipe, folder, say)
+        context.builder.build(conversion.recipe_of(change.format, change.store), folder, say)
 
 
 def _change(step: Proposed) -> CacheChange:
@@ -68,9 +66,7 @@ def _forecast_bytes(change: CacheChange, context: FixContext) -> float | None:
 
 
 def _free(folder: Path) -> int | None:
-    where = folder
-    while not where.exists() and where != where.parent:
-        where = where.parent
+    where = next((place for place in (folder, *folder.parents) if place.exists()), folder)
     try:
         return shutil.disk_usage(where).free
     except OSError:

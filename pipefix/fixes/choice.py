@@ -61,12 +61,9 @@ def too_little(step: Proposed, min_gain: float) -> str | None:
 
 def condition(step: Proposed, fixer: Fixer) -> str | None:
     """What somebody should know before it is done."""
-    conditions = [words for words in (fixer.alters(step),) if words is not None]
-    if (step.disk_bytes or 0.0) > MUCH_DISK:
-        conditions.append(f"it takes {size(step.disk_bytes or 0.0)} of disk")
-    if (step.seconds or 0.0) > LONG:
-        conditions.append(f"it takes {seconds(step.seconds or 0.0)} to make")
-    return "; ".join(conditions) or None
+    disk = f"it takes {size(step.disk_bytes)} of disk" if (step.disk_bytes or 0.0) > MUCH_DISK else None
+    long = f"it takes {seconds(step.seconds)} to make" if (step.seconds or 0.0) > LONG else None
+    return "; ".join(filter(None, (fixer.alters(step), disk, long))) or None
 
 
 def is_called(id: str, name: str) -> bool:

@@ -86,14 +86,12 @@ class Session:
                     settle(self.folder)
             if interrupted:
                 self.stopped = "interrupted"
-                self._log_interrupted()
+                if self._attempt is not None:
+                    number, name = self._attempt.number, self._attempt.step.id
+                    holds = number in backups.numbers(self.path)
+                    log.write("kept" if holds else "dropped", step=number, id=name, why="interrupted")
             log.write("ended", why=self.stopped, measured=self.total)
             return self._fixed(interrupted=interrupted)
-
-    def _log_interrupted(self) -> None:
-        if self._attempt is not None:
-            holds = self._attempt.number in backups.numbers(self.path)
-            self.log.write("kept" if holds else "dropped", step=self._attempt.number, id=self._attempt.step.id, why="interrupted")
 
     def _take_up(self) -> None:
         """Start from the plan that lies there."""
@@ -171,11 +169,8 @@ class Session:
             self.outcomes.append(outcome)
             if isinstance(outcome, Applied):
                 return True
-        if not self.stopped:
-            only = self.wishes.only
-            self.stopped = (
-                f"only {only} was asked for" if only else "good enough: the probe proposes nothing more that can be applied"
-            )
+        only, no_more = self.wishes.only, "good enough: the probe proposes nothing more that can be applied"
+        self.stopped = self.stopped or (f"only {only} was asked for" if only else no_more)
         return False
 
     def _wanted(self, plan: Plan) -> list[Proposed]:
@@ -203,9 +198,8 @@ class Session:
 
     def _look(self) -> ProbeResult:
         now = self._pipeline(self.plan)
-        probed = self.look(now.subject, now.consumer, LOOKING * self.wishes.budget)
-        self.seen.append(probed)
-        return probed
+        self.seen.append(self.look(now.subject, now.consumer, LOOKING * self.wishes.budget))
+        return self.seen[-1]
 
     # -- one step ------------------------------------------------------------------------------------------------------
 
@@ -266,9 +260,8 @@ class Session:
         step, measured, same = attempt.step, attempt.measured, attempt.same
         assert measured is not None
         assert same is not None
-        plan = apply_plan.with_evidence(
-            attempt.plan, self.plan, BeforeAfter(before=measured.before, after=measured.after, run=RUN_FILE)
-        )
+        evidence = BeforeAfter(before=measured.before, after=measured.after, run=RUN_FILE)
+        plan = apply_plan.with_evidence(attempt.plan, self.plan, evidence)
         plan = msgspec.structs.replace(plan, target=self.subject.target, machine=apply_plan.tuned_on(self.machine))
         try:
             number = backups.replace(self.path, planfile.encode(plan))
@@ -314,16 +307,13 @@ class Session:
         self.total, self.stopped = None, why
 
     def _fixed(self, *, interrupted: bool) -> Fixed:
-        there = self.path.exists()
         now = self.plan.cache.path if self.plan.cache is not None else None
-        unread = [
-            outcome.makes for outcome in self.outcomes if isinstance(outcome, Applied) and outcome.makes and outcome.makes != now
-        ]
+        made = [outcome.makes for outcome in self.outcomes if isinstance(outcome, Applied)]
         return Fixed(
             target=self.subject.target, program=list(self.subject.program), folder=str(self.folder),
-            plan=str(self.path) if there else None, interrupted=interrupted, outcomes=list(self.outcomes),
+            plan=str(self.path) if self.path.exists() else None, interrupted=interrupted, outcomes=list(self.outcomes),
             stopped=self.stopped, total=self.total, same=self.whole_same,
-            length=self.subject.epoch, no_longer_read=unread,
+            length=self.subject.epoch, no_longer_read=[makes for makes in made if makes and makes != now],
             left_alone=[*self._left_alone, *(self._log.unwritten if self._log is not None else [])],
         )  # fmt: skip
 

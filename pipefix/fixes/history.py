@@ -12,7 +12,6 @@ import errno
 import os
 import re
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated, Any
 
 import msgspec
@@ -94,7 +93,7 @@ class Log:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._is_new and not os.fstat(self._file.fileno()).st_size:
             files.remove(self.path, _CALLED)
         self._file.close()

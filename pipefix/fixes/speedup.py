@@ -77,7 +77,10 @@ def faster(before: Pipeline, after: Pipeline, *, seconds: float, epochs: bool = 
                 done, spent = len(rates["before"]), perf_counter() - begun
                 if say is not None:
                     say(f"verifying: {done} pairs so far", min(1.0, spent / seconds))
-                if done >= FEWEST_PAIRS and (spent >= seconds * (1 if _clear(rates) else 2) or done >= MOST_PAIRS):
+                if done < FEWEST_PAIRS:
+                    continue
+                gain = ratio(rates["after"], rates["before"])
+                if done >= MOST_PAIRS or spent >= seconds * (1 if gain.low > 1.0 or gain.high < 1.0 else 2):
                     calm = True
                     break
     except RuntimeError as error:
@@ -98,11 +101,6 @@ def _rate_of(pool: Pool | WholeLoader, length: float, most: float) -> float:
     return rate
 
 
-def _clear(rates: dict[str, list[float]]) -> bool:
-    gain = ratio(rates["after"], rates["before"])
-    return gain.low > 1.0 or gain.high < 1.0
-
-
 def _measured(before: Sequence[float], after: Sequence[float], *, epochs: bool = False) -> Measured:
     first, second = (interval(spread_around(rates), statistics.median(rates)) for rates in (before, after))
     return Measured(gain=ratio(after, before), before=first, after=second, pairs=len(before), epochs=epochs)
@@ -121,11 +119,8 @@ def _whole_epochs(before: Pipeline, after: Pipeline, rates: dict[str, list[float
     if length is None:
         return _measured(rates["before"], rates["after"])
     starts = {"before": epoch_starts(before.subject), "after": epoch_starts(after.subject)}
-    whole = {
-        name: [length / (statistics.median(starts[name]) + length / rate) for rate in block_rates]
-        for name, block_rates in rates.items()
-    }
-    return _measured(whole["before"], whole["after"], epochs=True)
+    whole = ([length / (statistics.median(starts[name]) + length / rate) for rate in rates[name]] for name in ("before", "after"))
+    return _measured(*whole, epochs=True)
 
 
 def epoch_starts(subject: Subject) -> list[float]:

@@ -54,7 +54,8 @@ def run(
     return msgspec.structs.replace(
         _head(subject, machine, measurement), verdict=diagnosis.verdict,
         throughput=runfile.Throughput(delivered=known_from(diagnosis.sample.inverted(), delivered), demand=diagnosis.demand),
-        sample_s=known_from(diagnosis.sample, delivered), stages=_stages(diagnosis), unattributed_s=diagnosis.unattributed,
+        sample_s=known_from(diagnosis.sample, delivered), unattributed_s=diagnosis.unattributed,
+        stages=[_stage(stage, diagnosis) for stage in ORDER],
         sampler_s=diagnosis.sampler if diagnosis.sampler is not None and diagnosis.sampler.value else None,
         sampler_gain=_gain(diagnosis.sampler_gain) if diagnosis.sampler_gain is not None else None,
         arms=_arms(measurement, replaces), remedies=[_remedy(step) for step in steps], audit=list(findings),
@@ -90,10 +91,6 @@ def _cold(measurement: Measurement, diagnosis: Diagnosis) -> dict[str, Any]:
         return {"declined": proof["why"]} if proof.get("why") else {}
     residency = {"residency_before": proof["before"], "residency_after": proof["after"]}
     return {**residency, "files": proof["files"], "bytes": proof["bytes"], "ratio": msgspec.to_builtins(ratio)}
-
-
-def _stages(diagnosis: Diagnosis) -> list[runfile.StageFigures]:
-    return [_stage(stage, diagnosis) for stage in ORDER]
 
 
 def _stage(stage: Stage, diagnosis: Diagnosis) -> runfile.StageFigures:

@@ -35,8 +35,8 @@ class Attempt:
     ) -> str | None:  # fmt: skip
         """Compare samples and measure for about ``seconds``; why the change is not kept, None where it is.
 
-        ``now`` is the pipeline with the plan of ``before``, ``then`` that with the change, ``on_batch`` what is done to its batches, and
-        ``alters`` what training is known to see differently afterwards.
+        ``now`` is the pipeline with the plan of ``before``, and ``then`` that with the change; ``on_batch``: what is done to its
+        batches; ``alters``: what training is known to see differently afterwards.
         """
         say("verifying: comparing samples", 0.0)
         self.same = compared(before, now.subject, self.plan, then.subject, on_batch, alters=alters)

@@ -153,6 +153,7 @@ def _start(pool: Pool) -> tuple[float, float]:
 
 def trial_block(block: Block, pool: Pool, started: float) -> TrialBlock:
     rows = block.rows
+    made = [BatchTimes(row.trace.worker, row.room / 1e9, row.trace.begun / 1e9, row.trace.ended / 1e9) for row in rows]
     busy, waits = [], []
     hidden = 0.0
     for row in rows:
@@ -172,12 +173,8 @@ def trial_block(block: Block, pool: Pool, started: float) -> TrialBlock:
         seconds=block.seconds, samples=block.samples, waits=tuple(waits), steps=tuple(busy),
         making=tuple((row.trace.ended - row.trace.begun) / 1e9 for row in rows),
         process_cpu_s=_threads(rows) if pool.workers else None, workers=pool.serving if pool.workers else 0,
-        started_s=started, turns=turns([_made(row) for row in rows]) if pool.workers else (),
+        started_s=started, turns=turns(made) if pool.workers else (),
     )  # fmt: skip
-
-
-def _made(row: Row) -> BatchTimes:
-    return BatchTimes(row.trace.worker, row.room / 1e9, row.trace.begun / 1e9, row.trace.ended / 1e9)
 
 
 def _threads(rows: tuple[Row, ...]) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -13,10 +14,9 @@ import msgspec
 from pipefix.measurement.statistics import in_turn
 from pipefix.tuning import block_figures as figures
 from pipefix.tuning.block_figures import TrialBlock
-from pipefix.tuning.confirmation import confirmed
 from pipefix.tuning.limits import Footprint, StartTimes, Usage, ending, refusal
 from pipefix.tuning.results import Trial, TuneResult, TuningPlan, trial_of, why_none_is_better
-from pipefix.tuning.search import Finished, Search
+from pipefix.tuning.search import Finished, Search, confirmed
 from pipefix.tuning.space import Settings, most_workers, said
 from pipefix.tuning.trial import TrialEnded, TrialProcess, TrialProcesses, Watch
 from pipefix.vocabulary.errors import BadUsage, TargetError
@@ -51,16 +51,10 @@ class Tuner:
     """One tuning."""
 
     def __init__(
-        self,
-        bench: TrialProcesses,
-        plan: TuningPlan,
-        *,
-        progress: Progress = lambda *_: None,
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        self.bench = bench
-        self.plan = plan
-        self._clock = clock
+        self, bench: TrialProcesses, plan: TuningPlan, *,
+        progress: Progress = lambda *_: None, clock: Callable[[], float] = time.perf_counter,
+    ) -> None:  # fmt: skip
+        self.bench, self.plan, self._clock = bench, plan, clock
         self.late = 0.0
         """Seconds that first steps of trials took beside steps, such as compiling: they are not taken off the budget."""
         self.begun = clock()
@@ -98,10 +92,9 @@ class Tuner:
 
     def run(self) -> TuneResult:
         """Partial where the user interrupts it."""
-        enough, partial = "", False
+        enough, partial, chosen = "", False, self.plan.start
         why_kept: str | None = None
         before = after = None
-        chosen = self.plan.start
         try:
             self._look()
             enough = self._trials()
@@ -130,9 +123,8 @@ class Tuner:
         self._say("making a few batches")
         why = refusal(self.plan.limits, self.bench.own())
         if why is not None:
-            raise BadUsage(
-                f"Nothing can be run within the limits: before the first batch is made, {why}.", advice="Give it more room."
-            )
+            nothing = f"Nothing can be run within the limits: before the first batch is made, {why}."
+            raise BadUsage(nothing, advice="Give it more room.")
         try:
             batch = self.bench.look(self.plan.start.but(workers=0).normal(), self._watch_of([]))
         except TrialEnded as end:
@@ -187,10 +179,9 @@ class Tuner:
         if self.best is not None and not self._fit_together(settings, self.best.running.used):
             self._dismiss()
         mine: list[TrialProcess] = []
-        running = self.bench.start(settings, self._watch_of(mine))
-        mine.append(running)
-        self.live.append(running)
-        return running
+        mine.append(self.bench.start(settings, self._watch_of(mine)))
+        self.live += mine
+        return mine[0]
 
     def _close(self, running: TrialProcess) -> None:
         running.close()
@@ -254,8 +245,7 @@ class Tuner:
         self.error = self.error or end.error
         if end.limit:
             self.footprint = self.footprint.with_trial(settings, used, ended=True)
-        status = "ended" if end.limit else "failed"
-        seconds = self.clock() - begun
+        status, seconds = "ended" if end.limit else "failed", self.clock() - begun
         if self.clock() > self._until:
             self.starts = self.starts.with_start(settings.workers, seconds)
         self.trials.append(Trial(settings.normal(), status=status, why=why, reason=str(end), used=used, seconds=seconds))
@@ -335,12 +325,10 @@ class Tuner:
 
     def _certify(self, best: Trial) -> None:
         """A few more blocks of what stays, so that the certificate does not rest on the trial that chose it."""
-        try:
+        with suppress(TrialEnded):
             is_running = self.best is not None and self.best.trial.settings == best.settings
             running = self.best.running if self.best is not None and is_running else self._start(best.settings)
             self.last[best.settings] = [self._block(running) for _ in range(CERTIFYING)]
-        except TrialEnded:
-            return
 
     def _say(self, phase: str) -> None:
         self.progress(phase, min(1.0, (self.clock() - self.begun) / self.plan.budget))

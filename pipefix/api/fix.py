@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -122,16 +123,17 @@ def fix(
     consumer = consumer_for(subject, **consumed(step_ms, target_rate))
 
     def seen(subject: Subject, consumer: Consumer, seconds: float) -> ProbeResult:
-        looked = look_at(subject, consumer, budget=seconds, progress=lambda words, done: say(f"probing: {words}", done), seed=seed)
-        return ProbeResult(looked.plan, looked.run, whole=not looked.run.partial)
+        run, _, advice = look_at(
+            subject, consumer, budget=seconds, progress=lambda words, done: say(f"probing: {words}", done), seed=seed
+        )
+        return ProbeResult(advice, run, whole=not run.partial)
 
     wishes = Wishes(budget=round_seconds, min_gain=least, only=only, yes=yes, dry_run=dry_run)
     session = Session(subject, consumer, look(), place, wishes, seen, say, ask)
     fixed = session.run()
     # Told as the user named it.
     fixed = msgspec.structs.replace(fixed, folder=str(folder), plan=str(folder / planfile.NAME) if fixed.plan else None)
-    runs = [probed.run for probed in session.seen]
-    before, after = (runs[0], runs[-1]) if runs else (None, None)
+    before, after = (session.seen[0].run, session.seen[-1].run) if session.seen else (None, None)
     if after is not None:
         after = msgspec.structs.replace(after, outcomes=outcome.as_dicts(fixed))
     report = FixReport(fixed, before, after)
@@ -145,13 +147,10 @@ def _check_own(folder: Path) -> None:
     """Refuse a folder where a file of somebody else's has a name that `fix` gives: that would be lost."""
     for name, mark in _MARKS.items():
         path = folder / name
-        if not os.path.lexists(path):
-            continue
-        try:
+        head = b""
+        with suppress(OSError):
             head = b"" if path.is_symlink() else files.read_regular(path, _HEAD)
-        except OSError:
-            head = b""
-        if mark not in head:
+        if mark not in head and os.path.lexists(path):
             raise BadUsage(
                 f"{path} is there and is not a file that pipefix fix wrote; it will not be replaced.",
                 advice=f"Move it away, or name another folder: {command('pipefix', 'fix', 'TARGET', '--out', 'DIR')}",

@@ -7,6 +7,7 @@ import datetime
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -36,9 +37,8 @@ def history(folder: Path) -> History:
     deeds = list({(deed.at, deed.what, deed.target, deed.said): deed for deed in deeds}.values())
     deeds += _of_log(logged, str(folder / LOG))
     deeds += _of_plan(folder / planfile.NAME)
-    return History(
-        done=sorted(deeds, key=lambda deed: _moment(deed.at)), saved_of_an_epoch_s=_saved(logged, [run for _, run in probed])
-    )
+    deeds.sort(key=lambda deed: _moment(deed.at))
+    return History(done=deeds, saved_of_an_epoch_s=_saved(logged, [run for _, run in probed]))
 
 
 def _moment(at: str) -> float:
@@ -51,13 +51,11 @@ def _moment(at: str) -> float:
 def _runs(folder: Path) -> Iterator[tuple[Path, Run]]:
     """The run files of a folder, and that of a program's run in it."""
     for path in sorted([*folder.glob("*.json"), *folder.glob("*/run.json")])[:MOST_FILES]:
-        try:
+        with suppress(OSError, PipefixError):
             with open_regular(path) as file:
                 ours = os.fstat(file.fileno()).st_size <= LARGEST and b"pipefix.run/" in file.read(200)
             if ours:
                 yield path, runfile.read(path)
-        except (OSError, PipefixError):
-            continue
 
 
 def _of_run(run: Run, path: Path) -> Done:
@@ -67,10 +65,9 @@ def _of_run(run: Run, path: Path) -> Done:
 
 def _entries(path: Path) -> list[Entry]:
     """Of a log of `fix`; none where it is somebody else's, or damaged."""
-    try:
+    with suppress(OSError, PipefixError):
         return read_entries(path.read_bytes(), origin=str(path)) if path.is_file() else []
-    except (OSError, PipefixError):
-        return []
+    return []
 
 
 def _of_log(entries: list[Entry], where: str) -> list[Done]:
@@ -133,10 +130,9 @@ def _measured(entry: Entry) -> Measured | None:
 
 
 def _of_plan(path: Path) -> list[Done]:
-    try:
+    plan = None
+    with suppress(PipefixError):
         plan = planfile.read(path) if path.is_file() else None
-    except PipefixError:
-        return []
     if plan is None:
         return []
     parts = {"loader settings": plan.loader, "a cache": plan.cache, "augmentation on the device": plan.augmentation}

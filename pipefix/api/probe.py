@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -98,28 +97,18 @@ def probe(
     subject = load_target(target, batch_size=batch_size, workers=workers, step=step)
     consumer = consumer_for(subject, **consumed(step_ms, target_rate))
     with failure.exits_as_target_error("The target's code"):
-        looked = look_at(
+        told, measurement, _ = look_at(
             subject, consumer, budget=seconds, recording_bytes=memory, trace=trace is not None, progress=say, seed=seed,
             trial_workers=trial_workers, begun=begun,
         )  # fmt: skip
-    run = shown(looked.run)
+    run = shown(told)
     if trace is not None:
         try:
-            trace_file.write(looked.measurement.traced, trace, main=os.getpid(), target=subject.target)
+            trace_file.write(measurement.traced, trace, main=os.getpid(), target=subject.target)
         except UnreadableFile as error:
             error.known = run
             raise
     return run
-
-
-@dataclass(frozen=True)
-class ProbeOutcome:
-    """What one look at a pipeline found, and the run file that tells it."""
-
-    run: runfile.Run
-    measurement: Measurement
-    plan: Advice
-    """What could be done; empty where nothing was measured."""
 
 
 def look_at(
@@ -133,8 +122,8 @@ def look_at(
     seed: int = 0,
     trial_workers: tuple[int, ...] | None = None,
     begun: float | None = None,
-) -> ProbeOutcome:
-    """Measure, diagnose and advise. ``begun``: when the budget began to run."""
+) -> tuple[runfile.Run, Measurement, Advice]:
+    """Measure, diagnose and advise; nothing is advised where nothing was measured. ``begun``: when the budget began to run."""
     begun = time.perf_counter() if begun is None else begun
     machine = look()
     tries = budget >= LEAST_BUDGET and not subject.iterable
@@ -167,7 +156,7 @@ def look_at(
     run, advice = _told(subject, machine, measurement, diagnosis)
     assert run.instrument is not None
     instrument = msgspec.structs.replace(run.instrument, seconds=time.perf_counter() - begun)
-    return ProbeOutcome(msgspec.structs.replace(run, instrument=instrument), measurement, advice)
+    return msgspec.structs.replace(run, instrument=instrument), measurement, advice
 
 
 def _trials(subject: Subject, machine: Machine, budget: float) -> tuple[int, ...]:
@@ -175,8 +164,7 @@ def _trials(subject: Subject, machine: Machine, budget: float) -> tuple[int, ...
     if budget < QUIET_BUDGET:
         return ()
     now, cores = subject.settings.num_workers, max(1, int(machine.effective_cores))
-    wanted = [cores, 2 * cores, now // 2 or 1, 2 * now or 1]
-    unlike = [count for count in dict.fromkeys(wanted) if count != now]
+    unlike = [count for count in dict.fromkeys((cores, 2 * cores, now // 2 or 1, 2 * now or 1)) if count != now]
     return tuple(sorted(unlike[: 3 if budget >= 30 else 2]))
 
 

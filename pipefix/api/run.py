@@ -93,8 +93,12 @@ class EndedUntold(Exception):
 def check(command: Sequence[str], plan: Path | None) -> list[str]:
     """The command to start; raises what stands in its way, before anything is made."""
     words = command_line(command)
-    if plan is not None:
-        _check_plan(plan)
+    target = planfile.read(plan).target if plan is not None else ""
+    if plan is not None and not made_in_program(target):
+        raise BadUsage(
+            f"The plan {plan} was made for {target or 'no target'}, not for a loader of a program.",
+            advice="Make one with: pipefix fix train.py -- ARGUMENTS; this one is for the code: FastLoader(dataset, plan=...)",
+        )
     return words
 
 
@@ -119,15 +123,6 @@ def from_folder(folder: Path) -> runfile.Run:
             advice="Name a run file, or the folder that --out named; a program writes one by: pipefix run train.py",
         )
     return _told(folder, (), Ended(None, 0.0))
-
-
-def _check_plan(path: Path) -> None:
-    target = planfile.read(path).target
-    if not made_in_program(target):
-        raise BadUsage(
-            f"The plan {path} was made for {target or 'no target'}, not for a loader of a program.",
-            advice="Make one with: pipefix fix train.py -- ARGUMENTS; this one is for the code: FastLoader(dataset, plan=...)",
-        )
 
 
 def _with_probe(run: runfile.Run, probe_job: Job, ended: Ended, command: Sequence[str]) -> runfile.Run:
@@ -156,9 +151,8 @@ def _instead(program: runfile.ProgramFigures) -> str:
     if not training and program.exit_code:
         return ""  # it failed, and says why
     if program.loops and not training:
-        return (
-            " None of its loops took optimizer steps or called backward(); probe a loader by its name: pipefix probe FILE.py:NAME"
-        )
+        no_training = "None of its loops took optimizer steps or called backward()"
+        return f" {no_training}; probe a loader by its name: pipefix probe FILE.py:NAME"
     if any(loop.steps >= MANY_ANEW and loop.steps == len(loop.first_batch_s) for loop in training):
         return " Each batch is the first of an iterator, as of next(iter(loader)): make the iterator once, before the loop."
     return " Let it train for longer, by more epochs or more data."

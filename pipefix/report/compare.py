@@ -15,7 +15,7 @@ from pipefix.report.shown import Shown
 from pipefix.report.side_by_side import side_by_side
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.errors import BadUsage
-from pipefix.vocabulary.quantity import Interval
+from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.version import VERSION
 
 HEADS = ["stage", "after/before", "a sample", "share"]
@@ -261,22 +261,18 @@ def _told(label: str, run: Run) -> Field:
 
 
 def _tiles(comparison: Comparison) -> list[tuple[str, str]]:
-    rates = [
-        (label, quantity.rate_between(run.throughput.delivered, run.throughput.unit))
-        for label, run in (("before", comparison.before), ("after", comparison.after))
-        if run.throughput is not None
-    ]
+    runs = {"before": comparison.before.throughput, "after": comparison.after.throughput}
+    rates = [(label, quantity.rate_between(rate.delivered, rate.unit)) for label, rate in runs.items() if rate is not None]
     own = [("without the machine's part", quantity.times_between(comparison.own))] if comparison.machine.sentence else []
     return [*rates, ("after over before", quantity.times_between(comparison.ratio)), *own]
 
 
 def _by_stage(comparison: Comparison) -> list[Block]:
-    bars = [
-        Bar(cells=row(change), value=change.ratio or Interval(1.0, 1.0, 1.0), stage=change.stage, title=_word(change))
-        for change in comparison.stages
-    ]
-    if not bars:
+    if not comparison.stages:
         return []
+    bars = [
+        Bar(cells=row(each), value=each.ratio or exactly(1.0), stage=each.stage, title=_word(each)) for each in comparison.stages
+    ]
     noise = any(change.ratio is not None and not change.settled for change in comparison.stages)
     return [chart(HEADS, bars, "lrrr", "Stages", ["share"], start=1.0), *([Paragraph("~ within noise", "soft")] if noise else [])]
 

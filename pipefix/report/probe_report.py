@@ -159,8 +159,8 @@ def _remedies(run: Run) -> list[Block]:
 
 
 def _proposed(remedy: RemedyFigures) -> Item:
-    cost = remedy_cost(remedy)
-    why = Paragraph(f"{remedy.stage}: {remedy.why}" + (f" ({cost})" if cost else ""))
+    cost = f" ({told})" if (told := remedy_cost(remedy)) else ""
+    why = Paragraph(f"{remedy.stage}: {remedy.why}{cost}")
     mind = [Paragraph(f"mind: {remedy.risk}")] if remedy.risk else []
     figure = _worth(remedy, unknown=f"not known {pedigree(remedy.measured)}")
     return Item(text=remedy.title, figure=figure, certain=remedy.measured, blocks=[why, *mind, *to_do(remedy.command)])
@@ -175,14 +175,9 @@ def _operations(run: Run) -> list[Block]:
     totals = {stage.stage: sum(op.wall_s for op in stage.ops if quantity.known(op.wall_s)) or 1.0 for stage in run.stages}
     bars, notes = [], []
     for stage, op in sorted(listed, key=lambda pair: pair[1].wall_s, reverse=True):
-        cells = [
-            op.name,
-            quantity.seconds(op.wall_s),
-            f"{quantity.percent(op.wall_s / totals[stage])} of {stage}",
-            dash(quantity.seconds(op.cpu_s)),
-            quantity.calls(op.calls) or "1 call",
-        ]
-        bars.append(Bar(cells=cells, value=exactly(op.wall_s), stage=stage, title=f"{op.name}: {cells[1]}, {cells[2]}"))
+        wall, part = quantity.seconds(op.wall_s), f"{quantity.percent(op.wall_s / totals[stage])} of {stage}"
+        cells = [op.name, wall, part, dash(quantity.seconds(op.cpu_s)), quantity.calls(op.calls) or "1 call"]
+        bars.append(Bar(cells=cells, value=exactly(op.wall_s), stage=stage, title=f"{op.name}: {wall}, {part}"))
         if op.opaque:
             notes.append(f"{op.name} cannot be cut further: {op.opaque}")
     if not bars:
@@ -202,8 +197,7 @@ def _arms(run: Run) -> list[Block]:
     untimed = middles.get("plain") or middles.get("real")
     ranked = sorted(run.arms, key=lambda arm: (arm.declined is not None, -(middles[arm.name] or 0.0)))
     bars = [_arm(arm, untimed) for arm in ranked]
-    unit = run.throughput.unit if run.throughput is not None else "samples/s"
-    columns = ["arm", unit, "times", "from-to", "blocks", "tried"]
+    columns = ["arm", run.throughput.unit if run.throughput is not None else "samples/s", "times", "from-to", "blocks", "tried"]
     lead = (
         "Each block is the same loader with the named stages replaced by recordings; the blocks of all arms took turns. Multiples "
         "are of the pipeline as it is, without clocks."
@@ -216,13 +210,9 @@ def _arm(arm: Arm, untimed: float | None) -> Bar:
         return Bar(cells=[arm.name], note=f"declined: {arm.declined}")
     blocks = [rate for rate in arm.rates if quantity.known(rate)]
     middle = quantity.median(blocks)
-    cells = [
-        arm.name,
-        dash(quantity.number(middle)),
-        quantity.times(middle / untimed) if middle is not None and untimed else "-",
-        quantity.between(quantity.number(min(blocks)), quantity.number(max(blocks))) if blocks else "-",
-        str(len(blocks)),
-        ARMS.get(arm.name, ", ".join(arm.replaces) or "nothing replaced"),
-    ]
-    title = f"{cells[-1]}: median {cells[1]} of {quantity.counted(len(blocks), 'block')}"
+    rate, tried = dash(quantity.number(middle)), ARMS.get(arm.name, ", ".join(arm.replaces) or "nothing replaced")
+    times = quantity.times(middle / untimed) if middle is not None and untimed else "-"
+    ends = quantity.between(quantity.number(min(blocks)), quantity.number(max(blocks))) if blocks else "-"
+    cells = [arm.name, rate, times, ends, str(len(blocks)), tried]
+    title = f"{tried}: median {rate} of {quantity.counted(len(blocks), 'block')}"
     return Bar(cells=cells, value=exactly(middle) if middle is not None else None, points=blocks, title=title)

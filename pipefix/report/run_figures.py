@@ -70,18 +70,14 @@ def _head(subject: Subject, machine: Mapping[str, Any], measurement: Measurement
     meanwhile = dict(measurement.nvml)
     if measurement.others_cores is not None:
         meanwhile["others_cores"] = round(measurement.others_cores, 3)
-    return Run(
-        pipefix=VERSION,
-        created=datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
-        target=subject.target,
-        partial=measurement.partial,
-        machine={**machine, "while_measured": meanwhile} if meanwhile else dict(machine),
-        settings=measurement.settings,
-        consumer=measurement.consumer,
-        startup=runfile.StartUp(
-            first_batch_s=measurement.first_batch, epoch_restart_s=measurement.epoch_restart, load_target_s=subject.load_seconds
-        ),
+    startup = runfile.StartUp(
+        first_batch_s=measurement.first_batch, epoch_restart_s=measurement.epoch_restart, load_target_s=subject.load_seconds
     )
+    return Run(
+        pipefix=VERSION, created=datetime.datetime.now().astimezone().isoformat(timespec="seconds"), target=subject.target,
+        partial=measurement.partial, machine={**machine, "while_measured": meanwhile} if meanwhile else dict(machine),
+        settings=measurement.settings, consumer=measurement.consumer, startup=startup,
+    )  # fmt: skip
 
 
 def _cold(measurement: Measurement, diagnosis: Diagnosis) -> dict[str, Any]:
@@ -171,22 +167,15 @@ def sample_classes(costs: list[float]) -> tuple[list[float], list[int]]:
 
 def _waits(measurement: Measurement, diagnosis: Diagnosis) -> runfile.Waits:
     rows = [row for block in measurement.of("real")[-TIMELINE_BLOCKS:] for row in block.rows][:TIMELINE_BATCHES]
-    start = rows[0].asked
-    return runfile.Waits(
-        at_s=[round((row.asked - start) / 1e9, 6) for row in rows],
-        wait_s=[round((row.got - row.asked) / 1e9, 6) for row in rows],
-        step_s=[round((row.done - row.got) / 1e9, 6) for row in rows],
-        fed=diagnosis.fed,
-        loader_s=diagnosis.loader_wait,
-    )
+    times = [(row.asked - rows[0].asked, row.got - row.asked, row.done - row.got) for row in rows]
+    at, wait, step = ([round(spent / 1e9, 6) for spent in column] for column in zip(*times, strict=True))
+    return runfile.Waits(at_s=at, wait_s=wait, step_s=step, fed=diagnosis.fed, loader_s=diagnosis.loader_wait)
 
 
 def _instrument(measurement: Measurement, diagnosis: Diagnosis | None) -> runfile.Instrument:
     return runfile.Instrument(
-        seam_cost_s=measurement.seam_cost,
-        harness_s=measurement.harness_seconds,
+        seam_cost_s=measurement.seam_cost, harness_s=measurement.harness_seconds,
         seams_per_sample=diagnosis.calls_per_sample if diagnosis is not None else None,
         slowdown=diagnosis.slowdown if diagnosis is not None else None,
-        peak_rss_bytes=float(measurement.peak_rss),
-        recording_bytes=float(measurement.recorded_bytes),
-    )
+        peak_rss_bytes=float(measurement.peak_rss), recording_bytes=float(measurement.recorded_bytes),
+    )  # fmt: skip

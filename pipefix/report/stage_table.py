@@ -44,14 +44,9 @@ def _stage(stage: StageFigures, run: Run) -> Bar:
     if stage.declined is not None:
         return Bar(cells=[stage.stage], note=f"declined: {stage.declined}")
     share = share_interval(stage)
-    cells = [
-        stage.stage,
-        "hidden" if stage.hidden else dash(quantity.percent(stage.share)),
-        dash(quantity.seconds_between(stage.wall_s)),
-        dash(quantity.seconds(stage.cpu_s.value if stage.cpu_s else None)),
-        dash(quantity.size(stage.bytes)),
-        dash(if_free(stage.marginal_gain)),
-    ]
+    cpu, percent = quantity.seconds(stage.cpu_s.value if stage.cpu_s else None), quantity.percent(stage.share)
+    figures = (percent, quantity.seconds_between(stage.wall_s), cpu, quantity.size(stage.bytes), if_free(stage.marginal_gain))
+    cells = [stage.stage, *map(dash, figures if not stage.hidden else ("hidden", *figures[1:]))]
     marked = run.verdict is not None and stage.stage == run.verdict.stage
     title = f"{stage.stage}: {quantity.percent_between(share) if share is not None else cells[1]}"
     return Bar(cells=cells, value=share or exactly(0.0), stage=stage.stage, marked=marked, title=title)

@@ -13,6 +13,7 @@ from functools import partial
 import msgspec
 
 from pipefix.report.document import Bar, Block, CommandLine, Document, Field, Paragraph, Section, Table, chart, field
+from pipefix.report.stage_table import dash
 from pipefix.tuning import block_figures as figures
 from pipefix.tuning.results import FAILED, BatchSize, Trial, TuneResult, TuningPlan
 from pipefix.tuning.space import Settings, said
@@ -254,16 +255,10 @@ def report(tuning: TuneReport) -> Document:
 
 
 def _trials(trials: list[Trial]) -> list[Block]:
-    rows = [
-        [
-            said(trial.settings),
-            "-" if trial.rate is None else rate(trial.rate.value, ""),
-            percent(trial.stall) if trial.stall is not None else "-",
-            size(trial.used.memory_bytes) if trial.used.memory_bytes else "-",
-            _why(trial),
-        ]
-        for trial in trials
-    ]
+    rows = []
+    for trial in trials:
+        delivers, waited = "-" if trial.rate is None else rate(trial.rate.value, ""), dash(percent(trial.stall))
+        rows.append([said(trial.settings), delivers, waited, dash(size(trial.used.memory_bytes or None)), _why(trial)])
     table = Table(["trial", "samples/s", "waited", "memory", "why"], rows, "lrrrl", caption="Trials")
     ran = sum(trial.ran for trial in trials)
     return [table, *([Paragraph(f"{_IN_TURN if ran > 1 else ''}{_AT_THE_END}", "soft")] if ran else [])]
@@ -301,7 +296,7 @@ def _size(tried: BatchSize, columns: list[str]) -> Bar:
     name = str(tried.batch_size)
     if tried.rate is None:
         return Bar(cells=[name, *["-"] * (len(columns) - 1)], note=tried.reason)
-    used = [size(each) if each else "-" for each in (tried.used.memory_bytes, tried.used.vram_bytes)][: len(columns) - 4]
-    waited = percent(tried.stall) if tried.stall is not None else "-"
+    used = [dash(size(each or None)) for each in (tried.used.memory_bytes, tried.used.vram_bytes)][: len(columns) - 4]
+    waited = dash(percent(tried.stall))
     cells = [name, rate_between(tried.rate, ""), seconds(tried.batch_s), waited, *used]
     return Bar(cells=cells, value=tried.rate, stage="step")

@@ -11,7 +11,6 @@ from pipefix.api.target import Progress, loaded, silent
 from pipefix.caches import convert as conversion
 from pipefix.caches import estimate
 from pipefix.caches import publish as publishing
-from pipefix.caches.convert import State
 from pipefix.report import cache_report
 from pipefix.report.cache_report import ShownConversion, ShownForecast
 from pipefix.report.shown import shown_as
@@ -117,7 +116,7 @@ class _Pace:
         self._say = say
         self._begun: float | None = None
 
-    def __call__(self, state: State) -> None:
+    def __call__(self, state: conversion.State) -> None:
         now = time.perf_counter()
         new = state.done - state.before
         if new and self._begun is None:

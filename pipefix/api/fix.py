@@ -18,14 +18,12 @@ from pipefix.fixes import outcome
 from pipefix.fixes.choice import Wishes
 from pipefix.fixes.choice import check_only as check_only
 from pipefix.fixes.fix import RUN_FILE, Session
-from pipefix.fixes.outcome import Fixed
 from pipefix.fixes.steps import ProbeResult
 from pipefix.measurement.consumer import Consumer, consumer_for
 from pipefix.plan import planfile
 from pipefix.report import fix_report, runfile
 from pipefix.report.document import Document
 from pipefix.report.fix_report import ShownUndone
-from pipefix.report.runfile import Run
 from pipefix.report.shown import Shown, shown_as
 from pipefix.subject.subject import Subject
 from pipefix.system.machine import look
@@ -46,9 +44,9 @@ Undone = ShownUndone
 class FixReport(Shown):
     """What `fix` did, and the probes before and after it."""
 
-    fixed: Fixed
-    before: Run | None
-    after: Run | None
+    fixed: outcome.Fixed
+    before: runfile.Run | None
+    after: runfile.Run | None
     page: Path | None = None
     """The HTML report, where one was written."""
 

@@ -17,7 +17,6 @@ from pipefix.fixes.outcome import Measured
 from pipefix.plan import planfile
 from pipefix.report import descriptions, runfile
 from pipefix.report.history_report import Done, History
-from pipefix.report.runfile import Run
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.errors import BadUsage, PipefixError
 from pipefix.vocabulary.files import open_regular, read_regular
@@ -48,7 +47,7 @@ def _moment(at: str) -> float:
         return 0.0
 
 
-def _runs(folder: Path) -> Iterator[tuple[Path, Run]]:
+def _runs(folder: Path) -> Iterator[tuple[Path, runfile.Run]]:
     """The run files of a folder, and that of a program's run in it."""
     for path in sorted([*folder.glob("*.json"), *folder.glob("*/run.json")])[:MOST_FILES]:
         with suppress(OSError, PipefixError):
@@ -58,7 +57,7 @@ def _runs(folder: Path) -> Iterator[tuple[Path, Run]]:
                 yield path, runfile.read(path)
 
 
-def _of_run(run: Run, path: Path) -> Done:
+def _of_run(run: runfile.Run, path: Path) -> Done:
     kind = "run" if run.program is not None and not run.stages else "probe"
     return Done(at=run.created, what=kind, target=run.target, said=descriptions.verdict_line(run), where=str(path))
 
@@ -86,7 +85,7 @@ def _of_log(entries: list[Entry], where: str) -> list[Done]:
     return [*deeds, begun] if begun is not None else deeds
 
 
-def _saved(entries: list[Entry], runs: list[Run]) -> float | None:
+def _saved(entries: list[Entry], runs: list[runfile.Run]) -> float | None:
     """Seconds that the steps which fix kept, and nobody took back, save of each epoch; None where the files do not tell."""
     kept: dict[int | None, None] = {}
     measured: dict[tuple[int | None, ...], Measured] = {}

@@ -21,7 +21,6 @@ from pipefix.fixes.outcome import Measured
 from pipefix.hooks.torch_internals import end_workers, processes_of
 from pipefix.measurement import experiments, failing
 from pipefix.measurement.consumer import Consumer
-from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import Block
 from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.run_arms import LONGEST_REST, Pool
@@ -194,7 +193,7 @@ class WholeLoader:
     def processes(self) -> list[Any]:
         return processes_of(self._iterator)
 
-    def block(self, experiment: Experiment, seconds: float, *, most: float = 30.0) -> Block:
+    def block(self, experiment: experiments.Experiment, seconds: float, *, most: float = 30.0) -> Block:
         """Batches for about ``seconds``, in whole rounds of all workers; left out are those made before, and a first round.
 
         What was made before is consumed by nobody: while a step took its time for it, workers would make another stock, which hides

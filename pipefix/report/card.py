@@ -16,7 +16,6 @@ from pipefix.report.runfile import EVALUATION_WAITS, GainFigures, RemedyFigures,
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.commands import command, made_in_program
 from pipefix.vocabulary.gain import FEWEST_RESAMPLED, pedigree
-from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import INPUT
 
 FREE = {
@@ -132,7 +131,7 @@ def _why_not_the_named(run: Run, best: RemedyFigures) -> str | None:
     return f"It leaves {named} as it is; what acts on that does not apply here: {sentence(refused.title)[:-1]}: {refused.why}."
 
 
-def _worth(gain: Interval | None) -> float:
+def _worth(gain: quantity.Interval | None) -> float:
     known = quantity.usable(gain)
     return known.value if known is not None else 0.0
 

@@ -15,7 +15,6 @@ from pipefix.report.shown import Shown
 from pipefix.report.side_by_side import side_by_side
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.errors import BadUsage
-from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.version import VERSION
 
 HEADS = ["stage", "after/before", "a sample", "share"]
@@ -25,10 +24,10 @@ class StageChange(msgspec.Struct, frozen=True, kw_only=True):
     """One stage in both runs. A figure is None where that run has none."""
 
     stage: str
-    before_s: Interval | None = None
+    before_s: quantity.Interval | None = None
     """Seconds a sample, on the clock."""
-    after_s: Interval | None = None
-    ratio: Interval | None = None
+    after_s: quantity.Interval | None = None
+    ratio: quantity.Interval | None = None
     """After over before: below 1 the stage got faster."""
     before_share: float | None = None
     after_share: float | None = None
@@ -50,7 +49,7 @@ class FigureChange(msgspec.Struct, frozen=True, kw_only=True):
 class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
     before: Run
     after: Run
-    ratio: Interval
+    ratio: quantity.Interval
     """Delivered throughput after over before: above 1 it got faster."""
     machine: MachinePart = MachinePart()
     """What of it is the machine's."""
@@ -115,7 +114,7 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
         }
 
     @property
-    def own(self) -> Interval:
+    def own(self) -> quantity.Interval:
         """The ratio with the machine's part taken out."""
         return self.machine.taken_out(self.ratio)
 
@@ -177,12 +176,12 @@ def _told_beside(run: Run) -> list[tuple[str, str]]:
     ]
 
 
-def ratio(above: Interval, below: Interval) -> Interval:
+def ratio(above: quantity.Interval, below: quantity.Interval) -> quantity.Interval:
     """The quotient of two figures whose errors are independent: relative half-widths add in quadrature, on a log scale."""
     value = above.value / below.value
     down = math.hypot(_log(above.value, above.low), _log(below.high, below.value))
     up = math.hypot(_log(above.high, above.value), _log(below.value, below.low))
-    return Interval(value, value * math.exp(-down), value * math.exp(up))
+    return quantity.Interval(value, value * math.exp(-down), value * math.exp(up))
 
 
 def _log(above: float, below: float) -> float:
@@ -195,7 +194,7 @@ def _named(run: Run) -> dict[str, object]:
     return {"target": run.target, "created": run.created, "delivered": _rates(run)}
 
 
-def _rates(run: Run) -> Interval:
+def _rates(run: Run) -> quantity.Interval:
     assert run.throughput is not None
     return run.throughput.delivered
 
@@ -271,7 +270,8 @@ def _by_stage(comparison: Comparison) -> list[Block]:
     if not comparison.stages:
         return []
     bars = [
-        Bar(cells=row(each), value=each.ratio or exactly(1.0), stage=each.stage, title=_word(each)) for each in comparison.stages
+        Bar(cells=row(each), value=each.ratio or quantity.exactly(1.0), stage=each.stage, title=_word(each))
+        for each in comparison.stages
     ]
     noise = any(change.ratio is not None and not change.settled for change in comparison.stages)
     return [chart(HEADS, bars, "lrrr", "Stages", ["share"], start=1.0), *([Paragraph("~ within noise", "soft")] if noise else [])]

@@ -14,7 +14,6 @@ import msgspec
 from pipefix.report import descriptions
 from pipefix.report.runfile import Run
 from pipefix.vocabulary import quantity
-from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 COMPUTING = (Stage.DECODE, Stage.AUGMENT, Stage.COLLATE)
@@ -41,13 +40,13 @@ class MachinePart(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str = ""
     """What was different; empty where nothing was."""
 
-    def taken_out(self, ratio: Interval) -> Interval:
+    def taken_out(self, ratio: quantity.Interval) -> quantity.Interval:
         """The ratio of throughputs as it would be on one machine. The less of it is left untouched, the wider it is."""
         if not self.sentence:
             return ratio
         doubt = math.exp(DISTRUST * abs(math.log(self.factor)))
         own = ratio.scaled(self.factor)
-        return Interval(own.value, own.low / doubt, own.high * doubt)
+        return quantity.Interval(own.value, own.low / doubt, own.high * doubt)
 
 
 def machine_part(before: Run, after: Run) -> MachinePart:
@@ -109,12 +108,12 @@ def _pace(before: Run, after: Run, *, sure: bool) -> dict[str, float]:
     return {f"all that computes took {quantity.times(pace)} the CPU time": pace} if 1 / MOST_PACE < pace < MOST_PACE else {}
 
 
-def _cpu_seconds(run: Run) -> dict[str, Interval]:
+def _cpu_seconds(run: Run) -> dict[str, quantity.Interval]:
     costs = {stage.stage: quantity.usable(stage.cpu_s) for stage in run.stages if stage.stage in COMPUTING}
     return {name: cost for name, cost in costs.items() if cost is not None and cost.low > 0 and cost.value >= LEAST_SECONDS}
 
 
-def _log_ratio(old: Interval, new: Interval, *, sure: bool) -> float:
+def _log_ratio(old: quantity.Interval, new: quantity.Interval, *, sure: bool) -> float:
     middle = math.log(new.value / old.value)
     if not sure:
         return middle

@@ -13,7 +13,6 @@ from pipefix.report.runfile import Arm, RemedyFigures, Run, encode
 from pipefix.report.stage_table import dash
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.gain import pedigree
-from pipefix.vocabulary.quantity import exactly
 
 OPERATIONS = 12
 """A terminal shows so many, the slowest."""
@@ -177,7 +176,7 @@ def _operations(run: Run) -> list[Block]:
     for stage, op in sorted(listed, key=lambda pair: pair[1].wall_s, reverse=True):
         wall, part = quantity.seconds(op.wall_s), f"{quantity.percent(op.wall_s / totals[stage])} of {stage}"
         cells = [op.name, wall, part, dash(quantity.seconds(op.cpu_s)), quantity.calls(op.calls) or "1 call"]
-        bars.append(Bar(cells=cells, value=exactly(op.wall_s), stage=stage, title=f"{op.name}: {wall}, {part}"))
+        bars.append(Bar(cells=cells, value=quantity.exactly(op.wall_s), stage=stage, title=f"{op.name}: {wall}, {part}"))
         if op.opaque:
             notes.append(f"{op.name} cannot be cut further: {op.opaque}")
     if not bars:
@@ -215,4 +214,4 @@ def _arm(arm: Arm, untimed: float | None) -> Bar:
     ends = quantity.between(quantity.number(min(blocks)), quantity.number(max(blocks))) if blocks else "-"
     cells = [arm.name, rate, times, ends, str(len(blocks)), tried]
     title = f"{tried}: median {rate} of {quantity.counted(len(blocks), 'block')}"
-    return Bar(cells=cells, value=exactly(middle) if middle is not None else None, points=blocks, title=title)
+    return Bar(cells=cells, value=quantity.exactly(middle) if middle is not None else None, points=blocks, title=title)

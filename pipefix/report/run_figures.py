@@ -13,7 +13,6 @@ from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.measurement.measurement import Measurement
 from pipefix.plan.plan import Proposed, Step
 from pipefix.report import runfile
-from pipefix.report.runfile import Run
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.finding import Finding
 from pipefix.vocabulary.gain import Bounded, Gain, MeasuredGain, NotTried, known_from
@@ -27,7 +26,7 @@ CLASSES = 30
 """Of what samples cost, for the histogram."""
 
 
-def nothing_measured(subject: Subject, machine: Mapping[str, Any], measurement: Measurement) -> Run:
+def nothing_measured(subject: Subject, machine: Mapping[str, Any], measurement: Measurement) -> runfile.Run:
     """The run of a probe that was interrupted before its first block."""
     return msgspec.structs.replace(
         _head(subject, machine, measurement),
@@ -47,7 +46,7 @@ def run(
     steps: Iterable[Step],
     findings: Iterable[Finding],
     replaces: Mapping[str, list[str]],
-) -> Run:
+) -> runfile.Run:
     """One probe as a run file tells it. ``replaces``: the stages that each arm replaces."""
     delivered = len(measurement.of("plain")) or len(measurement.of("real"))
     step_split = {f"{name}_s": seconds for name, seconds in measurement.step_split.items()}
@@ -66,14 +65,14 @@ def run(
     )  # fmt: skip
 
 
-def _head(subject: Subject, machine: Mapping[str, Any], measurement: Measurement) -> Run:
+def _head(subject: Subject, machine: Mapping[str, Any], measurement: Measurement) -> runfile.Run:
     meanwhile = dict(measurement.nvml)
     if measurement.others_cores is not None:
         meanwhile["others_cores"] = round(measurement.others_cores, 3)
     startup = runfile.StartUp(
         first_batch_s=measurement.first_batch, epoch_restart_s=measurement.epoch_restart, load_target_s=subject.load_seconds
     )
-    return Run(
+    return runfile.Run(
         pipefix=VERSION, created=datetime.datetime.now().astimezone().isoformat(timespec="seconds"), target=subject.target,
         partial=measurement.partial, machine={**machine, "while_measured": meanwhile} if meanwhile else dict(machine),
         settings=measurement.settings, consumer=measurement.consumer, startup=startup,

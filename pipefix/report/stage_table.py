@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pipefix.report.document import Bar, BarPart, Block, Paragraph, chart
 from pipefix.report.runfile import GainFigures, Run, StageFigures
 from pipefix.vocabulary import quantity
-from pipefix.vocabulary.quantity import Interval, exactly
 
 SHOWN = 0.02
 """Part of the time from which on the sampler has a row of its own."""
@@ -23,15 +22,15 @@ def stages(run: Run) -> list[Block]:
         assert run.sampler_s is not None
         takes, free = quantity.seconds_between(run.sampler_s), dash(if_free(run.sampler_gain))
         cells = ["sampler", quantity.percent(sampling), takes, "-", "-", free]
-        bars.append(Bar(cells=cells, value=exactly(sampling), stage="none", title="The sampler, in the training process"))
+        bars.append(Bar(cells=cells, value=quantity.exactly(sampling), stage="none", title="The sampler, in the training process"))
         left = (left or 0.0) - sampling
     cells = ["unattributed", dash(quantity.percent(left)), dash(quantity.seconds(_rest_s(run, sampling))), "-", "-", "-"]
-    bars.append(Bar(cells=cells, value=exactly(left or 0.0), stage="none", title="What belongs to no stage"))
+    bars.append(Bar(cells=cells, value=quantity.exactly(left or 0.0), stage="none", title="What belongs to no stage"))
     total = quantity.usable(run.sample_s)
     if total is not None:
         parts = list(_together(run, sampling, left))
         cells = ["delivered", "-", quantity.seconds_between(total), "-", "-", "-"]
-        bars.append(Bar(cells=cells, value=None if parts else exactly(0.0), parts=parts, title="All stages together"))
+        bars.append(Bar(cells=cells, value=None if parts else quantity.exactly(0.0), parts=parts, title="All stages together"))
     columns = ["stage", "share", "wall/sample", "CPU", "bytes", "if it were free"]
     drawn = chart(columns, bars, "lrrrrr", "Stages", ["bytes", "CPU", "if it were free"], inline=True)
     lead = [f"One sample is delivered every {quantity.seconds_between(total)}."] if total is not None else []
@@ -49,7 +48,7 @@ def _stage(stage: StageFigures, run: Run) -> Bar:
     cells = [stage.stage, *map(dash, figures if not stage.hidden else ("hidden", *figures[1:]))]
     marked = run.verdict is not None and stage.stage == run.verdict.stage
     title = f"{stage.stage}: {quantity.percent_between(share) if share is not None else cells[1]}"
-    return Bar(cells=cells, value=share or exactly(0.0), stage=stage.stage, marked=marked, title=title)
+    return Bar(cells=cells, value=share or quantity.exactly(0.0), stage=stage.stage, marked=marked, title=title)
 
 
 def _together(run: Run, sampling: float, left: float | None) -> Iterator[BarPart]:
@@ -63,14 +62,14 @@ def _together(run: Run, sampling: float, left: float | None) -> Iterator[BarPart
             at += part
 
 
-def share_interval(stage: StageFigures) -> Interval | None:
+def share_interval(stage: StageFigures) -> quantity.Interval | None:
     """The share with the wall clock's relative interval around it; None where it costs nothing now, or is not known."""
     if stage.hidden or stage.share is None or not quantity.known(stage.share):
         return None
     wall = quantity.usable(stage.wall_s)
     if wall is None or wall.value <= 0:
-        return exactly(stage.share)
-    return Interval(stage.share, stage.share * wall.low / wall.value, stage.share * wall.high / wall.value)
+        return quantity.exactly(stage.share)
+    return quantity.Interval(stage.share, stage.share * wall.low / wall.value, stage.share * wall.high / wall.value)
 
 
 def if_free(gain: GainFigures | None) -> str:

@@ -14,7 +14,6 @@ from pipefix.report.document import Block, Document, Field, Image, Images, Parag
 from pipefix.report.runfile import Run
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.commands import command
-from pipefix.vocabulary.quantity import Interval, size, times
 from pipefix.vocabulary.version import VERSION
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ _TO = {"kornia": "To the batch, as one module on its device:", "dali": "To DALI'
 class PredictedGain(msgspec.Struct, frozen=True):
     """What a probe said of moving augmentation."""
 
-    gain: Interval | None
+    gain: quantity.Interval | None
     """Throughput with it over throughput as it is."""
     why: str
     """Why there is no figure, or why the probe advises against it."""
@@ -130,12 +129,12 @@ def _crossings(cut: Split) -> str:
     less = ""
     if before.nbytes and after.nbytes and before.nbytes != after.nbytes:
         ratio = before.nbytes / after.nbytes
-        less = f": {times(ratio)} less" if ratio > 1 else f": {times(1 / ratio)} more"
+        less = f": {quantity.times(ratio)} less" if ratio > 1 else f": {quantity.times(1 / ratio)} more"
     return f"A sample crosses to the training process as {_crossing(after)} instead of {_crossing(before)}{less}."
 
 
 def _crossing(sample: SampleFormat) -> str:
-    return f"{sample.dtype} of any size" if sample.nbytes is None else f"{size(sample.nbytes)} ({sample})"
+    return f"{sample.dtype} of any size" if sample.nbytes is None else f"{quantity.size(sample.nbytes)} ({sample})"
 
 
 def verdict(parity: Parity) -> str:

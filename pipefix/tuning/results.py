@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 import msgspec
 
 from pipefix.tuning import block_figures as figures
-from pipefix.tuning.block_figures import TrialBlock
 from pipefix.tuning.limits import BatchCost, ResourceLimits, Usage
 from pipefix.tuning.space import Settings, Space, said
 from pipefix.vocabulary.quantity import Interval
@@ -74,7 +73,7 @@ class Trial(msgspec.Struct, frozen=True):
         return math.log(self.rate.high / self.rate.low) / (2 * 1.96) if self.rate is not None else 0.0
 
 
-def trial_of(settings: Settings, blocks: Sequence[TrialBlock], rate: Interval, goal: Goal) -> Trial:
+def trial_of(settings: Settings, blocks: Sequence[figures.TrialBlock], rate: Interval, goal: Goal) -> Trial:
     """What blocks of these settings tell; ``rate`` is that which they deliver beside the others."""
     return Trial(
         settings.normal(), rate,
@@ -135,7 +134,7 @@ class TuneResult:
     before: Interval | None
     """Delivered by the start, side by side with the winner at the end; None where it could not be run."""
     after: Interval | None
-    blocks: tuple[TrialBlock, ...]
+    blocks: tuple[figures.TrialBlock, ...]
     """Of the settings chosen, the last ones: what the certificate rests on."""
     batch: BatchCost | None
     enough: str

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import msgspec
 
 from pipefix.tuning import block_figures as figures
-from pipefix.tuning.block_figures import TrialBlock
 from pipefix.tuning.limits import BatchCost
 from pipefix.tuning.results import MOST_TRIALS, Goal, Trial, trial_of
 from pipefix.tuning.space import Knob, Settings, Space
@@ -308,7 +307,7 @@ def _knobs_of(settings: Settings) -> Settings:
 
 
 def confirmed(
-    best: Settings, best_blocks: list[TrialBlock], start: Settings, start_blocks: list[TrialBlock], goal: Goal
+    best: Settings, best_blocks: list[figures.TrialBlock], start: Settings, start_blocks: list[figures.TrialBlock], goal: Goal
 ) -> tuple[str | None, Interval, Interval]:
     """By blocks of both that were run in turn: why the start is kept, None where it is beaten; what start and winner deliver."""
     logs = [math.log(block.rate / start_block.rate) for block, start_block in zip(best_blocks, start_blocks, strict=True)]

@@ -13,7 +13,6 @@ import msgspec
 
 from pipefix.measurement.statistics import in_turn
 from pipefix.tuning import block_figures as figures
-from pipefix.tuning.block_figures import TrialBlock
 from pipefix.tuning.limits import Footprint, StartTimes, Usage, ending, refusal
 from pipefix.tuning.results import Trial, TuneResult, TuningPlan, trial_of, why_none_is_better
 from pipefix.tuning.search import Finished, Search, confirmed
@@ -44,7 +43,7 @@ class _Contender:
     trial: Trial
 
 
-Blocks = list[TrialBlock]
+Blocks = list[figures.TrialBlock]
 
 
 class Tuner:
@@ -75,7 +74,7 @@ class Tuner:
     def clock(self) -> float:
         return self._clock() - self.late
 
-    def _block(self, running: TrialProcess) -> TrialBlock:
+    def _block(self, running: TrialProcess) -> figures.TrialBlock:
         block = running.block(max(SHORTEST, self.each / (2 * PAIRS + 2)))
         self.late += block.late_s
         self._latest = max(self._latest, block.late_s)
@@ -309,14 +308,14 @@ class Tuner:
         else:
             self._dismiss()
             pairs, most = in_turn(partial(self._block_of, best), partial(self._block_of, start)), 2
-        block_pairs: list[tuple[TrialBlock, TrialBlock]] = []
+        block_pairs: list[tuple[figures.TrialBlock, figures.TrialBlock]] = []
         for pair in pairs:
             block_pairs.append(pair)
             if len(block_pairs) >= 2 and (len(block_pairs) >= most or self.clock() - begun >= 2 * self.each):
                 break
         return [block for block, _ in block_pairs], [block for _, block in block_pairs]
 
-    def _block_of(self, settings: Settings) -> TrialBlock:
+    def _block_of(self, settings: Settings) -> figures.TrialBlock:
         """By a process of its own, which is gone afterwards."""
         running = self._start(settings)
         block = self._block(running)

@@ -8,14 +8,12 @@ from pathlib import Path
 from statistics import median
 
 from pipefix.report import runfile
-from pipefix.report.runfile import Run
 from pipefix.vocabulary import versioned
 from pipefix.vocabulary.errors import UnreadableFile
 from pipefix.vocabulary.quantity import known, usable
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 from pipefix.watching import window
 from pipefix.watching.drift import BYTES, CPU, Baseline, figures_of
-from pipefix.watching.window import Window
 
 
 def read(path: Path) -> Baseline:
@@ -28,7 +26,7 @@ def read(path: Path) -> Baseline:
     return from_run(runfile.decode(data, origin=str(path)), path.name)
 
 
-def _windows(lines: Sequence[bytes], path: Path) -> Iterator[Window]:
+def _windows(lines: Sequence[bytes], path: Path) -> Iterator[window.Window]:
     """Those of a file; a line after the first that was cut, as on a full disk, is passed over."""
     for number, line in enumerate(lines):
         try:
@@ -38,7 +36,7 @@ def _windows(lines: Sequence[bytes], path: Path) -> Iterator[Window]:
                 raise
 
 
-def from_run(run: Run, name: str) -> Baseline:
+def from_run(run: runfile.Run, name: str) -> Baseline:
     """What the probe and the watch measure in the same way: what happens inside a sample.
 
     Collating, hand-over and step depend on how the probe ran the loader; those levels are learned from the job itself.
@@ -55,7 +53,7 @@ def from_run(run: Run, name: str) -> Baseline:
     return Baseline(name, levels)
 
 
-def from_windows(windows: Sequence[Window], name: str) -> Baseline:
+def from_windows(windows: Sequence[window.Window], name: str) -> Baseline:
     """The medians of an earlier job, its cold first epoch left out where it has others."""
     warm = [each for each in windows if each.epochs > 1] or list(windows)
     values: dict[str, list[float]] = {}

@@ -156,10 +156,8 @@ def target_here(folder: Path) -> tuple[str, str]:
         return files[0], "the only file here with a dataset or a loader"
     if files:
         raise BadUsage("No TARGET is named, and several files here hold data.", advice=f"Name one: {', '.join(files)}")
-    raise BadUsage(
-        "No TARGET is named, and no run file, plan or Python file with a dataset is here.",
-        advice="Name it: FILE.py, FILE.py:name, package.module:name or a directory of class folders.",
-    )
+    problem = "No TARGET is named, and no run file, plan or Python file with a dataset is here."
+    raise BadUsage(problem, advice="Name it: FILE.py, FILE.py:name, package.module:name or a directory of class folders.")
 
 
 def _lies_in(folder: Path, target: str) -> bool:

@@ -188,15 +188,11 @@ def clear(folder: Path) -> None:
     ours = [notes for notes in notes_in(folder) if not noted_elsewhere(notes)]
     noting = {notes: process for notes in ours if (process := still_noting(notes)) is not None}
     if noting and not any(name in os.environ for name in _RANKS):
-        raise BadUsage(
-            f"--out {folder}: another program notes there and still runs (process {min(noting.values())}).",
-            advice="Name another folder: pipefix run --out FOLDER train.py",
-        )
+        problem = f"--out {folder}: another program notes there and still runs (process {min(noting.values())})."
+        raise BadUsage(problem, advice="Name another folder: pipefix run --out FOLDER train.py")
     try:
         for path in (file, folder / ENOUGH, *(notes for notes in ours if notes not in noting)):
             files.remove(path, _NOTES)
     except OSError as error:
-        raise UnreadableFile(
-            f"--out {folder}: the notes of an earlier program cannot be removed: {error.strerror or error}.",
-            advice="Name another folder: pipefix run --out FOLDER train.py",
-        ) from error
+        problem = f"--out {folder}: the notes of an earlier program cannot be removed: {error.strerror or error}."
+        raise UnreadableFile(problem, advice="Name another folder: pipefix run --out FOLDER train.py") from error

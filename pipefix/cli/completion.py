@@ -33,11 +33,10 @@ def _flags(parser: ArgumentParser) -> list[str]:
 
 def _choices(parsers: Mapping[str, ArgumentParser]) -> list[tuple[str, str, list[str]]]:
     """(command, flag or "", what may follow it); for an argument without a flag that is one of a few words."""
+    actions = [(command, action) for command, parser in parsers.items() for action in parser._actions if action.choices is not None]
     return [
-        (command, flag, [str(choice) for choice in action.choices])
-        for command, parser in parsers.items()
-        for action in parser._actions
-        if action.choices is not None
+        (command, flag, list(map(str, action.choices or ())))
+        for command, action in actions
         for flag in ([option for option in action.option_strings if option.startswith("--")] or [""])
     ]
 

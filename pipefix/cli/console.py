@@ -66,10 +66,8 @@ def print_lines(lines: Iterable[str]) -> bool:
         return False
     except OSError as error:
         _drop_the_rest()
-        raise UnreadableFile(
-            f"The results could not be written to standard output: {error.strerror or error}.",
-            advice="Send them to a place with room: > DIR/results.txt",
-        ) from error
+        problem = f"The results could not be written to standard output: {error.strerror or error}."
+        raise UnreadableFile(problem, advice="Send them to a place with room: > DIR/results.txt") from error
     return True
 
 

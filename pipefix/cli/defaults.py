@@ -107,7 +107,5 @@ def _refuse_unknown(path: Path | None, command: str | None, names: Iterable[str]
     for name in sorted(set(names) - known):
         meant = nearest(name, known)
         table = f"[tool.pipefix.{command}]" if command else "[tool.pipefix]"
-        raise BadUsage(
-            f"{path}: {table} sets {name!r}, which can be set for no command.",
-            advice=f"Did you mean {meant!r}?" if meant else f"It may set: {', '.join(sorted(known))}.",
-        )
+        problem = f"{path}: {table} sets {name!r}, which can be set for no command."
+        raise BadUsage(problem, advice=f"Did you mean {meant!r}?" if meant else f"It may set: {', '.join(sorted(known))}.")

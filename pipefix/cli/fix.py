@@ -52,7 +52,11 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     if arguments.undo:
-        return _undo(arguments)
+        if arguments.target is not None:
+            needless = f"--undo takes a step back in a folder, and needs no target ({arguments.target!r} was given)."
+            raise BadUsage(needless, advice="Name the folder: pipefix fix --undo --out DIR")
+        deliver(pipefix.undo(arguments.out), json=arguments.json)
+        return 0
     if arguments.target is None:
         raise BadUsage("pipefix fix: there is no TARGET to fix.", advice="Name it, or take a step back with: pipefix fix --undo")
 
@@ -63,20 +67,8 @@ def run(arguments: Namespace) -> int:
         lambda progress: used("fix", arguments)(**options(arguments, "undo"), ask=_asking(progress), progress=progress), arguments
     )
     if report.fixed.interrupted:
-        raise Interrupted(
-            "Interrupted: the plan holds the steps above and no other.",
-            advice="The same command goes on from there; pipefix fix --undo takes the last step back.",
-        )
-    return 0
-
-
-def _undo(arguments: Namespace) -> int:
-    if arguments.target is not None:
-        raise BadUsage(
-            f"--undo takes a step back in a folder, and needs no target ({arguments.target!r} was given).",
-            advice="Name the folder: pipefix fix --undo --out DIR",
-        )
-    deliver(pipefix.undo(arguments.out), json=arguments.json)
+        problem = "Interrupted: the plan holds the steps above and no other."
+        raise Interrupted(problem, advice="The same command goes on from there; pipefix fix --undo takes the last step back.")
     return 0
 
 

@@ -146,12 +146,8 @@ def _left(leaving: BaseException) -> TargetError:
 def unforeseen(error: Exception) -> int:
     package = error.name.partition(".")[0] if isinstance(error, ImportError) and error.name else "pipefix"
     if package != "pipefix":  # a library; one of our own modules that is not there is a bug
-        return _tell(
-            MissingExtra(
-                f"The package {package!r}, which pipefix stands on, cannot be imported: {error}.",
-                advice="Install what is missing with: pip install --upgrade pipefix",
-            )
-        )
+        missing = f"The package {package!r}, which pipefix stands on, cannot be imported: {error}."
+        return _tell(MissingExtra(missing, advice="Install what is missing with: pip install --upgrade pipefix"))
     import traceback
 
     place = traceback.extract_tb(error.__traceback__)[-1]

@@ -16,11 +16,8 @@ from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.version import VERSION
 
 EPILOG = "Start with: pipefix run train.py, or pipefix probe TARGET. Each command explains itself: pipefix COMMAND --help"
-
 FIRST = ("run", "probe", "fix")
 """What a newcomer needs is listed first, in this order."""
-
-
 _NEGATIVE = re.compile(r"-[.\d]")
 
 
@@ -28,10 +25,8 @@ class Wrapped(RawDescriptionHelpFormatter):
     """Paragraphs as wide as the terminal, each by itself; lines that are indented stay as they are."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        paragraphs = text.strip().split("\n\n")
-        return "\n\n".join(
-            paragraph if "\n " in paragraph else textwrap.fill(" ".join(paragraph.split()), width) for paragraph in paragraphs
-        )
+        filled = (each if "\n " in each else textwrap.fill(" ".join(each.split()), width) for each in text.strip().split("\n\n"))
+        return "\n\n".join(filled)
 
 
 class Parser(ArgumentParser):
@@ -97,12 +92,8 @@ class Parser(ArgumentParser):
 
 
 def build(commands: dict[str, ModuleType]) -> tuple[Parser, dict[str, Parser]]:
-    top = Parser(
-        prog="pipefix",
-        usage="pipefix COMMAND ...",
-        description="Finds out what is slow in a PyTorch data pipeline, and what each fix is worth.",
-        epilog=EPILOG,
-    )
+    about = "Finds out what is slow in a PyTorch data pipeline, and what each fix is worth."
+    top = Parser(prog="pipefix", usage="pipefix COMMAND ...", description=about, epilog=EPILOG)
     top.add_argument("-V", "--version", action="version", version=f"pipefix {VERSION}")
     choices = top.add_subparsers(dest="command", metavar="COMMAND", title="commands", required=True)
     parsers: dict[str, Parser] = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pipefix.cli.console import color, is_terminal, note
@@ -27,8 +26,7 @@ class Progress:
         self._task: TaskID | None = None
         self._shown, self._kind = "", ""
         self._step = 0.25 if is_terminal(sys.stderr) else 10.0
-        self._next = 0.0
-        self._begun = monotonic()
+        self._next, self._begun = 0.0, monotonic()
 
     def __enter__(self) -> Progress:
         if not self.quiet and is_terminal(sys.stderr):
@@ -38,7 +36,7 @@ class Progress:
             self._bar.refresh()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -75,13 +73,8 @@ def _bar() -> Bar:
 
     return Progress(
         TextColumn("{task.percentage:>3.0f} %"),
-        BarColumn(bar_width=24),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}", markup=False),
-        console=Console(stderr=True, no_color=not color(sys.stderr)),
-        auto_refresh=False,
-        transient=True,
+        BarColumn(bar_width=24), TimeRemainingColumn(), TextColumn("{task.description}", markup=False),
+        console=Console(stderr=True, no_color=not color(sys.stderr)), auto_refresh=False, transient=True,
         # Worker processes inherit the streams: they must stay the real ones.
-        redirect_stdout=False,
-        redirect_stderr=False,
-    )
+        redirect_stdout=False, redirect_stderr=False,
+    )  # fmt: skip

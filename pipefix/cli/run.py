@@ -108,10 +108,8 @@ def _become(started: list[str]) -> None:
     try:
         os.execvp(started[0], started)
     except OSError as error:
-        raise BadUsage(
-            f"{started[0]} could not be started: {error.strerror or error}.",
-            advice=f"It has to start by itself: {command(*started)}",
-        ) from error
+        problem = f"{started[0]} could not be started: {error.strerror or error}."
+        raise BadUsage(problem, advice=f"It has to start by itself: {command(*started)}") from error
 
 
 def _tell_interrupted(folder: Path) -> None:
@@ -126,10 +124,8 @@ def _check_amount(words: list[str]) -> None:
     except (IndexError, ValueError):
         return
     if shutil.which(words[0]) is None:
-        raise BadUsage(
-            f"--probe takes its seconds after a =, and {words[0]} would be the program.",
-            advice=f"Write it so: {command('pipefix', 'run', f'--probe={words[0]}', *words[1:])}",
-        )
+        problem = f"--probe takes its seconds after a =, and {words[0]} would be the program."
+        raise BadUsage(problem, advice=f"Write it so: {command('pipefix', 'run', f'--probe={words[0]}', *words[1:])}")
 
 
 def _check_folder(folder: Path) -> None:
@@ -141,12 +137,9 @@ def _check_folder(folder: Path) -> None:
             f"--out {folder}: the folder cannot be made: {error.strerror or error}.",
             advice=f"Choose a folder of your own: {command('pipefix', 'run', '--out', 'FOLDER', 'train.py')}",
         ) from error
-    disk = shutil.disk_usage(folder)
+    disk, other = shutil.disk_usage(folder), command("pipefix", "run", "--out", "FOLDER", "train.py")
     if disk.total and not disk.free:
-        raise UnreadableFile(
-            f"--out {folder}: there is no room on its disk.",
-            advice=f"Choose a folder with room: {command('pipefix', 'run', '--out', 'FOLDER', 'train.py')}",
-        )
+        raise UnreadableFile(f"--out {folder}: there is no room on its disk.", advice=f"Choose a folder with room: {other}")
     destination.check(out=folder / "run.json", html=folder / "report.html")
 
 

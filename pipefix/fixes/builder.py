@@ -61,10 +61,8 @@ class Builder:
                 say(*message)
         except (EOFError, ConnectionError) as error:
             self._process.join()
-            raise TargetError(
-                f"The process that builds caches ended with {self._process.exitcode}",
-                advice="Build it by itself, which says more: pipefix convert TARGET --to lmdb",
-            ) from error
+            problem = f"The process that builds caches ended with {self._process.exitcode}"
+            raise TargetError(problem, advice="Build it by itself, which says more: pipefix convert TARGET --to lmdb") from error
 
 
 def _build(subject: Subject, recipe: Recipe, folder: Path, say: Say) -> None:

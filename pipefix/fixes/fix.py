@@ -100,10 +100,8 @@ class Session:
             return
         self.plan = planfile.decode(text, origin=str(self.path))
         if self.plan.target and self.plan.target != writable(self.subject.target):
-            raise BadUsage(
-                f"{self.path} is the plan of {self.plan.target}, not of {self.subject.target}.",
-                advice="Give this target a folder of its own: --out DIR",
-            )
+            problem = f"{self.path} is the plan of {self.plan.target}, not of {self.subject.target}."
+            raise BadUsage(problem, advice="Give this target a folder of its own: --out DIR")
 
     def _unseen(self) -> str | None:
         """Why the pipeline is not probed any more; None where it can be."""

@@ -76,10 +76,8 @@ class Log:
             self._file = files.open_own(self.path)
             held = taken(self._file)
         except OSError as error:
-            raise UnreadableFile(
-                f"The log {self.path} cannot be written: {error.strerror or error}.",
-                advice="Choose a directory that you may write to: --out DIR",
-            ) from error
+            problem = f"The log {self.path} cannot be written: {error.strerror or error}."
+            raise UnreadableFile(problem, advice="Choose a directory that you may write to: --out DIR") from error
         if not held:
             self._file.close()
             raise BadUsage(

@@ -129,10 +129,8 @@ class Tuner:
         except TrialEnded as end:
             if end.error is not None:
                 raise end.error from end
-            raise TargetError(
-                f"Not even one process without workers could make a few batches: {end}.",
-                advice="Give it more room, or a smaller batch: --batch-size 8.",
-            ) from end
+            problem = f"Not even one process without workers could make a few batches: {end}."
+            raise TargetError(problem, advice="Give it more room, or a smaller batch: --batch-size 8.") from end
         self.footprint = Footprint(batch)
         self.starts = replace(self.starts, batch_s=batch.seconds)
         if batch.why_none:

@@ -91,10 +91,8 @@ def _address(source: str) -> str:
     """A port of this machine as the address that a job serves there; a file and an address as they are."""
     if source.isdecimal() and not Path(source).exists():
         if not 0 < int(source) < 2**16:
-            raise BadUsage(
-                f"{source} is neither a file nor a port of this machine (1 to 65535); a job is not found by its process id.",
-                advice="Name what the job names in pipefix.watch(loader, prometheus=9400): pipefix watch 9400",
-            )
+            problem = f"{source} is neither a file nor a port of this machine (1 to 65535); a job is not found by its process id."
+            raise BadUsage(problem, advice="Name what the job names in pipefix.watch(loader, prometheus=9400): pipefix watch 9400")
         return f"http://127.0.0.1:{source}/metrics"
     if is_remote(source) and not source.startswith(("http://", "https://")):
         raise BadUsage(
@@ -146,10 +144,8 @@ def _opened(path: Path, once: bool, every: float, sleep: Callable[[float], objec
         except (OSError, ValueError) as error:  # the latter: a NUL in the name
             absent = isinstance(error, FileNotFoundError) and path.parent.is_dir()
             if once or not absent or waited >= SILENT_SECONDS:
-                raise UnreadableFile(
-                    f"{path} could not be read: {getattr(error, 'strerror', None) or error}.",
-                    advice="A job writes one with: pipefix.watch(loader, jsonl='watch.jsonl')",
-                ) from error
+                problem = f"{path} could not be read: {getattr(error, 'strerror', None) or error}."
+                raise UnreadableFile(problem, advice="A job writes one with: pipefix.watch(loader, jsonl='watch.jsonl')") from error
         if not waited:
             say(f"{path} is not there: waiting up to {SILENT_SECONDS:.0f} s for a job to write it. Ctrl-C ends.")
         sleep(every)

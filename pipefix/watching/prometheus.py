@@ -202,10 +202,8 @@ class Textfile(Collector):
         self.path = Path(path).absolute()
         """Wherever the program goes from here."""
         if self.path.suffix != ".prom":
-            raise BadUsage(
-                f"textfile={str(path)!r}: the node exporter reads files that end with .prom.",
-                advice=f"Name it so: textfile={str(Path(path).with_suffix('.prom'))!r}",
-            )
+            problem = f"textfile={str(path)!r}: the node exporter reads files that end with .prom."
+            raise BadUsage(problem, advice=f"Name it so: textfile={str(Path(path).with_suffix('.prom'))!r}")
 
     def write(self, window: Window) -> None:
         super().write(window)

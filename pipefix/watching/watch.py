@@ -278,10 +278,8 @@ def watch(
         The watch: iterate it, or the loader itself. `close`, or leaving its ``with`` block, ends it.
     """
     if not hasattr(type(loader), "__iter__"):
-        raise BadUsage(
-            f"pipefix.watch needs something that can be iterated, such as a DataLoader; this is a {type(loader).__name__}.",
-            advice="Give it the loader itself: with pipefix.watch(loader) as batches: ...",
-        )
+        problem = f"pipefix.watch needs something that can be iterated, such as a DataLoader; this is a {type(loader).__name__}."
+        raise BadUsage(problem, advice="Give it the loader itself: with pipefix.watch(loader) as batches: ...")
     if not every > 0:
         raise BadUsage(f"every={every!r} is not a number of seconds above zero.", advice="Write every=30")
     held = baselines.read(Path(baseline)) if isinstance(baseline, (str, Path)) else baseline

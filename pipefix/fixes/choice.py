@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipefix.fixes.build_cache import BuildCache
-from pipefix.fixes.move_augment import DecodeByDali, MoveAugment
+from pipefix.fixes.fixers import BuildCache, DecodeByDali, MoveAugment
 from pipefix.fixes.outcome import Refused
 from pipefix.fixes.steps import Fixer
 from pipefix.plan.plan import Declined, Plan, Proposed

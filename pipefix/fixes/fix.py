@@ -9,13 +9,12 @@ from pathlib import Path
 
 import msgspec
 
-from pipefix.fixes import apply_plan, attempts, history, speedup
-from pipefix.fixes.attempts import Attempt
+from pipefix.fixes import apply_plan, history, speedup
 from pipefix.fixes.builder import Builder, Say
 from pipefix.fixes.choice import Wishes, candidates, condition, fixer_for, is_called, refused, too_little, why_not
 from pipefix.fixes.history import Log, settle
 from pipefix.fixes.outcome import Applied, Fixed, Measured, Outcome, Refused, Sameness
-from pipefix.fixes.steps import Ask, FixContext, Fixer, Look, ProbeResult
+from pipefix.fixes.steps import Ask, Attempt, FixContext, Fixer, Look, ProbeResult, compared
 from pipefix.loader.planning import planned
 from pipefix.measurement.consumer import Consumer
 from pipefix.plan import backups, planfile
@@ -286,7 +285,7 @@ class Session:
         unequal = [outcome.same.sentence for outcome in applied if outcome.same.kind in ("order", "different")]
         altered = "; ".join(dict.fromkeys(sentence.partition(":")[0] for sentence in unequal)) or None
         on_batch = planned.module(self.subject.dataset, self.plan, self.folder)
-        self.whole_same = attempts.compared(PlanFile(), first.subject, self.plan, last.subject, on_batch, alters=altered)
+        self.whole_same = compared(PlanFile(), first.subject, self.plan, last.subject, on_batch, alters=altered)
         workers = {pipeline.subject.loader.num_workers for pipeline in (first, last)}
         epochs = any(outcome.measured.epochs for outcome in applied) or len(workers) > 1  # those have to be started
         self.total = speedup.faster(first, last, seconds=(1 - LOOKING) * self.wishes.budget, epochs=epochs, say=self.say)

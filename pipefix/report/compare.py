@@ -12,7 +12,7 @@ from pipefix.report.document import Bar, Block, Document, Field, Paragraph, Tabl
 from pipefix.report.machine_part import MachinePart, machine_part
 from pipefix.report.runfile import Run, StageFigures, encode
 from pipefix.report.shown import Shown
-from pipefix.report.side_by_side import side_by_side
+from pipefix.report.stage_table import side_by_side
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.version import VERSION

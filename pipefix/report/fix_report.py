@@ -23,7 +23,7 @@ from pipefix.report.document import (
 )
 from pipefix.report.runfile import Run, encode
 from pipefix.report.shown import Shown
-from pipefix.report.side_by_side import side_by_side
+from pipefix.report.stage_table import side_by_side
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.commands import command, made_in_program, with_plan
 from pipefix.vocabulary.version import VERSION

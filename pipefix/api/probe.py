@@ -34,7 +34,7 @@ from pipefix.plan.remedies.pictures import LEAST_BUDGET
 from pipefix.plan.remedy import WORTH_TRYING
 from pipefix.report import run_figures, runfile
 from pipefix.report import trace as trace_file
-from pipefix.report.shown_run import shown
+from pipefix.report.shown import shown
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject
 from pipefix.system.machine import Machine, look

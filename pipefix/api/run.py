@@ -20,8 +20,8 @@ from pipefix.programs.launch import ENOUGH, Ended, command_line, launch
 from pipefix.programs.merge_notes import merged_notes, noted_elsewhere, notes_in, still_noting
 from pipefix.report import runfile
 from pipefix.report.program_report import NOT_PROBED
-from pipefix.report.shown_run import ShownRun as Run
-from pipefix.report.shown_run import shown
+from pipefix.report.shown import ShownRun as Run
+from pipefix.report.shown import shown
 from pipefix.vocabulary import files
 from pipefix.vocabulary.commands import command as written
 from pipefix.vocabulary.commands import made_in_program

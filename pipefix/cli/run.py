@@ -22,7 +22,7 @@ from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 
 if TYPE_CHECKING:
-    from pipefix.report.shown_run import ShownRun
+    from pipefix.report.shown import ShownRun
 
 OUT = Path("pipefix-run")
 PROBE = "60"

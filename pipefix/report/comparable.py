@@ -1,18 +1,35 @@
-"""Whether two runs may be compared: differences that make a ratio meaningless, and those that make it doubtful."""
+"""Whether two runs may be compared: differences that make a ratio meaningless or doubtful, and what of it is the machine's."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
+from statistics import median
 from typing import Any
+
+import msgspec
 
 from pipefix.report import descriptions
 from pipefix.report.runfile import Run, encode
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.settings import LoaderSettings
+from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 SAME_MEMORY = 0.05
 """Machines whose memory differs by less are taken for the same kind: kernels reserve different amounts."""
+COMPUTING = (Stage.DECODE, Stage.AUGMENT, Stage.COLLATE)
+"""Stages whose CPU seconds show the pace of the machine."""
+LEAST_SECONDS = 2e-6
+"""A sample of CPU time below which a stage's figure tells nothing of the pace."""
+BY_CHANCE = 0.02
+"""On the logarithmic scale: a difference of the machine up to this is none."""
+DISTRUST = 0.5
+"""The machine's part is a model's: it may be wrong by this part of itself."""
+MOST_PACE = 3.0
+"""A machine that computes so many times slower or faster is another one: what all stages share is then the code's."""
+NEIGHBOUR = 0.10
+"""Cores of others, as part of those that the run may use: so many more, and the machine was not the same."""
 
 
 def unlike(before: Run, after: Run) -> list[str]:
@@ -96,3 +113,112 @@ def _plain(value: int | float | str | None) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+# -- the machine's part ------------------------------------------------------------------------------------------------------
+
+
+class MachinePart(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a ratio of two runs is the machine's doing: a slower CPU, or a queue for it.
+
+    A neighbour on the same machine shows in two ways that no change of one stage does. Samples queue for a CPU, which the scheduler
+    counts apart from computing and from waiting; and all that computes takes more CPU time for the same work, by the same factor.
+    """
+
+    factor: float = 1.0
+    """Seconds a sample of the same code on the second run's machine over those on the first's: above 1 it was slower."""
+    told: bool = True
+    """False where somebody else used the machine, and no figure says how much that cost."""
+    sentence: str = ""
+    """What was different; empty where nothing was."""
+
+    def taken_out(self, ratio: quantity.Interval) -> quantity.Interval:
+        """The ratio of throughputs as it would be on one machine. The less of it is left untouched, the wider it is."""
+        if not self.sentence:
+            return ratio
+        doubt = math.exp(DISTRUST * abs(math.log(self.factor)))
+        own = ratio.scaled(self.factor)
+        return quantity.Interval(own.value, own.low / doubt, own.high * doubt)
+
+
+def machine_part(before: Run, after: Run) -> MachinePart:
+    """What the machine did differently to the second run."""
+    others = [descriptions.while_measured(run).get("others_cores") for run in (before, after)]
+    more = _more_neighbours(others[0], others[1], after)
+    parts = {} if more is False else _stretched(before, after)
+    parts |= _pace(before, after, sure=more is False)
+    felt = {phrase: part for phrase, part in parts.items() if abs(math.log(part)) > BY_CHANCE}
+    phrases, factor = list(felt), math.prod(felt.values(), start=1.0)
+    if more:
+        phrases.append(f"other programs used {_cores(others[1])} meanwhile ({_cores(others[0])} in the first run)")
+    if not phrases:
+        return MachinePart()
+    sentence = f"The second run's machine was not as the first's: {'; '.join(phrases)}."
+    return MachinePart(factor=factor, told=not (more and factor == 1.0), sentence=sentence)
+
+
+def _stretched(before: Run, after: Run) -> dict[str, float]:
+    """In words, by how much more queueing stretched the second run's samples; empty where that is not the machine's, or unknown.
+
+    With other workers the pipeline competes with itself, in another way than before.
+    """
+    old, new = _queueing(before), _queueing(after)
+    if old is None or new is None or before.settings.num_workers != after.settings.num_workers:
+        return {}
+    words = f"its samples queued for a CPU {quantity.percent(new)} of their time ({quantity.percent(old)} in the first run)"
+    return {words: (1 - old) / (1 - new)}
+
+
+def _queueing(run: Run) -> float | None:
+    """The part of the making of samples that they spend in the queue for a CPU. None: not known."""
+    wall = queued = 0.0
+    for stage in run.stages:
+        spent, cpu = quantity.usable(stage.wall_s), quantity.usable(stage.cpu_s)
+        if stage.stage not in {str(making) for making in (*IN_SAMPLE, Stage.COLLATE)} or spent is None:
+            continue
+        wall += spent.value
+        if cpu is not None and stage.waiting_s is not None and quantity.known(stage.waiting_s):
+            queued += max(0.0, spent.value - cpu.value - stage.waiting_s)
+    return queued / wall if wall > queued else None
+
+
+def _pace(before: Run, after: Run, *, sure: bool) -> dict[str, float]:
+    """In words, the factor of CPU time that all stages which compute show, as far as they agree; empty where too few do.
+
+    ``sure``: by the ends of their intervals that are nearest to none. Nobody else was seen on the machine, and of a stage of
+    microseconds a few per cent are chance. Another dataset (a cache in its place) does other work in every stage.
+    """
+    if any(getattr(before.settings, name) != getattr(after.settings, name) for name in ("dataset", "kind")):
+        return {}
+    old, new = _cpu_seconds(before), _cpu_seconds(after)
+    logs = [_log_ratio(old[name], new[name], sure=sure) for name in old if name in new]
+    if len(logs) < 2:
+        return {}
+    agreed = max(0.0, min(logs)) + min(0.0, max(logs))
+    most = 2 * abs(agreed) if len(logs) > 2 else abs(agreed)
+    pace = math.exp(max(-most, min(most, median(logs))))
+    return {f"all that computes took {quantity.times(pace)} the CPU time": pace} if 1 / MOST_PACE < pace < MOST_PACE else {}
+
+
+def _cpu_seconds(run: Run) -> dict[str, quantity.Interval]:
+    costs = {stage.stage: quantity.usable(stage.cpu_s) for stage in run.stages if stage.stage in COMPUTING}
+    return {name: cost for name, cost in costs.items() if cost is not None and cost.low > 0 and cost.value >= LEAST_SECONDS}
+
+
+def _log_ratio(old: quantity.Interval, new: quantity.Interval, *, sure: bool) -> float:
+    middle = math.log(new.value / old.value)
+    if not sure:
+        return middle
+    return max(0.0, math.log(new.low / old.high)) if middle > 0 else min(0.0, math.log(new.high / old.low))
+
+
+def _more_neighbours(old: float | None, new: float | None, after: Run) -> bool | None:
+    """Whether others used more of the machine during the second run; None where a run does not say."""
+    if old is None or new is None:
+        return None
+    usable = descriptions.figure(after.machine, "effective_cores")
+    return new - old > NEIGHBOUR * (usable if usable is not None and usable > 0 else 1.0)
+
+
+def _cores(count: float | None) -> str:
+    return quantity.counted(1, "core") if count == 1 else f"{quantity.number(round(count or 0.0, 2))} cores"

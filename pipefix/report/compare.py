@@ -7,9 +7,8 @@ import math
 import msgspec
 
 from pipefix.report import descriptions
-from pipefix.report.comparable import changed_settings, doubts, unlike
+from pipefix.report.comparable import MachinePart, changed_settings, doubts, machine_part, unlike
 from pipefix.report.document import Bar, Block, Document, Field, Paragraph, Table, chart, field, filled, points
-from pipefix.report.machine_part import MachinePart, machine_part
 from pipefix.report.runfile import Run, StageFigures, encode
 from pipefix.report.shown import Shown
 from pipefix.report.stage_table import side_by_side

@@ -11,7 +11,7 @@ from pipefix.cli.main import main
 from pipefix.cli.probe import ENDING
 from pipefix.report import runfile
 from pipefix.report.runfile import Finding, Run, Verdict
-from pipefix.report.shown_run import shown
+from pipefix.report.shown import shown
 from tests.cli.conftest import Library
 
 

@@ -64,9 +64,8 @@ def convert(
     recipe = conversion.recipe_of(to, store, size, quality, on_bad, max_bad, tokenizer, text, limit)
     say = progress or silent
     if is_store(out) and update:
-        raise BadUsage(
-            f"{out} is in a store: what is there is not changed.", advice="Make the new one elsewhere: --out s3://BUCKET/OTHER"
-        )
+        problem = f"{out} is in a store: what is there is not changed."
+        raise BadUsage(problem, advice="Make the new one elsewhere: --out s3://BUCKET/OTHER")
     # Before the target's code, which may change the working directory.
     folder = Path(os.path.abspath(out if out is not None and not is_store(out) else f"cache-{recipe.store}"))
     subject = loaded(target, say)

@@ -52,14 +52,14 @@ class Session:
     stopped: str = ""
     total: Measured | None = None
     whole_same: Sameness | None = None
-    _log: Log | None = None
+    log: Log = field(init=False)
     _builder: Builder = field(init=False)
     _told: set[str] = field(default_factory=set)
     _attempt: Attempt | None = None
     _left_alone: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._builder = Builder(self.subject)
+        self.log, self._builder = Log(self.folder), Builder(self.subject)
 
     # -- the run -------------------------------------------------------------------------------------------------------
 
@@ -68,8 +68,7 @@ class Session:
         if self.wishes.dry_run:
             return self._rehearse()
         interrupted = False
-        with Log(self.folder) as log, self._builder:
-            self._log = log
+        with self.log as log, self._builder:
             settle(self.folder)
             self._take_up()
             log.begin(self.subject.target)
@@ -111,9 +110,8 @@ class Session:
     def _rehearse(self) -> Fixed:
         if self.folder.exists():
             self._take_up()
-        unseen = self._unseen()
-        if unseen is not None:
-            self.stopped = unseen
+        self.stopped = self._unseen() or ""
+        if self.stopped:
             return msgspec.structs.replace(self._fixed(interrupted=False), dry=True)
         probed = self._look()
         ahead = []
@@ -140,15 +138,12 @@ class Session:
 
     def _look_and_try(self) -> bool:
         for _ in range(MOST_STEPS):
-            unseen = self._unseen()
-            if unseen is not None:
-                self.stopped = unseen
+            self.stopped = self._unseen() or ""
+            if self.stopped:
                 return True
             probed = self._look()
-            if not probed.whole:
-                return False
-            if not self._advance(probed.plan):
-                return True
+            if not probed.whole or not self._advance(probed.plan):
+                return probed.whole
         self.stopped = f"{MOST_STEPS} steps were kept; another pipefix fix goes on from here"
         return True
 
@@ -162,9 +157,8 @@ class Session:
                 self.stopped = f"good enough: the best that is left, {step.id}, {little}"
                 return False
             self._told.add(step.id)
-            outcome = self._try(step)
-            self.outcomes.append(outcome)
-            if isinstance(outcome, Applied):
+            self.outcomes.append(self._try(step))
+            if isinstance(self.outcomes[-1], Applied):
                 return True
         only, no_more = self.wishes.only, "good enough: the probe proposes nothing more that can be applied"
         self.stopped = self.stopped or (f"only {only} was asked for" if only else no_more)
@@ -204,7 +198,8 @@ class Session:
         fixer, context = fixer_for(step), self._context()
         why = fixer.refuses(step, context) or self._not_allowed(step, fixer)
         if why is not None:
-            return self._refuse(step, why)
+            self.log.write("refused", id=step.id, why=why, predicted=step.speedup)
+            return refused(step, why, command=step.command if step.change is None else None)
         makes = step.change.path if isinstance(step.change, CacheChange) else None
         attempt = self._attempt = Attempt(step, makes, backups.next_number(self.path))
         self.log.write("begun", step=attempt.number, id=step.id, makes=attempt.makes, predicted=step.speedup)
@@ -233,10 +228,6 @@ class Session:
             return f"{question}: --yes allows it"
         agreed = self.ask(f"{step.title}: {times_between(step.speedup)} predicted; {question}. Do it?")
         return None if agreed else f"{question}: declined"
-
-    def _refuse(self, step: Proposed, why: str) -> Refused:
-        self.log.write("refused", id=step.id, why=why, predicted=step.speedup)
-        return refused(step, why, command=step.command if step.change is None else None)
 
     def _drop(self, attempt: Attempt, why: str) -> Refused:
         step = attempt.step
@@ -311,15 +302,10 @@ class Session:
             plan=str(self.path) if self.path.exists() else None, interrupted=interrupted, outcomes=list(self.outcomes),
             stopped=self.stopped, total=self.total, same=self.whole_same,
             length=self.subject.epoch, no_longer_read=[makes for makes in made if makes and makes != now],
-            left_alone=[*self._left_alone, *(self._log.unwritten if self._log is not None else [])],
+            left_alone=[*self._left_alone, *self.log.unwritten],
         )  # fmt: skip
 
     @property
     def path(self) -> Path:
         """The plan file."""
         return self.folder / planfile.NAME
-
-    @property
-    def log(self) -> Log:
-        assert self._log is not None
-        return self._log

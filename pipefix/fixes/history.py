@@ -68,9 +68,8 @@ class Log:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UnreadableFile(
-                f"{self.folder} cannot be made: {error.strerror or error}.", advice="Choose another directory: --out DIR"
-            ) from error
+            problem = f"{self.folder} cannot be made: {error.strerror or error}."
+            raise UnreadableFile(problem, advice="Choose another directory: --out DIR") from error
         self._is_new = not os.path.lexists(self.path)
         try:
             self._file = files.open_own(self.path)
@@ -80,9 +79,8 @@ class Log:
             raise UnreadableFile(problem, advice="Choose a directory that you may write to: --out DIR") from error
         if not held:
             self._file.close()
-            raise BadUsage(
-                f"Another pipefix fix is at work in {self.folder}.", advice="Wait until it is done, or give this one --out DIR."
-            )
+            problem = f"Another pipefix fix is at work in {self.folder}."
+            raise BadUsage(problem, advice="Wait until it is done, or give this one --out DIR.")
         self._file.seek(0)
         try:
             self._entries = read_entries(self._file.read(), origin=str(self.path))
@@ -131,9 +129,8 @@ def read_entries(data: bytes, *, origin: str) -> list[Entry]:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             unread += 1
     if unread and not entries and data.endswith(b"\n"):
-        raise UnreadableFile(
-            f"{origin} is not a log of pipefix fix: none of its lines can be read.", advice="Give fix another folder: --out DIR"
-        )
+        problem = f"{origin} is not a log of pipefix fix: none of its lines can be read."
+        raise UnreadableFile(problem, advice="Give fix another folder: --out DIR")
     return entries
 
 

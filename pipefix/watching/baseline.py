@@ -62,7 +62,6 @@ def from_windows(windows: Sequence[window.Window], name: str) -> Baseline:
             values.setdefault(figure, []).append(value)
     values.pop(CPU, None)
     if not values:
-        raise UnreadableFile(
-            f"The baseline {name} holds no window with figures.", advice="Let the job run for some minutes, or name another file."
-        )
+        problem = f"The baseline {name} holds no window with figures."
+        raise UnreadableFile(problem, advice="Let the job run for some minutes, or name another file.")
     return Baseline(name, {figure: math.exp(median(each)) for figure, each in values.items()})

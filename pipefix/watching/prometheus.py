@@ -216,7 +216,6 @@ class Textfile(Collector):
 def _address(address: int | str) -> tuple[str, int]:
     host, _, port = str(address).rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
-        raise BadUsage(
-            f"prometheus={address!r} is not a port.", advice="Write prometheus=9400, or prometheus='0.0.0.0:9400' for all."
-        )
+        problem = f"prometheus={address!r} is not a port."
+        raise BadUsage(problem, advice="Write prometheus=9400, or prometheus='0.0.0.0:9400' for all.")
     return host or HERE, int(port)

@@ -102,9 +102,6 @@ def _left(pairs: Floats) -> Interval:
     return interval(bootstrap([pairs], ratio)[:, 0], float(ratio(pairs)[0]))
 
 
-# -- a cache of samples -----------------------------------------------------------------------------------------------------
-
-
 def sample_record(
     subject: Subject, consumer: Consumer, diagnosis: Diagnosis, seconds: float, first_batch: float | None
 ) -> KeptRecord | None:
@@ -178,9 +175,6 @@ class _Repeated(Dataset[Any]):
 
     def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
         return self.cached.__getitems__([int(index) % len(self.cached) for index in indices])
-
-
-# -- the hand-over ------------------------------------------------------------------------------------------------------------
 
 
 def handover(

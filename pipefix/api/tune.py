@@ -205,9 +205,6 @@ def _check_forks(subject: Subject, *, emulated: bool) -> None:
     raise TargetError(f"{subject.target}: trials run in processes of their own, and {why}.", advice=advice)
 
 
-# -- what is said of it ---------------------------------------------------------------------------------------------------
-
-
 def _unwatched(why: str | None, limit: float | None, *, gpus: bool) -> str | None:
     """What is to be said where the device's memory is not watched."""
     if why is None:
@@ -227,9 +224,6 @@ def _with_sizes(sizes: list[BatchSize], bench: Any, result: TuneResult, subject:
     except KeyboardInterrupt:
         return replace(result, partial=True, enough="it was interrupted")
     return result
-
-
-# -- what comes out --------------------------------------------------------------------------------------------------------
 
 
 def _tuned(

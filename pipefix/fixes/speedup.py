@@ -167,9 +167,6 @@ def workers_kept_up(subject: Subject, rate: float) -> Proposed | None:
     return PersistentWorkers().kept_up(start, whole, gain)
 
 
-# -- a loader run as it is ----------------------------------------------------------------------------------------------------
-
-
 def suits(subject: Subject) -> bool:
     """Whether such a loader's epochs can be strung together: it asks for lists of indices."""
     return not subject.iterable and subject.auto_collation

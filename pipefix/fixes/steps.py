@@ -100,9 +100,6 @@ def _needs_no_handing_over(context: FixContext) -> str | None:
     return None if workers else "without workers there is nothing to hand over"
 
 
-# -- one attempt ---------------------------------------------------------------------------------------------------------------
-
-
 @dataclass
 class Attempt:
     step: Proposed

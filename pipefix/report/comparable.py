@@ -115,9 +115,6 @@ def _plain(value: int | float | str | None) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-# -- the machine's part ------------------------------------------------------------------------------------------------------
-
-
 class MachinePart(msgspec.Struct, frozen=True, kw_only=True):
     """What of a ratio of two runs is the machine's doing: a slower CPU, or a queue for it.
 

@@ -227,9 +227,6 @@ def _greatest(changes: list[StageChange]) -> str:
     return f"{name} {first} -> {second}/sample"
 
 
-# -- as a document ---------------------------------------------------------------------------------------------------
-
-
 def report(comparison: Comparison, *, full: bool = False) -> Document:
     """``full``: with what the gate says, which the command line tells apart."""
     kind = "warn" if not comparison.settled else "good" if comparison.ratio.value >= 1 else "bad"

@@ -126,9 +126,6 @@ def _tiles(run: Run) -> list[tuple[str, str]]:
     return [*rates, *([("first batch", quantity.seconds(start))] if quantity.known(start) else [])]
 
 
-# -- what if, remedies -----------------------------------------------------------------------------------------------
-
-
 def _what_if(run: Run) -> list[Block]:
     """What each free stage would win (measured by an arm), and what each remedy would (measured or predicted)."""
     bars = []
@@ -165,9 +162,6 @@ def _proposed(remedy: RemedyFigures) -> Item:
     return Item(text=remedy.title, figure=figure, certain=remedy.measured, blocks=[why, *mind, *to_do(remedy.command)])
 
 
-# -- operations ------------------------------------------------------------------------------------------------------
-
-
 def _operations(run: Run) -> list[Block]:
     """Every operation, the slowest first."""
     listed = [(stage.stage, op) for stage in run.stages for op in stage.ops if quantity.known(op.wall_s)]
@@ -183,9 +177,6 @@ def _operations(run: Run) -> list[Block]:
         return []
     columns = ["operation", "wall/sample", "part", "CPU", "calls"]
     return [chart(columns, bars, "lrlrr", "Operations", first=OPERATIONS), *map(Paragraph, notes)]
-
-
-# -- arms and audit ----------------------------------------------------------------------------------------------------
 
 
 def _arms(run: Run) -> list[Block]:

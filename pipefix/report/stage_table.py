@@ -106,8 +106,6 @@ def dash(text: str) -> str:
     return "-" if text == quantity.UNKNOWN else text
 
 
-# -- two runs -----------------------------------------------------------------------------------------------------------
-
 _ONE_SCALE = "Seconds of a delivered sample by stage, drawn to one scale; a stage that runs beside something slower is left out."
 
 

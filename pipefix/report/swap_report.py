@@ -90,9 +90,6 @@ def _error(error: PixelError) -> dict[str, Any]:
     return {**vars(error), "within": error.within}
 
 
-# -- as a document ---------------------------------------------------------------------------------------------------
-
-
 def report(target: str, swap: Swap, parity: Parity | None, worth: PredictedGain, *, full: bool = False) -> Document:
     """``full``: with the contact sheet, for the page."""
     cut = swap.split

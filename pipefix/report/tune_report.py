@@ -229,9 +229,6 @@ def _sweet_spot(sizes: Sequence[BatchSize], own: int | None) -> Iterator[str]:
         yield sentence + more
 
 
-# -- as a document ---------------------------------------------------------------------------------------------------
-
-
 def report(tuning: TuneReport) -> Document:
     fed = tuning.certificate.fed
     parts: list[Paragraph | CommandLine] = [Paragraph(tuning.sentence, "strong")]

@@ -59,9 +59,6 @@ class TrialWork:
     """CPUs that a trial runs on, where other ranks have the rest; empty for all."""
 
 
-# -- the loader ------------------------------------------------------------------------------------------------------------
-
-
 class EveryNth:
     """A subject with every n-th of its batches."""
 
@@ -88,9 +85,6 @@ def pool_of(work: TrialWork, settings: Settings, lot: int) -> Pool:
     subject = dataclasses.replace(work.subject, loader=loader)
     own: Any = EveryNth(subject, lot, work.lots)
     return Pool(own, ProbeOptions(0, settings.workers, cut=False), work.consumer(subject))
-
-
-# -- what is asked of it -----------------------------------------------------------------------------------------------------
 
 
 def serve(connection: Connection, work: TrialWork, settings: Settings, lot: int, parent: int) -> None:

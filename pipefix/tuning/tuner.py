@@ -13,7 +13,7 @@ import msgspec
 
 from pipefix.measurement.statistics import in_turn
 from pipefix.tuning import block_figures as figures
-from pipefix.tuning.limits import Footprint, StartTimes, Usage, ending, refusal
+from pipefix.tuning.limits import BatchCost, Footprint, StartTimes, Usage, ending, refusal
 from pipefix.tuning.results import Trial, TuneResult, TuningPlan, trial_of, why_none_is_better
 from pipefix.tuning.search import Finished, Search, confirmed
 from pipefix.tuning.space import Settings, most_workers, said
@@ -61,7 +61,8 @@ class Tuner:
         self.search = Search(plan.space, plan.goal, plan.start, plan.most_trials)
         self.trials: list[Trial] = []
         self.refused: dict[Settings, str] = {}
-        self.footprint: Footprint | None = None
+        self.batch: BatchCost | None = None
+        self.footprint: Footprint
         self.starts = StartTimes(plan.space.cores, 0.0)
         self._until, self._latest = math.inf, 0.0
         """When the running trial is ended, for the budget's sake; the longest first step so far: others may take as long."""
@@ -111,7 +112,7 @@ class Tuner:
         refused = [Trial(settings, status="refused", reason=why) for settings, why in self.refused.items() if settings not in tried]
         return TuneResult(
             tried=(*self.trials, *refused), chosen=chosen, kept=why_kept, before=before, after=after, blocks=tuple(last),
-            batch=self.footprint.batch if self.footprint is not None else None, enough=enough, partial=partial,
+            batch=self.batch, enough=enough, partial=partial,
             seconds=self.clock() - self.begun, started_s=last[-1].started_s if last else 0.0,
             used=next((trial.used for trial in self.trials if trial.settings == chosen.normal()), Usage()),
         )  # fmt: skip
@@ -131,7 +132,7 @@ class Tuner:
                 raise end.error from end
             problem = f"Not even one process without workers could make a few batches: {end}."
             raise TargetError(problem, advice="Give it more room, or a smaller batch: --batch-size 8.") from end
-        self.footprint = Footprint(batch)
+        self.batch, self.footprint = batch, Footprint(batch)
         self.starts = replace(self.starts, batch_s=batch.seconds)
         if batch.why_none:
             goal = replace(self.plan.goal, has_consumer=False)
@@ -144,7 +145,6 @@ class Tuner:
     # -- limits --------------------------------------------------------------------------------------------------------
 
     def _fits(self, settings: Settings) -> str | None:
-        assert self.footprint is not None
         why = refusal(self.plan.limits, self.footprint.predict(settings))
         if why is None and settings.normal() != self.plan.start.normal():
             why = self.starts.too_long(settings.workers, self.each)
@@ -154,20 +154,18 @@ class Tuner:
 
     def _fit_together(self, settings: Settings, used: Usage) -> bool:
         """Whether settings may run beside what takes so much."""
-        assert self.footprint is not None
         return refusal(self.plan.limits, self.footprint.predict(settings).beside([used])) is None
 
     def _watch_of(self, mine: list[TrialProcess]) -> Watch:
         """Watches one trial, and with it all others that run."""
-        before: list[Usage] = []
+        latest: Usage | None = None
 
         def watch(now: Usage) -> str | None:
-            together = now.beside([running.now for running in self.live if running not in mine])
-            since = before[-1] if before else None
-            before[:] = [together]
+            nonlocal latest
+            before, latest = latest, now.beside([running.now for running in self.live if running not in mine])
             if self.clock() > self._until and mine and (self.best is None or mine[0] is not self.best.running):
                 return f"it was not measured by the time that the budget of {self.plan.budget:.0f} s leaves it"
-            return ending(self.plan.limits, together, since)
+            return ending(self.plan.limits, latest, before)
 
         return watch
 
@@ -194,7 +192,6 @@ class Tuner:
     # -- trials --------------------------------------------------------------------------------------------------------
 
     def _trials(self) -> str:
-        assert self.footprint is not None
         while True:
             proposal = self.search.next(self.trials, self.footprint.batch, fits=self._fits)
             if isinstance(proposal, Finished):
@@ -205,7 +202,6 @@ class Tuner:
             self._trial(proposal.settings, proposal.why)
 
     def _trial(self, settings: Settings, why: str) -> None:
-        assert self.footprint is not None
         begun = self.clock()
         if self.trials:  # the first are the settings as they are, without which nothing can be told
             self._until = begun + self.starts.longest_trial(settings.workers, self.each, self.left) + 2 * self._latest
@@ -233,7 +229,6 @@ class Tuner:
             self._close(running)
 
     def _ended(self, settings: Settings, why: str, end: TrialEnded, running: TrialProcess | None, begun: float) -> None:
-        assert self.footprint is not None
         used = running.used if running is not None else Usage()
         if running is not None:
             self._close(running)
@@ -295,7 +290,6 @@ class Tuner:
 
     def _side_by_side(self, best: Settings, start: Settings) -> tuple[Blocks, Blocks]:
         """Blocks of both in turn; where both do not fit the limits together, one after the other, twice."""
-        assert self.footprint is not None
         begun = self.clock()
         if self.best is not None and self.best.trial.settings != best:
             self._dismiss()

@@ -163,9 +163,6 @@ def _refuse_other(path: Path) -> bool:
     return end not in (b"", b"\n")
 
 
-# -- those that were asked for ---------------------------------------------------------------------------------------------------
-
-
 def opened(jsonl: str | Path | None, prometheus: int | str | None, textfile: str | Path | None, tensorboard: Any) -> list[Exporter]:
     """Those that were asked for. One whose file or port cannot be had is told of and left out; arguments that are none raise."""
     kinds: list[tuple[Callable[[Any], Exporter], Callable[[Any], Any], Any]] = [(JsonLines, own_file, jsonl)]
@@ -189,9 +186,6 @@ def opened(jsonl: str | Path | None, prometheus: int | str | None, textfile: str
                 log.warning("pipefix.watch goes on without one of its outputs: %s", said)
         given_up.pop_all()
     return exporters
-
-
-# -- names by the rank in a distributed job ---------------------------------------------------------------------------------------
 
 
 def rank() -> int | None:

@@ -112,17 +112,9 @@ def probe(
 
 
 def look_at(
-    subject: Subject,
-    consumer: Consumer,
-    *,
-    budget: float,
-    recording_bytes: int = 1_000_000_000,
-    trace: bool = False,
-    progress: Progress = silent,
-    seed: int = 0,
-    trial_workers: tuple[int, ...] | None = None,
-    begun: float | None = None,
-) -> tuple[runfile.Run, Measurement, Advice]:
+    subject: Subject, consumer: Consumer, *, budget: float, recording_bytes: int = 1_000_000_000, trace: bool = False,
+    progress: Progress = silent, seed: int = 0, trial_workers: tuple[int, ...] | None = None, begun: float | None = None,
+) -> tuple[runfile.Run, Measurement, Advice]:  # fmt: skip
     """Measure, diagnose and advise; nothing is advised where nothing was measured. ``begun``: when the budget began to run."""
     begun = time.perf_counter() if begun is None else begun
     machine = look()

@@ -21,8 +21,6 @@ MUCH_DISK, LONG = 1e9, 600.0
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user asked for."""
-
     budget: float = 40.0
     """Seconds to measure in each round."""
     min_gain: float = 0.05

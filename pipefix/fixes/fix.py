@@ -307,5 +307,4 @@ class Session:
 
     @property
     def path(self) -> Path:
-        """The plan file."""
         return self.folder / planfile.NAME

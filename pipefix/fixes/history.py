@@ -11,6 +11,7 @@ import datetime
 import errno
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,8 +33,6 @@ NAMES = ("source", "resized-256", "decoded", "sample")
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line."""
-
     at: str = ""
     event: str
     """started, refused, begun, kept, dropped, undone, removed or ended."""
@@ -55,8 +54,7 @@ class Log:
     open file that bears the lock."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.path = folder / LOG
+        self.folder, self.path = folder, folder / LOG
         self._file: Any = None
         self._entries: list[Entry] = []
         """Those that were there before this process wrote any."""
@@ -156,19 +154,15 @@ def _named(folder: Path) -> set[str] | None:
             text = planfile.text_of(path)
             plan = planfile.decode(text, origin=path.name) if text else None
         except UnreadableFile:
-            if path.stem.startswith(Path(planfile.NAME).stem) or _mentions(path):
+            mentioned = b""
+            with suppress(OSError):
+                mentioned = files.read_regular(path, planfile.LARGEST)
+            if path.stem.startswith(Path(planfile.NAME).stem) or FOLDER.encode() in mentioned:
                 return None
             continue
         if plan is not None and plan.cache is not None:
             named.add(os.path.realpath(folder / plan.cache.path))
     return named
-
-
-def _mentions(path: Path) -> bool:
-    try:
-        return FOLDER.encode() in files.read_regular(path, planfile.LARGEST)
-    except OSError:
-        return False
 
 
 def remove_unused(folder: Path, only: str | None = None) -> tuple[list[str], list[str]]:

@@ -85,8 +85,6 @@ Outcome = Applied | Refused
 
 
 class Fixed(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of ``fix``."""
-
     target: str
     program: list[str] = []
     """The program and its arguments, where the target is a loader inside one."""
@@ -134,8 +132,6 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Undone(msgspec.Struct, frozen=True, kw_only=True):
-    """One step taken back."""
-
     folder: str
     id: str
     """Of its remedy, as the log calls it; empty where that does not say."""

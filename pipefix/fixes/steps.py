@@ -19,8 +19,6 @@ from pipefix.vocabulary.quantity import times_between
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """One look at a pipeline."""
-
     plan: Plan
     run: Any
     """What the report tells of it."""

@@ -51,7 +51,6 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
     ratio: quantity.Interval
     """Delivered throughput after over before: above 1 it got faster."""
     machine: MachinePart = MachinePart()
-    """What of it is the machine's."""
     stages: list[StageChange] = []
     beside: list[FigureChange] = []
     doubts: list[str] = []

@@ -25,7 +25,6 @@ def report(machine: Mapping[str, Any], audit: Sequence[Finding]) -> Document:
 
 
 def findings(audit: Sequence[Finding]) -> list[Block]:
-    """What an audit found, each with what to type."""
     advice = [Paragraph(finding.advice + (f" (rule: {finding.rule})" if finding.rule else "")) for finding in audit]
     told = zip(audit, advice, strict=True)
     items = [Item(text=finding.found, tag=finding.severity, blocks=[paragraph]) for finding, paragraph in told]

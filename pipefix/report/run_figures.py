@@ -38,15 +38,9 @@ def nothing_measured(subject: Subject, machine: Mapping[str, Any], measurement: 
 
 
 def run(
-    subject: Subject,
-    machine: Mapping[str, Any],
-    measurement: Measurement,
-    diagnosis: Diagnosis,
-    *,
-    steps: Iterable[Step],
-    findings: Iterable[Finding],
-    replaces: Mapping[str, list[str]],
-) -> runfile.Run:
+    subject: Subject, machine: Mapping[str, Any], measurement: Measurement, diagnosis: Diagnosis, *,
+    steps: Iterable[Step], findings: Iterable[Finding], replaces: Mapping[str, list[str]],
+) -> runfile.Run:  # fmt: skip
     """One probe as a run file tells it. ``replaces``: the stages that each arm replaces."""
     delivered = len(measurement.of("plain")) or len(measurement.of("real"))
     step_split = {f"{name}_s": seconds for name, seconds in measurement.step_split.items()}

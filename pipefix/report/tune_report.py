@@ -82,7 +82,6 @@ class TuneReport(msgspec.Struct, frozen=True, kw_only=True):
     partial: bool = False
     seconds: float = 0.0
     written: str | None = None
-    """The plan file."""
 
 
 @dataclass(frozen=True)

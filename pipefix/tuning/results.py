@@ -96,8 +96,6 @@ def why_none_is_better(trials: Sequence[Trial], start: Settings) -> str:
 
 
 class BatchSize(msgspec.Struct, frozen=True):
-    """One batch size that was asked about."""
-
     batch_size: int
     rate: Interval | None = None
     """Delivered samples a second."""
@@ -124,8 +122,6 @@ class TuningPlan:
 
 @dataclass(frozen=True)
 class TuneResult:
-    """The result of a tuning."""
-
     tried: tuple[Trial, ...]
     """And what was refused."""
     chosen: Settings

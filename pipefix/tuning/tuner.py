@@ -47,8 +47,6 @@ Blocks = list[figures.TrialBlock]
 
 
 class Tuner:
-    """One tuning."""
-
     def __init__(
         self, bench: TrialProcesses, plan: TuningPlan, *,
         progress: Progress = lambda *_: None, clock: Callable[[], float] = time.perf_counter,

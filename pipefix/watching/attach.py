@@ -26,8 +26,6 @@ _MARK = "_pipefix_watch"
 
 
 class Attachment:
-    """One loader, one meter."""
-
     def __init__(self, loader: Any, meter: Meter, *, stages: bool = True) -> None:
         self.loader, self.meter, self.stages = loader, meter, stages
         self._class: type | None = None
@@ -61,7 +59,6 @@ class Attachment:
         vars(self.loader)[_MARK] = self
 
     def detach(self) -> None:
-        """As it was found."""
         for iterator in list(self._iterators):
             vars(iterator).pop("_next_data", None)
             fetcher = getattr(iterator, "_dataset_fetcher", None)

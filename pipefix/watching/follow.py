@@ -37,14 +37,9 @@ Say = Callable[[str], object]
 
 
 def follow(
-    source: str,
-    *,
-    baseline: Path | None = None,
-    once: bool = False,
-    every: float = EVERY,
-    sleep: Callable[[float], object] = time.sleep,
-    say: Say = log.warning,
-) -> Iterator[list[Window]]:
+    source: str, *, baseline: Path | None = None, once: bool = False, every: float = EVERY,
+    sleep: Callable[[float], object] = time.sleep, say: Say = log.warning,
+) -> Iterator[list[Window]]:  # fmt: skip
     """The windows from ``source`` (a file, an http address, a port of this machine) with what drifted by then.
 
     Known ones come first, then each as it comes.

@@ -100,7 +100,6 @@ def age(window: Window, now: float) -> str | None:
 
 
 def state(window: Window) -> Iterator[str]:
-    """A window in full."""
     who = "".join(f" {name}={value}" for name, value in window.labels.items())
     last = ", the last: the job closed its watch" if window.ended else ""
     yield f"{clock(window.time)}  window {window.number}, {quantity.seconds(window.seconds)}{last}{' ' + who if who else ''}"

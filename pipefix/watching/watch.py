@@ -47,16 +47,9 @@ class Watch:
     """Iterate it, or the loader itself: it is watched until `close`, and then as it was found."""
 
     def __init__(
-        self,
-        loader: Any,
-        *,
-        exporters: Sequence[Exporter] = (),
-        baseline: Baseline | None = None,
-        every: float = EVERY,
-        stages: bool = True,
-        on_drift: Callable[[Notice], object] | None = None,
-        labels: dict[str, str] | None = None,
-    ) -> None:
+        self, loader: Any, *, exporters: Sequence[Exporter] = (), baseline: Baseline | None = None, every: float = EVERY,
+        stages: bool = True, on_drift: Callable[[Notice], object] | None = None, labels: dict[str, str] | None = None,
+    ) -> None:  # fmt: skip
         self.loader = loader
         inner = _iterated(loader)
         own = getattr(inner, "meter", None)
@@ -75,9 +68,7 @@ class Watch:
         """Outputs, by identity, whose place could not be had: told once."""
         self._owner = os.getpid()
         self.window: Window | None = None
-        """The latest."""
-        self.closed = False
-        self._failed = self._hangs = False
+        self.closed = self._failed = self._hangs = False
 
     # -- its life ------------------------------------------------------------------------------------------------------
 

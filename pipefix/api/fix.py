@@ -133,7 +133,9 @@ def fix(
     fixed = msgspec.structs.replace(fixed, folder=str(folder), plan=str(folder / planfile.NAME) if fixed.plan else None)
     before, after = (session.seen[0].run, session.seen[-1].run) if session.seen else (None, None)
     if after is not None:
-        after = msgspec.structs.replace(after, outcomes=outcome.as_dicts(fixed))
+        kept = map(msgspec.to_builtins, fixed.outcomes)
+        ahead = ({**msgspec.to_builtins(step), "outcome": "ahead"} for step in fixed.ahead)
+        after = msgspec.structs.replace(after, outcomes=[*kept, *ahead])
     report = FixReport(fixed, before, after)
     if dry_run:
         return report

@@ -29,24 +29,21 @@ TAKES_PROGRAM = True
 
 
 def prepare_parser(parser: ArgumentParser) -> None:
+    add = parser.add_argument
     parser.usage = "pipefix fix TARGET [options] [-- ARGUMENTS]\n       pipefix fix --undo [--out DIR]"
     arguments.add_target(parser, "what to fix", optional=True)
-    parser.add_argument("--dry-run", action="store_true", help="say what would be tried, in which order; change nothing")
-    parser.add_argument("--only", metavar="ID", help="this remedy alone, such as cache-source or workers")
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    parser.add_argument("--undo", action="store_true", help="take back the last step, what it made on the disk included")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where plan, log and caches lie (default: where you are)")
-    parser.add_argument(
-        "--min-gain", type=arguments.share, default=0.05, metavar="SHARE", help="stop where the next gain is less (default: 5%%)"
-    )
-    parser.add_argument(
-        "--budget", type=arguments.seconds, default=40.0, metavar="SECONDS", help="time to measure in each round (default: 40)"
-    )
-    parser.add_argument("--batch-size", type=arguments.batch_size, metavar="N", help="instead of the loader's")
-    parser.add_argument("--workers", type=arguments.workers, metavar="N", help="worker processes to begin with, likewise")
+    add("--dry-run", action="store_true", help="say what would be tried, in which order; change nothing")
+    add("--only", metavar="ID", help="this remedy alone, such as cache-source or workers")
+    add("-y", "--yes", action="store_true", help="do not ask")
+    add("--undo", action="store_true", help="take back the last step, what it made on the disk included")
+    add("--out", type=Path, metavar="DIR", help="where plan, log and caches lie (default: where you are)")
+    add("--min-gain", type=arguments.share, default=0.05, metavar="SHARE", help="stop where the next gain is less (default: 5%%)")
+    add("--budget", type=arguments.seconds, default=40.0, metavar="SECONDS", help="time to measure in each round (default: 40)")
+    add("--batch-size", type=arguments.batch_size, metavar="N", help="instead of the loader's")
+    add("--workers", type=arguments.workers, metavar="N", help="worker processes to begin with, likewise")
     arguments.add_consumer(parser)
-    parser.add_argument("--json", action="store_true", help="print the last probe's run file, outcomes included, instead of text")
-    parser.add_argument("--seed", type=arguments.seed, default=0, metavar="N", help="seed of the probe's own choices (default: 0)")
+    add("--json", action="store_true", help="print the last probe's run file, outcomes included, instead of text")
+    add("--seed", type=arguments.seed, default=0, metavar="N", help="seed of the probe's own choices (default: 0)")
     arguments.add_quiet(parser)
 
 

@@ -38,29 +38,26 @@ TAKES_PROGRAM = True
 
 
 def prepare_parser(parser: ArgumentParser) -> None:
+    add = parser.add_argument
     parser.usage = "pipefix probe TARGET [options] [-- ARGUMENTS]"
     arguments.add_target(parser, "what to probe")
     time = parser.add_mutually_exclusive_group()
     time.add_argument("--budget", type=arguments.seconds, default=BUDGET, metavar="SECONDS", help="time to spend (default: 60)")
     time.add_argument("--quick", action="store_const", const=QUICK, dest="budget", help="spend 20 seconds: wider intervals")
-    parser.add_argument(
-        "--batch-size", type=arguments.batch_size, metavar="N", help="instead of the loader's, or where there is none"
-    )
-    parser.add_argument("--workers", type=arguments.workers, metavar="N", help="worker processes, likewise")
+    add("--batch-size", type=arguments.batch_size, metavar="N", help="instead of the loader's, or where there is none")
+    add("--workers", type=arguments.workers, metavar="N", help="worker processes, likewise")
     arguments.add_consumer(parser)
-    parser.add_argument(
-        "--recording-budget", type=arguments.size, default=1_000_000_000, metavar="SIZE", help="memory to record in (default: 1GB)"
-    )
-    parser.add_argument("--full", action="store_true", help="print every figure, the verdict last")
-    parser.add_argument("--json", action="store_true", help="print the run file instead of text")
-    parser.add_argument("--out", type=Path, metavar="PATH", help="write the run file, for: pipefix show, pipefix compare")
+    add("--recording-budget", type=arguments.size, default=1_000_000_000, metavar="SIZE", help="memory to record in (default: 1GB)")
+    add("--full", action="store_true", help="print every figure, the verdict last")
+    add("--json", action="store_true", help="print the run file instead of text")
+    add("--out", type=Path, metavar="PATH", help="write the run file, for: pipefix show, pipefix compare")
     arguments.add_html(parser)
-    parser.add_argument("--trace", type=Path, metavar="PATH", help="write a trace of some samples for Perfetto")
-    parser.add_argument(
+    add("--trace", type=Path, metavar="PATH", help="write a trace of some samples for Perfetto")
+    add(
         "--fail-on", choices=GATES, action="append", default=[], metavar="WHAT",
         help=f"exit with 1 on this verdict ({', '.join(VERDICTS)}), or on a problem in the audit; may be repeated",
     )  # fmt: skip
-    parser.add_argument("--seed", type=arguments.seed, default=0, metavar="N", help="seed of the probe's own choices (default: 0)")
+    add("--seed", type=arguments.seed, default=0, metavar="N", help="seed of the probe's own choices (default: 0)")
     arguments.add_quiet(parser)
 
 

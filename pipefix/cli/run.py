@@ -29,22 +29,19 @@ PROBE = "60"
 
 
 def prepare_parser(parser: ArgumentParser) -> None:
+    add = parser.add_argument
     parser.usage = "pipefix run [options] [--] COMMAND ..."
-    parser.add_argument("words", metavar="COMMAND", nargs=argparse.REMAINDER, help="the program and its arguments")
-    parser.add_argument("-m", dest="module", metavar="MODULE", nargs=argparse.REMAINDER, help="run a module, with its arguments")
-    parser.add_argument(
+    add("words", metavar="COMMAND", nargs=argparse.REMAINDER, help="the program and its arguments")
+    add("-m", dest="module", metavar="MODULE", nargs=argparse.REMAINDER, help="run a module, with its arguments")
+    add(
         "--probe", type=arguments.seconds, nargs="?", const=PROBE, metavar="=SECONDS",
         help="probe the training loop's loader inside the program, which then goes on (--probe alone: 60 seconds)",
     )  # fmt: skip
-    parser.add_argument("--plan", type=Path, metavar="PLAN", help="a plan that fix or tune made for this program, put in place")
-    parser.add_argument(
-        "--out", type=Path, default=OUT, metavar="DIR", help=f"the folder for run.json and report.html (default: {OUT})"
-    )
-    parser.add_argument(
-        "--seconds", type=arguments.seconds, metavar="TIME", help="end the program after so long, as Ctrl-C would, and exit with 0"
-    )
-    parser.add_argument("--steps", type=arguments.batch_size, metavar="N", help="end it so after N optimizer steps")
-    parser.add_argument("--no-stages", action="store_true", help="do not look into the making of batches")
+    add("--plan", type=Path, metavar="PLAN", help="a plan that fix or tune made for this program, put in place")
+    add("--out", type=Path, default=OUT, metavar="DIR", help=f"the folder for run.json and report.html (default: {OUT})")
+    add("--seconds", type=arguments.seconds, metavar="TIME", help="end the program after so long, as Ctrl-C would, and exit with 0")
+    add("--steps", type=arguments.batch_size, metavar="N", help="end it so after N optimizer steps")
+    add("--no-stages", action="store_true", help="do not look into the making of batches")
     arguments.add_quiet(parser)
 
 

@@ -28,15 +28,12 @@ def settings_line(settings: LoaderSettings) -> list[str]:
             details.append(f"prefetch {settings.prefetch_factor}")
         workers += f" ({', '.join(details)})" if details else ""
     flags = {"pinned": settings.pin_memory, "persistent": settings.persistent_workers, "out of order": not settings.in_order}
-    return [data, _batch(settings), workers, *(words for words, is_so in flags.items() if is_so)]
-
-
-def _batch(settings: LoaderSettings) -> str:
-    if settings.batch_size is not None:
-        return f"batch {settings.batch_size:,}"
+    batch = "batch size decided elsewhere"
     if settings.mean_batch is not None:
-        return f"batch {quantity.number(settings.mean_batch)} on average, by the batch sampler"
-    return "batch size decided elsewhere"
+        batch = f"batch {quantity.number(settings.mean_batch)} on average, by the batch sampler"
+    if settings.batch_size is not None:
+        batch = f"batch {settings.batch_size:,}"
+    return [data, batch, workers, *(words for words, is_so in flags.items() if is_so)]
 
 
 def machine_line(machine: Mapping[str, Any]) -> list[str]:

@@ -97,14 +97,8 @@ def job() -> Iterator[Job]:
 def in_program(verb: str, command: Sequence[str], *, progress: Callable[[str, float], None] | None = None, **options: Any) -> Any:
     """Run a program to its first warm training loop, use a verb on that loop's loader there, and end the program.
 
-    Args:
-        verb: ``"probe"``, ``"fix"``, ``"tune"``, ``"convert"`` or ``"forecast"``.
-        command: the program as `run_program` takes it.
-        progress: called with a phase and the part that is done, 0 to 1.
-        options: what the verb takes besides its target. ``step_ms`` is the program's own where it is not given.
-
-    Returns:
-        What the verb returns.
+    ``command``: the program as `run_program` takes it; ``options``: what the verb takes besides its target, of which ``step_ms`` is the
+    program's own where it is not given. Returns what the verb does.
     """
     words = command_line(command)
     with job() as inner_job, told(inner_job, progress):
@@ -122,16 +116,7 @@ def imported_or_run(
     """Use a verb on a target; on the loader of its training loop where the target is a program.
 
     A Python file is one if importing it would train, or if it hands over no dataset and its ``if __name__ == "__main__"`` says what
-    to do when it is run.
-
-    Args:
-        verb: `probe`, `fix`, `tune`, `convert` or `forecast`.
-        target: what `pipefix.probe` takes, or a training program that needs no arguments.
-        progress: called with a phase and the part that is done, 0 to 1.
-        options: what the verb takes besides its target.
-
-    Returns:
-        What the verb returns.
+    to do when it is run. ``options``: what the verb takes besides its target. Returns what the verb does.
     """
     path = Path(str(target)).expanduser()
     in_file = path.suffix == ".py" and path.is_file()

@@ -35,15 +35,9 @@ _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
 def run_program(
-    command: Sequence[str],
-    *,
-    out: Path,
-    seconds: float | None = None,
-    steps: int | None = None,
-    probe: float | None = None,
-    plan: Path | None = None,
-    stages: bool = True,
-) -> Run:
+    command: Sequence[str], *, out: Path, seconds: float | None = None, steps: int | None = None, probe: float | None = None,
+    plan: Path | None = None, stages: bool = True,
+) -> Run:  # fmt: skip
     """Run a training program as it is and say where the time of its loops over loaders went.
 
     Args:
@@ -54,9 +48,6 @@ def run_program(
         probe: seconds to probe the training loop's loader for, inside the program, which goes on afterwards.
         plan: a plan that `fix` or `tune` made for a loader of this program, which comes up with it.
         stages: look into the making of some batches: what of it is reading, decoding, augmentation, collating.
-
-    Returns:
-        The run file, whose ``program`` holds the program's exit code and its loops.
 
     Raises:
         BadUsage: another program still notes in ``out``.

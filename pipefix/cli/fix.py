@@ -21,8 +21,7 @@ from pathlib import Path
 import pipefix
 from pipefix.cli import arguments, console
 from pipefix.cli.command import options, used
-from pipefix.cli.deliver import deliver, delivered
-from pipefix.cli.progress import Progress
+from pipefix.cli.deliver import Progress, deliver, delivered
 from pipefix.vocabulary.errors import BadUsage, Interrupted
 
 TAKES_PROGRAM = True

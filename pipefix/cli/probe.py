@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING
 
 from pipefix.cli import arguments, destination
 from pipefix.cli.command import options, used
-from pipefix.cli.deliver import delivered
-from pipefix.cli.progress import Progress
+from pipefix.cli.deliver import Progress, delivered
 from pipefix.vocabulary.errors import GateFailed, Interrupted
 
 if TYPE_CHECKING:

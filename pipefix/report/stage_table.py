@@ -18,15 +18,15 @@ def stages(run: Run) -> list[Block]:
         return []
     bars = [_stage(stage, run) for stage in run.stages]
     left, sampling = unattributed_share(run), _sampler_share(run)
-    if sampling:
-        assert run.sampler_s is not None
+    total, rest = quantity.usable(run.sample_s), run.unattributed_s
+    if sampling and total is not None and rest is not None:
+        rest = max(0.0, rest - sampling * total.value)
         takes, free = quantity.seconds_between(run.sampler_s), dash(if_free(run.sampler_gain))
         cells = ["sampler", quantity.percent(sampling), takes, "-", "-", free]
         bars.append(Bar(cells=cells, value=quantity.exactly(sampling), stage="none", title="The sampler, in the training process"))
         left = (left or 0.0) - sampling
-    cells = ["unattributed", dash(quantity.percent(left)), dash(quantity.seconds(_rest_s(run, sampling))), "-", "-", "-"]
+    cells = ["unattributed", dash(quantity.percent(left)), dash(quantity.seconds(rest)), "-", "-", "-"]
     bars.append(Bar(cells=cells, value=quantity.exactly(left or 0.0), stage="none", title="What belongs to no stage"))
-    total = quantity.usable(run.sample_s)
     if total is not None:
         parts = list(_together(run, sampling, left))
         cells = ["delivered", "-", quantity.seconds_between(total), "-", "-", "-"]
@@ -92,13 +92,6 @@ def _sampler_share(run: Run) -> float:
         return 0.0
     share = min(left, sampler.value / total.value)
     return share if share >= SHOWN and sampler.value <= (1 + SHOWN) * left * total.value else 0.0
-
-
-def _rest_s(run: Run, sampling: float) -> float | None:
-    total = quantity.usable(run.sample_s)
-    if not sampling or total is None or run.unattributed_s is None:
-        return run.unattributed_s
-    return max(0.0, run.unattributed_s - sampling * total.value)
 
 
 def dash(text: str) -> str:

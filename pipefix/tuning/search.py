@@ -165,7 +165,9 @@ class Search:
             yield guess, 0, math.inf, f"as many as keep {self.space.cores:g} cores busy"
         most = max(trial.level for trial in same.values())
         plateau = [n for n, trial in same.items() if trial.level >= (1 - LEVEL) * most]
-        full = look.computing > 0.5 and self._cores_full(same[max(plateau)], look)
+        can_make = self.space.cores / look.sample_cpu_s if look.sample_cpu_s else math.inf
+        # About as much as the cores can make, by the CPU time of a sample.
+        full = look.computing > 0.5 and CORES_BUSY * can_make <= same[max(plateau)].level <= can_make / CORES_BUSY
         more = _more(same, max(plateau), double=not full)
         steps = [*more, *_fewer(same, min(plateau)), *_more(same, min(plateau), double=False)]
         yield from sorted(steps, key=_width, reverse=True)
@@ -173,11 +175,6 @@ class Search:
     def _guess(self, look: BatchCost) -> float:
         """Workers that keep the cores busy."""
         return min(self.space.cores / max(look.computing, 0.02), self.space.most_workers)
-
-    def _cores_full(self, trial: Trial, look: BatchCost) -> bool:
-        """Whether it delivers about as much as the cores can make, by the CPU time of a sample."""
-        most = self.space.cores / look.sample_cpu_s if look.sample_cpu_s else math.inf
-        return CORES_BUSY * most <= trial.level <= most / CORES_BUSY
 
     def _to_feed(self, same: dict[int, Trial], demand: float, look: BatchCost) -> Iterator[Step]:
         """Towards the fewest workers that feed the consumer, by what a worker supplies."""

@@ -37,7 +37,10 @@ class Gatherer:
         passed = self._sums.since(sums_before)
         loop_ns = passed.wait_ns + passed.step_ns
         steps = meter.steps(sums_before.batches)
-        looks = self._enough(meter.looks(), ended)
+        self._waiting += [look for look in meter.looks() if look.samples > 0]
+        looks: list[TimedBatch] = []
+        if len(self._waiting) >= LEAST or ended:
+            looks, self._waiting = self._waiting, []
         making_s = max(0, self._makers.made_ns - makers_before.made_ns) / 1e9
         cost = max(0, self._makers.cost_ns - makers_before.cost_ns) / 1e9
         return Window(
@@ -56,13 +59,6 @@ class Gatherer:
             looking=cost / making_s if making_s > 0 else None,
             workers=workers, died=list(died), labels=self.labels, ended=ended,
         )  # fmt: skip
-
-    def _enough(self, new: Sequence[TimedBatch], ended: bool) -> list[TimedBatch]:
-        self._waiting += [look for look in new if look.samples > 0]
-        if len(self._waiting) < LEAST and not ended:
-            return []
-        looks, self._waiting = self._waiting, []
-        return looks
 
 
 def _stages(steps: Sequence[MeteredStep], looks: Sequence[TimedBatch], *, workers: bool) -> dict[str, StageSeconds]:

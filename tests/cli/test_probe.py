@@ -61,7 +61,7 @@ def test_flags_reach_the_library(library: Library, tmp_path: Path) -> None:
 def test_text_goes_to_stdout_and_progress_to_stderr(
     library: Library, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipefix.cli.progress.monotonic", lambda: 100.0)  # after a second it would tell of the time left
+    monkeypatch.setattr("pipefix.cli.deliver.monotonic", lambda: 100.0)  # after a second it would tell of the time left
     library.meanwhile = lambda: print("the user's own print")
     assert main(["probe", "data.py"]) == 0
     told = capsys.readouterr()

@@ -97,8 +97,8 @@ def job() -> Iterator[Job]:
 def in_program(verb: str, command: Sequence[str], *, progress: Callable[[str, float], None] | None = None, **options: Any) -> Any:
     """Run a program to its first warm training loop, use a verb on that loop's loader there, and end the program.
 
-    ``command``: the program as `run_program` takes it; ``options``: what the verb takes besides its target, of which ``step_ms`` is the
-    program's own where it is not given. Returns what the verb does.
+    ``command``: the program as `run_program` takes it; ``options``: what the verb takes besides its target, of which ``step_ms`` is
+    the program's own where it is not given. Returns what the verb does.
     """
     words = command_line(command)
     with job() as inner_job, told(inner_job, progress):

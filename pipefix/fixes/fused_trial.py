@@ -136,9 +136,6 @@ def both(source: FusedSource, dataset: Any, index: int) -> Both:
     `NotFused`."""
     target = Target(torch.empty((1, 3, source.height, source.width), dtype=source.kind))
 
-    def own() -> Any:
-        return dataset[index]
-
     def fused() -> Any:
         try:
             return source.begin(index, index, target, 0)
@@ -148,7 +145,7 @@ def both(source: FusedSource, dataset: Any, index: int) -> Both:
     try:
         fused()
         rest, fused_s = _timed(fused)
-        sample, own_s = _timed(own, index)
+        sample, own_s = _timed(lambda: dataset[index], index)
         picture = at(sample, source.path)
     except Exception as error:
         raise NotFused(f"sample {index} could not be made both ways ({type(error).__name__}: {error})") from error

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import math
+from collections.abc import Callable
 
 import msgspec
 
@@ -14,6 +16,7 @@ from pipefix.report.shown import Shown
 from pipefix.report.stage_table import side_by_side
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.printable import printable
 from pipefix.vocabulary.version import VERSION
 
 HEADS = ["stage", "after/before", "a sample", "share"]
@@ -94,22 +97,35 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
         return f"No regression: the second run delivers {ratio} of the first; {allowed}."
 
     def document(self, *, full: bool = False) -> Document:
-        return report(self, full=full)
+        """``full``: with what the gate says, which the command line tells apart."""
+        kind = "warn" if not self.settled else "good" if self.ratio.value >= 1 else "bad"
+        card = [field("RESULT", self.sentence, f"strong {kind}")]
+        if full and self.gate is not None:
+            kind = "bad" if self.regressed else kind
+            card.append(field("GATE", self.gate))
+        beside = Table(["figure", "before", "after"], _beside_rows(self), "lrr", caption="Beside the rate")
+        card += [_told("BEFORE", self.before), _told("AFTER", self.after)]
+        return Document(
+            command="pipefix compare", target=self.after.target, kind=kind, card=card, tiles=list(_tiles(self)),
+            version=VERSION, data=encode(self.after),
+            sections=filled(
+                ("Stages side by side", side_by_side(self.before, self.after), "page"),
+                ("Seconds a sample, after over before", _by_stage(self), ""),
+                ("Beside the rate", [beside] if beside.rows else [], ""),
+                ("Changed settings", points(changed_settings(self.before, self.after)), ""),
+                ("Doubts", points(self.doubts), ""),
+            ),
+        )  # fmt: skip
 
     def figures(self) -> dict[str, object]:
         """What changed; the runs themselves are named, not repeated."""
         return {
-            "sentence": self.sentence,
-            "ratio": self.ratio,
-            "settled": self.settled,
+            "sentence": self.sentence, "ratio": self.ratio, "settled": self.settled,
             "machine": {**msgspec.structs.asdict(self.machine), "ratio_without": self.own},
             "stages": [{**msgspec.structs.asdict(change), "settled": change.settled} for change in self.stages],
-            "beside": self.beside,
-            "before": _named(self.before),
-            "after": _named(self.after),
-            "changed_settings": changed_settings(self.before, self.after),
-            "doubts": self.doubts,
-        }
+            "beside": self.beside, "before": _named(self.before), "after": _named(self.after),
+            "changed_settings": changed_settings(self.before, self.after), "doubts": self.doubts,
+        }  # fmt: skip
 
     @property
     def own(self) -> quantity.Interval:
@@ -226,27 +242,8 @@ def _greatest(changes: list[StageChange]) -> str:
     return f"{name} {first} -> {second}/sample"
 
 
-def report(comparison: Comparison, *, full: bool = False) -> Document:
-    """``full``: with what the gate says, which the command line tells apart."""
-    kind = "warn" if not comparison.settled else "good" if comparison.ratio.value >= 1 else "bad"
-    card = [field("RESULT", comparison.sentence, f"strong {kind}")]
-    if full and comparison.gate is not None:
-        kind = "bad" if comparison.regressed else kind
-        card.append(field("GATE", comparison.gate))
-    rows = [[change.what, change.before, change.after] for change in comparison.beside]
-    beside = Table(["figure", "before", "after"], rows, "lrr", caption="Beside the rate")
-    card += [_told("BEFORE", comparison.before), _told("AFTER", comparison.after)]
-    return Document(
-        command="pipefix compare", target=comparison.after.target, kind=kind, card=card, tiles=list(_tiles(comparison)),
-        version=VERSION, data=encode(comparison.after),
-        sections=filled(
-            ("Stages side by side", side_by_side(comparison.before, comparison.after), "page"),
-            ("Seconds a sample, after over before", _by_stage(comparison), ""),
-            ("Beside the rate", [beside] if beside.rows else [], ""),
-            ("Changed settings", points(changed_settings(comparison.before, comparison.after)), ""),
-            ("Doubts", points(comparison.doubts), ""),
-        ),
-    )  # fmt: skip
+def _beside_rows(comparison: Comparison) -> list[list[str]]:
+    return [[change.what, change.before, change.after] for change in comparison.beside]
 
 
 def _told(label: str, run: Run) -> Field:
@@ -286,3 +283,68 @@ def row(change: StageChange) -> list[str]:
     shares = [quantity.percent(share) if quantity.known(share) else "-" for share in (change.before_share, change.after_share)]
     clocks = [quantity.seconds(clock.value) if clock is not None else "-" for clock in (change.before_s, change.after_s)]
     return [change.stage, ratio + noise, " -> ".join(clocks), " -> ".join(shares)]
+
+
+# -- for other programs -----------------------------------------------------------------------------------------------------
+
+
+def markdown(comparison: Comparison) -> list[str]:
+    """A heading, the gate's sentence, and tables that GitHub and GitLab draw."""
+    lines = ["### pipefix compare", "", f"**{_cell(comparison.sentence)}**"]
+    if comparison.gate is not None:
+        lines += ["", _cell(comparison.gate)]
+    lines += _markdown_table(HEADS, [row(change) for change in comparison.stages])
+    lines += _markdown_table(
+        ["figure", "before", "after"], [[change.what, change.before, change.after] for change in comparison.beside]
+    )
+    for title, notes in (
+        ("Changed settings", changed_settings(comparison.before, comparison.after)),
+        ("Doubts", comparison.doubts),
+    ):
+        if notes:
+            lines += ["", f"{title}:", "", *(f"- {_cell(note)}" for note in notes)]
+    return lines
+
+
+def _markdown_table(heads: list[str], rows: list[list[str]]) -> list[str]:
+    if not rows:
+        return []
+    head, *body = (f"| {' | '.join(map(_cell, cells))} |" for cells in (heads, *rows))
+    return ["", head, "| --- |" + " ---: |" * (len(heads) - 1), *body]
+
+
+def _cell(words: str) -> str:
+    """Names come from files of others: they neither end a cell nor begin markup."""
+    for sign in ("\\", "|", "`", "*", "_", "[", "]", "<", ">", "~"):
+        words = words.replace(sign, f"\\{sign}")
+    return printable(words)
+
+
+def github(comparison: Comparison) -> list[str]:
+    """Workflow commands: an error where the gate closes, a warning where it could not judge, a notice otherwise."""
+    level, message = "notice", comparison.gate or comparison.sentence
+    if comparison.gate is not None:
+        level = "error" if comparison.regressed else "notice" if message.startswith("No regression:") else "warning"
+    lines = [f"::{level} title=pipefix compare::{_escaped(message)}"]
+    return lines + [f"::warning title=pipefix compare::{_escaped(doubt)}" for doubt in comparison.doubts]
+
+
+def _escaped(words: str) -> str:
+    return printable(words).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def junit(comparison: Comparison) -> list[str]:
+    """One test case, which fails as the gate does."""
+    target, message = html.escape(printable(comparison.after.target or "pipeline")), html.escape(printable(comparison.sentence))
+    body = [f"<system-out>{html.escape(printable(line))}</system-out>" for line in ("; ".join(comparison.doubts),) if line]
+    if comparison.regressed:
+        body.insert(0, f'<failure message="{html.escape(printable(comparison.gate or ""))}">{message}</failure>')
+    return [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        f'<testsuites><testsuite name="pipefix compare" tests="1" failures="{int(comparison.regressed)}" errors="0" skipped="0">',
+        f'<testcase classname="pipefix" name="throughput of {target}">{"".join(body)}</testcase>',
+        "</testsuite></testsuites>",
+    ]
+
+
+FORMATS: dict[str, Callable[[Comparison], list[str]]] = {"markdown": markdown, "github": github, "junit": junit}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from pipefix.report import beside_stages, descriptions, doctor_report, program_report, stage_table
+from pipefix.report import descriptions, doctor_report, program_report, stage_table
 from pipefix.report.card import Card, best_is_told, card, remedy_cost
 from pipefix.report.document import Bar, Block, Document, Field, Item, Items, Paragraph, chart, fields, filled, points, to_do
 from pipefix.report.runfile import Arm, RemedyFigures, Run, encode
@@ -53,13 +53,13 @@ def full(run: Run) -> Document:
         ("What a free stage or a remedy would win", _what_if(run), "page"),
         ("Slowest operations (own time a sample)", _operations(run), ""),
         ("Remedies", _remedies(run), ""),
-        ("Flow", fields(beside_stages.flow(run)), ""),
-        ("Batch by batch", beside_stages.waits(run), "page"),
-        ("What samples cost", beside_stages.samples(run), "page"),
+        ("Flow", fields(stage_table.flow(run)), ""),
+        ("Batch by batch", stage_table.waits(run), "page"),
+        ("What samples cost", stage_table.samples(run), "page"),
         ("What was tried (samples a second, every block kept in the run file)", _arms(run), ""),
         ("Audit of the machine and the settings", doctor_report.findings(run.audit), ""),
         ("Caveats: what these figures cannot say, and what would settle it", points(caveats), ""),
-        (cost, fields(beside_stages.instrument(run)), ""),
+        (cost, fields(stage_table.instrument(run)), ""),
     )
     program = [] if run.program is None else [program_report.section(run.program, only="page")]
     return replace(_document(run), sections=[*program, *sections], card_last=True)
@@ -119,7 +119,7 @@ def _worth(remedy: RemedyFigures, before: str = "", unknown: str = "") -> str:
 
 
 def _tiles(run: Run) -> list[tuple[str, str]]:
-    rates = [(label, text) for label, text in beside_stages.flow(run) if label in ("delivered", "the consumer could take")]
+    rates = [(label, text) for label, text in stage_table.flow(run) if label in ("delivered", "the consumer could take")]
     if run.waits is not None and quantity.known(run.waits.fed):
         rates.append(("fed", f"{quantity.percent(run.waits.fed)} (of the loop's time)"))
     start = run.startup.first_batch_s if run.startup is not None else None

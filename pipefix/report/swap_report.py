@@ -94,8 +94,11 @@ def report(target: str, swap: Swap, parity: Parity | None, worth: PredictedGain,
     """``full``: with the contact sheet, for the page."""
     cut = swap.split
     moves = [str(part.source) for part in cut.on_batch]
+    stays = "Nothing stays on the CPU before the batch." if cut.target != "dali" else "Nothing: DALI begins with the encoded file."
+    if cut.reasons:
+        stays = "On the CPU, in the dataset, before samples are collated:"
     card = [
-        Field("STAYS", [Paragraph(_stays(cut)), *points([f"{name}: {why}" for name, why in cut.reasons])]),
+        Field("STAYS", [Paragraph(stays), *points([f"{name}: {why}" for name, why in cut.reasons])]),
         Field("MOVES", [Paragraph(_TO[cut.target] if moves else "Nothing can be moved."), *points(moves)]),
         field("WIRE", _crossings(cut)),
         field("GAIN", str(worth)),
@@ -110,12 +113,6 @@ def report(target: str, swap: Swap, parity: Parity | None, worth: PredictedGain,
     return Document(
         command="pipefix swap", target=f"{target} --to {cut.target}", kind=kind, card=card, sections=sections, version=VERSION
     )
-
-
-def _stays(cut: Split) -> str:
-    if cut.reasons:
-        return "On the CPU, in the dataset, before samples are collated:"
-    return "Nothing stays on the CPU before the batch." if cut.target != "dali" else "Nothing: DALI begins with the encoded file."
 
 
 def _crossings(cut: Split) -> str:

@@ -61,8 +61,6 @@ class Session:
     def __post_init__(self) -> None:
         self.log, self._builder = Log(self.folder), Builder(self.subject)
 
-    # -- the run -------------------------------------------------------------------------------------------------------
-
     def run(self) -> Fixed:
         """Do it. What was kept stays kept however it ends."""
         if self.wishes.dry_run:

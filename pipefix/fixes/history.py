@@ -181,9 +181,6 @@ def remove_unused(folder: Path, only: str | None = None) -> tuple[list[str], lis
     return removed, left
 
 
-# -- the way back -------------------------------------------------------------------------------------------------------------
-
-
 def settle(folder: Path) -> int | None:
     """Clear up what an interrupted run left of its writing. The number of a change that was begun and never made."""
     files.remove_drafts(folder)

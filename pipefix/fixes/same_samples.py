@@ -206,9 +206,6 @@ def judged(
     return Sameness(kind="different", sentence=prefix + sentence, samples=count)
 
 
-# -- two samples --------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class SampleDifference:
     """One place of a sample where the two are not equal."""

@@ -79,8 +79,7 @@ class Fixer:
 
 def _is_fused(context: FixContext) -> str | None:
     """Why pictures are not to be made by fused calls; None where they can be, as far as the plan tells."""
-    change = context.plan.loader
-    now = (change.fuse if change is not None else None) or getattr(context.subject.loader, "fuse", None)
+    now = getattr(context.plan.loader, "fuse", None) or getattr(context.subject.loader, "fuse", None)
     if now is not None:
         return f"pictures are made by one call each already (fuse = {now!r})"
     if context.plan.augmentation is not None:

@@ -148,8 +148,9 @@ def _start(pool: Pool) -> tuple[float, float]:
 def trial_block(block: Block, pool: Pool, started: float) -> TrialBlock:
     rows = block.rows
     made = [BatchTimes(row.trace.worker, row.room / 1e9, row.trace.begun / 1e9, row.trace.ended / 1e9) for row in rows]
-    busy, waits = [], []
-    hidden = 0.0
+    worked = sum(row.trace.ended - row.trace.begun for row in rows)
+    threads = sum(row.trace.process_made for row in rows) / worked if worked > 50_000_000 else None
+    busy, waits, hidden = [], [], 0.0
     for row in rows:
         fetching = (row.got - row.asked) / 1e9
         if not pool.consumer.present:
@@ -166,15 +167,9 @@ def trial_block(block: Block, pool: Pool, started: float) -> TrialBlock:
     return TrialBlock(
         seconds=block.seconds, samples=block.samples, waits=tuple(waits), steps=tuple(busy),
         making=tuple((row.trace.ended - row.trace.begun) / 1e9 for row in rows),
-        process_cpu_s=_threads(rows) if pool.workers else None, workers=pool.serving if pool.workers else 0,
+        process_cpu_s=threads if pool.workers else None, workers=pool.serving if pool.workers else 0,
         started_s=started, turns=turns(made) if pool.workers else (),
     )  # fmt: skip
-
-
-def _threads(rows: tuple[Row, ...]) -> float | None:
-    """CPU seconds of all threads of a worker in a second of its work."""
-    worked = sum(row.trace.ended - row.trace.begun for row in rows)
-    return sum(row.trace.process_made for row in rows) / worked if worked > 50_000_000 else None
 
 
 def look(pool: Pool) -> BatchCost:

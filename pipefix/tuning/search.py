@@ -300,9 +300,6 @@ def _knobs_of(settings: Settings) -> Settings:
     return settings.but(workers=1)
 
 
-# -- whether the winner beats the start --------------------------------------------------------------------------------------
-
-
 def confirmed(
     best: Settings, best_blocks: list[figures.TrialBlock], start: Settings, start_blocks: list[figures.TrialBlock], goal: Goal
 ) -> tuple[str | None, Interval, Interval]:

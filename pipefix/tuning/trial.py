@@ -68,8 +68,6 @@ class TrialProcess:
             self._process.start()
         child_end.close()
 
-    # -- asking --------------------------------------------------------------------------------------------------------
-
     def block(self, seconds: float) -> TrialBlock:
         """The next batches; `TrialEnded` where it came near a limit or failed."""
         block: TrialBlock = self._ask(seconds, LONGEST_BLOCK + seconds + PATIENCE)
@@ -120,8 +118,6 @@ class TrialProcess:
     def _processes(self) -> list[int]:
         pid = self._process.pid
         return reading.group(pid) if pid is not None else []
-
-    # -- ending --------------------------------------------------------------------------------------------------------
 
     def close(self, *, at_once: bool = False) -> None:
         """End it: asked first, unless it must go at once; then whatever it left is killed."""

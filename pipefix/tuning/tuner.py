@@ -140,8 +140,6 @@ class Tuner:
             most = max(space.most_workers, most_workers(space.cores, self.plan.start.workers, batch.computing))
             self.search = replace(self.search, space=replace(space, most_workers=most))
 
-    # -- limits --------------------------------------------------------------------------------------------------------
-
     def _fits(self, settings: Settings) -> str | None:
         why = refusal(self.plan.limits, self.footprint.predict(settings))
         if why is None and settings.normal() != self.plan.start.normal():
@@ -186,8 +184,6 @@ class Tuner:
         if self.best is not None:
             self._close(self.best.running)
             self.best = None
-
-    # -- trials --------------------------------------------------------------------------------------------------------
 
     def _trials(self) -> str:
         while True:

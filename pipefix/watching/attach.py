@@ -89,8 +89,6 @@ class Attachment:
             self.meter.declined = "its workers were running before the watch began"
             self._hook(iterator)
 
-    # -- iterators -----------------------------------------------------------------------------------------------------
-
     def begin(self, make: Callable[[], Any]) -> Any:
         """``make()`` is the loader's own ``__iter__``."""
         loader, meter = self.loader, self.meter

@@ -232,8 +232,6 @@ class Drift:
             return [self._note("over", name, level)]
         return [self._note("cheaper", name, level)] if change == "down" and name not in (BYTES, MACHINE) else []
 
-    # -- notices -------------------------------------------------------------------------------------------------------
-
     def _alarm(self, name: str, level: Level, cpu: float | None) -> Notice:
         ratio = level.ratio or 1.0
         before = math.exp(level.first)

@@ -128,8 +128,6 @@ class Watch:
             raise AttributeError(name)
         return getattr(self.loader, name)
 
-    # -- windows ---------------------------------------------------------------------------------------------------------
-
     def pulse(self, *, ended: bool = False) -> Window:
         """Close the window that is open, tell it to the exporters and to whoever waits for drift."""
         if not self._lock.acquire(timeout=PATIENCE if ended else -1):

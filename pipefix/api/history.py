@@ -143,10 +143,7 @@ def target_here(folder: Path) -> tuple[str, str]:
     """What a command that names no target is used on, and why: what was last probed here, or the only file here with a dataset.
 
     A run file or a plan, which may be anybody's, says which of the folder's own files is loaded, as it is, and no more: a target of
-    any other kind, or with arguments, is typed.
-
-    Raises:
-        BadUsage: There is none, or several; they are named.
+    any other kind, or with arguments, is typed. Raises `BadUsage` where there is none, or several; they are named.
     """
     known = [deed for deed in history(folder).done if deed.what in ("probe", "plan") and _lies_in(folder, deed.target)]
     if known:

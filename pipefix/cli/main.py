@@ -27,7 +27,6 @@ SOON = 0.05
 
 
 def run() -> NoReturn:
-    """The console script."""
     _treat_termination_as_interrupt()
     _deliver_lost_interrupts()
     with watched(sys.argv[1] if len(sys.argv) > 1 else ""):

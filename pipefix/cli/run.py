@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import resource
 import shutil
 import signal
 from argparse import ArgumentParser, Namespace
@@ -144,9 +145,7 @@ def _as_the_program_ended(code: int) -> int:
     """The exit code, or the signal that ended it: a shell and a batch system see what they would see without pipefix."""
     if code >= 0:
         return code
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
+    with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if -code not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(-code, signal.SIG_DFL)

@@ -30,7 +30,6 @@ class Wishes:
 
 
 def fixer_for(step: Proposed) -> Fixer:
-    """What makes the change that a step carries."""
     if isinstance(step.change, CacheChange):
         return BuildCache()
     if isinstance(step.change, AugmentationChange):
@@ -50,7 +49,6 @@ def candidates(proposed: Sequence[Proposed], min_gain: float) -> list[Proposed]:
 
 
 def too_little(step: Proposed, min_gain: float) -> str | None:
-    """Why the step is not worth trying."""
     if step.speedup.value - 1 >= min_gain:
         return None
     return f"is predicted to bring {times_between(step.speedup)}, less than --min-gain {percent(min_gain)}"

@@ -163,7 +163,6 @@ class Session:
         return False
 
     def _wanted(self, plan: Plan) -> list[Proposed]:
-        """What is tried, in this order."""
         only = self.wishes.only
         if only is None:
             return candidates(list(plan.proposed), self.wishes.min_gain)

@@ -110,10 +110,8 @@ class MoveAugment(Fixer):
         """With the operations that move, now that it is known what they are applied to."""
         operations = self._cut(context).names
         if not operations:
-            raise TargetError(
-                "None of the dataset's transforms can be moved to the batch.",
-                advice="See why with: " + command("pipefix", "swap", context.subject.target, "--to", self.backend),
-            )
+            why = command("pipefix", "swap", context.subject.target, "--to", self.backend)
+            raise TargetError("None of the dataset's transforms can be moved to the batch.", advice=f"See why with: {why}")
         assert isinstance(step.change, AugmentationChange)
         return msgspec.structs.replace(step.change, operations=operations)
 
@@ -130,11 +128,9 @@ class MoveAugment(Fixer):
         with failure.as_target_error("The dataset's transforms"):
             result = parity.check(cut, pictures, device=device, progress=say)
         if not result.holds:
-            raise TargetError(
-                f"Moved to {self.backend}, the transforms do not do the same.",
-                advice="See where they differ with: "
-                + command("pipefix", "swap", context.subject.target, "--to", self.backend, "--check"),
-            )
+            check = command("pipefix", "swap", context.subject.target, "--to", self.backend, "--check")
+            problem = f"Moved to {self.backend}, the transforms do not do the same."
+            raise TargetError(problem, advice=f"See where they differ with: {check}")
 
     def _cut(self, context: FixContext) -> Split:
         dataset = planned.before_moving(context.subject.dataset, context.plan, context.folder)
@@ -156,11 +152,8 @@ class DecodeByDali(MoveAugment):
         return "random numbers are drawn from generators seeded for each sample, by seed, epoch and index"
 
     def refuses(self, step: Proposed, context: FixContext) -> str | None:
-        return (
-            super().refuses(step, context)
-            or support.gpu_declined("dali")
-            or by_dali.why_not(context.subject.loader, context.subject.dataset, context.plan)
-        )
+        why = super().refuses(step, context) or support.gpu_declined("dali")
+        return why or by_dali.why_not(context.subject.loader, context.subject.dataset, context.plan)
 
     def make(self, step: Proposed, context: FixContext, say: Say) -> None:
         dataset = context.subject.dataset

@@ -191,11 +191,9 @@ def undo(folder: Path) -> Undone:
     """Take back the last change of the plan; or, after an interruption, no more than what that left."""
     plan = folder / planfile.NAME
     if not backups.numbers(plan) and not unused(folder):
-        raise BadUsage(
-            f"There is nothing to take back in {folder}: no backup of a plan (pipefix.plan.before-1.toml), and no cache of fix's "
-            "that no plan names.",
-            advice="Name its folder: pipefix fix --undo --out DIR",
-        )
+        nothing = "no backup of a plan (pipefix.plan.before-1.toml), and no cache of fix's that no plan names"
+        problem = f"There is nothing to take back in {folder}: {nothing}."
+        raise BadUsage(problem, advice="Name its folder: pipefix fix --undo --out DIR")
     with Log(folder) as log:
         dropped = settle(folder)
         removed, left = remove_unused(folder)

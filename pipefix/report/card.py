@@ -57,15 +57,19 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
 def card(run: Run) -> Card:
     settled = _settled(run)
+    # What was really tried, and surely gains, does so whatever it is that limits.
+    worths = ((remedy, quantity.usable(remedy.speedup)) for remedy in run.proposed if remedy.measured)
+    tried = next((remedy for remedy, worth in worths if worth is not None and worth.low >= SURELY), None)
     if best_is_told(run):
         next_, command = _remedy(run.proposed[0], alone=run.consumer == "none")
         next_ += filter(None, [_why_not_the_named(run, run.proposed[0])])
-    elif (tried := _tried_remedy(run)) is not None:
+    elif tried is not None:
         next_, command = _remedy(tried, alone=run.consumer == "none")
         next_ = ["Whatever limits it, this was tried beside it:", *next_]
     else:
         next_, command = _without_remedy(run, settled)
-    verdict, why = run.verdict, _why(run)
+    verdict = run.verdict
+    why = [(label, text) for label, text in (("clocks", _clocks(run)), ("arms", _arms(run))) if text]
     if verdict is None:
         ended = "The probe was interrupted before it could say" if run.partial else "This run file holds no verdict on"
         return Card(kind="no verdict", verdict=f"{ended} what limits this pipeline.", why=why, next=next_, command=command)
@@ -83,12 +87,6 @@ def card(run: Run) -> Card:
 def best_is_told(run: Run) -> bool:
     """Whether the card names the best remedy: it does once the verdict is settled."""
     return bool(run.proposed) and _settled(run)
-
-
-def _tried_remedy(run: Run) -> RemedyFigures | None:
-    """The best remedy that was really tried, and surely gains: it does so whatever it is that limits."""
-    worths = ((remedy, quantity.usable(remedy.speedup)) for remedy in run.proposed if remedy.measured)
-    return next((remedy for remedy, worth in worths if worth is not None and worth.low >= SURELY), None)
 
 
 def _settled(run: Run) -> bool:
@@ -170,11 +168,6 @@ def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
 def _again(run: Run, *options: str) -> str | None:
     """The probe once more; a loader inside a program has no name to give."""
     return None if not run.target or made_in_program(run.target) else command("pipefix", "probe", run.target, *options)
-
-
-def _why(run: Run) -> list[tuple[str, str]]:
-    pairs = (("clocks", _clocks(run)), ("arms", _arms(run)))
-    return [(label, text) for label, text in pairs if text]
 
 
 def _clocks(run: Run) -> str:

@@ -285,9 +285,6 @@ def row(change: StageChange) -> list[str]:
     return [change.stage, ratio + noise, " -> ".join(clocks), " -> ".join(shares)]
 
 
-# -- for other programs -----------------------------------------------------------------------------------------------------
-
-
 def markdown(comparison: Comparison) -> list[str]:
     """A heading, the gate's sentence, and tables that GitHub and GitLab draw."""
     lines = ["### pipefix compare", "", f"**{_cell(comparison.sentence)}**"]

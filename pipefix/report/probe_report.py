@@ -163,7 +163,6 @@ def _proposed(remedy: RemedyFigures) -> Item:
 
 
 def _operations(run: Run) -> list[Block]:
-    """Every operation, the slowest first."""
     listed = [(stage.stage, op) for stage in run.stages for op in stage.ops if quantity.known(op.wall_s)]
     totals = {stage.stage: sum(op.wall_s for op in stage.ops if quantity.known(op.wall_s)) or 1.0 for stage in run.stages}
     bars, notes = [], []

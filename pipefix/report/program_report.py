@@ -64,7 +64,8 @@ def _loops(program: ProgramFigures) -> Bars:
         rank = f", rank {loop.rank}" if program.ranks > 1 and loop.rank is not None else ""
         which = loop.named if alike[loop.loader, loop.rank] > 1 else loop.loader
         first = quantity.seconds(max(loop.first_batch_s)) if loop.first_batch_s else ""
-        parts = [_part(loop, f"{name}_s") for name in columns[5:]]
+        spent = [loop.step_split.get(f"{name}_s", 0.0) for name in columns[5:]]
+        parts = [quantity.percent(each / loop.seconds) if each and loop.seconds else "" for each in spent]
         name = f"{loop.role} {which or '(no loader)'}{rank}"
         cells = [name, waits(loop), quantity.seconds(loop.seconds), f"{loop.steps:,}", first, *parts]
         bars.append(Bar(cells=cells, parts=list(_lane(loop)), title=name))
@@ -86,11 +87,6 @@ def waits(loop: LoopFigures) -> str:
     share = loop.wait_share
     known = share is None or share.low > 0 or share.high < 1
     return quantity.percent_between(share) if known or share is None else f"{quantity.percent(share.value)} (too short)"
-
-
-def _part(loop: LoopFigures, name: str) -> str:
-    seconds = loop.step_split.get(name, 0.0)
-    return quantity.percent(seconds / loop.seconds) if seconds and loop.seconds else ""
 
 
 def notes(program: ProgramFigures) -> Iterator[str]:

@@ -142,9 +142,6 @@ def _clock(run: Run, name: str) -> str:
     return quantity.seconds_between(stage.wall_s) + (", hidden" if stage.hidden else "")
 
 
-# -- beside the stages -------------------------------------------------------------------------------------------------------
-
-
 def flow(run: Run) -> list[tuple[str, str]]:
     rows = []
     if run.throughput is not None:

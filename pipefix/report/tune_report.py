@@ -253,24 +253,20 @@ def report(tuning: TuneReport) -> Document:
 def _trials(trials: list[Trial]) -> list[Block]:
     rows = []
     for trial in trials:
+        why = f"{trial.status}: {trial.reason.removeprefix(FAILED)}" if trial.status != "run" else trial.why + _ALONE * trial.alone
         delivers, waited = "-" if trial.rate is None else rate(trial.rate.value, ""), dash(percent(trial.stall))
-        rows.append([said(trial.settings), delivers, waited, dash(size(trial.used.memory_bytes or None)), _why(trial)])
+        rows.append([said(trial.settings), delivers, waited, dash(size(trial.used.memory_bytes or None)), why])
     table = Table(["trial", "samples/s", "waited", "memory", "why"], rows, "lrrrl", caption="Trials")
     ran = sum(trial.ran for trial in trials)
     return [table, *([Paragraph(f"{_IN_TURN if ran > 1 else ''}{_AT_THE_END}", "soft")] if ran else [])]
 
 
+_ALONE = " (run by itself: the limits leave no room for both, and its rate is of another moment)"
 _IN_TURN = "Each ran in turn with the best settings before it, and is told at the pace that the first one had. "
 _AT_THE_END = (
     "What RESULT and FED say was measured at the end, with the settings before and after in turn where they differ: by then the "
     "machine may have become faster or slower."
 )
-
-
-def _why(trial: Trial) -> str:
-    if trial.status == "run":
-        return trial.why + (" (run by itself: the limits leave no room for both, and its rate is of another moment)" * trial.alone)
-    return f"{trial.status}: {trial.reason.removeprefix(FAILED)}"
 
 
 def _sizes(sizes: list[BatchSize]) -> list[Block]:

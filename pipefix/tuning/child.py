@@ -24,7 +24,7 @@ from pipefix.loader.workers.start import FirstInWorker
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import PLAIN
 from pipefix.measurement.gpu import NvmlWatch
-from pipefix.measurement.measurement import Block, Row
+from pipefix.measurement.measurement import Block
 from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.run_arms import Pool
 from pipefix.measurement.worker_probe import WorkerProbe
@@ -149,6 +149,7 @@ def trial_block(block: Block, pool: Pool, started: float) -> TrialBlock:
     rows = block.rows
     made = [BatchTimes(row.trace.worker, row.room / 1e9, row.trace.begun / 1e9, row.trace.ended / 1e9) for row in rows]
     worked = sum(row.trace.ended - row.trace.begun for row in rows)
+    # CPU seconds of all threads of a worker in a second of its work; of little work that says nothing.
     threads = sum(row.trace.process_made for row in rows) / worked if worked > 50_000_000 else None
     busy, waits, hidden = [], [], 0.0
     for row in rows:

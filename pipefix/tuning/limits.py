@@ -86,7 +86,6 @@ def above(limits: ResourceLimits, usage: Usage, share: float) -> Iterator[tuple[
 
 
 def refusal(limits: ResourceLimits, predicted: Usage) -> str | None:
-    """Why a trial is not started."""
     for name, value, limit in above(limits, predicted, CAREFUL):
         return f"it would take about {_said(name, value)}, and the limit is {_said(name, limit)}"
     return None
@@ -175,9 +174,12 @@ class Footprint:
         slots = settings.engine == "processes"  # of which one a worker lies with the consumer until the next is asked for
         in_flight = (settings.in_flight + workers + 1 + slots * workers) * batch.bytes * grow if workers else 0.0
         crossing = 0 if slots else (settings.in_flight + workers) * batch.storages
-        margin = TRIED if self._seen() else UNTRIED
+        margin, own = TRIED if self._seen() else UNTRIED, batch.process_bytes
+        # Private memory of one worker: the most that any trial shows, and never less than seems possible.
+        shown = [max(0.0, usage.memory_bytes - own) / ran.workers for ran, usage in self._seen()]
+        worker_bytes = max(shown, default=WORKER_BYTES + 0.15 * own + 2 * batch.bytes)
         return Usage(
-            memory_bytes=batch.process_bytes + (grow - 1) * batch.bytes + workers * self._worker_bytes() * margin + in_flight,
+            memory_bytes=batch.process_bytes + (grow - 1) * batch.bytes + workers * worker_bytes * margin + in_flight,
             shm_bytes=in_flight,
             files=batch.process_files + workers * WORKER_FILES + crossing,
             cores=self._cores(settings),
@@ -186,12 +188,6 @@ class Footprint:
 
     def _seen(self) -> list[tuple[Settings, Usage]]:
         return [entry for entry in (*self.trials, *self.ended) if entry[0].workers]
-
-    def _worker_bytes(self) -> float:
-        """Private memory of one worker: the most that any trial shows, and never less than seems possible."""
-        own = self.batch.process_bytes
-        bytes_per_worker = [max(0.0, usage.memory_bytes - own) / settings.workers for settings, usage in self._seen()]
-        return max(bytes_per_worker) if bytes_per_worker else WORKER_BYTES + 0.15 * own + 2 * self.batch.bytes
 
     def _cores(self, settings: Settings) -> float:
         """As many as its processes keep busy: each at most the share of its time that making a batch computes."""

@@ -64,7 +64,6 @@ class Trial(msgspec.Struct, frozen=True):
 
     @property
     def level(self) -> float:
-        """Delivered samples a second."""
         return self.rate.value if self.rate is not None else 0.0
 
     @property
@@ -85,7 +84,6 @@ def trial_of(settings: Settings, blocks: Sequence[figures.TrialBlock], rate: Int
 
 
 def why_none_is_better(trials: Sequence[Trial], start: Settings) -> str:
-    """Why the settings as they are stay."""
     others = [trial for trial in trials if trial.settings != start]
     failed = [trial for trial in others if not trial.ran]
     if others and len(failed) == len(others):

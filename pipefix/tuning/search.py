@@ -296,7 +296,6 @@ def _cost(settings: Settings) -> tuple[int, int, bool, bool]:
 
 
 def _knobs_of(settings: Settings) -> Settings:
-    """Everything but the number of workers."""
     return settings.but(workers=1)
 
 

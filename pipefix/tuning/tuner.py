@@ -180,7 +180,6 @@ class Tuner:
             self.live.remove(running)
 
     def _dismiss(self) -> None:
-        """End the process of the best so far."""
         if self.best is not None:
             self._close(self.best.running)
             self.best = None

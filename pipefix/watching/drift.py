@@ -205,7 +205,9 @@ class Drift:
             notices += self._fed(STARTS, math.log(start), cpu) if start > LEAST else []
         self._pace.feed(values)
         for name, value in values.items():
-            if not self._excused(name, window):
+            # In its first epoch a job reads from a cold cache, which is no drift against a baseline that was warm.
+            cold = name == Stage.STORAGE and window.epochs < 2 and self._windows <= PATIENCE
+            if not (cold and self.baseline is not None and name in self.baseline.levels):
                 notices += self._fed(name, value - self._pace.felt_by(name), cpu)
         if self._pace.all is not None:
             notices += self._fed(MACHINE, self._pace.all, cpu)
@@ -213,11 +215,6 @@ class Drift:
         larger = any(notice.kind == "larger" for notice in notices)
         told = [notice for notice in notices if not (larger and notice.cause == "larger-samples")]
         return [msgspec.structs.replace(notice, sentence=sentences.sentence(notice)) for notice in told]
-
-    def _excused(self, name: str, window: Window) -> bool:
-        """In its first epoch a job reads from a cold cache, which is no drift against a baseline that was warm."""
-        known = self.baseline is not None and name in self.baseline.levels
-        return known and name == Stage.STORAGE and window.epochs < 2 and self._windows <= PATIENCE
 
     def _fed(self, name: str, value: float, cpu: float | None) -> list[Notice]:
         if name not in self.levels:

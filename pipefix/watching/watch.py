@@ -27,8 +27,7 @@ from pipefix.watching import sentences
 from pipefix.watching.attach import Attachment
 from pipefix.watching.drift import Baseline, Drift
 from pipefix.watching.exporter import Exporter, opened, rank
-from pipefix.watching.gather import Gatherer
-from pipefix.watching.machine import LOOK_EVERY, MachineFigures
+from pipefix.watching.gather import LOOK_EVERY, Gatherer, MachineFigures
 from pipefix.watching.window import Notice, Window
 
 EVERY = 30.0

@@ -167,8 +167,10 @@ def _told(folder: Path, command: Sequence[str], ended: Ended, plan: Path | None 
 
 
 def clear(folder: Path) -> None:
-    """Of an earlier program's notes and figures; whatever else is in the folder stays, and what other nodes of this one note. Raises
-    `BadUsage` where another program still notes there, and `UnreadableFile` where they cannot be removed, or are none of ours."""
+    """Of an earlier program's notes and figures; whatever else is in the folder stays, and what other nodes of this one note.
+
+    Raises `BadUsage` where another program still notes there, `UnreadableFile` where they cannot be removed, or are none of ours.
+    """
     file = folder / "run.json"
     if file.exists():
         runfile.read(file)  # or it is none of ours

@@ -106,8 +106,7 @@ class Session:
         return UNSEEN.format("fused calls") if self.plan.loader is not None and self.plan.loader.fuse is not None else None
 
     def _rehearse(self) -> Fixed:
-        if self.folder.exists():
-            self._take_up()
+        self._take_up()
         self.stopped = self._unseen() or ""
         if self.stopped:
             return msgspec.structs.replace(self._fixed(interrupted=False), dry=True)

@@ -158,7 +158,7 @@ def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
     # What a caveat asks for, or else twice the time that was spent, in whole tens, and at least two minutes.
     budgets = [int(number) for caveat in run.caveats for number in _LONGER.findall(caveat.sentence)]
     spent = run.instrument.seconds if run.instrument is not None else None
-    longer = max(budgets, default=max(120, round(spent * 2 / 10) * 10) if quantity.known(spent) else 120)
+    longer = max(budgets, default=max(120, round(min(spent, 1e9) / 5) * 10) if quantity.known(spent) else 120)
     sentences = [sentence(caveat.sentence) for caveat in run.caveats[:2]] or ["A longer probe gives narrower intervals."]
     if run.program is not None:
         return sentences, command("pipefix", "run", f"--probe={longer}", *run.program.command)

@@ -291,9 +291,7 @@ def markdown(comparison: Comparison) -> list[str]:
     if comparison.gate is not None:
         lines += ["", _cell(comparison.gate)]
     lines += _markdown_table(HEADS, [row(change) for change in comparison.stages])
-    lines += _markdown_table(
-        ["figure", "before", "after"], [[change.what, change.before, change.after] for change in comparison.beside]
-    )
+    lines += _markdown_table(["figure", "before", "after"], _beside_rows(comparison))
     for title, notes in (
         ("Changed settings", changed_settings(comparison.before, comparison.after)),
         ("Doubts", comparison.doubts),

@@ -127,7 +127,8 @@ class Scalars:
     has open (and which then stays open)."""
 
     def __init__(self, target: str | Path | Any) -> None:
-        self._own, self._batches, self._writer = isinstance(target, (str, Path)), 0, target
+        self._own, self._batches = isinstance(target, (str, Path)), 0
+        self._writer: Any = target
         if self._own:
             need("tensorboard", extra="tensorboard", why="Writing TensorBoard scalars")
             from torch.utils.tensorboard import SummaryWriter

@@ -157,13 +157,6 @@ def both(source: FusedSource, dataset: Any, index: int) -> Both:
     return Both(sample, with_at(rest, stand_in.paths(rest)[0], made), picture, made, own_s, fused_s)
 
 
-def other_own(dataset: Any, source: FusedSource, index: int) -> tuple[Any, Any]:
-    """The same sample as another dataset's own code makes it, and its picture."""
-    with seeded(index):
-        sample = dataset[index]
-    return sample, at(sample, source.path)
-
-
 def _timed(make: Callable[[], Any], key: int | None = None) -> tuple[Any, float]:
     """What is made, and the CPU seconds of the quickest time: what disturbs a machine only ever adds. ``key``: with the process's
     own generators at its numbers, which take longer to put there than small pictures take to make."""

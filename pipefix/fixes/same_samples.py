@@ -23,6 +23,7 @@ from pipefix.fixes import fused_trial
 from pipefix.fixes.outcome import Sameness
 from pipefix.hooks.torch_internals import end_workers
 from pipefix.loader.fast_loader import FastLoader
+from pipefix.loader.fusing import sample_random
 from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.pixel_difference import PixelDifference, difference, spread
@@ -31,7 +32,7 @@ from pipefix.measurement.worker_endings import abandon
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject, length_of
 from pipefix.vocabulary.generators import untouched as draws_untouched
-from pipefix.vocabulary.nested import leaves, map_leaves
+from pipefix.vocabulary.nested import at, leaves, map_leaves
 from pipefix.vocabulary.random_state import seeded
 from pipefix.vocabulary.versioned import short
 
@@ -180,7 +181,9 @@ def _both(before: Subject, after: Subject, places: list[int]) -> tuple[int, str 
         trial = fused_trial.both(source, after.dataset, place)
         expected, picture = trial.own, trial.picture
         if after.dataset is not before.dataset:
-            expected, picture = fused_trial.other_own(before.dataset, source, place)
+            with sample_random.seeded(place):
+                expected = before.dataset[place]
+            picture = at(expected, source.path)
         for where in differences(expected, trial.fused):
             equal = False
             if where.mean is None:

@@ -108,10 +108,8 @@ def changed_settings(before: Run, after: Run) -> list[str]:
 
 
 def _plain(value: int | float | str | None) -> str:
-    if value is None:
-        return "not set"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
+    if value is None or isinstance(value, bool):
+        return {None: "not set", True: "yes", False: "no"}[value]
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

@@ -108,12 +108,12 @@ def notes(program: ProgramFigures) -> Iterator[str]:
             whose = f"batches of {loop.loader}" + (f" (rank {loop.rank})" if program.ranks > 1 else "")
             yield f"Making {whose}, by looks at {loop.looked}: {parts}."
     for loop in program.loops:
-        own, workers = loop.starved_share or 0.0, loop.workers_starved_share or 0.0
-        if loop.role == "training" and max(own, workers) >= STARVED:
+        starved, workers = loop.starved_share or 0.0, loop.workers_starved_share or 0.0
+        if loop.role == "training" and max(starved, workers) >= STARVED:
             its_workers = f", its workers for {quantity.percent(workers)}" if loop.workers else ""
             yield (
                 f"CPUs are short: the loop over the loader made at {loop.loader} was ready to run and had none for "
-                f"{quantity.percent(own)} of its time{its_workers}. Other programs, a quota, or too many threads and workers take "
+                f"{quantity.percent(starved)} of its time{its_workers}. Other programs, a quota, or too many threads and workers take "
                 "them; more workers bring nothing then."
             )
     for place, over in {loop.loader: loop for loop in program.loops if loop.step_samples}.items():

@@ -227,10 +227,8 @@ class Search:
         waited = trial.stall is None or trial.stall > UNUSED
         unused, handing = 1 - trial.level / trial.potential if trial.potential and waited else 0.0, look.handing
         if unused > UNUSED:
-            return (
-                unused,
-                f"workers idle {100 * unused:.0f} % of the time though every batch is waited for: handing over holds them up",
-            )
+            idle = f"workers idle {100 * unused:.0f} % of the time though every batch is waited for"
+            return unused, f"{idle}: handing over holds them up"
         if handing > HANDING:
             return handing, f"handing over a batch takes about {100 * handing:.0f} % of its making, in fresh memory each time"
         return None

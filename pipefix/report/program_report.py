@@ -113,8 +113,8 @@ def notes(program: ProgramFigures) -> Iterator[str]:
             its_workers = f", its workers for {quantity.percent(workers)}" if loop.workers else ""
             yield (
                 f"CPUs are short: the loop over the loader made at {loop.loader} was ready to run and had none for "
-                f"{quantity.percent(starved)} of its time{its_workers}. Other programs, a quota, or too many threads and workers take "
-                "them; more workers bring nothing then."
+                f"{quantity.percent(starved)} of its time{its_workers}. Other programs, a quota, or too many threads and workers "
+                "take them; more workers bring nothing then."
             )
     for place, over in {loop.loader: loop for loop in program.loops if loop.step_samples}.items():
         a_batch = over.samples / max(1, over.steps)

@@ -66,9 +66,7 @@ def faster(before: Pipeline, after: Pipeline, *, seconds: float, epochs: bool = 
     calm = False
     try:
         for name, pipeline in (("before", before), ("after", after)):
-            subject, consumer = pipeline.subject, pipeline.consumer
-            options = ProbeOptions(0, subject.loader.num_workers, cut=False)
-            pools[name] = WholeLoader(subject, consumer) if suits(subject) else Pool(subject, options, consumer)
+            pools[name] = _pool(pipeline)
         # Not torch.manual_seed: that would also seed CUDA, now or when it wakes up.
         with untouched(before.subject.loader), untouched(after.subject.loader):
             torch.default_generator.manual_seed(0)
@@ -105,6 +103,12 @@ def _rate_of(pool: Pool | WholeLoader, length: float, most: float) -> float:
 def _measured(before: Sequence[float], after: Sequence[float], *, epochs: bool = False) -> Measured:
     first, second = (interval(spread_around(rates), statistics.median(rates)) for rates in (before, after))
     return Measured(gain=ratio(after, before), before=first, after=second, pairs=len(before), epochs=epochs)
+
+
+def _pool(pipeline: Pipeline) -> Pool | WholeLoader:
+    if suits(pipeline.subject):
+        return WholeLoader(pipeline.subject, pipeline.consumer)
+    return Pool(pipeline.subject, ProbeOptions(0, pipeline.subject.loader.num_workers, cut=False), pipeline.consumer)
 
 
 def _whole_epochs(before: Pipeline, after: Pipeline, rates: dict[str, list[float]]) -> Measured:

@@ -10,7 +10,7 @@ import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
 from measured.row import Row, at_least
-from pipefix.api.try_sample_cache import record
+from pipefix.api.try_remedies import sample_record
 from pipefix.measurement.consumer import Consumer
 from pipefix.subject.load import load
 from tests.plan.builders import JPEGS
@@ -30,6 +30,6 @@ class Slow(Dataset[Any]):
 def rows() -> Iterator[Row]:
     for workers in (0, 2):
         subject = load(DataLoader(Slow(), batch_size=4, collate_fn=len, num_workers=workers))
-        found = record(subject, Consumer(), JPEGS.diagnosis(), 1.0, 0.1)
+        found = sample_record(subject, Consumer(), JPEGS.diagnosis(), 1.0, 0.1)
         gain = found.gain.value if found is not None and found.gain is not None else 0.0
         yield at_least(f"caches: gain of 2 ms samples from records, {workers} workers", gain, "x", 2)

@@ -11,7 +11,6 @@ from pipefix.api.target import Progress, loaded, silent
 from pipefix.caches import convert as conversion
 from pipefix.caches import estimate
 from pipefix.caches import publish as publishing
-from pipefix.caches.convert import State
 from pipefix.report import cache_report
 from pipefix.report.cache_report import ShownConversion, ShownForecast
 from pipefix.report.shown import shown_as
@@ -65,9 +64,8 @@ def convert(
     recipe = conversion.recipe_of(to, store, size, quality, on_bad, max_bad, tokenizer, text, limit)
     say = progress or silent
     if is_store(out) and update:
-        raise BadUsage(
-            f"{out} is in a store: what is there is not changed.", advice="Make the new one elsewhere: --out s3://BUCKET/OTHER"
-        )
+        problem = f"{out} is in a store: what is there is not changed."
+        raise BadUsage(problem, advice="Make the new one elsewhere: --out s3://BUCKET/OTHER")
     # Before the target's code, which may change the working directory.
     folder = Path(os.path.abspath(out if out is not None and not is_store(out) else f"cache-{recipe.store}"))
     subject = loaded(target, say)
@@ -117,13 +115,10 @@ class _Pace:
         self._say = say
         self._begun: float | None = None
 
-    def __call__(self, state: State) -> None:
+    def __call__(self, state: conversion.State) -> None:
         now = time.perf_counter()
         new = state.done - state.before
         if new and self._begun is None:
             self._begun = now
         pace = new / (now - self._begun) if self._begun is not None and now > self._begun + 0.5 else 0.0
-        words = cache_report.doing(
-            state.phase, done=state.done, samples=state.samples, written=state.written, read=state.read, a_second=pace
-        )
-        self._say(words, state.done / state.samples if state.samples else 0.0)
+        self._say(cache_report.doing(state, pace), state.done / state.samples if state.samples else 0.0)

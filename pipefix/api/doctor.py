@@ -19,8 +19,7 @@ def doctor(target: Any = None) -> tuple[dict[str, Any], list[Finding]]:
     Returns:
         Facts of the machine, and what was found with its advice.
     """
-    machine = look()
-    absent = build.why_not_loaded()
+    machine, absent = look(), build.why_not_loaded()
     facts = AuditFacts(machine=machine, no_kernel=absent)
     if target is not None:
         # A target needs PyTorch; the machine alone does not.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,12 @@ from pipefix.fixes import outcome
 from pipefix.fixes.choice import Wishes
 from pipefix.fixes.choice import check_only as check_only
 from pipefix.fixes.fix import RUN_FILE, Session
-from pipefix.fixes.outcome import Fixed
 from pipefix.fixes.steps import ProbeResult
 from pipefix.measurement.consumer import Consumer, consumer_for
 from pipefix.plan import planfile
 from pipefix.report import fix_report, runfile
 from pipefix.report.document import Document
 from pipefix.report.fix_report import ShownUndone
-from pipefix.report.runfile import Run
 from pipefix.report.shown import Shown, shown_as
 from pipefix.subject.subject import Subject
 from pipefix.system.machine import look
@@ -45,9 +44,9 @@ Undone = ShownUndone
 class FixReport(Shown):
     """What `fix` did, and the probes before and after it."""
 
-    fixed: Fixed
-    before: Run | None
-    after: Run | None
+    fixed: outcome.Fixed
+    before: runfile.Run | None
+    after: runfile.Run | None
     page: Path | None = None
     """The HTML report, where one was written."""
 
@@ -122,18 +121,21 @@ def fix(
     consumer = consumer_for(subject, **consumed(step_ms, target_rate))
 
     def seen(subject: Subject, consumer: Consumer, seconds: float) -> ProbeResult:
-        looked = look_at(subject, consumer, budget=seconds, progress=lambda words, done: say(f"probing: {words}", done), seed=seed)
-        return ProbeResult(looked.plan, looked.run, whole=not looked.run.partial)
+        run, _, advice = look_at(
+            subject, consumer, budget=seconds, progress=lambda words, done: say(f"probing: {words}", done), seed=seed
+        )
+        return ProbeResult(advice, run, whole=not run.partial)
 
     wishes = Wishes(budget=round_seconds, min_gain=least, only=only, yes=yes, dry_run=dry_run)
     session = Session(subject, consumer, look(), place, wishes, seen, say, ask)
     fixed = session.run()
     # Told as the user named it.
     fixed = msgspec.structs.replace(fixed, folder=str(folder), plan=str(folder / planfile.NAME) if fixed.plan else None)
-    runs = [probed.run for probed in session.seen]
-    before, after = (runs[0], runs[-1]) if runs else (None, None)
+    before, after = (session.seen[0].run, session.seen[-1].run) if session.seen else (None, None)
     if after is not None:
-        after = msgspec.structs.replace(after, outcomes=outcome.as_dicts(fixed))
+        kept = map(msgspec.to_builtins, fixed.outcomes)
+        ahead = ({**msgspec.to_builtins(step), "outcome": "ahead"} for step in fixed.ahead)
+        after = msgspec.structs.replace(after, outcomes=[*kept, *ahead])
     report = FixReport(fixed, before, after)
     if dry_run:
         return report
@@ -145,13 +147,10 @@ def _check_own(folder: Path) -> None:
     """Refuse a folder where a file of somebody else's has a name that `fix` gives: that would be lost."""
     for name, mark in _MARKS.items():
         path = folder / name
-        if not os.path.lexists(path):
-            continue
-        try:
+        head = b""
+        with suppress(OSError):
             head = b"" if path.is_symlink() else files.read_regular(path, _HEAD)
-        except OSError:
-            head = b""
-        if mark not in head:
+        if mark not in head and os.path.lexists(path):
             raise BadUsage(
                 f"{path} is there and is not a file that pipefix fix wrote; it will not be replaced.",
                 advice=f"Move it away, or name another folder: {command('pipefix', 'fix', 'TARGET', '--out', 'DIR')}",

@@ -7,6 +7,7 @@ import datetime
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -16,7 +17,6 @@ from pipefix.fixes.outcome import Measured
 from pipefix.plan import planfile
 from pipefix.report import descriptions, runfile
 from pipefix.report.history_report import Done, History
-from pipefix.report.runfile import Run
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.errors import BadUsage, PipefixError
 from pipefix.vocabulary.files import open_regular, read_regular
@@ -36,9 +36,8 @@ def history(folder: Path) -> History:
     deeds = list({(deed.at, deed.what, deed.target, deed.said): deed for deed in deeds}.values())
     deeds += _of_log(logged, str(folder / LOG))
     deeds += _of_plan(folder / planfile.NAME)
-    return History(
-        done=sorted(deeds, key=lambda deed: _moment(deed.at)), saved_of_an_epoch_s=_saved(logged, [run for _, run in probed])
-    )
+    deeds.sort(key=lambda deed: _moment(deed.at))
+    return History(done=deeds, saved_of_an_epoch_s=_saved(logged, [run for _, run in probed]))
 
 
 def _moment(at: str) -> float:
@@ -48,29 +47,26 @@ def _moment(at: str) -> float:
         return 0.0
 
 
-def _runs(folder: Path) -> Iterator[tuple[Path, Run]]:
+def _runs(folder: Path) -> Iterator[tuple[Path, runfile.Run]]:
     """The run files of a folder, and that of a program's run in it."""
     for path in sorted([*folder.glob("*.json"), *folder.glob("*/run.json")])[:MOST_FILES]:
-        try:
+        with suppress(OSError, PipefixError):
             with open_regular(path) as file:
                 ours = os.fstat(file.fileno()).st_size <= LARGEST and b"pipefix.run/" in file.read(200)
             if ours:
                 yield path, runfile.read(path)
-        except (OSError, PipefixError):
-            continue
 
 
-def _of_run(run: Run, path: Path) -> Done:
+def _of_run(run: runfile.Run, path: Path) -> Done:
     kind = "run" if run.program is not None and not run.stages else "probe"
     return Done(at=run.created, what=kind, target=run.target, said=descriptions.verdict_line(run), where=str(path))
 
 
 def _entries(path: Path) -> list[Entry]:
     """Of a log of `fix`; none where it is somebody else's, or damaged."""
-    try:
+    with suppress(OSError, PipefixError):
         return read_entries(path.read_bytes(), origin=str(path)) if path.is_file() else []
-    except (OSError, PipefixError):
-        return []
+    return []
 
 
 def _of_log(entries: list[Entry], where: str) -> list[Done]:
@@ -89,7 +85,7 @@ def _of_log(entries: list[Entry], where: str) -> list[Done]:
     return [*deeds, begun] if begun is not None else deeds
 
 
-def _saved(entries: list[Entry], runs: list[Run]) -> float | None:
+def _saved(entries: list[Entry], runs: list[runfile.Run]) -> float | None:
     """Seconds that the steps which fix kept, and nobody took back, save of each epoch; None where the files do not tell."""
     kept: dict[int | None, None] = {}
     measured: dict[tuple[int | None, ...], Measured] = {}
@@ -133,10 +129,9 @@ def _measured(entry: Entry) -> Measured | None:
 
 
 def _of_plan(path: Path) -> list[Done]:
-    try:
+    plan = None
+    with suppress(PipefixError):
         plan = planfile.read(path) if path.is_file() else None
-    except PipefixError:
-        return []
     if plan is None:
         return []
     parts = {"loader settings": plan.loader, "a cache": plan.cache, "augmentation on the device": plan.augmentation}
@@ -148,10 +143,7 @@ def target_here(folder: Path) -> tuple[str, str]:
     """What a command that names no target is used on, and why: what was last probed here, or the only file here with a dataset.
 
     A run file or a plan, which may be anybody's, says which of the folder's own files is loaded, as it is, and no more: a target of
-    any other kind, or with arguments, is typed.
-
-    Raises:
-        BadUsage: There is none, or several; they are named.
+    any other kind, or with arguments, is typed. Raises `BadUsage` where there is none, or several; they are named.
     """
     known = [deed for deed in history(folder).done if deed.what in ("probe", "plan") and _lies_in(folder, deed.target)]
     if known:
@@ -161,10 +153,8 @@ def target_here(folder: Path) -> tuple[str, str]:
         return files[0], "the only file here with a dataset or a loader"
     if files:
         raise BadUsage("No TARGET is named, and several files here hold data.", advice=f"Name one: {', '.join(files)}")
-    raise BadUsage(
-        "No TARGET is named, and no run file, plan or Python file with a dataset is here.",
-        advice="Name it: FILE.py, FILE.py:name, package.module:name or a directory of class folders.",
-    )
+    problem = "No TARGET is named, and no run file, plan or Python file with a dataset is here."
+    raise BadUsage(problem, advice="Name it: FILE.py, FILE.py:name, package.module:name or a directory of class folders.")
 
 
 def _lies_in(folder: Path, target: str) -> bool:

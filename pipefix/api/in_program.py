@@ -55,45 +55,37 @@ class Job:
         """``ends``: the program is ended when the work is done; ``program``: what the user runs it as."""
         (self.folder / "options").write_bytes(pickle.dumps(options))
         self._plan = options["out"] / planfile.NAME if verb == "fix" else None
-        job = {"module": _MODULE, "verb": verb, "folder": str(self.folder), "answer": str(self.answer), "ends": ends}
-        job["program"] = list(program)
-        job["patience"] = (
-            LONGER * amounts.taken("budget", options.get("budget", 60.0), amounts.seconds) + LATEST
-            if verb == "probe"
-            else 24 * 3600.0
-        )
+        budget = amounts.taken("budget", options.get("budget", 60.0), amounts.seconds)
+        job = {
+            "module": _MODULE, "verb": verb, "folder": str(self.folder), "answer": str(self.answer), "ends": ends,
+            "program": list(program), "patience": LONGER * budget + LATEST if verb == "probe" else 24 * 3600.0,
+        }  # fmt: skip
         self.file.write_text(json.dumps(job), encoding="utf-8")
 
     def answered(self, ended: Ended, command: Sequence[str]) -> Any:
         """What the verb returned in the program, or raised there."""
-        if not self.answer.exists():
-            if ended.interrupted:
-                if self._plan is not None and self._plan.exists():
-                    raise Interrupted(
-                        f"Interrupted, and the program was ended, too. {self._plan} holds the steps that were kept.",
-                        advice="The same command goes on from there; pipefix fix --undo takes the last step back.",
-                    )
-                raise Interrupted("Interrupted before there was anything to report: the program was ended, too.")
-            code = ended.exit_code or 0
-            how = f"exit code {code}" if code >= 0 else f"signal {-code}"
-            log = self.folder / "job.json.log"
-            text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else None
-            if self.file.with_name(f"{self.file.name}.taken").exists():
-                raise TargetError(
-                    "The program's training loop was reached, but what was to be done with its loader there was not done.",
-                    advice=f"The program itself can be watched with: {written('pipefix', 'run', *command)}",
-                    user_traceback=text or None,
+        if self.answer.exists():
+            kind, value = pickle.loads(self.answer.read_bytes())
+            if kind == "raised":
+                raise value
+            return value
+        if ended.interrupted:
+            if self._plan is not None and self._plan.exists():
+                problem = f"Interrupted, and the program was ended, too. {self._plan} holds the steps that were kept."
+                raise Interrupted(
+                    problem, advice="The same command goes on from there; pipefix fix --undo takes the last step back."
                 )
-            raise TargetError(
-                f"The program ended ({how}) before a training loop over a DataLoader had taken {TOO_SHORT}.",
-                advice="Let it train for longer, by more epochs or more data; arguments of the program follow --. "
-                f"What it does is told by: {written('pipefix', 'run', *command)}",
-                user_traceback=text or None,
-            )
-        kind, value = pickle.loads(self.answer.read_bytes())
-        if kind == "raised":
-            raise value
-        return value
+            raise Interrupted("Interrupted before there was anything to report: the program was ended, too.")
+        log, watching = self.folder / "job.json.log", written("pipefix", "run", *command)
+        text = log.read_text(encoding="utf-8", errors="replace") or None if log.exists() else None
+        if self.file.with_name(f"{self.file.name}.taken").exists():
+            problem = "The program's training loop was reached, but what was to be done with its loader there was not done."
+            raise TargetError(problem, advice=f"The program itself can be watched with: {watching}", user_traceback=text)
+        code = ended.exit_code or 0
+        how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+        problem = f"The program ended ({how}) before a training loop over a DataLoader had taken {TOO_SHORT}."
+        longer = "Let it train for longer, by more epochs or more data; arguments of the program follow --."
+        raise TargetError(problem, advice=f"{longer} What it does is told by: {watching}", user_traceback=text)
 
 
 @contextmanager
@@ -105,14 +97,8 @@ def job() -> Iterator[Job]:
 def in_program(verb: str, command: Sequence[str], *, progress: Callable[[str, float], None] | None = None, **options: Any) -> Any:
     """Run a program to its first warm training loop, use a verb on that loop's loader there, and end the program.
 
-    Args:
-        verb: ``"probe"``, ``"fix"``, ``"tune"``, ``"convert"`` or ``"forecast"``.
-        command: the program as `run_program` takes it.
-        progress: called with a phase and the part that is done, 0 to 1.
-        options: what the verb takes besides its target. ``step_ms`` is the program's own where it is not given.
-
-    Returns:
-        What the verb returns.
+    ``command``: the program as `run_program` takes it; ``options``: what the verb takes besides its target, of which ``step_ms`` is
+    the program's own where it is not given. Returns what the verb does.
     """
     words = command_line(command)
     with job() as inner_job, told(inner_job, progress):
@@ -130,16 +116,7 @@ def imported_or_run(
     """Use a verb on a target; on the loader of its training loop where the target is a program.
 
     A Python file is one if importing it would train, or if it hands over no dataset and its ``if __name__ == "__main__"`` says what
-    to do when it is run.
-
-    Args:
-        verb: `probe`, `fix`, `tune`, `convert` or `forecast`.
-        target: what `pipefix.probe` takes, or a training program that needs no arguments.
-        progress: called with a phase and the part that is done, 0 to 1.
-        options: what the verb takes besides its target.
-
-    Returns:
-        What the verb returns.
+    to do when it is run. ``options``: what the verb takes besides its target. Returns what the verb does.
     """
     path = Path(str(target)).expanduser()
     in_file = path.suffix == ".py" and path.is_file()
@@ -220,7 +197,13 @@ def work(loader: Any, place: str, step: tuple[float, float | None], job: dict[st
     from pipefix.subject.load import load
 
     torch.set_num_threads(1)  # threads that torch had are not in a forked process, and to wait for them is for ever
-    own_job = Job(Path(job["folder"]))
+    own_job, told_at = Job(Path(job["folder"])), [0.0]
+
+    def progress(phase: str, share: float) -> None:
+        if time.monotonic() - told_at[0] > _LOOK:
+            told_at[0] = time.monotonic()
+            files.write_whole(own_job.progress, f"{phase}\t{share}".encode(), durable=False)
+
     options = pickle.loads((own_job.folder / "options").read_bytes())
     settings, launch_seconds = {}, None
     if job["verb"] in _ON_LOADERS:
@@ -232,18 +215,7 @@ def work(loader: Any, place: str, step: tuple[float, float | None], job: dict[st
         loaded, program = load(loader, **settings), tuple(job["program"])
         subject = dataclasses.replace(loaded, target=place, program=program, launch_seconds=launch_seconds)
         verb = getattr(import_module(f"pipefix.api.{_FILES.get(job['verb'], job['verb'])}"), job["verb"])
-        answer = ("returned", verb(subject, progress=_Progress(own_job), **options))
+        answer = ("returned", verb(subject, progress=progress, **options))
     except PipefixError as error:
         answer = ("raised", error)
     files.write_whole(own_job.answer, pickle.dumps(answer), durable=False)
-
-
-class _Progress:
-    def __init__(self, job: Job) -> None:
-        self._job = job
-        self._since = 0.0
-
-    def __call__(self, phase: str, share: float) -> None:
-        if time.monotonic() - self._since > _LOOK:
-            self._since = time.monotonic()
-            files.write_whole(self._job.progress, f"{phase}\t{share}".encode(), durable=False)

@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from pipefix.api.run import clear, from_folder
-from pipefix.report.shown_run import ShownRun as Run
-from pipefix.report.shown_run import shown
+from pipefix.report.shown import ShownRun as Run
+from pipefix.report.shown import shown
 from pipefix.vocabulary.errors import BadUsage, PipefixError
 
 _FOLDER = "pipefix-run"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from pipefix.api import try_fused_calls, try_handover, try_sample_cache
+from pipefix.api import try_remedies
 from pipefix.api.run_files import Run as Run
 from pipefix.api.target import Progress, consumed, load_target, silent
+from pipefix.api.try_remedies import making
 from pipefix.audit import observe, storage_facts
 from pipefix.audit.facts import AuditFacts, StepFacts, audit
 from pipefix.audit.on_workers import handle_before_fork
@@ -33,7 +33,7 @@ from pipefix.plan.remedies.pictures import LEAST_BUDGET
 from pipefix.plan.remedy import WORTH_TRYING
 from pipefix.report import run_figures, runfile
 from pipefix.report import trace as trace_file
-from pipefix.report.shown_run import shown
+from pipefix.report.shown import shown
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject
 from pipefix.system.machine import Machine, look
@@ -97,60 +97,36 @@ def probe(
     subject = load_target(target, batch_size=batch_size, workers=workers, step=step)
     consumer = consumer_for(subject, **consumed(step_ms, target_rate))
     with failure.exits_as_target_error("The target's code"):
-        looked = look_at(
+        told, measurement, _ = look_at(
             subject, consumer, budget=seconds, recording_bytes=memory, trace=trace is not None, progress=say, seed=seed,
             trial_workers=trial_workers, begun=begun,
         )  # fmt: skip
-    run = shown(looked.run)
+    run = shown(told)
     if trace is not None:
         try:
-            trace_file.write(looked.measurement.traced, trace, main=os.getpid(), target=subject.target)
+            trace_file.write(measurement.traced, trace, main=os.getpid(), target=subject.target)
         except UnreadableFile as error:
             error.known = run
             raise
     return run
 
 
-@dataclass(frozen=True)
-class ProbeOutcome:
-    """What one look at a pipeline found, and the run file that tells it."""
-
-    run: runfile.Run
-    measurement: Measurement
-    plan: Advice
-    """What could be done; empty where nothing was measured."""
-
-
 def look_at(
-    subject: Subject,
-    consumer: Consumer,
-    *,
-    budget: float,
-    recording_bytes: int = 1_000_000_000,
-    trace: bool = False,
-    progress: Progress = silent,
-    seed: int = 0,
-    trial_workers: tuple[int, ...] | None = None,
-    begun: float | None = None,
-) -> ProbeOutcome:
-    """Measure, diagnose and advise. ``begun``: when the budget began to run."""
+    subject: Subject, consumer: Consumer, *, budget: float, recording_bytes: int = 1_000_000_000, trace: bool = False,
+    progress: Progress = silent, seed: int = 0, trial_workers: tuple[int, ...] | None = None, begun: float | None = None,
+) -> tuple[runfile.Run, Measurement, Advice]:  # fmt: skip
+    """Measure, diagnose and advise; nothing is advised where nothing was measured. ``begun``: when the budget began to run."""
     begun = time.perf_counter() if begun is None else begun
     machine = look()
     tries = budget >= LEAST_BUDGET and not subject.iterable
     aside = min(MOST_ASIDE, ASIDE * budget) if tries else 0.0
     measured = 1 - (TRIED_ASIDE + bool(subject.settings.num_workers)) * aside / budget
     plan = MeasurementPlan(
-        budget=max(1.0, measured * budget - (time.perf_counter() - begun)),
-        recording_bytes=recording_bytes,
-        trial_workers=_trials(subject, machine, budget) if trial_workers is None else trial_workers,
-        events=trace,
-        observe=observe.worker_facts,
-        seam_cost=calibrate.seam_cost(),
-        enough=settled,
-        wanting=wanting,
-        seed=seed,
+        budget=max(1.0, measured * budget - (time.perf_counter() - begun)), recording_bytes=recording_bytes,
+        trial_workers=_trials(subject, machine, budget) if trial_workers is None else trial_workers, events=trace,
+        observe=observe.worker_facts, seam_cost=calibrate.seam_cost(), enough=settled, wanting=wanting, seed=seed,
         progress=lambda phase, done: progress(phase, measured * done),
-    )
+    )  # fmt: skip
     try:
         measurement = measure(subject, consumer, plan, cores=machine.effective_cores)
     except TargetError as error:
@@ -164,7 +140,7 @@ def look_at(
     if aside and diagnosis is not None and not measurement.partial and not hung:
         progress("trying what fixes would bring", measured)
         _try_aside(subject, consumer, measurement, diagnosis, aside)
-        patience = max(LEAST_PATIENT, PATIENT * aside, min(MOST_PATIENT * budget, SLOW_SAMPLES * _making(diagnosis)))
+        patience = max(LEAST_PATIENT, PATIENT * aside, min(MOST_PATIENT * budget, SLOW_SAMPLES * making(diagnosis)))
         _try_conversions(subject, machine, measurement, diagnosis, patience)
     elif diagnosis is not None:
         _try_conversions(subject, machine, measurement, diagnosis, 0.0)  # none is, and each says so
@@ -172,7 +148,7 @@ def look_at(
     run, advice = _told(subject, machine, measurement, diagnosis)
     assert run.instrument is not None
     instrument = msgspec.structs.replace(run.instrument, seconds=time.perf_counter() - begun)
-    return ProbeOutcome(msgspec.structs.replace(run, instrument=instrument), measurement, advice)
+    return msgspec.structs.replace(run, instrument=instrument), measurement, advice
 
 
 def _trials(subject: Subject, machine: Machine, budget: float) -> tuple[int, ...]:
@@ -180,8 +156,7 @@ def _trials(subject: Subject, machine: Machine, budget: float) -> tuple[int, ...
     if budget < QUIET_BUDGET:
         return ()
     now, cores = subject.settings.num_workers, max(1, int(machine.effective_cores))
-    wanted = [cores, 2 * cores, now // 2 or 1, 2 * now or 1]
-    unlike = [count for count in dict.fromkeys(wanted) if count != now]
+    unlike = [count for count in dict.fromkeys((cores, 2 * cores, now // 2 or 1, 2 * now or 1)) if count != now]
     return tuple(sorted(unlike[: 3 if budget >= 30 else 2]))
 
 
@@ -202,9 +177,9 @@ def _see_parts(subject: Subject, machine: Machine, measurement: Measurement, dia
 def _try_aside(subject: Subject, consumer: Consumer, measurement: Measurement, diagnosis: Diagnosis, each: float) -> None:
     """What fixes would bring, seen beside the pipeline in about so many seconds each; an interruption leaves what was measured."""
     try:
-        measurement.fused = try_fused_calls.calls(subject, diagnosis, each)
-        measurement.record = try_sample_cache.record(subject, consumer, diagnosis, each, measurement.first_batch)
-        measurement.handover = try_handover.handover(subject, consumer, measurement, diagnosis, each)
+        measurement.fused = try_remedies.fused_calls(subject, diagnosis, each)
+        measurement.record = try_remedies.sample_record(subject, consumer, diagnosis, each, measurement.first_batch)
+        measurement.handover = try_remedies.handover(subject, consumer, measurement, diagnosis, each)
     except KeyboardInterrupt:
         measurement.partial = True
 
@@ -216,7 +191,7 @@ def _try_conversions(subject: Subject, machine: Machine, measurement: Measuremen
 
     def tried(store: str) -> TriedCache:
         left = until - time.perf_counter()
-        began = try_sample_cache.begin_cache(subject, store, left, _making(diagnosis)) if left > 0 else None
+        began = try_remedies.begin_cache(subject, store, left, making(diagnosis)) if left > 0 else None
         return began or TriedCache(late=True)
 
     try:
@@ -234,11 +209,6 @@ def _try_conversions(subject: Subject, machine: Machine, measurement: Measuremen
         measurement.partial = True
 
 
-def _making(diagnosis: Diagnosis) -> float:
-    """Seconds in which one process makes a sample."""
-    return sum(diagnosis.stages[stage].wall.value for stage in IN_SAMPLE if stage in diagnosis.stages)
-
-
 def _blame_shared_handles(error: TargetError, subject: Subject) -> None:
     """Where workers share a handle, it is rarely the sample that wants mending."""
     if error.user_traceback:
@@ -253,14 +223,10 @@ def _told(subject: Subject, machine: Machine, measurement: Measurement, diagnosi
     moving, whole = (_moving(subject, to) if machine.gpus else None for to in ("kornia", "dali"))
     advice = advise(Case(measurement, diagnosis, subject.target, machine, bool(machine.gpus), moving, whole))
     run = run_figures.run(
-        subject,
-        machine.as_dict(),
-        measurement,
-        diagnosis,
-        steps=advice,
+        subject, machine.as_dict(), measurement, diagnosis, steps=advice,
         findings=_audit(subject, machine, measurement, diagnosis),
         replaces={arm.name: sorted(map(str, arm.replaces)) for arm in POOL},
-    )
+    )  # fmt: skip
     return run, advice
 
 

@@ -20,8 +20,8 @@ from pipefix.programs.launch import ENOUGH, Ended, command_line, launch
 from pipefix.programs.merge_notes import merged_notes, noted_elsewhere, notes_in, still_noting
 from pipefix.report import runfile
 from pipefix.report.program_report import NOT_PROBED
-from pipefix.report.shown_run import ShownRun as Run
-from pipefix.report.shown_run import shown
+from pipefix.report.shown import ShownRun as Run
+from pipefix.report.shown import shown
 from pipefix.vocabulary import files
 from pipefix.vocabulary.commands import command as written
 from pipefix.vocabulary.commands import made_in_program
@@ -35,15 +35,9 @@ _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
 def run_program(
-    command: Sequence[str],
-    *,
-    out: Path,
-    seconds: float | None = None,
-    steps: int | None = None,
-    probe: float | None = None,
-    plan: Path | None = None,
-    stages: bool = True,
-) -> Run:
+    command: Sequence[str], *, out: Path, seconds: float | None = None, steps: int | None = None, probe: float | None = None,
+    plan: Path | None = None, stages: bool = True,
+) -> Run:  # fmt: skip
     """Run a training program as it is and say where the time of its loops over loaders went.
 
     Args:
@@ -54,9 +48,6 @@ def run_program(
         probe: seconds to probe the training loop's loader for, inside the program, which goes on afterwards.
         plan: a plan that `fix` or `tune` made for a loader of this program, which comes up with it.
         stages: look into the making of some batches: what of it is reading, decoding, augmentation, collating.
-
-    Returns:
-        The run file, whose ``program`` holds the program's exit code and its loops.
 
     Raises:
         BadUsage: another program still notes in ``out``.
@@ -93,8 +84,12 @@ class EndedUntold(Exception):
 def check(command: Sequence[str], plan: Path | None) -> list[str]:
     """The command to start; raises what stands in its way, before anything is made."""
     words = command_line(command)
-    if plan is not None:
-        _check_plan(plan)
+    target = planfile.read(plan).target if plan is not None else ""
+    if plan is not None and not made_in_program(target):
+        raise BadUsage(
+            f"The plan {plan} was made for {target or 'no target'}, not for a loader of a program.",
+            advice="Make one with: pipefix fix train.py -- ARGUMENTS; this one is for the code: FastLoader(dataset, plan=...)",
+        )
     return words
 
 
@@ -119,15 +114,6 @@ def from_folder(folder: Path) -> runfile.Run:
             advice="Name a run file, or the folder that --out named; a program writes one by: pipefix run train.py",
         )
     return _told(folder, (), Ended(None, 0.0))
-
-
-def _check_plan(path: Path) -> None:
-    target = planfile.read(path).target
-    if not made_in_program(target):
-        raise BadUsage(
-            f"The plan {path} was made for {target or 'no target'}, not for a loader of a program.",
-            advice="Make one with: pipefix fix train.py -- ARGUMENTS; this one is for the code: FastLoader(dataset, plan=...)",
-        )
 
 
 def _with_probe(run: runfile.Run, probe_job: Job, ended: Ended, command: Sequence[str]) -> runfile.Run:
@@ -156,9 +142,8 @@ def _instead(program: runfile.ProgramFigures) -> str:
     if not training and program.exit_code:
         return ""  # it failed, and says why
     if program.loops and not training:
-        return (
-            " None of its loops took optimizer steps or called backward(); probe a loader by its name: pipefix probe FILE.py:NAME"
-        )
+        no_training = "None of its loops took optimizer steps or called backward()"
+        return f" {no_training}; probe a loader by its name: pipefix probe FILE.py:NAME"
     if any(loop.steps >= MANY_ANEW and loop.steps == len(loop.first_batch_s) for loop in training):
         return " Each batch is the first of an iterator, as of next(iter(loader)): make the iterator once, before the loop."
     return " Let it train for longer, by more epochs or more data."
@@ -176,20 +161,15 @@ def _told(folder: Path, command: Sequence[str], ended: Ended, plan: Path | None 
     program = merged_notes(folder, list(command), ended.exit_code, ended.seconds, ended.began)
     program = msgspec.structs.replace(program, plan=str(plan) if plan is not None else None, at_limit=ended.at_limit)
     return Run(
-        pipefix=VERSION,
-        created=datetime.now().astimezone().isoformat(timespec="seconds"),
-        target=written(*program.command),
-        verdict=clock_verdict(program),
-        program=program,
-    )
+        pipefix=VERSION, created=datetime.now().astimezone().isoformat(timespec="seconds"), target=written(*program.command),
+        verdict=clock_verdict(program), program=program,
+    )  # fmt: skip
 
 
 def clear(folder: Path) -> None:
     """Of an earlier program's notes and figures; whatever else is in the folder stays, and what other nodes of this one note.
 
-    Raises:
-        BadUsage: another program still notes there.
-        UnreadableFile: they cannot be removed, or ``run.json`` is none of ours.
+    Raises `BadUsage` where another program still notes there, `UnreadableFile` where they cannot be removed, or are none of ours.
     """
     file = folder / "run.json"
     if file.exists():
@@ -197,15 +177,11 @@ def clear(folder: Path) -> None:
     ours = [notes for notes in notes_in(folder) if not noted_elsewhere(notes)]
     noting = {notes: process for notes in ours if (process := still_noting(notes)) is not None}
     if noting and not any(name in os.environ for name in _RANKS):
-        raise BadUsage(
-            f"--out {folder}: another program notes there and still runs (process {min(noting.values())}).",
-            advice="Name another folder: pipefix run --out FOLDER train.py",
-        )
+        problem = f"--out {folder}: another program notes there and still runs (process {min(noting.values())})."
+        raise BadUsage(problem, advice="Name another folder: pipefix run --out FOLDER train.py")
     try:
         for path in (file, folder / ENOUGH, *(notes for notes in ours if notes not in noting)):
             files.remove(path, _NOTES)
     except OSError as error:
-        raise UnreadableFile(
-            f"--out {folder}: the notes of an earlier program cannot be removed: {error.strerror or error}.",
-            advice="Name another folder: pipefix run --out FOLDER train.py",
-        ) from error
+        problem = f"--out {folder}: the notes of an earlier program cannot be removed: {error.strerror or error}."
+        raise UnreadableFile(problem, advice="Name another folder: pipefix run --out FOLDER train.py") from error

@@ -7,7 +7,7 @@ from pathlib import Path
 from pipefix.report import runfile
 from pipefix.report.compare import Comparison as Comparison
 from pipefix.report.compare import compare as compared
-from pipefix.report.shown_run import ShownRun, shown
+from pipefix.report.shown import ShownRun, shown
 from pipefix.vocabulary import amounts
 
 Run = ShownRun

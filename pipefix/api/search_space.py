@@ -32,6 +32,8 @@ def start(subject: Subject) -> Settings:
 
 def space(subject: Subject, machine: Machine, most: int | None, keep_order: bool, *, ranks: int = 1) -> Space:
     now, cores = subject.settings, machine.effective_cores / ranks
+    engine = getattr(subject.loader, "engine", None)
+    slots = getattr(subject.loader, "another", DataLoader) is DataLoader and engine != "torch"
     real = subject.consumer is not None or subject.model is not None
     declined = {}
     if not machine.gpus:
@@ -42,51 +44,29 @@ def space(subject: Subject, machine: Machine, most: int | None, keep_order: bool
         declined["in_order"] = "--keep-order was given"
     if subject.iterable:
         declined["in_order"] = "a stream's order is its own"
-    if not now.batch_size:
-        declined["batch_size"] = "your own sampler decides it"
-    else:
-        declined["batch_size"] = "it is part of the training; --batch-sizes shows what others would deliver"
-    return Space(
-        most_workers=most_workers(cores, now.num_workers) if most is None else max(most, 0),
-        cores=cores,
-        reorder=not keep_order and not subject.iterable,
-        pin=bool(machine.gpus) and real,
-        slots=_slots(subject, declined),
-        declined=declined,
-        open=most is None,
-    )
-
-
-def _slots(subject: Subject, declined: dict[str, str]) -> bool:
-    """Whether batches may be handed over through reusable shared memory."""
-    engine = getattr(subject.loader, "engine", None)
-    possible = getattr(subject.loader, "another", DataLoader) is DataLoader and engine != "torch"
-    if not possible:
+    part = "it is part of the training; --batch-sizes shows what others would deliver"
+    declined["batch_size"] = part if now.batch_size else "your own sampler decides it"
+    if not slots:
         declined["engine"] = f"engine={engine!r} was chosen"
-    return possible
+    return Space(
+        most_workers=most_workers(cores, now.num_workers) if most is None else max(most, 0), cores=cores,
+        reorder=not keep_order and not subject.iterable, pin=bool(machine.gpus) and real, slots=slots,
+        declined=declined, open=most is None,
+    )  # fmt: skip
 
 
 def limits(
-    machine: Machine,
-    memory: float | None,
-    shm: float | None,
-    files: int | None,
-    cores: float | None,
-    vram: float | None,
-    *,
+    machine: Machine, memory: float | None, shm: float | None, files: int | None, cores: float | None, vram: float | None, *,
     ranks: int = 1,
-) -> ResourceLimits:
+) -> ResourceLimits:  # fmt: skip
     """What was asked for, and no more than there is: for each rank its part."""
     room, free = machine.memory_room_bytes, machine.shm_free_bytes
     if room is not None:
         room = room // ranks + int(read([os.getpid()]).memory_bytes)
     return ResourceLimits(
-        memory_bytes=least(memory, room),
-        shm_bytes=least(shm, free // ranks if free is not None else None),
-        files=least(files, machine.fd_soft),
-        cores=cores,
-        vram_bytes=vram,
-    )
+        memory_bytes=least(memory, room), shm_bytes=least(shm, free // ranks if free is not None else None),
+        files=least(files, machine.fd_soft), cores=cores, vram_bytes=vram,
+    )  # fmt: skip
 
 
 def least(*values: float | None) -> float | None:

@@ -32,10 +32,8 @@ def load_target(target: Any, *, batch_size: int | None = None, workers: int | No
     if isinstance(step, nn.Module):
         return replace(subject, consumer=None, model=step)
     if not callable(step):
-        raise BadUsage(
-            f"step is of type {type(step).__name__}, which cannot be called with a batch.",
-            advice="Give a function that takes a batch and trains on it, or a torch.nn.Module: step=train_step",
-        )
+        problem = f"step is of type {type(step).__name__}, which cannot be called with a batch."
+        raise BadUsage(problem, advice="Give a function that takes a batch and trains on it, or a torch.nn.Module: step=train_step")
     return replace(subject, consumer=step)
 
 

@@ -129,20 +129,20 @@ def tune(
     """
     say = progress or silent
     share, seconds = amounts.taken("stall", stall, amounts.share), amounts.taken("budget", budget, amounts.seconds)
-    memory, shm, device = (
-        amounts.taken(name, value, amounts.size)
-        for name, value in (("max_memory", max_memory), ("max_shm", max_shm), ("max_vram", max_vram))
-    )
+    sizes = {"max_memory": max_memory, "max_shm": max_shm, "max_vram": max_vram}
+    memory, shm, device = (amounts.taken(name, value, amounts.size) for name, value in sizes.items())
     emulated, write = consumed(step_ms, target_rate), Path(write) if write is not None else None
-    _check(trials, share)
+    if trials < 1:
+        raise BadUsage(f"With {trials} trials nothing is tried.", advice="Give at least one: --trials 8.")
+    if not 0 <= share < 1:
+        raise BadUsage(f"The consumer cannot wait {share:g} of its time.", advice="Give a share below one: --stall 1%.")
     older = planfile.read(write) if write is not None and write.is_file() else None
     home = Path.cwd()  # which the target's code may leave
     notes: list[str] = []
-    vram = Vram()
-    threads = torch.get_num_threads()
+    vram, threads = Vram(), torch.get_num_threads()
     # A process that is forked after OpenMP made its threads hangs when it computes: nothing computes in parallel until then.
     torch.set_num_threads(1)
-    previous = _set(_ASLEEP, "1")
+    previous, os.environ[_ASLEEP] = os.environ.get(_ASLEEP), "1"
     try:
         subject = loaded(target, say, batch_size=batch_size, workers=workers, step=step)
         subject = _reading_its_cache(subject, older, write, home, notes)
@@ -161,15 +161,16 @@ def tune(
             result = Tuner(bench, plan, progress=say).run()
             if result.batch is not None and result.batch.why_none:
                 consumer = ConsumerName("none", present=False, why_none=result.batch.why_none)
-            sizes: list[BatchSize] = []
+            swept: list[BatchSize] = []
             if batch_sizes and not result.partial:
-                result = _with_sizes(sizes, bench, result, subject, plan)
+                result = _with_sizes(swept, bench, result, subject, plan)
     finally:
         torch.set_num_threads(threads)
-        _set(_ASLEEP, previous)
+        os.environ.pop(_ASLEEP, None)
+        os.environ.update({_ASLEEP: previous} if previous is not None else {})
         vram.close()
     telling = TuneReporter(
-        subject.target, subject.settings, plan, result, consumer, sizes, dealt=work.lots > 1,
+        subject.target, subject.settings, plan, result, consumer, swept, dealt=work.lots > 1,
         vram=_unwatched(vram.why, device, gpus=bool(machine.gpus)), ranks=ranks,
         program=subject.program,
     )  # fmt: skip
@@ -185,28 +186,11 @@ def _without_copies(subject: Subject, space: Space, notes: list[str]) -> Space:
     return replace(space, most_workers=min(own, space.most_workers), open=False)
 
 
-def _set(name: str, value: str | None) -> str | None:
-    """Set a variable of the environment, or take it away; what it was."""
-    before = os.environ.get(name)
-    if value is None:
-        os.environ.pop(name, None)
-    else:
-        os.environ[name] = value
-    return before
-
-
 def _consumer(subject: Subject, emulated: dict[str, float | None]) -> ConsumerName:
     if any(emulated.values()):
         return ConsumerName(consumer_for(subject, **emulated).name, present=True, emulated=True)
     name = "train_step" if subject.consumer is not None else "model" if subject.model is not None else "none"
     return ConsumerName(name, present=name != "none")
-
-
-def _check(trials: int, stall: float) -> None:
-    if trials < 1:
-        raise BadUsage(f"With {trials} trials nothing is tried.", advice="Give at least one: --trials 8.")
-    if not 0 <= stall < 1:
-        raise BadUsage(f"The consumer cannot wait {stall:g} of its time.", advice="Give a share below one: --stall 1%.")
 
 
 def _check_forks(subject: Subject, *, emulated: bool) -> None:
@@ -219,9 +203,6 @@ def _check_forks(subject: Subject, *, emulated: bool) -> None:
         if emulated or (subject.consumer is None and subject.model is None):
             advice += " Where it is imported by your own program, tune before CUDA is used."
     raise TargetError(f"{subject.target}: trials run in processes of their own, and {why}.", advice=advice)
-
-
-# -- what is said of it ---------------------------------------------------------------------------------------------------
 
 
 def _unwatched(why: str | None, limit: float | None, *, gpus: bool) -> str | None:
@@ -243,9 +224,6 @@ def _with_sizes(sizes: list[BatchSize], bench: Any, result: TuneResult, subject:
     except KeyboardInterrupt:
         return replace(result, partial=True, enough="it was interrupted")
     return result
-
-
-# -- what comes out --------------------------------------------------------------------------------------------------------
 
 
 def _tuned(

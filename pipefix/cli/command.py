@@ -1,4 +1,4 @@
-"""Finds the commands, and calls a command's verb.
+"""Finds the commands, by what was mistyped too, and calls a command's verb.
 
 A command is a module with ``prepare_parser(parser)``, which adds its arguments, and ``run(arguments)``, which does it and returns
 an exit code; its docstring is its help. With ``TAKES_PROGRAM = True`` it may be given a program, TARGET -- ARGUMENTS: these are
@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import os
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -29,6 +29,15 @@ def find() -> dict[str, ModuleType]:
         if hasattr(module, "prepare_parser") and hasattr(module, "run"):
             commands[name.replace("_", "-")] = module
     return commands
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that somebody who typed ``word`` most likely meant."""
+    import difflib
+
+    names = list(known)
+    begun = [name for name in names if len(word) > 3 and name.startswith(word)]
+    return next(iter(begun or difflib.get_close_matches(word, names, n=1)), None)
 
 
 _OF_THE_COMMAND = frozenset({"arg", "color", "command", "full", "html", "is_module", "json", "program", "quiet", "target"})

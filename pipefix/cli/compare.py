@@ -37,7 +37,7 @@ def run(arguments: Namespace) -> int:
     if arguments.format in ("text", "json"):
         deliver(comparison, json=arguments.format == "json", html=arguments.html)
     else:
-        from pipefix.report.compare_formats import FORMATS as WRITERS
+        from pipefix.report.compare import FORMATS as WRITERS
 
         console.results(WRITERS[arguments.format](comparison))
         write(comparison, html=arguments.html)

@@ -33,11 +33,10 @@ def _flags(parser: ArgumentParser) -> list[str]:
 
 def _choices(parsers: Mapping[str, ArgumentParser]) -> list[tuple[str, str, list[str]]]:
     """(command, flag or "", what may follow it); for an argument without a flag that is one of a few words."""
+    actions = [(command, action) for command, parser in parsers.items() for action in parser._actions if action.choices is not None]
     return [
-        (command, flag, [str(choice) for choice in action.choices])
-        for command, parser in parsers.items()
-        for action in parser._actions
-        if action.choices is not None
+        (command, flag, list(map(str, action.choices or ())))
+        for command, action in actions
         for flag in ([option for option in action.option_strings if option.startswith("--")] or [""])
     ]
 
@@ -71,11 +70,6 @@ def _cases(words: Mapping[str, list[str]]) -> str:
     return "\n".join(f'        {before}) words="{" ".join(after)}" ;;' for before, after in words.items())
 
 
-def _zsh(parsers: Mapping[str, ArgumentParser]) -> str:
-    """Zsh runs bash's."""
-    return f"autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n{_bash(parsers)}"
-
-
 def _fish(parsers: Mapping[str, ArgumentParser]) -> str:
     lines = [f'complete -c pipefix -n __fish_use_subcommand -f -a "{" ".join(parsers)} help version"']
     following = {(command, flag): words for command, flag, words in _choices(parsers)}
@@ -89,4 +83,7 @@ def _fish(parsers: Mapping[str, ArgumentParser]) -> str:
     return "\n".join(lines)
 
 
-SHELLS: Mapping[str, Callable[[Mapping[str, ArgumentParser]], str]] = MappingProxyType({"bash": _bash, "zsh": _zsh, "fish": _fish})
+_RUNS_BASH = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n"
+SHELLS: Mapping[str, Callable[[Mapping[str, ArgumentParser]], str]] = MappingProxyType(
+    {"bash": _bash, "zsh": lambda parsers: _RUNS_BASH + _bash(parsers), "fish": _fish}
+)

@@ -61,15 +61,17 @@ def print_lines(lines: Iterable[str]) -> bool:
     try:
         stream.writelines(f"{line}\n" for line in lines)
         stream.flush()
-    except BrokenPipeError:
-        _drop_the_rest()
-        return False
     except OSError as error:
-        _drop_the_rest()
-        raise UnreadableFile(
-            f"The results could not be written to standard output: {error.strerror or error}.",
-            advice="Send them to a place with room: > DIR/results.txt",
-        ) from error
+        with contextlib.suppress(
+            OSError, ValueError
+        ):  # stdout points nowhere, or the interpreter complains when it flushes at exit
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+        if isinstance(error, BrokenPipeError):
+            return False
+        problem = f"The results could not be written to standard output: {error.strerror or error}."
+        raise UnreadableFile(problem, advice="Send them to a place with room: > DIR/results.txt") from error
     return True
 
 
@@ -78,14 +80,6 @@ def note(text: str, *, end: str = "\n") -> None:
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):
             print(printable_lines(text), file=sys.stderr, flush=True, end=end)
-
-
-def _drop_the_rest() -> None:
-    """Point stdout nowhere, or the interpreter complains when it flushes at exit."""
-    with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
 
 
 def tolerate_any_encoding() -> None:

@@ -22,50 +22,38 @@ STORES = ("source", "resized", "decoded", "sample", "rows")
 
 
 def prepare_parser(parser: ArgumentParser) -> None:
+    add = parser.add_argument
     parser.usage = "pipefix convert [TARGET] --to lmdb|parquet [options] [-- ARGUMENTS]"
     arguments.add_target(parser, "what to convert (default: what was probed here, or the only dataset here)", optional=True)
-    parser.add_argument("--to", choices=("lmdb", "parquet"), required=True, help="the format of the cache")
-    parser.add_argument("--store", choices=STORES, help="what is kept of a sample (default: source; rows in Parquet)")
-    parser.add_argument(
+    add("--to", choices=("lmdb", "parquet"), required=True, help="the format of the cache")
+    add("--store", choices=STORES, help="what is kept of a sample (default: source; rows in Parquet)")
+    add(
         "--out", type=arguments.place, metavar="DIR",
         help="where the cache goes: a directory (default: cache-STORE), or a store, such as s3://bucket/cache",
     )  # fmt: skip
-    parser.add_argument(
-        "--size", type=arguments.pixels, metavar="N", help="shorter side of resized (default: 256) or decoded images"
-    )
-    parser.add_argument("--quality", type=arguments.quality, default=90, metavar="N", help="of JPEG and WebP (default: 90)")
-    parser.add_argument("--workers", type=arguments.workers, metavar="N", help="processes (default: one a core)")
-    parser.add_argument(
+    add("--size", type=arguments.pixels, metavar="N", help="shorter side of resized (default: 256) or decoded images")
+    add("--quality", type=arguments.quality, default=90, metavar="N", help="of JPEG and WebP (default: 90)")
+    add("--workers", type=arguments.workers, metavar="N", help="processes (default: one a core)")
+    add(
         "--on-bad", choices=("raise", "skip", "quarantine"), default="raise",
         help="what becomes of damaged samples: end, leave out, or leave out and list in DIR/quarantine.jsonl (default: raise)",
     )  # fmt: skip
-    parser.add_argument(
-        "--max-bad", type=arguments.share, default=0.01, metavar="SHARE", help="end above this share (default: 1%%)"
-    )
-    parser.add_argument("--tokenizer", metavar="FILE", help="tokenise with this tokenizer.json; rows only")
-    parser.add_argument("--text", metavar="FIELD", help="the field that is tokenised")
-    parser.add_argument("--limit", type=arguments.batch_size, metavar="N", help="take the first N samples of a stream")
-    parser.add_argument("--update", action="store_true", help="rebuild what is damaged, or has changed in the source since")
-    parser.add_argument("--dry-run", action="store_true", help="predict size, time and gain from a sample; write nothing")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add("--max-bad", type=arguments.share, default=0.01, metavar="SHARE", help="end above this share (default: 1%%)")
+    add("--tokenizer", metavar="FILE", help="tokenise with this tokenizer.json; rows only")
+    add("--text", metavar="FIELD", help="the field that is tokenised")
+    add("--limit", type=arguments.batch_size, metavar="N", help="take the first N samples of a stream")
+    add("--update", action="store_true", help="rebuild what is damaged, or has changed in the source since")
+    add("--dry-run", action="store_true", help="predict size, time and gain from a sample; write nothing")
+    add("--json", action="store_true", help="print the result as JSON")
     arguments.add_quiet(parser)
 
 
 def run(arguments: Namespace) -> int:
     if arguments.target is None:
-        arguments.target = _target_here()
+        from pipefix.api.history import target_here
+
+        arguments.target, why = target_here(Path())
+        console.note(f"converting {arguments.target}: {why}")
     verb, own = ("forecast", ("dry_run", "update")) if arguments.dry_run else ("convert", ("dry_run",))
-    delivered(
-        lambda progress: used(verb, arguments)(**options(arguments, *own), progress=progress),
-        quiet=arguments.quiet,
-        json=arguments.json,
-    )
+    delivered(lambda progress: used(verb, arguments)(**options(arguments, *own), progress=progress), arguments)
     return 0
-
-
-def _target_here() -> str:
-    from pipefix.api.history import target_here
-
-    target, why = target_here(Path())
-    console.note(f"converting {target}: {why}")
-    return target

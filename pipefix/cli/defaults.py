@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 from argparse import Action, ArgumentParser, ArgumentTypeError
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipefix.cli.nearest import nearest
+from pipefix.cli.command import nearest
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 
 FILE, PREFIX = "pyproject.toml", "PIPEFIX_"
@@ -35,13 +35,13 @@ def apply(parsers: Mapping[str, ArgumentParser], command: str, typed: Sequence[s
         value = os.environ.get(PREFIX + action.dest.upper(), settings.get(_name(action)))
         if value is None or action in excluded:
             continue
-        action.default = _switched(value) if action.nargs == 0 else _checked(action, str(value))
+        is_on = str(value).lower() in ("1", "true", "yes", "on")
+        action.default = is_on if action.nargs == 0 else _checked(action, str(value))
 
 
-def _settable(parser: ArgumentParser) -> Iterator[Action]:
-    for action in parser._actions:
-        if action.option_strings and action.dest not in TYPED and (action.nargs is None or action.dest in SWITCHES):
-            yield action
+def _settable(parser: ArgumentParser) -> list[Action]:
+    valued = [action for action in parser._actions if action.option_strings and action.dest not in TYPED]
+    return [action for action in valued if action.nargs is None or action.dest in SWITCHES]
 
 
 def _name(action: Action) -> str:
@@ -54,10 +54,6 @@ def _excluded(parser: ArgumentParser, typed: Sequence[str]) -> list[Action]:
     words = {word.partition("=")[0] for word in typed}
     groups = [group._group_actions for group in parser._mutually_exclusive_groups]
     return [action for group in groups if any(words & set(member.option_strings) for member in group) for action in group]
-
-
-def _switched(value: Any) -> bool:
-    return str(value).lower() in ("1", "true", "yes", "on")
 
 
 def _checked(action: Action, text: str) -> str:
@@ -111,7 +107,5 @@ def _refuse_unknown(path: Path | None, command: str | None, names: Iterable[str]
     for name in sorted(set(names) - known):
         meant = nearest(name, known)
         table = f"[tool.pipefix.{command}]" if command else "[tool.pipefix]"
-        raise BadUsage(
-            f"{path}: {table} sets {name!r}, which can be set for no command.",
-            advice=f"Did you mean {meant!r}?" if meant else f"It may set: {', '.join(sorted(known))}.",
-        )
+        problem = f"{path}: {table} sets {name!r}, which can be set for no command."
+        raise BadUsage(problem, advice=f"Did you mean {meant!r}?" if meant else f"It may set: {', '.join(sorted(known))}.")

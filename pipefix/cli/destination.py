@@ -47,9 +47,8 @@ def _check_folder(path: Path, flag: str, name: str) -> None:
     if path.is_dir():
         raise BadUsage(f"{flag} {path} is a directory, not a file.", advice=f"Name a file in it: {command(flag, path / name)}")
     if not folder.exists():
-        raise BadUsage(
-            f"{flag} {path}: the directory {folder} does not exist.", advice=f"Make it first: {command('mkdir', '-p', folder)}"
-        )
+        make = command("mkdir", "-p", folder)
+        raise BadUsage(f"{flag} {path}: the directory {folder} does not exist.", advice=f"Make it first: {make}")
     if not folder.is_dir():
         raise BadUsage(f"{flag} {path}: {folder} is a file, not a directory.", advice="Name a file in a directory of your own.")
     try:
@@ -68,11 +67,8 @@ def _check_existing(path: Path, flag: str, mark: re.Pattern[bytes]) -> None:
         with path.open("rb") as file:
             head = file.read(_HEAD)
     except OSError as error:
-        raise UnreadableFile(
-            f"{flag} {path}: the file exists and cannot be read: {error.strerror or error}.", advice="Choose another name."
-        ) from error
+        unread = f"{flag} {path}: the file exists and cannot be read: {error.strerror or error}."
+        raise UnreadableFile(unread, advice="Choose another name.") from error
     if head and not mark.match(head):
-        raise BadUsage(
-            f"{flag} {path}: the file exists and is not one that {flag} writes; it will not be replaced.",
-            advice=f"Choose another name, or remove it first: {command('rm', path)}",
-        )
+        problem = f"{flag} {path}: the file exists and is not one that {flag} writes; it will not be replaced."
+        raise BadUsage(problem, advice=f"Choose another name, or remove it first: {command('rm', path)}")

@@ -10,8 +10,9 @@ import faulthandler
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from mmap import mmap
 from typing import NoReturn
 
 from pipefix.vocabulary import last_act
@@ -33,7 +34,7 @@ def watched(command: str) -> Iterator[None]:
     process = os.fork()
     if process == 0:
         os.close(write)
-        _watch(command, read, lambda: last_act.read(memory))
+        _watch(command, read, memory)
     os.close(read)
     if sys.stderr is not None and not faulthandler.is_enabled():
         faulthandler.enable(all_threads=False)  # where a native library crashes, Python's frames are shown
@@ -55,7 +56,7 @@ def _hold_closed_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # the lowest number that is free; a program that is started does not inherit it
 
 
-def _watch(command: str, read: int, act: Callable[[], str]) -> NoReturn:
+def _watch(command: str, read: int, memory: mmap) -> NoReturn:
     """In the watching process: wait for the end."""
     os.setsid()  # the terminal's signals are for the other
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -64,15 +65,12 @@ def _watch(command: str, read: int, act: Callable[[], str]) -> NoReturn:
     for descriptor in (0, 1):
         os.dup2(nowhere, descriptor)
     if not os.read(read, 1):
-        doing = act()
-        os.write(2, _sentence(command, doing).encode("utf-8", "replace"))
+        act = last_act.read(memory)
+        while_ = f" while it was {printable(act)}" if act else ""
+        told = (
+            f"pipefix {command}: the process ended without a report{while_}. The kernel killed it (memory is short), a native "
+            f"library crashed (its last words are above), or the target's code called os._exit().\n"
+            f"  Run the code above alone, or use --workers 2: a worker that dies is named, with the way it died.\n"
+        )
+        os.write(2, told.encode("utf-8", "replace"))
     os._exit(0)
-
-
-def _sentence(command: str, act: str) -> str:
-    while_ = f" while it was {printable(act)}" if act else ""
-    return (
-        f"pipefix {command}: the process ended without a report{while_}. The kernel killed it (memory is short), a native library "
-        f"crashed (its last words are above), or the target's code called os._exit().\n"
-        f"  Run the code above alone, or use --workers 2: a worker that dies is named, with the way it died.\n"
-    )

@@ -21,38 +21,38 @@ from pathlib import Path
 import pipefix
 from pipefix.cli import arguments, console
 from pipefix.cli.command import options, used
-from pipefix.cli.deliver import deliver, delivered
-from pipefix.cli.progress import Progress
+from pipefix.cli.deliver import Progress, deliver, delivered
 from pipefix.vocabulary.errors import BadUsage, Interrupted
 
 TAKES_PROGRAM = True
 
 
 def prepare_parser(parser: ArgumentParser) -> None:
+    add = parser.add_argument
     parser.usage = "pipefix fix TARGET [options] [-- ARGUMENTS]\n       pipefix fix --undo [--out DIR]"
     arguments.add_target(parser, "what to fix", optional=True)
-    parser.add_argument("--dry-run", action="store_true", help="say what would be tried, in which order; change nothing")
-    parser.add_argument("--only", metavar="ID", help="this remedy alone, such as cache-source or workers")
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    parser.add_argument("--undo", action="store_true", help="take back the last step, what it made on the disk included")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where plan, log and caches lie (default: where you are)")
-    parser.add_argument(
-        "--min-gain", type=arguments.share, default=0.05, metavar="SHARE", help="stop where the next gain is less (default: 5%%)"
-    )
-    parser.add_argument(
-        "--budget", type=arguments.seconds, default=40.0, metavar="SECONDS", help="time to measure in each round (default: 40)"
-    )
-    parser.add_argument("--batch-size", type=arguments.batch_size, metavar="N", help="instead of the loader's")
-    parser.add_argument("--workers", type=arguments.workers, metavar="N", help="worker processes to begin with, likewise")
+    add("--dry-run", action="store_true", help="say what would be tried, in which order; change nothing")
+    add("--only", metavar="ID", help="this remedy alone, such as cache-source or workers")
+    add("-y", "--yes", action="store_true", help="do not ask")
+    add("--undo", action="store_true", help="take back the last step, what it made on the disk included")
+    add("--out", type=Path, metavar="DIR", help="where plan, log and caches lie (default: where you are)")
+    add("--min-gain", type=arguments.share, default=0.05, metavar="SHARE", help="stop where the next gain is less (default: 5%%)")
+    add("--budget", type=arguments.seconds, default=40.0, metavar="SECONDS", help="time to measure in each round (default: 40)")
+    add("--batch-size", type=arguments.batch_size, metavar="N", help="instead of the loader's")
+    add("--workers", type=arguments.workers, metavar="N", help="worker processes to begin with, likewise")
     arguments.add_consumer(parser)
-    parser.add_argument("--json", action="store_true", help="print the last probe's run file, outcomes included, instead of text")
-    parser.add_argument("--seed", type=arguments.seed, default=0, metavar="N", help="seed of the probe's own choices (default: 0)")
+    add("--json", action="store_true", help="print the last probe's run file, outcomes included, instead of text")
+    add("--seed", type=arguments.seed, default=0, metavar="N", help="seed of the probe's own choices (default: 0)")
     arguments.add_quiet(parser)
 
 
 def run(arguments: Namespace) -> int:
     if arguments.undo:
-        return _undo(arguments)
+        if arguments.target is not None:
+            needless = f"--undo takes a step back in a folder, and needs no target ({arguments.target!r} was given)."
+            raise BadUsage(needless, advice="Name the folder: pipefix fix --undo --out DIR")
+        deliver(pipefix.undo(arguments.out), json=arguments.json)
+        return 0
     if arguments.target is None:
         raise BadUsage("pipefix fix: there is no TARGET to fix.", advice="Name it, or take a step back with: pipefix fix --undo")
 
@@ -60,25 +60,11 @@ def run(arguments: Namespace) -> int:
 
     check_only(arguments.only)  # a program would run until its loop is warm before it is told
     report = delivered(
-        lambda progress: used("fix", arguments)(**options(arguments, "undo"), ask=_asking(progress), progress=progress),
-        quiet=arguments.quiet,
-        json=arguments.json,
+        lambda progress: used("fix", arguments)(**options(arguments, "undo"), ask=_asking(progress), progress=progress), arguments
     )
     if report.fixed.interrupted:
-        raise Interrupted(
-            "Interrupted: the plan holds the steps above and no other.",
-            advice="The same command goes on from there; pipefix fix --undo takes the last step back.",
-        )
-    return 0
-
-
-def _undo(arguments: Namespace) -> int:
-    if arguments.target is not None:
-        raise BadUsage(
-            f"--undo takes a step back in a folder, and needs no target ({arguments.target!r} was given).",
-            advice="Name the folder: pipefix fix --undo --out DIR",
-        )
-    deliver(pipefix.undo(arguments.out), json=arguments.json)
+        problem = "Interrupted: the plan holds the steps above and no other."
+        raise Interrupted(problem, advice="The same command goes on from there; pipefix fix --undo takes the last step back.")
     return 0
 
 

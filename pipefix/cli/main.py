@@ -27,7 +27,6 @@ SOON = 0.05
 
 
 def run() -> NoReturn:
-    """The console script."""
     _treat_termination_as_interrupt()
     _deliver_lost_interrupts()
     with watched(sys.argv[1] if len(sys.argv) > 1 else ""):
@@ -101,7 +100,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return 0
     except OSError as error:
-        if _is_nowhere():
+        try:
+            os.getcwd()
+        except OSError:
             return _tell(UnreadableFile("The folder that you are in was removed.", advice="Go to one that is there, such as: cd"))
         if error.errno != errno.ENAMETOOLONG:
             return unforeseen(error)
@@ -118,14 +119,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BaseException as leaving:  # noqa: BLE001 - sys.exit(), or what the user's code raises to pass every handler of errors
         return _tell(_left(leaving))
     return code
-
-
-def _is_nowhere() -> bool:
-    try:
-        os.getcwd()
-    except OSError:
-        return True
-    return False
 
 
 def _tell(error: PipefixError) -> int:
@@ -152,18 +145,13 @@ def _left(leaving: BaseException) -> TargetError:
 def unforeseen(error: Exception) -> int:
     package = error.name.partition(".")[0] if isinstance(error, ImportError) and error.name else "pipefix"
     if package != "pipefix":  # a library; one of our own modules that is not there is a bug
-        return _tell(
-            MissingExtra(
-                f"The package {package!r}, which pipefix stands on, cannot be imported: {error}.",
-                advice="Install what is missing with: pip install --upgrade pipefix",
-            )
-        )
+        missing = f"The package {package!r}, which pipefix stands on, cannot be imported: {error}."
+        return _tell(MissingExtra(missing, advice="Install what is missing with: pip install --upgrade pipefix"))
     import traceback
 
-    name = type(error).__name__
     place = traceback.extract_tb(error.__traceback__)[-1]
     note(
-        f"pipefix: this is a bug in pipefix {VERSION}, not in your pipeline: {name}: {error} "
+        f"pipefix: this is a bug in pipefix {VERSION}, not in your pipeline: {type(error).__name__}: {error} "
         f"(at {Path(place.filename).name}, line {place.lineno}). {_save_traceback(error)}"
     )
     return BUG

@@ -11,16 +11,13 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from pipefix.cli import console, defaults
-from pipefix.cli.nearest import nearest
+from pipefix.cli.command import nearest
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.version import VERSION
 
 EPILOG = "Start with: pipefix run train.py, or pipefix probe TARGET. Each command explains itself: pipefix COMMAND --help"
-
 FIRST = ("run", "probe", "fix")
 """What a newcomer needs is listed first, in this order."""
-
-
 _NEGATIVE = re.compile(r"-[.\d]")
 
 
@@ -28,10 +25,8 @@ class Wrapped(RawDescriptionHelpFormatter):
     """Paragraphs as wide as the terminal, each by itself; lines that are indented stay as they are."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        paragraphs = text.strip().split("\n\n")
-        return "\n\n".join(
-            paragraph if "\n " in paragraph else textwrap.fill(" ".join(paragraph.split()), width) for paragraph in paragraphs
-        )
+        filled = (each if "\n " in each else textwrap.fill(" ".join(each.split()), width) for each in text.strip().split("\n\n"))
+        return "\n\n".join(filled)
 
 
 class Parser(ArgumentParser):
@@ -60,11 +55,10 @@ class Parser(ArgumentParser):
         such as ``-5%``, which no flag takes, is refused for what it is, and not as a flag that is not known.
         """
         known, joined = self._option_string_actions, list[str]()
-        takes_program = self.takes_program
         for place, word in enumerate(words):
             flag = known.get(joined[-1]) if joined else None
             waits = flag is not None and flag.nargs is None
-            if takes_program and not waits and not word.startswith("-"):
+            if self.takes_program and not waits and not word.startswith("-"):
                 return joined + words[place:]
             if waits and _NEGATIVE.match(word):
                 joined[-1] += f"={word}"
@@ -98,12 +92,8 @@ class Parser(ArgumentParser):
 
 
 def build(commands: dict[str, ModuleType]) -> tuple[Parser, dict[str, Parser]]:
-    top = Parser(
-        prog="pipefix",
-        usage="pipefix COMMAND ...",
-        description="Finds out what is slow in a PyTorch data pipeline, and what each fix is worth.",
-        epilog=EPILOG,
-    )
+    about = "Finds out what is slow in a PyTorch data pipeline, and what each fix is worth."
+    top = Parser(prog="pipefix", usage="pipefix COMMAND ...", description=about, epilog=EPILOG)
     top.add_argument("-V", "--version", action="version", version=f"pipefix {VERSION}")
     choices = top.add_subparsers(dest="command", metavar="COMMAND", title="commands", required=True)
     parsers: dict[str, Parser] = {}
@@ -160,18 +150,15 @@ def _as_flags(argv: list[str]) -> list[str]:
 
 
 def _refuse(unknown: list[str], parser: Parser) -> NoReturn:
-    flags = [word for word in unknown if word.startswith("-") and word != "-"]
+    flags, see = [word for word in unknown if word.startswith("-") and word != "-"], f"See what it takes with: {parser.prog} --help"
     if not flags:
-        unit = re.fullmatch(r"%|[a-zA-Z]{1,3}", unknown[0])
-        advice = (
-            "A number and its unit are one word, such as 8GB, 90s or 5%."
-            if unit
-            else f"See what it takes with: {parser.prog} --help"
-        )
+        advice = "A number and its unit are one word, such as 8GB, 90s or 5%."
+        if not re.fullmatch(r"%|[a-zA-Z]{1,3}", unknown[0]):
+            advice = see
         raise BadUsage(f"{parser.prog}: {unknown[0]!r} is one argument too many.", advice=advice)
     flag = flags[0].split("=", 1)[0]
     meant = nearest(flag, parser.flags())
-    advice = f"Did you mean {meant}?" if meant else f"See what it takes with: {parser.prog} --help"
+    advice = f"Did you mean {meant}?" if meant else see
     if parser.prog == "pipefix run":
         advice = f"Flags of the program's own come after it: pipefix run train.py {flag} ... {advice}"
     if os.path.exists(flag):

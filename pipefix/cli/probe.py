@@ -16,14 +16,12 @@ from __future__ import annotations
 
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipefix.cli import arguments, destination
 from pipefix.cli.command import options, used
-from pipefix.cli.deliver import delivered
-from pipefix.cli.progress import Progress
+from pipefix.cli.deliver import Progress, delivered
 from pipefix.vocabulary.errors import GateFailed, Interrupted
 
 if TYPE_CHECKING:
@@ -39,29 +37,26 @@ TAKES_PROGRAM = True
 
 
 def prepare_parser(parser: ArgumentParser) -> None:
+    add = parser.add_argument
     parser.usage = "pipefix probe TARGET [options] [-- ARGUMENTS]"
     arguments.add_target(parser, "what to probe")
     time = parser.add_mutually_exclusive_group()
     time.add_argument("--budget", type=arguments.seconds, default=BUDGET, metavar="SECONDS", help="time to spend (default: 60)")
     time.add_argument("--quick", action="store_const", const=QUICK, dest="budget", help="spend 20 seconds: wider intervals")
-    parser.add_argument(
-        "--batch-size", type=arguments.batch_size, metavar="N", help="instead of the loader's, or where there is none"
-    )
-    parser.add_argument("--workers", type=arguments.workers, metavar="N", help="worker processes, likewise")
+    add("--batch-size", type=arguments.batch_size, metavar="N", help="instead of the loader's, or where there is none")
+    add("--workers", type=arguments.workers, metavar="N", help="worker processes, likewise")
     arguments.add_consumer(parser)
-    parser.add_argument(
-        "--recording-budget", type=arguments.size, default=1_000_000_000, metavar="SIZE", help="memory to record in (default: 1GB)"
-    )
-    parser.add_argument("--full", action="store_true", help="print every figure, the verdict last")
-    parser.add_argument("--json", action="store_true", help="print the run file instead of text")
-    parser.add_argument("--out", type=Path, metavar="PATH", help="write the run file, for: pipefix show, pipefix compare")
+    add("--recording-budget", type=arguments.size, default=1_000_000_000, metavar="SIZE", help="memory to record in (default: 1GB)")
+    add("--full", action="store_true", help="print every figure, the verdict last")
+    add("--json", action="store_true", help="print the run file instead of text")
+    add("--out", type=Path, metavar="PATH", help="write the run file, for: pipefix show, pipefix compare")
     arguments.add_html(parser)
-    parser.add_argument("--trace", type=Path, metavar="PATH", help="write a trace of some samples for Perfetto")
-    parser.add_argument(
+    add("--trace", type=Path, metavar="PATH", help="write a trace of some samples for Perfetto")
+    add(
         "--fail-on", choices=GATES, action="append", default=[], metavar="WHAT",
         help=f"exit with 1 on this verdict ({', '.join(VERDICTS)}), or on a problem in the audit; may be repeated",
     )  # fmt: skip
-    parser.add_argument("--seed", type=arguments.seed, default=0, metavar="N", help="seed of the probe's own choices (default: 0)")
+    add("--seed", type=arguments.seed, default=0, metavar="N", help="seed of the probe's own choices (default: 0)")
     arguments.add_quiet(parser)
 
 
@@ -76,23 +71,14 @@ def run(arguments: Namespace) -> int:
         run: Run = used("probe", arguments)(budget=left, recording_bytes=arguments.recording_budget, **chosen, progress=progress)
         return run
 
-    probed = delivered(
-        probe, quiet=arguments.quiet, json=arguments.json, full=arguments.full, out=arguments.out, html=arguments.html
-    )
+    probed = delivered(probe, arguments, out=arguments.out)
     if probed.partial:
         raise Interrupted("Interrupted: the figures above are what was known by then.")
-    for crossed in _crossed(probed, arguments.fail_on):
-        raise GateFailed(f"pipefix probe: --fail-on {crossed}.")
-    return 0
-
-
-def _crossed(run: Run, gates: list[str]) -> Iterator[str]:
-    """Every gate that this run fails, with what was found."""
-    kind = run.verdict.kind if run.verdict is not None else "inconclusive"
-    for gate in dict.fromkeys(gates):
+    kind = probed.verdict.kind if probed.verdict is not None else "inconclusive"
+    problems = ", ".join(finding.id for finding in probed.audit if finding.severity == "problem")
+    for gate in arguments.fail_on:
         if gate == kind:
-            yield f"{gate}: the verdict is {kind}"
-        elif gate == "problem":
-            problems = [finding.id for finding in run.audit if finding.severity == "problem"]
-            if problems:
-                yield f"problem: the audit found {', '.join(problems)}"
+            raise GateFailed(f"pipefix probe: --fail-on {gate}: the verdict is {kind}.")
+        if gate == "problem" and problems:
+            raise GateFailed(f"pipefix probe: --fail-on problem: the audit found {problems}.")
+    return 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import resource
 import shutil
 import signal
 from argparse import ArgumentParser, Namespace
@@ -22,29 +23,26 @@ from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 
 if TYPE_CHECKING:
-    from pipefix.report.shown_run import ShownRun
+    from pipefix.report.shown import ShownRun
 
 OUT = Path("pipefix-run")
 PROBE = "60"
 
 
 def prepare_parser(parser: ArgumentParser) -> None:
+    add = parser.add_argument
     parser.usage = "pipefix run [options] [--] COMMAND ..."
-    parser.add_argument("words", metavar="COMMAND", nargs=argparse.REMAINDER, help="the program and its arguments")
-    parser.add_argument("-m", dest="module", metavar="MODULE", nargs=argparse.REMAINDER, help="run a module, with its arguments")
-    parser.add_argument(
+    add("words", metavar="COMMAND", nargs=argparse.REMAINDER, help="the program and its arguments")
+    add("-m", dest="module", metavar="MODULE", nargs=argparse.REMAINDER, help="run a module, with its arguments")
+    add(
         "--probe", type=arguments.seconds, nargs="?", const=PROBE, metavar="=SECONDS",
         help="probe the training loop's loader inside the program, which then goes on (--probe alone: 60 seconds)",
     )  # fmt: skip
-    parser.add_argument("--plan", type=Path, metavar="PLAN", help="a plan that fix or tune made for this program, put in place")
-    parser.add_argument(
-        "--out", type=Path, default=OUT, metavar="DIR", help=f"the folder for run.json and report.html (default: {OUT})"
-    )
-    parser.add_argument(
-        "--seconds", type=arguments.seconds, metavar="TIME", help="end the program after so long, as Ctrl-C would, and exit with 0"
-    )
-    parser.add_argument("--steps", type=arguments.batch_size, metavar="N", help="end it so after N optimizer steps")
-    parser.add_argument("--no-stages", action="store_true", help="do not look into the making of batches")
+    add("--plan", type=Path, metavar="PLAN", help="a plan that fix or tune made for this program, put in place")
+    add("--out", type=Path, default=OUT, metavar="DIR", help=f"the folder for run.json and report.html (default: {OUT})")
+    add("--seconds", type=arguments.seconds, metavar="TIME", help="end the program after so long, as Ctrl-C would, and exit with 0")
+    add("--steps", type=arguments.batch_size, metavar="N", help="end it so after N optimizer steps")
+    add("--no-stages", action="store_true", help="do not look into the making of batches")
     arguments.add_quiet(parser)
 
 
@@ -86,7 +84,12 @@ def run(arguments: Namespace) -> int:
             for document in result.printed():
                 console.aside(document)
             console.note(where)
-        paged = _write_page(result, arguments.out / "report.html")
+        page = arguments.out / "report.html"
+        paged = f"report: {page}"
+        try:
+            result.html(page)
+        except UnreadableFile as error:  # that costs nothing else
+            paged = f"pipefix: {error}"
         if not arguments.quiet:
             console.note(paged)
     except BrokenPipeError:
@@ -103,10 +106,8 @@ def _become(started: list[str]) -> None:
     try:
         os.execvp(started[0], started)
     except OSError as error:
-        raise BadUsage(
-            f"{started[0]} could not be started: {error.strerror or error}.",
-            advice=f"It has to start by itself: {command(*started)}",
-        ) from error
+        problem = f"{started[0]} could not be started: {error.strerror or error}."
+        raise BadUsage(problem, advice=f"It has to start by itself: {command(*started)}") from error
 
 
 def _tell_interrupted(folder: Path) -> None:
@@ -121,10 +122,8 @@ def _check_amount(words: list[str]) -> None:
     except (IndexError, ValueError):
         return
     if shutil.which(words[0]) is None:
-        raise BadUsage(
-            f"--probe takes its seconds after a =, and {words[0]} would be the program.",
-            advice=f"Write it so: {command('pipefix', 'run', f'--probe={words[0]}', *words[1:])}",
-        )
+        problem = f"--probe takes its seconds after a =, and {words[0]} would be the program."
+        raise BadUsage(problem, advice=f"Write it so: {command('pipefix', 'run', f'--probe={words[0]}', *words[1:])}")
 
 
 def _check_folder(folder: Path) -> None:
@@ -136,31 +135,17 @@ def _check_folder(folder: Path) -> None:
             f"--out {folder}: the folder cannot be made: {error.strerror or error}.",
             advice=f"Choose a folder of your own: {command('pipefix', 'run', '--out', 'FOLDER', 'train.py')}",
         ) from error
-    disk = shutil.disk_usage(folder)
+    disk, other = shutil.disk_usage(folder), command("pipefix", "run", "--out", "FOLDER", "train.py")
     if disk.total and not disk.free:
-        raise UnreadableFile(
-            f"--out {folder}: there is no room on its disk.",
-            advice=f"Choose a folder with room: {command('pipefix', 'run', '--out', 'FOLDER', 'train.py')}",
-        )
+        raise UnreadableFile(f"--out {folder}: there is no room on its disk.", advice=f"Choose a folder with room: {other}")
     destination.check(out=folder / "run.json", html=folder / "report.html")
-
-
-def _write_page(result: ShownRun, path: Path) -> str:
-    """What there is to say of it. A page that cannot be written costs nothing else."""
-    try:
-        result.html(path)
-    except UnreadableFile as error:
-        return f"pipefix: {error}"
-    return f"report: {path}"
 
 
 def _as_the_program_ended(code: int) -> int:
     """The exit code, or the signal that ended it: a shell and a batch system see what they would see without pipefix."""
     if code >= 0:
         return code
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
+    with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if -code not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(-code, signal.SIG_DFL)

@@ -23,7 +23,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     from pipefix.report import runfile
-    from pipefix.report.shown_run import shown
+    from pipefix.report.shown import shown
 
     destination.check(html=arguments.html)
     if arguments.run == "-":

@@ -18,13 +18,11 @@ from pipefix.cli.command import options
 from pipefix.cli.deliver import delivered
 from pipefix.vocabulary.errors import GateFailed
 
-TARGETS = ("kornia", "dali")
-
 
 def prepare_parser(parser: ArgumentParser) -> None:
     parser.usage = "pipefix swap TARGET --to kornia|dali [options]"
     arguments.add_target(parser, "what to read the transforms from")
-    parser.add_argument("--to", choices=TARGETS, required=True, help="where they move: Kornia or DALI")
+    parser.add_argument("--to", choices=("kornia", "dali"), required=True, help="where they move: Kornia or DALI")
     parser.add_argument("--transforms", metavar="NAME", help="the dataset's attribute that holds them, where it has no usual name")
     parser.add_argument("--check", action="store_true", help="show that it is the same; exit with 1 where it is not")
     parser.add_argument("--run", type=Path, metavar="RUN", help="a run file of the same target, for the predicted gain")
@@ -42,13 +40,9 @@ def run(arguments: Namespace) -> int:
     destination.check(html=arguments.html)
     checked = arguments.check or arguments.html is not None
     swapped = delivered(
-        lambda progress: pipefix.swap(arguments.target, **options(arguments, "check"), check=checked, progress=progress),
-        quiet=arguments.quiet, json=arguments.json, html=arguments.html,
-    )  # fmt: skip
+        lambda progress: pipefix.swap(arguments.target, **options(arguments, "check"), check=checked, progress=progress), arguments
+    )
     if checked and swapped.parity is not None and not swapped.parity.holds:
-        raise GateFailed(
-            "pipefix swap --check: the two sides differ by more than 1/255 on average or 4/255 at the 99th percentile, as "
-            "told above.",
-            advice="Leave these transforms on the CPU.",
-        )
+        apart = "the two sides differ by more than 1/255 on average or 4/255 at the 99th percentile, as told above"
+        raise GateFailed(f"pipefix swap --check: {apart}.", advice="Leave these transforms on the CPU.")
     return 0

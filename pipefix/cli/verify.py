@@ -31,9 +31,7 @@ def run(arguments: Namespace) -> int:
                 advice="Name the folder that convert --out named. A run file is shown by: pipefix show FILE",
             )
         refuse_what_is_no_cache(arguments.cache)  # before PyTorch is loaded, which takes seconds
-    checked = delivered(
-        lambda progress: pipefix.verify(arguments.cache, progress=progress), quiet=arguments.quiet, json=arguments.json
-    )
+    checked = delivered(lambda progress: pipefix.verify(arguments.cache, progress=progress), arguments)
     if not checked.sound:
         in_store = not isinstance(arguments.cache, Path)
         anew = "Make it anew elsewhere: pipefix convert TARGET --out s3://BUCKET/OTHER, and the other arguments as before"

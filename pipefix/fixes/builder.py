@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 
 from pipefix.caches import convert as conversion
 from pipefix.caches import pool
-from pipefix.caches.convert import State
 from pipefix.caches.manifest import Recipe
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import TargetError
@@ -62,14 +61,12 @@ class Builder:
                 say(*message)
         except (EOFError, ConnectionError) as error:
             self._process.join()
-            raise TargetError(
-                f"The process that builds caches ended with {self._process.exitcode}",
-                advice="Build it by itself, which says more: pipefix convert TARGET --to lmdb",
-            ) from error
+            problem = f"The process that builds caches ended with {self._process.exitcode}"
+            raise TargetError(problem, advice="Build it by itself, which says more: pipefix convert TARGET --to lmdb") from error
 
 
 def _build(subject: Subject, recipe: Recipe, folder: Path, say: Say) -> None:
-    def show(state: State) -> None:
+    def show(state: conversion.State) -> None:
         say(f"building {folder.name}: {state.phase}", state.done / state.samples if state.samples else 0.0)
 
     result = conversion.convert(subject.dataset, recipe, folder, target=subject.target, progress=show)

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipefix.fixes.build_cache import BuildCache
-from pipefix.fixes.move_augment import DecodeByDali, MoveAugment
+from pipefix.fixes.fixers import BuildCache, DecodeByDali, MoveAugment
 from pipefix.fixes.outcome import Refused
 from pipefix.fixes.steps import Fixer
 from pipefix.plan.plan import Declined, Plan, Proposed
@@ -22,8 +21,6 @@ MUCH_DISK, LONG = 1e9, 600.0
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user asked for."""
-
     budget: float = 40.0
     """Seconds to measure in each round."""
     min_gain: float = 0.05
@@ -33,7 +30,6 @@ class Wishes:
 
 
 def fixer_for(step: Proposed) -> Fixer:
-    """What makes the change that a step carries."""
     if isinstance(step.change, CacheChange):
         return BuildCache()
     if isinstance(step.change, AugmentationChange):
@@ -53,7 +49,6 @@ def candidates(proposed: Sequence[Proposed], min_gain: float) -> list[Proposed]:
 
 
 def too_little(step: Proposed, min_gain: float) -> str | None:
-    """Why the step is not worth trying."""
     if step.speedup.value - 1 >= min_gain:
         return None
     return f"is predicted to bring {times_between(step.speedup)}, less than --min-gain {percent(min_gain)}"
@@ -61,12 +56,9 @@ def too_little(step: Proposed, min_gain: float) -> str | None:
 
 def condition(step: Proposed, fixer: Fixer) -> str | None:
     """What somebody should know before it is done."""
-    conditions = [words for words in (fixer.alters(step),) if words is not None]
-    if (step.disk_bytes or 0.0) > MUCH_DISK:
-        conditions.append(f"it takes {size(step.disk_bytes or 0.0)} of disk")
-    if (step.seconds or 0.0) > LONG:
-        conditions.append(f"it takes {seconds(step.seconds or 0.0)} to make")
-    return "; ".join(conditions) or None
+    disk = f"it takes {size(step.disk_bytes)} of disk" if (step.disk_bytes or 0.0) > MUCH_DISK else None
+    long = f"it takes {seconds(step.seconds)} to make" if (step.seconds or 0.0) > LONG else None
+    return "; ".join(filter(None, (fixer.alters(step), disk, long))) or None
 
 
 def is_called(id: str, name: str) -> bool:

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import msgspec
 
-from pipefix.fixes import apply_plan, attempts, history, speedup
-from pipefix.fixes.attempts import Attempt
+from pipefix.fixes import apply_plan, history, speedup
 from pipefix.fixes.builder import Builder, Say
 from pipefix.fixes.choice import Wishes, candidates, condition, fixer_for, is_called, refused, too_little, why_not
 from pipefix.fixes.history import Log, settle
 from pipefix.fixes.outcome import Applied, Fixed, Measured, Outcome, Refused, Sameness
-from pipefix.fixes.steps import Ask, FixContext, Fixer, Look, ProbeResult
+from pipefix.fixes.steps import Ask, Attempt, FixContext, Fixer, Look, ProbeResult, compared
 from pipefix.loader.planning import planned
 from pipefix.measurement.consumer import Consumer
 from pipefix.plan import backups, planfile
@@ -53,24 +52,21 @@ class Session:
     stopped: str = ""
     total: Measured | None = None
     whole_same: Sameness | None = None
-    _log: Log | None = None
+    log: Log = field(init=False)
     _builder: Builder = field(init=False)
     _told: set[str] = field(default_factory=set)
     _attempt: Attempt | None = None
     _left_alone: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._builder = Builder(self.subject)
-
-    # -- the run -------------------------------------------------------------------------------------------------------
+        self.log, self._builder = Log(self.folder), Builder(self.subject)
 
     def run(self) -> Fixed:
         """Do it. What was kept stays kept however it ends."""
         if self.wishes.dry_run:
             return self._rehearse()
         interrupted = False
-        with Log(self.folder) as log, self._builder:
-            self._log = log
+        with self.log as log, self._builder:
             settle(self.folder)
             self._take_up()
             log.begin(self.subject.target)
@@ -86,14 +82,12 @@ class Session:
                     settle(self.folder)
             if interrupted:
                 self.stopped = "interrupted"
-                self._log_interrupted()
+                if self._attempt is not None:
+                    number, name = self._attempt.number, self._attempt.step.id
+                    holds = number in backups.numbers(self.path)
+                    log.write("kept" if holds else "dropped", step=number, id=name, why="interrupted")
             log.write("ended", why=self.stopped, measured=self.total)
             return self._fixed(interrupted=interrupted)
-
-    def _log_interrupted(self) -> None:
-        if self._attempt is not None:
-            holds = self._attempt.number in backups.numbers(self.path)
-            self.log.write("kept" if holds else "dropped", step=self._attempt.number, id=self._attempt.step.id, why="interrupted")
 
     def _take_up(self) -> None:
         """Start from the plan that lies there."""
@@ -102,10 +96,8 @@ class Session:
             return
         self.plan = planfile.decode(text, origin=str(self.path))
         if self.plan.target and self.plan.target != writable(self.subject.target):
-            raise BadUsage(
-                f"{self.path} is the plan of {self.plan.target}, not of {self.subject.target}.",
-                advice="Give this target a folder of its own: --out DIR",
-            )
+            problem = f"{self.path} is the plan of {self.plan.target}, not of {self.subject.target}."
+            raise BadUsage(problem, advice="Give this target a folder of its own: --out DIR")
 
     def _unseen(self) -> str | None:
         """Why the pipeline is not probed any more; None where it can be."""
@@ -114,11 +106,9 @@ class Session:
         return UNSEEN.format("fused calls") if self.plan.loader is not None and self.plan.loader.fuse is not None else None
 
     def _rehearse(self) -> Fixed:
-        if self.folder.exists():
-            self._take_up()
-        unseen = self._unseen()
-        if unseen is not None:
-            self.stopped = unseen
+        self._take_up()
+        self.stopped = self._unseen() or ""
+        if self.stopped:
             return msgspec.structs.replace(self._fixed(interrupted=False), dry=True)
         probed = self._look()
         ahead = []
@@ -145,15 +135,12 @@ class Session:
 
     def _look_and_try(self) -> bool:
         for _ in range(MOST_STEPS):
-            unseen = self._unseen()
-            if unseen is not None:
-                self.stopped = unseen
+            self.stopped = self._unseen() or ""
+            if self.stopped:
                 return True
             probed = self._look()
-            if not probed.whole:
-                return False
-            if not self._advance(probed.plan):
-                return True
+            if not probed.whole or not self._advance(probed.plan):
+                return probed.whole
         self.stopped = f"{MOST_STEPS} steps were kept; another pipefix fix goes on from here"
         return True
 
@@ -167,19 +154,14 @@ class Session:
                 self.stopped = f"good enough: the best that is left, {step.id}, {little}"
                 return False
             self._told.add(step.id)
-            outcome = self._try(step)
-            self.outcomes.append(outcome)
-            if isinstance(outcome, Applied):
+            self.outcomes.append(self._try(step))
+            if isinstance(self.outcomes[-1], Applied):
                 return True
-        if not self.stopped:
-            only = self.wishes.only
-            self.stopped = (
-                f"only {only} was asked for" if only else "good enough: the probe proposes nothing more that can be applied"
-            )
+        only, no_more = self.wishes.only, "good enough: the probe proposes nothing more that can be applied"
+        self.stopped = self.stopped or (f"only {only} was asked for" if only else no_more)
         return False
 
     def _wanted(self, plan: Plan) -> list[Proposed]:
-        """What is tried, in this order."""
         only = self.wishes.only
         if only is None:
             return candidates(list(plan.proposed), self.wishes.min_gain)
@@ -203,9 +185,8 @@ class Session:
 
     def _look(self) -> ProbeResult:
         now = self._pipeline(self.plan)
-        probed = self.look(now.subject, now.consumer, LOOKING * self.wishes.budget)
-        self.seen.append(probed)
-        return probed
+        self.seen.append(self.look(now.subject, now.consumer, LOOKING * self.wishes.budget))
+        return self.seen[-1]
 
     # -- one step ------------------------------------------------------------------------------------------------------
 
@@ -213,7 +194,8 @@ class Session:
         fixer, context = fixer_for(step), self._context()
         why = fixer.refuses(step, context) or self._not_allowed(step, fixer)
         if why is not None:
-            return self._refuse(step, why)
+            self.log.write("refused", id=step.id, why=why, predicted=step.speedup)
+            return refused(step, why, command=step.command if step.change is None else None)
         makes = step.change.path if isinstance(step.change, CacheChange) else None
         attempt = self._attempt = Attempt(step, makes, backups.next_number(self.path))
         self.log.write("begun", step=attempt.number, id=step.id, makes=attempt.makes, predicted=step.speedup)
@@ -243,10 +225,6 @@ class Session:
         agreed = self.ask(f"{step.title}: {times_between(step.speedup)} predicted; {question}. Do it?")
         return None if agreed else f"{question}: declined"
 
-    def _refuse(self, step: Proposed, why: str) -> Refused:
-        self.log.write("refused", id=step.id, why=why, predicted=step.speedup)
-        return refused(step, why, command=step.command if step.change is None else None)
-
     def _drop(self, attempt: Attempt, why: str) -> Refused:
         step = attempt.step
         self._remove_unused(attempt.makes)  # first, where the disk is full of it
@@ -266,9 +244,8 @@ class Session:
         step, measured, same = attempt.step, attempt.measured, attempt.same
         assert measured is not None
         assert same is not None
-        plan = apply_plan.with_evidence(
-            attempt.plan, self.plan, BeforeAfter(before=measured.before, after=measured.after, run=RUN_FILE)
-        )
+        evidence = BeforeAfter(before=measured.before, after=measured.after, run=RUN_FILE)
+        plan = apply_plan.with_evidence(attempt.plan, self.plan, evidence)
         plan = msgspec.structs.replace(plan, target=self.subject.target, machine=apply_plan.tuned_on(self.machine))
         try:
             number = backups.replace(self.path, planfile.encode(plan))
@@ -295,7 +272,7 @@ class Session:
         unequal = [outcome.same.sentence for outcome in applied if outcome.same.kind in ("order", "different")]
         altered = "; ".join(dict.fromkeys(sentence.partition(":")[0] for sentence in unequal)) or None
         on_batch = planned.module(self.subject.dataset, self.plan, self.folder)
-        self.whole_same = attempts.compared(PlanFile(), first.subject, self.plan, last.subject, on_batch, alters=altered)
+        self.whole_same = compared(PlanFile(), first.subject, self.plan, last.subject, on_batch, alters=altered)
         workers = {pipeline.subject.loader.num_workers for pipeline in (first, last)}
         epochs = any(outcome.measured.epochs for outcome in applied) or len(workers) > 1  # those have to be started
         self.total = speedup.faster(first, last, seconds=(1 - LOOKING) * self.wishes.budget, epochs=epochs, say=self.say)
@@ -314,25 +291,16 @@ class Session:
         self.total, self.stopped = None, why
 
     def _fixed(self, *, interrupted: bool) -> Fixed:
-        there = self.path.exists()
         now = self.plan.cache.path if self.plan.cache is not None else None
-        unread = [
-            outcome.makes for outcome in self.outcomes if isinstance(outcome, Applied) and outcome.makes and outcome.makes != now
-        ]
+        made = [outcome.makes for outcome in self.outcomes if isinstance(outcome, Applied)]
         return Fixed(
             target=self.subject.target, program=list(self.subject.program), folder=str(self.folder),
-            plan=str(self.path) if there else None, interrupted=interrupted, outcomes=list(self.outcomes),
+            plan=str(self.path) if self.path.exists() else None, interrupted=interrupted, outcomes=list(self.outcomes),
             stopped=self.stopped, total=self.total, same=self.whole_same,
-            length=self.subject.epoch, no_longer_read=unread,
-            left_alone=[*self._left_alone, *(self._log.unwritten if self._log is not None else [])],
+            length=self.subject.epoch, no_longer_read=[makes for makes in made if makes and makes != now],
+            left_alone=[*self._left_alone, *self.log.unwritten],
         )  # fmt: skip
 
     @property
     def path(self) -> Path:
-        """The plan file."""
         return self.folder / planfile.NAME
-
-    @property
-    def log(self) -> Log:
-        assert self._log is not None
-        return self._log

@@ -136,9 +136,6 @@ def both(source: FusedSource, dataset: Any, index: int) -> Both:
     `NotFused`."""
     target = Target(torch.empty((1, 3, source.height, source.width), dtype=source.kind))
 
-    def own() -> Any:
-        return dataset[index]
-
     def fused() -> Any:
         try:
             return source.begin(index, index, target, 0)
@@ -148,7 +145,7 @@ def both(source: FusedSource, dataset: Any, index: int) -> Both:
     try:
         fused()
         rest, fused_s = _timed(fused)
-        sample, own_s = _timed(own, index)
+        sample, own_s = _timed(lambda: dataset[index], index)
         picture = at(sample, source.path)
     except Exception as error:
         raise NotFused(f"sample {index} could not be made both ways ({type(error).__name__}: {error})") from error
@@ -158,13 +155,6 @@ def both(source: FusedSource, dataset: Any, index: int) -> Both:
         raise NotFused(f"sample {index} is of another size than the others")
     made = target.tensor[0].clone()
     return Both(sample, with_at(rest, stand_in.paths(rest)[0], made), picture, made, own_s, fused_s)
-
-
-def other_own(dataset: Any, source: FusedSource, index: int) -> tuple[Any, Any]:
-    """The same sample as another dataset's own code makes it, and its picture."""
-    with seeded(index):
-        sample = dataset[index]
-    return sample, at(sample, source.path)
 
 
 def _timed(make: Callable[[], Any], key: int | None = None) -> tuple[Any, float]:

@@ -11,8 +11,8 @@ import datetime
 import errno
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated, Any
 
 import msgspec
@@ -33,8 +33,6 @@ NAMES = ("source", "resized-256", "decoded", "sample")
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line."""
-
     at: str = ""
     event: str
     """started, refused, begun, kept, dropped, undone, removed or ended."""
@@ -56,8 +54,7 @@ class Log:
     open file that bears the lock."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.path = folder / LOG
+        self.folder, self.path = folder, folder / LOG
         self._file: Any = None
         self._entries: list[Entry] = []
         """Those that were there before this process wrote any."""
@@ -69,23 +66,19 @@ class Log:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UnreadableFile(
-                f"{self.folder} cannot be made: {error.strerror or error}.", advice="Choose another directory: --out DIR"
-            ) from error
+            problem = f"{self.folder} cannot be made: {error.strerror or error}."
+            raise UnreadableFile(problem, advice="Choose another directory: --out DIR") from error
         self._is_new = not os.path.lexists(self.path)
         try:
             self._file = files.open_own(self.path)
             held = taken(self._file)
         except OSError as error:
-            raise UnreadableFile(
-                f"The log {self.path} cannot be written: {error.strerror or error}.",
-                advice="Choose a directory that you may write to: --out DIR",
-            ) from error
+            problem = f"The log {self.path} cannot be written: {error.strerror or error}."
+            raise UnreadableFile(problem, advice="Choose a directory that you may write to: --out DIR") from error
         if not held:
             self._file.close()
-            raise BadUsage(
-                f"Another pipefix fix is at work in {self.folder}.", advice="Wait until it is done, or give this one --out DIR."
-            )
+            problem = f"Another pipefix fix is at work in {self.folder}."
+            raise BadUsage(problem, advice="Wait until it is done, or give this one --out DIR.")
         self._file.seek(0)
         try:
             self._entries = read_entries(self._file.read(), origin=str(self.path))
@@ -94,7 +87,7 @@ class Log:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._is_new and not os.fstat(self._file.fileno()).st_size:
             files.remove(self.path, _CALLED)
         self._file.close()
@@ -134,9 +127,8 @@ def read_entries(data: bytes, *, origin: str) -> list[Entry]:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             unread += 1
     if unread and not entries and data.endswith(b"\n"):
-        raise UnreadableFile(
-            f"{origin} is not a log of pipefix fix: none of its lines can be read.", advice="Give fix another folder: --out DIR"
-        )
+        problem = f"{origin} is not a log of pipefix fix: none of its lines can be read."
+        raise UnreadableFile(problem, advice="Give fix another folder: --out DIR")
     return entries
 
 
@@ -162,19 +154,15 @@ def _named(folder: Path) -> set[str] | None:
             text = planfile.text_of(path)
             plan = planfile.decode(text, origin=path.name) if text else None
         except UnreadableFile:
-            if path.stem.startswith(Path(planfile.NAME).stem) or _mentions(path):
+            mentioned = b""
+            with suppress(OSError):
+                mentioned = files.read_regular(path, planfile.LARGEST)
+            if path.stem.startswith(Path(planfile.NAME).stem) or FOLDER.encode() in mentioned:
                 return None
             continue
         if plan is not None and plan.cache is not None:
             named.add(os.path.realpath(folder / plan.cache.path))
     return named
-
-
-def _mentions(path: Path) -> bool:
-    try:
-        return FOLDER.encode() in files.read_regular(path, planfile.LARGEST)
-    except OSError:
-        return False
 
 
 def remove_unused(folder: Path, only: str | None = None) -> tuple[list[str], list[str]]:
@@ -193,9 +181,6 @@ def remove_unused(folder: Path, only: str | None = None) -> tuple[list[str], lis
     return removed, left
 
 
-# -- the way back -------------------------------------------------------------------------------------------------------------
-
-
 def settle(folder: Path) -> int | None:
     """Clear up what an interrupted run left of its writing. The number of a change that was begun and never made."""
     files.remove_drafts(folder)
@@ -206,11 +191,9 @@ def undo(folder: Path) -> Undone:
     """Take back the last change of the plan; or, after an interruption, no more than what that left."""
     plan = folder / planfile.NAME
     if not backups.numbers(plan) and not unused(folder):
-        raise BadUsage(
-            f"There is nothing to take back in {folder}: no backup of a plan (pipefix.plan.before-1.toml), and no cache of fix's "
-            "that no plan names.",
-            advice="Name its folder: pipefix fix --undo --out DIR",
-        )
+        nothing = "no backup of a plan (pipefix.plan.before-1.toml), and no cache of fix's that no plan names"
+        problem = f"There is nothing to take back in {folder}: {nothing}."
+        raise BadUsage(problem, advice="Name its folder: pipefix fix --undo --out DIR")
     with Log(folder) as log:
         dropped = settle(folder)
         removed, left = remove_unused(folder)

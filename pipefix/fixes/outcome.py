@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import msgspec
 
@@ -85,8 +84,6 @@ Outcome = Applied | Refused
 
 
 class Fixed(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of ``fix``."""
-
     target: str
     program: list[str] = []
     """The program and its arguments, where the target is a loader inside one."""
@@ -134,8 +131,6 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Undone(msgspec.Struct, frozen=True, kw_only=True):
-    """One step taken back."""
-
     folder: str
     id: str
     """Of its remedy, as the log calls it; empty where that does not say."""
@@ -151,9 +146,3 @@ class Undone(msgspec.Struct, frozen=True, kw_only=True):
     """Where the plan that gave way is kept, edits included."""
     left_alone: list[str] = []
     """What was to be removed from the disk, or written, and was not: sentences that say why."""
-
-
-def as_dicts(fixed: Fixed) -> list[dict[str, Any]]:
-    """For a run file."""
-    done = [msgspec.to_builtins(outcome) for outcome in fixed.outcomes]
-    return [*done, *({**msgspec.to_builtins(outcome), "outcome": "ahead"} for outcome in fixed.ahead)]

@@ -23,6 +23,7 @@ from pipefix.fixes import fused_trial
 from pipefix.fixes.outcome import Sameness
 from pipefix.hooks.torch_internals import end_workers
 from pipefix.loader.fast_loader import FastLoader
+from pipefix.loader.fusing import sample_random
 from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.pixel_difference import PixelDifference, difference, spread
@@ -31,7 +32,7 @@ from pipefix.measurement.worker_endings import abandon
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject, length_of
 from pipefix.vocabulary.generators import untouched as draws_untouched
-from pipefix.vocabulary.nested import leaves, map_leaves
+from pipefix.vocabulary.nested import at, leaves, map_leaves
 from pipefix.vocabulary.random_state import seeded
 from pipefix.vocabulary.versioned import short
 
@@ -63,20 +64,18 @@ def same(before: Subject, after: Subject, *, alters: str | None = None, untouche
     places = spread(length, SAMPLES)
     unequal = [difference for place in places for difference in differences(_sample(before, place), _sample(after, place))]
     compared = len(places)
+    judged_so = partial(Sameness, samples=compared)
     if not unequal:
-        sentence = f"{compared} samples compared, equal to the last bit with random numbers fixed"
-        return Sameness(kind="equal", sentence=sentence, samples=compared)
+        return judged_so(kind="equal", sentence=f"{compared} samples compared, equal to the last bit with random numbers fixed")
     odd = next((difference for difference in unequal if difference.mean is None), None)
     if odd is None and alters is not None:
-        return Sameness(kind="different", sentence=_told(unequal, compared, alters), samples=compared)
+        return judged_so(kind="different", sentence=_told(unequal, compared, alters))
     if any(list(differences(_sample(before, place), _sample(before, place))) for place in places[:4]):
-        sentence = (
-            "a sample comes out different each time although random numbers are fixed: the dataset draws them in a way of its own"
-        )
-        return Sameness(kind="unchecked", sentence=sentence, samples=compared)
+        random = "a sample comes out different each time although random numbers are fixed"
+        return judged_so(kind="unchecked", sentence=f"{random}: the dataset draws them in a way of its own")
     if odd is not None:
-        return Sameness(kind="unlike", sentence=odd.what, samples=compared)
-    return Sameness(kind="different", sentence=_told(unequal, compared, alters), samples=compared)
+        return judged_so(kind="unlike", sentence=odd.what)
+    return judged_so(kind="different", sentence=_told(unequal, compared, alters))
 
 
 def same_batch(before: Subject, after: Subject, on_batch: Callable[[Any], Any], *, alters: str) -> Sameness:
@@ -123,14 +122,10 @@ def _streams(before: Subject, after: Subject) -> Sameness:
         return Sameness(kind="equal", sentence="the same stream, read as before")
     once, many = _repeated(before, 0), _repeated(after, after.loader.num_workers)
     if many > once:
-        return Sameness(
-            kind="unlike",
-            sentence=f"every worker runs the whole stream: {many} of {STREAMED} samples came again",
-            samples=STREAMED,
-        )
-    return Sameness(
-        kind="order", sentence="the same stream in another order; no sample came twice that did not before", samples=STREAMED
-    )  # fmt: skip
+        sentence = f"every worker runs the whole stream: {many} of {STREAMED} samples came again"
+        return Sameness(kind="unlike", sentence=sentence, samples=STREAMED)
+    sentence = "the same stream in another order; no sample came twice that did not before"
+    return Sameness(kind="order", sentence=sentence, samples=STREAMED)
 
 
 def _repeated(subject: Subject, workers: int) -> int:
@@ -186,7 +181,9 @@ def _both(before: Subject, after: Subject, places: list[int]) -> tuple[int, str 
         trial = fused_trial.both(source, after.dataset, place)
         expected, picture = trial.own, trial.picture
         if after.dataset is not before.dataset:
-            expected, picture = fused_trial.other_own(before.dataset, source, place)
+            with sample_random.seeded(place):
+                expected = before.dataset[place]
+            picture = at(expected, source.path)
         for where in differences(expected, trial.fused):
             equal = False
             if where.mean is None:
@@ -210,9 +207,6 @@ def judged(
     if not elsewhere and (exact or not difference.close):
         return Sameness(kind="unlike", sentence=sentence, samples=count)
     return Sameness(kind="different", sentence=prefix + sentence, samples=count)
-
-
-# -- two samples --------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

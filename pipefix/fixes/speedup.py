@@ -21,7 +21,6 @@ from pipefix.fixes.outcome import Measured
 from pipefix.hooks.torch_internals import end_workers, processes_of
 from pipefix.measurement import experiments, failing
 from pipefix.measurement.consumer import Consumer
-from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import Block
 from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.run_arms import LONGEST_REST, Pool
@@ -77,7 +76,10 @@ def faster(before: Pipeline, after: Pipeline, *, seconds: float, epochs: bool = 
                 done, spent = len(rates["before"]), perf_counter() - begun
                 if say is not None:
                     say(f"verifying: {done} pairs so far", min(1.0, spent / seconds))
-                if done >= FEWEST_PAIRS and (spent >= seconds * (1 if _clear(rates) else 2) or done >= MOST_PAIRS):
+                if done < FEWEST_PAIRS:
+                    continue
+                gain = ratio(rates["after"], rates["before"])
+                if done >= MOST_PAIRS or spent >= seconds * (1 if gain.low > 1.0 or gain.high < 1.0 else 2):
                     calm = True
                     break
     except RuntimeError as error:
@@ -98,11 +100,6 @@ def _rate_of(pool: Pool | WholeLoader, length: float, most: float) -> float:
     return rate
 
 
-def _clear(rates: dict[str, list[float]]) -> bool:
-    gain = ratio(rates["after"], rates["before"])
-    return gain.low > 1.0 or gain.high < 1.0
-
-
 def _measured(before: Sequence[float], after: Sequence[float], *, epochs: bool = False) -> Measured:
     first, second = (interval(spread_around(rates), statistics.median(rates)) for rates in (before, after))
     return Measured(gain=ratio(after, before), before=first, after=second, pairs=len(before), epochs=epochs)
@@ -111,8 +108,7 @@ def _measured(before: Sequence[float], after: Sequence[float], *, epochs: bool =
 def _pool(pipeline: Pipeline) -> Pool | WholeLoader:
     if suits(pipeline.subject):
         return WholeLoader(pipeline.subject, pipeline.consumer)
-    workers = pipeline.subject.loader.num_workers
-    return Pool(pipeline.subject, ProbeOptions(0, workers, cut=False), pipeline.consumer)
+    return Pool(pipeline.subject, ProbeOptions(0, pipeline.subject.loader.num_workers, cut=False), pipeline.consumer)
 
 
 def _whole_epochs(before: Pipeline, after: Pipeline, rates: dict[str, list[float]]) -> Measured:
@@ -121,11 +117,8 @@ def _whole_epochs(before: Pipeline, after: Pipeline, rates: dict[str, list[float
     if length is None:
         return _measured(rates["before"], rates["after"])
     starts = {"before": epoch_starts(before.subject), "after": epoch_starts(after.subject)}
-    whole = {
-        name: [length / (statistics.median(starts[name]) + length / rate) for rate in block_rates]
-        for name, block_rates in rates.items()
-    }
-    return _measured(whole["before"], whole["after"], epochs=True)
+    whole = ([length / (statistics.median(starts[name]) + length / rate) for rate in rates[name]] for name in ("before", "after"))
+    return _measured(*whole, epochs=True)
 
 
 def epoch_starts(subject: Subject) -> list[float]:
@@ -173,9 +166,6 @@ def workers_kept_up(subject: Subject, rate: float) -> Proposed | None:
     return PersistentWorkers().kept_up(start, whole, gain)
 
 
-# -- a loader run as it is ----------------------------------------------------------------------------------------------------
-
-
 def suits(subject: Subject) -> bool:
     """Whether such a loader's epochs can be strung together: it asks for lists of indices."""
     return not subject.iterable and subject.auto_collation
@@ -185,9 +175,7 @@ class WholeLoader:
     """The loader's own iterator, over the user's own order, epoch after epoch."""
 
     def __init__(self, subject: Subject, consumer: Consumer) -> None:
-        self.consumer = consumer
-        self._subject = subject
-        self._loader = subject.loader_to_run()
+        self.consumer, self._subject, self._loader = consumer, subject, subject.loader_to_run()
         self._asked: deque[int] = deque()
         vars(self._loader)["batch_sampler"] = _Endless(subject, self._asked)
         self._iterator: Any = None
@@ -199,7 +187,7 @@ class WholeLoader:
     def processes(self) -> list[Any]:
         return processes_of(self._iterator)
 
-    def block(self, experiment: Experiment, seconds: float, *, most: float = 30.0) -> Block:
+    def block(self, experiment: experiments.Experiment, seconds: float, *, most: float = 30.0) -> Block:
         """Batches for about ``seconds``, in whole rounds of all workers; left out are those made before, and a first round.
 
         What was made before is consumed by nobody: while a step took its time for it, workers would make another stock, which hides

@@ -8,9 +8,8 @@ from typing import Any
 
 import msgspec
 
-from pipefix.caches.convert import Converted
+from pipefix.caches.convert import Converted, State
 from pipefix.caches.estimate import Forecast
-from pipefix.caches.manifest import Manifest
 from pipefix.caches.verify import Checked
 from pipefix.report.document import CommandLine, Document, Paragraph, Section, untitled
 from pipefix.report.shown import Shown
@@ -20,16 +19,16 @@ from pipefix.vocabulary.urls import is_remote
 _NAMED = 8
 
 
-def doing(phase: str, *, done: int, samples: int | None, written: int, read: int, a_second: float) -> str:
+def doing(state: State, a_second: float) -> str:
     """One line while it runs."""
-    if not done:
-        return phase
-    of = f" of {samples:,}" if samples is not None else ""
-    parts = [f"{phase}: {done:,}{of} samples", size(written)]
+    if not state.done:
+        return state.phase
+    of = f" of {state.samples:,}" if state.samples is not None else ""
+    parts = [f"{state.phase}: {state.done:,}{of} samples", size(state.written)]
     if a_second:
         parts.append(rate(a_second))
-    if read and written and read > written:
-        parts.append(f"{percent(1 - written / read)} saved")
+    if state.read and state.written and state.read > state.written:
+        parts.append(f"{percent(1 - state.written / state.read)} saved")
     return " · ".join(parts)
 
 
@@ -38,9 +37,8 @@ class _CacheResult(Shown):
 
     __slots__ = ()
 
-    def figures(self) -> dict[str, Any]:
-        figures: dict[str, Any] = msgspec.to_builtins(self, enc_hook=str, str_keys=True)
-        return figures
+    def figures(self) -> Any:
+        return msgspec.to_builtins(self, enc_hook=str, str_keys=True)
 
 
 class ShownConversion(_CacheResult, Converted):
@@ -70,7 +68,7 @@ class ShownCheck(_CacheResult, Checked):
         cache = self.url or str(self.folder)
         return Document(target=cache, sections=[untitled(*_verified(self, cache))])
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> Any:
         return super().figures() | {"sound": self.sound}
 
 
@@ -94,18 +92,14 @@ def _made(result: Converted, folder: str) -> Iterator[str]:
     source = manifest.source.bytes
     if source:
         yield f"Its source is {size(source)} in {counted(manifest.source.files, 'file')}; {_than(1 - manifest.bytes / source)}."
-    yield from _cut(manifest)
-    if manifest.bad:
-        listed = f"; {folder}/quarantine.jsonl lists them" if recipe.on_bad == "quarantine" else ""
-        yield f"{counted(manifest.bad, 'damaged sample')} left out{listed}."
-
-
-def _cut(manifest: Manifest) -> Iterator[str]:
     cut = manifest.cut
     if cut is not None and cut.attribute is not None:
         are, run = ("are" if len(cut.kept) > 1 else "is"), ("run" if len(cut.live) > 1 else "runs")
         kept, live = ", ".join(cut.kept) or "Nothing", ", ".join(cut.live) or "nothing"
         yield f"{kept} of dataset.{cut.attribute} {are} stored; {live} {run} live."
+    if manifest.bad:
+        listed = f"; {folder}/quarantine.jsonl lists them" if recipe.on_bad == "quarantine" else ""
+        yield f"{counted(manifest.bad, 'damaged sample')} left out{listed}."
 
 
 def _unseen(unseen_bytes: float) -> Iterator[str]:

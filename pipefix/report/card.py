@@ -10,13 +10,12 @@ import re
 import msgspec
 
 from pipefix.report import descriptions
-from pipefix.report.document import sentence
+from pipefix.report.document import COLOURS, sentence
 from pipefix.report.program_report import NOT_PROBED, experiments_in
 from pipefix.report.runfile import EVALUATION_WAITS, GainFigures, RemedyFigures, Run, StageFigures
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.commands import command, made_in_program
 from pipefix.vocabulary.gain import FEWEST_RESAMPLED, pedigree
-from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import INPUT
 
 FREE = {
@@ -51,48 +50,43 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     """Sentences: what to do, what it is worth, what it costs."""
     command: str | None = None
 
+    @property
+    def colour(self) -> str:
+        return COLOURS.get(self.kind, "")
+
 
 def card(run: Run) -> Card:
     settled = _settled(run)
+    # What was really tried, and surely gains, does so whatever it is that limits.
+    worths = ((remedy, quantity.usable(remedy.speedup)) for remedy in run.proposed if remedy.measured)
+    tried = next((remedy for remedy, worth in worths if worth is not None and worth.low >= SURELY), None)
     if best_is_told(run):
         next_, command = _remedy(run.proposed[0], alone=run.consumer == "none")
-        besides = _why_not_the_named(run, run.proposed[0])
-        next_ += [besides] if besides is not None else []
-    elif (tried := _tried_remedy(run)) is not None:
+        next_ += filter(None, [_why_not_the_named(run, run.proposed[0])])
+    elif tried is not None:
         next_, command = _remedy(tried, alone=run.consumer == "none")
         next_ = ["Whatever limits it, this was tried beside it:", *next_]
     else:
         next_, command = _without_remedy(run, settled)
-    if run.verdict is None:
+    verdict = run.verdict
+    why = [(label, text) for label, text in (("clocks", _clocks(run)), ("arms", _arms(run))) if text]
+    if verdict is None:
         ended = "The probe was interrupted before it could say" if run.partial else "This run file holds no verdict on"
-        return Card(kind="no verdict", verdict=f"{ended} what limits this pipeline.", why=_why(run), next=next_, command=command)
+        return Card(kind="no verdict", verdict=f"{ended} what limits this pipeline.", why=why, next=next_, command=command)
     confidence = None
-    blocks = _blocks(run)
-    if blocks >= FEWEST_RESAMPLED and settled and not run.verdict.by_arms and quantity.known(run.verdict.confidence):
-        agree = "all" if run.verdict.confidence >= 1 else f"{quantity.percent(run.verdict.confidence)} of"
+    # Of the pipeline as it is; 0 where the run does not say.
+    blocks = verdict.blocks or max((len(arm.rates) for arm in run.arms if arm.name == "real"), default=0)
+    if blocks >= FEWEST_RESAMPLED and settled and not verdict.by_arms and quantity.known(verdict.confidence):
+        agree = "all" if verdict.confidence >= 1 else f"{quantity.percent(verdict.confidence)} of"
         confidence = f"{agree} resamples of {blocks} blocks agree"
     elif blocks:
         confidence = f"from {quantity.counted(blocks, 'block')} of the pipeline as it is"
-    return Card(
-        kind=run.verdict.kind, verdict=run.verdict.sentence, confidence=confidence, why=_why(run), next=next_, command=command
-    )
-
-
-def _blocks(run: Run) -> int:
-    """Blocks of the pipeline as it is that the verdict rests on; 0 where the run does not say."""
-    assert run.verdict is not None
-    return run.verdict.blocks or max((len(arm.rates) for arm in run.arms if arm.name == "real"), default=0)
+    return Card(kind=verdict.kind, verdict=verdict.sentence, confidence=confidence, why=why, next=next_, command=command)
 
 
 def best_is_told(run: Run) -> bool:
     """Whether the card names the best remedy: it does once the verdict is settled."""
     return bool(run.proposed) and _settled(run)
-
-
-def _tried_remedy(run: Run) -> RemedyFigures | None:
-    """The best remedy that was really tried, and surely gains: it does so whatever it is that limits."""
-    worths = ((remedy, quantity.usable(remedy.speedup)) for remedy in run.proposed if remedy.measured)
-    return next((remedy for remedy, worth in worths if worth is not None and worth.low >= SURELY), None)
 
 
 def _settled(run: Run) -> bool:
@@ -103,22 +97,16 @@ def remedy_cost(remedy: RemedyFigures) -> str:
     """``11.0 GB of disk, 6.00 min once``; empty where the remedy costs nothing to apply."""
     if remedy.cost is None:
         return ""
-    parts = []
-    if quantity.known(remedy.cost.disk_bytes) and remedy.cost.disk_bytes:
-        parts.append(f"{quantity.size(remedy.cost.disk_bytes)} of disk")
-    if quantity.known(remedy.cost.seconds) and remedy.cost.seconds:
-        parts.append(f"{quantity.seconds(remedy.cost.seconds)} once")
-    return ", ".join(parts)
+    disk, spent = remedy.cost.disk_bytes, remedy.cost.seconds
+    parts = [f"{quantity.size(disk)} of disk"] if quantity.known(disk) and disk else []
+    return ", ".join([*parts, *([f"{quantity.seconds(spent)} once"] if quantity.known(spent) and spent else [])])
 
 
 def _remedy(remedy: RemedyFigures, *, alone: bool) -> tuple[list[str], str | None]:
-    title = sentence(remedy.title)
-    worth = quantity.usable(remedy.speedup)
-    cost = remedy_cost(remedy)
-    phrases = [title]
+    cost, phrases = remedy_cost(remedy), [sentence(remedy.title)]
     whose = " of the input side alone" if alone else ""
-    if worth is not None:
-        phrases.append(f"{quantity.times_between(worth)} the throughput{whose}, {pedigree(remedy.measured, whole=True)}.")
+    if quantity.usable(remedy.speedup) is not None:
+        phrases.append(f"{quantity.times_between(remedy.speedup)} the throughput{whose}, {pedigree(remedy.measured, whole=True)}.")
     phrases.append(f"Costs {cost}." if cost else "Costs no disk and no preparation.")
     return phrases, remedy.command
 
@@ -133,8 +121,7 @@ def _why_not_the_named(run: Run, best: RemedyFigures) -> str | None:
     acting = [remedy for remedy in run.remedies if named in (remedy.stage, *remedy.relieves)]
     for rank, remedy in enumerate(run.proposed, 1):
         if remedy in acting:
-            worth = quantity.usable(remedy.speedup)
-            gain = f", {quantity.times_between(worth)}" if worth is not None else ""
+            gain = f", {quantity.times_between(remedy.speedup)}" if quantity.usable(remedy.speedup) is not None else ""
             return f"It leaves {named} as it is; remedy {rank} acts on that: {sentence(remedy.title)[:-1]}{gain}."
     if not acting:
         return f"It leaves {named} as it is; pipefix knows no remedy that acts on that."
@@ -142,7 +129,7 @@ def _why_not_the_named(run: Run, best: RemedyFigures) -> str | None:
     return f"It leaves {named} as it is; what acts on that does not apply here: {sentence(refused.title)[:-1]}: {refused.why}."
 
 
-def _worth(gain: Interval | None) -> float:
+def _worth(gain: quantity.Interval | None) -> float:
     known = quantity.usable(gain)
     return known.value if known is not None else 0.0
 
@@ -153,9 +140,8 @@ def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
         if why_not:
             return why_not[:1], None
         if run.verdict is not None and run.verdict.kind == "step-bound":
-            if EVALUATION_WAITS in run.verdict.sentence:
-                return ["Leave the training's loader alone: look at the model, and at the loader of the evaluation."], None
-            return ["Leave the loader alone: look at the model."], None
+            of_training = "Leave the training's loader alone: look at the model, and at the loader of the evaluation."
+            return [of_training if EVALUATION_WAITS in run.verdict.sentence else "Leave the loader alone: look at the model."], None
         clocks = "These are clocks: experiments in the program show which stage is slow, and what each fix is worth."
         return [clocks], experiments_in(run.program.command)
     if settled and run.verdict is not None and run.verdict.kind == "input-bound":
@@ -163,14 +149,16 @@ def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
     if settled:
         return ["Leave the loader alone: none of the remedies is worth its cost here."], None
     if run.verdict is None and not run.caveats:
-        again = command("pipefix", "probe", run.target or "TARGET", "--out", "run.json")
-        return ["Probe the pipeline, and let it finish."], again
+        return ["Probe the pipeline, and let it finish."], command("pipefix", "probe", run.target or "TARGET", "--out", "run.json")
     if run.verdict is not None and run.target and _LONGER.search(run.verdict.sentence) is None:
         if "--trace" in run.verdict.sentence:
             return ["Look at what runs meanwhile."], _again(run, "--trace", "trace.json")
         if "Moved into" in run.verdict.sentence:
             return ["Give that code a name of its own, and probe again."], _again(run)
-    longer = _longer_budget(run)
+    # What a caveat asks for, or else twice the time that was spent, in whole tens, and at least two minutes.
+    budgets = [int(number) for caveat in run.caveats for number in _LONGER.findall(caveat.sentence)]
+    spent = run.instrument.seconds if run.instrument is not None else None
+    longer = max(budgets, default=max(120, round(min(spent, 1e9) / 5) * 10) if quantity.known(spent) else 120)
     sentences = [sentence(caveat.sentence) for caveat in run.caveats[:2]] or ["A longer probe gives narrower intervals."]
     if run.program is not None:
         return sentences, command("pipefix", "run", f"--probe={longer}", *run.program.command)
@@ -182,36 +170,20 @@ def _again(run: Run, *options: str) -> str | None:
     return None if not run.target or made_in_program(run.target) else command("pipefix", "probe", run.target, *options)
 
 
-def _longer_budget(run: Run) -> int:
-    """What a caveat asks for, or else twice the time that was spent, in whole tens, and at least two minutes."""
-    budgets = [int(number) for caveat in run.caveats for number in _LONGER.findall(caveat.sentence)]
-    if budgets:
-        return max(budgets)
-    spent = run.instrument.seconds if run.instrument is not None else None
-    return 120 if spent is None or not quantity.known(spent) else max(120, round(spent * 2 / 10) * 10)
-
-
-def _why(run: Run) -> list[tuple[str, str]]:
-    pairs = (("clocks", _clocks(run)), ("arms", _arms(run)))
-    return [(label, text) for label, text in pairs if text]
-
-
 def _clocks(run: Run) -> str:
     kind = run.verdict.kind if run.verdict is not None else ""
     if kind == "step-bound":
         phrases = descriptions.step_phrases(run)
         step = f"A step is {', '.join(phrases)}." if phrases else ""
         return f"{_fed(run)} {step}".strip()
-    stages = _suspects(run)
-    clocks = [_clock(stage, run) for stage in stages]
+    clocks = [_clock(stage, run) for stage in _suspects(run)]
     if _is_sampler_named(run):
         clocks = [f"the sampler takes {quantity.seconds_between(run.sampler_s)} a sample in the training process", *clocks[:1]]
     return sentence("; ".join(clocks)) if clocks else _fed(run)
 
 
 def _is_sampler_named(run: Run) -> bool:
-    verdict = run.verdict
-    named = verdict is not None and verdict.kind == "input-bound" and verdict.stage is None
+    named = run.verdict is not None and run.verdict.kind == "input-bound" and run.verdict.stage is None
     return named and quantity.usable(run.sampler_s) is not None
 
 
@@ -220,7 +192,7 @@ def _suspects(run: Run) -> list[StageFigures]:
     measured = [stage for stage in run.stages if quantity.usable(stage.wall_s) is not None]
     if run.verdict is not None and run.verdict.stage is not None:
         return [stage for stage in measured if stage.stage == run.verdict.stage]
-    ranked = sorted(measured, key=lambda stage: stage.share if stage.share is not None and quantity.known(stage.share) else -1.0)
+    ranked = sorted(measured, key=lambda stage: stage.share if quantity.known(stage.share) else -1.0)
     return ranked[::-1][:2]
 
 
@@ -240,14 +212,11 @@ def _clock(stage: StageFigures, run: Run) -> str:
     part = cpu.value / wall.value
     if part >= NEARLY_ALL:
         return f"{clause}, nearly all of it CPU work"
-    waiting = stage.waiting_s if quantity.known(stage.waiting_s) else None
-    queued = wall.value - cpu.value - waiting if waiting is not None else 0.0
+    work = f"{quantity.seconds(cpu.value)} of it CPU work"
+    queued = wall.value - cpu.value - stage.waiting_s if quantity.known(stage.waiting_s) else 0.0
     if queued > QUEUED * wall.value:
-        others = f"{quantity.seconds(queued)} other threads or the queue for a CPU"
-        return f"{clause}, {quantity.seconds(cpu.value)} of it CPU work, {others}"
-    if part <= 0.5:
-        return f"{clause}, only {quantity.seconds(cpu.value)} of it CPU work: the rest is waiting"
-    return f"{clause}, {quantity.seconds(cpu.value)} of it CPU work"
+        return f"{clause}, {work}, {quantity.seconds(queued)} other threads or the queue for a CPU"
+    return f"{clause}, only {work}: the rest is waiting" if part <= 0.5 else f"{clause}, {work}"
 
 
 def _fed(run: Run) -> str:
@@ -273,14 +242,10 @@ def _arms(run: Run) -> str:
         best = max(loader, key=lambda stage: _worth(stage.marginal_gain))
         rest = "other part of the loader" if len(loader) == len(INPUT) else "other part of the loader that was tried"
         return f"{_free(best.stage, best.marginal_gain)}; no {rest} would win more."
-    suspects = _suspects(run)
-    gains_told = [_free(stage.stage, stage.marginal_gain) for stage in suspects if stage in gains]
-    return sentence("; ".join(gains_told)) if gains_told else ""
+    return sentence("; ".join(_free(stage.stage, stage.marginal_gain) for stage in _suspects(run) if stage in gains))
 
 
 def _free(name: str, gain: GainFigures | None) -> str:
-    instead = FREE.get(name, f"with {name} taking no time")
-    text = f"{instead} the pipeline delivers {quantity.times_between(gain)}"
-    if gain is not None and quantity.known(gain.low) and gain.low <= 1.0 <= gain.high:
-        text += ", which may be no gain at all"
-    return text
+    none = gain is not None and quantity.known(gain.low) and gain.low <= 1.0 <= gain.high
+    text = f"{FREE.get(name, f'with {name} taking no time')} the pipeline delivers {quantity.times_between(gain)}"
+    return text + (", which may be no gain at all" if none else "")

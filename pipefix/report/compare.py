@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import html
 import math
+from collections.abc import Callable
 
 import msgspec
 
 from pipefix.report import descriptions
-from pipefix.report.comparable import changed_settings, doubts, unlike
+from pipefix.report.comparable import MachinePart, changed_settings, doubts, machine_part, unlike
 from pipefix.report.document import Bar, Block, Document, Field, Paragraph, Table, chart, field, filled, points
-from pipefix.report.machine_part import MachinePart, machine_part
 from pipefix.report.runfile import Run, StageFigures, encode
 from pipefix.report.shown import Shown
-from pipefix.report.side_by_side import side_by_side
+from pipefix.report.stage_table import side_by_side
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.errors import BadUsage
-from pipefix.vocabulary.quantity import Interval
+from pipefix.vocabulary.printable import printable
 from pipefix.vocabulary.version import VERSION
 
 HEADS = ["stage", "after/before", "a sample", "share"]
@@ -25,10 +26,10 @@ class StageChange(msgspec.Struct, frozen=True, kw_only=True):
     """One stage in both runs. A figure is None where that run has none."""
 
     stage: str
-    before_s: Interval | None = None
+    before_s: quantity.Interval | None = None
     """Seconds a sample, on the clock."""
-    after_s: Interval | None = None
-    ratio: Interval | None = None
+    after_s: quantity.Interval | None = None
+    ratio: quantity.Interval | None = None
     """After over before: below 1 the stage got faster."""
     before_share: float | None = None
     after_share: float | None = None
@@ -50,10 +51,9 @@ class FigureChange(msgspec.Struct, frozen=True, kw_only=True):
 class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
     before: Run
     after: Run
-    ratio: Interval
+    ratio: quantity.Interval
     """Delivered throughput after over before: above 1 it got faster."""
     machine: MachinePart = MachinePart()
-    """What of it is the machine's."""
     stages: list[StageChange] = []
     beside: list[FigureChange] = []
     doubts: list[str] = []
@@ -97,25 +97,38 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
         return f"No regression: the second run delivers {ratio} of the first; {allowed}."
 
     def document(self, *, full: bool = False) -> Document:
-        return report(self, full=full)
+        """``full``: with what the gate says, which the command line tells apart."""
+        kind = "warn" if not self.settled else "good" if self.ratio.value >= 1 else "bad"
+        card = [field("RESULT", self.sentence, f"strong {kind}")]
+        if full and self.gate is not None:
+            kind = "bad" if self.regressed else kind
+            card.append(field("GATE", self.gate))
+        beside = Table(["figure", "before", "after"], _beside_rows(self), "lrr", caption="Beside the rate")
+        card += [_told("BEFORE", self.before), _told("AFTER", self.after)]
+        return Document(
+            command="pipefix compare", target=self.after.target, kind=kind, card=card, tiles=list(_tiles(self)),
+            version=VERSION, data=encode(self.after),
+            sections=filled(
+                ("Stages side by side", side_by_side(self.before, self.after), "page"),
+                ("Seconds a sample, after over before", _by_stage(self), ""),
+                ("Beside the rate", [beside] if beside.rows else [], ""),
+                ("Changed settings", points(changed_settings(self.before, self.after)), ""),
+                ("Doubts", points(self.doubts), ""),
+            ),
+        )  # fmt: skip
 
     def figures(self) -> dict[str, object]:
         """What changed; the runs themselves are named, not repeated."""
         return {
-            "sentence": self.sentence,
-            "ratio": self.ratio,
-            "settled": self.settled,
+            "sentence": self.sentence, "ratio": self.ratio, "settled": self.settled,
             "machine": {**msgspec.structs.asdict(self.machine), "ratio_without": self.own},
             "stages": [{**msgspec.structs.asdict(change), "settled": change.settled} for change in self.stages],
-            "beside": self.beside,
-            "before": _named(self.before),
-            "after": _named(self.after),
-            "changed_settings": changed_settings(self.before, self.after),
-            "doubts": self.doubts,
-        }
+            "beside": self.beside, "before": _named(self.before), "after": _named(self.after),
+            "changed_settings": changed_settings(self.before, self.after), "doubts": self.doubts,
+        }  # fmt: skip
 
     @property
-    def own(self) -> Interval:
+    def own(self) -> quantity.Interval:
         """The ratio with the machine's part taken out."""
         return self.machine.taken_out(self.ratio)
 
@@ -141,34 +154,21 @@ def compare(before: Run, after: Run, *, force: bool = False, max_regression: flo
             again = "Make a fresh run file, and let the probe finish: pipefix probe TARGET --out run.json"
             if run.program is not None:
                 again = "Waits of a loop are no rate of its loader, which this measures in the program: pipefix run --probe PROGRAM"
-            raise BadUsage(
-                f"The {name} run, of {run.target or 'an unnamed target'}, holds no throughput: there is nothing to compare.",
-                advice=again,
-            )
+            what = f"The {name} run, of {run.target or 'an unnamed target'}"
+            raise BadUsage(f"{what}, holds no throughput: there is nothing to compare.", advice=again)
     reasons = unlike(before, after)
     if reasons and not force:
-        raise BadUsage(
-            f"These two runs cannot be compared: {'; '.join(reasons)}.", advice="To compare them all the same, add --force."
-        )
+        why = f"These two runs cannot be compared: {'; '.join(reasons)}."
+        raise BadUsage(why, advice="To compare them all the same, add --force.")
     comparison = Comparison(
-        before=before,
-        after=after,
-        ratio=ratio(_rates(after), _rates(before)),
-        machine=machine_part(before, after),
-        stages=_stages(before, after),
-        beside=_beside(before, after),
-        max_regression=max_regression,
-    )
-    reasons_told = [f"Forced: {reason}." for reason in reasons] + _of_the_machine(comparison) + doubts(before, after)
-    return msgspec.structs.replace(comparison, doubts=reasons_told)
-
-
-def _of_the_machine(comparison: Comparison) -> list[str]:
-    part = comparison.machine
-    if not part.sentence:
-        return []
-    rest = f"Without that the second run delivers {quantity.times_between(comparison.own)} of the first."
-    return [f"{part.sentence} {rest if part.told else 'What that cost cannot be told: repeat the run.'}"]
+        before=before, after=after, ratio=ratio(_rates(after), _rates(before)), machine=machine_part(before, after),
+        stages=_stages(before, after), beside=_beside(before, after), max_regression=max_regression,
+    )  # fmt: skip
+    reasons_told, part = [f"Forced: {reason}." for reason in reasons], comparison.machine
+    if part.sentence:
+        rest = f"Without that the second run delivers {quantity.times_between(comparison.own)} of the first."
+        reasons_told.append(f"{part.sentence} {rest if part.told else 'What that cost cannot be told: repeat the run.'}")
+    return msgspec.structs.replace(comparison, doubts=reasons_told + doubts(before, after))
 
 
 def _beside(before: Run, after: Run) -> list[FigureChange]:
@@ -190,36 +190,31 @@ def _told_beside(run: Run) -> list[tuple[str, str]]:
     ]
 
 
-def ratio(above: Interval, below: Interval) -> Interval:
+def ratio(above: quantity.Interval, below: quantity.Interval) -> quantity.Interval:
     """The quotient of two figures whose errors are independent: relative half-widths add in quadrature, on a log scale."""
     value = above.value / below.value
     down = math.hypot(_log(above.value, above.low), _log(below.high, below.value))
     up = math.hypot(_log(above.high, above.value), _log(below.value, below.low))
-    return Interval(value, value * math.exp(-down), value * math.exp(up))
-
-
-_LARGEST_LOG = 300.0
-"""Beyond it an interval has no end that could be told."""
+    return quantity.Interval(value, value * math.exp(-down), value * math.exp(up))
 
 
 def _log(above: float, below: float) -> float:
     if min(above, below) <= 0 or not math.isfinite(above) or not math.isfinite(below):
         return math.inf
-    return min(max(0.0, math.log(above) - math.log(below)), _LARGEST_LOG)
+    return min(max(0.0, math.log(above) - math.log(below)), 300.0)  # beyond it an interval has no end that could be told
 
 
 def _named(run: Run) -> dict[str, object]:
     return {"target": run.target, "created": run.created, "delivered": _rates(run)}
 
 
-def _rates(run: Run) -> Interval:
+def _rates(run: Run) -> quantity.Interval:
     assert run.throughput is not None
     return run.throughput.delivered
 
 
 def _stages(before: Run, after: Run) -> list[StageChange]:
-    earlier = {stage.stage: stage for stage in before.stages}
-    later = {stage.stage: stage for stage in after.stages}
+    earlier, later = ({stage.stage: stage for stage in run.stages} for run in (before, after))
     changes = [_change(name, earlier.get(name), later.get(name)) for name in {**earlier, **later}]
     return [change for change in changes if change.before_s is not None or change.after_s is not None]
 
@@ -229,13 +224,9 @@ def _change(name: str, before: StageFigures | None, after: StageFigures | None) 
     new = quantity.usable(after.wall_s) if after is not None else None
     both = ratio(new, old) if old is not None and new is not None and old.value > 0 and new.value > 0 else None
     return StageChange(
-        stage=name,
-        before_s=old,
-        after_s=new,
-        ratio=both,
-        before_share=before.share if before is not None else None,
+        stage=name, before_s=old, after_s=new, ratio=both, before_share=before.share if before is not None else None,
         after_share=after.share if after is not None else None,
-    )
+    )  # fmt: skip
 
 
 def _greatest(changes: list[StageChange]) -> str:
@@ -251,33 +242,8 @@ def _greatest(changes: list[StageChange]) -> str:
     return f"{name} {first} -> {second}/sample"
 
 
-# -- as a document ---------------------------------------------------------------------------------------------------
-
-
-def report(comparison: Comparison, *, full: bool = False) -> Document:
-    """``full``: with what the gate says, which the command line tells apart."""
-    kind = "warn" if not comparison.settled else "good" if comparison.ratio.value >= 1 else "bad"
-    card = [field("RESULT", comparison.sentence, f"strong {kind}")]
-    if full and comparison.gate is not None:
-        kind = "bad" if comparison.regressed else kind
-        card.append(field("GATE", comparison.gate))
-    card += [_told("BEFORE", comparison.before), _told("AFTER", comparison.after)]
-    return Document(
-        command="pipefix compare",
-        target=comparison.after.target,
-        kind=kind,
-        card=card,
-        tiles=list(_tiles(comparison)),
-        sections=filled(
-            ("Stages side by side", side_by_side(comparison.before, comparison.after), "page"),
-            ("Seconds a sample, after over before", _by_stage(comparison), ""),
-            ("Beside the rate", _table_beside(comparison), ""),
-            ("Changed settings", points(changed_settings(comparison.before, comparison.after)), ""),
-            ("Doubts", points(comparison.doubts), ""),
-        ),
-        version=VERSION,
-        data=encode(comparison.after),
-    )
+def _beside_rows(comparison: Comparison) -> list[list[str]]:
+    return [[change.what, change.before, change.after] for change in comparison.beside]
 
 
 def _told(label: str, run: Run) -> Field:
@@ -286,22 +252,19 @@ def _told(label: str, run: Run) -> Field:
 
 
 def _tiles(comparison: Comparison) -> list[tuple[str, str]]:
-    rates = [
-        (label, quantity.rate_between(run.throughput.delivered, run.throughput.unit))
-        for label, run in (("before", comparison.before), ("after", comparison.after))
-        if run.throughput is not None
-    ]
+    runs = {"before": comparison.before.throughput, "after": comparison.after.throughput}
+    rates = [(label, quantity.rate_between(rate.delivered, rate.unit)) for label, rate in runs.items() if rate is not None]
     own = [("without the machine's part", quantity.times_between(comparison.own))] if comparison.machine.sentence else []
     return [*rates, ("after over before", quantity.times_between(comparison.ratio)), *own]
 
 
 def _by_stage(comparison: Comparison) -> list[Block]:
-    bars = [
-        Bar(cells=row(change), value=change.ratio or Interval(1.0, 1.0, 1.0), stage=change.stage, title=_word(change))
-        for change in comparison.stages
-    ]
-    if not bars:
+    if not comparison.stages:
         return []
+    bars = [
+        Bar(cells=row(each), value=each.ratio or quantity.exactly(1.0), stage=each.stage, title=_word(each))
+        for each in comparison.stages
+    ]
     noise = any(change.ratio is not None and not change.settled for change in comparison.stages)
     return [chart(HEADS, bars, "lrrr", "Stages", ["share"], start=1.0), *([Paragraph("~ within noise", "soft")] if noise else [])]
 
@@ -322,6 +285,61 @@ def row(change: StageChange) -> list[str]:
     return [change.stage, ratio + noise, " -> ".join(clocks), " -> ".join(shares)]
 
 
-def _table_beside(comparison: Comparison) -> list[Block]:
-    rows = [[change.what, change.before, change.after] for change in comparison.beside]
-    return [Table(["figure", "before", "after"], rows, "lrr", caption="Beside the rate")] if rows else []
+def markdown(comparison: Comparison) -> list[str]:
+    """A heading, the gate's sentence, and tables that GitHub and GitLab draw."""
+    lines = ["### pipefix compare", "", f"**{_cell(comparison.sentence)}**"]
+    if comparison.gate is not None:
+        lines += ["", _cell(comparison.gate)]
+    lines += _markdown_table(HEADS, [row(change) for change in comparison.stages])
+    lines += _markdown_table(["figure", "before", "after"], _beside_rows(comparison))
+    for title, notes in (
+        ("Changed settings", changed_settings(comparison.before, comparison.after)),
+        ("Doubts", comparison.doubts),
+    ):
+        if notes:
+            lines += ["", f"{title}:", "", *(f"- {_cell(note)}" for note in notes)]
+    return lines
+
+
+def _markdown_table(heads: list[str], rows: list[list[str]]) -> list[str]:
+    if not rows:
+        return []
+    head, *body = (f"| {' | '.join(map(_cell, cells))} |" for cells in (heads, *rows))
+    return ["", head, "| --- |" + " ---: |" * (len(heads) - 1), *body]
+
+
+def _cell(words: str) -> str:
+    """Names come from files of others: they neither end a cell nor begin markup."""
+    for sign in ("\\", "|", "`", "*", "_", "[", "]", "<", ">", "~"):
+        words = words.replace(sign, f"\\{sign}")
+    return printable(words)
+
+
+def github(comparison: Comparison) -> list[str]:
+    """Workflow commands: an error where the gate closes, a warning where it could not judge, a notice otherwise."""
+    level, message = "notice", comparison.gate or comparison.sentence
+    if comparison.gate is not None:
+        level = "error" if comparison.regressed else "notice" if message.startswith("No regression:") else "warning"
+    lines = [f"::{level} title=pipefix compare::{_escaped(message)}"]
+    return lines + [f"::warning title=pipefix compare::{_escaped(doubt)}" for doubt in comparison.doubts]
+
+
+def _escaped(words: str) -> str:
+    return printable(words).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def junit(comparison: Comparison) -> list[str]:
+    """One test case, which fails as the gate does."""
+    target, message = html.escape(printable(comparison.after.target or "pipeline")), html.escape(printable(comparison.sentence))
+    body = [f"<system-out>{html.escape(printable(line))}</system-out>" for line in ("; ".join(comparison.doubts),) if line]
+    if comparison.regressed:
+        body.insert(0, f'<failure message="{html.escape(printable(comparison.gate or ""))}">{message}</failure>')
+    return [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        f'<testsuites><testsuite name="pipefix compare" tests="1" failures="{int(comparison.regressed)}" errors="0" skipped="0">',
+        f'<testcase classname="pipefix" name="throughput of {target}">{"".join(body)}</testcase>',
+        "</testsuite></testsuites>",
+    ]
+
+
+FORMATS: dict[str, Callable[[Comparison], list[str]]] = {"markdown": markdown, "github": github, "junit": junit}

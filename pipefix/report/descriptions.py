@@ -27,29 +27,18 @@ def settings_line(settings: LoaderSettings) -> list[str]:
         if settings.prefetch_factor is not None:
             details.append(f"prefetch {settings.prefetch_factor}")
         workers += f" ({', '.join(details)})" if details else ""
-    phrases = [data, _batch(settings), workers]
-    if settings.pin_memory:
-        phrases.append("pinned")
-    if settings.persistent_workers:
-        phrases.append("persistent")
-    if not settings.in_order:
-        phrases.append("out of order")
-    return phrases
-
-
-def _batch(settings: LoaderSettings) -> str:
-    if settings.batch_size is not None:
-        return f"batch {settings.batch_size:,}"
+    flags = {"pinned": settings.pin_memory, "persistent": settings.persistent_workers, "out of order": not settings.in_order}
+    batch = "batch size decided elsewhere"
     if settings.mean_batch is not None:
-        return f"batch {quantity.number(settings.mean_batch)} on average, by the batch sampler"
-    return "batch size decided elsewhere"
+        batch = f"batch {quantity.number(settings.mean_batch)} on average, by the batch sampler"
+    if settings.batch_size is not None:
+        batch = f"batch {settings.batch_size:,}"
+    return [data, batch, workers, *(words for words, is_so in flags.items() if is_so)]
 
 
 def machine_line(machine: Mapping[str, Any]) -> list[str]:
     """Processor, the CPUs that may be used, memory, devices and versions, as far as the run says."""
-    phrases = []
-    if machine.get("cpu_model"):
-        phrases.append(str(machine["cpu_model"]))
+    phrases = [str(machine["cpu_model"])] if machine.get("cpu_model") else []
     cores, allowed, memory = (figure(machine, name) for name in ("logical_cores", "effective_cores", "memory_bytes"))
     if cores is not None:
         may = f"{quantity.number(allowed)} of " if allowed is not None and allowed != cores else ""

@@ -25,13 +25,7 @@ def report(machine: Mapping[str, Any], audit: Sequence[Finding]) -> Document:
 
 
 def findings(audit: Sequence[Finding]) -> list[Block]:
-    """What an audit found, each with what to type."""
-    items = [
-        Item(
-            text=finding.found,
-            tag=finding.severity,
-            blocks=[Paragraph(finding.advice + (f" (rule: {finding.rule})" if finding.rule else ""))],
-        )
-        for finding in audit
-    ]
+    advice = [Paragraph(finding.advice + (f" (rule: {finding.rule})" if finding.rule else "")) for finding in audit]
+    told = zip(audit, advice, strict=True)
+    items = [Item(text=finding.found, tag=finding.severity, blocks=[paragraph]) for finding, paragraph in told]
     return [Items(items)] if items else []

@@ -164,8 +164,6 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole report."""
-
     command: str = ""
     """What was typed: pipefix probe; empty where no head is to be shown."""
     target: str = ""

@@ -23,7 +23,7 @@ from pipefix.report.document import (
 )
 from pipefix.report.runfile import Run, encode
 from pipefix.report.shown import Shown
-from pipefix.report.side_by_side import side_by_side
+from pipefix.report.stage_table import side_by_side
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.commands import command, made_in_program, with_plan
 from pipefix.vocabulary.version import VERSION
@@ -33,12 +33,9 @@ def report(fixed: Fixed, before: Run | None = None, after: Run | None = None, *,
     """``before`` and ``after``: what was probed; ``page``: where the page lies that was written of this."""
     ahead = [Items([_ahead(step) for step in fixed.ahead], numbered=True)] if fixed.ahead else []
     return Document(
-        command="pipefix fix",
-        target=fixed.target + (" --dry-run" if fixed.dry else ""),
-        kind="good" if fixed.applied else "warn",
-        card=list(_card(fixed, page)),
-        card_last=True,
-        tiles=_tiles(fixed),
+        command="pipefix fix", target=fixed.target + (" --dry-run" if fixed.dry else ""), version=VERSION,
+        kind="good" if fixed.applied else "warn", card=list(_card(fixed, page)), card_last=True, tiles=_tiles(fixed),
+        data=encode(after) if after is not None else "{}",
         sections=filled(
             ("Kept", [Items([_kept(step) for step in fixed.applied])] if fixed.applied else [], ""),
             ("Would be tried, in this order", ahead, ""),
@@ -47,9 +44,7 @@ def report(fixed: Fixed, before: Run | None = None, after: Run | None = None, *,
             ("From before to after", _waterfall(fixed, after), "page"),
             ("Predicted and measured", _gains(fixed), "page"),
         ),
-        version=VERSION,
-        data=encode(after) if after is not None else "{}",
-    )
+    )  # fmt: skip
 
 
 def _card(fixed: Fixed, page: str | None) -> Iterator[Field]:
@@ -64,14 +59,9 @@ def _card(fixed: Fixed, page: str | None) -> Iterator[Field]:
     if fixed.plan is not None and not fixed.dry:
         back = command("pipefix", "fix", "--undo", *(["--out", fixed.folder] if fixed.folder != "." else []))
         argument = "--plan" if made_in_program(fixed.target) else "plan=..."
-        yield Field(
-            "USE",
-            [
-                CommandLine(with_plan(fixed.plan, fixed.target, fixed.program)),
-                Paragraph(f"Without {argument} it runs as before. To take the last step back:"),
-                CommandLine(back),
-            ],
-        )
+        use = CommandLine(with_plan(fixed.plan, fixed.target, fixed.program))
+        without = Paragraph(f"Without {argument} it runs as before. To take the last step back:")
+        yield Field("USE", [use, without, CommandLine(back)])
     if page is not None:
         yield field("REPORT", page)
 
@@ -86,9 +76,8 @@ def result(fixed: Fixed) -> str:
     steps = quantity.counted(len(fixed.applied), "step")
     if fixed.total is None:
         return f"{steps} kept; interrupted before the whole was measured."
-    saved = ""
-    if fixed.saved_s is not None and fixed.saved_s > 0:
-        saved = f", and saves {quantity.seconds(fixed.saved_s)} of each epoch"
+    saves = fixed.saved_s is not None and fixed.saved_s > 0
+    saved = f", and saves {quantity.seconds(fixed.saved_s)} of each epoch" if saves else ""
     rates = f"{quantity.rate(fixed.total.before.value)} -> {quantity.rate(fixed.total.after.value)}"
     whole = " (starts of epochs counted in)" if fixed.total.epochs else ""
     speed = f"{quantity.times_between(fixed.total.gain)} as fast: {rates}{whole}"
@@ -117,9 +106,9 @@ def _kept(step: Applied) -> Item:
 
 
 def _ahead(step: Refused) -> Item:
-    question = [Paragraph(f"{step.why}: asked before, or --yes")] if step.why else []
+    asked = [Paragraph(f"{step.why}: asked before, or --yes")] if step.why else []
     worth = f"{quantity.times_between(step.predicted)} predicted"
-    return Item(text=f"{step.id}: {_capital(step.title)}", figure=worth, blocks=[*question])
+    return Item(text=f"{step.id}: {_capital(step.title)}", figure=worth, blocks=[*asked])
 
 
 def _left(step: Refused) -> Item:

@@ -12,8 +12,6 @@ from pipefix.vocabulary import quantity
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was done."""
-
     at: str
     """ISO 8601; empty where the file does not say."""
     what: str
@@ -25,8 +23,6 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done in a folder."""
-
     done: list[Done]
     """The earliest first."""
     saved_of_an_epoch_s: float | None

@@ -21,20 +21,16 @@ from pipefix.vocabulary.stage import Stage
 
 
 def page(document: Document) -> str:
-    """The whole page."""
     style, script = _asset("page.css"), _asset("page.js")
     allowed = ["default-src 'none'", f"style-src '{_digest(style)}'", f"script-src '{_digest(script)}'"]
     if any(isinstance(block, Images) for section in document.sections for block in section.blocks):
         allowed.append("img-src data:")
     data = document.data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return _template().render(
-        document=document,
-        sections=[section for section in document.sections if section.only != "terminal"],
+        document=document, sections=[section for section in document.sections if section.only != "terminal"],
         policy="; ".join([*allowed, "base-uri 'none'", "form-action 'none'"]),
-        style=Markup(style),
-        script=Markup(script),
-        data=Markup(data),
-    )
+        style=Markup(style), script=Markup(script), data=Markup(data),
+    )  # fmt: skip
 
 
 @functools.cache
@@ -52,9 +48,7 @@ def _clean(value: Any) -> Any:
     """What a string from outside may hold besides printable characters is shown as an escape."""
     if isinstance(value, float):
         return f"{value:.3f}".rstrip("0").rstrip(".")
-    if not isinstance(value, str) or hasattr(value, "__html__"):
-        return value
-    return printable_lines(value)
+    return printable_lines(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _hue(stage: str) -> str:

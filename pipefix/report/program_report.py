@@ -49,9 +49,7 @@ def experiments_in(words: Sequence[str]) -> str:
 
 
 def section(program: ProgramFigures, *, only: str = "") -> Section:
-    blocks: list[Block] = []
-    if program.loops:
-        blocks.append(_loops(program))
+    blocks: list[Block] = [_loops(program)] if program.loops else []
     for finding in program.findings:
         blocks += [Paragraph(f"{finding.severity}: {finding.found}", "strong"), Paragraph(finding.advice)]
     return Section(title="The program", blocks=[*blocks, *(Paragraph(text, "soft") for text in notes(program))], only=only)
@@ -66,25 +64,14 @@ def _loops(program: ProgramFigures) -> Bars:
         rank = f", rank {loop.rank}" if program.ranks > 1 and loop.rank is not None else ""
         which = loop.named if alike[loop.loader, loop.rank] > 1 else loop.loader
         first = quantity.seconds(max(loop.first_batch_s)) if loop.first_batch_s else ""
-        parts = [_part(loop, f"{name}_s") for name in columns[5:]]
+        spent = [loop.step_split.get(f"{name}_s", 0.0) for name in columns[5:]]
+        parts = [quantity.percent(each / loop.seconds) if each and loop.seconds else "" for each in spent]
         name = f"{loop.role} {which or '(no loader)'}{rank}"
         cells = [name, waits(loop), quantity.seconds(loop.seconds), f"{loop.steps:,}", first, *parts]
         bars.append(Bar(cells=cells, parts=list(_lane(loop)), title=name))
     end = quantity.seconds(max([program.seconds, *(part.end for bar in bars for part in bar.parts)]))
     ends = ("the program begins; above: waiting for batches, below: working on them", end)
     return chart(columns, bars, "l" + "r" * (len(columns) - 1), "Loops over loaders", ["first", "steps"], ends=ends)
-
-
-def _starved(loop: LoopFigures) -> Iterator[str]:
-    """That a loop that trains had too few CPUs."""
-    own, workers = loop.starved_share or 0.0, loop.workers_starved_share or 0.0
-    if loop.role == "training" and max(own, workers) >= STARVED:
-        its_workers = f", its workers for {quantity.percent(workers)}" if loop.workers else ""
-        yield (
-            f"CPUs are short: the loop over the loader made at {loop.loader} was ready to run and had none for "
-            f"{quantity.percent(own)} of its time{its_workers}. Other programs, a quota, or too many threads and workers take "
-            "them; more workers bring nothing then."
-        )
 
 
 def _lane(loop: LoopFigures) -> Iterator[BarPart]:
@@ -100,11 +87,6 @@ def waits(loop: LoopFigures) -> str:
     share = loop.wait_share
     known = share is None or share.low > 0 or share.high < 1
     return quantity.percent_between(share) if known or share is None else f"{quantity.percent(share.value)} (too short)"
-
-
-def _part(loop: LoopFigures, name: str) -> str:
-    seconds = loop.step_split.get(name, 0.0)
-    return quantity.percent(seconds / loop.seconds) if seconds and loop.seconds else ""
 
 
 def notes(program: ProgramFigures) -> Iterator[str]:
@@ -126,7 +108,14 @@ def notes(program: ProgramFigures) -> Iterator[str]:
             whose = f"batches of {loop.loader}" + (f" (rank {loop.rank})" if program.ranks > 1 else "")
             yield f"Making {whose}, by looks at {loop.looked}: {parts}."
     for loop in program.loops:
-        yield from _starved(loop)
+        starved, workers = loop.starved_share or 0.0, loop.workers_starved_share or 0.0
+        if loop.role == "training" and max(starved, workers) >= STARVED:
+            its_workers = f", its workers for {quantity.percent(workers)}" if loop.workers else ""
+            yield (
+                f"CPUs are short: the loop over the loader made at {loop.loader} was ready to run and had none for "
+                f"{quantity.percent(starved)} of its time{its_workers}. Other programs, a quota, or too many threads and workers "
+                "take them; more workers bring nothing then."
+            )
     for place, over in {loop.loader: loop for loop in program.loops if loop.step_samples}.items():
         a_batch = over.samples / max(1, over.steps)
         if (over.step_samples or 0) > ONE_BATCH * a_batch:

@@ -6,6 +6,7 @@ Readers accept every older version and refuse a newer major one.
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -343,10 +344,8 @@ def write(run: Run, path: Path) -> None:
 
 
 def decode(data: bytes | str, *, origin: str) -> Run:
-    kind = msgspec.inspect.type_info(Run)
-    run = versioned.decode(
-        data, Run, format=FORMAT, origin=origin, what="a pipefix run file", prepare=lambda head: _with_unknowns(head, kind)
-    )
+    known = partial(_with_unknowns, kind=msgspec.inspect.type_info(Run))
+    run = versioned.decode(data, Run, format=FORMAT, origin=origin, what="a pipefix run file", prepare=known)
     stages = [msgspec.structs.replace(stage, marginal_gain=_as_known(stage, run.arms)) for stage in run.stages]
     return msgspec.structs.replace(run, stages=stages, remedies=[_with_how(remedy) for remedy in run.remedies])
 
@@ -374,16 +373,13 @@ def read(path: Path) -> Run:
     return decode(versioned.read(path, what="run file"), origin=str(path))
 
 
-_UNKNOWN = {"low": float("-inf"), "high": float("inf")}
-
-
 def _with_unknowns(data: Any, kind: msgspec.inspect.Type) -> Any:
     """Give nulls their meaning where a figure is required: an interval's end is unbounded, any other figure is unknown (NaN)."""
     if isinstance(kind, msgspec.inspect.UnionType) and data is not None:
         kind = next((member for member in kind.types if not isinstance(member, msgspec.inspect.NoneType)), kind)
     if isinstance(kind, msgspec.inspect.StructType) and isinstance(data, dict):
         known = {field.encode_name: field.type for field in kind.fields}
-        ends = _UNKNOWN if issubclass(kind.cls, Interval) else {}
+        ends = {"low": float("-inf"), "high": float("inf")} if issubclass(kind.cls, Interval) else {}
         return {name: _unknown(value, known[name], ends.get(name)) if name in known else value for name, value in data.items()}
     if isinstance(kind, msgspec.inspect.ListType) and isinstance(data, list):
         return [_unknown(item, kind.item_type, None) for item in data]

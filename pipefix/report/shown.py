@@ -1,4 +1,4 @@
-"""The base class of results: printed they are text, in a notebook their page; `html` and `save` write files."""
+"""The base class of results, and a run as one: printed they are text, in a notebook their page; `html` and `save` write files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import html
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+from pipefix.report import descriptions, probe_report, program_report
 from pipefix.report.document import Document
+from pipefix.report.runfile import Run
 from pipefix.vocabulary import versioned
 
 S = TypeVar("S")
@@ -62,3 +64,24 @@ class Shown:
         """Write the figures as JSON. Those of a run are read again by `pipefix.load` and `pipefix.compare`."""
         versioned.write(versioned.text(self.figures()), Path(path), what=self.KIND)
         return Path(path)
+
+
+class ShownRun(Shown, Run, frozen=True, kw_only=True):
+    """What `pipefix.probe` and `pipefix.load` return: every figure of a run file by its name, and ways to look at it."""
+
+    KIND: ClassVar[str] = "run file"
+
+    def document(self, *, full: bool = False) -> Document:
+        return probe_report.full(self) if full else probe_report.short(self)
+
+    def printed(self, *, full: bool = False) -> list[Document]:
+        """The probe, and the program that it was made in; where nothing was probed, the program alone."""
+        probed = [self.document(full=full)] if self.program is None or self.stages else []
+        return [*probed, *([program_report.report(self)] if self.program is not None else [])]
+
+    def __repr__(self) -> str:
+        return f"<pipefix run of {self.target or 'a pipeline'}: {descriptions.verdict_line(self)}>"
+
+
+def shown(run: Run) -> ShownRun:
+    return run if isinstance(run, ShownRun) else shown_as(ShownRun, run)

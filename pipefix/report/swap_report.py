@@ -14,7 +14,6 @@ from pipefix.report.document import Block, Document, Field, Image, Images, Parag
 from pipefix.report.runfile import Run
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.commands import command
-from pipefix.vocabulary.quantity import Interval, size, times
 from pipefix.vocabulary.version import VERSION
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ _TO = {"kornia": "To the batch, as one module on its device:", "dali": "To DALI'
 class PredictedGain(msgspec.Struct, frozen=True):
     """What a probe said of moving augmentation."""
 
-    gain: Interval | None
+    gain: quantity.Interval | None
     """Throughput with it over throughput as it is."""
     why: str
     """Why there is no figure, or why the probe advises against it."""
@@ -69,16 +68,14 @@ def figures(target: str, swap: Swap, parity: Parity | None, worth: PredictedGain
         "gain": worth.gain,
         "gain_why": worth.why,
         "notes": swap.notes(),
-        "parity": None
-        if parity is None
-        else {
-            "device": parity.device,
-            "holds": parity.holds,
-            "pixels": [_error(error) for error in parity.pixels],
-            "whole": None if parity.whole is None else _error(parity.whole),
-            "declined": _reasons(parity.declined),
-        },
+        "parity": _checks(parity) if parity is not None else None,
     }
+
+
+def _checks(parity: Parity) -> dict[str, Any]:
+    pixels, whole = [_error(error) for error in parity.pixels], _error(parity.whole) if parity.whole is not None else None
+    told: dict[str, Any] = {"device": parity.device, "holds": parity.holds, "pixels": pixels, "whole": whole}
+    return told | {"declined": _reasons(parity.declined)}
 
 
 def _format(sample: SampleFormat) -> dict[str, Any]:
@@ -93,38 +90,29 @@ def _error(error: PixelError) -> dict[str, Any]:
     return {**vars(error), "within": error.within}
 
 
-# -- as a document ---------------------------------------------------------------------------------------------------
-
-
 def report(target: str, swap: Swap, parity: Parity | None, worth: PredictedGain, *, full: bool = False) -> Document:
     """``full``: with the contact sheet, for the page."""
     cut = swap.split
     moves = [str(part.source) for part in cut.on_batch]
+    stays = "Nothing stays on the CPU before the batch." if cut.target != "dali" else "Nothing: DALI begins with the encoded file."
+    if cut.reasons:
+        stays = "On the CPU, in the dataset, before samples are collated:"
     card = [
-        Field("STAYS", [Paragraph(_stays(cut)), *points([f"{name}: {why}" for name, why in cut.reasons])]),
+        Field("STAYS", [Paragraph(stays), *points([f"{name}: {why}" for name, why in cut.reasons])]),
         Field("MOVES", [Paragraph(_TO[cut.target] if moves else "Nothing can be moved."), *points(moves)]),
         field("WIRE", _crossings(cut)),
         field("GAIN", str(worth)),
     ]
-    notes = swap.notes()
-    card += [Field("NOTE", [Paragraph(note) for note in notes])] if notes else []
+    notes = [Paragraph(note) for note in swap.notes()]
+    card += [Field("NOTE", [*notes])] if notes else []
     if parity is not None:
         card.append(field("PARITY", verdict(parity), "good" if parity.holds else "bad"))
         card += [field("UNCHECKED", f"{name}: {why}") for name, why in parity.declined]
+    kind = "warn" if parity is None else "good" if parity.holds else "bad"
+    sections = [*_parity(parity), *(contact_sheet(parity.sheet) if full else [])] if parity is not None else []
     return Document(
-        command="pipefix swap",
-        target=f"{target} --to {cut.target}",
-        kind="warn" if parity is None else "good" if parity.holds else "bad",
-        card=card,
-        sections=[*_parity(parity), *(contact_sheet(parity.sheet) if full else [])] if parity is not None else [],
-        version=VERSION,
+        command="pipefix swap", target=f"{target} --to {cut.target}", kind=kind, card=card, sections=sections, version=VERSION
     )
-
-
-def _stays(cut: Split) -> str:
-    if cut.reasons:
-        return "On the CPU, in the dataset, before samples are collated:"
-    return "Nothing stays on the CPU before the batch." if cut.target != "dali" else "Nothing: DALI begins with the encoded file."
 
 
 def _crossings(cut: Split) -> str:
@@ -135,21 +123,19 @@ def _crossings(cut: Split) -> str:
     less = ""
     if before.nbytes and after.nbytes and before.nbytes != after.nbytes:
         ratio = before.nbytes / after.nbytes
-        less = f": {times(ratio)} less" if ratio > 1 else f": {times(1 / ratio)} more"
+        less = f": {quantity.times(ratio)} less" if ratio > 1 else f": {quantity.times(1 / ratio)} more"
     return f"A sample crosses to the training process as {_crossing(after)} instead of {_crossing(before)}{less}."
 
 
 def _crossing(sample: SampleFormat) -> str:
-    return f"{sample.dtype} of any size" if sample.nbytes is None else f"{size(sample.nbytes)} ({sample})"
+    return f"{sample.dtype} of any size" if sample.nbytes is None else f"{quantity.size(sample.nbytes)} ({sample})"
 
 
 def verdict(parity: Parity) -> str:
     if parity.holds:
-        return (
-            f"The same seed gives the same samples both ways, on {parity.device}: "
-            f"{quantity.counted(len(parity.pixels), 'transform')} and the whole list within "
-            "1/255 on average and 4/255 at the 99th percentile."
-        )
+        checked = f"{quantity.counted(len(parity.pixels), 'transform')} and the whole list"
+        within = f"{checked} within 1/255 on average and 4/255 at the 99th percentile"
+        return f"The same seed gives the same samples both ways, on {parity.device}: {within}."
     return f"Not equal: {', '.join(error.op for error in _checked(parity) if not error.within)}. The figures are below."
 
 
@@ -166,22 +152,17 @@ def _parity(parity: Parity) -> list[Section]:
 
 
 def _pixels(error: PixelError) -> list[str]:
-    exact = not error.worst
-    errors = ["exact", "0", "0"] if exact else [f"{error.mean:.3f}", f"{error.p99:.2f}", f"{error.worst:.1f}"]
-    return [error.op, str(error.pictures), *errors, "" if exact else error.note]
+    errors = [f"{error.mean:.3f}", f"{error.p99:.2f}", f"{error.worst:.1f}", error.note]
+    return [error.op, str(error.pictures), *(errors if error.worst else ["exact", "0", "0", ""])]
 
 
 def contact_sheet(panels: Sequence[Panel]) -> list[Section]:
     """A row for each sample: as it is read, both results, and their difference; on the page alone."""
-    rows = [
-        [
-            Image("as the dataset reads it", _png(panel.original)),
-            Image("on the CPU", _png(panel.cpu)),
-            Image("swapped", _png(panel.swapped)),
-            Image(f"difference x 16 (mean {panel.mean:.2f}/255)", _png(panel.difference)),
-        ]
-        for panel in panels
-    ]
+    captions = ["as the dataset reads it", "on the CPU", "swapped", "difference x 16 (mean {:.2f}/255)"]
+    rows = []
+    for panel in panels:
+        pictures = zip(captions, (panel.original, panel.cpu, panel.swapped, panel.difference), strict=True)
+        rows.append([Image(caption.format(panel.mean), _png(picture)) for caption, picture in pictures])
     return [Section(title="Contact sheet", blocks=[Images(rows)], only="page")] if rows else []
 
 

@@ -53,8 +53,7 @@ class _Printer:
     def printed(self, document: Document) -> list[str]:
         self._head(document)
         body = [section for section in document.sections if section.only != "page"]
-        bare = not document.command  # a few sentences that need no frame
-        framed = bool(document.command and (body or document.card_last))
+        framed = bool(document.command and (body or document.card_last))  # a few sentences without need no frame
         if document.card_last:
             self._sections(body, bare=False)
             self._print("")
@@ -65,7 +64,7 @@ class _Printer:
             if framed:
                 self._rule()
         if not document.card_last:
-            self._sections(body, bare=bare and not document.card)
+            self._sections(body, bare=not document.command and not document.card)
         for paragraph in document.after:
             self._print(self._text(paragraph.text, paragraph.style))
         text = self.console.file.getvalue().replace(_HELD, " ")  # type: ignore[attr-defined]
@@ -196,13 +195,9 @@ class _Printer:
 
     def _that_fit(self, table: Table, rows: list[list[str]], indent: int, drawn: bool) -> list[int]:
         """The columns that hold something and, but for the optional ones, are shown in any case."""
-        columns = [
-            column for column, title in enumerate(table.columns) if any(row[column] not in ("", "-") for row in rows) or not column
-        ]
-        wide = {
-            column: max(cell_len(self._safe(cell)) for cell in (table.columns[column], *(row[column] for row in rows)))
-            for column in columns
-        }
+        cells = [[title, *(row[column] for row in rows)] for column, title in enumerate(table.columns)]
+        columns = [column for column, held in enumerate(cells) if not column or not {"", "-"}.issuperset(held[1:])]
+        wide = {column: max(cell_len(self._safe(cell)) for cell in cells[column]) for column in columns}
         for title in table.optional:
             if indent + sum(wide[column] + 2 for column in columns) + (8 if drawn else -2) <= self.width:
                 break
@@ -214,9 +209,7 @@ class _Printer:
     def _safe(self, text: str) -> str:
         """Text from outside for this terminal, figures held to their units."""
         text = printable(text)
-        if not self.unicode:
-            text = text.translate(_ASCII).encode("ascii", "backslashreplace").decode("ascii")
-        return text
+        return text if self.unicode else text.translate(_ASCII).encode("ascii", "backslashreplace").decode("ascii")
 
     def _text(self, text: str, style: str = "") -> Text:
         inks = " ".join(_STYLES.get(word, "") for word in style.split())

@@ -93,11 +93,8 @@ def _event(piece: Slice, start: int) -> dict[str, Any]:
 
 def _names(pid: int, order: int, names: tuple[str, str]) -> list[dict[str, Any]]:
     """Metadata: a process's name and place in the list, and its thread's name."""
-    process, thread = names
-    named = [
-        ("process_name", {"name": process}), ("process_sort_index", {"sort_index": order}), ("thread_name", {"name": thread}),
-    ]  # fmt: skip
-    return [{"ph": "M", "pid": pid, "tid": 0, "name": name, "args": args} for name, args in named]
+    named = {"process_name": {"name": names[0]}, "process_sort_index": {"sort_index": order}, "thread_name": {"name": names[1]}}
+    return [{"ph": "M", "pid": pid, "tid": 0, "name": name, "args": args} for name, args in named.items()]
 
 
 def nested(slices: Sequence[Slice]) -> list[Slice]:

@@ -13,6 +13,7 @@ from functools import partial
 import msgspec
 
 from pipefix.report.document import Bar, Block, CommandLine, Document, Field, Paragraph, Section, Table, chart, field
+from pipefix.report.stage_table import dash
 from pipefix.tuning import block_figures as figures
 from pipefix.tuning.results import FAILED, BatchSize, Trial, TuneResult, TuningPlan
 from pipefix.tuning.space import Settings, said
@@ -57,9 +58,9 @@ class TuneReport(msgspec.Struct, frozen=True, kw_only=True):
     program: list[str] = []
     """The program and its arguments, where the target is a loader inside one."""
     before: Settings
-    """As result."""
+    """As found."""
     after: Settings
-    """To be used; the same as before where nothing better was result."""
+    """To be used; the same as before where nothing better was found."""
     sentence: str
     certificate: Certificate
     trials: list[Trial]
@@ -81,7 +82,6 @@ class TuneReport(msgspec.Struct, frozen=True, kw_only=True):
     partial: bool = False
     seconds: float = 0.0
     written: str | None = None
-    """The plan file."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class TuneReporter:
 
     target: str
     settings: LoaderSettings
-    """As result."""
+    """As found."""
     plan: TuningPlan
     result: TuneResult
     consumer: ConsumerName
@@ -118,28 +118,14 @@ class TuneReporter:
     def report(self, *, created: str, written: str | None) -> TuneReport:
         changes, result = self.changes(), self.result
         return TuneReport(
-            target=self.target,
-            program=list(self.program),
-            before=self.plan.start,
-            after=self._chosen(),
-            sentence=self._sentence(changes),
-            certificate=self.certificate(),
-            trials=list(result.tried),
-            pipefix=VERSION,
-            created=created,
-            changes=changes,
-            rate_before=result.before,
-            rate_after=result.after,
-            kept=result.kept,
-            enough=result.enough,
-            declined=dict(self.plan.space.declined or {}),
-            notes=list(self._notes(changes)),
+            target=self.target, program=list(self.program), before=self.plan.start, after=self._chosen(),
+            sentence=self._sentence(changes), certificate=self.certificate(), trials=list(result.tried), pipefix=VERSION,
+            created=created, changes=changes, rate_before=result.before, rate_after=result.after, kept=result.kept,
+            enough=result.enough, declined=dict(self.plan.space.declined or {}), notes=list(self._notes(changes)),
             batch_sizes=list(self.sizes),
             limits={name: value for name, value in vars(self.plan.limits).items() if value is not None},
-            partial=result.partial,
-            seconds=result.seconds,
-            written=written,
-        )
+            partial=result.partial, seconds=result.seconds, written=written,
+        )  # fmt: skip
 
     def changes(self) -> dict[str, object]:
         """Arguments of the loader that are to be others."""
@@ -149,20 +135,13 @@ class TuneReporter:
         return changes
 
     def _chosen(self) -> Settings:
-        """The settings chosen, with workers that live on where starting them anew is felt."""
-        chosen = self.result.chosen
-        return chosen.but(persistent_workers=True) if chosen.workers and self._restart_matters() else chosen.normal()
-
-    def _restart_matters(self) -> bool:
-        """Whether starting the workers anew takes a part of an epoch that is worth saving."""
-        epoch, after = self.settings.epoch, self.result.after
-        if not epoch or after is None or not self.result.started_s:
-            return False
-        return self.result.started_s > RESTART * epoch / after.value
+        """The settings chosen, with workers that live on where starting them anew takes a part of an epoch that is worth saving."""
+        chosen, epoch, after = self.result.chosen, self.settings.epoch, self.result.after
+        is_felt = bool(epoch) and after is not None and self.result.started_s > RESTART * (epoch or 0) / after.value
+        return chosen.but(persistent_workers=True) if chosen.workers and is_felt else chosen.normal()
 
     def _sentence(self, changes: dict[str, object]) -> str:
-        result = self.result
-        words = said(result.chosen)
+        result, words = self.result, said(self.result.chosen)
         if not any(trial.status == "run" for trial in result.tried):
             return "Nothing was tried to its end, so the settings stay as they are."
         if result.kept is not None:
@@ -171,12 +150,10 @@ class TuneReporter:
         assert result.after is not None
         if result.before is None:
             return f"Use {words}: {rate(result.after.value)}; the settings as they are could not be run."
-        gain = result.after.value / result.before.value
-        rates = f"{rate(result.after.value)} instead of {rate(result.before.value)}"
-        if math.isclose(gain, 1.0, abs_tol=0.02):
+        if math.isclose(result.after.value / result.before.value, 1.0, abs_tol=0.02):
             fewer = ", with fewer workers" if result.chosen.workers < self.plan.start.workers else ""
             return f"Use {words}: as fast as before ({rate(result.after.value)}){fewer}."
-        return f"Use {words}: {rates}."
+        return f"Use {words}: {rate(result.after.value)} instead of {rate(result.before.value)}."
 
     def _notes(self, changes: dict[str, object]) -> Iterator[str]:
         if self.plan.start.in_order and not self.result.chosen.in_order:
@@ -185,13 +162,13 @@ class TuneReporter:
                 "batch. --keep-order leaves that out."
             )
         if self.settings.kind == "iterable":
-            yield ("A stream begins anew in every trial, so its first samples are read again and again, from a warm cache.")
+            yield "A stream begins anew in every trial, so its first samples are read again and again, from a warm cache."
         elif not self.dealt:
-            yield ("The dataset is too small for every trial to read samples of its own; storage is seen from a warm cache.")
+            yield "The dataset is too small for every trial to read samples of its own; storage is seen from a warm cache."
         if self.result.started_s and "persistent_workers" in changes:
-            yield (f"Starting the workers took {seconds(self.result.started_s)}; kept between epochs, they start once.")
+            yield f"Starting the workers took {seconds(self.result.started_s)}; kept between epochs, they start once."
         if self.result.used.memory_bytes:
-            yield (f"The loop with these settings took {size(self.result.used.memory_bytes)} of memory.")
+            yield f"The loop with these settings took {size(self.result.used.memory_bytes)} of memory."
         chosen = self.result.chosen
         if self.settings.kind == "iterable" and chosen.workers > max(1, self.plan.start.workers):
             yield MAY_REPEAT
@@ -204,11 +181,9 @@ class TuneReporter:
             yield "engine='processes' is FastLoader's: batches lie in reusable shared memory. The plan file asks it for that."
         if self.vram:
             yield self.vram
-        sweet = _sweet_spot(self.sizes, self.settings.batch_size)
-        if sweet:
-            yield (sweet)
+        yield from _sweet_spot(self.sizes, self.settings.batch_size)
         if self.result.partial:
-            yield ("It was interrupted: no plan was written.")
+            yield "It was interrupted: no plan was written."
 
     def certificate(self) -> Certificate:
         blocks = self.result.blocks
@@ -224,8 +199,7 @@ class TuneReporter:
             why = f", because a training step made around the file's model failed ({failed})" if failed else ""
             sentence = f"There is no consumer to feed{why}: the loader delivers {rate(delivered.value)}. --step-ms MS emulates one."
             return certificate(delivered=delivered, batches=batches, seconds=spent, sentence=sentence)
-        waited = figures.stall(blocks)
-        demand = blocks[-1].demand
+        waited, demand = figures.stall(blocks), blocks[-1].demand
         fed = True if waited.high <= allowed else False if waited.low > allowed else None
         who = f"The emulated consumer ({self.consumer.name.removeprefix('emulated: ')})" if emulated else "The consumer"
         verdict = {True: "is fed", False: "is not fed", None: "may or may not be fed"}[fed]
@@ -234,32 +208,24 @@ class TuneReporter:
             f"batches' time, and may wait {percent(allowed)}. It takes {rate(demand or 0.0)}, and {rate(delivered.value)} are "
             "delivered."
         )
+        # What supports it: the driver's view, which counts a device as busy that does little.
+        nvml = figures.nvml(blocks)
+        if phrases := in_words(nvml, "nvml_"):
+            sentence += f" The driver says of the device: {phrases}."
         return certificate(
-            fed=fed, stall=waited, delivered=delivered, demand=demand, batches=batches, seconds=spent,
-            nvml=figures.nvml(blocks), sentence=sentence + _device(figures.nvml(blocks)),
-        )  # fmt: skip
+            fed=fed, stall=waited, delivered=delivered, demand=demand, batches=batches, seconds=spent, nvml=nvml, sentence=sentence
+        )
 
 
-def _device(nvml: dict[str, float]) -> str:
-    """What supports it: the driver's view, which counts a device as busy that does little."""
-    phrases = in_words(nvml, "nvml_")
-    return f" The driver says of the device: {phrases}." if phrases else ""
-
-
-def _sweet_spot(sizes: Sequence[BatchSize], own: int | None) -> str | None:
+def _sweet_spot(sizes: Sequence[BatchSize], own: int | None) -> Iterator[str]:
     """The smallest batch that delivers nearly the most; never chosen for the user."""
     rates = {size.batch_size: size.rate.value for size in sizes if size.rate is not None}
-    if not rates or own is None:
-        return None
-    sweet = min(size for size, rate in rates.items() if rate >= 0.95 * max(rates.values()))
-    sentence = f"Of the batch sizes, {sweet} is the smallest that delivers within 5 % of the most. The batch size stays {own}."
-    ended = [size for size in sizes if size.reason]
-    if ended and sweet == max(rates):
-        sentence += f" {ended[0].batch_size} was not run: {ended[0].reason}. To train with more, accumulate gradients over several."
-    return sentence
-
-
-# -- as a document ---------------------------------------------------------------------------------------------------
+    if rates and own is not None:
+        sweet = min(size for size, rate in rates.items() if rate >= 0.95 * max(rates.values()))
+        sentence = f"Of the batch sizes, {sweet} is the smallest that delivers within 5 % of the most. The batch size stays {own}."
+        ended = [f" {size.batch_size} was not run: {size.reason}." for size in sizes if size.reason]
+        more = f"{ended[0]} To train with more, accumulate gradients over several." if ended and sweet == max(rates) else ""
+        yield sentence + more
 
 
 def report(tuning: TuneReport) -> Document:
@@ -285,32 +251,22 @@ def report(tuning: TuneReport) -> Document:
 
 
 def _trials(trials: list[Trial]) -> list[Block]:
-    rows = [
-        [
-            said(trial.settings),
-            "-" if trial.rate is None else rate(trial.rate.value, ""),
-            percent(trial.stall) if trial.stall is not None else "-",
-            size(trial.used.memory_bytes) if trial.used.memory_bytes else "-",
-            _why(trial),
-        ]
-        for trial in trials
-    ]
+    rows = []
+    for trial in trials:
+        why = f"{trial.status}: {trial.reason.removeprefix(FAILED)}" if trial.status != "run" else trial.why + _ALONE * trial.alone
+        delivers, waited = "-" if trial.rate is None else rate(trial.rate.value, ""), dash(percent(trial.stall))
+        rows.append([said(trial.settings), delivers, waited, dash(size(trial.used.memory_bytes or None)), why])
     table = Table(["trial", "samples/s", "waited", "memory", "why"], rows, "lrrrl", caption="Trials")
     ran = sum(trial.ran for trial in trials)
     return [table, *([Paragraph(f"{_IN_TURN if ran > 1 else ''}{_AT_THE_END}", "soft")] if ran else [])]
 
 
+_ALONE = " (run by itself: the limits leave no room for both, and its rate is of another moment)"
 _IN_TURN = "Each ran in turn with the best settings before it, and is told at the pace that the first one had. "
 _AT_THE_END = (
     "What RESULT and FED say was measured at the end, with the settings before and after in turn where they differ: by then the "
     "machine may have become faster or slower."
 )
-
-
-def _why(trial: Trial) -> str:
-    if trial.status == "run":
-        return trial.why + (" (run by itself: the limits leave no room for both, and its rate is of another moment)" * trial.alone)
-    return f"{trial.status}: {trial.reason.removeprefix(FAILED)}"
 
 
 def _sizes(sizes: list[BatchSize]) -> list[Block]:
@@ -332,9 +288,7 @@ def _size(tried: BatchSize, columns: list[str]) -> Bar:
     name = str(tried.batch_size)
     if tried.rate is None:
         return Bar(cells=[name, *["-"] * (len(columns) - 1)], note=tried.reason)
-    used = [tried.used.memory_bytes, tried.used.vram_bytes][: len(columns) - 4]
-    cells = [
-        name, rate_between(tried.rate, ""), seconds(tried.batch_s),
-        percent(tried.stall) if tried.stall is not None else "-", *(size(each) if each else "-" for each in used),
-    ]  # fmt: skip
+    used = [dash(size(each or None)) for each in (tried.used.memory_bytes, tried.used.vram_bytes)][: len(columns) - 4]
+    waited = dash(percent(tried.stall))
+    cells = [name, rate_between(tried.rate, ""), seconds(tried.batch_s), waited, *used]
     return Bar(cells=cells, value=tried.rate, stage="step")

@@ -24,7 +24,7 @@ from pipefix.loader.workers.start import FirstInWorker
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import PLAIN
 from pipefix.measurement.gpu import NvmlWatch
-from pipefix.measurement.measurement import Block, Row
+from pipefix.measurement.measurement import Block
 from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.run_arms import Pool
 from pipefix.measurement.worker_probe import WorkerProbe
@@ -59,9 +59,6 @@ class TrialWork:
     """CPUs that a trial runs on, where other ranks have the rest; empty for all."""
 
 
-# -- the loader ------------------------------------------------------------------------------------------------------------
-
-
 class EveryNth:
     """A subject with every n-th of its batches."""
 
@@ -88,9 +85,6 @@ def pool_of(work: TrialWork, settings: Settings, lot: int) -> Pool:
     subject = dataclasses.replace(work.subject, loader=loader)
     own: Any = EveryNth(subject, lot, work.lots)
     return Pool(own, ProbeOptions(0, settings.workers, cut=False), work.consumer(subject))
-
-
-# -- what is asked of it -----------------------------------------------------------------------------------------------------
 
 
 def serve(connection: Connection, work: TrialWork, settings: Settings, lot: int, parent: int) -> None:
@@ -153,8 +147,11 @@ def _start(pool: Pool) -> tuple[float, float]:
 
 def trial_block(block: Block, pool: Pool, started: float) -> TrialBlock:
     rows = block.rows
-    busy, waits = [], []
-    hidden = 0.0
+    made = [BatchTimes(row.trace.worker, row.room / 1e9, row.trace.begun / 1e9, row.trace.ended / 1e9) for row in rows]
+    worked = sum(row.trace.ended - row.trace.begun for row in rows)
+    # CPU seconds of all threads of a worker in a second of its work; of little work that says nothing.
+    threads = sum(row.trace.process_made for row in rows) / worked if worked > 50_000_000 else None
+    busy, waits, hidden = [], [], 0.0
     for row in rows:
         fetching = (row.got - row.asked) / 1e9
         if not pool.consumer.present:
@@ -169,26 +166,11 @@ def trial_block(block: Block, pool: Pool, started: float) -> TrialBlock:
         spent = row.device if row.idle is not None else max(row.done - row.got, row.device)
         busy.append(spent / 1e9 if pool.consumer.present else 0.0)
     return TrialBlock(
-        seconds=block.seconds,
-        samples=block.samples,
-        waits=tuple(waits),
-        steps=tuple(busy),
+        seconds=block.seconds, samples=block.samples, waits=tuple(waits), steps=tuple(busy),
         making=tuple((row.trace.ended - row.trace.begun) / 1e9 for row in rows),
-        process_cpu_s=_threads(rows) if pool.workers else None,
-        workers=pool.serving if pool.workers else 0,
-        started_s=started,
-        turns=turns([_made(row) for row in rows]) if pool.workers else (),
-    )
-
-
-def _made(row: Row) -> BatchTimes:
-    return BatchTimes(row.trace.worker, row.room / 1e9, row.trace.begun / 1e9, row.trace.ended / 1e9)
-
-
-def _threads(rows: tuple[Row, ...]) -> float | None:
-    """CPU seconds of all threads of a worker in a second of its work."""
-    worked = sum(row.trace.ended - row.trace.begun for row in rows)
-    return sum(row.trace.process_made for row in rows) / worked if worked > 50_000_000 else None
+        process_cpu_s=threads if pool.workers else None, workers=pool.serving if pool.workers else 0,
+        started_s=started, turns=turns(made) if pool.workers else (),
+    )  # fmt: skip
 
 
 def look(pool: Pool) -> BatchCost:
@@ -204,13 +186,8 @@ def look(pool: Pool) -> BatchCost:
     sizes = [leaf.nbytes for leaf in leaves(kept_batch.value) if isinstance(leaf, torch.Tensor)]
     making = sum(row.trace.ended - row.trace.begun for row in rows) / 1e9
     return BatchCost(
-        bytes=float(sum(sizes)),
-        storages=len(sizes),
-        process_bytes=reading.memory_bytes,
-        process_files=reading.files,
-        cpu_s=sum(row.trace.cpu for row in rows) / 1e9 / len(rows),
-        seconds=making / len(rows),
-        samples=sum(row.trace.samples for row in rows) / len(rows),
-        why_none=pool.consumer.why_none,
+        bytes=float(sum(sizes)), storages=len(sizes), process_bytes=reading.memory_bytes, process_files=reading.files,
+        cpu_s=sum(row.trace.cpu for row in rows) / 1e9 / len(rows), seconds=making / len(rows),
+        samples=sum(row.trace.samples for row in rows) / len(rows), why_none=pool.consumer.why_none,
         starved_s=sum(row.trace.starved for row in rows) / 1e9 / len(rows),
-    )
+    )  # fmt: skip

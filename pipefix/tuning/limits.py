@@ -8,7 +8,7 @@ takes is predicted from what earlier ones took; before there is one, from a few 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -64,27 +64,17 @@ class Usage(msgspec.Struct, frozen=True):
 
     def beside(self, others: Sequence[Usage]) -> Usage:
         """What runs side by side takes. CPU is each one's own: they run in turn."""
-        return Usage(
-            self.memory_bytes + sum(usage.memory_bytes for usage in others),
-            self.shm_bytes + sum(usage.shm_bytes for usage in others),
-            max([self.files, *(usage.files for usage in others)]),
-            self.cores,
-            self.vram_bytes + sum(usage.vram_bytes for usage in others),
-        )
+        every = [self, *others]
+        memory, shm, vram = (sum(getattr(usage, f"{what}_bytes") for usage in every) for what in ("memory", "shm", "vram"))
+        return Usage(memory, shm, max(usage.files for usage in every), self.cores, vram)
 
 
-_WORDS = {
-    "memory_bytes": "of memory",
-    "shm_bytes": "of /dev/shm",
-    "files": "open files",
-    "cores": "CPU cores",
-    "vram_bytes": "of the device's memory",
-}
+_WORDS = ("of memory", "of /dev/shm", "open files", "CPU cores", "of the device's memory")
 
 
 def _said(name: str, value: float) -> str:
     number = size(value) if name.endswith("bytes") else f"{value:.2g}" if name == "cores" else f"{value:.0f}"
-    return f"{number} {_WORDS[name]}"
+    return f"{number} {_WORDS[Usage.__struct_fields__.index(name)]}"
 
 
 def above(limits: ResourceLimits, usage: Usage, share: float) -> Iterator[tuple[str, float, float]]:
@@ -96,7 +86,6 @@ def above(limits: ResourceLimits, usage: Usage, share: float) -> Iterator[tuple[
 
 
 def refusal(limits: ResourceLimits, predicted: Usage) -> str | None:
-    """Why a trial is not started."""
     for name, value, limit in above(limits, predicted, CAREFUL):
         return f"it would take about {_said(name, value)}, and the limit is {_said(name, limit)}"
     return None
@@ -175,22 +164,22 @@ class Footprint:
     """Those that came too near a limit: they would have taken more still."""
 
     def with_trial(self, settings: Settings, usage: Usage, *, ended: bool = False) -> Footprint:
-        if ended:
-            return Footprint(self.batch, self.trials, (*self.ended, (settings, usage)))
-        return Footprint(self.batch, (*self.trials, (settings, usage)), self.ended)
+        entry = (settings, usage)
+        return replace(self, ended=(*self.ended, entry)) if ended else replace(self, trials=(*self.trials, entry))
 
     def predict(self, settings: Settings) -> Usage:
         batch, workers = self.batch, settings.workers
         tried_size = next((ran.batch_size for ran, _ in self.trials if ran.batch_size), 1)
         grow = settings.batch_size / tried_size if settings.batch_size else 1.0
-        in_flight = (settings.in_flight + workers + 1) * batch.bytes * grow if workers else 0.0
-        slots = settings.engine == "processes"
-        if slots:
-            in_flight += workers * batch.bytes * grow  # one a worker lies with the consumer until the next is asked for
+        slots = settings.engine == "processes"  # of which one a worker lies with the consumer until the next is asked for
+        in_flight = (settings.in_flight + workers + 1 + slots * workers) * batch.bytes * grow if workers else 0.0
         crossing = 0 if slots else (settings.in_flight + workers) * batch.storages
-        margin = TRIED if self._seen() else UNTRIED
+        margin, own = TRIED if self._seen() else UNTRIED, batch.process_bytes
+        # Private memory of one worker: the most that any trial shows, and never less than seems possible.
+        shown = [max(0.0, usage.memory_bytes - own) / ran.workers for ran, usage in self._seen()]
+        worker_bytes = max(shown, default=WORKER_BYTES + 0.15 * own + 2 * batch.bytes)
         return Usage(
-            memory_bytes=batch.process_bytes + (grow - 1) * batch.bytes + workers * self._worker_bytes() * margin + in_flight,
+            memory_bytes=batch.process_bytes + (grow - 1) * batch.bytes + workers * worker_bytes * margin + in_flight,
             shm_bytes=in_flight,
             files=batch.process_files + workers * WORKER_FILES + crossing,
             cores=self._cores(settings),
@@ -199,12 +188,6 @@ class Footprint:
 
     def _seen(self) -> list[tuple[Settings, Usage]]:
         return [entry for entry in (*self.trials, *self.ended) if entry[0].workers]
-
-    def _worker_bytes(self) -> float:
-        """Private memory of one worker: the most that any trial shows, and never less than seems possible."""
-        own = self.batch.process_bytes
-        bytes_per_worker = [max(0.0, usage.memory_bytes - own) / settings.workers for settings, usage in self._seen()]
-        return max(bytes_per_worker) if bytes_per_worker else WORKER_BYTES + 0.15 * own + 2 * self.batch.bytes
 
     def _cores(self, settings: Settings) -> float:
         """As many as its processes keep busy: each at most the share of its time that making a batch computes."""
@@ -234,7 +217,7 @@ class StartTimes:
     seen: tuple[tuple[int, float], ...] = ()
 
     def with_start(self, workers: int, seconds: float) -> StartTimes:
-        return StartTimes(self.cores, self.batch_s, (*self.seen, (workers, seconds))) if workers else self
+        return replace(self, seen=(*self.seen, (workers, seconds))) if workers else self
 
     def predict(self, workers: int) -> float:
         """Seconds to the first batch."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 import msgspec
 
 from pipefix.tuning import block_figures as figures
-from pipefix.tuning.block_figures import TrialBlock
 from pipefix.tuning.limits import BatchCost, ResourceLimits, Usage
 from pipefix.tuning.space import Settings, Space, said
 from pipefix.vocabulary.quantity import Interval
@@ -65,7 +64,6 @@ class Trial(msgspec.Struct, frozen=True):
 
     @property
     def level(self) -> float:
-        """Delivered samples a second."""
         return self.rate.value if self.rate is not None else 0.0
 
     @property
@@ -74,7 +72,7 @@ class Trial(msgspec.Struct, frozen=True):
         return math.log(self.rate.high / self.rate.low) / (2 * 1.96) if self.rate is not None else 0.0
 
 
-def trial_of(settings: Settings, blocks: Sequence[TrialBlock], rate: Interval, goal: Goal) -> Trial:
+def trial_of(settings: Settings, blocks: Sequence[figures.TrialBlock], rate: Interval, goal: Goal) -> Trial:
     """What blocks of these settings tell; ``rate`` is that which they deliver beside the others."""
     return Trial(
         settings.normal(), rate,
@@ -86,7 +84,6 @@ def trial_of(settings: Settings, blocks: Sequence[TrialBlock], rate: Interval, g
 
 
 def why_none_is_better(trials: Sequence[Trial], start: Settings) -> str:
-    """Why the settings as they are stay."""
     others = [trial for trial in trials if trial.settings != start]
     failed = [trial for trial in others if not trial.ran]
     if others and len(failed) == len(others):
@@ -97,8 +94,6 @@ def why_none_is_better(trials: Sequence[Trial], start: Settings) -> str:
 
 
 class BatchSize(msgspec.Struct, frozen=True):
-    """One batch size that was asked about."""
-
     batch_size: int
     rate: Interval | None = None
     """Delivered samples a second."""
@@ -125,8 +120,6 @@ class TuningPlan:
 
 @dataclass(frozen=True)
 class TuneResult:
-    """The result of a tuning."""
-
     tried: tuple[Trial, ...]
     """And what was refused."""
     chosen: Settings
@@ -135,7 +128,7 @@ class TuneResult:
     before: Interval | None
     """Delivered by the start, side by side with the winner at the end; None where it could not be run."""
     after: Interval | None
-    blocks: tuple[TrialBlock, ...]
+    blocks: tuple[figures.TrialBlock, ...]
     """Of the settings chosen, the last ones: what the certificate rests on."""
     batch: BatchCost | None
     enough: str

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 
 import msgspec
 
+from pipefix.tuning import block_figures as figures
 from pipefix.tuning.limits import BatchCost
-from pipefix.tuning.results import MOST_TRIALS, Goal, Trial
+from pipefix.tuning.results import MOST_TRIALS, Goal, Trial, trial_of
 from pipefix.tuning.space import Knob, Settings, Space
-from pipefix.vocabulary.quantity import percent
+from pipefix.vocabulary.quantity import Interval, percent
 
 TIE = 0.02
 """Throughputs closer than this are the same: the fewer workers win."""
@@ -91,15 +92,15 @@ class Search:
         def allowed(settings: Settings) -> bool:
             if settings.normal() in tried or fits(settings) is not None:
                 return False
-            return not any(not trial.ran and _at_least(settings, trial.settings) for trial in trials)
+            failed = [trial.settings for trial in trials if not trial.ran]
+            return not any(settings.workers >= other.workers and settings.in_flight >= other.in_flight for other in failed)
 
         best = self.best(trials)
         if best is None:
             return self._modest(allowed)
         ran = [trial for trial in trials if trial.ran]
-        crowded = (
-            best if best.settings.workers else max((t for t in ran if t.settings.workers), key=lambda t: t.level, default=best)
-        )
+        with_workers = max((trial for trial in ran if trial.settings.workers), key=lambda trial: trial.level, default=best)
+        crowded = best if best.settings.workers else with_workers
         knobs = [knob for knob in self._knobs(crowded, best, look) if allowed(knob.turned(crowded.settings))]
         count = self._count(ran, best, crowded, look, allowed)
         spare = left > min(len(knobs), 2)
@@ -107,9 +108,9 @@ class Search:
             return count
         if knobs:
             return NextTrial(knobs[0].turned(crowded.settings), knobs[0].why)
-        if self.goal.fed(best):
-            return count or Finished("the consumer is fed, and no smaller setting is likely to feed it")
-        return count or Finished("neither more nor fewer workers, nor anything else that something hints at, is left to try")
+        fed = "the consumer is fed, and no smaller setting is likely to feed it"
+        nothing = "neither more nor fewer workers, nor anything else that something hints at, is left to try"
+        return count or Finished(fed if self.goal.fed(best) else nothing)
 
     def best(self, trials: Sequence[Trial]) -> Trial | None:
         """The settings to keep, before they are held against the start once more."""
@@ -137,12 +138,7 @@ class Search:
     # -- how many workers ----------------------------------------------------------------------------------------------
 
     def _count(
-        self,
-        ran: Sequence[Trial],
-        best: Trial,
-        crowded: Trial,
-        look: BatchCost,
-        allowed: Callable[[Settings], bool],
+        self, ran: Sequence[Trial], best: Trial, crowded: Trial, look: BatchCost, allowed: Callable[[Settings], bool]
     ) -> NextTrial | None:
         """The next number of workers to try, with the other settings of the best that has any."""
         same = _with_knobs_of(crowded, ran)
@@ -169,7 +165,9 @@ class Search:
             yield guess, 0, math.inf, f"as many as keep {self.space.cores:g} cores busy"
         most = max(trial.level for trial in same.values())
         plateau = [n for n, trial in same.items() if trial.level >= (1 - LEVEL) * most]
-        full = look.computing > 0.5 and self._cores_full(same[max(plateau)], look)
+        can_make = self.space.cores / look.sample_cpu_s if look.sample_cpu_s else math.inf
+        # About as much as the cores can make, by the CPU time of a sample.
+        full = look.computing > 0.5 and CORES_BUSY * can_make <= same[max(plateau)].level <= can_make / CORES_BUSY
         more = _more(same, max(plateau), double=not full)
         steps = [*more, *_fewer(same, min(plateau)), *_more(same, min(plateau), double=False)]
         yield from sorted(steps, key=_width, reverse=True)
@@ -177,11 +175,6 @@ class Search:
     def _guess(self, look: BatchCost) -> float:
         """Workers that keep the cores busy."""
         return min(self.space.cores / max(look.computing, 0.02), self.space.most_workers)
-
-    def _cores_full(self, trial: Trial, look: BatchCost) -> bool:
-        """Whether it delivers about as much as the cores can make, by the CPU time of a sample."""
-        most = self.space.cores / look.sample_cpu_s if look.sample_cpu_s else math.inf
-        return CORES_BUSY * most <= trial.level <= most / CORES_BUSY
 
     def _to_feed(self, same: dict[int, Trial], demand: float, look: BatchCost) -> Iterator[Step]:
         """Towards the fewest workers that feed the consumer, by what a worker supplies."""
@@ -217,14 +210,13 @@ class Search:
             return
         threads = trial.threads or 0.0
         if threads > BUSY and settings.worker_threads != 1:
-            why = f"each worker's libraries keep {threads:.1f} cores busy"
-            yield Knob("worker_threads", 1, why, workers=max(1, round(space.cores)))
+            busy = f"each worker's libraries keep {threads:.1f} cores busy"
+            yield Knob("worker_threads", 1, busy, workers=max(1, round(space.cores)))
         if space.reorder and settings.in_order and (trial.tail or 0.0) > LATE:
             yield Knob("in_order", False, f"the slowest batches take {trial.tail:.0f} times as long as most, and all others wait")
         held_up = self._held_up(trial, look) if space.slots and settings.engine is None else None
         if held_up is not None:
-            share, why = held_up
-            yield Knob("engine", "processes", why, worth=SAVED * share)
+            yield Knob("engine", "processes", held_up[1], worth=SAVED * held_up[0])
         if space.pin and not settings.pin_memory:
             yield Knob("pin_memory", True, "a device copies from pinned memory while the step runs")
         if settings.prefetch < space.most_prefetch and trial is best:
@@ -233,13 +225,12 @@ class Search:
     def _held_up(self, trial: Trial, look: BatchCost) -> tuple[float, str] | None:
         """The part of the time that handing over is thought to keep workers from making batches, and why; None where it is not."""
         waited = trial.stall is None or trial.stall > UNUSED
-        unused = 1 - trial.level / trial.potential if trial.potential and waited else 0.0
+        unused, handing = 1 - trial.level / trial.potential if trial.potential and waited else 0.0, look.handing
         if unused > UNUSED:
-            why = f"workers idle {100 * unused:.0f} % of the time though every batch is waited for: handing over holds them up"
-            return unused, why
-        if look.handing > HANDING:
-            why = f"handing over a batch takes about {100 * look.handing:.0f} % of its making, in fresh memory each time"
-            return look.handing, why
+            idle = f"workers idle {100 * unused:.0f} % of the time though every batch is waited for"
+            return unused, f"{idle}: handing over holds them up"
+        if handing > HANDING:
+            return handing, f"handing over a batch takes about {100 * handing:.0f} % of its making, in fresh memory each time"
         return None
 
 
@@ -303,16 +294,21 @@ def _cost(settings: Settings) -> tuple[int, int, bool, bool]:
 
 
 def _knobs_of(settings: Settings) -> Settings:
-    """Everything but the number of workers."""
     return settings.but(workers=1)
 
 
-def _at_least(settings: Settings, reference: Settings) -> bool:
-    """Whether it takes at least as much as another in every way."""
-    return settings.workers >= reference.workers and settings.in_flight >= reference.in_flight
-
-
-# -- whether the winner beats the start --------------------------------------------------------------------------------------
+def confirmed(
+    best: Settings, best_blocks: list[figures.TrialBlock], start: Settings, start_blocks: list[figures.TrialBlock], goal: Goal
+) -> tuple[str | None, Interval, Interval]:
+    """By blocks of both that were run in turn: why the start is kept, None where it is beaten; what start and winner deliver."""
+    logs = [math.log(block.rate / start_block.rate) for block, start_block in zip(best_blocks, start_blocks, strict=True)]
+    levels = [math.log(block.rate) for block in start_blocks]
+    base, doubt, spread = math.exp(sum(levels) / len(levels)), figures.doubt(logs), figures.doubt(levels)
+    level = base * math.exp(sum(logs) / len(logs))
+    again = trial_of(best, best_blocks, figures.around(level, doubt / math.sqrt(2)), goal)
+    start_again = trial_of(start, start_blocks, figures.around(base, doubt / math.sqrt(2)), goal)
+    after = figures.around(level, spread if len(logs) < 2 else math.hypot(spread, doubt / 2))
+    return beaten(start_again, again, goal), figures.around(base, spread), after
 
 
 def beaten(start: Trial, winner: Trial, goal: Goal) -> str | None:

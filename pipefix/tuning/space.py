@@ -58,20 +58,17 @@ class Settings(msgspec.Struct, frozen=True, rename={"workers": "num_workers", "p
 
 def said(settings: Settings) -> str:
     """``8 workers, prefetch 4``; what is as torch has it is left out."""
-    parts = [counted(settings.workers, "worker") if settings.workers else "no workers"]
-    if settings.workers and settings.prefetch != FEW_PREFETCHED:
-        parts.append(f"prefetch {settings.prefetch}")
-    if not settings.in_order:
-        parts.append("batches as they come")
-    if settings.pin_memory:
-        parts.append("pinned")
-    if settings.worker_threads is not None:
-        parts.append(f"{counted(settings.worker_threads, 'thread')} a worker")
-    if settings.engine is not None:
-        parts.append("reused memory")
-    if settings.batch_size is not None:
-        parts.append(f"batch {settings.batch_size}")
-    return ", ".join(parts)
+    threads = settings.worker_threads
+    parts = {
+        counted(settings.workers, "worker") if settings.workers else "no workers": True,
+        f"prefetch {settings.prefetch}": settings.workers and settings.prefetch != FEW_PREFETCHED,
+        "batches as they come": not settings.in_order,
+        "pinned": settings.pin_memory,
+        f"{counted(threads or 0, 'thread')} a worker": threads is not None,
+        "reused memory": settings.engine is not None,
+        f"batch {settings.batch_size}": settings.batch_size is not None,
+    }
+    return ", ".join(words for words, told in parts.items() if told)
 
 
 @dataclass(frozen=True)

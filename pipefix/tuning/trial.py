@@ -57,12 +57,9 @@ class TrialProcess:
 
     def __init__(self, work: TrialWork, settings: Settings, lot: int, watch: Watch, vram: Vram | None = None) -> None:
         context = multiprocessing.get_context("fork")
-        self.settings = settings
-        self._watch = watch
-        self._vram = vram
+        self.settings, self._watch, self._vram = settings, watch, vram
         self._ours, child_end = context.Pipe()
         self._process = context.Process(target=serve, args=(child_end, work, settings, lot, os.getpid()), name="pipefix-trial")
-        self._begun = time.perf_counter()
         self._cpu: tuple[float, float] | None = None
         self.used = Usage()
         """The most of each figure so far."""
@@ -71,17 +68,13 @@ class TrialProcess:
             self._process.start()
         child_end.close()
 
-    # -- asking --------------------------------------------------------------------------------------------------------
-
     def block(self, seconds: float) -> TrialBlock:
         """The next batches; `TrialEnded` where it came near a limit or failed."""
-        block = self._ask(seconds, LONGEST_BLOCK + seconds + PATIENCE)
-        assert isinstance(block, TrialBlock)
+        block: TrialBlock = self._ask(seconds, LONGEST_BLOCK + seconds + PATIENCE)
         return block
 
     def look(self) -> BatchCost:
-        batch = self._ask("look", LONGEST_BLOCK + PATIENCE)
-        assert isinstance(batch, BatchCost)
+        batch: BatchCost = self._ask("look", LONGEST_BLOCK + PATIENCE)
         return batch
 
     def _ask(self, request: Any, patience: float) -> Any:
@@ -104,21 +97,15 @@ class TrialProcess:
     def _died(self) -> str:
         self._process.join(1.0)
         code = self._process.exitcode
-        if code is not None and code < 0:
-            return f"its process ended: {worker_exit.describe_exit(code)}"
-        return "its process ended"
+        return "its process ended" + (f": {worker_exit.describe_exit(code)}" if code is not None and code < 0 else "")
 
     def _look(self) -> float:
         """Hold what it takes against the limits; seconds until the next look is due."""
         begun = time.perf_counter()
         processes = self._processes()
         used, spent = reading.read(processes), reading.cpu_seconds(processes)
-        cores = 0.0
-        if self._cpu is not None:
-            since, before = self._cpu
-            cores = max(0.0, spent - before) / max(begun - since, 1.0)
-        else:
-            self._cpu = (begun, spent)
+        since, before = self._cpu = self._cpu or (begun, spent)
+        cores = max(0.0, spent - before) / max(begun - since, 1.0)
         vram = self._vram.of(self._process.pid or 0, processes) if self._vram is not None else 0.0
         self.now = msgspec.structs.replace(used, cores=cores, vram_bytes=vram)
         self.used = self.used.most(self.now)
@@ -131,8 +118,6 @@ class TrialProcess:
     def _processes(self) -> list[int]:
         pid = self._process.pid
         return reading.group(pid) if pid is not None else []
-
-    # -- ending --------------------------------------------------------------------------------------------------------
 
     def close(self, *, at_once: bool = False) -> None:
         """End it: asked first, unless it must go at once; then whatever it left is killed."""
@@ -171,9 +156,7 @@ class TrialProcesses:
     """What trials run on: this machine."""
 
     def __init__(self, work: TrialWork, vram: Vram | None = None) -> None:
-        self.work = work
-        self.vram = vram
-        self._lot = 0
+        self.work, self.vram, self._lot = work, vram, 0
 
     def own(self) -> Usage:
         """What this process takes: a trial begins as a copy of it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -12,11 +13,9 @@ import msgspec
 
 from pipefix.measurement.statistics import in_turn
 from pipefix.tuning import block_figures as figures
-from pipefix.tuning.block_figures import TrialBlock
-from pipefix.tuning.confirmation import confirmed
-from pipefix.tuning.limits import Footprint, StartTimes, Usage, ending, refusal
+from pipefix.tuning.limits import BatchCost, Footprint, StartTimes, Usage, ending, refusal
 from pipefix.tuning.results import Trial, TuneResult, TuningPlan, trial_of, why_none_is_better
-from pipefix.tuning.search import Finished, Search
+from pipefix.tuning.search import Finished, Search, confirmed
 from pipefix.tuning.space import Settings, most_workers, said
 from pipefix.tuning.trial import TrialEnded, TrialProcess, TrialProcesses, Watch
 from pipefix.vocabulary.errors import BadUsage, TargetError
@@ -44,23 +43,15 @@ class _Contender:
     trial: Trial
 
 
-Blocks = list[TrialBlock]
+Blocks = list[figures.TrialBlock]
 
 
 class Tuner:
-    """One tuning."""
-
     def __init__(
-        self,
-        bench: TrialProcesses,
-        plan: TuningPlan,
-        *,
-        progress: Progress = lambda *_: None,
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        self.bench = bench
-        self.plan = plan
-        self._clock = clock
+        self, bench: TrialProcesses, plan: TuningPlan, *,
+        progress: Progress = lambda *_: None, clock: Callable[[], float] = time.perf_counter,
+    ) -> None:  # fmt: skip
+        self.bench, self.plan, self._clock = bench, plan, clock
         self.late = 0.0
         """Seconds that first steps of trials took beside steps, such as compiling: they are not taken off the budget."""
         self.begun = clock()
@@ -68,7 +59,8 @@ class Tuner:
         self.search = Search(plan.space, plan.goal, plan.start, plan.most_trials)
         self.trials: list[Trial] = []
         self.refused: dict[Settings, str] = {}
-        self.footprint: Footprint | None = None
+        self.batch: BatchCost | None = None
+        self.footprint: Footprint
         self.starts = StartTimes(plan.space.cores, 0.0)
         self._until, self._latest = math.inf, 0.0
         """When the running trial is ended, for the budget's sake; the longest first step so far: others may take as long."""
@@ -81,7 +73,7 @@ class Tuner:
     def clock(self) -> float:
         return self._clock() - self.late
 
-    def _block(self, running: TrialProcess) -> TrialBlock:
+    def _block(self, running: TrialProcess) -> figures.TrialBlock:
         block = running.block(max(SHORTEST, self.each / (2 * PAIRS + 2)))
         self.late += block.late_s
         self._latest = max(self._latest, block.late_s)
@@ -98,10 +90,9 @@ class Tuner:
 
     def run(self) -> TuneResult:
         """Partial where the user interrupts it."""
-        enough, partial = "", False
+        enough, partial, chosen = "", False, self.plan.start
         why_kept: str | None = None
         before = after = None
-        chosen = self.plan.start
         try:
             self._look()
             enough = self._trials()
@@ -119,7 +110,7 @@ class Tuner:
         refused = [Trial(settings, status="refused", reason=why) for settings, why in self.refused.items() if settings not in tried]
         return TuneResult(
             tried=(*self.trials, *refused), chosen=chosen, kept=why_kept, before=before, after=after, blocks=tuple(last),
-            batch=self.footprint.batch if self.footprint is not None else None, enough=enough, partial=partial,
+            batch=self.batch, enough=enough, partial=partial,
             seconds=self.clock() - self.begun, started_s=last[-1].started_s if last else 0.0,
             used=next((trial.used for trial in self.trials if trial.settings == chosen.normal()), Usage()),
         )  # fmt: skip
@@ -130,19 +121,16 @@ class Tuner:
         self._say("making a few batches")
         why = refusal(self.plan.limits, self.bench.own())
         if why is not None:
-            raise BadUsage(
-                f"Nothing can be run within the limits: before the first batch is made, {why}.", advice="Give it more room."
-            )
+            nothing = f"Nothing can be run within the limits: before the first batch is made, {why}."
+            raise BadUsage(nothing, advice="Give it more room.")
         try:
             batch = self.bench.look(self.plan.start.but(workers=0).normal(), self._watch_of([]))
         except TrialEnded as end:
             if end.error is not None:
                 raise end.error from end
-            raise TargetError(
-                f"Not even one process without workers could make a few batches: {end}.",
-                advice="Give it more room, or a smaller batch: --batch-size 8.",
-            ) from end
-        self.footprint = Footprint(batch)
+            problem = f"Not even one process without workers could make a few batches: {end}."
+            raise TargetError(problem, advice="Give it more room, or a smaller batch: --batch-size 8.") from end
+        self.batch, self.footprint = batch, Footprint(batch)
         self.starts = replace(self.starts, batch_s=batch.seconds)
         if batch.why_none:
             goal = replace(self.plan.goal, has_consumer=False)
@@ -152,10 +140,7 @@ class Tuner:
             most = max(space.most_workers, most_workers(space.cores, self.plan.start.workers, batch.computing))
             self.search = replace(self.search, space=replace(space, most_workers=most))
 
-    # -- limits --------------------------------------------------------------------------------------------------------
-
     def _fits(self, settings: Settings) -> str | None:
-        assert self.footprint is not None
         why = refusal(self.plan.limits, self.footprint.predict(settings))
         if why is None and settings.normal() != self.plan.start.normal():
             why = self.starts.too_long(settings.workers, self.each)
@@ -165,20 +150,18 @@ class Tuner:
 
     def _fit_together(self, settings: Settings, used: Usage) -> bool:
         """Whether settings may run beside what takes so much."""
-        assert self.footprint is not None
         return refusal(self.plan.limits, self.footprint.predict(settings).beside([used])) is None
 
     def _watch_of(self, mine: list[TrialProcess]) -> Watch:
         """Watches one trial, and with it all others that run."""
-        before: list[Usage] = []
+        latest: Usage | None = None
 
         def watch(now: Usage) -> str | None:
-            together = now.beside([running.now for running in self.live if running not in mine])
-            since = before[-1] if before else None
-            before[:] = [together]
+            nonlocal latest
+            before, latest = latest, now.beside([running.now for running in self.live if running not in mine])
             if self.clock() > self._until and mine and (self.best is None or mine[0] is not self.best.running):
                 return f"it was not measured by the time that the budget of {self.plan.budget:.0f} s leaves it"
-            return ending(self.plan.limits, together, since)
+            return ending(self.plan.limits, latest, before)
 
         return watch
 
@@ -187,10 +170,9 @@ class Tuner:
         if self.best is not None and not self._fit_together(settings, self.best.running.used):
             self._dismiss()
         mine: list[TrialProcess] = []
-        running = self.bench.start(settings, self._watch_of(mine))
-        mine.append(running)
-        self.live.append(running)
-        return running
+        mine.append(self.bench.start(settings, self._watch_of(mine)))
+        self.live += mine
+        return mine[0]
 
     def _close(self, running: TrialProcess) -> None:
         running.close()
@@ -198,15 +180,11 @@ class Tuner:
             self.live.remove(running)
 
     def _dismiss(self) -> None:
-        """End the process of the best so far."""
         if self.best is not None:
             self._close(self.best.running)
             self.best = None
 
-    # -- trials --------------------------------------------------------------------------------------------------------
-
     def _trials(self) -> str:
-        assert self.footprint is not None
         while True:
             proposal = self.search.next(self.trials, self.footprint.batch, fits=self._fits)
             if isinstance(proposal, Finished):
@@ -217,7 +195,6 @@ class Tuner:
             self._trial(proposal.settings, proposal.why)
 
     def _trial(self, settings: Settings, why: str) -> None:
-        assert self.footprint is not None
         begun = self.clock()
         if self.trials:  # the first are the settings as they are, without which nothing can be told
             self._until = begun + self.starts.longest_trial(settings.workers, self.each, self.left) + 2 * self._latest
@@ -245,7 +222,6 @@ class Tuner:
             self._close(running)
 
     def _ended(self, settings: Settings, why: str, end: TrialEnded, running: TrialProcess | None, begun: float) -> None:
-        assert self.footprint is not None
         used = running.used if running is not None else Usage()
         if running is not None:
             self._close(running)
@@ -254,8 +230,7 @@ class Tuner:
         self.error = self.error or end.error
         if end.limit:
             self.footprint = self.footprint.with_trial(settings, used, ended=True)
-        status = "ended" if end.limit else "failed"
-        seconds = self.clock() - begun
+        status, seconds = "ended" if end.limit else "failed", self.clock() - begun
         if self.clock() > self._until:
             self.starts = self.starts.with_start(settings.workers, seconds)
         self.trials.append(Trial(settings.normal(), status=status, why=why, reason=str(end), used=used, seconds=seconds))
@@ -308,7 +283,6 @@ class Tuner:
 
     def _side_by_side(self, best: Settings, start: Settings) -> tuple[Blocks, Blocks]:
         """Blocks of both in turn; where both do not fit the limits together, one after the other, twice."""
-        assert self.footprint is not None
         begun = self.clock()
         if self.best is not None and self.best.trial.settings != best:
             self._dismiss()
@@ -319,14 +293,14 @@ class Tuner:
         else:
             self._dismiss()
             pairs, most = in_turn(partial(self._block_of, best), partial(self._block_of, start)), 2
-        block_pairs: list[tuple[TrialBlock, TrialBlock]] = []
+        block_pairs: list[tuple[figures.TrialBlock, figures.TrialBlock]] = []
         for pair in pairs:
             block_pairs.append(pair)
             if len(block_pairs) >= 2 and (len(block_pairs) >= most or self.clock() - begun >= 2 * self.each):
                 break
         return [block for block, _ in block_pairs], [block for _, block in block_pairs]
 
-    def _block_of(self, settings: Settings) -> TrialBlock:
+    def _block_of(self, settings: Settings) -> figures.TrialBlock:
         """By a process of its own, which is gone afterwards."""
         running = self._start(settings)
         block = self._block(running)
@@ -335,12 +309,10 @@ class Tuner:
 
     def _certify(self, best: Trial) -> None:
         """A few more blocks of what stays, so that the certificate does not rest on the trial that chose it."""
-        try:
+        with suppress(TrialEnded):
             is_running = self.best is not None and self.best.trial.settings == best.settings
             running = self.best.running if self.best is not None and is_running else self._start(best.settings)
             self.last[best.settings] = [self._block(running) for _ in range(CERTIFYING)]
-        except TrialEnded:
-            return
 
     def _say(self, phase: str) -> None:
         self.progress(phase, min(1.0, (self.clock() - self.begun) / self.plan.budget))

@@ -26,8 +26,6 @@ _MARK = "_pipefix_watch"
 
 
 class Attachment:
-    """One loader, one meter."""
-
     def __init__(self, loader: Any, meter: Meter, *, stages: bool = True) -> None:
         self.loader, self.meter, self.stages = loader, meter, stages
         self._class: type | None = None
@@ -61,9 +59,11 @@ class Attachment:
         vars(self.loader)[_MARK] = self
 
     def detach(self) -> None:
-        """As it was found."""
         for iterator in list(self._iterators):
-            self._release(iterator)
+            vars(iterator).pop("_next_data", None)
+            fetcher = getattr(iterator, "_dataset_fetcher", None)
+            if fetcher is not None:
+                vars(fetcher).pop("fetch", None)
         if self._clock is not None:
             self._clock.close()
             self._clock = None
@@ -72,19 +72,15 @@ class Attachment:
             self.loader.__class__ = self._class
             self._class = None
 
-    @property
-    def attached(self) -> bool:
-        return self._class is not None
-
     def around(self) -> Iterator[Any]:
         """An iterator of the loader, with the meter on it."""
-        if self.attached:
+        if self._class is not None:
             return iter(self.loader)
         return Metered(iter(self.loader), self.meter, size_of(self.loader))
 
     def adopt(self, iterator: Any) -> None:
         """An iterator of this loader that was made before: its steps are seen, and its stages where it makes batches here."""
-        if not self.attached or not hasattr(iterator, "_next_data") or iterator in self._iterators:
+        if self._class is None or not hasattr(iterator, "_next_data") or iterator in self._iterators:
             return
         if hasattr(iterator, "_dataset_fetcher"):
             self._in_process(lambda: iterator)
@@ -92,8 +88,6 @@ class Attachment:
             self.meter.workers = True
             self.meter.declined = "its workers were running before the watch began"
             self._hook(iterator)
-
-    # -- iterators -----------------------------------------------------------------------------------------------------
 
     def begin(self, make: Callable[[], Any]) -> Any:
         """``make()`` is the loader's own ``__iter__``."""
@@ -117,16 +111,18 @@ class Attachment:
 
     def _with_workers(self, make: Callable[[], Any], workers: int) -> Any:
         loader, meter = self.loader, self.meter
-        own = vars(loader)
+        own, context = vars(loader), getattr(loader, "multiprocessing_context", None)
         try:
-            record = meter.record(workers, _method(loader))
+            record = meter.record(workers, context.get_start_method() if context is not None else None)
         except OSError as error:
             meter.declined = f"there is no shared memory for its workers' figures: {error.strerror or error}"
             return self._hook(make())
         before = own["worker_init_fn"]
         if self.stages:
             preload()
-            _pack_a_tensor()
+            # What torch imports for packing is loaded before workers are forked: each would read it beside its second batch, while
+            # that is looked at, and its bytes would be those of samples.
+            ForkingPickler.dumps(torch.empty(0))
         own["worker_init_fn"] = StageClock(record, before, stages=self.stages, batched=makes_batches(loader))
         try:
             iterator = make()
@@ -149,8 +145,8 @@ class Attachment:
                 self._clock = StageClock(record, stages=self.stages, batched=makes_batches(self.loader))
                 self._clock.begin()
             self.meter.declined = None
-            fetch = self._clock.timed(type(fetcher).fetch)
-            vars(fetcher)["fetch"] = functools.partial(_fetch, weakref.ref(fetcher), fetch)
+            held, fetch = weakref.ref(fetcher), self._clock.timed(type(fetcher).fetch)
+            vars(fetcher)["fetch"] = lambda order: fetch(held(), order)
         return hooked
 
     def _hook(self, iterator: Any) -> Any:
@@ -167,19 +163,6 @@ class Attachment:
             self._iterators.add(iterator)
         return iterator
 
-    @staticmethod
-    def _release(iterator: Any) -> None:
-        vars(iterator).pop("_next_data", None)
-        fetcher = getattr(iterator, "_dataset_fetcher", None)
-        if fetcher is not None:
-            vars(fetcher).pop("fetch", None)
-
-
-def _pack_a_tensor() -> None:
-    """What torch imports for packing is loaded before workers are forked: each would read it beside its second batch, while that is
-    looked at, and its bytes would be those of samples."""
-    ForkingPickler.dumps(torch.empty(0))
-
 
 def _next_data(reference: Any, meter: Meter, size: int | None) -> Any:
     iterator = reference()
@@ -191,10 +174,6 @@ def _next_data(reference: Any, meter: Meter, size: int | None) -> Any:
         raise
     meter.got(size or samples_in(batch))
     return batch
-
-
-def _fetch(reference: Any, fetch: Any, order: Any) -> Any:
-    return fetch(reference(), order)
 
 
 _known: dict[type, type] = {}
@@ -215,7 +194,7 @@ def _watched(kind: Any) -> type:
 
     def __reduce_ex__(self: Any, protocol: Any) -> Any:  # noqa: N807
         reduced: list[Any] = list(kind.__reduce_ex__(self, protocol))
-        if reduced[0] is _NEW:
+        if reduced[0] is copyreg.__newobj__:  # type: ignore[attr-defined]
             reduced[:2] = _remake, (kind, *reduced[1][1:])  # pickle insists that what `copyreg` remakes be of the very class
         if len(reduced) > 2 and isinstance(reduced[2], dict):
             reduced[2] = {name: value for name, value in reduced[2].items() if name != _MARK}
@@ -234,13 +213,5 @@ def _unwatched(loader: Any) -> type:
     return type(loader)
 
 
-_NEW = copyreg.__newobj__  # type: ignore[attr-defined]
-
-
 def _remake(kind: type, *arguments: Any) -> Any:
     return kind.__new__(kind, *arguments)
-
-
-def _method(loader: Any) -> str | None:
-    context = getattr(loader, "multiprocessing_context", None)
-    return context.get_start_method() if context is not None else None

@@ -8,13 +8,12 @@ from pathlib import Path
 from statistics import median
 
 from pipefix.report import runfile
-from pipefix.report.runfile import Run
 from pipefix.vocabulary import versioned
 from pipefix.vocabulary.errors import UnreadableFile
+from pipefix.vocabulary.quantity import known, usable
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 from pipefix.watching import window
 from pipefix.watching.drift import BYTES, CPU, Baseline, figures_of
-from pipefix.watching.window import Window
 
 
 def read(path: Path) -> Baseline:
@@ -27,7 +26,7 @@ def read(path: Path) -> Baseline:
     return from_run(runfile.decode(data, origin=str(path)), path.name)
 
 
-def _windows(lines: Sequence[bytes], path: Path) -> Iterator[Window]:
+def _windows(lines: Sequence[bytes], path: Path) -> Iterator[window.Window]:
     """Those of a file; a line after the first that was cut, as on a full disk, is passed over."""
     for number, line in enumerate(lines):
         try:
@@ -37,24 +36,24 @@ def _windows(lines: Sequence[bytes], path: Path) -> Iterator[Window]:
                 raise
 
 
-def from_run(run: Run, name: str) -> Baseline:
+def from_run(run: runfile.Run, name: str) -> Baseline:
     """What the probe and the watch measure in the same way: what happens inside a sample.
 
     Collating, hand-over and step depend on how the probe ran the loader; those levels are learned from the job itself.
     """
     levels: dict[str, float] = {}
     for figures in run.stages:
-        cost = figures.wall_s
-        if figures.stage in {stage.value for stage in IN_SAMPLE} and cost is not None and _usable(cost.value):
+        cost = usable(figures.wall_s)
+        if figures.stage in IN_SAMPLE and cost is not None and cost.value > 0:
             levels[figures.stage] = cost.value
-        if figures.stage == Stage.STORAGE.value and figures.bytes is not None and _usable(figures.bytes):
+        if figures.stage == Stage.STORAGE and known(figures.bytes) and figures.bytes > 0:
             levels[BYTES] = figures.bytes
     if not levels:
         raise UnreadableFile(f"The baseline {name} holds no costs of stages to hold a job against.")
     return Baseline(name, levels)
 
 
-def from_windows(windows: Sequence[Window], name: str) -> Baseline:
+def from_windows(windows: Sequence[window.Window], name: str) -> Baseline:
     """The medians of an earlier job, its cold first epoch left out where it has others."""
     warm = [each for each in windows if each.epochs > 1] or list(windows)
     values: dict[str, list[float]] = {}
@@ -63,11 +62,6 @@ def from_windows(windows: Sequence[Window], name: str) -> Baseline:
             values.setdefault(figure, []).append(value)
     values.pop(CPU, None)
     if not values:
-        raise UnreadableFile(
-            f"The baseline {name} holds no window with figures.", advice="Let the job run for some minutes, or name another file."
-        )
+        problem = f"The baseline {name} holds no window with figures."
+        raise UnreadableFile(problem, advice="Let the job run for some minutes, or name another file.")
     return Baseline(name, {figure: math.exp(median(each)) for figure, each in values.items()})
-
-
-def _usable(value: float) -> bool:
-    return math.isfinite(value) and value > 0

@@ -11,7 +11,8 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -50,7 +51,8 @@ class JsonLines:
         self._file = -1
         self._torn = False
         """The last line in the file has no end: a disk was full, or a process killed."""
-        for name in _names(self.path):
+        for number in itertools.count(1):
+            name = self.path if number == 1 else self.path.with_name(f"{self.path.stem}.{number}{self.path.suffix}")
             self._open(name)
             if self._claimed(name):
                 break
@@ -85,7 +87,7 @@ class JsonLines:
         return True
 
     def write(self, window: Window) -> None:
-        if self._moved():
+        if stat.S_ISREG(os.fstat(self._file).st_mode) and not is_at(self._file, self.path):  # it was moved away
             self._open(self.path)
             self._claimed(self.path)
         line = b"\n" * self._torn + windows.encode(window)
@@ -93,10 +95,6 @@ class JsonLines:
         self._torn = written < len(line)
         if self._torn:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
-
-    def _moved(self) -> bool:
-        """Whether the file's name stands for another file now, or for none."""
-        return stat.S_ISREG(os.fstat(self._file).st_mode) and not is_at(self._file, self.path)
 
     def close(self) -> None:
         if self._file >= 0:
@@ -109,12 +107,6 @@ class JsonLines:
 _written_here: dict[str, JsonLines] = {}
 """The kernel lets a process lock a file twice."""
 os.register_at_fork(after_in_child=_written_here.clear)
-
-
-def _names(path: Path) -> Iterator[Path]:
-    yield path
-    for number in itertools.count(2):
-        yield path.with_name(f"{path.stem}.{number}{path.suffix}")
 
 
 def scalars(window: Window) -> dict[str, float]:
@@ -135,15 +127,13 @@ class Scalars:
     has open (and which then stays open)."""
 
     def __init__(self, target: str | Path | Any) -> None:
-        self._own = isinstance(target, (str, Path))
-        self._batches = 0
+        self._own, self._batches = isinstance(target, (str, Path)), 0
+        self._writer: Any = target
         if self._own:
             need("tensorboard", extra="tensorboard", why="Writing TensorBoard scalars")
             from torch.utils.tensorboard import SummaryWriter
 
-            self._writer: Any = SummaryWriter(str(target))
-        else:
-            self._writer = target
+            self._writer = SummaryWriter(str(target))
 
     def write(self, window: Window) -> None:
         """Over the number of batches, which is what most trainings call the step."""
@@ -154,10 +144,7 @@ class Scalars:
             self._writer.add_text("pipefix/notices", notice.sentence, self._batches)
 
     def close(self) -> None:
-        if self._own:
-            self._writer.close()
-        else:
-            self._writer.flush()
+        (self._writer.close if self._own else self._writer.flush)()
 
 
 def _refuse_other(path: Path) -> bool:
@@ -172,51 +159,34 @@ def _refuse_other(path: Path) -> bool:
     except OSError:
         return False  # told when it is opened for writing
     if head.strip() and b'"pipefix.watch/' not in head:
-        raise BadUsage(
-            f"{path} exists and is not what pipefix.watch writes: nothing will be added to it.", advice="Choose another name."
-        )
+        problem = f"{path} exists and is not what pipefix.watch writes: nothing will be added to it."
+        raise BadUsage(problem, advice="Choose another name.")
     return end not in (b"", b"\n")
-
-
-# -- those that were asked for ---------------------------------------------------------------------------------------------------
 
 
 def opened(jsonl: str | Path | None, prometheus: int | str | None, textfile: str | Path | None, tensorboard: Any) -> list[Exporter]:
     """Those that were asked for. One whose file or port cannot be had is told of and left out; arguments that are none raise."""
-    wanted: list[tuple[Callable[[Any], Exporter], Any]] = []
-    if jsonl is not None:
-        wanted.append((JsonLines, own_file(jsonl)))
+    kinds: list[tuple[Callable[[Any], Exporter], Callable[[Any], Any], Any]] = [(JsonLines, own_file, jsonl)]
     if prometheus is not None or textfile is not None:
         from pipefix.watching.prometheus import Endpoint, Textfile
 
-        if textfile is not None:
-            wanted.append((Textfile, own_file(textfile)))
-        if prometheus is not None:
-            wanted.append((Endpoint, own_port(prometheus)))
-    if tensorboard is not None:
-        wanted.append((Scalars, own_folder(tensorboard)))
+        kinds += [(Textfile, own_file, textfile), (Endpoint, own_port, prometheus)]
+    kinds.append((Scalars, own_folder, tensorboard))
+    wanted = [(kind, own(place)) for kind, own, place in kinds if place is not None]
     exporters: list[Exporter] = []
-    try:
+    with ExitStack() as given_up:
         for kind, place in wanted:
             try:
                 exporters.append(kind(place))
+                given_up.callback(exporters[-1].close)
             except PipefixError:
                 raise  # an argument that makes no sense, or a library that is missing, is told at the start
             except Exception as error:  # noqa: BLE001 - whatever the output's library raises
-                log.warning("pipefix.watch goes on without one of its outputs: %s", _said(error))
-    except BaseException:
-        for exporter in exporters:
-            exporter.close()
-        raise
+                # Ours are OSErrors that say it all; those of libraries are named.
+                said = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+                log.warning("pipefix.watch goes on without one of its outputs: %s", said)
+        given_up.pop_all()
     return exporters
-
-
-def _said(error: Exception) -> str:
-    """Ours are OSErrors that say it all; those of libraries are named."""
-    return str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
-
-
-# -- names by the rank in a distributed job ---------------------------------------------------------------------------------------
 
 
 def rank() -> int | None:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import http.client
 import logging
+import os
+import stat
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
+from pipefix.vocabulary.files import is_at
 from pipefix.vocabulary.urls import is_remote
 from pipefix.watching import baseline as baselines
 from pipefix.watching import sentences as sentences  # for the command, which reads windows through this module alone
 from pipefix.watching import window as windows
 from pipefix.watching.drift import Drift
-from pipefix.watching.growing_file import LONGEST_LINE, GrowingFile
 from pipefix.watching.window import Window as Window
 
 EVERY = 2.0
@@ -27,19 +30,16 @@ SILENT_WINDOWS, SILENT_SECONDS = 10, 300.0
 """A job that writes nothing for so many windows, and for so many seconds at least, was killed: it could not write its last one."""
 UNANSWERED = 3
 """Questions in a row that a job's endpoint may leave without an answer."""
+LONGEST_LINE = 1_000_000
+"""Bytes of a window, in a file or as an endpoint's answer; ours have about a thousand."""
 log = logging.getLogger("pipefix.watch")
 Say = Callable[[str], object]
 
 
 def follow(
-    source: str,
-    *,
-    baseline: Path | None = None,
-    once: bool = False,
-    every: float = EVERY,
-    sleep: Callable[[float], object] = time.sleep,
-    say: Say = log.warning,
-) -> Iterator[list[Window]]:
+    source: str, *, baseline: Path | None = None, once: bool = False, every: float = EVERY,
+    sleep: Callable[[float], object] = time.sleep, say: Say = log.warning,
+) -> Iterator[list[Window]]:  # fmt: skip
     """The windows from ``source`` (a file, an http address, a port of this machine) with what drifted by then.
 
     Known ones come first, then each as it comes.
@@ -86,10 +86,8 @@ def _address(source: str) -> str:
     """A port of this machine as the address that a job serves there; a file and an address as they are."""
     if source.isdecimal() and not Path(source).exists():
         if not 0 < int(source) < 2**16:
-            raise BadUsage(
-                f"{source} is neither a file nor a port of this machine (1 to 65535); a job is not found by its process id.",
-                advice="Name what the job names in pipefix.watch(loader, prometheus=9400): pipefix watch 9400",
-            )
+            problem = f"{source} is neither a file nor a port of this machine (1 to 65535); a job is not found by its process id."
+            raise BadUsage(problem, advice="Name what the job names in pipefix.watch(loader, prometheus=9400): pipefix watch 9400")
         return f"http://127.0.0.1:{source}/metrics"
     if is_remote(source) and not source.startswith(("http://", "https://")):
         raise BadUsage(
@@ -141,10 +139,8 @@ def _opened(path: Path, once: bool, every: float, sleep: Callable[[float], objec
         except (OSError, ValueError) as error:  # the latter: a NUL in the name
             absent = isinstance(error, FileNotFoundError) and path.parent.is_dir()
             if once or not absent or waited >= SILENT_SECONDS:
-                raise UnreadableFile(
-                    f"{path} could not be read: {getattr(error, 'strerror', None) or error}.",
-                    advice="A job writes one with: pipefix.watch(loader, jsonl='watch.jsonl')",
-                ) from error
+                problem = f"{path} could not be read: {getattr(error, 'strerror', None) or error}."
+                raise UnreadableFile(problem, advice="A job writes one with: pipefix.watch(loader, jsonl='watch.jsonl')") from error
         if not waited:
             say(f"{path} is not there: waiting up to {SILENT_SECONDS:.0f} s for a job to write it. Ctrl-C ends.")
         sleep(every)
@@ -159,7 +155,6 @@ def _scraped(url: str, once: bool, every: float, sleep: Callable[[float], object
     while True:
         try:
             answer = _asked(url.removesuffix("/metrics").rstrip("/") + WINDOW)
-            unanswered = 0
         except (OSError, ValueError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
             refused = any(isinstance(each, ConnectionRefusedError) for each in (error, reason))
@@ -175,23 +170,21 @@ def _scraped(url: str, once: bool, every: float, sleep: Callable[[float], object
                 return
             if last is None and not waited:
                 say(f"Nobody serves {url}: waiting up to {SILENT_SECONDS:.0f} s for a job to begin. Ctrl-C ends.")
-            sleep(every)
             waited += every
-            continue
-        if not answer:
-            if once:
+        else:
+            unanswered = 0
+            if answer:
+                window = windows.decode(answer, origin=url)
+                if last is None or (window.number, window.time) != (last.number, last.time):
+                    yield [window]
+                    last = window
+                if once or window.ended:
+                    return
+            elif once:
                 raise UnreadableFile(f"{url} tells no window yet.", advice="A job closes its first one after half a minute.")
-            if not told:
+            elif not told:
                 say(f"The job at {url} has no window yet: waiting for its first. Ctrl-C ends.")
                 told = True
-            sleep(every)
-            continue
-        window = windows.decode(answer, origin=url)
-        if last is None or (window.number, window.time) != (last.number, last.time):
-            yield [window]
-            last = window
-        if once or window.ended:
-            return
         sleep(every)
 
 
@@ -207,3 +200,55 @@ def _asked(url: str) -> bytes:
             if time.monotonic() > until:
                 raise TimeoutError("timed out")
     return bytes(data)
+
+
+class GrowingFile:
+    """The lines of a file that another process appends to, under its name: also after it was cut or another file took its place.
+
+    Raises OSError or ValueError where it cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: BinaryIO = path.open("rb")
+        self._rest = b""
+
+    def close(self) -> None:
+        self._file.close()
+
+    def lines(self) -> Iterator[bytes]:
+        """Those that were completed since they were last asked for."""
+        yield from self._complete()
+        if self._is_another():
+            yield from self._complete()
+
+    def _complete(self) -> Iterator[bytes]:
+        try:
+            while line := self._file.readline(LONGEST_LINE):
+                self._rest += line
+                if not self._rest.endswith(b"\n"):
+                    break  # It is still being written.
+                whole, self._rest = self._rest, b""
+                if whole.strip():
+                    yield whole
+        except OSError as error:
+            raise UnreadableFile(f"{self.path} could not be read: {error.strerror or error}.") from error
+        if len(self._rest) >= LONGEST_LINE:
+            raise UnreadableFile(f"{self.path} is not what pipefix.watch writes: a line is longer than {LONGEST_LINE:,} bytes.")
+
+    def _is_another(self) -> bool:
+        """Whether the name stands for another file now, or for a shorter one, which is then read from its beginning."""
+        try:
+            held = os.fstat(self._file.fileno())
+            if not is_at(self._file.fileno(), self.path):
+                file = self.path.open("rb")
+                self._file.close()
+                self._file = file
+            elif stat.S_ISREG(held.st_mode) and held.st_size < self._file.tell():
+                self._file.seek(0)
+            else:
+                return False
+        except OSError:  # moved away, and nothing has its name yet
+            return False
+        self._rest = b""
+        return True

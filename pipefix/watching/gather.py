@@ -1,15 +1,23 @@
-"""Makes windows of what a meter has counted since the last one."""
+"""Makes windows of what a meter has counted since the last one, and asks what the machine does meanwhile."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import sys
+from collections.abc import Callable, Sequence
 from statistics import median
+from typing import Any
+
+import psutil
 
 from pipefix.loader.metering.cost_record import BLIND, FAILED, TimedBatch, Totals
 from pipefix.loader.metering.meter import Meter, MeteredStep
+from pipefix.vocabulary.nvml import job_handle, questions
 from pipefix.vocabulary.stage import Stage
 from pipefix.watching.window import Spread, StageSeconds, Window
 
+LOOK_EVERY = 1.0
+"""Seconds between two looks: NVML's own figures are of about as long."""
 LEAST = 3
 """Looks that a window's figures rest on; fewer wait for those of the next window."""
 MAKING = (Stage.STORAGE, Stage.DECODE, Stage.AUGMENT, Stage.COLLATE)
@@ -37,15 +45,14 @@ class Gatherer:
         passed = self._sums.since(sums_before)
         loop_ns = passed.wait_ns + passed.step_ns
         steps = meter.steps(sums_before.batches)
-        looks = self._enough(meter.looks(), ended)
+        self._waiting += [look for look in meter.looks() if look.samples > 0]
+        looks: list[TimedBatch] = []
+        if len(self._waiting) >= LEAST or ended:
+            looks, self._waiting = self._waiting, []
         making_s = max(0, self._makers.made_ns - makers_before.made_ns) / 1e9
         cost = max(0, self._makers.cost_ns - makers_before.cost_ns) / 1e9
         return Window(
-            time=time,
-            number=self._number,
-            seconds=seconds,
-            batches=passed.batches,
-            samples=passed.samples,
+            time=time, number=self._number, seconds=seconds, batches=passed.batches, samples=passed.samples,
             rate=passed.samples / max(seconds, 1e-9),
             waiting=passed.wait_ns / loop_ns if loop_ns > 0 else None,
             wait=_spread([step.wait / 1e9 for step in steps if not step.first]),
@@ -57,19 +64,9 @@ class Gatherer:
             bytes=median(look.bytes / look.samples for look in looks) if any(look.bytes for look in looks) else None,
             cpu=median(look.cpu / look.samples for look in looks) / 1e9 if looks else None,
             busy=min(1.0, making_s / max(seconds, 1e-9) / max(1, makers or workers)) if meter.workers else None,
-            workers=workers,
-            died=list(died),
             looking=cost / making_s if making_s > 0 else None,
-            labels=self.labels,
-            ended=ended,
-        )
-
-    def _enough(self, new: Sequence[TimedBatch], ended: bool) -> list[TimedBatch]:
-        self._waiting += [look for look in new if look.samples > 0]
-        if len(self._waiting) < LEAST and not ended:
-            return []
-        looks, self._waiting = self._waiting, []
-        return looks
+            workers=workers, died=list(died), labels=self.labels, ended=ended,
+        )  # fmt: skip
 
 
 def _stages(steps: Sequence[MeteredStep], looks: Sequence[TimedBatch], *, workers: bool) -> dict[str, StageSeconds]:
@@ -102,5 +99,60 @@ def _spread(values: Sequence[float]) -> Spread | None:
     if not values:
         return None
     ordered = sorted(values)
-    at = [ordered[min(len(ordered) - 1, int(len(ordered) * share))] for share in (0.5, 0.95, 0.99)]
-    return Spread(p50=at[0], p95=at[1], p99=at[2], max=ordered[-1])
+    p50, p95, p99 = (ordered[min(len(ordered) - 1, int(len(ordered) * share))] for share in (0.5, 0.95, 0.99))
+    return Spread(p50=p50, p95=p95, p99=p99, max=ordered[-1])
+
+
+class MachineFigures:
+    """CPUs, memory, and the job's GPU by NVML: means over the looks since they were taken last. What cannot be asked is left out,
+    and nothing here raises."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, list[float]] = {}
+        self._nvml: Any = None
+        self._gpu: dict[str, Callable[[], float]] = {}
+        self._without_gpu = False
+        psutil.cpu_percent()  # from now on
+
+    def look(self) -> None:
+        self._ask({"cpu": lambda: psutil.cpu_percent() / 100, "memory": lambda: psutil.virtual_memory().percent / 100})
+        if self._nvml is None and not self._without_gpu and _uses_cuda():
+            self._begin()
+        for name in self._ask(self._gpu):
+            del self._gpu[name]
+
+    def take(self) -> dict[str, float]:
+        readings, self._seen = self._seen, {}
+        return {name: round(sum(values) / len(values), 4) for name, values in readings.items()}
+
+    def close(self) -> None:
+        if self._nvml is not None:
+            with contextlib.suppress(Exception):  # the program has shut it down itself
+                self._nvml.nvmlShutdown()
+            self._nvml, self._gpu, self._without_gpu = None, {}, True
+
+    def _ask(self, readers: dict[str, Callable[[], float]]) -> list[str]:
+        """Those that could not be asked."""
+        failed = []
+        for name, ask in readers.items():
+            try:
+                self._seen.setdefault(name, []).append(ask())
+            except Exception:  # noqa: BLE001 - libraries and drivers raise what they like
+                self._seen.pop(name)
+                failed.append(name)
+        return failed
+
+    def _begin(self) -> None:
+        try:
+            import pynvml
+
+            pynvml.nvmlInit()
+            self._nvml = pynvml
+            self._gpu = {f"gpu_{name}": ask for name, ask in questions(pynvml, job_handle(pynvml)).items()}
+        except Exception:  # noqa: BLE001 - as above
+            self._without_gpu = True
+
+
+def _uses_cuda() -> bool:
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    return cuda is not None and bool(cuda.is_initialized())

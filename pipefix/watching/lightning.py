@@ -18,9 +18,8 @@ except ImportError:
     try:
         from pytorch_lightning.callbacks import Callback
     except ImportError as error:
-        raise MissingExtra(
-            "LightningWatch needs Lightning, which cannot be imported.", advice="Install it with: pip install lightning"
-        ) from error
+        problem = "LightningWatch needs Lightning, which cannot be imported."
+        raise MissingExtra(problem, advice="Install it with: pip install lightning") from error
 
 
 class LightningWatch(Callback):  # type: ignore[misc,unused-ignore]

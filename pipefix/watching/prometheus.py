@@ -61,7 +61,7 @@ class Collector:
         self._alarms: dict[tuple[str, str], int] = {}
         self._ratios: dict[str, float] = {}
 
-    def take(self, window: Window) -> None:
+    def write(self, window: Window) -> None:
         self.batches += window.batches
         self.samples += window.samples
         self.deaths += len(window.died)
@@ -77,13 +77,11 @@ class Collector:
         if window is None:
             return
         names, values = list(window.labels), list(window.labels.values())
-        for key, (name, text) in _GAUGES.items():
-            value = getattr(window, key)
+        figures = [(described, getattr(window, key)) for key, described in _GAUGES.items()]
+        figures += [(described, window.machine.get(key)) for key, described in _MACHINE.items()]
+        for (name, text), value in figures:
             if value is not None:
                 yield _gauge(name, text, names, [(values, float(value))])
-        for key, (name, text) in _MACHINE.items():
-            if key in window.machine:
-                yield _gauge(name, text, names, [(values, window.machine[key])])
         for name, text, count in (
             ("pipefix_batches", "Batches delivered", self.batches),
             ("pipefix_samples", "Samples delivered", self.samples),
@@ -92,12 +90,10 @@ class Collector:
             counter = CounterMetricFamily(name, text, labels=names)
             counter.add_metric(values, float(count))
             yield counter
-        costs = window.stages.items()
         stage = [*names, "stage"]
-        yield _gauge(
-            "pipefix_stage_seconds", "Seconds a sample (median)", stage, [([*values, name], cost.s) for name, cost in costs]
-        )
-        looks = [([*values, name], float(cost.batches)) for name, cost in costs]
+        costs = [([*values, name], cost) for name, cost in window.stages.items()]
+        yield _gauge("pipefix_stage_seconds", "Seconds a sample (median)", stage, [(row, cost.s) for row, cost in costs])
+        looks = [(row, float(cost.batches)) for row, cost in costs]
         yield _gauge("pipefix_stage_batches", "Batches that the stage's seconds rest on", stage, looks)
         for name, text, spread in (
             ("pipefix_wait_seconds", "Wait for a batch", window.wait),
@@ -174,15 +170,15 @@ def _handler(collector: Collector) -> type[BaseRequestHandler]:
     return Handler
 
 
-class Endpoint:
+class Endpoint(Collector):
     """Serves ``/metrics``, and for `pipefix watch` the latest window as it is, from a thread of its own. OSError where the address
     cannot be had."""
 
     def __init__(self, address: int | str) -> None:
+        super().__init__()
         host, port = _address(address)
-        self._collector = Collector()
         try:
-            self._server = _Server(host, port, _handler(self._collector))
+            self._server = _Server(host, port, _handler(self))
         except OSError as error:
             raise OSError(
                 f"the Prometheus endpoint {host}:{port} cannot be opened: {error.strerror or error}. "
@@ -192,31 +188,26 @@ class Endpoint:
         self._thread = threading.Thread(target=self._server.serve_forever, name="pipefix-metrics", daemon=True)
         self._thread.start()
 
-    def write(self, window: Window) -> None:
-        self._collector.take(window)
-
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(timeout=5)
 
 
-class Textfile:
+class Textfile(Collector):
     """For the node exporter's textfile collector; written whole or not at all."""
 
     def __init__(self, path: str | Path) -> None:
+        super().__init__()
         self.path = Path(path).absolute()
         """Wherever the program goes from here."""
         if self.path.suffix != ".prom":
-            raise BadUsage(
-                f"textfile={str(path)!r}: the node exporter reads files that end with .prom.",
-                advice=f"Name it so: textfile={str(Path(path).with_suffix('.prom'))!r}",
-            )
-        self._collector = Collector()
+            problem = f"textfile={str(path)!r}: the node exporter reads files that end with .prom."
+            raise BadUsage(problem, advice=f"Name it so: textfile={str(Path(path).with_suffix('.prom'))!r}")
 
     def write(self, window: Window) -> None:
-        self._collector.take(window)
-        write_to_textfile(str(self.path), self._collector.registry)
+        super().write(window)
+        write_to_textfile(str(self.path), self.registry)
 
     def close(self) -> None:
         """The file stays: it says that the watch ended."""
@@ -225,7 +216,6 @@ class Textfile:
 def _address(address: int | str) -> tuple[str, int]:
     host, _, port = str(address).rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
-        raise BadUsage(
-            f"prometheus={address!r} is not a port.", advice="Write prometheus=9400, or prometheus='0.0.0.0:9400' for all."
-        )
+        problem = f"prometheus={address!r} is not a port."
+        raise BadUsage(problem, advice="Write prometheus=9400, or prometheus='0.0.0.0:9400' for all.")
     return host or HERE, int(port)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-import msgspec
-
 from pipefix.vocabulary import nvml, quantity
 from pipefix.vocabulary.stage import Stage
 from pipefix.watching.window import Notice, Spread, Window
@@ -32,10 +30,6 @@ _ADVICE = {
     Stage.IPC: "Where to look: what a batch holds besides tensors, and the room in /dev/shm.",
     Stage.STEP: "Where to look: clocks and heat of the device, other jobs on it, logging and checkpoints.",
 }
-
-
-def with_sentence(notice: Notice) -> Notice:
-    return msgspec.structs.replace(notice, sentence=sentence(notice))
 
 
 def sentence(notice: Notice) -> str:
@@ -106,10 +100,9 @@ def age(window: Window, now: float) -> str | None:
 
 
 def state(window: Window) -> Iterator[str]:
-    """A window in full."""
-    who = " ".join(f"{name}={value}" for name, value in window.labels.items())
+    who = "".join(f" {name}={value}" for name, value in window.labels.items())
     last = ", the last: the job closed its watch" if window.ended else ""
-    yield f"{clock(window.time)}  window {window.number}, {quantity.seconds(window.seconds)}{last}{'  ' + who if who else ''}"
+    yield f"{clock(window.time)}  window {window.number}, {quantity.seconds(window.seconds)}{last}{' ' + who if who else ''}"
     yield f"  delivered  {quantity.rate(window.rate)}, {window.batches} batches, epoch {max(1, window.epochs)}"
     if window.waiting is not None:
         each = f"; {quantity.seconds(window.wait.p50)} a batch{_spread(window.wait)}" if window.wait is not None else ""
@@ -136,8 +129,6 @@ def _machine(figures: dict[str, float]) -> str:
     return ", ".join(f"{word} {quantity.percent(figures[key])} in use" for key, word in named.items() if key in figures)
 
 
-def _spread(spread: Spread | None) -> str:
-    if spread is None:
-        return ""
+def _spread(spread: Spread) -> str:
     below = ", ".join(f"{share} % below {quantity.seconds(end)}" for share, end in ((95, spread.p95), (99, spread.p99)))
     return f" ({below}, worst {quantity.seconds(spread.max)})"

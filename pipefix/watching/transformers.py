@@ -10,10 +10,8 @@ from pipefix.watching.watch import Watch, training_goes_on, watch
 try:
     from transformers import TrainerCallback
 except ImportError as error:
-    raise MissingExtra(
-        "TransformersWatch needs transformers, which cannot be imported.",
-        advice="Install it with: pip install transformers accelerate",
-    ) from error
+    problem = "TransformersWatch needs transformers, which cannot be imported."
+    raise MissingExtra(problem, advice="Install it with: pip install transformers accelerate") from error
 
 
 class TransformersWatch(TrainerCallback):  # type: ignore[misc,unused-ignore]

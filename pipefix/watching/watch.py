@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -28,8 +27,7 @@ from pipefix.watching import sentences
 from pipefix.watching.attach import Attachment
 from pipefix.watching.drift import Baseline, Drift
 from pipefix.watching.exporter import Exporter, opened, rank
-from pipefix.watching.gather import Gatherer
-from pipefix.watching.machine import LOOK_EVERY, MachineFigures
+from pipefix.watching.gather import LOOK_EVERY, Gatherer, MachineFigures
 from pipefix.watching.window import Notice, Window
 
 EVERY = 30.0
@@ -44,24 +42,13 @@ def _iterated(loader: Any) -> Any:
     return loader if inner is None else inner
 
 
-class _OutputHangs(Exception):
-    """The last window cannot be written: the one before still is."""
-
-
 class Watch:
     """Iterate it, or the loader itself: it is watched until `close`, and then as it was found."""
 
     def __init__(
-        self,
-        loader: Any,
-        *,
-        exporters: Sequence[Exporter] = (),
-        baseline: Baseline | None = None,
-        every: float = EVERY,
-        stages: bool = True,
-        on_drift: Callable[[Notice], object] | None = None,
-        labels: dict[str, str] | None = None,
-    ) -> None:
+        self, loader: Any, *, exporters: Sequence[Exporter] = (), baseline: Baseline | None = None, every: float = EVERY,
+        stages: bool = True, on_drift: Callable[[Notice], object] | None = None, labels: dict[str, str] | None = None,
+    ) -> None:  # fmt: skip
         self.loader = loader
         inner = _iterated(loader)
         own = getattr(inner, "meter", None)
@@ -80,9 +67,7 @@ class Watch:
         """Outputs, by identity, whose place could not be had: told once."""
         self._owner = os.getpid()
         self.window: Window | None = None
-        """The latest."""
-        self.closed = False
-        self._failed = self._hangs = False
+        self.closed = self._failed = self._hangs = False
 
     # -- its life ------------------------------------------------------------------------------------------------------
 
@@ -124,7 +109,7 @@ class Watch:
     def __enter__(self) -> Watch:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # -- as a loader -----------------------------------------------------------------------------------------------------
@@ -142,26 +127,17 @@ class Watch:
             raise AttributeError(name)
         return getattr(self.loader, name)
 
-    # -- windows ---------------------------------------------------------------------------------------------------------
-
     def pulse(self, *, ended: bool = False) -> Window:
         """Close the window that is open, tell it to the exporters and to whoever waits for drift."""
         if not self._lock.acquire(timeout=PATIENCE if ended else -1):
-            raise _OutputHangs("one of its outputs hangs: the last window is not written")
+            raise TimeoutError("one of its outputs hangs: the last window is not written")  # the one before still is
         try:
             processes = self._attachment.processes
             alive = sum(_exit_code(process) is None for process in processes)
-            window = self._gatherer.window(
-                time=time.time(),
-                workers=alive,
-                makers=len(processes),
-                died=self._died(processes),
-                ended=ended,
-            )
-            notices = self.drift.feed(window)
-            self.window = window = msgspec.structs.replace(
-                window, notices=notices, drifting=self.drift.drifting, machine=self._machine.take()
-            )
+            died = self._died(processes)
+            window = self._gatherer.window(time=time.time(), workers=alive, makers=len(processes), died=died, ended=ended)
+            notices, machine = self.drift.feed(window), self._machine.take()
+            self.window = window = msgspec.structs.replace(window, notices=notices, drifting=self.drift.drifting, machine=machine)
             for exporter in list(self._exporters):
                 self._guarded(exporter, lambda exporter=exporter: exporter.write(window))  # type: ignore[misc]
         finally:
@@ -187,7 +163,7 @@ class Watch:
         """A watch that fails, or whose output hangs, says so once and ends; the training goes on."""
         try:
             self.pulse(ended=ended)
-        except _OutputHangs as error:
+        except TimeoutError as error:
             self._hangs = True
             log.warning("pipefix.watch has stopped: %s; the training goes on.", error)
         except Exception:
@@ -290,22 +266,13 @@ def watch(
         The watch: iterate it, or the loader itself. `close`, or leaving its ``with`` block, ends it.
     """
     if not hasattr(type(loader), "__iter__"):
-        raise BadUsage(
-            f"pipefix.watch needs something that can be iterated, such as a DataLoader; this is a {type(loader).__name__}.",
-            advice="Give it the loader itself: with pipefix.watch(loader) as batches: ...",
-        )
+        problem = f"pipefix.watch needs something that can be iterated, such as a DataLoader; this is a {type(loader).__name__}."
+        raise BadUsage(problem, advice="Give it the loader itself: with pipefix.watch(loader) as batches: ...")
     if not every > 0:
         raise BadUsage(f"every={every!r} is not a number of seconds above zero.", advice="Write every=30")
     held = baselines.read(Path(baseline)) if isinstance(baseline, (str, Path)) else baseline
-    exporters = opened(jsonl, prometheus, textfile, tensorboard)
-    return Watch(
-        loader, exporters=exporters, baseline=held, every=every, stages=stages, on_drift=on_drift, labels=_labels(labels)
-    ).start()
-
-
-def _labels(labels: dict[str, str] | None) -> dict[str, str]:
-    """Which process of a distributed job this is."""
-    if labels is not None:
-        return {str(name): str(value) for name, value in labels.items()}
-    here = rank()
-    return {"rank": str(here)} if here is not None else {}
+    exporters, here = opened(jsonl, prometheus, textfile, tensorboard), rank()
+    if labels is None:
+        labels = {"rank": str(here)} if here is not None else {}
+    labels = {str(name): str(value) for name, value in labels.items()}
+    return Watch(loader, exporters=exporters, baseline=held, every=every, stages=stages, on_drift=on_drift, labels=labels).start()

@@ -102,7 +102,6 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(window: Window) -> bytes:
-    """One line."""
     return versioned.text(window, indent=False).encode()
 
 

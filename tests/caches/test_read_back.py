@@ -13,8 +13,8 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 from torchvision.transforms import v2
 
-from pipefix.api import try_sample_cache
-from pipefix.api.try_sample_cache import begin_cache, record
+from pipefix.api import try_remedies
+from pipefix.api.try_remedies import begin_cache, sample_record
 from pipefix.caches import estimate
 from pipefix.caches.estimate import read_back
 from pipefix.caches.lmdb import LmdbWriter
@@ -32,7 +32,7 @@ from tests.plan.builders import JPEGS, World
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """However busy the machine is: nothing here judges how long a trial takes."""
-    monkeypatch.setattr(try_sample_cache, "PATIENCE", 600.0)
+    monkeypatch.setattr(try_remedies, "PATIENCE", 600.0)
 
 
 def vector(index: int) -> Any:
@@ -111,7 +111,7 @@ def tried(
     **settings: Any,
 ) -> KeptRecord | None:
     subject = load(DataLoader(dataset, batch_size=4, collate_fn=collate, **settings))
-    return record(subject, Consumer(), world.diagnosis(), seconds, first_batch)
+    return sample_record(subject, Consumer(), world.diagnosis(), seconds, first_batch)
 
 
 def test_samples_of_a_loader_are_tried_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def begun(subject: Subject, store: str) -> TriedCache:
 
 @pytest.mark.parametrize(("sample_s", "made"), [(1e-6, 14), (0.2, 6), (100.0, 3)])
 def test_the_slower_samples_are_the_fewer_are_begun(sample_s: float, made: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(try_sample_cache, "in_child_process", lambda begin, _: begin())
+    monkeypatch.setattr(try_remedies, "in_child_process", lambda begin, _: begin())
     counting = Counting(torch.ones(8))
     assert begin_cache(load(DataLoader(counting, batch_size=2)), "decoded", 2.0, sample_s) is not None
     assert counting.made == made

@@ -11,7 +11,7 @@ import pytest
 
 import pipefix
 from pipefix.report.runfile import Run, read
-from pipefix.report.shown_run import shown
+from pipefix.report.shown import shown
 
 ROOT = Path(__file__).resolve().parents[2]
 

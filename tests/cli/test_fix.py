@@ -13,8 +13,8 @@ import pytest
 import pipefix
 from pipefix.api.fix import FixReport, Undone
 from pipefix.cli import fix as command
+from pipefix.cli.deliver import Progress
 from pipefix.cli.main import main
-from pipefix.cli.progress import Progress
 from pipefix.fixes.outcome import Applied, Fixed, Measured, Refused, Sameness
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from pipefix.vocabulary.quantity import Interval

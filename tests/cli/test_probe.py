@@ -11,7 +11,7 @@ from pipefix.cli.main import main
 from pipefix.cli.probe import ENDING
 from pipefix.report import runfile
 from pipefix.report.runfile import Finding, Run, Verdict
-from pipefix.report.shown_run import shown
+from pipefix.report.shown import shown
 from tests.cli.conftest import Library
 
 
@@ -61,7 +61,7 @@ def test_flags_reach_the_library(library: Library, tmp_path: Path) -> None:
 def test_text_goes_to_stdout_and_progress_to_stderr(
     library: Library, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipefix.cli.progress.monotonic", lambda: 100.0)  # after a second it would tell of the time left
+    monkeypatch.setattr("pipefix.cli.deliver.monotonic", lambda: 100.0)  # after a second it would tell of the time left
     library.meanwhile = lambda: print("the user's own print")
     assert main(["probe", "data.py"]) == 0
     told = capsys.readouterr()

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from pipefix.cli import console
-from pipefix.cli.progress import Progress
+from pipefix.cli.deliver import Progress
 
 
 class Terminal(io.StringIO):
@@ -44,7 +44,7 @@ def test_a_bar_has_the_colours_that_text_has(when: str, coloured: bool, monkeypa
 
 
 def test_a_line_for_each_phase_where_it_is_no_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipefix.cli.progress.monotonic", lambda: 100.0)  # after a second it would tell of the time left
+    monkeypatch.setattr("pipefix.cli.deliver.monotonic", lambda: 100.0)  # after a second it would tell of the time left
     with Progress() as progress:
         progress("loading the target", -1.0)
         progress("recording samples", 0.1)
@@ -57,7 +57,7 @@ def test_a_line_for_each_phase_where_it_is_no_terminal(capsys: pytest.CaptureFix
 
 def test_the_time_left_follows_from_the_pace(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("pipefix.cli.progress.monotonic", lambda: now[0])
+    monkeypatch.setattr("pipefix.cli.deliver.monotonic", lambda: now[0])
     progress = Progress()
     now[0] += 15
     progress("arms", 0.25)

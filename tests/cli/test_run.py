@@ -9,7 +9,7 @@ import pytest
 
 from pipefix.cli.main import main
 from pipefix.report.runfile import ProgramFigures, Run, StageFigures
-from pipefix.report.shown_run import shown
+from pipefix.report.shown import shown
 
 STEPS = {"steps": 3, "samples": 12, "optimizer_steps": 3, "without_gradients": 0, "wait_s": 0.3, "step_s": 0.1}
 EVENTS = (
@@ -41,7 +41,7 @@ def test_the_exit_code_is_the_programs(program: Path, capfd: pytest.CaptureFixtu
     assert json.loads((program.parent / "other" / "run.json").read_text())["program"]["command"] == ["train.py"]
 
 
-@pytest.mark.parametrize("place", ["pipefix.api.run.merged_notes", "pipefix.report.shown_run.ShownRun.html"])
+@pytest.mark.parametrize("place", ["pipefix.api.run.merged_notes", "pipefix.report.shown.ShownRun.html"])
 def test_a_fault_of_ours_at_the_end_does_not_change_the_exit_code(
     place: str, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -59,7 +59,7 @@ def test_a_fault_of_ours_at_the_end_does_not_change_the_exit_code(
     assert "of ours" in (tmp_path / "traceback").read_text()
 
 
-@pytest.mark.parametrize("place", ["pipefix.api.run.merged_notes", "pipefix.report.shown_run.ShownRun.html"])
+@pytest.mark.parametrize("place", ["pipefix.api.run.merged_notes", "pipefix.report.shown.ShownRun.html"])
 def test_a_second_ctrl_c_does_not_change_the_exit_code(
     place: str, program: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

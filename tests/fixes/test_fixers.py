@@ -17,7 +17,7 @@ from torchvision.transforms import v2
 from pipefix.augment import parity, support
 from pipefix.fixes import apply_plan, history
 from pipefix.fixes.choice import fixer_for
-from pipefix.fixes.move_augment import DecodeByDali, MoveAugment
+from pipefix.fixes.fixers import DecodeByDali, MoveAugment
 from pipefix.fixes.outcome import Applied
 from pipefix.fixes.same_samples import same_batch
 from pipefix.fixes.speedup import WholeLoader

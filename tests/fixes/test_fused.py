@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 from torchvision import transforms as v1
 from torchvision.datasets import ImageFolder
 
-from pipefix.api import try_fused_calls as tried
+from pipefix.api import try_remedies as tried
 from pipefix.diagnosis.diagnose import diagnose
 from pipefix.fixes import apply_plan, fused_trial, same_samples, speedup
 from pipefix.fixes.choice import candidates, fixer_for
@@ -165,14 +165,14 @@ def test_samples_that_take_long_to_make_are_not_tried(folder: Path, monkeypatch:
     monkeypatch.setattr(tried, "_tried", lambda subject, mode, seconds: mode)
     target = load(loader(folder))
     diagnosis = {each: diagnose(opening(measured({"decode": each, "augment": 1.0}))) for each in (1.0, 400.0)}
-    assert tried.calls(target, diagnosis[1.0], 0.75) == {"exact": "exact", "close": "close"}
-    assert tried.calls(target, diagnosis[400.0], 0.75) == {}
-    assert tried.calls(target, diagnosis[400.0], 20.0) != {}
+    assert tried.fused_calls(target, diagnosis[1.0], 0.75) == {"exact": "exact", "close": "close"}
+    assert tried.fused_calls(target, diagnosis[400.0], 0.75) == {}
+    assert tried.fused_calls(target, diagnosis[400.0], 20.0) != {}
 
 
 def test_where_no_pictures_are_decoded_nothing_is_loaded_to_fuse_them(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tried, "_tried", lambda subject, mode, seconds: mode)
-    assert tried.calls(load(loader(folder)), diagnose(measured({"decode": 1.0, "augment": 1.0})), 0.75) == {}
+    assert tried.fused_calls(load(loader(folder)), diagnose(measured({"decode": 1.0, "augment": 1.0})), 0.75) == {}
 
 
 def opening(measurement: Measurement) -> Measurement:

@@ -10,7 +10,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
-from pipefix.fixes.move_augment import MoveAugment
+from pipefix.fixes.fixers import MoveAugment
 from pipefix.fixes.outcome import Applied, Refused
 from pipefix.loader.planning import as_planned
 from pipefix.plan import planfile
@@ -73,10 +73,10 @@ def test_what_does_not_help_is_taken_back(tmp_path, gain, said):
 
 
 def test_samples_that_are_not_what_they_were_are_a_reason_to_take_back(tmp_path, monkeypatch):
-    from pipefix.fixes import build_cache
+    from pipefix.fixes import fixers
 
     bench = Bench(tmp_path, [step("cache-sample", 3.0)], [])
-    real = build_cache.BuildCache.make
+    real = fixers.BuildCache.make
 
     def spoiled(self, step, place, say):
         files = [Path(path) for path in bench.data.paths]
@@ -87,7 +87,7 @@ def test_samples_that_are_not_what_they_were_are_a_reason_to_take_back(tmp_path,
         for path, data in zip(files, held, strict=True):
             path.write_bytes(data)
 
-    monkeypatch.setattr(build_cache.BuildCache, "make", spoiled)
+    monkeypatch.setattr(fixers.BuildCache, "make", spoiled)
     fixed = bench.run()
     assert not fixed.applied and "samples are not what they were" in fixed.refused[0].why
     assert bench.plan_text() is None and not (bench.out / "pipefix-caches").exists()
@@ -166,7 +166,7 @@ def test_much_disk_or_time_is_asked_about(tmp_path):
 @pytest.mark.parametrize("room", [100, 10**9])
 def test_a_cache_is_refused_by_the_room_that_its_records_take(tmp_path, monkeypatch, room):
     """Some of them are made where the plan knows no more than a bound, and that is too large."""
-    monkeypatch.setattr("pipefix.fixes.build_cache._free", lambda folder: room)
+    monkeypatch.setattr("pipefix.fixes.fixers._free", lambda folder: room)
     asked = [step("cache-source", 4.0, disk_bytes=1e18)]
     bench = Bench(tmp_path, asked, asked, [])
     assert len(bench.run(dry_run=True).ahead) == (room > 100) and not bench.out.exists(), "a dry run leaves nothing behind"
@@ -219,12 +219,12 @@ def test_a_plan_of_another_target_is_refused(tmp_path):
 
 
 def test_ctrl_c_keeps_what_was_kept(tmp_path, monkeypatch):
-    from pipefix.fixes import build_cache
+    from pipefix.fixes import fixers
 
     def interrupted(self, step, place, say):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(build_cache.BuildCache, "make", interrupted)
+    monkeypatch.setattr(fixers.BuildCache, "make", interrupted)
     bench = Bench(tmp_path, [step("workers-2", 1.8)], [step("cache-source", 3.0)])
     fixed = bench.run()
     assert fixed.interrupted and [one.id for one in fixed.applied] == ["workers-2"]

@@ -50,7 +50,7 @@ def test_whatever_stands_in_it(changes: list[tuple[tuple[Any, ...], Any]]) -> No
         assert page.page(probe_report.full(run)).startswith("<!DOCTYPE html>")
         assert runfile.decode(runfile.encode(run).encode(), origin="it").target == run.target
         compared = compare.compare(run, runfile.decode(json.dumps(GOOD).encode(), origin="it"), force=True)
-        assert page.page(compare.report(compared)).startswith("<!DOCTYPE html>")
+        assert page.page(compared.document()).startswith("<!DOCTYPE html>")
         baseline.from_run(run, "run.json")
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pipefix.report import terminal
+from pipefix.report.comparable import machine_part
 from pipefix.report.compare import Comparison
 from pipefix.report.compare import compare as compare_runs
-from pipefix.report.machine_part import machine_part
 from pipefix.report.runfile import Run
 from pipefix.vocabulary.quantity import Interval
 from tests.report.made_runs import Costs, Load, busy, probed, slower_stage, some_costs

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from pipefix.watching import machine
-from pipefix.watching.machine import MachineFigures
+from pipefix.watching import gather
+from pipefix.watching.gather import MachineFigures
 from pipefix.watching.watch import watch
 from tests.doubles.driver import Driver
 
@@ -21,7 +21,7 @@ from tests.doubles.driver import Driver
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     driver = Driver(used=8_000_000_000, busy=[40, 80])
     monkeypatch.setitem(sys.modules, "pynvml", driver)
-    monkeypatch.setattr(machine, "_uses_cuda", lambda: True)
+    monkeypatch.setattr(gather, "_uses_cuda", lambda: True)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return driver
 
@@ -61,7 +61,7 @@ def test_a_device_that_is_lost_is_left_out(driver: Driver) -> None:
 @pytest.mark.parametrize("library", [None, SimpleNamespace()])
 def test_without_a_driver_the_rest_is_told(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", library)
-    monkeypatch.setattr(machine, "_uses_cuda", lambda: True)
+    monkeypatch.setattr(gather, "_uses_cuda", lambda: True)
     figures = MachineFigures()
     figures.look()
     assert figures.take().keys() == {"cpu", "memory"}

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from pipefix.api import try_handover
+from pipefix.api import try_remedies
 from pipefix.fixes.outcome import Measured
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement.consumer import Consumer
@@ -32,9 +32,9 @@ def handover(world: World, monkeypatch: pytest.MonkeyPatch, answer: Any = GAIN) 
             raise answer
         return answer  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(try_handover, "faster", faster)
+    monkeypatch.setattr(try_remedies, "faster", faster)
     subject = load(DataLoader(TensorDataset(torch.zeros(8, 4)), batch_size=2, num_workers=2))
-    return try_handover.handover(subject, Consumer(), world.measurement(), world.diagnosis(), 1.0), ran
+    return try_remedies.handover(subject, Consumer(), world.measurement(), world.diagnosis(), 1.0), ran
 
 
 def test_what_the_arms_promise_is_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Beside a probe: stores a few samples in a cache, tells what `convert` would refuse, and how many times faster loading gets."""
+"""Beside a probe: fused calls, a cache of samples and FastLoader's hand-over, tried on a few samples for what they would bring."""
 
 from __future__ import annotations
 
@@ -18,20 +18,37 @@ from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.estimate import ReadBack
 from pipefix.caches.survey import FirstRecords, first_records
 from pipefix.diagnosis.diagnosis import Diagnosis
+from pipefix.fixes import fused_trial
 from pipefix.fixes.outcome import Measured
 from pipefix.fixes.same_samples import mode_of
 from pipefix.fixes.speedup import Pipeline, faster
 from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.pixel_difference import spread
+from pipefix.loader.planning import as_planned
 from pipefix.measurement.consumer import Consumer
-from pipefix.measurement.measurement import KeptRecord, TriedCache
-from pipefix.measurement.statistics import bootstrap, interval
+from pipefix.measurement.measurement import FusedCall, KeptRecord, Measurement, TriedCache
+from pipefix.measurement.statistics import Floats, bootstrap, interval
+from pipefix.plan.advise import WORTH_MAKING
+from pipefix.plan.case import Case
+from pipefix.plan.operations import pictures_of
+from pipefix.plan.plan import Proposed
+from pipefix.plan.remedies.moving_batches import HandoverSlots
 from pipefix.plan.remedy import WORTH_TRYING
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import PipefixError
-from pipefix.vocabulary.stage import IN_SAMPLE
+from pipefix.vocabulary.gain import MeasuredGain
+from pipefix.vocabulary.quantity import Interval
+from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
+MODES = ("exact", "close")
+LOOKING = 0.35
+"""Part of the time in which pictures are made both ways, and as much for the whole loader; the rest goes to starting a process, and
+to finding out how to fuse."""
+MADE_TO_FUSE, LONGEST = 18, 4.0
+"""Samples that a trial makes at least, counted by their own code's time; and how many times the time that it has it may take."""
+FEW = 4
+"""Batches that do not show a loader's pace."""
 SAMPLES = 3
 MOST_RECORDS = 8
 MADE_FOR_RECORD = 4
@@ -39,10 +56,53 @@ MADE_FOR_RECORD = 4
 PATIENCE = 10.0
 """Seconds after which the trial is left."""
 LATE = 2.0
-"""A first batch that takes so many times what there is for the loader: it would have to come twice."""
+"""A first batch that takes so many times what there is for a loader's trial: it would have to come twice."""
 
 
-def record(
+def making(diagnosis: Diagnosis) -> float:
+    """Seconds in which one process makes a sample."""
+    return sum(diagnosis.stages[stage].wall.value for stage in IN_SAMPLE if stage in diagnosis.stages)
+
+
+def fused_calls(subject: Subject, diagnosis: Diagnosis, seconds: float) -> dict[str, FusedCall]:
+    """By mode, in about so long; empty where no pictures are decoded (what would make them takes seconds to load), where there is
+    too little to be gained by any, or samples take too long to make."""
+    if subject.iterable or not pictures_of(diagnosis) or diagnosis.part_of_making(Stage.DECODE, Stage.AUGMENT) <= WORTH_TRYING:
+        return {}
+    if MADE_TO_FUSE * making(diagnosis) * len(MODES) > LONGEST * seconds:
+        return {}
+    import pipefix.loader.fusing.source  # noqa: F401 - once here, rather than in each of the processes that try it
+
+    each = seconds / len(MODES)
+    return {mode: _tried(subject, mode, LOOKING * each) for mode in MODES}
+
+
+def _tried(subject: Subject, mode: str, seconds: float) -> FusedCall:
+    try:
+        return fused_call(in_child_process(partial(fused_trial.try_on_dataset, subject.loader, mode, seconds)))
+    except NotFused as error:
+        return FusedCall(why_not=str(error))
+
+
+def fused_call(trial: fused_trial.DatasetTrial) -> FusedCall:
+    pace = _left(np.array(trial.paces, dtype=float)) if len(trial.paces) >= FEW else None
+    return FusedCall(
+        left=_left(np.column_stack([trial.fused, trial.own])), pictures=len(trial.own), apart=trial.distance, draws=trial.draws,
+        processes=trial.processes, pace=pace,
+    )  # fmt: skip
+
+
+def _left(pairs: Floats) -> Interval:
+    """The part of the time that fused calls take, of pairs of fused and own."""
+
+    def ratio(pairs: Floats) -> Floats:
+        fused, own = pairs.sum(axis=0)
+        return np.atleast_1d(fused / own)
+
+    return interval(bootstrap([pairs], ratio)[:, 0], float(ratio(pairs)[0]))
+
+
+def sample_record(
     subject: Subject, consumer: Consumer, diagnosis: Diagnosis, seconds: float, first_batch: float | None
 ) -> KeptRecord | None:
     """None where there is too little to be gained, or it could not be tried.
@@ -115,3 +175,20 @@ class _Repeated(Dataset[Any]):
 
     def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
         return self.cached.__getitems__([int(index) % len(self.cached) for index in indices])
+
+
+def handover(
+    subject: Subject, consumer: Consumer, measurement: Measurement, diagnosis: Diagnosis, seconds: float
+) -> MeasuredGain | None:
+    """None where the arms promise nothing of it, where the loader starts too late for it, or where it could not be tried."""
+    step = HandoverSlots().answer(Case(measurement, diagnosis, subject.target))
+    if not isinstance(step, Proposed) or step.speedup.value < WORTH_MAKING:
+        return None
+    if measurement.first_batch is None or measurement.first_batch > LATE * seconds:
+        return None
+    try:
+        over = replace(subject, loader=as_planned.with_settings(subject.loader, engine=HandoverSlots.change.engine))
+        worth = faster(Pipeline(subject, consumer), Pipeline(over, consumer), seconds=seconds)
+    except (PipefixError, RuntimeError):
+        return None
+    return MeasuredGain(worth.gain, worth.pairs)

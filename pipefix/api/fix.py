@@ -98,7 +98,8 @@ def fix(
         yes: make steps that change what training sees, or take over 1 GB of disk or ten minutes, without asking.
         dry_run: say what would be tried, in which order; change nothing.
         out: folder of the plan, its log and its caches (default: where you are).
-        step: what consumes the batches: a function that takes one and trains on it, or a model; instead of the target file's own.
+        step: what consumes the batches, instead of the target file's own: a model, of which a copy is trained, or a function that
+            takes one and trains on it, and is called as it is: have it train a copy.
         step_ms: milliseconds that an emulated training step takes a batch, in place of the target's own.
         target_rate: samples a second that an emulated consumer takes.
         batch_size: instead of the loader's.

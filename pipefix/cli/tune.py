@@ -1,8 +1,9 @@
 """Find the loader settings that keep the consumer fed with the least, within hard limits.
 
-TARGET is what `pipefix probe` takes; loading it runs its code. Few settings are tried, each in a process of its own beside the best
-one so far; a model of what they tell says what to try next. The winner is measured against the settings as they are once more, and
-these stay where it does not win. Memory, /dev/shm, open files and CPU are predicted before a trial and watched while it runs.
+TARGET is what `pipefix probe` takes, a training program included; loading it runs its code. Few settings are tried, each in a
+process of its own beside the best one so far; what is tried next follows from the trials. The winner is measured against the
+settings as they are once more, and these stay where it does not win. Memory, /dev/shm, open files and CPU are predicted before a
+trial and watched while it runs.
 
 With a consumer (train_step or model in the same file, --step-ms or --target-rate) the fewest workers that keep it fed are sought;
 without one, or where it cannot be fed, the settings that deliver most. The result is a plan file. Ctrl-C reports what is known.
@@ -25,7 +26,7 @@ TAKES_PROGRAM = True
 
 def prepare_parser(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    parser.usage = "pipefix tune TARGET [options]"
+    parser.usage = "pipefix tune TARGET [options] [-- ARGUMENTS]"
     arguments.add_target(parser, "what to tune")
     add(
         "--stall", type=arguments.share, default=0.01, metavar="SHARE", help="of the time that the consumer may wait (default: 1%%)"

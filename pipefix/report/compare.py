@@ -49,6 +49,8 @@ class FigureChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
+    """Two runs held against each other: the ratio of what they delivered, each stage before and after, and doubts."""
+
     before: Run
     after: Run
     ratio: quantity.Interval

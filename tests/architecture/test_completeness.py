@@ -98,11 +98,11 @@ def test_no_advice_names_a_command_that_does_not_exist() -> None:
     assert not promised
 
 
-def test_every_page_of_the_documentation_is_in_its_index() -> None:
+def test_every_page_of_the_documentation_is_in_its_index_and_in_the_sites_menu() -> None:
     index = (house.ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    assert not [
-        page.name for page in (house.ROOT / "docs").glob("*.md") if page.name != "index.md" and f"({page.name})" not in index
-    ]
+    menu = (house.ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = [page.name for page in (house.ROOT / "docs").glob("*.md") if page.name != "index.md"]
+    assert not [name for name in pages if f"({name})" not in index or f" {name}\n" not in menu]
 
 
 def test_every_folder_of_tests_is_a_rooms_or_explained() -> None:

@@ -91,6 +91,7 @@ from train_data import train_loader, train_step
 pipefix.probe(train_loader, step=train_step, budget="1s").save("before.json")
 """
 SAME = "from train_data import *\n"
+PLANS = ("pipefix.plan.toml", "fixed/pipefix.plan.toml", "fixed-program/pipefix.plan.toml")
 FILES = {
     "train_data.py": DATA, "train.py": PROGRAM, "my_data.py": CLASSES, "speech.py": SAME, "clips.py": SAME, "coco.py": SAME,
     "before.py": BEFORE_A_CHANGE,
@@ -164,7 +165,7 @@ def project(tmp_path: Path, preloaded: str) -> Path:
         place.parent.mkdir(parents=True, exist_ok=True)
         Image.effect_noise((80, 64), 60).convert("RGB").save(place)
     (tmp_path / "data" / "photos").symlink_to(tmp_path / "data" / "imagenet" / "train")
-    write(PlanFile(loader=LoaderChange(num_workers=1)), tmp_path / "spare.toml")
+    write(PlanFile(target="train_data.py:1", loader=LoaderChange(num_workers=1)), tmp_path / "spare.toml")
     Tokenizer(WordLevel({"?": 0, "picture": 1}, unk_token="?")).save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "bin").mkdir()
     for name in ("pipefix", "python"):
@@ -179,9 +180,7 @@ def test_it_works_as_printed(page: Path, project: Path) -> None:
     for line in BEFORE.get(page.name, []):
         typed(line, project)
     for kind, text in TYPED[page]:
-        for plan in (
-            project / name for name in ("pipefix.plan.toml", "fixed/pipefix.plan.toml") if f'"{name}"' in text or f" {name}" in text
-        ):
+        for plan in (project / name for name in PLANS if f'"{name}"' in text or f" {name}" in text):
             if not plan.exists():  # nothing helped here
                 plan.parent.mkdir(exist_ok=True)
                 plan.write_bytes((project / "spare.toml").read_bytes())

@@ -145,9 +145,8 @@ def notes_in(folder: Path) -> list[Path]:
 def noted_elsewhere(path: Path) -> bool:
     """Whether a process on another machine still notes in this file, in a folder that both share."""
     events = list(_events(path))
-    if not events or events[0].get("host") in (None, platform.node()) or events[-1]["event"] == "ended":
-        return False
-    return time.time() - path.stat().st_mtime < STILL_NOTES
+    elsewhere = bool(events) and events[0].get("host") not in (None, platform.node()) and events[-1]["event"] != "ended"
+    return elsewhere and time.time() - path.stat().st_mtime < STILL_NOTES
 
 
 def still_noting(path: Path) -> int | None:

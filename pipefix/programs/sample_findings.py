@@ -208,6 +208,4 @@ def _tails(place: str, loops: Sequence[LoopNotes]) -> Iterator[Finding]:
 def _is_counted(epoch: dict[str, Any] | None, notes: LoopNotes) -> bool:
     """Whether the samples of an epoch that came to its end are known by its batches."""
     size = notes.facts.get("batch_size")
-    if epoch is None or not isinstance(size, int) or not epoch["batches"]:
-        return False
-    return bool((epoch["batches"] - 1) * size < epoch["samples"] <= epoch["batches"] * size)
+    return bool(epoch and isinstance(size, int) and epoch["batches"] and 0 <= epoch["batches"] * size - epoch["samples"] < size)

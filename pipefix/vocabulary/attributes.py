@@ -104,9 +104,8 @@ def _of_class(kind: type, name: str) -> Any:
 
 
 def _harmless(inherited: Any) -> bool:
-    if isinstance(inherited, (FunctionType, classmethod, staticmethod)):
-        return True
-    return not hasattr(type(inherited), "__get__") and not hasattr(type(inherited), "__set__")
+    answers = hasattr(type(inherited), "__get__") or hasattr(type(inherited), "__set__")
+    return isinstance(inherited, (FunctionType, classmethod, staticmethod)) or not answers
 
 
 def names_in(code: CodeType) -> Iterator[str]:

@@ -89,14 +89,15 @@ def renewer(renew: Callable[[Any], Renew | None], value: Any, *, containers: boo
 
 def with_members(value: Any, inner: list[tuple[Any, Any]]) -> Any:
     """A container like ``value``, which is left as it is, that holds ``inner`` (as `members` gives it)."""
-    if type(value) is dict:
+    kind: Any = type(value)
+    if kind is dict:
         return dict(inner)
-    if type(value) in (list, tuple):
-        return type(value)(member for _, member in inner)
+    if kind in (list, tuple):
+        return kind(member for _, member in inner)
     if isinstance(value, tuple) or (isinstance(value, Mapping) and not isinstance(value, MutableMapping)):
         plain: Any = tuple(member for _, member in inner) if isinstance(value, tuple) else dict(inner)
         try:
-            return getattr(type(value), "_make", type(value))(plain)
+            return getattr(kind, "_make", kind)(plain)
         except TypeError:  # such as a torch.Size of what are no numbers any more
             return plain
     copied = copy.copy(value)

@@ -57,7 +57,7 @@ def _like(
 def _kind(original: DataLoader[Any], change: LoaderChange) -> Callable[..., DataLoader[Any]]:
     """What the plan's loader is made by: as the plan says, or as ``original`` was told to hand batches over."""
     if change.fuse is not None:
-        return functools.partial(FastLoader, fuse=change.fuse, engine=change.engine or getattr(original, "engine", "auto"))
+        return functools.partial(FastLoader, fuse=change.fuse, engine=str(change.engine or getattr(original, "engine", "auto")))
     if change.engine is None:
         return getattr(original, "another", DataLoader)
     return DataLoader if change.engine == "torch" else functools.partial(FastLoader, engine=change.engine)

@@ -151,7 +151,7 @@ def _survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
     with seeded(0), Witness(alone=recipe.store == "source") as witness:
         look = _Look(dataset, recipe, samples, witness)
         before, rows_before = _held(dataset, samples, look.indices)
-        plan = look.settle(Blueprint(target=target, recipe=recipe, samples=samples, classes=_classes(dataset), boot=_boot()))
+        plan = look.settle(Blueprint(target=target, recipe=recipe, samples=samples, classes=_classes(dataset), boot=boot()))
         after, rows_after = _held(dataset, samples, look.indices)
     named = Fingerprint(dataset, samples, [plan.source.root]).attributes
     attributes = {name: named[name] for name in before if after.get(name) == before[name]}
@@ -166,7 +166,7 @@ def _held(dataset: Any, samples: int | None, indices: list[int]) -> tuple[dict[s
     return fingerprint.attributes, fingerprint.rows(indices)
 
 
-def _boot() -> str:
+def boot() -> str:
     """Differs after every start of the machine, where the system tells."""
     with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

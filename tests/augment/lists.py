@@ -31,6 +31,8 @@ GEOMETRY: dict[str, Any] = {
     "Resize plain": v2.Resize((23, 31), antialias=False),
     "RandomResizedCrop": v2.RandomResizedCrop(32),
     "RandomResizedCrop bicubic": v2.RandomResizedCrop((24, 40), interpolation=InterpolationMode.BICUBIC),
+    "RandomResizedCrop plain": v2.RandomResizedCrop(32, antialias=False),
+    "RandomResizedCrop nearest": v2.RandomResizedCrop(32, interpolation=InterpolationMode.NEAREST),
     "RandomRotation": v2.RandomRotation(40),
     "RandomRotation bilinear": v2.RandomRotation((-90, 30), interpolation=BILINEAR, center=[5, 9], fill=(3, 77, 200)),
     "RandomAffine": v2.RandomAffine(30, (0.1, 0.2), (0.7, 1.3), (-10, 10, -5, 5)),

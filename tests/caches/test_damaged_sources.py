@@ -81,7 +81,7 @@ def test_the_colours_of_a_cmyk_picture_stay(tmp_path, make):
 def test_big_endian_pictures_keep_their_values() -> None:
     values = np.arange(0, 60_000, 1000, dtype=">u2").reshape(6, 10)
     held = pictures.encoded(Image.frombytes("I;16B", (10, 6), values.tobytes()), "tiff", 90, "image", labels=True)
-    assert equal(pictures.picture_as("as-was")(held), values)
+    assert equal(pictures.decoder_to("as-was").picture(held), values)
 
 
 @pytest.mark.parametrize("mode", ["F", "I", "YCbCr"])
@@ -107,7 +107,7 @@ def test_labels_beyond_their_palette_stay(palette) -> None:
     image = Image.fromarray(labels, mode="P")
     if palette:
         image.putpalette(palette)
-    assert equal(pictures.picture_as("as-was")(pictures.encoded(image, "png", 90, "image", labels=True)), labels)
+    assert equal(pictures.decoder_to("as-was").picture(pictures.encoded(image, "png", 90, "image", labels=True)), labels)
 
 
 def test_a_palette_keeps_its_labels(tmp_path, make):

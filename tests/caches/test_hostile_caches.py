@@ -20,7 +20,7 @@ from pipefix.caches import parquet, record
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.index import Index
 from pipefix.caches.layout import CONTAINERS
-from pipefix.caches.pictures import picture_as
+from pipefix.caches.pictures import decoder_to
 from pipefix.caches.record import Decoder, Picture
 from pipefix.caches.verify import verify
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
@@ -192,11 +192,11 @@ def test_a_fill_byte_does_not_hide_how_large_a_picture_is() -> None:
     """The record says what a false frame says; the decoder would go by the real one, whose tensor could be of gigabytes."""
     data = with_filling(jpeg(640, 480), 20, 10)
     with pytest.raises(CacheDamaged, match="says it is 640x480, and its record says 20x10"):
-        picture_as("tensor")(Picture(data, "jpeg", 20, 10, "tensor"))
-    assert picture_as("tensor")(Picture(data, "jpeg", 640, 480, "tensor")).shape == (3, 480, 640)
+        decoder_to("tensor").picture(Picture(data, "jpeg", 20, 10, "tensor"))
+    assert decoder_to("tensor").picture(Picture(data, "jpeg", 640, 480, "tensor")).shape == (3, 480, 640)
 
 
 def test_other_frames_are_checked_too() -> None:
     data = jpeg(64, 48).replace(b"\xff\xc0", b"\xff\xc9", 1)
     with pytest.raises(CacheDamaged):
-        picture_as("tensor")(Picture(data, "jpeg", 20, 10, "tensor"))
+        decoder_to("tensor").picture(Picture(data, "jpeg", 20, 10, "tensor"))

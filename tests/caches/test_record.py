@@ -18,7 +18,7 @@ from pipefix.vocabulary.errors import CacheDamaged
 from tests.loader.likeness import assert_same
 
 Point = collections.namedtuple("Point", "x y")
-DECODE = record.Decoder(pictures.picture_as("as-was"), pictures.pixels_as("as-was"))
+DECODE = pictures.decoder_to("as-was")
 PLAIN = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text() | st.binary()
 ARRAYS = arrays.arrays(
     st.sampled_from([np.uint8, np.int16, np.int64, np.float16, np.float32, np.complex64, np.bool_]),

@@ -356,7 +356,7 @@ def test_the_dashboard_and_the_alerts_ask_for_metrics_that_exist(root: Path, win
     watched = re.findall(r"^ +expr: (.+)$", alerts, re.MULTILINE)
     assert len(watched) == alerts.count("- alert: ") > 5
     collector = prometheus.Collector()
-    collector.take(window)
+    collector.write(window)
     exported = {family.name for family in collector.collect()} | {f"{family.name}_total" for family in collector.collect()}
     for names in ({name for text in some for name in re.findall(r"pipefix_\w+", text)} for some in (shown, watched)):
         assert names <= exported

@@ -189,22 +189,35 @@ def install(timer: SampleTimer, patches: Patches) -> None:
             return timer.timed_call(STORAGE, "open", _layered, (kind, path, *how))
         return _layered(find_raw, path, *how)
 
-    def in_place_of(current: Any) -> Any:
-        """What somebody put in the place of ``open`` is part of the pipeline: it is called, and what it gives is left as it is."""
+    def in_place_of(user_open: Any) -> Any:
+        """What somebody put in the place of ``open`` is part of the pipeline: it is called, and what it gives is timed."""
 
-        @functools.wraps(current)
-        def timed_as_a_whole(*args: Any, **kwargs: Any) -> Any:
-            timer.misses += timer.live and remembered(timer) is not None
-            return timer.timed_call(STORAGE, "open", current, args, kwargs, replayable=False)
+        @functools.wraps(user_open)
+        def timed_by_user_open(file: Any, *args: Any, **kwargs: Any) -> Any:
+            mode = args[0] if args else kwargs.get("mode", "r")
+            if not timer.live or mode not in _READING or not isinstance(file, (str, bytes, os.PathLike)):
+                return user_open(file, *args, **kwargs)
+            key, files = key_of(file), remembered(timer)
+            if files is not None and files.knows(key):
+                return timed_open(file, *args, **kwargs)
+            timer.misses += files is not None
+            opened = timer.timed_call(STORAGE, "open", user_open, (file, *args), kwargs, replayable=False)
+            timer.pause()
+            try:
+                return _adopted(opened, kind, key, args[4] if len(args) > 4 else kwargs.get("newline"))
+            finally:
+                timer.resume()
 
-        return timed_open if current is original else timed_as_a_whole
+        return timed_open if user_open is original else timed_by_user_open
 
-    patches.replace(builtins, "open", in_place_of(builtins.open), everywhere=True)
+    current_open = builtins.open
+    patches.replace(builtins, "open", in_place_of(current_open), everywhere=True)
     patches.replace(io, "open", in_place_of(io.open))
     accessor: Any = getattr(pathlib, "_NormalAccessor", None)  # Python 3.10 keeps its own references
     if accessor is not None:
         patches.replace(accessor, "open", staticmethod(in_place_of(accessor.open)))
-    timer.reread = functools.partial(_reread, timer)
+    opener = functools.partial(original, buffering=0) if current_open is original else current_open
+    timer.reread = functools.partial(_reread, timer, opener)
 
 
 def _layered(
@@ -216,10 +229,7 @@ def _layered(
         if buffering == 0:
             raw.alone = True
             return raw
-        usual = raw._blksize
-        if sys.version_info >= (3, 14):
-            usual = max(min(usual, _LARGEST_BUFFER), io.DEFAULT_BUFFER_SIZE)
-        buffer = io.BufferedReader(raw, buffering if buffering > 1 else usual)
+        buffer = io.BufferedReader(raw, buffering if buffering > 1 else _buffer_size(raw._blksize))
         if binary:
             return buffer
         text = io.TextIOWrapper(buffer, encoding, errors, newline, buffering < 0 and raw.isatty())
@@ -230,6 +240,29 @@ def _layered(
         raise
 
 
+def _adopted(opened: Any, kind: type[TimedFileIO], key: str, newline: str | None) -> Any:
+    """A file that somebody else opened, with a timed raw file at its bottom; as it is where it is no plain file."""
+    buffer = opened.buffer if type(opened) is io.TextIOWrapper else opened
+    bottom = buffer.raw if type(buffer) is io.BufferedReader else buffer
+    if type(bottom) is not io.FileIO or not bottom.seekable():
+        return opened
+    at = buffer.tell()
+    raw = kind(os.dup(bottom.fileno()))
+    raw.name = bottom.name
+    raw.key = key
+    if raw.timer.recording is not None:
+        _by_path[key] = raw
+        note(raw.timer, key, 0, b"", os.fstat(raw.fileno()).st_size)
+    raw.alone = bottom is opened
+    again: Any = raw if raw.alone else io.BufferedReader(raw, _buffer_size(raw._blksize))  # type: ignore[attr-defined]
+    again.seek(at)
+    if opened is not buffer:
+        again = io.TextIOWrapper(again, opened.encoding, opened.errors, newline, opened.line_buffering)
+        again.mode = opened.mode
+    opened.close()
+    return again
+
+
 def stand_in(timer: SampleTimer, value: Any) -> Any:
     """A second, timed handle on a file that was opened for reading before, at the same place; None for anything else."""
     if type(value) is not io.BufferedReader or type(value.raw) is not io.FileIO or value.closed or not value.seekable():
@@ -237,23 +270,33 @@ def stand_in(timer: SampleTimer, value: Any) -> Any:
     name = value.name
     if not isinstance(name, (str, bytes)) or not os.path.isfile(name):
         return None
-    again = _layered(_timed_by(timer), name, True, "rb", -1, None, None, None)
+    raw = _timed_by(timer)(name)
+    again = io.BufferedReader(raw, _buffer_size(raw._blksize))  # type: ignore[attr-defined]
     again.seek(value.tell())
     return again
 
 
-def _reread(timer: SampleTimer, ranges: Reads) -> None:
-    """Read file ranges again, and drop the bytes: a replaced decode still costs what its storage cost."""
+def _buffer_size(block: int) -> int:
+    if sys.version_info >= (3, 14):
+        return max(min(block, _LARGEST_BUFFER), io.DEFAULT_BUFFER_SIZE)
+    return block
+
+
+def _reread(timer: SampleTimer, opener: Any, ranges: Reads) -> None:
+    """Read file ranges again, and drop the bytes: a replaced decode still costs what its storage cost.
+
+    ``opener`` is ``open``, or what somebody put in its place.
+    """
     by_key: dict[str, list[tuple[int, int]]] = {}
     for key, offset, count in ranges:
         by_key.setdefault(key, []).append((offset, count))
     for key, pieces in by_key.items():
-        timer.bytes_read += timer.timed_call(STORAGE, "read", _read_ranges, (key, pieces), replayable=False)
+        timer.bytes_read += timer.timed_call(STORAGE, "read", _read_ranges, (key, pieces, opener), replayable=False)
 
 
-def _read_ranges(key: str, pieces: list[tuple[int, int]]) -> int:
+def _read_ranges(key: str, pieces: list[tuple[int, int]], opener: Any) -> int:
     known = _by_path.get(key)
     if known is not None and not known.closed:
         return sum(len(_OS_PREAD(_FILENO(known), count, offset)) for offset, count in pieces)
-    with ORIGINAL_OPEN(key, "rb", buffering=0) as file:
+    with opener(key, "rb") as file:
         return sum(len(file.read(count)) for offset, count in pieces if file.seek(offset) == offset)

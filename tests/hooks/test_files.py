@@ -118,15 +118,23 @@ def theirs(monkeypatch):
     return paths
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("reader", ["whole", "unbuffered", "newline", "lines", "pathlib", "seek", "into"])
+def test_what_stands_in_for_open_keeps_the_contract(theirs, hooks, path, reader):
+    hooks.contract(lambda: READERS[reader](path), "files", ops=FILES)
+
+
 def test_what_stands_in_for_open_is_called_and_its_time_is_storage(theirs, hooks, path):
     del theirs[:]
     hooks.install("files")
     assert hooks.run(lambda: _read(path)) == TEXT.encode()
     assert theirs == [str(path)]
-    assert hooks.charged() == {"open": "storage"}
+    assert hooks.timer.bytes_read == path.stat().st_size
     hooks.run(lambda: _read(path), record=True)
-    assert hooks.run(lambda: _read(path), replace=[Stage.STORAGE]) == TEXT.encode()
-    assert hooks.timer.misses, "what it gives is not recorded"
+    del theirs[:]
+    path.rename(path.with_suffix(".away"))
+    assert hooks.run(lambda: _read(path, "r", encoding="utf-8", newline=""), replace=[Stage.STORAGE]) == TEXT
+    assert theirs == [], "what was recorded is not opened again"
 
 
 def test_what_it_gives_is_left_as_it_is_where_it_is_no_file(monkeypatch, hooks, path):

@@ -20,7 +20,6 @@ from typing import Any
 import psutil
 
 from pipefix.programs.merge_notes import notes_in, still_noting
-from pipefix.system.mounts import text_of
 from pipefix.vocabulary import commands
 from pipefix.vocabulary.errors import BadUsage
 
@@ -213,9 +212,11 @@ class Companion:
         return known
 
     def _has(self, number: int) -> bool | None:
-        status = text_of(f"/proc/{self._process.pid}/status") if self._process is not None else ""
-        waiting = next((int(line.split()[1], 16) for line in status.splitlines() if line.startswith("ShdPnd:")), None)
-        return None if waiting is None else bool(waiting >> (number - 1) & 1)
+        with contextlib.suppress(AttributeError, OSError):  # it could not be started, or there is no /proc
+            status = Path(f"/proc/{self._process.pid}/status").read_text()  # type: ignore[union-attr]
+            waiting = next((int(line.split()[1], 16) for line in status.splitlines() if line.startswith("ShdPnd:")), None)
+            return None if waiting is None else bool(waiting >> (number - 1) & 1)
+        return None
 
     def end(self) -> None:
         process, self._process = self._process, None

@@ -5,7 +5,6 @@ Lines are written every half second, at first more often, by the loop itself: a 
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import platform
@@ -108,6 +107,8 @@ def _machine() -> dict[str, Any]:
 def _numa_nodes(cores: set[int]) -> str | None:
     """Those that the cores lie on, as Linux numbers them: "0", or "0, 1"; None where that is unknown."""
     folder = "/sys/devices/system/node"
-    nodes = [name for name in sorted(glob.glob("node*", root_dir=folder)) if name[4:].isdigit()]
+    nodes: list[str] = []
+    with suppress(OSError):
+        nodes = [name for name in sorted(os.listdir(folder)) if name.startswith("node") and name[4:].isdigit()]
     own = [node for node in nodes if any(os.path.exists(f"{folder}/{node}/cpu{core}") for core in cores)]
     return ", ".join(node[4:] for node in own) or None

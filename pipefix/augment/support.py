@@ -13,7 +13,8 @@ def check(target: str) -> None:
     """Refuse a target that cannot be had here, with what to install. Kornia comes with pipefix."""
     if target == "dali":
         # Its distributions are named for the CUDA that they are built for, which must be torch's.
-        need("nvidia.dali", extra="dali-cuda12" if (torch.version.cuda or "").startswith("12.") else "dali", why="The target dali")
+        cuda = 120 if (torch.version.cuda or "").startswith("12.") else 130
+        need("nvidia.dali", package=f"nvidia-dali-cuda{cuda}", why="The target dali")
 
 
 def gpu_declined(target: str) -> str | None:

@@ -233,7 +233,7 @@ def tokenizer_of(recipe: Recipe) -> Any:
     """A tokenizer.json, or the tokenizer of a model, by its name, in the local cache; None where nothing is tokenised."""
     if recipe.tokenizer is None:
         return None
-    kind = need("tokenizers", extra="text", why="Tokenising text").Tokenizer
+    kind = need("tokenizers", package="tokenizers", why="Tokenising text").Tokenizer
     if recipe.tokenizer.endswith(".json") and not Path(recipe.tokenizer).is_file():  # as a model's name the network would be asked
         raise BadUsage(f"There is no file {recipe.tokenizer!r}.", advice="Give a tokenizer.json: --tokenizer FILE")
     try:

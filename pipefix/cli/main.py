@@ -17,7 +17,7 @@ from pipefix.cli.console import ask_color, note, results, tolerate_any_encoding
 from pipefix.cli.end_notice import watched
 from pipefix.cli.parser import parse
 from pipefix.subject.naming import named, with_arguments
-from pipefix.vocabulary.errors import BadUsage, Interrupted, MissingExtra, PipefixError, TargetError, UnreadableFile
+from pipefix.vocabulary.errors import BadUsage, Interrupted, MissingExtra, OutOfMemory, PipefixError, TargetError, UnreadableFile
 from pipefix.vocabulary.version import VERSION
 
 BUG = 70
@@ -110,10 +110,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return _tell(BadUsage(f"{short(error.filename)}: {error.strerror}.", advice="Choose a shorter name."))
     except MemoryError:
-        advice = "Run it where more memory is free, or allowed: ulimit -v"
-        if hasattr(arguments, "recording_budget"):
-            advice = "A smaller --recording-budget needs less, such as 100MB."
-        return _tell(PipefixError("pipefix ran out of memory.", advice=advice))
+        advice = "A smaller --recording-budget needs less, such as 100MB." if hasattr(arguments, "recording_budget") else None
+        return _tell(OutOfMemory("pipefix ran out of memory.", advice=advice))
     except Exception as error:  # noqa: BLE001 - the border: a traceback of ours never reaches a user
         return unforeseen(error)
     except BaseException as leaving:  # noqa: BLE001 - sys.exit(), or what the user's code raises to pass every handler of errors
@@ -146,7 +144,7 @@ def unforeseen(error: Exception) -> int:
     package = error.name.partition(".")[0] if isinstance(error, ImportError) and error.name else "pipefix"
     if package != "pipefix":  # a library; one of our own modules that is not there is a bug
         missing = f"The package {package!r}, which pipefix stands on, cannot be imported: {error}."
-        return _tell(MissingExtra(missing, advice="Install what is missing with: pip install --upgrade pipefix"))
+        return _tell(MissingExtra(missing, advice="Install pipefix again, which brings it: from a checkout, pip install ."))
     import traceback
 
     place = traceback.extract_tb(error.__traceback__)[-1]

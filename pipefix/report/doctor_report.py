@@ -1,4 +1,4 @@
-"""The document of ``pipefix doctor``: the machine in a line or two, then each finding with its advice, the worst first."""
+"""The document of ``pipefix doctor``: the machine in two lines, then each finding with its advice, the worst first."""
 
 from __future__ import annotations
 
@@ -19,9 +19,22 @@ def report(machine: Mapping[str, Any], audit: Sequence[Finding]) -> Document:
     nothing = "No mistake was found in what can be seen without running the pipeline; pipefix probe TARGET runs it."
     first = Paragraph(sentence if audit else nothing, "strong")
     return Document(
-        about=[", ".join(descriptions.machine_line(machine))] if machine else [],
+        about=[line for line in (", ".join(descriptions.machine_line(machine)), _room(machine)) if line],
         sections=[untitled(first), *(untitled(*findings([finding])) for finding in ranked)],
     )
+
+
+def _room(machine: Mapping[str, Any]) -> str:
+    """What workers share and may run out of: /dev/shm, memory, open files."""
+    size, free, memory, files = (
+        descriptions.figure(machine, name) for name in ("shm_bytes", "shm_free_bytes", "memory_available_bytes", "fd_soft")
+    )
+    phrases = [f"{quantity.size(memory)} of memory"] if memory is not None else []
+    if size is not None and free is not None:
+        phrases.append(f"{quantity.size(free)} of {quantity.size(size)} in /dev/shm")
+    phrases = ["Free: " + ", ".join(phrases)] if phrases else []
+    phrases += [f"at most {quantity.counted(int(files), 'open file')} a process (ulimit -n)"] if files is not None else []
+    return "; ".join(phrases)
 
 
 def findings(audit: Sequence[Finding]) -> list[Block]:

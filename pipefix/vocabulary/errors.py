@@ -73,7 +73,14 @@ class MissingExtra(PipefixError):
     """An optional package is needed and absent."""
 
     exit_code = 5
-    default_advice = "Install it with: pip install 'pipefix[all]'"
+    default_advice = "Install the package that the message names."
+
+
+class OutOfMemory(PipefixError):
+    """More memory was asked for than there is."""
+
+    exit_code = 6
+    default_advice = "Run it where more memory is free, or allowed: ulimit -v"
 
 
 class Interrupted(PipefixError):

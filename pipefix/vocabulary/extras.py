@@ -1,4 +1,4 @@
-"""Imports optional packages, or raises with the name of the extra that brings them."""
+"""Imports optional packages, or raises with the command that installs them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from types import ModuleType
 from pipefix.vocabulary.errors import MissingExtra
 
 
-def need(module: str, *, extra: str, why: str) -> ModuleType:
-    """Import ``module``, or raise `MissingExtra` naming the extra."""
+def need(module: str, *, package: str, why: str) -> ModuleType:
+    """Import ``module``, or raise `MissingExtra` naming the package on PyPI that has it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
         message = f"{why} needs the package {module!r}, which cannot be imported: {error}"
-        raise MissingExtra(message, advice=f"Install it with: pip install 'pipefix[{extra}]'") from error
+        raise MissingExtra(message, advice=f"Install it with: pip install {package}") from error

@@ -130,7 +130,7 @@ class Scalars:
         self._own, self._batches = isinstance(target, (str, Path)), 0
         self._writer: Any = target
         if self._own:
-            need("tensorboard", extra="tensorboard", why="Writing TensorBoard scalars")
+            need("tensorboard", package="tensorboard", why="Writing TensorBoard scalars")
             from torch.utils.tensorboard import SummaryWriter
 
             self._writer = SummaryWriter(str(target))

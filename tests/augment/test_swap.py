@@ -260,13 +260,13 @@ def test_dali_has_a_loader_and_no_module() -> None:
         swapped(Pictures(LIST), "dali").loader(Pictures(LIST))
 
 
-@pytest.mark.parametrize(("cuda", "extra"), [("12.8", "dali-cuda12"), ("13.0", "dali"), (None, "dali")])
-def test_the_dali_of_torchs_own_cuda_is_named(cuda: str | None, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("cuda", "package"), [("12.8", "cuda120"), ("13.0", "cuda130"), (None, "cuda130")])
+def test_the_dali_of_torchs_own_cuda_is_named(cuda: str | None, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nvidia.dali", None)
     monkeypatch.setattr(torch.version, "cuda", cuda)
     with pytest.raises(MissingExtra, match=r"The target dali needs the package 'nvidia\.dali'") as raised:
         pipefix.swap(Pictures(LIST), to="dali")
-    assert raised.value.advice == f"Install it with: pip install 'pipefix[{extra}]'"
+    assert raised.value.advice == f"Install it with: pip install nvidia-dali-{package}"
 
 
 def test_a_dataset_that_lists_no_files_is_declined_at_once(photos: Path) -> None:

@@ -67,10 +67,10 @@ OTHERS = [
     (errors.TargetError("data.py raised ValueError.", user_traceback="  data.py, line 3\nValueError: \x1b[31mno\x07\n"), 3,
      "  data.py, line 3\nValueError: \\x1b[31mno\\x07\npipefix: data.py raised ValueError.\n"),
     (KeyboardInterrupt(), 130, "pipefix: Interrupted before there was anything to report.\n  Run the same command again.\n"),
-    (MemoryError(), 1, "pipefix ran out of memory.\n  Run it where more memory is free, or allowed: ulimit -v\n"),
+    (MemoryError(), 6, "pipefix ran out of memory.\n  Run it where more memory is free, or allowed: ulimit -v\n"),
     (ModuleNotFoundError("No module named 'torch'", name="torch"), 5,
      ("pipefix: The package 'torch', which pipefix stands on, cannot be imported: No module named 'torch'.\n"
-      "  Install what is missing with: pip install --upgrade pipefix\n")),
+      "  Install pipefix again, which brings it: from a checkout, pip install .\n")),
 ]  # fmt: skip
 """The user's own frames come first."""
 

@@ -346,7 +346,7 @@ def test_tensorboard_is_asked_for_by_name(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(MissingExtra) as refused:
         watch([1], tensorboard=tmp_path / "runs")
-    assert refused.value.advice == "Install it with: pip install 'pipefix[tensorboard]'"
+    assert refused.value.advice == "Install it with: pip install tensorboard"
 
 
 def test_the_dashboard_and_the_alerts_ask_for_metrics_that_exist(root: Path, window: Window):

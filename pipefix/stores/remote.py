@@ -28,7 +28,7 @@ _ADVICE = {
 class RemoteStore:
     def __init__(self, url: str) -> None:
         if importlib.util.find_spec("obstore") is None:  # not imported: this process may fork
-            raise MissingExtra(f"{url} needs the package 'obstore', which is not here.", advice="Install it with: pip install obstore")
+            raise MissingExtra(f"{url} needs the package 'obstore'.", advice="Install it with: pip install obstore")
         self.url = url
         self.ledger = RequestLedger()
         self._begin()

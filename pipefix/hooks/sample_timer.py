@@ -113,8 +113,8 @@ class SampleTimer(Charges):
         if key < 0:
             key = self.op_id(stage, op)
         top, above, crossed = self._top, self.stage, self._crossed
-        # `_charge`, `_restart` and `_passed` in line: this is the path that every call of every sample takes. What it takes itself is
-        # left out, as far as clocks see it.
+        # `_charge`, `_restart` and `_passed` in line: this is the path that every call of every sample takes. Its own time is left
+        # out, as far as clocks see it.
         spent = now - self._last
         self.wall[top] += spent
         if self.cpu:

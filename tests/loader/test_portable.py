@@ -115,6 +115,23 @@ def test_what_a_fast_loader_would_lose_is_refused_by_name(options: dict[str, Any
         prepare(loader)
 
 
+class Endless(DataLoader[Any]):
+    """As those of timm and ultralytics: one iterator for all epochs, which ends with the loader."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.iterator = super().__iter__()
+
+    def __del__(self) -> None:
+        self.iterator._shutdown_workers()  # type: ignore[attr-defined]
+
+
+def test_a_loader_that_has_begun_its_one_iterator_is_refused() -> None:
+    """The copy had the same iterator: its batches came as before, or not at all once the loader that was given was gone."""
+    with pytest.raises(ValueError, match=r"cannot change this Endless.*Make the loader with collate_fn=pipefix\.prepare"):
+        prepare(Endless(pipelines.Tensors(16), batch_size=4, num_workers=1))
+
+
 def test_what_a_plain_loader_has_as_well_is_carried(tmp_path: Path) -> None:
     path = plan(tmp_path, "[loader]\nnum_workers = 1\nprefetch_factor = 3\nengine = 'processes'")
     loader = prepare(FastLoader(pipelines.Tensors(16), batch_size=4, plan=path, engine="processes"))

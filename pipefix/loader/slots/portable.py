@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 from torch.utils.data import DataLoader, default_collate
 
+from pipefix.hooks.torch_internals import hands_out_of_one
 from pipefix.loader.slots.arena import Arena, room
 from pipefix.loader.slots.batch_in_slot import Arrival, Assembler, Sent
 
@@ -84,6 +85,11 @@ def prepare(what: Any = None) -> Any:
         ValueError: the loader is a `FastLoader` with options that nothing built of its dataset and collate function would have.
     """
     if isinstance(what, DataLoader):
+        if hands_out_of_one(what):
+            raise ValueError(
+                f"prepare cannot change this {type(what).__name__}: the one iterator that it has for all epochs was made with it, "
+                "and collates as it was told then. Make the loader with collate_fn=pipefix.prepare(collate_fn)."
+            )
         lost = _lost(what)
         if lost:
             raise ValueError(

@@ -35,10 +35,16 @@ def test_batches_are_the_same(name: str) -> None:
     assert_same(left, after)
 
 
-def test_batches_come_through_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[Any] = []
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Slots from which batches were opened."""
+    found: list[int] = []
     original = arenas.Arena.opened
-    monkeypatch.setattr(arenas.Arena, "opened", lambda self, slot: (opened.append(slot), original(self, slot))[1])
+    monkeypatch.setattr(arenas.Arena, "opened", lambda self, slot: (found.append(slot), original(self, slot))[1])
+    return found
+
+
+def test_batches_come_through_slots(opened: list[int]) -> None:
     loader = prepare(DataLoader(pipelines.Tensors(80), batch_size=4, num_workers=2))
     assert [float(batch[0, 0]) for batch in loader] == [4.0 * number for number in range(20)]
     assert len(opened) == 20
@@ -130,6 +136,29 @@ def test_a_loader_that_has_begun_its_one_iterator_is_refused() -> None:
     """The copy had the same iterator: its batches came as before, or not at all once the loader that was given was gone."""
     with pytest.raises(ValueError, match=r"cannot change this Endless.*Make the loader with collate_fn=pipefix\.prepare"):
         prepare(Endless(pipelines.Tensors(16), batch_size=4, num_workers=1))
+
+
+class Shard(DataLoader[Any]):
+    """As those that Accelerate gives out, and the Trainer's `get_train_dataloader`: a loader that iterates another one."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self.base_dataloader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "base_dataloader":
+            raise AttributeError(name)
+        return getattr(self.base_dataloader, name)
+
+    def __iter__(self) -> Any:
+        yield from self.base_dataloader
+
+
+def test_a_loader_that_accelerate_has_made_gets_its_speed_as_well(opened: list[int]) -> None:
+    """Only the outer loader was given the collate function, which nothing reads."""
+    given = Shard(DataLoader(pipelines.Tensors(16), batch_size=4, num_workers=1))
+    assert [float(batch[0, 0]) for batch in prepare(given)] == [0.0, 4.0, 8.0, 12.0]
+    assert len(opened) == 4
+    assert not isinstance(given.base_dataloader.collate_fn, Portable)
 
 
 def test_what_a_plain_loader_has_as_well_is_carried(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, default_collate
 from pipefix.hooks.torch_internals import hands_out_of_one
 from pipefix.loader.slots.arena import Arena, room
 from pipefix.loader.slots.batch_in_slot import Arrival, Assembler, Sent
+from pipefix.vocabulary.attributes import own
 
 SLOTS_EACH = 8
 _known: dict[str, tuple[int, Arena]] = {}
@@ -100,6 +101,9 @@ def prepare(what: Any = None) -> Any:
         loader = copy.copy(what)
         loader._iterator = None
         loader.collate_fn = prepare(what.collate_fn)
+        inner = own(what, "base_dataloader")
+        if inner is not None:
+            loader.base_dataloader = prepare(inner)  # Accelerate's loaders are one, and iterate another
         return loader
     if what is None:
         return Portable(default_collate)

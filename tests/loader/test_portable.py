@@ -8,11 +8,12 @@ import os
 import pickle
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, _utils
 
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.slots import arena as arenas
@@ -75,6 +76,12 @@ def test_memory_goes_back_when_its_worker_has_ended() -> None:
 def test_without_workers_it_is_the_function_itself() -> None:
     assert torch.equal(prepare()([torch.ones(2), torch.zeros(2)]), torch.tensor([[1.0, 1.0], [0.0, 0.0]]))
     assert_same(next(iter(prepare(DataLoader(pipelines.Mixed())))).keys(), next(iter(DataLoader(pipelines.Mixed()))).keys())
+
+
+def test_a_worker_that_is_a_thread_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MONAI's ThreadDataLoader handed out what was meant to be pickled on its way."""
+    monkeypatch.setattr(_utils.worker, "_worker_info", SimpleNamespace(id=0, num_workers=2))  # torch keeps it for the whole process
+    assert torch.equal(prepare()([torch.ones(2), torch.zeros(2)]), torch.tensor([[1.0, 1.0], [0.0, 0.0]]))
 
 
 def test_the_loader_that_was_given_is_left_as_it_was() -> None:

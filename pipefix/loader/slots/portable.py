@@ -13,7 +13,7 @@ import contextlib
 import copy
 import os
 from collections.abc import Callable
-from multiprocessing import util
+from multiprocessing import current_process, util
 from typing import Any
 
 import psutil
@@ -38,6 +38,8 @@ class Portable(Assembler):
         """The process that tried to make an arena."""
 
     def _arena_here(self, workers: int) -> Arena | None:
+        if not current_process().daemon:
+            return None  # the worker is a thread of this process, as MONAI's may be: what it makes is here, and is not sent
         if self._asked != os.getpid():
             self._asked, self.arena = os.getpid(), None
             with contextlib.suppress(AttributeError, OSError, ValueError):  # this system has no memory for it

@@ -92,14 +92,18 @@ def test_the_loader_that_was_given_is_left_as_it_was() -> None:
     assert prepare(prepared.collate_fn) is prepared.collate_fn
 
 
-def test_a_collators_settings_can_be_seen_and_it_travels() -> None:
+def test_a_collators_settings_can_be_seen_and_changed_and_it_travels() -> None:
     class Collator:
         padding = "longest"
 
         def __call__(self, samples: Any) -> Any:
             return samples
 
-    assert prepare(Collator()).padding == "longest"
+    collator = Collator()
+    prepared = prepare(collator)
+    assert prepared.padding == "longest"
+    prepared.padding = "max_length"  # as a curriculum does
+    assert collator.padding == "max_length"
     assert isinstance(pickle.loads(pickle.dumps(prepare(pipelines.wrap))), Portable)
     with pytest.raises(TypeError, match="takes a DataLoader or a collate function, not a int"):
         prepare(3)

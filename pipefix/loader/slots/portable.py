@@ -25,6 +25,8 @@ from pipefix.loader.slots.batch_in_slot import Arrival, Assembler, Sent
 from pipefix.vocabulary.attributes import own
 
 SLOTS_EACH = 8
+_OWN = ("collate_fn", "arena", "_looks", "_asked")
+"""Attributes of a `Portable`; others are its collate function's."""
 _known: dict[str, tuple[int, Arena]] = {}
 """Arenas of workers that send to this process, with the worker's number, by key."""
 
@@ -54,8 +56,14 @@ class Portable(Assembler):
     def __reduce__(self) -> Any:
         return Portable, (self.collate_fn,)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _OWN:
+            super().__setattr__(name, value)
+        else:
+            setattr(self.collate_fn, name, value)
+
     def __getattr__(self, name: str) -> Any:
-        # Collators have settings that trainers look at.
+        # Collators have settings that trainers look at, and that callbacks set while it trains.
         if name == "collate_fn":
             raise AttributeError(name)
         return getattr(self.collate_fn, name)

@@ -49,6 +49,9 @@ _CHOICES = {
     "fuse": (MODES, " or None"),
     "on_bad": (("raise", "skip", "refill"), ""),
 }
+_OPTIONS = (
+    "engine", "plan", "on_bad", "max_bad", "quarantine", "sample_timeout", "augment", "device", "fuse", "rng", "threads_per_worker",
+)  # fmt: skip
 _SIGNATURE = inspect.signature(DataLoader.__init__)
 
 
@@ -91,6 +94,10 @@ class FastLoader(_Base[T]):
         self._fusion: Fusion | ReadInPart | str | None = None
         """How batches are fused, or why they are not; None: not asked for, or not known yet."""
         super().__init__(*args, **kwargs)
+        noted = vars(self).get("__pl_saved_kwargs")
+        if noted is not None and type(self) is FastLoader:
+            # Lightning makes a loader of a hook anew from what it saw it made with: what `DataLoader` was given, perhaps.
+            noted.update({name: getattr(self, name) for name in _OPTIONS})
         self._check_options()
         self._why = "Nothing has been loaded yet."
         self._latest: EpochWork | None = None

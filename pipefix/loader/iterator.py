@@ -11,6 +11,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe
@@ -22,8 +23,8 @@ from pipefix.loader.fusing.fusion import Fusion
 from pipefix.loader.metering.meter import Course, Meter
 from pipefix.loader.overlaid import Overlaid
 from pipefix.loader.policy.quarantine import Quarantine
-from pipefix.loader.policy.read_policy import Asked, FlawedBatch, PolicedCollate, PolicedDataset, ReadPolicy
-from pipefix.loader.ranks import RemainingOrder
+from pipefix.loader.policy.read_policy import Asked, FlawedBatch, PolicedCollate, PolicedDataset, ReadPolicy, told_apart
+from pipefix.loader.ranks import RemainingOrder, may_repeat
 from pipefix.loader.resume import EpochPosition, begin_augmenting, restore_generators
 from pipefix.loader.slots.arena import Arena
 from pipefix.loader.slots.portable import Portable
@@ -76,6 +77,7 @@ class LoaderIterator(AnyIterator):
         self.meter: Meter = loader.meter
         self._rest_of_order = RemainingOrder(loader, self.begin.dealt_from) if self.begin.dealt_from else None
         self.course = Course(self.meter, self.begin.epoch, loader, self._rest_of_order)
+        self._may_repeat = self.guarded and self._work.rules.seed is not None and may_repeat(loader)
         self._asked = self._missed = 0
         self._staged.clear()
         if self._work.quarantine is not None:
@@ -120,6 +122,8 @@ class LoaderIterator(AnyIterator):
     def _sampler_iter(self, indices: Iterator[Any]) -> None:
         if self._rest_of_order is not None:
             indices = iter(self._rest_of_order)
+        if self._may_repeat:
+            indices = map(partial(told_apart, Counter(), self.begin.epoch, self._auto_collation), indices)
         self._order = indices
         self._indices = itertools.islice(indices, self.begin.passed, None) if self.begin.passed else indices
 
@@ -137,9 +141,10 @@ class LoaderIterator(AnyIterator):
 
     def _next_index(self) -> Any:
         index = super()._next_index()  # type: ignore[no-untyped-call]
+        asked = index if isinstance(index, Asked) else Asked(self.begin.epoch, index)
         if self._work.quarantine is not None:
-            self._asked += len(index) if self._auto_collation else 1
-        return Asked(self.begin.epoch, index) if self.guarded else index
+            self._asked += len(asked.index) if self._auto_collation else 1
+        return asked if self.guarded else index
 
     # -- batches -----------------------------------------------------------------------------------------------------------
 

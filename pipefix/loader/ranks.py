@@ -12,7 +12,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from torch.utils.data import BatchSampler, DistributedSampler, IterableDataset, IterDataPipe, MapDataPipe
+from torch.utils.data import (
+    BatchSampler,
+    DistributedSampler,
+    IterableDataset,
+    IterDataPipe,
+    MapDataPipe,
+    RandomSampler,
+    SequentialSampler,
+)
 
 _WORLD_SIZES = ("num_replicas", "num_processes", "world_size")
 """Attributes in which samplers of torch and of frameworks keep how many ranks they deal to."""
@@ -48,6 +56,15 @@ def batching(loader: Any) -> Batching | None:
     else:
         return None
     return known if known.ranked or world_size(loader) is None else None
+
+
+def may_repeat(loader: Any) -> bool:
+    """Whether an epoch may hold a sample more than once: where its order is none of torch's that hold each once."""
+    how = batching(loader)
+    sampler = None if how is None else how.sampler
+    if type(sampler) is RandomSampler:
+        return bool(sampler.replacement) or len(sampler) > len(sampler.data_source)
+    return type(sampler) not in (SequentialSampler, DistributedSampler)
 
 
 def samplers(loader: Any) -> dict[str, Any]:

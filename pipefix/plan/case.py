@@ -90,6 +90,12 @@ class Case:
         """Bytes of memory that can still be taken."""
         return self.machine.memory_room_bytes if self.machine is not None else None
 
+    @property
+    def passed_on(self) -> str:
+        """What a loader in this one's place needs, in words, where a library collates; empty elsewhere."""
+        library = self.measurement.settings.collate_library
+        return f" Give it the same collate_fn and worker_init_fn, also where a class of {library} sets them." if library else ""
+
     @cached_property
     def pixels(self) -> Interval | None:
         """Pixels of a decoded picture; None where nothing decodes pictures."""

@@ -20,6 +20,8 @@ BETWEEN = 0.05
 """Part of the program's time between epochs from which it is told."""
 STARVED = 0.15
 """Part of a loop's time without a CPU from which that is told."""
+NOT_PLANNED = "The plan could not be put in place"
+"""What begins the error that tells why a program's loader does not follow ``run --plan``."""
 NOT_PROBED = "Not probed:"
 """What begins the error that tells why ``run --probe`` made no experiments."""
 _CLOCKS = "These are clocks. Experiments in the program show which stage is slow, and what each fix is worth: "
@@ -132,7 +134,7 @@ def notes(program: ProgramFigures) -> Iterator[str]:
         yield f"Its time: {', '.join(f'{part} {quantity.percent(share)}' for part, share in shares if share >= SMALL)}."
     if program.planned:
         yield f"The plan {program.plan} was in place for the loader made at {', '.join(program.planned)}."
-    elif program.plan:
+    elif program.plan and not any(error.startswith(NOT_PLANNED) for error in program.errors):
         yield f"The plan {program.plan} changed nothing: no DataLoader was made at the line that it was made for."
     if program.killed:
         yield "A process that did not come to its end counts up to what it had noted by then."

@@ -9,6 +9,7 @@ import random
 import re
 import warnings
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from torch.utils.data import (
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from pipefix.loader.fast_loader import FastLoader
+from pipefix.programs.observing.patches import PlanInProgram
 from tests.loader import pipelines
 from tests.loader.likeness import assert_same
 
@@ -461,6 +463,36 @@ def test_the_tricks_of_timm_and_ultralytics_work(kind: Any) -> None:
     timms.batch_sampler = BatchSampler(SequentialSampler(range(8)), 2, False)
     timms._DataLoader__initialized = True
     assert len(list(timms)) == 4
+
+
+@pytest.mark.parametrize("how", ["looked up in the hook", "put in place by pipefix run"])
+def test_lightning_makes_one_anew_with_its_options(how: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What `train_dataloader` makes, Lightning makes anew from what each class that it knew was given: `DataLoader` alone, where
+    `pipefix.FastLoader` was loaded in there. Its options were gone."""
+    path = tmp_path / "pipefix.plan.toml"
+    path.write_text('format = "pipefix.plan/1"\ntarget = "train.py:1"\n[loader]\nprefetch_factor = 3\n')
+    init = DataLoader.__init__
+
+    def noting(self: Any, *args: Any, **kwargs: Any) -> None:
+        if "__pl_saved_args" not in vars(self):
+            vars(self).update({"__pl_saved_args": args, "__pl_saved_kwargs": kwargs})
+        init(self, *args, **kwargs)
+
+    with monkeypatch.context() as hook:
+        hook.setattr(DataLoader, "__init__", noting)
+        if how == "looked up in the hook":
+            loader: Any = FastLoader(pipelines.Tensors(), 4, num_workers=1, plan=path, on_bad="skip", max_bad=0.5, fuse="exact")
+        else:
+            loader = DataLoader.__new__(DataLoader)
+            vars(loader).update({"__pl_saved_args": (pipelines.Tensors(), 4), "__pl_saved_kwargs": {"num_workers": 1}})
+            PlanInProgram(str(path)).put_in_place(loader, (pipelines.Tensors(), 4), {"num_workers": 1})
+    saved = vars(loader)
+    given = {**saved["__pl_saved_kwargs"], "shuffle": False, "sampler": SequentialSampler(range(8)), "batch_sampler": None}
+    again = type(loader)(*saved["__pl_saved_args"], **given)
+    assert again.prefetch_factor == 3 and [len(batch) for batch in again] == [4, 4]
+    for name, option in inspect.signature(FastLoader.__init__).parameters.items():
+        if option.kind is option.KEYWORD_ONLY:
+            assert getattr(again, name) == getattr(loader, name)
 
 
 def test_no_warning_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,12 @@ import os
 import pickle
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, _utils
 
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.slots import arena as arenas
@@ -35,10 +36,16 @@ def test_batches_are_the_same(name: str) -> None:
     assert_same(left, after)
 
 
-def test_batches_come_through_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[Any] = []
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Slots from which batches were opened."""
+    found: list[int] = []
     original = arenas.Arena.opened
-    monkeypatch.setattr(arenas.Arena, "opened", lambda self, slot: (opened.append(slot), original(self, slot))[1])
+    monkeypatch.setattr(arenas.Arena, "opened", lambda self, slot: (found.append(slot), original(self, slot))[1])
+    return found
+
+
+def test_batches_come_through_slots(opened: list[int]) -> None:
     loader = prepare(DataLoader(pipelines.Tensors(80), batch_size=4, num_workers=2))
     assert [float(batch[0, 0]) for batch in loader] == [4.0 * number for number in range(20)]
     assert len(opened) == 20
@@ -71,6 +78,12 @@ def test_without_workers_it_is_the_function_itself() -> None:
     assert_same(next(iter(prepare(DataLoader(pipelines.Mixed())))).keys(), next(iter(DataLoader(pipelines.Mixed()))).keys())
 
 
+def test_a_worker_that_is_a_thread_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MONAI's ThreadDataLoader handed out what was meant to be pickled on its way."""
+    monkeypatch.setattr(_utils.worker, "_worker_info", SimpleNamespace(id=0, num_workers=2))  # torch keeps it for the whole process
+    assert torch.equal(prepare()([torch.ones(2), torch.zeros(2)]), torch.tensor([[1.0, 1.0], [0.0, 0.0]]))
+
+
 def test_the_loader_that_was_given_is_left_as_it_was() -> None:
     plain = DataLoader(pipelines.Tensors(), batch_size=4, collate_fn=pipelines.wrap)
     prepared = prepare(plain)
@@ -79,14 +92,18 @@ def test_the_loader_that_was_given_is_left_as_it_was() -> None:
     assert prepare(prepared.collate_fn) is prepared.collate_fn
 
 
-def test_a_collators_settings_can_be_seen_and_it_travels() -> None:
+def test_a_collators_settings_can_be_seen_and_changed_and_it_travels() -> None:
     class Collator:
         padding = "longest"
 
         def __call__(self, samples: Any) -> Any:
             return samples
 
-    assert prepare(Collator()).padding == "longest"
+    collator = Collator()
+    prepared = prepare(collator)
+    assert prepared.padding == "longest"
+    prepared.padding = "max_length"  # as a curriculum does
+    assert collator.padding == "max_length"
     assert isinstance(pickle.loads(pickle.dumps(prepare(pipelines.wrap))), Portable)
     with pytest.raises(TypeError, match="takes a DataLoader or a collate function, not a int"):
         prepare(3)
@@ -113,6 +130,46 @@ def test_what_a_fast_loader_would_lose_is_refused_by_name(options: dict[str, Any
     loader = FastLoader(pipelines.Tensors(16), batch_size=4, num_workers=1, **options)
     with pytest.raises(ValueError, match=f"prepare cannot carry {re.escape(options_lost)} of this FastLoader"):
         prepare(loader)
+
+
+class Endless(DataLoader[Any]):
+    """As those of timm and ultralytics: one iterator for all epochs, which ends with the loader."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.iterator = super().__iter__()
+
+    def __del__(self) -> None:
+        self.iterator._shutdown_workers()  # type: ignore[attr-defined]
+
+
+def test_a_loader_that_has_begun_its_one_iterator_is_refused() -> None:
+    """The copy had the same iterator: its batches came as before, or not at all once the loader that was given was gone."""
+    with pytest.raises(ValueError, match=r"cannot change this Endless.*Make the loader with collate_fn=pipefix\.prepare"):
+        prepare(Endless(pipelines.Tensors(16), batch_size=4, num_workers=1))
+
+
+class Shard(DataLoader[Any]):
+    """As those that Accelerate gives out, and the Trainer's `get_train_dataloader`: a loader that iterates another one."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self.base_dataloader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "base_dataloader":
+            raise AttributeError(name)
+        return getattr(self.base_dataloader, name)
+
+    def __iter__(self) -> Any:
+        yield from self.base_dataloader
+
+
+def test_a_loader_that_accelerate_has_made_gets_its_speed_as_well(opened: list[int]) -> None:
+    """Only the outer loader was given the collate function, which nothing reads."""
+    given = Shard(DataLoader(pipelines.Tensors(16), batch_size=4, num_workers=1))
+    assert [float(batch[0, 0]) for batch in prepare(given)] == [0.0, 4.0, 8.0, 12.0]
+    assert len(opened) == 4
+    assert not isinstance(given.base_dataloader.collate_fn, Portable)
 
 
 def test_what_a_plain_loader_has_as_well_is_carried(tmp_path: Path) -> None:

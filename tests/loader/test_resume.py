@@ -305,6 +305,19 @@ def test_a_state_of_another_loader_is_refused(state: dict[str, Any], words: str)
         loader.load_state_dict({**loader.state_dict(), **state})
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_sample_that_comes_again_in_an_epoch_draws_anew(workers: int) -> None:
+    """As from a WeightedRandomSampler, or the endless samplers of timm, ultralytics and detectron2."""
+
+    def drawn(order: list[int]) -> list[float]:
+        loader: Any = FastLoader(pipelines.Drawing(), batch_size=3, sampler=order, rng="sample", num_workers=workers)
+        return [float(number) for batch in loader for number in batch[1]]
+
+    numbers = drawn([5, 5, 7, 5])
+    assert len(set(numbers)) == 4
+    assert [numbers[0], numbers[2]] == drawn([5, 7])
+
+
 def test_samples_draw_anew_each_epoch_and_leave_the_process_alone() -> None:
     loader = FastLoader(pipelines.Drawing(), batch_size=40, rng="sample")
     state = torch.get_rng_state()

@@ -327,6 +327,10 @@ PROPOSED: list[tuple[World, str, str, float | None, dict[str, Any], dict[str, An
     (JPEGS.but(ipc=0.004), "handover-slots",
      "Handing over 19.3 MB takes 131 ms a batch; through memory that was used before about 3.66 ms", 0.0134 / (0.0094 + SLOT),
      {}, {}),
+    # As the loaders of torch_geometric and MONAI do.
+    (JPEGS.but(ipc=0.004, settings={"collate": "Collater", "collate_library": "torch_geometric"}), "handover-slots", "...", None,
+     {"command": "Put pipefix.FastLoader(..., engine='processes') in DataLoader's place: it takes the same arguments and gives the "
+      "same batches. Give it the same collate_fn and worker_init_fn, also where a class of torch_geometric sets them."}, {}),
     (SLOW_COLLATE.with_arms(), "collate-faster", "Collating takes 128 ms a batch; copying its 19.3 MB once takes about 3.21 ms",
      0.0136 / (0.0096 + 0.0001), {}, {}),
     (SLOW_COLLATE.but(facts={"batch.small_tensors": 64.0}), "collate-faster", "...", None,

@@ -293,6 +293,14 @@ def test_a_program_is_told_at_the_terminal_by_its_loops() -> None:
     assert "ended with exit code 0" in said
 
 
+def test_a_plan_that_failed_is_not_told_as_one_whose_loader_was_not_made() -> None:
+    failed = "The plan could not be put in place, and the loader is as the program has it: UnreadableFile: There is no cache."
+    assert PROGRAM.program is not None
+    for errors, told in (([failed], False), ([], True)):
+        program = msgspec.structs.replace(PROGRAM.program, plan="pipefix.plan.toml", errors=errors)
+        assert ("changed nothing: no DataLoader was made" in " ".join(program_report.notes(program))) is told
+
+
 def test_a_program_that_was_too_short_to_be_probed_is_not_sent_there_again() -> None:
     limited = msgspec.structs.replace(
         PROGRAM, verdict=Verdict(kind="input-bound", stage=None, sentence="Input-bound.", confidence=None, rule="loop-waits")

@@ -29,7 +29,7 @@ class UnfinishedBatch:
 
     def __init__(self, source: FusedSource, request: read_policy.Asked, seed: int, pictures: torch.Tensor) -> None:
         self.source, self.indices = source, list(request.index)
-        self.keys = [read_policy.key_of(seed, request.epoch, index) for index in self.indices]
+        self.keys = [read_policy.key_of(seed, epoch, index) for epoch, index in request.each(self.indices)]
         self.key = read_policy.batch_key(seed, request.epoch, self.indices)
         """Of what the user's own collate function draws."""
         self.target = Target(pictures)

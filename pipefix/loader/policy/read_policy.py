@@ -6,6 +6,7 @@ batch as `FlawedBatch`.
 
 from __future__ import annotations
 
+import itertools
 import operator
 import random
 import signal
@@ -13,6 +14,7 @@ import threading
 import time
 import traceback
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -60,6 +62,12 @@ class Asked(NamedTuple):
 
     epoch: int
     index: Any
+    draws: tuple[int, ...] = ()
+    """By the numbers of which epochs its samples draw, where one may come again in this one; empty: of this one."""
+
+    def each(self, indices: list[Any]) -> list[tuple[int, Any]]:
+        """These indices, each after the epoch by whose numbers its sample draws."""
+        return list(zip(self.draws or itertools.repeat(self.epoch), indices, strict=False))
 
 
 class Outcome(NamedTuple):
@@ -123,7 +131,7 @@ class PolicedDataset(StandsForDataset):
 
     def __getitem__(self, request: Asked) -> Any:
         try:
-            return self._one(self.dataset.__getitem__, request.epoch, request.index)
+            return self._one(self.dataset.__getitem__, request.each([request.index])[0])
         except Exception as error:
             if self.rules.on_bad == "raise":
                 raise
@@ -135,9 +143,9 @@ class PolicedDataset(StandsForDataset):
             # Where one of them cannot be read, which one is seen when they are read one after the other.
             with nullcontext() if self.rules.on_bad == "raise" else suppress(Exception):
                 return batched(request.index)
-        indices = list(request.index)
-        read_one = partial(Outcome.of, partial(self._one, self._read, request.epoch))
-        return self._together(request.epoch, indices, self._threads.map(read_one, indices))
+        asked = request.each(list(request.index))
+        read_one = partial(Outcome.of, partial(self._one, self._read))
+        return self._together(request.epoch, asked, self._threads.map(read_one, asked))
 
     @property
     def _batched(self) -> Callable[[list[Any]], Any] | None:
@@ -152,22 +160,22 @@ class PolicedDataset(StandsForDataset):
         batched = self._batched
         return self.dataset.__getitem__ if batched is None else partial(_single, batched)
 
-    def _together(self, epoch: int, indices: list[Any], outcomes: Iterable[Outcome]) -> list[Any]:
+    def _together(self, epoch: int, asked: list[tuple[int, Any]], outcomes: Iterable[Outcome]) -> list[Any]:
         """A batch's samples, as the rules have it where some could not be read."""
         strict = self.rules.on_bad == "raise"
         samples: list[Any] = []
         flaws, good, holes = [], [], []
-        for index, (sample, error) in zip(indices, outcomes, strict=False):
+        for one, (sample, error) in zip(asked, outcomes, strict=False):
             if error is None:
                 samples.append(sample)
-                good.append(index)
+                good.append(one)
             elif strict or isinstance(error, NotSamples):
                 try:
                     raise error
                 finally:
                     del error  # its traceback holds this frame
             else:
-                flaws.append(bad(self.dataset, index, error))
+                flaws.append(bad(self.dataset, one[1], error))
                 holes.append(len(samples))
         if flaws and self.rules.on_bad == "refill" and good:
             # The batch's other samples, in their order, read once more: a rank meets only what is its own.
@@ -175,14 +183,15 @@ class PolicedDataset(StandsForDataset):
             for number, hole in enumerate(holes):
                 # It could be read before; where it cannot now, the batch is a little smaller.
                 with suppress(Exception):
-                    samples.insert(hole + filled, self._one(read, epoch, good[number % len(good)]))
+                    samples.insert(hole + filled, self._one(read, good[number % len(good)]))
                     filled += 1
         if not flaws and self.rules.seed is None:
             return samples
+        indices = [index for _, index in asked]
         return Samples(samples, flaws, None if self.rules.seed is None else batch_key(self.rules.seed, epoch, indices))
 
-    def _one(self, read: Callable[[Any], Any], epoch: int, index: Any) -> Any:
-        seed = self.rules.seed
+    def _one(self, read: Callable[[Any], Any], asked: tuple[int, Any]) -> Any:
+        seed, (epoch, index) = self.rules.seed, asked
         with nullcontext() if seed is None else drawing(key_of(seed, epoch, index)), limited(self.rules.seconds, index):
             return read(index)
 
@@ -203,6 +212,21 @@ def key_of(seed: int, epoch: int, index: Any) -> int:
     """Of a sample's random numbers."""
     number = _number(index)
     return sample_key(seed, epoch, zlib.crc32(repr(index).encode()) if number is None else number)
+
+
+def told_apart(known: Counter[Any], epoch: int, batched: bool, order: Any) -> Asked:
+    """An order of an epoch in which a sample may come again: each time it draws other numbers, those of an epoch that never comes.
+
+    ``known``: how often each sample came before.
+    """
+    indices = list(order) if batched else [order]
+    draws = []
+    for index in indices:
+        number = _number(index)
+        name = repr(index) if number is None else number
+        draws.append(epoch + (known[name] << 32))
+        known[name] += 1
+    return Asked(epoch, indices if batched else order, tuple(draws))
 
 
 def _number(index: Any) -> int | None:

@@ -13,16 +13,20 @@ import contextlib
 import copy
 import os
 from collections.abc import Callable
-from multiprocessing import util
+from multiprocessing import current_process, util
 from typing import Any
 
 import psutil
 from torch.utils.data import DataLoader, default_collate
 
+from pipefix.hooks.torch_internals import hands_out_of_one
 from pipefix.loader.slots.arena import Arena, room
 from pipefix.loader.slots.batch_in_slot import Arrival, Assembler, Sent
+from pipefix.vocabulary.attributes import own
 
 SLOTS_EACH = 8
+_OWN = ("collate_fn", "arena", "_looks", "_asked")
+"""Attributes of a `Portable`; others are its collate function's."""
 _known: dict[str, tuple[int, Arena]] = {}
 """Arenas of workers that send to this process, with the worker's number, by key."""
 
@@ -36,6 +40,8 @@ class Portable(Assembler):
         """The process that tried to make an arena."""
 
     def _arena_here(self, workers: int) -> Arena | None:
+        if not current_process().daemon:
+            return None  # the worker is a thread of this process, as MONAI's may be: what it makes is here, and is not sent
         if self._asked != os.getpid():
             self._asked, self.arena = os.getpid(), None
             with contextlib.suppress(AttributeError, OSError, ValueError):  # this system has no memory for it
@@ -50,8 +56,14 @@ class Portable(Assembler):
     def __reduce__(self) -> Any:
         return Portable, (self.collate_fn,)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _OWN:
+            super().__setattr__(name, value)
+        else:
+            setattr(self.collate_fn, name, value)
+
     def __getattr__(self, name: str) -> Any:
-        # Collators have settings that trainers look at.
+        # Collators have settings that trainers look at, and that callbacks set while it trains.
         if name == "collate_fn":
             raise AttributeError(name)
         return getattr(self.collate_fn, name)
@@ -84,6 +96,11 @@ def prepare(what: Any = None) -> Any:
         ValueError: the loader is a `FastLoader` with options that nothing built of its dataset and collate function would have.
     """
     if isinstance(what, DataLoader):
+        if hands_out_of_one(what):
+            raise ValueError(
+                f"prepare cannot change this {type(what).__name__}: the one iterator that it has for all epochs was made with it, "
+                "and collates as it was told then. Make the loader with collate_fn=pipefix.prepare(collate_fn)."
+            )
         lost = _lost(what)
         if lost:
             raise ValueError(
@@ -94,6 +111,9 @@ def prepare(what: Any = None) -> Any:
         loader = copy.copy(what)
         loader._iterator = None
         loader.collate_fn = prepare(what.collate_fn)
+        inner = own(what, "base_dataloader")
+        if inner is not None:
+            loader.base_dataloader = prepare(inner)  # Accelerate's loaders are one, and iterate another
         return loader
     if what is None:
         return Portable(default_collate)

@@ -56,7 +56,7 @@ class HandoverSlots(Remedy):
             f"{seconds(slot)}" + (", and the loader was run with it" if tried is not None else ""),
             tried or modelled,
             "Put pipefix.FastLoader(..., engine='processes') in DataLoader's place: it takes the same arguments and gives the same "
-            "batches.",
+            f"batches.{case.passed_on}",
         )
 
     def _changed(self, case: Case) -> PipelineModel:
@@ -181,6 +181,6 @@ class EarlyCopy(Remedy):
             f"({seconds(step * case.batch)})",
             case.predicted(after),
             "Put pipefix.FastLoader(..., device='cuda') in DataLoader's place: batches come on the device, pinned and copied "
-            "ahead, and .to('cuda') in the step does nothing then.",
+            f"ahead, and .to('cuda') in the step does nothing then.{case.passed_on}",
             risk="One more batch lies in the device's memory.",
         )

@@ -61,7 +61,7 @@ class FuseCalls(Remedy):
             f"Decoding and transforming take {seconds(spent)} a sample; on {call.pictures} of its pictures one call took "
             f"{percent(call.left.value)} of their code's time, and {call.apart}",
             gains[mode],
-            f"Put pipefix.FastLoader(..., fuse={mode!r}) in DataLoader's place: it takes the same arguments.",
+            f"Put pipefix.FastLoader(..., fuse={mode!r}) in DataLoader's place: it takes the same arguments.{case.passed_on}",
             id=f"{self.id}-{mode}", title=f"{self.title}, {equal}", risk="; ".join(risks) or None,
             change=LoaderChange(fuse="close" if changes_pixels else "exact"),
         )  # fmt: skip

@@ -79,7 +79,7 @@ class Observer:
     def failed(self, error: Exception, message: str = "pipefix could not look into a process of the program") -> None:
         if message not in self._failed:
             self._failed.add(message)
-            self.notes.write("error", error=f"{message}: {type(error).__name__}: {error}")
+            self.notes.write("error", error=f"{message}: {type(error).__name__}: {error} {getattr(error, 'advice', '')}".rstrip())
 
     def ended(self) -> None:
         if self.notes.begun:

@@ -31,7 +31,9 @@ def test_what_cannot_be_put_in_place_leaves_the_loader_as_it_is(place: Place) ->
     plan = planned(place, MADE_AT, cache=CacheChange(path="gone", store="sample"))
     ran, alone = place.run("train.py", "0", "1", options=["--plan", plan]), place.alone("train.py", "0", "1")
     assert (ran.code, ran.out) == (0, alone.out)
-    assert "The plan could not be put in place, and the loader is as the program has it" in " ".join(ran.err.split())
+    told = " ".join(ran.err.split())
+    assert "The plan could not be put in place, and the loader is as the program has it" in told
+    assert "and there is none. Make it anew, pipefix fix TARGET, or take [cache] out of the plan." in told
 
 
 def test_a_program_is_probed_and_ended(place: Place) -> None:

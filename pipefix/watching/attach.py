@@ -85,7 +85,6 @@ class Attachment:
         if hasattr(iterator, "_dataset_fetcher"):
             self._in_process(lambda: iterator)
         else:
-            self.meter.workers = True
             self.meter.declined = "its workers were running before the watch began"
             self._hook(iterator)
 
@@ -130,7 +129,7 @@ class Attachment:
             own["worker_init_fn"] = before
         hooked = self._hook(iterator)
         if hooked is iterator:
-            meter.declined = None
+            meter.declined = None if self.processes else "threads make batches by fused calls, which have no stages"
             meter.follow(record, self.running)
         return hooked
 
@@ -155,6 +154,7 @@ class Attachment:
             return Metered(iterator, self.meter, size_of(self.loader))
         self.running = weakref.ref(iterator)
         self.processes = processes_of(iterator)
+        self.meter.workers = bool(self.processes)
         if iterator not in self._iterators:
             if getattr(iterator, "meter", None) is not self.meter:
                 # By a weak reference: an iterator that is dropped ends its workers at once, as it does unwatched.

@@ -22,8 +22,10 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, Subset
 from torch.utils.data._utils.signal_handling import _error_if_any_worker_fails
+from torchvision import transforms as v1
+from torchvision.datasets import ImageFolder
 
 import pipefix
 from pipefix.loader.fast_loader import FastLoader
@@ -228,6 +230,17 @@ def test_a_fast_loaders_own_meter_is_the_one_that_is_read(tmp_path: Path, worker
         assert window.stages["storage"].s > 0 and window.declined is None
     assert type(loader) is FastLoader and len(list(loader)) == 4
     assert loader.meter.batches == 12
+
+
+def test_threads_that_make_batches_are_no_idle_workers_and_have_no_stages(photos: Path):
+    dataset = Subset(ImageFolder(str(photos), v1.Compose([v1.RandomResizedCrop(32), v1.ToTensor()])), range(8))
+    loader: FastLoader[Any] = FastLoader(dataset, batch_size=4, num_workers=1, persistent_workers=True, fuse="exact")
+    with hung(loader) as watched:
+        for _ in range(2):
+            assert len(list(loader)) == 2
+            window = watched.pulse()
+            assert (window.batches, window.busy) == (2, None)
+            assert window.declined == "threads make batches by fused calls, which have no stages"
 
 
 def test_an_abandoned_iterator_ends_its_workers_at_once(tmp_path: Path):

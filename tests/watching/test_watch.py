@@ -144,6 +144,16 @@ def test_persistent_workers_are_seen_in_every_epoch(tmp_path: Path):
             assert watched.pulse().epochs == epoch
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_last_batch_of_an_epoch_counts_as_many_samples_as_it_has(tmp_path: Path, workers: int):
+    """Nine samples in batches of eight were sixteen, and so was the rate."""
+    loader = DataLoader(Files(tmp_path, 9), batch_size=8, num_workers=workers, persistent_workers=bool(workers))
+    with hung(loader) as watched:
+        for _ in range(2):
+            list(loader)
+            assert watched.pulse().samples == 9
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_streams(workers: int):
     with hung(DataLoader(Stream(), batch_size=3, num_workers=workers)) as watched:

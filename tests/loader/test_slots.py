@@ -164,7 +164,7 @@ class TestArena:
     def test_what_pinning_does_not_copy_stays_the_callers_after_the_epoch(
         self, pins: Any, state: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Torch's pinning passes over arrays, dataclasses and types of the user's own: they were zeros once the workers had ended."""
+        """Torch passes over arrays, dataclasses and types of the user's own: they were zeros once the workers had ended."""
         monkeypatch.setattr(batch_in_slot, "pin_memory", pins)
         arena, rows = Arena(1, 2, 1 << 16), np.arange(5000.0)
         file = io.BytesIO()

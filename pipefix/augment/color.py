@@ -12,7 +12,7 @@ import torch
 from kornia import enhance, filters
 from torchvision.transforms.v2 import functional as tv
 
-from pipefix.augment.geometry import as_float, constant, to_input_dtype
+from pipefix.augment.geometry import as_float, constant, pair, to_input_dtype
 
 BLACK, MEAN_GREY, GREY = range(3)
 """What `blended` blends pictures with."""
@@ -116,8 +116,8 @@ def sharpness(images: torch.Tensor, *, sharpness_factor: torch.Tensor) -> torch.
 def gaussian_blur(images: torch.Tensor, *, kernel_size: Any, sigma: torch.Tensor) -> torch.Tensor:
     """By Kornia's kernels and filter: `kornia.filters.gaussian_blur2d` waits for the device, to see that each sigma is positive."""
     floats = as_float(images)
-    width, height = kernel_size if len(kernel_size) == 2 else (kernel_size[0], kernel_size[0])
-    sigma = sigma.to(floats.dtype).expand(-1, 2)
+    width, height = pair(kernel_size)
+    sigma = sigma.to(floats.dtype).view(len(sigma), -1).expand(-1, 2)
     across = filters.get_gaussian_kernel1d(width, sigma[:, :1])
     down = filters.get_gaussian_kernel1d(height, sigma[:, 1:])
     return to_input_dtype(filters.filter2d_separable(floats, across, down, "reflect"), images)

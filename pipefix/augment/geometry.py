@@ -153,6 +153,8 @@ def affine(
 ) -> torch.Tensor:  # fmt: skip
     height, width = images.shape[-2:]
     from_middle = (0.0, 0.0) if center is None else (center[0] - width * 0.5, center[1] - height * 0.5)
+    # A number leans along x alone; a list of one along both.
+    shear = torch.stack([shear, torch.zeros_like(shear)], dim=1) if shear.ndim == 1 else shear.expand(-1, 2)
     matrices = _inverse_affine(angle, translate, scale, shear, from_middle)
     y, x = (torch.linspace((1 - side) * 0.5, (side - 1) * 0.5, side, device=images.device) for side in (height, width))
     return on_grid(images, _mapped(x, y, matrices.transpose(1, 2) / _half(images)), mode_name(interpolation), fill)

@@ -47,6 +47,8 @@ def run(arguments: Namespace) -> int:
             if len(jobs) > 1:
                 drifted.clear()  # an earlier job's, which wrote to the same file
             drifted += [notice.sentence for window in jobs[-1] for notice in window.notices if notice.alarm]
+            if not drifted and group[-1].drifting:  # the alarm came with a window that an endpoint, or a file, has no more
+                drifted.append(f"Drifting since before the first window here: {', '.join(group[-1].drifting)}.")
             if arguments.json:
                 is_read = all(console.as_json(window, indent=False) for window in group)
             else:

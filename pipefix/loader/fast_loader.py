@@ -49,9 +49,8 @@ _CHOICES = {
     "fuse": (MODES, " or None"),
     "on_bad": (("raise", "skip", "refill"), ""),
 }
-_OPTIONS = (
-    "engine", "plan", "on_bad", "max_bad", "quarantine", "sample_timeout", "augment", "device", "fuse", "rng", "threads_per_worker",
-)  # fmt: skip
+_OPTIONS = (*_CHOICES, "plan", "max_bad", "quarantine", "sample_timeout", "augment", "device", "threads_per_worker")
+"""Own options, which act from the next epoch on where they are set later."""
 _SIGNATURE = inspect.signature(DataLoader.__init__)
 
 
@@ -105,6 +104,8 @@ class FastLoader(_Base[T]):
         self._course: Course | None = None
         self._meter: Meter | None = None
         self._carrier: Carrier | None = None
+        self._begun_with: list[Any] = []
+        """Options that the latest iterator was made by."""
         self._epoch = 0
         self._beginning = EpochStart()
         self._pending: EpochStart | None = None
@@ -153,6 +154,8 @@ class FastLoader(_Base[T]):
         return iterator
 
     def _epoch_begun(self) -> Any:
+        if kept_iterator(self) is not None and self._begun_with != self._options:
+            self._iterator = None  # what it does, and its workers, go by what was set before
         going_on, self._pending = self._pending, None
         if going_on is None:
             begin = EpochStart(self._epoch, 0, self._seed(), resume.rng_states(self), self._starts_workers, self._lived_on)
@@ -194,8 +197,13 @@ class FastLoader(_Base[T]):
         generator = self.generator if isinstance(self.generator, torch.Generator) else None  # torch tells of another
         return int((generator or torch.default_generator).initial_seed())
 
+    @property
+    def _options(self) -> list[Any]:
+        return [getattr(self, name) for name in _OPTIONS]
+
     def _get_iterator(self) -> Any:
         self._check_options()
+        self._begun_with = self._options
         self._decide()
         if isinstance(self._fusion, Fusion) and self._fusion.by_threads:
             return ThreadsLoaderIterator(self)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
+from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import MissingExtra
 
 
@@ -14,4 +15,4 @@ def need(module: str, *, package: str, why: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         message = f"{why} needs the package {module!r}, which cannot be imported: {error}"
-        raise MissingExtra(message, advice=f"Install it with: pip install {package}") from error
+        raise MissingExtra(message, advice=f"Install it with: {command('pip', 'install', package)}") from error

@@ -17,8 +17,7 @@ from typing import Any
 import torch
 
 from pipefix.hooks.torch_internals import kept_iterator, processes_of
-from pipefix.loader.metering.cost_record import samples_in
-from pipefix.loader.metering.meter import Meter, Metered, makes_batches, size_of
+from pipefix.loader.metering.meter import Course, Meter, Metered, makes_batches, size_of
 from pipefix.loader.metering.stage_clock import StageClock, preload
 from pipefix.vocabulary.held_loaders import is_dataloader
 
@@ -85,7 +84,6 @@ class Attachment:
         if hasattr(iterator, "_dataset_fetcher"):
             self._in_process(lambda: iterator)
         else:
-            self.meter.workers = True
             self.meter.declined = "its workers were running before the watch began"
             self._hook(iterator)
 
@@ -130,7 +128,7 @@ class Attachment:
             own["worker_init_fn"] = before
         hooked = self._hook(iterator)
         if hooked is iterator:
-            meter.declined = None
+            meter.declined = None if self.processes else "threads make batches by fused calls, which have no stages"
             meter.follow(record, self.running)
         return hooked
 
@@ -155,24 +153,25 @@ class Attachment:
             return Metered(iterator, self.meter, size_of(self.loader))
         self.running = weakref.ref(iterator)
         self.processes = processes_of(iterator)
+        self.meter.workers = bool(self.processes)
         if iterator not in self._iterators:
             if getattr(iterator, "meter", None) is not self.meter:
                 # By a weak reference: an iterator that is dropped ends its workers at once, as it does unwatched.
-                taking = functools.partial(_next_data, weakref.ref(iterator), self.meter, size_of(self.loader))
+                taking = functools.partial(_next_data, weakref.ref(iterator), Course(self.meter, 0, self.loader))
                 vars(iterator)["_next_data"] = taking
             self._iterators.add(iterator)
         return iterator
 
 
-def _next_data(reference: Any, meter: Meter, size: int | None) -> Any:
-    iterator = reference()
+def _next_data(reference: Any, course: Course) -> Any:
+    iterator, meter = reference(), course.meter
     meter.asked()
     try:
         batch = type(iterator)._next_data(iterator)
     except BaseException:
         meter.ended()
         raise
-    meter.got(size or samples_in(batch))
+    course.got(batch, getattr(iterator, "_num_yielded", -2) + 1)
     return batch
 
 

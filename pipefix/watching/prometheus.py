@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, MetricsHandler, write_to_textfi
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from pipefix.vocabulary.errors import BadUsage
+from pipefix.watching.drift import BYTES, STARTS
 from pipefix.watching.window import Window, encode
 
 HERE = "127.0.0.1"
@@ -48,6 +49,8 @@ WINDOW = "/window"
 PATIENCE = 2.0
 """Seconds that a scrape may take."""
 _QUANTILES = (("0.5", "p50"), ("0.95", "p95"), ("0.99", "p99"), ("1", "max"))
+_DRIFTING = {"larger": BYTES, "restarts": STARTS}
+"""What `Window.drifting` calls the figure of an alarm of this kind; any other is called as its stage."""
 
 
 class Collector:
@@ -69,7 +72,7 @@ class Collector:
             stage = notice.stage or notice.kind
             if notice.alarm:
                 self._alarms[notice.kind, stage] = self._alarms.get((notice.kind, stage), 0) + 1
-                self._ratios[stage] = notice.ratio or 1.0
+                self._ratios[_DRIFTING.get(notice.kind, stage)] = notice.ratio or 1.0
         self.window = window
 
     def collect(self) -> Iterator[Metric]:

@@ -22,10 +22,13 @@ class TransformersWatch(TrainerCallback):  # type: ignore[misc,unused-ignore]
         self.watch: Watch | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, train_dataloader: Any = None, **_: Any) -> None:
-        if train_dataloader is None or self.watch is not None:
+        if train_dataloader is None:
             return
         with training_goes_on():
-            self.watch = watch(train_dataloader, **self.options)
+            if self.watch is None:
+                self.watch = watch(train_dataloader, **self.options)
+            else:  # the training before it ended by an error (auto_find_batch_size), of which no callback is told
+                self.watch.turn_to(train_dataloader)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self.watch is not None:

@@ -96,7 +96,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     notices: list[Notice] = []
     """What changed with this window."""
     drifting: list[str] = []
-    """What is drifting at its end: `kind:stage`."""
+    """Figures that are drifting at its end: stages by their names, bytes, starts or machine."""
     ended: bool = False
     """True in the last one: the watch was closed."""
 

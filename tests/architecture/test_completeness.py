@@ -11,7 +11,7 @@ from pipefix.vocabulary import errors
 from pipefix.vocabulary.stage import Stage
 from tests.architecture import house
 
-EXIT_CODES = {1, 2, 3, 4, 5, 130}
+EXIT_CODES = {1, 2, 3, 4, 5, 6, 130}
 """Those of the command line's contract."""
 
 

@@ -106,6 +106,22 @@ def test_a_users_own_class_is_recorded_by_the_functions_it_calls() -> None:
     assert torch.equal(torch.stack([replayed(*pair) for pair in zip(programs, images, strict=True)]), torch.stack(expected))
 
 
+class ByHand(v2.Transform):
+    """Torchvision's functions as users call them: with one number where its own transforms give two."""
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        leaning = tv.affine(inpt, 0.0, [0, 0], 1.0, 20.0, interpolation=v2.InterpolationMode.BILINEAR)
+        return tv.gaussian_blur(leaning, 5, 1.5)
+
+
+def test_one_number_is_taken_for_two_as_torchvision_takes_it() -> None:
+    images = pictures(4)
+    expected, programs = both(ByHand(), images)
+    for sample, wanted in zip(run(images, programs), expected, strict=True):
+        gap = (sample.double() - wanted.double()).abs()
+        assert gap.mean() <= 1 and gap.quantile(0.99) <= 4
+
+
 def test_blends_of_one_point_are_made_together() -> None:
     """Pictures whose lists call brightness, contrast and saturation in different orders are one group at each turn."""
     images = pictures(24)

@@ -58,6 +58,14 @@ def test_the_gate_closes_on_drift(job: Path, calm: Path, capsys: pytest.CaptureF
     assert capsys.readouterr().err == "nothing has drifted.\n"
 
 
+def test_what_drifts_since_an_earlier_window_closes_the_gate(job: Path, capsys: pytest.CaptureFixture[str]):
+    """An endpoint has the latest window alone, and the alarm came with another: "nothing has drifted", said the gate."""
+    job.write_bytes(job.read_bytes().splitlines(keepends=True)[-1])
+    assert main(["watch", str(job), "--once", "--fail-on-drift"]) == 1
+    told = capsys.readouterr()
+    assert "1 alarm; the first: Drifting since before the first window here: decode." in told.err
+
+
 def test_a_baseline_is_what_a_job_is_held_against(job: Path, calm: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["watch", str(job), "--baseline", str(calm), "--fail-on-drift"]) == 1
     assert "(calm.jsonl)" in capsys.readouterr().out

@@ -38,6 +38,18 @@ def test_augment_is_done_to_every_batch_in_this_process(by: dict[str, Any]) -> N
     assert [tuple(batch.shape) for batch in loader] == [(64,)] * 4
 
 
+def test_options_that_are_set_later_act_from_the_next_epoch_on_also_where_workers_are_kept() -> None:
+    loader = FastLoader(pipelines.Tensors(8), batch_size=4, num_workers=1, persistent_workers=True)
+    before, kept = torch.cat(list(loader)), loader._iterator
+    assert len(list(loader)) == 2 and loader._iterator is kept
+    loader.augment = torch.neg
+    assert torch.equal(torch.cat(list(loader)), -before)
+    assert loader._iterator is not kept
+    loader.on_bad = "never"
+    with pytest.raises(ValueError, match="on_bad option should be one of"):
+        iter(loader)
+
+
 def test_augment_is_told_the_epoch() -> None:
     class Augment:
         told: list[int] = []

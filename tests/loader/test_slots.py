@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import io
 import os
 import signal
 import subprocess
@@ -19,6 +21,7 @@ from torch.utils.data import Dataset
 
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.slots import arena as arenas
+from pipefix.loader.slots import batch_in_slot
 from pipefix.loader.slots.arena import FREE, LENT, SPARE, Arena
 from tests.loader import pipelines
 
@@ -155,6 +158,26 @@ class TestArena:
         assert os.fstat(arena._fd).st_blocks * 512 < (1 << 20) + (1 << 14)
         assert bytes(lease[:3]) == b"xxx"
         del lease
+        assert os.fstat(arena._fd).st_blocks * 512 < 1 << 14
+
+    @pytest.mark.parametrize(("pins", "state"), [(copy.deepcopy, FREE), (lambda batch: batch, LENT)], ids=["all", "nothing"])
+    def test_what_pinning_does_not_copy_stays_the_callers_after_the_epoch(
+        self, pins: Any, state: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Torch passes over arrays, dataclasses and types of the user's own: they were zeros once the workers had ended."""
+        monkeypatch.setattr(batch_in_slot, "pin_memory", pins)
+        arena, rows = Arena(1, 2, 1 << 16), np.arange(5000.0)
+        file = io.BytesIO()
+        batch_in_slot.Packer(file, batch_in_slot.SlotPage(arena.window(0))).dump([rows])
+        arena.lend(0)
+        arrival = batch_in_slot.Arrival(arena, 0, file.getvalue()).pin_memory()
+        assert arena._map[0] == state
+        batch = arrival.open()
+        del arrival
+        arena.close()
+        assert np.array_equal(batch[0], rows)
+        del batch
+        gc.collect()
         assert os.fstat(arena._fd).st_blocks * 512 < 1 << 14
 
     def test_slots_take_at_most_a_quarter_of_the_memory_that_is_free(self, monkeypatch: pytest.MonkeyPatch) -> None:

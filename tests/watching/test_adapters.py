@@ -79,6 +79,21 @@ def test_figures_go_to_the_trainers_own_loggers(lightning: Any, caplog: pytest.L
     callback.close()
 
 
+def test_a_training_that_is_begun_again_after_an_error_is_watched(monkeypatch: pytest.MonkeyPatch):
+    """As with ``auto_find_batch_size``: no callback is told of the error, and the second training has a loader of its own."""
+    monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(TrainerCallback=object))
+    monkeypatch.delitem(sys.modules, "pipefix.watching.transformers", raising=False)
+    adapter = importlib.import_module("pipefix.watching.transformers")
+    del sys.modules["pipefix.watching.transformers"]  # others import the real one
+    callback, loaders = adapter.TransformersWatch(every=60), [DataLoader([1, 2]), DataLoader([3])]  # type: ignore[arg-type]
+    for loader in loaders:
+        callback.on_train_begin(None, None, None, train_dataloader=loader)
+        assert len(list(loader)) == len(loader)
+    assert callback.watch.pulse().batches == 3
+    callback.on_train_end(None, None, None)
+    assert all(type(loader) is DataLoader for loader in loaders)
+
+
 LIGHTNING = ("lightning", "lightning.pytorch.callbacks", "pytorch_lightning", "pytorch_lightning.callbacks")
 
 

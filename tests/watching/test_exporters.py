@@ -18,9 +18,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from prometheus_client import generate_latest
 
 from pipefix.vocabulary.errors import BadUsage, MissingExtra, UnreadableFile
-from pipefix.watching import prometheus, sentences
+from pipefix.watching import drift, prometheus, sentences
 from pipefix.watching import window as windows
 from pipefix.watching.exporter import JsonLines, Scalars
 from pipefix.watching.watch import watch
@@ -91,6 +92,18 @@ def test_an_endpoint_tells_the_latest_window(endpoint: prometheus.Endpoint, wind
     assert 'pipefix_samples_total{rank="0"} 76800.0' in text
     assert "pipefix_gpu_temperature_celsius" in text
     assert windows.decode(latest.encode(), origin="here") == msgspec.structs.replace(window, number=2, notices=[])
+
+
+def test_larger_samples_and_slower_starts_drift_by_their_own_ratio(window: Window):
+    """Theirs was 1, so that no rule could alert of them, and storage had that of the samples."""
+    told = [("slower", "storage", 1.25), ("larger", "storage", 1.5), ("restarts", None, 2.0), ("machine", None, 1.75)]
+    notices = [Notice(kind=kind, stage=stage, ratio=ratio) for kind, stage, ratio in told]
+    drifting = {"storage": 1.25, drift.BYTES: 1.5, drift.STARTS: 2.0, drift.MACHINE: 1.75}
+    collector = prometheus.Collector()
+    collector.write(msgspec.structs.replace(window, labels={}, notices=notices, drifting=list(drifting)))
+    text = generate_latest(collector.registry).decode()
+    for name, ratio in drifting.items():
+        assert f'pipefix_drift_ratio{{stage="{name}"}} {ratio}\n' in text
 
 
 @pytest.mark.parametrize("address", ["port", "127.0.0.1:", 70000, "host:-1"])

@@ -22,8 +22,10 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, Subset
 from torch.utils.data._utils.signal_handling import _error_if_any_worker_fails
+from torchvision import transforms as v1
+from torchvision.datasets import ImageFolder
 
 import pipefix
 from pipefix.loader.fast_loader import FastLoader
@@ -142,6 +144,16 @@ def test_persistent_workers_are_seen_in_every_epoch(tmp_path: Path):
             assert watched.pulse().epochs == epoch
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_last_batch_of_an_epoch_counts_as_many_samples_as_it_has(tmp_path: Path, workers: int):
+    """Nine samples in batches of eight were sixteen, and so was the rate."""
+    loader = DataLoader(Files(tmp_path, 9), batch_size=8, num_workers=workers, persistent_workers=bool(workers))
+    with hung(loader) as watched:
+        for _ in range(2):
+            list(loader)
+            assert watched.pulse().samples == 9
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_streams(workers: int):
     with hung(DataLoader(Stream(), batch_size=3, num_workers=workers)) as watched:
@@ -228,6 +240,17 @@ def test_a_fast_loaders_own_meter_is_the_one_that_is_read(tmp_path: Path, worker
         assert window.stages["storage"].s > 0 and window.declined is None
     assert type(loader) is FastLoader and len(list(loader)) == 4
     assert loader.meter.batches == 12
+
+
+def test_threads_that_make_batches_are_no_idle_workers_and_have_no_stages(photos: Path):
+    dataset = Subset(ImageFolder(str(photos), v1.Compose([v1.RandomResizedCrop(32), v1.ToTensor()])), range(8))
+    loader: FastLoader[Any] = FastLoader(dataset, batch_size=4, num_workers=1, persistent_workers=True, fuse="exact")
+    with hung(loader) as watched:
+        for _ in range(2):
+            assert len(list(loader)) == 2
+            window = watched.pulse()
+            assert (window.batches, window.busy) == (2, None)
+            assert window.declined == "threads make batches by fused calls, which have no stages"
 
 
 def test_an_abandoned_iterator_ends_its_workers_at_once(tmp_path: Path):

@@ -210,10 +210,14 @@ class Arrival:
         return self._batch
 
     def pin_memory(self) -> Arrival:
-        """Called by torch's pinning thread: the pinned copy is the caller's, the slot is free at once."""
+        """Called by torch's pinning thread: pinned copies are the caller's, and the slot is free at once where all of the batch was
+        copied. Arrays, dataclasses and types of the user's own, which torch passes over, stay in it."""
         if self._error is None:
+            assert self._window is not None
             self._batch = pin_memory(self._batch)
-            self._arena = self._window = None
+            look, self._window = weakref.ref(self._window), None
+            if look() is None:
+                self._arena = None
         return self
 
 

@@ -236,7 +236,7 @@ def test_what_loops_pay_beside_their_batches_is_told(many: tuple[Ran, Ran]) -> N
 
 
 OWN_CLOCK = """
-        import time
+        import sys, time
         now = 100.0
         time.perf_counter = lambda: now  # whoever asks for the time from here on gets this: no machine is busy by it
         def passes(seconds):
@@ -605,6 +605,43 @@ def test_a_loader_that_one_batch_is_taken_of_now_and_then(light: Place) -> None:
     loops = light.run().program.loops
     assert sum(loop.step_split["wait_s"] for loop in loops) == pytest.approx(100 / 16)
     assert sum(loop.seconds for loop in loops) == pytest.approx(100 / 16 + 80 / 8)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        "for batch in first:\n            other = next(iter(second))\n            step()",
+        "for number in range(20):\n            batch, other = next(iter(first)), next(iter(second))\n            step()",
+    ],
+    ids=["beside each batch of another", "of both"],
+)
+def test_one_batch_of_a_loader_by_an_iterator_of_its_own_in_each_step(steps: str, light: Place) -> None:
+    """Their steps were none of theirs: waits of 50 % were told as 100 %. And each iterator was kept, with all before it."""
+    light.write(f"""{OWN_CLOCK}
+        class Slow:
+            def __iter__(self):
+                for number in range(20):
+                    passes(1 / 16)
+                    yield torch.autograd
+        first = DataLoader(Slow())
+        second = DataLoader(Slow())
+        optimizer = torch.Optimizer()
+        def step():
+            passes(1 / 8)
+            optimizer.step()
+        {steps}
+        epoch, deep = sys.modules["_pipefix_observing.patches"]._observer.here.current, 0
+        while epoch: epoch, deep = epoch.outer, deep + 1
+        print(deep)
+    """)
+    ran = light.run()
+    loops = ran.program.loops
+    assert [loop.role for loop in loops] == ["training", "training"]
+    assert sum(loop.step_split["wait_s"] for loop in loops) == pytest.approx(40 / 16)
+    assert sum(loop.seconds for loop in loops) == pytest.approx(40 / 16 + 20 / 8)
+    assert ran.run is not None and ran.run.verdict.kind == "input-bound"
+    assert "its steps take batches of 2 loaders in turn, and waited for them in 50 %" in ran.run.verdict.sentence
+    assert int(ran.out) <= 2
 
 
 @pytest.mark.parametrize(

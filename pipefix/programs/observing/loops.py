@@ -47,6 +47,8 @@ class Loop:
         self.kind: Any = None
         """Of its loaders, where others are made and gone through by the same lines; and when the latest was first asked."""
         self.asked = 0.0
+        self.latest: Epoch | None = None
+        """Of its epochs."""
         self.ended: tuple[float, float] | None = None
         """When its latest epoch ended, and the seconds of all epochs by then."""
         self.saved_since = 0.0

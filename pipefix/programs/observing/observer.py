@@ -24,7 +24,7 @@ from .samples import Orders, idle_pools, pids_of, share_of
 from .steps import ModelCalls
 from .timed_batches import Looks
 from .training import TrainingSteps
-from .turns import Here, Turns, in_turn_with, leave_for, left_at_mark
+from .turns import Here, Turns, in_turn_with, leave_for
 
 EACH_MADE = 4
 """Batches a worker, after which it is asked whether all of them are still at work."""
@@ -173,18 +173,19 @@ class Observer:
         if workers:  # handlers of exit run in turn from the latest one, and torch has just put in the one that ends these
             atexit.unregister(self.leaves)
             atexit.register(self.leaves)
-        if self.here.current is not None and self.here.current.loop is loop:
-            left_at_mark(self.here.current)
+        begun = clock() - starting_s
+        if self._turns.begins(loop, self.here.current, begun):
             loop.ended = None
         if self.device is None:
             self.device = in_use()
         loop.add(record)
         if loop.ended is not None:
             ended, in_epochs = loop.ended
-            loop.between_s += max(0.0, clock() - starting_s - ended - (self._in_epochs - in_epochs))
+            loop.between_s += max(0.0, begun - ended - (self._in_epochs - in_epochs))
             loop.saved_between_s += loop.saved_since
             loop.saved_since = 0.0
         epoch = self.epochs[iterator] = Epoch(loop, loader, size if isinstance(size, int) else 0, starting_s, pids_of(asked))
+        loop.latest = epoch
         if (not persistent and type(loader).__iter__.__module__ == _TORCHS) or (self.inside is not None and not self.inside.done):
             self.kept[iterator] = loader  # the former hold no iterator, so that it ends when the program lets go of it
         epoch.checksums = [] if loop.begun == 1 else None

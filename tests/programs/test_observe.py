@@ -306,6 +306,26 @@ def test_the_parts_of_a_step_and_what_lies_between_epochs(timed: Place) -> None:
     assert "of the program's time passed between epochs of the loop over the loader made at train.py:" in " ".join(ran.err.split())
 
 
+def test_an_evaluation_that_is_left_early_is_no_time_between_epochs(light: Place) -> None:
+    """As with ``limit_val_batches``: it was counted twice, and told as time in which no loop ran."""
+    light.write(f"""{OWN_CLOCK}
+        training, held_out = DataLoader([torch.autograd] * 4), DataLoader([torch.autograd] * 9)
+        optimizer = torch.Optimizer()
+        for epoch in range(3):
+            for batch in training:
+                passes(1 / 4)
+                optimizer.step()
+            for number, batch in enumerate(held_out):
+                if number == 5: break
+                passes(2)
+            passes(1 / 8)
+            for batch in DataLoader([torch.autograd]): passes(1 / 16)
+    """)
+    loops = light.run().program.loops
+    assert (loops[0].role, loops[0].between_epochs_s) == ("training", pytest.approx(2 / 8))
+    assert [loop.seconds for loop in loops] == pytest.approx([3, 3 * 10, 3 / 16])
+
+
 def test_a_program_that_waits_for_its_workers_to_end(timed: Place) -> None:
     """As torch before 2.13 does for those that are kept and whose batches are pinned: its handler is there before ours."""
     timed.write(f"""{OWN_CLOCK}

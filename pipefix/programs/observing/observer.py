@@ -24,7 +24,7 @@ from .samples import Orders, idle_pools, pids_of, share_of
 from .steps import ModelCalls
 from .timed_batches import Looks
 from .training import TrainingSteps
-from .turns import Here, Turns, in_turn_with, leave_for
+from .turns import Here, Turns, chain, in_turn_with, leave_for
 
 EACH_MADE = 4
 """Batches a worker, after which it is asked whether all of them are still at work."""
@@ -56,7 +56,7 @@ class Observer:
         self.inside = Inside(job) if job else None
         self._failed: set[str] = set()
         self._in_epochs = 0.0
-        """Seconds of all epochs that ended, those inside others apart."""
+        """Seconds of all epochs so far, those inside others apart."""
         self._turns = Turns(self.notes)
         self._leaving = 0.0
         """When the process had run its last line, and began to end."""
@@ -176,6 +176,7 @@ class Observer:
         begun = clock() - starting_s
         if self._turns.begins(loop, self.here.current, begun):
             loop.ended = None
+        self._count_epochs(self.here.current, begun, ended=False)
         if self.device is None:
             self.device = in_use()
         loop.add(record)
@@ -328,8 +329,7 @@ class Observer:
             self._turns.worked(epoch, requested, now)
             loop.wait_s += now - requested
             self._turns.has_waited(epoch, now - requested)
-        if epoch.outer is None:
-            self._in_epochs += now - epoch.begun
+        self._count_epochs(epoch, now, ended=True)
         loop.ended, loop.passes_by_end = (now, self._in_epochs), loop.passes_in_turn()
         epoch.delivered = epoch.starting_s = 0.0
         self.here.current, self.here.latest = epoch.outer, epoch
@@ -340,6 +340,12 @@ class Observer:
             held = {"epoch": epoch.number, "batches": epoch.batches, "samples": epoch.samples}
             self.notes.write("epoch ended", loop=loop.number, **held, **self.orders.of(iterator))
         epoch.batches = epoch.samples = 0
+
+    def _count_epochs(self, inside: Epoch | None, now: float, *, ended: bool) -> None:
+        """Count the outermost epoch around ``inside`` up to now; of one that may have been left, as far as it is known."""
+        for outermost in [*chain(inside)][-1:]:
+            self._in_epochs += max(0.0, (now if ended else outermost.marked) - outermost.begun)
+            outermost.begun = now
 
     def worked_on(self) -> Loop | None:
         """The loop whose batch the program works on, or whose last one it may still work on."""

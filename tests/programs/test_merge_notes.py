@@ -255,6 +255,14 @@ def test_the_rank_that_waits_most_is_told(tmp_path: Path) -> None:
     assert "rank 2 of 3" in clock_verdict(found).sentence
 
 
+def test_an_attempt_that_ended_early_decides_nothing(tmp_path: Path) -> None:
+    """A job that was started again, or a script that tries a few steps first: *too short for a verdict* was said of the whole."""
+    attempt = [PROCESS, LOOP, steps(0.9, 0.1, first_s=[0.8])]
+    found = program(tmp_path, attempt, [PROCESS, LOOP, *[steps(0.01, 0.5)] * 8, ENDED], attempt)
+    assert len(found.loops) == 3
+    assert clock_verdict(found).kind == "step-bound", clock_verdict(found).sentence
+
+
 def test_a_thread_that_takes_batches_ahead_says_nothing_of_training(tmp_path: Path) -> None:
     found = program(tmp_path, [PROCESS, {**LOOP, "main_thread": False}, *[steps(0.3, 0.2, optimizer_s=0.1)] * 8, ENDED])
     assert found.loops[0].role == "unknown"

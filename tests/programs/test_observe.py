@@ -809,6 +809,25 @@ def test_a_subclass_that_gives_an_iterator_around_its_base_class_s(around: str, 
     assert (loop.role, loop.steps) == ("training", 40)
 
 
+def test_a_process_that_multiprocessing_forks_comes_to_its_end(light: Place) -> None:
+    """It ends without handlers of exit, and was told as killed."""
+    light.write(
+        """\
+        import multiprocessing, torch
+        from torch.utils.data import DataLoader
+        optimizer = torch.Optimizer()
+        def train():
+            for batch in DataLoader(range(1, 21)): optimizer.step()
+        process = multiprocessing.get_context("fork").Process(target=train)
+        process.start()
+        process.join()
+        """
+    )
+    ran = light.run()
+    assert [(loop.role, loop.steps) for loop in ran.program.loops] == [("training", 20)]
+    assert (ran.program.killed, "did not come to its end" in ran.err) == (0, False)
+
+
 def test_a_loader_that_another_ones_dataset_goes_through(light: Place) -> None:
     """What is waited for it is part of that batch, and no step of anybody's."""
     light.write(f"""{OWN_CLOCK}

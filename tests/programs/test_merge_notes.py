@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from pipefix.programs.clock_verdict import agreed, clock_verdict
-from pipefix.programs.merge_notes import merged_notes, notes_in
+from pipefix.programs.merge_notes import mark_ended, merged_notes, noted_elsewhere, notes_in
 from pipefix.report.program_report import notes
 from pipefix.report.runfile import ProgramFigures, Verdict
 
@@ -196,6 +196,19 @@ def test_what_a_killed_process_noted_counts(tmp_path: Path) -> None:
     assert merged_notes(tmp_path, [], None, 0.0) == ProgramFigures(
         command=["train.py"], exit_code=None, loops=found.loops, killed=1, seconds=0.0
     )
+
+
+def test_a_container_that_is_started_again_is_no_other_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has another name: what was killed in the first one was told as loops of the second, for an hour."""
+    found = program(tmp_path, [{**PROCESS, "host": platform.node()}, LOOP, *[steps(0.3, 0.2)] * 8])
+    (path,) = notes_in(tmp_path)
+    mark_ended(tmp_path)
+    assert merged_notes(tmp_path, ["train.py"], 0, 10.0) == found
+    monkeypatch.setattr(platform, "node", lambda: "the second")
+    assert not noted_elsewhere(path)
+    path.write_text(path.read_text().replace("gone", "batch"))
+    mark_ended(tmp_path)
+    assert noted_elsewhere(path), "it is another node's to say"
 
 
 def test_a_program_of_several_epochs_that_still_runs_is_shown(tmp_path: Path) -> None:

@@ -198,6 +198,14 @@ def test_what_a_killed_process_noted_counts(tmp_path: Path) -> None:
     )
 
 
+def test_what_noting_took_is_told_where_it_is_known(tmp_path: Path) -> None:
+    """Of a program that SIGTERM ended *0.00 %* was said."""
+    events = [PROCESS, LOOP, *[steps(0.3, 0.2)] * 8]
+    told = [[*notes(program(tmp_path, noted))][-1] for noted in (events, [*events, ENDED])]
+    assert ["noting this took 0.10 % of that" in line for line in told] == [False, True]
+    assert "noting" not in told[0]
+
+
 def test_a_container_that_is_started_again_is_no_other_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has another name: what was killed in the first one was told as loops of the second, for an hour."""
     found = program(tmp_path, [{**PROCESS, "host": platform.node()}, LOOP, *[steps(0.3, 0.2)] * 8])

@@ -17,7 +17,7 @@ from pipefix.plan import planfile
 from pipefix.programs.clock_verdict import agreed, clock_verdict
 from pipefix.programs.cost_findings import MANY_ANEW
 from pipefix.programs.launch import ENOUGH, Ended, command_line, launch
-from pipefix.programs.merge_notes import merged_notes, noted_elsewhere, notes_in, still_noting
+from pipefix.programs.merge_notes import mark_ended, merged_notes, noted_elsewhere, notes_in, still_noting
 from pipefix.report import runfile
 from pipefix.report.program_report import NOT_PROBED
 from pipefix.report.shown import ShownRun as Run
@@ -61,6 +61,7 @@ def run_program(
         file = probe_job.file if probe_job is not None else None
         ended = launch(words, out, seconds=seconds, steps=steps, job=file, plan=plan, stages=stages)
         try:
+            mark_ended(out)
             run = _told(out, command, ended, plan)
             if probe_job is not None:
                 run = shown(_with_probe(run, probe_job, ended, command))

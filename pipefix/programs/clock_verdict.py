@@ -54,8 +54,9 @@ def clock_verdict(program: ProgramFigures) -> Verdict:
         return _in_turn(program, together)
     if longest.wait_share is None:
         return _without_loader(longest.outside_share)
-    # The same loop of another rank, perhaps.
-    shares = [(loop.wait_share, loop) for loop in training if loop.named == longest.named and loop.wait_share is not None]
+    # The same loop of another rank, perhaps; an attempt that was over early, as of a job that was started again, says nothing.
+    alike = [loop for loop in training if loop.named == longest.named and loop.seconds >= longest.seconds / 2]
+    shares = [(loop.wait_share, loop) for loop in alike if loop.wait_share is not None]
     share, loop = max(shares, key=lambda pair: pair[0].value)
     who = f"the loop over the loader made at {loop.loader}{_rank(loop, program)}"
     clause = f"{who} waited for batches in {_in_words(share)} of its time"

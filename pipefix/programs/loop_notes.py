@@ -16,7 +16,7 @@ class LoopNotes:
     process: dict[str, Any]
     facts: dict[str, Any]
     blocks: list[dict[str, Any]] = field(default_factory=list)
-    """About half a second each, the first ones less."""
+    """About half a second each, the first ones less, and those of a long run more."""
     epochs: list[dict[str, Any]] = field(default_factory=list)
     """Their beginnings and ends."""
     checksums: list[int] = field(default_factory=list)

@@ -30,6 +30,7 @@ LEAST_LOOKS = 8
 _RESAMPLES = 400
 _SPANS = 300
 _MARK = b'{"event": "process", "at": '
+_ENDED = ("ended", "gone")
 
 
 def merged_notes(
@@ -85,7 +86,7 @@ def merged_notes(
     return ProgramFigures(
         command=command, exit_code=exit_code, seconds=seconds, ranks=max(1, len(ranks)), loops=figures,
         overhead_share=overhead / seconds if seconds > 0 else 0.0,
-        account=_account(loops, begun, seconds) if seconds > 0 else None,
+        account=_account(loops, began or begun, seconds) if seconds > 0 else None,
         cuda=cuda, killed=unended, running=running, findings=sentences,
         errors=list(dict.fromkeys(errors)), planned=list(dict.fromkeys(planned)),
     )  # fmt: skip
@@ -142,11 +143,27 @@ def notes_in(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.glob("events-*.jsonl")) if not path.is_symlink() and path.is_file() and _is_ours(path)]
 
 
+def mark_ended(folder: Path) -> None:
+    """Of processes of this machine that ended without a word: a container that is started again has another name, and would take
+    them for those of another node that goes on."""
+    for path in notes_in(folder):
+        host, latest = _host_and_latest(path)
+        if host == platform.node() and latest not in _ENDED and still_noting(path) is None:
+            with suppress(OSError), path.open("a", encoding="utf-8") as file:
+                file.write('\n{"event": "gone"}\n')  # the line before may be torn
+
+
 def noted_elsewhere(path: Path) -> bool:
     """Whether a process on another machine still notes in this file, in a folder that both share."""
-    events = list(_events(path))
-    elsewhere = bool(events) and events[0].get("host") not in (None, platform.node()) and events[-1]["event"] != "ended"
+    host, latest = _host_and_latest(path)
+    elsewhere = host not in (None, platform.node()) and latest not in _ENDED
     return elsewhere and time.time() - path.stat().st_mtime < STILL_NOTES
+
+
+def _host_and_latest(path: Path) -> tuple[Any, str]:
+    """Of a process's notes: its machine, and what was noted last."""
+    events = list(_events(path)) or [{"event": ""}]
+    return events[0].get("host"), events[-1]["event"]
 
 
 def still_noting(path: Path) -> int | None:

@@ -38,7 +38,7 @@ def findings(loops: Sequence[LoopNotes]) -> list[Finding]:
         there, place = [notes for notes in loops if notes.place == both], both[0]
         findings += sample_findings.no_batches(place, there)
         here = [notes for notes in there if notes.role in ("training", "evaluation") and notes.blocks]
-        ranks = {notes.rank: notes for notes in here if notes.rank is not None}
+        ranks = {notes.rank: notes for notes in sorted(here, key=lambda notes: notes.seconds) if notes.rank is not None}
         findings += sample_findings.findings(place, here, ranks)
         findings += cost_findings.findings(here)
         if len(ranks) > 1:

@@ -145,6 +145,6 @@ def notes(program: ProgramFigures) -> Iterator[str]:
         yield "How the program ended was not seen: it still runs, or pipefix was killed beside it."
         return
     ended = f"exit code {program.exit_code}" if program.exit_code >= 0 else f"signal {-program.exit_code}"
-    own = f"; noting this took {program.overhead_share * 100:.2f} % of that" if program.loops else ""
+    own = f"; noting this took {program.overhead_share * 100:.2f} % of that" if program.overhead_share else ""
     how = f"was ended then, as --seconds or --steps asked ({ended})" if program.at_limit else f"ended with {ended}"
     yield f"The program ran for {quantity.seconds(program.seconds)} and {how}{own}."

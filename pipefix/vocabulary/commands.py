@@ -16,8 +16,8 @@ def command(*words: str | os.PathLike[str]) -> str:
 
 
 def made_in_program(target: str) -> bool:
-    """Whether a target is a loader inside a program, which has no name but the line that makes it: ``train.py:14``."""
-    return re.search(r"\.py:\d+$", target) is not None
+    """Whether a target is a loader inside a program, which has no name but the line that makes it: ``train.py:14``, ``yolo:8``."""
+    return re.fullmatch(r"[^/]*:\d+", target) is not None
 
 
 def of_a_notebook(name: str) -> str:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from pipefix.programs.clock_verdict import agreed, clock_verdict
-from pipefix.programs.merge_notes import merged_notes, notes_in
+from pipefix.programs.merge_notes import mark_ended, merged_notes, noted_elsewhere, notes_in
 from pipefix.report.program_report import notes
 from pipefix.report.runfile import ProgramFigures, Verdict
 
@@ -198,6 +198,27 @@ def test_what_a_killed_process_noted_counts(tmp_path: Path) -> None:
     )
 
 
+def test_what_noting_took_is_told_where_it_is_known(tmp_path: Path) -> None:
+    """Of a program that SIGTERM ended *0.00 %* was said."""
+    events = [PROCESS, LOOP, *[steps(0.3, 0.2)] * 8]
+    told = [[*notes(program(tmp_path, noted))][-1] for noted in (events, [*events, ENDED])]
+    assert ["noting this took 0.10 % of that" in line for line in told] == [False, True]
+    assert "noting" not in told[0]
+
+
+def test_a_container_that_is_started_again_is_no_other_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has another name: what was killed in the first one was told as loops of the second, for an hour."""
+    found = program(tmp_path, [{**PROCESS, "host": platform.node()}, LOOP, *[steps(0.3, 0.2)] * 8])
+    (path,) = notes_in(tmp_path)
+    mark_ended(tmp_path)
+    assert merged_notes(tmp_path, ["train.py"], 0, 10.0) == found
+    monkeypatch.setattr(platform, "node", lambda: "the second")
+    assert not noted_elsewhere(path)
+    path.write_text(path.read_text().replace("gone", "batch"))
+    mark_ended(tmp_path)
+    assert noted_elsewhere(path), "it is another node's to say"
+
+
 def test_a_program_of_several_epochs_that_still_runs_is_shown(tmp_path: Path) -> None:
     """Nobody knows yet what it takes in all, so nothing is told as a part of that."""
     program(tmp_path, [PROCESS, LOOP, *[steps(0.3, 0.2, between_s=1.0)] * 8])
@@ -253,6 +274,14 @@ def test_the_rank_that_waits_most_is_told(tmp_path: Path) -> None:
     found = program(tmp_path, *ranks)
     assert (found.ranks, [loop.rank for loop in found.loops]) == (3, [2, 1, 0])
     assert "rank 2 of 3" in clock_verdict(found).sentence
+
+
+def test_an_attempt_that_ended_early_decides_nothing(tmp_path: Path) -> None:
+    """A job that was started again, or a script that tries a few steps first: *too short for a verdict* was said of the whole."""
+    attempt = [PROCESS, LOOP, steps(0.9, 0.1, first_s=[0.8])]
+    found = program(tmp_path, attempt, [PROCESS, LOOP, *[steps(0.01, 0.5)] * 8, ENDED], attempt)
+    assert len(found.loops) == 3
+    assert clock_verdict(found).kind == "step-bound", clock_verdict(found).sentence
 
 
 def test_a_thread_that_takes_batches_ahead_says_nothing_of_training(tmp_path: Path) -> None:

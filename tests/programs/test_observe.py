@@ -236,7 +236,7 @@ def test_what_loops_pay_beside_their_batches_is_told(many: tuple[Ran, Ran]) -> N
 
 
 OWN_CLOCK = """
-        import time
+        import sys, time
         now = 100.0
         time.perf_counter = lambda: now  # whoever asks for the time from here on gets this: no machine is busy by it
         def passes(seconds):
@@ -304,6 +304,26 @@ def test_the_parts_of_a_step_and_what_lies_between_epochs(timed: Place) -> None:
     assert account.first_batch + account.training == pytest.approx(training.seconds)
     assert training.seconds == pytest.approx(sum(wanted.values()))
     assert "of the program's time passed between epochs of the loop over the loader made at train.py:" in " ".join(ran.err.split())
+
+
+def test_an_evaluation_that_is_left_early_is_no_time_between_epochs(light: Place) -> None:
+    """As with ``limit_val_batches``: it was counted twice, and told as time in which no loop ran."""
+    light.write(f"""{OWN_CLOCK}
+        training, held_out = DataLoader([torch.autograd] * 4), DataLoader([torch.autograd] * 9)
+        optimizer = torch.Optimizer()
+        for epoch in range(3):
+            for batch in training:
+                passes(1 / 4)
+                optimizer.step()
+            for number, batch in enumerate(held_out):
+                if number == 5: break
+                passes(2)
+            passes(1 / 8)
+            for batch in DataLoader([torch.autograd]): passes(1 / 16)
+    """)
+    loops = light.run().program.loops
+    assert (loops[0].role, loops[0].between_epochs_s) == ("training", pytest.approx(2 / 8))
+    assert [loop.seconds for loop in loops] == pytest.approx([3, 3 * 10, 3 / 16])
 
 
 def test_a_program_that_waits_for_its_workers_to_end(timed: Place) -> None:
@@ -608,6 +628,43 @@ def test_a_loader_that_one_batch_is_taken_of_now_and_then(light: Place) -> None:
 
 
 @pytest.mark.parametrize(
+    "steps",
+    [
+        "for batch in first:\n            other = next(iter(second))\n            step()",
+        "for number in range(20):\n            batch, other = next(iter(first)), next(iter(second))\n            step()",
+    ],
+    ids=["beside each batch of another", "of both"],
+)
+def test_one_batch_of_a_loader_by_an_iterator_of_its_own_in_each_step(steps: str, light: Place) -> None:
+    """Their steps were none of theirs: waits of 50 % were told as 100 %. And each iterator was kept, with all before it."""
+    light.write(f"""{OWN_CLOCK}
+        class Slow:
+            def __iter__(self):
+                for number in range(20):
+                    passes(1 / 16)
+                    yield torch.autograd
+        first = DataLoader(Slow())
+        second = DataLoader(Slow())
+        optimizer = torch.Optimizer()
+        def step():
+            passes(1 / 8)
+            optimizer.step()
+        {steps}
+        epoch, deep = sys.modules["_pipefix_observing.patches"]._observer.here.current, 0
+        while epoch: epoch, deep = epoch.outer, deep + 1
+        print(deep)
+    """)
+    ran = light.run()
+    loops = ran.program.loops
+    assert [loop.role for loop in loops] == ["training", "training"]
+    assert sum(loop.step_split["wait_s"] for loop in loops) == pytest.approx(40 / 16)
+    assert sum(loop.seconds for loop in loops) == pytest.approx(40 / 16 + 20 / 8)
+    assert ran.run is not None and ran.run.verdict.kind == "input-bound"
+    assert "its steps take batches of 2 loaders in turn, and waited for them in 50 %" in ran.run.verdict.sentence
+    assert int(ran.out) <= 2
+
+
+@pytest.mark.parametrize(
     ("loaders", "each_epoch", "steps"),
     [
         ("training, held_out = make(1 / 4), make(1 / 64)", "epoch(training, optimizer); epoch(held_out)", [12, 12]),
@@ -750,6 +807,25 @@ def test_a_subclass_that_gives_an_iterator_around_its_base_class_s(around: str, 
     """)
     (loop,) = light.run().program.loops
     assert (loop.role, loop.steps) == ("training", 40)
+
+
+def test_a_process_that_multiprocessing_forks_comes_to_its_end(light: Place) -> None:
+    """It ends without handlers of exit, and was told as killed."""
+    light.write(
+        """\
+        import multiprocessing, torch
+        from torch.utils.data import DataLoader
+        optimizer = torch.Optimizer()
+        def train():
+            for batch in DataLoader(range(1, 21)): optimizer.step()
+        process = multiprocessing.get_context("fork").Process(target=train)
+        process.start()
+        process.join()
+        """
+    )
+    ran = light.run()
+    assert [(loop.role, loop.steps) for loop in ran.program.loops] == [("training", 20)]
+    assert (ran.program.killed, "did not come to its end" in ran.err) == (0, False)
 
 
 def test_a_loader_that_another_ones_dataset_goes_through(light: Place) -> None:

@@ -173,6 +173,19 @@ def test_a_step_takes_as_long_as_on_the_device_where_there_is_one() -> None:
     assert loop.step_seconds() == (5.0, 2.0)
 
 
+def test_a_loop_of_weeks_is_noted_in_few_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two lines a second were a million a week of each rank: reading them took more memory and time than the end of a job has."""
+    now, lines = [0.0], 0
+    monkeypatch.setattr(loops, "clock", lambda: now[0])
+    loop = Loop(0, "train.py:7")
+    while now[0] < 14 * 86_400 and lines < 5000:
+        now[0] += loop.noted_after
+        loop.noted()
+        lines += 1
+        assert loop.noted_after <= max(0.5, now[0] / 400)
+    assert 300 < lines < 5000
+
+
 def test_timing_a_step_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine so slow that it is time for a note, that lay in the folder where the program ended."""
     monkeypatch.chdir(tmp_path)

@@ -118,6 +118,12 @@ def test_a_rank_whose_step_is_slow() -> None:
     assert found.startswith("rank 0 makes the others wait: its step, backward apart, takes 30.")
 
 
+def test_ranks_of_a_job_that_was_started_again() -> None:
+    """Those of the attempt that came to nothing are no ranks beside the others."""
+    others = [rank(0, work=0.04), rank(1, backward=0.04)]
+    assert told(*others, rank(0, steps=1), rank(1, steps=1)) == told(*others) != []
+
+
 def test_of_a_second_nothing_is_said() -> None:
     assert told(rank(0, work=0.04, steps=3), rank(1, backward=0.04, steps=3)) == []
 

@@ -18,6 +18,8 @@ QUICK = 1e-3
 """Seconds of a batch whose CPU time costs too much to be looked at each time."""
 FIRST_NOTE, LATER_NOTES = 0.05, 0.5
 """Seconds of a loop that are noted as one line: few at first, so that a program of a second tells enough for an interval."""
+PART_NOTED = 400
+"""Of the time since a loop began later notes are such a part, where that is longer: those of weeks can be read in seconds."""
 LONGER = 1.5
 """Times longer that each note is than the one before."""
 RECORDS = 8
@@ -47,6 +49,8 @@ class Loop:
         self.kind: Any = None
         """Of its loaders, where others are made and gone through by the same lines; and when the latest was first asked."""
         self.asked = 0.0
+        self.latest: Epoch | None = None
+        """Of its epochs."""
         self.ended: tuple[float, float] | None = None
         """When its latest epoch ended, and the seconds of all epochs by then."""
         self.saved_since = 0.0
@@ -64,6 +68,7 @@ class Loop:
         """The same by the device's, to which the CPU hands steps over long before they are done."""
         self.trained_s = 0.0
         """Seconds of those steps and of the waits after them."""
+        self._made = clock()
         self.noted_after = FIRST_NOTE
         """Seconds of the present note."""
         self._own = {*vars(self), "_own", "since"}
@@ -87,7 +92,7 @@ class Loop:
             self.records.append(record)
 
     def noted(self) -> None:
-        self.noted_after = min(LATER_NOTES, LONGER * self.noted_after)
+        self.noted_after = max(min(LATER_NOTES, LONGER * self.noted_after), (clock() - self._made) / PART_NOTED)
         self.clear()
 
     def clear(self) -> None:

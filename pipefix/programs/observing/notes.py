@@ -1,6 +1,6 @@
 """Writes what a process of the program does as JSON lines, into a file of its own.
 
-Lines are written every half second, at first more often, by the loop itself: a program that is killed has told what it did by then.
+A loop writes a line every half second, more often at first and less often later: what a killed program did by then is known.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from .samples import Orders, idle_pools, pids_of, share_of
 from .steps import ModelCalls
 from .timed_batches import Looks
 from .training import TrainingSteps
-from .turns import Here, Turns, in_turn_with, leave_for, left_at_mark
+from .turns import Here, Turns, chain, in_turn_with, leave_for
 
 EACH_MADE = 4
 """Batches a worker, after which it is asked whether all of them are still at work."""
@@ -56,7 +56,7 @@ class Observer:
         self.inside = Inside(job) if job else None
         self._failed: set[str] = set()
         self._in_epochs = 0.0
-        """Seconds of all epochs that ended, those inside others apart."""
+        """Seconds of all epochs so far, those inside others apart."""
         self._turns = Turns(self.notes)
         self._leaving = 0.0
         """When the process had run its last line, and began to end."""
@@ -92,6 +92,7 @@ class Observer:
             overhead_s = self.notes.own_s + self.calls * each + self.looks.cost_s()
             ending_s = clock() - self._leaving if self._leaving else 0.0
             self.notes.write("ended", overhead_s=overhead_s, cuda=in_use() is not None, ending_s=ending_s)
+            self.notes.silent = True  # from Python 3.14 on both call this: multiprocessing, and what handles exit
 
     def leaves(self) -> None:
         self._leaving = clock()
@@ -173,18 +174,20 @@ class Observer:
         if workers:  # handlers of exit run in turn from the latest one, and torch has just put in the one that ends these
             atexit.unregister(self.leaves)
             atexit.register(self.leaves)
-        if self.here.current is not None and self.here.current.loop is loop:
-            left_at_mark(self.here.current)
+        begun = clock() - starting_s
+        if self._turns.begins(loop, self.here.current, begun):
             loop.ended = None
+        self._count_epochs(self.here.current, begun, ended=False)
         if self.device is None:
             self.device = in_use()
         loop.add(record)
         if loop.ended is not None:
             ended, in_epochs = loop.ended
-            loop.between_s += max(0.0, clock() - starting_s - ended - (self._in_epochs - in_epochs))
+            loop.between_s += max(0.0, begun - ended - (self._in_epochs - in_epochs))
             loop.saved_between_s += loop.saved_since
             loop.saved_since = 0.0
         epoch = self.epochs[iterator] = Epoch(loop, loader, size if isinstance(size, int) else 0, starting_s, pids_of(asked))
+        loop.latest = epoch
         if (not persistent and type(loader).__iter__.__module__ == _TORCHS) or (self.inside is not None and not self.inside.done):
             self.kept[iterator] = loader  # the former hold no iterator, so that it ends when the program lets go of it
         epoch.checksums = [] if loop.begun == 1 else None
@@ -327,8 +330,7 @@ class Observer:
             self._turns.worked(epoch, requested, now)
             loop.wait_s += now - requested
             self._turns.has_waited(epoch, now - requested)
-        if epoch.outer is None:
-            self._in_epochs += now - epoch.begun
+        self._count_epochs(epoch, now, ended=True)
         loop.ended, loop.passes_by_end = (now, self._in_epochs), loop.passes_in_turn()
         epoch.delivered = epoch.starting_s = 0.0
         self.here.current, self.here.latest = epoch.outer, epoch
@@ -339,6 +341,12 @@ class Observer:
             held = {"epoch": epoch.number, "batches": epoch.batches, "samples": epoch.samples}
             self.notes.write("epoch ended", loop=loop.number, **held, **self.orders.of(iterator))
         epoch.batches = epoch.samples = 0
+
+    def _count_epochs(self, inside: Epoch | None, now: float, *, ended: bool) -> None:
+        """Count the outermost epoch around ``inside`` up to now; of one that may have been left, as far as it is known."""
+        for outermost in [*chain(inside)][-1:]:
+            self._in_epochs += max(0.0, (now if ended else outermost.marked) - outermost.begun)
+            outermost.begun = now
 
     def worked_on(self) -> Loop | None:
         """The loop whose batch the program works on, or whose last one it may still work on."""

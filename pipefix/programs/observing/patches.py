@@ -13,6 +13,7 @@ import os
 import re
 import weakref
 from collections.abc import Mapping
+from multiprocessing import util
 from time import thread_time
 from typing import Any
 
@@ -56,7 +57,13 @@ def _observer_of(asked: Mapping[str, str]) -> Observer:
         _observer = Observer(asked["PIPEFIX_RUN"], asked)
         atexit.register(_observer.ended)
         os.register_at_fork(after_in_child=_observer.forget)
+        util.register_after_fork(_observer, _ended_by_multiprocessing)
     return _observer
+
+
+def _ended_by_multiprocessing(observer: Observer) -> None:
+    """A process that it forks ends without handlers of exit, as ranks of ``notebook_launcher`` and ``ddp_fork`` do."""
+    util.Finalize(None, observer.ended, exitpriority=100)
 
 
 def flush() -> bool:

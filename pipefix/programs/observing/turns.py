@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .loops import Epoch
+from .loops import Epoch, Loop
 from .notes import Notes
 
 
@@ -47,13 +48,32 @@ class Turns:
         """The program ends; ``here``: whose batch this thread works on."""
         own = threading.get_ident()
         for around in (here, *(epoch for thread, epoch in self._asked.copy().items() if thread != own)):
-            epoch = around
-            while epoch is not None:
+            for epoch in chain(around):
                 left_at_mark(epoch)
-                epoch = epoch.outer
 
     def forget(self) -> None:
         self._asked.clear()
+
+    def begins(self, loop: Loop, current: Epoch | None, now: float) -> bool:
+        """Whether ``loop``, which is gone through anew, had been left before its end, as far as what this thread works on tells."""
+        latest = loop.latest
+        if latest is not None and latest.batches == 1 and latest.trains and latest.left is not None and latest.left[1] is not None:
+            loop.inner_s, latest.inner_s = loop.inner_s + latest.inner_s, 0.0
+            self._left_for(latest, *latest.left)  # ``next(iter(loader))`` for each batch of another one
+        inside = [*chain(current)]
+        before = next((epoch for epoch in inside if epoch.loop is loop), None)
+        if before is None:
+            return False
+        left_at_mark(before)
+        del inside[inside.index(before) :]
+        if inside:
+            # Those inside it may go on, or have been left as well: then each batch of these loaders has an iterator of its own.
+            inside[-1].outer, before.left = before.outer, (now, None)
+            each_anew = all(epoch.batches == 1 for epoch in (before, *inside)) and inside[0].loop.begun > 1
+            if each_anew and inside[0].trains and not before.trains:
+                for one, other in itertools.combinations((loop, *(epoch.loop for epoch in inside)), 2):
+                    self._are_in_turn(one, other)
+        return True
 
     def worked(self, epoch: Epoch, requested: float, now: float) -> None:
         """Its step is over: at ``requested`` the next batch was asked for, which was there, or known not to come, ``now``.
@@ -68,17 +88,23 @@ class Turns:
             if epoch.outer is not None:
                 epoch.outer.inner_s += now - epoch.delivered
             return
-        (at, outer), epoch.left = epoch.left, None
-        loop.step_s += at - epoch.delivered
-        if outer is not None:
-            other = outer.loop
-            other.inner_s += at - epoch.delivered
-            if other is not loop and other not in loop.in_turn:
-                loop.in_turn.add(other)
-                other.in_turn.add(loop)
-                self._notes.write("in turn", loop=loop.number, other=other.number)
+        self._left_for(epoch, *epoch.left)
         if epoch.outer is not None:
             epoch.outer.inner_s += now - requested
+
+    def _left_for(self, epoch: Epoch, at: float, outer: Epoch | None) -> None:
+        """Its step was over when a batch was asked for of a loop that is not inside it: it is a part of the step of ``outer``."""
+        epoch.loop.step_s += at - epoch.delivered
+        if outer is not None:
+            outer.loop.inner_s += at - epoch.delivered
+            self._are_in_turn(epoch.loop, outer.loop)
+        epoch.left, epoch.delivered = None, at
+
+    def _are_in_turn(self, loop: Loop, other: Loop) -> None:
+        if other is not loop and other not in loop.in_turn:
+            loop.in_turn.add(other)
+            other.in_turn.add(loop)
+            self._notes.write("in turn", loop=loop.number, other=other.number)
 
     def has_waited(self, epoch: Epoch, seconds: float) -> None:
         epoch.loop.waited_s += seconds
@@ -89,6 +115,13 @@ class Turns:
 def in_turn_with(epoch: Epoch, epochs: Iterable[Epoch]) -> list[Epoch]:
     """Those gone through now whose batches its steps work on as well."""
     return [other for other in epochs if other.loop in epoch.loop.in_turn and other.delivered and other.loader()]
+
+
+def chain(epoch: Epoch | None) -> Iterator[Epoch]:
+    """It, and those around it."""
+    while epoch is not None:
+        yield epoch
+        epoch = epoch.outer
 
 
 def leave_for(epoch: Epoch, current: Epoch | None, requested: float) -> Epoch | None:

@@ -41,7 +41,7 @@ def test_the_worst_comes_first() -> None:
 
 def test_what_workers_may_run_out_of_is_told() -> None:
     room = {"memory_available_bytes": 6_000_000_000, "shm_bytes": 64_000_000, "shm_free_bytes": 60_000_000, "fd_soft": 1024}
-    assert terminal.lines(doctor_report.report(MACHINE | room, []))[1] == (
+    assert terminal.lines(doctor_report.report(MACHINE | room, []), width=200)[1] == (
         "Free: 6.00 GB of memory, 60.0 MB of 64.0 MB in /dev/shm; at most 1,024 open files a process (ulimit -n)"
     )
 

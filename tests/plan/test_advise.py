@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipefix.measurement.measurement import TriedCache
 from pipefix.plan import cache_disk
 from pipefix.plan.advise import WORTH_MAKING, saved
 from pipefix.plan.plan import Plan, Proposed
@@ -65,6 +66,14 @@ class TestRanking:
             for gain in (exactly(1.5), Interval(2.0, 1.2, 3.0))
         )
         assert saved(sure, case) > saved(unsure, case)
+
+
+def test_a_cache_whose_size_nobody_saw_does_not_take_none() -> None:
+    """Within a short budget others fell away beside one that gained more "for 0 B of disk"."""
+    late = {store: TriedCache(late=True) for store in ("resized", "decoded", "sample")}
+    plan = SLOW_NETWORK.but(fields={"tried_caches": late}).with_arms().plan()
+    assert {"cache-source", "cache-resized-256"} <= set(ids(plan))
+    assert not [step.why for step in plan if "0 B of disk" in step.why]
 
 
 def test_what_falls_away_still_says_what_it_would_take() -> None:

@@ -108,6 +108,8 @@ WORKERS: list[tuple[World, str, str, dict[str, Any]]] = [
 CACHES: list[tuple[World, str, str, dict[str, Any]]] = [
     (JPEGS, "cache-source", "would gain under 3 %: 1.02x (1.01-1.02)", {}),
     (STREAM, "cache-source", "an IterableDataset has no index that records could be looked up by", {}),
+    (JPEGS.but(settings={"length": None}), "cache-decoded",
+     "the dataset tells no length, so which samples a cache would hold cannot be told", {}),
     (JPEGS.but(storage=0.0), "cache-source", "nothing is read from storage while samples are made", {}),
     (SLOW_NETWORK.but(source_bytes=0.0), "cache-source",
      "storage takes 10.0 ms a sample, but no bytes were seen that could be kept", {}),

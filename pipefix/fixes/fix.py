@@ -32,7 +32,7 @@ MOST_STEPS = 10
 LOOKING = 0.6
 """Part of a round's time that the probe has; verifying has the rest."""
 RUN_FILE = "pipefix.after.json"
-UNSEEN = "pictures are made by {}, which no probe sees into, so nothing more is looked for; pipefix fix --undo takes them back"
+UNSEEN = "pictures are made by {}, which no probe sees into, so nothing more is looked for; --undo takes them back"
 
 
 @dataclass

@@ -25,7 +25,7 @@ from pipefix.report.runfile import Run, encode
 from pipefix.report.shown import Shown
 from pipefix.report.stage_table import side_by_side
 from pipefix.vocabulary import quantity
-from pipefix.vocabulary.commands import command, made_in_program, with_plan
+from pipefix.vocabulary.commands import made_in_program, undone_by, with_plan
 from pipefix.vocabulary.version import VERSION
 
 
@@ -57,11 +57,10 @@ def _card(fixed: Fixed, page: str | None) -> Iterator[Field]:
     if notes or fixed.left_alone:
         yield Field("NOTE", [Paragraph(note) for note in (*notes, *fixed.left_alone)])
     if fixed.plan is not None and not fixed.dry:
-        back = command("pipefix", "fix", "--undo", *(["--out", fixed.folder] if fixed.folder != "." else []))
         argument = "--plan" if made_in_program(fixed.target) else "plan=..."
         use = CommandLine(with_plan(fixed.plan, fixed.target, fixed.program))
         without = Paragraph(f"Without {argument} it runs as before. To take the last step back:")
-        yield Field("USE", [use, without, CommandLine(back)])
+        yield Field("USE", [use, without, CommandLine(undone_by(fixed.folder))])
     if page is not None:
         yield field("REPORT", page)
 

@@ -15,6 +15,11 @@ def command(*words: str | os.PathLike[str]) -> str:
     return shlex.join(word if isinstance(word, str) else re.sub(r"\A-", "./-", os.fspath(word)) for word in words)
 
 
+def undone_by(folder: str | os.PathLike[str]) -> str:
+    """How the last step of the plan in a folder is taken back."""
+    return command("pipefix", "fix", "--undo", *(["--out", folder] if os.fspath(folder) != "." else []))
+
+
 def made_in_program(target: str) -> bool:
     """Whether a target is a loader inside a program, which has no name but the line that makes it: ``train.py:14``."""
     return re.search(r"\.py:\d+$", target) is not None

@@ -82,7 +82,18 @@ def test_an_interrupted_one_tells_what_holds(fixing, capsys):
     assert main(["fix", "data.py", "-q"]) == 130
     streams = capsys.readouterr()
     assert "1 step kept; interrupted before the whole was measured" in streams.out
-    assert "the plan holds the steps above and no other" in streams.err and "--undo" in streams.err
+    assert "the plan holds the steps above and no other" in streams.err
+    assert "; pipefix fix --undo --out out takes the last step back." in streams.err, "where the plan lies"
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_where_nothing_was_kept_nobody_is_told_to_take_a_step_back(fixing, capsys, dry):
+    """It would have been one of an earlier fix."""
+    fixed = msgspec.structs.replace(FIXED, interrupted=True, dry=dry, outcomes=[LEFT], total=None)
+    fixing.answer = dataclasses.replace(fixing.answer, fixed=fixed)
+    assert main(["fix", "data.py", "-q"]) == 130
+    said = capsys.readouterr().err
+    assert "Interrupted: nothing was changed." in said and "--undo" not in said
 
 
 def test_a_page_that_could_not_be_written_costs_the_page_only(fixing, capsys):

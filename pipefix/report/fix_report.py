@@ -79,8 +79,9 @@ def result(fixed: Fixed) -> str:
     saved = f", and saves {quantity.seconds(fixed.saved_s)} of each epoch" if saves else ""
     rates = f"{quantity.rate(fixed.total.before.value)} -> {quantity.rate(fixed.total.after.value)}"
     whole = " (starts of epochs counted in)" if fixed.total.epochs else ""
-    speed = f"{quantity.times_between(fixed.total.gain)} as fast: {rates}{whole}"
-    return f"{speed}{saved}. {steps} kept, predicted to bring {quantity.times(fixed.promised)} together."
+    than, now = (" as without the plan", " now") if fixed.went_on else ("", "")
+    speed = f"{quantity.times_between(fixed.total.gain)} as fast{than}: {rates}{whole}"
+    return f"{speed}{saved}. {steps} kept{now}, predicted to bring {quantity.times(fixed.promised)} together."
 
 
 def _tiles(fixed: Fixed) -> list[tuple[str, str]]:
@@ -122,6 +123,9 @@ def _waterfall(fixed: Fixed, after: Run | None) -> list[Block]:
         return []
     rate = fixed.total.before.value
     rows = [("before", 0.0, rate, "none")]
+    if fixed.went_on:
+        rate = fixed.applied[0].measured.before.value
+        rows.append(("with the plan that was there", 0.0, rate, "none"))
     for step in fixed.applied:
         rows.append((step.id, rate, rate * step.measured.gain.value, step.stage))
         rate = rows[-1][2]

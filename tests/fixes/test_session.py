@@ -214,7 +214,7 @@ def test_it_goes_on_from_the_plan_that_is_there(tmp_path):
     assert bench.looks[0].loader.num_workers == 2
     plan = planfile.read(bench.out / "pipefix.plan.toml")
     assert plan.loader.num_workers == 2 and plan.cache is not None
-    assert fixed.applied[0].step == 2
+    assert fixed.went_on and fixed.applied[0].step == 2
 
 
 def test_a_plan_of_another_target_is_refused(tmp_path):

@@ -98,7 +98,9 @@ def test_a_ratio_lies_within_its_interval_and_turns_over(before: float, two: flo
 
 def test_an_interval_without_an_end_settles_nothing() -> None:
     quotient = ratio(Interval(2, float("-inf"), float("inf")), exactly(1.0))
-    assert (quotient.low, quotient.value, quotient.high) == (0.0, 2.0, float("inf"))
+    assert (quotient.low, quotient.value, quotient.high) == (float("-inf"), 2.0, float("inf"))
+    once = compare(a_run(100), a_run(80, spread=float("inf")), max_regression=0.05)
+    assert once.gate is not None and "delivers 0.80x (no interval) of the first" in once.gate, "it was at least 0.00"
 
 
 def against(rate: float, spread: float, limit: float) -> Comparison:

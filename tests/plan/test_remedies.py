@@ -216,7 +216,7 @@ BATCHES: list[tuple[World, str, str, dict[str, Any]]] = [
     (with_threads(CROWDED, 12_000_000, 1_000_000), "thread-caps",
      ("the main threads of the workers compute only 8.3 % of what their threads do: they wait for them, and would wait longer for "
       "fewer"), {}),
-    (CROWDED.but(cores=32.0), "thread-caps", "4 workers with 5 busy threads fit on 32 cores", {}),
+    (CROWDED.but(cores=32.0), "thread-caps", "20 busy threads of 4 workers fit on 32 cores", {}),
     (CROWDED.but(workers=1), "thread-caps", "5 threads share 4 cores, but only 25 % of their time is used", {}),
     (with_threads(CROWDED, 1_010_000, 1_000_000), "thread-caps",
      "20 threads share 4 cores, but those beside the main ones use next to no CPU time", {}),
@@ -258,6 +258,8 @@ PROPOSED: list[tuple[World, str, str, float | None, dict[str, Any], dict[str, An
      {"measured": True, "title": "Use 4 workers instead of 2",
       "command": "DataLoader(..., num_workers=4)  # or all settings at once: pipefix tune TARGET"}, {}),
     (JPEGS, "workers-4", "2 workers now, 4 cores; predicted from wall and CPU times", 2.0, {"measured": False}, {}),
+    (ALONE.but(cores=1.0, fields={"trials": {"workers-1": [(150.0, 100.0)] * 4}}), "workers-1",
+     "no workers now, 1 core; 1 worker was really tried beside today's setting", 1.5, {}, {}),
     (ALONE.but(fields={"lost_by_fork": "polars"}), "workers-4",
      ("no workers now, 4 cores; predicted from wall and CPU times. By forkserver: forked from a process that has used polars, they "
       "would wait for its threads without end"), None,
@@ -353,7 +355,7 @@ PROPOSED: list[tuple[World, str, str, float | None, dict[str, Any], dict[str, An
     (UNEQUAL, "tail-scheduling", ("The slowest sample in a hundred takes 75.0x the median (4.00 ms), and finished batches waited "
      "1.60 ms a sample behind it, 25 % of the time"), 0.0065 / 0.0049, {"command": "DataLoader(..., in_order=False)"}, {}),
     (with_threads(CROWDED, 2_000_000, 1_000_000), "thread-caps",
-     "4 workers run 20 busy threads on 4 cores and use 2.00x the CPU time of their main threads", None,
+     "20 busy threads of 4 workers share 4 cores and use 2.00x the CPU time of the main ones", None,
      {"speedup": Interval(2**0.5, 1.0, 2.0),
       "command": "worker_init_fn=lambda worker: cv2.setNumThreads(0), and OMP_NUM_THREADS=1 in the environment"}, {}),
     (SLOW_NETWORK, "batched-fetch", "Reading takes 10.0 ms a sample, 95 % of it waiting; 8 requests at once share the wait",

@@ -15,7 +15,7 @@ from pipefix.plan.remedy import Remedy
 from pipefix.system.resources import WORKER_BYTES
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.gain import MeasuredGain, Modelled, Told, figure
-from pipefix.vocabulary.quantity import exactly, percent, size
+from pipefix.vocabulary.quantity import core_count, exactly, percent, size
 from pipefix.vocabulary.shards import GIVE_PARTS, MAY_REPEAT
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
@@ -78,8 +78,10 @@ class WorkerCount(Remedy):
             why = f"{processes(count)} would be as fast as today, {figure(gain)}, and save {spared}"
             return self.declined(why, gain, **_named(case, count))
         tried = isinstance(gain, MeasuredGain)
-        known = f"{processes(count)} were really tried beside today's setting" if tried else "predicted from wall and CPU times"
-        why = f"{processes(now)} now, {case.measurement.cores:g} cores; {known}"
+        known = "predicted from wall and CPU times"
+        if tried:
+            known = f"{processes(count)} {'was' if count == 1 else 'were'} really tried beside today's setting"
+        why = f"{processes(now)} now, {core_count(case.measurement.cores)}; {known}"
         lost = case.measurement.lost_by_fork
         if count and lost:
             why += f". By forkserver: forked from a process that has used {lost}, they would wait for its threads without end"
@@ -159,7 +161,7 @@ def _in_vain(case: Case, count: int, *, tried: bool = False) -> str | None:
         if case.cores_taken is not None:
             return case.cores_taken
         if count > cores and case.model.busy >= SATURATED:
-            return f"the {cores:g} cores are busy {percent(min(1.0, case.model.busy))} of the time already"
+            return f"the pipeline keeps {core_count(cores)} busy {percent(min(1.0, case.model.busy))} of the time already"
     return _too_large(case, count, tried=tried)
 
 

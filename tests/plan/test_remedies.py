@@ -87,8 +87,10 @@ WORKERS: list[tuple[World, str, str, dict[str, Any]]] = [
      "1 worker would be as fast as today, 1.00x (0.98-1.02), and save 1 worker and its memory", {}),
     (TRIED, "workers-1", "1 worker gave 0.52x in one block of today's throughput, 4 workers 1.80x (1.74-1.86)", {}),
     (JPEGS.but(workers=4, cores=4.0), "workers",
-     ("more workers than the 4 in use would not help, 4 cores have no more to give: 8 workers would give 0.90x (0.83-0.98) "
+     ("more workers than the 4 in use would not help, nothing is left of 4 cores: 8 workers would give 0.90x (0.83-0.98) "
      "(predicted, no other number was tried)"), {}),
+    (JPEGS.but(workers=4, cores=16.0, taking=0.0025), "workers",
+     "more workers than the 4 in use would not help, making batches is not what limits: 8 workers would give 1.00x...", {}),
     (JPEGS.but(workers=4, cores=16.0), "workers-2",
      "2 workers would give 0.50x (0.42-0.59) of today's throughput (predicted, no other number was tried)", {}),
     (TOO_UNCERTAIN, "workers-4", "...is too uncertain to act on; --budget 180 narrows it", {}),
@@ -266,6 +268,8 @@ PROPOSED: list[tuple[World, str, str, float | None, dict[str, Any], dict[str, An
      {"command": ('DataLoader(..., num_workers=4, multiprocessing_context="forkserver")  # or all settings at once: '
                   "pipefix tune TARGET")}, {}),
     (JPEGS.but(workers=4, cores=16.0), "workers-16", "...", 4.0, {}, {}),
+    # Beside "more workers than the 64 in use would not help, 128 cores have no more to give" it said that 128 would give 1.53x.
+    (JPEGS.but(workers=64, cores=128.0), "workers-128", "...", 1.53, {}, {}),
     # A dataset's own cache would be gone with each epoch's workers.
     (ALONE.but(fields=KEEPING), "workers-4", ("no workers now, 4 cores; predicted from wall and CPU times. Each keeps for itself "
      "what its dataset has read, and would read it anew in every epoch if it did not stay"), None,

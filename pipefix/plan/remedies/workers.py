@@ -23,7 +23,7 @@ WORTH = 1.03
 NEAR = 0.98
 """Counts whose throughput differs by less are called equal, and the smaller one is taken."""
 MOST = 32
-"""The model is not asked about more workers than this."""
+"""The model is not asked about more workers than this, or than twice what there are."""
 
 
 _COPIES = {
@@ -60,10 +60,15 @@ class WorkerCount(Remedy):
         most = max(known, key=lambda count: known[count].interval.value, default=None)
         if most is not None and known[most].interval.value >= WORTH and (why := _in_vain(case, most)) is not None:
             return self.declined(why, known[most])
-        gain = f": {processes(most)} would give {figure(known[most])}" if most is not None else ""
-        full = f"{case.measurement.cores:g} cores have no more to give"
-        limit = "the training step limits" if case.diagnosis.verdict.kind == "step-bound" else full
-        why = f"more workers than the {now} in use would not help, {limit}{gain} (predicted, no other number was tried)"
+        more = max((count for count in known if count > now), key=lambda count: known[count].interval.value, default=None)
+        gain = f": {processes(more)} would give {figure(known[more])}" if more is not None else ""
+        limit = "making batches is not what limits"
+        if case.diagnosis.verdict.kind == "step-bound":
+            limit = "the training step limits"
+        elif case.model.with_workers(2 * now or 1, case.batch, case.batch_bytes).busy >= SATURATED:
+            limit = f"nothing is left of {core_count(case.measurement.cores)}"
+        workers = f"more workers than the {now} in use" if now else "workers"
+        why = f"{workers} would not help, {limit}{gain} (predicted, no other number was tried)"
         return self.declined(why)
 
     def _other(self, case: Case, count: int, gain: Told, beside: str, *, tried: bool) -> Step:
@@ -125,8 +130,9 @@ def _tried(case: Case) -> dict[int, Told]:
 
 def _predicted(case: Case) -> dict[int, Told]:
     """The model's speed-up at counts worth thinking of."""
-    counts = sorted({1, 2, 4, 8, 16, MOST, math.ceil(case.measurement.cores), 2 * math.ceil(case.measurement.cores)})
-    return {count: _modelled(case, count) for count in counts if count != case.measurement.workers and count <= MOST}
+    now, cores = case.measurement.workers, math.ceil(case.measurement.cores)
+    counts = sorted({1, 2, 4, 8, 16, MOST, cores, 2 * cores, 2 * now} - {now})
+    return {count: _modelled(case, count) for count in counts if count <= max(MOST, 2 * now)}
 
 
 def _modelled(case: Case, count: int) -> Told:

@@ -161,6 +161,13 @@ def test_two_emulated_consumers_must_be_the_same() -> None:
     assert compare(slow, slow).doubts == []
 
 
+def test_the_steps_of_a_program_need_not_take_the_same_time_to_the_microsecond() -> None:
+    """Of two probes inside programs, which emulate the step as it was timed there, none could be compared."""
+    first, second = (a_run(100, target="train.py:14", consumer=f"emulated: {ms} ms a batch") for ms in (12.345, 12.402))
+    told = "The program's step is emulated as long as it took there: 12.345 ms a batch, and then 12.402 ms a batch."
+    assert compare(first, second).doubts == [told]
+
+
 @pytest.mark.parametrize("figures", [None, Throughput(delivered=exactly(float("nan"))), Throughput(delivered=exactly(0.0))])
 def test_a_run_without_throughput_cannot_even_be_forced(figures: Throughput | None) -> None:
     with pytest.raises(BadUsage) as caught:

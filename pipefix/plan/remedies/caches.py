@@ -16,7 +16,7 @@ from pipefix.plan.case import Case
 from pipefix.plan.plan import Step
 from pipefix.plan.planfile import CACHES, CacheChange
 from pipefix.plan.remedy import Remedy
-from pipefix.vocabulary.commands import command
+from pipefix.vocabulary.commands import on_target
 from pipefix.vocabulary.gain import MeasuredGain, Modelled
 from pipefix.vocabulary.quantity import Interval, exactly, percent, seconds, size
 from pipefix.vocabulary.stage import Stage
@@ -87,12 +87,12 @@ class Cache(Remedy):
         once, store = self.making_seconds(case), self.change.store
         if tried_cache.late and self.sized_by_trial:
             disk = None  # what calls gave back is no measure of what samples hold: a decoder may be called hundreds of times
-        sized = ["--size", str(RESIZED)] if store == "resized" else []
+        sized = {"size": RESIZED} if store == "resized" else {}
         return self.proposed(
             f"{self.saves(case)}; reading a record of {size(taken_bytes)} back takes about {seconds(float(read.wall[0]))}"
             + (", and the loader was run over a few of them" if measured else ""),
             known,
-            command("pipefix", "convert", case.target, "--to", "lmdb", "--store", store, *sized, "--out", f"cache-{store}"),
+            on_target("convert", case.target, to="lmdb", store=store, **sized, out=f"cache-{store}"),
             disk_bytes=disk,
             seconds=length * once + (disk or 0.0) / WRITE_RATE,
             risk=" ".join(filter(None, (self.risk(case), NOT_TRIED if tried_cache.late else None))) or None,

@@ -27,6 +27,7 @@ from pipefix.report.runfile import Run
 from pipefix.stores.store import is_store
 from pipefix.vocabulary import amounts, files
 from pipefix.vocabulary.commands import command as written
+from pipefix.vocabulary.commands import undone_by
 from pipefix.vocabulary.errors import Interrupted, NothingToProbe, PipefixError, TargetError
 
 _MODULE = "pipefix.api.in_program"
@@ -54,7 +55,7 @@ class Job:
     def write(self, verb: str, options: dict[str, Any], *, ends: bool, program: Sequence[str] = ()) -> None:
         """``ends``: the program is ended when the work is done; ``program``: what the user runs it as."""
         (self.folder / "options").write_bytes(pickle.dumps(options))
-        self._plan = options["out"] / planfile.NAME if verb == "fix" else None
+        self._plan = options["out"] / planfile.NAME if verb == "fix" and not options.get("dry_run") else None
         budget = amounts.taken("budget", options.get("budget", 60.0), amounts.seconds)
         job = {
             "module": _MODULE, "verb": verb, "folder": str(self.folder), "answer": str(self.answer), "ends": ends,
@@ -72,9 +73,8 @@ class Job:
         if ended.interrupted:
             if self._plan is not None and self._plan.exists():
                 problem = f"Interrupted, and the program was ended, too. {self._plan} holds the steps that were kept."
-                raise Interrupted(
-                    problem, advice="The same command goes on from there; pipefix fix --undo takes the last step back."
-                )
+                back = f"{undone_by(self._plan.parent)} takes the last step back."
+                raise Interrupted(problem, advice=f"The same command goes on from there; {back}")
             raise Interrupted("Interrupted before there was anything to report: the program was ended, too.")
         log, watching = self.folder / "job.json.log", written("pipefix", "run", *command)
         text = log.read_text(encoding="utf-8", errors="replace") or None if log.exists() else None

@@ -33,6 +33,7 @@ from pipefix.tuning.trial import TrialProcesses, can_fork
 from pipefix.tuning.tuner import Tuner
 from pipefix.tuning.usage import Vram
 from pipefix.vocabulary import amounts
+from pipefix.vocabulary.commands import command, undone_by
 from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError, UnreadableFile
 from pipefix.vocabulary.generators import untouched
 from pipefix.vocabulary.quantity import counted
@@ -257,7 +258,11 @@ def _tuned(
         raise
     if backup is None:
         return tuned
-    remarks = [f"The plan as it was is kept as {backup.name}; pipefix fix --undo puts it back."]
+    place = (home / write).resolve()
+    back = undone_by(place.parent if place.parent != home.resolve() else ".")
+    if place.name != planfile.NAME:
+        back = command("mv", backup, place)
+    remarks = [f"The plan as it was is kept as {backup.name}; {back} puts it back."]
     if same is None and older is not None:
         remarks.insert(0, f"The older plan in {write} was one of {older.target}: nothing of it is taken over.")
     elif gone:

@@ -22,6 +22,7 @@ import pipefix
 from pipefix.cli import arguments, console
 from pipefix.cli.command import options, used
 from pipefix.cli.deliver import Progress, deliver, delivered
+from pipefix.vocabulary.commands import undone_by
 from pipefix.vocabulary.errors import BadUsage, Interrupted
 
 TAKES_PROGRAM = True
@@ -62,9 +63,13 @@ def run(arguments: Namespace) -> int:
     report = delivered(
         lambda progress: used("fix", arguments)(**options(arguments, "undo"), ask=_asking(progress), progress=progress), arguments
     )
-    if report.fixed.interrupted:
+    fixed = report.fixed
+    if fixed.interrupted and not fixed.applied:
+        raise Interrupted("Interrupted: nothing was changed.")
+    if fixed.interrupted:
         problem = "Interrupted: the plan holds the steps above and no other."
-        raise Interrupted(problem, advice="The same command goes on from there; pipefix fix --undo takes the last step back.")
+        advice = f"The same command goes on from there; {undone_by(fixed.folder)} takes the last step back."
+        raise Interrupted(problem, advice=advice)
     return 0
 
 

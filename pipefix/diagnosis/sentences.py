@@ -12,7 +12,7 @@ from pipefix.hooks.charges import OWN_NAMES
 from pipefix.measurement.experiments import FLOOR, SAMPLES
 from pipefix.measurement.measurement import Measurement
 from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, Gain, MeasuredGain, NotTried, figure, surely_above
-from pipefix.vocabulary.quantity import Interval, percent, percent_between, seconds, times, times_between
+from pipefix.vocabulary.quantity import Interval, core_count, percent, percent_between, seconds, times, times_between
 from pipefix.vocabulary.shards import GIVE_PARTS
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
@@ -264,8 +264,8 @@ def caveats(measurement: Measurement, diagnosis: Diagnosis) -> list[tuple[str, s
         ("unattributed", rest > UNATTRIBUTED_LIMIT,
          f"{percent(rest)} of the time belongs to no stage: code that no hook times, or workers waiting for each other."),
         ("starved", diagnosis.starved > STARVED,
-         (f"For {percent(diagnosis.starved)} of the time the pipeline was ready to run and had no CPU: too many workers for "
-          f"{measurement.cores:g} cores, or other programs on the machine.")),
+         (f"For {percent(diagnosis.starved)} of the time the pipeline was ready to run and had no CPU: "
+          f"{_takes_cpus(measurement)}.")),
         ("pace", (slower := slower_by(measurement)) > 1,
          (f"The same work took {times(slower)} the CPU time in one part of the probe that it took in another: the cores' pace "
           "changed (heat, a power limit, others on the same cores). Arms took turns, so that gains and shares hold; rates and "
@@ -285,6 +285,13 @@ def caveats(measurement: Measurement, diagnosis: Diagnosis) -> list[tuple[str, s
           "the library calls inside are told apart, the rest is own code.")),
     ]  # fmt: skip
     return [(name, sentence) for name, applies, sentence in doubts if applies]
+
+
+def _takes_cpus(measurement: Measurement) -> str:
+    others = "other programs on the machine"
+    if measurement.workers < measurement.cores:
+        return f"{others}, or more threads than cores"
+    return f"too many workers for {core_count(measurement.cores)}, or {others}"
 
 
 def _span(share: Interval, diagnosis: Diagnosis) -> str:

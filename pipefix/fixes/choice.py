@@ -57,6 +57,8 @@ def too_little(step: Proposed, min_gain: float) -> str | None:
 def condition(step: Proposed, fixer: Fixer) -> str | None:
     """What somebody should know before it is done."""
     disk = f"it takes {size(step.disk_bytes)} of disk" if (step.disk_bytes or 0.0) > MUCH_DISK else None
+    if step.disk_bytes is None and isinstance(step.change, CacheChange):
+        disk = "there was no time to see how much disk it takes"
     long = f"it takes {seconds(step.seconds)} to make" if (step.seconds or 0.0) > LONG else None
     return "; ".join(filter(None, (fixer.alters(step), disk, long))) or None
 

@@ -32,7 +32,7 @@ MOST_STEPS = 10
 LOOKING = 0.6
 """Part of a round's time that the probe has; verifying has the rest."""
 RUN_FILE = "pipefix.after.json"
-UNSEEN = "pictures are made by {}, which no probe sees into, so nothing more is looked for; pipefix fix --undo takes them back"
+UNSEEN = "pictures are made by {}, which no probe sees into, so nothing more is looked for; --undo takes them back"
 
 
 @dataclass
@@ -55,6 +55,7 @@ class Session:
     log: Log = field(init=False)
     _builder: Builder = field(init=False)
     _told: set[str] = field(default_factory=set)
+    _went_on: bool = False
     _attempt: Attempt | None = None
     _left_alone: list[str] = field(default_factory=list)
 
@@ -98,6 +99,7 @@ class Session:
         if self.plan.target and self.plan.target != writable(self.subject.target):
             problem = f"{self.path} is the plan of {self.plan.target}, not of {self.subject.target}."
             raise BadUsage(problem, advice="Give this target a folder of its own: --out DIR")
+        self._went_on = any((self.plan.loader, self.plan.cache, self.plan.augmentation))
 
     def _unseen(self) -> str | None:
         """Why the pipeline is not probed any more; None where it can be."""
@@ -295,8 +297,8 @@ class Session:
         made = [outcome.makes for outcome in self.outcomes if isinstance(outcome, Applied)]
         return Fixed(
             target=self.subject.target, program=list(self.subject.program), folder=str(self.folder),
-            plan=str(self.path) if self.path.exists() else None, interrupted=interrupted, outcomes=list(self.outcomes),
-            stopped=self.stopped, total=self.total, same=self.whole_same,
+            plan=str(self.path) if self.path.exists() else None, went_on=self._went_on, interrupted=interrupted,
+            outcomes=list(self.outcomes), stopped=self.stopped, total=self.total, same=self.whole_same,
             length=self.subject.epoch, no_longer_read=[makes for makes in made if makes and makes != now],
             left_alone=[*self._left_alone, *self.log.unwritten],
         )  # fmt: skip

@@ -93,6 +93,8 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True):
     """The plan file, where there is one now."""
     dry: bool = False
     """Nothing was made: the outcomes are what would be tried, and what would not."""
+    went_on: bool = False
+    """From a plan that lay there: the whole is more than the steps of this run."""
     interrupted: bool = False
     outcomes: list[Applied | Refused] = []
     ahead: list[Refused] = []

@@ -56,8 +56,9 @@ def _worth(step: Step, case: Case) -> Step:
 
 
 def _without_dominated(steps: list[Step]) -> list[Step]:
-    """Of the caches, only the split points that no other beats: at least as fast for no more disk."""
-    caches = [step for step in steps if isinstance(step, Proposed) and step.id.startswith("cache-")]
+    """Of the caches whose size is known, only the split points that no other beats: at least as fast for no more disk."""
+    known = [step for step in steps if isinstance(step, Proposed) and step.disk_bytes is not None]
+    caches = [step for step in known if step.id.startswith("cache-")]
     return [_beaten(step, caches) or step if isinstance(step, Proposed) and step in caches else step for step in steps]
 
 

@@ -14,7 +14,7 @@ from pipefix.measurement.measurement import Block, Measurement, charges_of, rows
 from pipefix.plan.fit import fitted
 from pipefix.plan.operations import Operations, operations_of
 from pipefix.system.machine import Machine
-from pipefix.vocabulary.quantity import Interval, exactly, percent
+from pipefix.vocabulary.quantity import Interval, core_count, exactly, percent
 from pipefix.vocabulary.stage import Stage
 
 STARVED = 0.15
@@ -172,8 +172,8 @@ class Case:
         used = self.cpu_seconds / self.diagnosis.sample.value
         waited = f"for {percent(starved)} of the time the pipeline was ready to run and had no CPU"
         if used > MOST_OURS * cores:
-            return f"{waited}: it keeps the {cores:g} cores busy itself"
-        return f"{waited}, though it uses only {used:.1f} of {cores:g} cores: other programs have them"
+            return f"{waited}: it keeps the {core_count(cores)} busy itself"
+        return f"{waited}, though it uses only {used:.1f} of {core_count(cores)}: other programs have the rest"
 
     @property
     def disk_seconds(self) -> float | None:

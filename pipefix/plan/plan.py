@@ -27,7 +27,7 @@ class Step:
     command: str | None = None
     """Exactly what to type or to change."""
     disk_bytes: float | None = None
-    """What it takes on disk; None for nothing."""
+    """What it takes on disk; None for nothing, or where there was no time to see it."""
     seconds: float | None = None
     """What it takes once, before the first batch; None for nothing."""
     relieves: tuple[Stage, ...] = ()

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from pipefix.vocabulary.errors import UnreadableFile
 from pipefix.vocabulary.files import read_regular, write_whole
-from pipefix.vocabulary.quantity import Interval, size
+from pipefix.vocabulary.quantity import Interval, core_count, size
 from pipefix.vocabulary.version import VERSION
 from pipefix.vocabulary.versioned import check_format, short, writable
 
@@ -98,7 +98,7 @@ class TunedOn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """What is different on this machine, in words; empty where the plan fits."""
         differences = []
         if not math.isclose(self.cores, here.cores, rel_tol=0.05):
-            differences.append(f"it was tuned on {self.cores:g} cores, here there are {here.cores:g}")
+            differences.append(f"it was tuned on {core_count(self.cores)}, here there are {here.cores:g}")
         if sorted(self.gpus) != sorted(here.gpus):
             differences.append(f"it was tuned with {_named(self.gpus)}, here there is {_named(here.gpus)}")
         if self.memory_bytes and here.memory_bytes and here.memory_bytes < 0.75 * self.memory_bytes:

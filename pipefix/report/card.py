@@ -14,7 +14,7 @@ from pipefix.report.document import COLOURS, sentence
 from pipefix.report.program_report import NOT_PROBED, experiments_in
 from pipefix.report.runfile import EVALUATION_WAITS, GainFigures, RemedyFigures, Run, StageFigures
 from pipefix.vocabulary import quantity
-from pipefix.vocabulary.commands import command, made_in_program
+from pipefix.vocabulary.commands import command, made_in_program, on_target
 from pipefix.vocabulary.gain import FEWEST_RESAMPLED, pedigree
 from pipefix.vocabulary.stage import INPUT
 
@@ -152,7 +152,7 @@ def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
         return ["Probe the pipeline, and let it finish."], command("pipefix", "probe", run.target or "TARGET", "--out", "run.json")
     if run.verdict is not None and run.target and _LONGER.search(run.verdict.sentence) is None:
         if "--trace" in run.verdict.sentence:
-            return ["Look at what runs meanwhile."], _again(run, "--trace", "trace.json")
+            return ["Look at what runs meanwhile."], _again(run, trace="trace.json")
         if "Moved into" in run.verdict.sentence:
             return ["Give that code a name of its own, and probe again."], _again(run)
     # What a caveat asks for, or else twice the time that was spent, in whole tens, and at least two minutes.
@@ -162,12 +162,12 @@ def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
     sentences = [sentence(caveat.sentence) for caveat in run.caveats[:2]] or ["A longer probe gives narrower intervals."]
     if run.program is not None:
         return sentences, command("pipefix", "run", f"--probe={longer}", *run.program.command)
-    return sentences, _again(run, "--budget", str(longer))
+    return sentences, _again(run, budget=longer)
 
 
-def _again(run: Run, *options: str) -> str | None:
+def _again(run: Run, **options: object) -> str | None:
     """The probe once more; a loader inside a program has no name to give."""
-    return None if not run.target or made_in_program(run.target) else command("pipefix", "probe", run.target, *options)
+    return None if not run.target or made_in_program(run.target) else on_target("probe", run.target, **options)
 
 
 def _clocks(run: Run) -> str:

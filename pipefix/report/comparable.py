@@ -13,6 +13,7 @@ import msgspec
 from pipefix.report import descriptions
 from pipefix.report.runfile import Run, encode
 from pipefix.vocabulary import quantity
+from pipefix.vocabulary.commands import made_in_program
 from pipefix.vocabulary.settings import LoaderSettings
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
@@ -41,7 +42,7 @@ def unlike(before: Run, after: Run) -> list[str]:
     if not _same_target(before.target, after.target):
         reasons.append(f"their targets differ ({before.target or 'unnamed'} and {after.target or 'unnamed'})")
     reasons += _machines(before.machine, after.machine)
-    if _consumer(before.consumer) != _consumer(after.consumer):
+    if _consumer(before) != _consumer(after):
         reasons.append(f"their consumers differ ({before.consumer} and {after.consumer})")
     if before.throughput is not None and after.throughput is not None and before.throughput.unit != after.throughput.unit:
         reasons.append(f"their units differ ({before.throughput.unit} and {after.throughput.unit})")
@@ -58,9 +59,11 @@ def _same_target(before: str, after: str) -> bool:
     return longer == shorter or (shorter != "" and longer.endswith(f"/{shorter}"))
 
 
-def _consumer(consumer: str) -> str:
-    """What must be equal: an emulated step to the figure, a real one in kind only (its speed is a result)."""
-    return consumer if consumer.startswith("emulated") else consumer.split(" ")[0].rstrip(",:")
+def _consumer(run: Run) -> str:
+    """What must be equal: an emulated step to the figure; a real one, and a program's own, in kind only (its speed is a result)."""
+    if run.consumer.startswith("emulated") and not made_in_program(run.target):
+        return run.consumer
+    return run.consumer.split(" ")[0].rstrip(",:")
 
 
 def _machines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
@@ -97,6 +100,9 @@ def doubts(before: Run, after: Run) -> list[str]:
             doubts.append(f"The {name} run does not say on which machine it was made.")
     if before.target != after.target and _same_target(before.target, after.target):
         doubts.append(f"The targets lie in different places: {before.target} and {after.target}.")
+    if before.consumer != after.consumer and made_in_program(before.target) and made_in_program(after.target):
+        old_step, new_step = (run.consumer.removeprefix("emulated: ") for run in (before, after))
+        doubts.append(f"The program's step is emulated as long as it took there: {old_step}, and then {new_step}.")
     old, new = (run.machine.get("versions") for run in (before, after))
     if isinstance(old, Mapping) and isinstance(new, Mapping) and old != new:
         changed = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]

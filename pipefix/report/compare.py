@@ -197,7 +197,8 @@ def ratio(above: quantity.Interval, below: quantity.Interval) -> quantity.Interv
     value = above.value / below.value
     down = math.hypot(_log(above.value, above.low), _log(below.high, below.value))
     up = math.hypot(_log(above.high, above.value), _log(below.value, below.low))
-    return quantity.Interval(value, value * math.exp(-down), value * math.exp(up))
+    low = value * math.exp(-down) if math.isfinite(down) else -math.inf
+    return quantity.Interval(value, low, value * math.exp(up))
 
 
 def _log(above: float, below: float) -> float:

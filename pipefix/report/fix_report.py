@@ -25,7 +25,7 @@ from pipefix.report.runfile import Run, encode
 from pipefix.report.shown import Shown
 from pipefix.report.stage_table import side_by_side
 from pipefix.vocabulary import quantity
-from pipefix.vocabulary.commands import command, made_in_program, with_plan
+from pipefix.vocabulary.commands import made_in_program, undone_by, with_plan
 from pipefix.vocabulary.version import VERSION
 
 
@@ -57,11 +57,10 @@ def _card(fixed: Fixed, page: str | None) -> Iterator[Field]:
     if notes or fixed.left_alone:
         yield Field("NOTE", [Paragraph(note) for note in (*notes, *fixed.left_alone)])
     if fixed.plan is not None and not fixed.dry:
-        back = command("pipefix", "fix", "--undo", *(["--out", fixed.folder] if fixed.folder != "." else []))
         argument = "--plan" if made_in_program(fixed.target) else "plan=..."
         use = CommandLine(with_plan(fixed.plan, fixed.target, fixed.program))
         without = Paragraph(f"Without {argument} it runs as before. To take the last step back:")
-        yield Field("USE", [use, without, CommandLine(back)])
+        yield Field("USE", [use, without, CommandLine(undone_by(fixed.folder))])
     if page is not None:
         yield field("REPORT", page)
 
@@ -80,8 +79,9 @@ def result(fixed: Fixed) -> str:
     saved = f", and saves {quantity.seconds(fixed.saved_s)} of each epoch" if saves else ""
     rates = f"{quantity.rate(fixed.total.before.value)} -> {quantity.rate(fixed.total.after.value)}"
     whole = " (starts of epochs counted in)" if fixed.total.epochs else ""
-    speed = f"{quantity.times_between(fixed.total.gain)} as fast: {rates}{whole}"
-    return f"{speed}{saved}. {steps} kept, predicted to bring {quantity.times(fixed.promised)} together."
+    than, now = (" as without the plan", " now") if fixed.went_on else ("", "")
+    speed = f"{quantity.times_between(fixed.total.gain)} as fast{than}: {rates}{whole}"
+    return f"{speed}{saved}. {steps} kept{now}, predicted to bring {quantity.times(fixed.promised)} together."
 
 
 def _tiles(fixed: Fixed) -> list[tuple[str, str]]:
@@ -123,6 +123,9 @@ def _waterfall(fixed: Fixed, after: Run | None) -> list[Block]:
         return []
     rate = fixed.total.before.value
     rows = [("before", 0.0, rate, "none")]
+    if fixed.went_on:
+        rate = fixed.applied[0].measured.before.value
+        rows.append(("with the plan that was there", 0.0, rate, "none"))
     for step in fixed.applied:
         rows.append((step.id, rate, rate * step.measured.gain.value, step.stage))
         rate = rows[-1][2]

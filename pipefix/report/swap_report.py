@@ -13,7 +13,7 @@ import msgspec
 from pipefix.report.document import Block, Document, Field, Image, Images, Paragraph, Section, Table, field, points
 from pipefix.report.runfile import Run
 from pipefix.vocabulary import quantity
-from pipefix.vocabulary.commands import command
+from pipefix.vocabulary.commands import command, on_target
 from pipefix.vocabulary.version import VERSION
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ class PredictedGain(msgspec.Struct, frozen=True):
 
 
 def predicted(run: Run | None, target: str) -> PredictedGain:
+    if run is None and target.endswith(" object>"):
+        measured = f"{on_target('probe', target)}.save('run.json') measures it"
+        return PredictedGain(None, f"Not predicted: {measured}; then add run='run.json'.")
     if run is None:
         probe = command("pipefix", "probe", target, "--out", "run.json")
         return PredictedGain(None, f"Not predicted: {probe} measures it; then add --run run.json.")

@@ -15,6 +15,19 @@ def command(*words: str | os.PathLike[str]) -> str:
     return shlex.join(word if isinstance(word, str) else re.sub(r"\A-", "./-", os.fspath(word)) for word in words)
 
 
+def on_target(verb: str, target: str, **options: object) -> str:
+    """A verb used on a target: typed, or called where the target is an object of Python, which has no name to type."""
+    if target.endswith(" object>"):
+        given = ["loader" if "Loader" in target else "dataset", *(f"{name}={value!r}" for name, value in options.items())]
+        return f"pipefix.{verb}({', '.join(given)})"
+    return command("pipefix", verb, target, *(word for name, value in options.items() for word in (f"--{name}", str(value))))
+
+
+def undone_by(folder: str | os.PathLike[str]) -> str:
+    """How the last step of the plan in a folder is taken back."""
+    return command("pipefix", "fix", "--undo", *(["--out", folder] if os.fspath(folder) != "." else []))
+
+
 def made_in_program(target: str) -> bool:
     """Whether a target is a loader inside a program, which has no name but the line that makes it: ``train.py:14``, ``yolo:8``."""
     return re.fullmatch(r"[^/]*:\d+", target) is not None

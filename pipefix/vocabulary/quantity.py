@@ -131,6 +131,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def core_count(count: float) -> str:
+    """``1 core``, ``2 cores``, ``0.5 cores``."""
+    return f"{count:g} core" if count == 1 else f"{count:g} cores"
+
+
 def median(values: Sequence[float]) -> float | None:
     """The middle of the finite ones."""
     finite = [value for value in values if math.isfinite(value)]

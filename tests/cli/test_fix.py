@@ -16,6 +16,7 @@ from pipefix.cli import fix as command
 from pipefix.cli.deliver import Progress
 from pipefix.cli.main import main
 from pipefix.fixes.outcome import Applied, Fixed, Measured, Refused, Sameness
+from pipefix.report import fix_report
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from pipefix.vocabulary.quantity import Interval
 from tests.cli.conftest import Library
@@ -52,6 +53,17 @@ def test_it_says_what_was_kept_what_was_left_and_how_to_use_it(fixing, capsys):
     assert options["min_gain"] == 0.1 and options["budget"] == 20 and options["ask"] is None
 
 
+def test_a_run_that_went_on_from_a_plan_does_not_tell_the_whole_as_its_own():
+    """3x by an earlier run and 1.2x by this one was told as "3.6x as fast: 1 step kept, predicted to bring 1.2x"."""
+    fixed = msgspec.structs.replace(FIXED, went_on=True, total=msgspec.structs.replace(GAIN, before=Interval(40, 39, 41)))
+    told = fix_report.result(fixed)
+    assert told.startswith("2.90x (2.70-3.10) as fast as without the plan: 40.0 samples/s -> 290 samples/s, ")
+    assert told.endswith(" 1 step kept now, predicted to bring 3.00x together.")
+    steps = next(section for section in fix_report.report(fixed).sections if section.title == "From before to after")
+    rates = [(bar.cells[0], bar.parts[0].begin, bar.parts[0].end) for bar in steps.blocks[1].bars]
+    assert rates[1:3] == [("with the plan that was there", 0.0, 100.0), ("cache-source", 100.0, 290.0)]
+
+
 def test_plan_and_report_lie_where_it_was_begun(tmp_path, a_run, monkeypatch):
     """A target that goes to a folder of its own (Hydra does) took them there."""
     places = []
@@ -82,7 +94,18 @@ def test_an_interrupted_one_tells_what_holds(fixing, capsys):
     assert main(["fix", "data.py", "-q"]) == 130
     streams = capsys.readouterr()
     assert "1 step kept; interrupted before the whole was measured" in streams.out
-    assert "the plan holds the steps above and no other" in streams.err and "--undo" in streams.err
+    assert "the plan holds the steps above and no other" in streams.err
+    assert "; pipefix fix --undo --out out takes the last step back." in streams.err, "where the plan lies"
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_where_nothing_was_kept_nobody_is_told_to_take_a_step_back(fixing, capsys, dry):
+    """It would have been one of an earlier fix."""
+    fixed = msgspec.structs.replace(FIXED, interrupted=True, dry=dry, outcomes=[LEFT], total=None)
+    fixing.answer = dataclasses.replace(fixing.answer, fixed=fixed)
+    assert main(["fix", "data.py", "-q"]) == 130
+    said = capsys.readouterr().err
+    assert "Interrupted: nothing was changed." in said and "--undo" not in said
 
 
 def test_a_page_that_could_not_be_written_costs_the_page_only(fixing, capsys):

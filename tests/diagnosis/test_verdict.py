@@ -334,6 +334,22 @@ def test_a_model_that_is_no_consumer_is_told_with_the_reason() -> None:
     assert "because a training step made around it failed: it returns a tuple. This is" in caveats["model-left-out"]
 
 
+@pytest.mark.parametrize(
+    ("workers", "cores", "who"),
+    [
+        (0, 2.0, "other programs on the machine, or more threads than cores."),
+        (4, 2.0, "too many workers for 2 cores, or other programs on the machine."),
+        (1, 1.0, "too many workers for 1 core, or other programs on the machine."),
+    ],
+)
+def test_too_many_workers_are_told_of_only_where_there_are_that_many(workers: int, cores: float, who: str) -> None:
+    measurement = measured({"decode": 4.0}, workers=workers)
+    measurement.cores = cores
+    for row in measurement.rows("real"):
+        row.trace.starved = (row.trace.ended - row.trace.begun) // 2
+    assert dict(diagnose(measurement).caveats)["starved"].endswith(who)
+
+
 def test_what_samples_cost_is_told_of_each_though_a_batch_is_made_at_once() -> None:
     """By ``__getitems__``: a batch's time was told as a sample's."""
     measurement = measured({"decode": 2.0, "augment": 1.0}, batch=8)

@@ -58,6 +58,7 @@ def about(value: float, spread: float = 0.03) -> Interval:
 
 def step(id: str, gain: float = 2.0, **facts: Any) -> Proposed:
     facts = {"stage": Stage.STORAGE, "title": f"Do {id}", "why": "it is slow", "command": f"do {id}", **facts}
+    facts = {"disk_bytes": 1e6 if id.startswith("cache-") else None, **facts}
     kind = next((kind for kind in all_remedies() if kind.id in (id, id.rpartition("-")[0])), Remedy)
     facts = {"change": change_of(id), "by_hand": kind.by_hand, **facts}
     return Proposed(id=id, gain=Modelled(about(gain)), **facts)

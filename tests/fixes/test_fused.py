@@ -301,8 +301,7 @@ def test_a_run_keeps_it_in_the_plan_and_ends_there(folder: Path, tmp_path: Path)
     assert kept[0].same.sentence.endswith("equal to the last bit with random numbers fixed")
     assert 'fuse = "exact"' in str(bench.plan_text())
     assert done.stopped == (
-        "pictures are made by fused calls, which no probe sees into, so nothing more is looked for; pipefix fix --undo takes them "
-        "back"
+        "pictures are made by fused calls, which no probe sees into, so nothing more is looked for; --undo takes them back"
     )
     assert done.same.kind == "different"
     assert len(bench.looks) == 1

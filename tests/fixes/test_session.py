@@ -163,6 +163,12 @@ def test_much_disk_or_time_is_asked_about(tmp_path):
     assert fixed.refused[0].why == "it takes 5.00 GB of disk; it takes 60.0 min to make: --yes allows it"
 
 
+def test_a_cache_whose_size_nobody_saw_is_asked_about(tmp_path):
+    """Where there had been no time to convert a few samples, 50 GB of decoded pictures were made unasked."""
+    fixed = Bench(tmp_path, [step("cache-source", 4.0, disk_bytes=None)]).run()
+    assert fixed.refused[0].why == "there was no time to see how much disk it takes: --yes allows it"
+
+
 @pytest.mark.parametrize("room", [100, 10**9])
 def test_a_cache_is_refused_by_the_room_that_its_records_take(tmp_path, monkeypatch, room):
     """Some of them are made where the plan knows no more than a bound, and that is too large."""
@@ -208,7 +214,7 @@ def test_it_goes_on_from_the_plan_that_is_there(tmp_path):
     assert bench.looks[0].loader.num_workers == 2
     plan = planfile.read(bench.out / "pipefix.plan.toml")
     assert plan.loader.num_workers == 2 and plan.cache is not None
-    assert fixed.applied[0].step == 2
+    assert fixed.went_on and fixed.applied[0].step == 2
 
 
 def test_a_plan_of_another_target_is_refused(tmp_path):

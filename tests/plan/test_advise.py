@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipefix.measurement.measurement import TriedCache
 from pipefix.plan import cache_disk
 from pipefix.plan.advise import WORTH_MAKING, saved
 from pipefix.plan.plan import Plan, Proposed
@@ -65,6 +66,23 @@ class TestRanking:
             for gain in (exactly(1.5), Interval(2.0, 1.2, 3.0))
         )
         assert saved(sure, case) > saved(unsure, case)
+
+
+def test_of_a_loader_that_was_given_in_python_remedies_are_calls() -> None:
+    """They were  pipefix convert '<DataLoader object>' --to lmdb ..., which finds no such file."""
+    plan = JPEGS.with_arms().plan(target="<DataLoader object>", cuda=True)
+    commands = {step.id: step.command for step in plan.proposed}
+    assert commands["cache-resized-256"] == "pipefix.convert(loader, to='lmdb', store='resized', size=256, out='cache-resized')"
+    assert commands["workers-4"].endswith("all settings at once: pipefix.tune(loader)")
+    assert commands["augment-gpu"] == "pipefix.swap(loader, to='kornia')"
+
+
+def test_a_cache_whose_size_nobody_saw_does_not_take_none() -> None:
+    """Within a short budget others fell away beside one that gained more "for 0 B of disk"."""
+    late = {store: TriedCache(late=True) for store in ("resized", "decoded", "sample")}
+    plan = SLOW_NETWORK.but(fields={"tried_caches": late}).with_arms().plan()
+    assert {"cache-source", "cache-resized-256"} <= set(ids(plan))
+    assert not [step.why for step in plan if "0 B of disk" in step.why]
 
 
 def test_what_falls_away_still_says_what_it_would_take() -> None:

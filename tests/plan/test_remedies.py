@@ -87,8 +87,10 @@ WORKERS: list[tuple[World, str, str, dict[str, Any]]] = [
      "1 worker would be as fast as today, 1.00x (0.98-1.02), and save 1 worker and its memory", {}),
     (TRIED, "workers-1", "1 worker gave 0.52x in one block of today's throughput, 4 workers 1.80x (1.74-1.86)", {}),
     (JPEGS.but(workers=4, cores=4.0), "workers",
-     ("more workers than the 4 in use would not help, 4 cores have no more to give: 8 workers would give 0.90x (0.83-0.98) "
+     ("more workers than the 4 in use would not help, nothing is left of 4 cores: 8 workers would give 0.90x (0.83-0.98) "
      "(predicted, no other number was tried)"), {}),
+    (JPEGS.but(workers=4, cores=16.0, taking=0.0025), "workers",
+     "more workers than the 4 in use would not help, making batches is not what limits: 8 workers would give 1.00x...", {}),
     (JPEGS.but(workers=4, cores=16.0), "workers-2",
      "2 workers would give 0.50x (0.42-0.59) of today's throughput (predicted, no other number was tried)", {}),
     (TOO_UNCERTAIN, "workers-4", "...is too uncertain to act on; --budget 180 narrows it", {}),
@@ -108,6 +110,8 @@ WORKERS: list[tuple[World, str, str, dict[str, Any]]] = [
 CACHES: list[tuple[World, str, str, dict[str, Any]]] = [
     (JPEGS, "cache-source", "would gain under 3 %: 1.02x (1.01-1.02)", {}),
     (STREAM, "cache-source", "an IterableDataset has no index that records could be looked up by", {}),
+    (JPEGS.but(settings={"length": None}), "cache-decoded",
+     "the dataset tells no length, so which samples a cache would hold cannot be told", {}),
     (JPEGS.but(storage=0.0), "cache-source", "nothing is read from storage while samples are made", {}),
     (SLOW_NETWORK.but(source_bytes=0.0), "cache-source",
      "storage takes 10.0 ms a sample, but no bytes were seen that could be kept", {}),
@@ -214,7 +218,7 @@ BATCHES: list[tuple[World, str, str, dict[str, Any]]] = [
     (with_threads(CROWDED, 12_000_000, 1_000_000), "thread-caps",
      ("the main threads of the workers compute only 8.3 % of what their threads do: they wait for them, and would wait longer for "
       "fewer"), {}),
-    (CROWDED.but(cores=32.0), "thread-caps", "4 workers with 5 busy threads fit on 32 cores", {}),
+    (CROWDED.but(cores=32.0), "thread-caps", "20 busy threads of 4 workers fit on 32 cores", {}),
     (CROWDED.but(workers=1), "thread-caps", "5 threads share 4 cores, but only 25 % of their time is used", {}),
     (with_threads(CROWDED, 1_010_000, 1_000_000), "thread-caps",
      "20 threads share 4 cores, but those beside the main ones use next to no CPU time", {}),
@@ -256,12 +260,16 @@ PROPOSED: list[tuple[World, str, str, float | None, dict[str, Any], dict[str, An
      {"measured": True, "title": "Use 4 workers instead of 2",
       "command": "DataLoader(..., num_workers=4)  # or all settings at once: pipefix tune TARGET"}, {}),
     (JPEGS, "workers-4", "2 workers now, 4 cores; predicted from wall and CPU times", 2.0, {"measured": False}, {}),
+    (ALONE.but(cores=1.0, fields={"trials": {"workers-1": [(150.0, 100.0)] * 4}}), "workers-1",
+     "no workers now, 1 core; 1 worker was really tried beside today's setting", 1.5, {}, {}),
     (ALONE.but(fields={"lost_by_fork": "polars"}), "workers-4",
      ("no workers now, 4 cores; predicted from wall and CPU times. By forkserver: forked from a process that has used polars, they "
       "would wait for its threads without end"), None,
      {"command": ('DataLoader(..., num_workers=4, multiprocessing_context="forkserver")  # or all settings at once: '
                   "pipefix tune TARGET")}, {}),
     (JPEGS.but(workers=4, cores=16.0), "workers-16", "...", 4.0, {}, {}),
+    # Beside "more workers than the 64 in use would not help, 128 cores have no more to give" it said that 128 would give 1.53x.
+    (JPEGS.but(workers=64, cores=128.0), "workers-128", "...", 1.53, {}, {}),
     # A dataset's own cache would be gone with each epoch's workers.
     (ALONE.but(fields=KEEPING), "workers-4", ("no workers now, 4 cores; predicted from wall and CPU times. Each keeps for itself "
      "what its dataset has read, and would read it anew in every epoch if it did not stay"), None,
@@ -355,7 +363,7 @@ PROPOSED: list[tuple[World, str, str, float | None, dict[str, Any], dict[str, An
     (UNEQUAL, "tail-scheduling", ("The slowest sample in a hundred takes 75.0x the median (4.00 ms), and finished batches waited "
      "1.60 ms a sample behind it, 25 % of the time"), 0.0065 / 0.0049, {"command": "DataLoader(..., in_order=False)"}, {}),
     (with_threads(CROWDED, 2_000_000, 1_000_000), "thread-caps",
-     "4 workers run 20 busy threads on 4 cores and use 2.00x the CPU time of their main threads", None,
+     "20 busy threads of 4 workers share 4 cores and use 2.00x the CPU time of the main ones", None,
      {"speedup": Interval(2**0.5, 1.0, 2.0),
       "command": "worker_init_fn=lambda worker: cv2.setNumThreads(0), and OMP_NUM_THREADS=1 in the environment"}, {}),
     (SLOW_NETWORK, "batched-fetch", "Reading takes 10.0 ms a sample, 95 % of it waiting; 8 requests at once share the wait",

@@ -30,9 +30,11 @@ OLDER = PlanFile(
 BACKUP = "pipefix.plan.before-1.toml"
 
 
-def tuned(folder: Path, chosen: Settings, older: PlanFile | None, *, ran: bool = True, partial: bool = False) -> Tuned:
+def tuned(
+    folder: Path, chosen: Settings, older: PlanFile | None, *, ran: bool = True, partial: bool = False, name: str = planfile.NAME
+) -> Tuned:  # fmt: skip
     """As typed in ``folder``, which the target's code has left."""
-    path = Path(planfile.NAME)
+    path = Path(name)
     if older is not None:
         planfile.write(older, folder / path)
     rate = Interval(100.0, 99.0, 101.0)
@@ -53,6 +55,20 @@ def test_what_it_found_takes_the_place_of_older_settings_and_the_rest_stays(tmp_
     assert plan.cache == OLDER.cache
     assert (tmp_path / BACKUP).read_text() == planfile.encode(OLDER)
     assert any(f"kept as {BACKUP}" in note for note in result.report.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "back"),
+    [
+        ("pipefix.plan.toml", "pipefix fix --undo puts"),
+        ("plans/pipefix.plan.toml", "pipefix fix --undo --out {0}/plans puts"),
+        ("tuned.toml", "mv {0}/tuned.before-1.toml {0}/tuned.toml puts"),
+    ],
+)
+def test_what_puts_the_older_plan_back_is_told_for_where_it_lies(tmp_path: Path, name: str, back: str) -> None:
+    """It was always pipefix fix --undo, which would have taken back a plan of the folder that one is in."""
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    assert any(back.format(tmp_path) in note for note in tuned(tmp_path, Settings(4), OLDER, name=name).report.notes)
 
 
 def test_where_nothing_is_better_than_the_code_an_older_plan_no_longer_says_otherwise(tmp_path: Path) -> None:

@@ -233,8 +233,9 @@ def test_what_could_not_be_done_in_the_program_is_told(tmp_path: Path) -> None:
         with pytest.raises(Interrupted, match="before there was anything to report"):
             job.answered(Ended(-2, 1.0, interrupted=True), ["train.py"])
     (tmp_path / "pipefix.plan.toml").touch()
-    with pytest.raises(Interrupted, match=r"pipefix\.plan\.toml holds the steps that were kept"):
+    with pytest.raises(Interrupted, match=r"pipefix\.plan\.toml holds the steps that were kept") as held:
         job.answered(Ended(-2, 1.0, interrupted=True), ["train.py"])
+    assert f"pipefix fix --undo --out {tmp_path} takes" in held.value.advice
     (tmp_path / "job.json.taken").touch()
     (tmp_path / "job.json.log").write_text("frames")
     with pytest.raises(TargetError, match="was reached, but what was to be done") as told:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from pipefix.cli.main import main
-from pipefix.vocabulary.commands import command, with_plan
+from pipefix.report.swap_report import predicted
+from pipefix.vocabulary.commands import command, on_target, with_plan
 from tests.architecture import house
 
 HOSTILE = "ca che; touch PWNED"
@@ -74,6 +75,9 @@ def test_the_test_sees_what_it_should() -> None:
 def test_words_stay_words() -> None:
     assert command("rm", "-r", Path("/a b"), "; touch x", "$(x)", "new\nline") == "rm -r '/a b' '; touch x' '$(x)' 'new\nline'"
     assert command("rm", "-r", Path("-rf")) == "rm -r ./-rf"
+    assert on_target("convert", "a b.py", to="lmdb", size=256) == "pipefix convert 'a b.py' --to lmdb --size 256"
+    assert on_target("convert", "<DataLoader object>", to="lmdb", size=256) == "pipefix.convert(loader, to='lmdb', size=256)"
+    assert "pipefix.probe(loader).save('run.json') measures it" in str(predicted(None, "<DataLoader object>"))
     assert with_plan('a" b; x', "data.py") == 'FastLoader(dataset, plan="a\\" b; x")'
     assert with_plan("a b; x", "train.py:14") == "pipefix run --plan 'a b; x' PROGRAM"
     assert with_plan("p", "train.py:14", ["train.py", "--name", "a b"]) == "pipefix run --plan p train.py --name 'a b'"

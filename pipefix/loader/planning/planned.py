@@ -22,7 +22,7 @@ from pipefix.plan import planfile
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile, TunedOn
 from pipefix.system.machine import gpus_here
 from pipefix.system.resources import cores
-from pipefix.vocabulary.commands import command
+from pipefix.vocabulary.commands import command, on_target
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from pipefix.vocabulary.versioned import short
 
@@ -225,7 +225,7 @@ def read(path: str | os.PathLike[str], original: Any) -> Planned:
         here = TunedOn(cores=max(cores(), 0.01), gpus=[gpu.name for gpu in gpus_here()[0]], memory_bytes=memory)
         unlike = plan.machine.differences(here)
         if unlike:
-            tune = command("pipefix", "tune", plan.target or "TARGET")
+            tune = on_target("tune", plan.target or "TARGET")
             told = f"{where} was made for another machine: {'; '.join(unlike)}. Tune it for this one with: {tune}"
             warnings.warn(told, RuntimeWarning, stacklevel=3)
     return Planned(plan, where, original)

@@ -16,7 +16,7 @@ from pipefix.plan.case import Case
 from pipefix.plan.plan import Step
 from pipefix.plan.planfile import CACHES, CacheChange
 from pipefix.plan.remedy import Remedy
-from pipefix.vocabulary.commands import command
+from pipefix.vocabulary.commands import on_target
 from pipefix.vocabulary.gain import MeasuredGain, Modelled
 from pipefix.vocabulary.quantity import Interval, exactly, percent, seconds, size
 from pipefix.vocabulary.stage import Stage
@@ -50,6 +50,8 @@ class Cache(Remedy):
     def answer(self, case: Case) -> Step:
         if case.measurement.settings.kind == "iterable":
             return self.declined("an IterableDataset has no index that records could be looked up by")
+        if (length := case.length) is None:
+            return self.declined("the dataset tells no length, so which samples a cache would hold cannot be told")
         record, finished = case.measurement.record, self.finished(case)
         tried_cache = case.measurement.tried_caches.get(self.change.store, TriedCache())
         why = self.useless(case) or tried_cache.refused
@@ -61,7 +63,7 @@ class Cache(Remedy):
         record_bytes = exactly(tried_bytes) if tried_bytes else self.record_bytes(case)
         if record_bytes is None:
             return self.declined("how large a record would be could not be measured, so neither can its worth")
-        disk = self.disk_bytes(case, case.length, record_bytes.value, tried_cache) if case.length is not None else None
+        disk: float | None = self.disk_bytes(case, length, record_bytes.value, tried_cache)
         read, taken_bytes = reading(record_bytes, record), record_bytes.value
         if tried_cache.record_bytes and tried_cache.record_bytes > KEPT_WHOLE * taken_bytes:
             taken_bytes = tried_cache.record_bytes
@@ -69,7 +71,7 @@ class Cache(Remedy):
             read = StageTime(read.wall + copied, read.cpu + copied)
         tried = record.gain if record is not None else None
         measured = finished and tried is not None
-        if disk is not None and case.memory is not None and disk > case.memory:
+        if case.memory is not None and disk > case.memory:
             measured = False
             if case.disk_seconds is None:
                 more = f"more than the {size(case.memory)} of free memory"
@@ -85,14 +87,14 @@ class Cache(Remedy):
         once, store = self.making_seconds(case), self.change.store
         if tried_cache.late and self.sized_by_trial:
             disk = None  # what calls gave back is no measure of what samples hold: a decoder may be called hundreds of times
-        sized = ["--size", str(RESIZED)] if store == "resized" else []
+        sized = {"size": RESIZED} if store == "resized" else {}
         return self.proposed(
             f"{self.saves(case)}; reading a record of {size(taken_bytes)} back takes about {seconds(float(read.wall[0]))}"
             + (", and the loader was run over a few of them" if measured else ""),
             known,
-            command("pipefix", "convert", case.target, "--to", "lmdb", "--store", store, *sized, "--out", f"cache-{store}"),
+            on_target("convert", case.target, to="lmdb", store=store, **sized, out=f"cache-{store}"),
             disk_bytes=disk,
-            seconds=case.length * once + (disk or 0.0) / WRITE_RATE if case.length is not None else None,
+            seconds=length * once + (disk or 0.0) / WRITE_RATE,
             risk=" ".join(filter(None, (self.risk(case), NOT_TRIED if tried_cache.late else None))) or None,
         )
 

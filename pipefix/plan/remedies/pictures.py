@@ -13,7 +13,7 @@ from pipefix.plan.case import NO_CUDA, Case
 from pipefix.plan.plan import Step
 from pipefix.plan.planfile import AugmentationChange, LoaderChange
 from pipefix.plan.remedy import WORTH_TRYING, Remedy
-from pipefix.vocabulary.commands import command
+from pipefix.vocabulary.commands import on_target
 from pipefix.vocabulary.quantity import Interval, percent, seconds, times_between
 from pipefix.vocabulary.stage import Stage
 
@@ -113,7 +113,7 @@ class AugmentGpu(Remedy):
         return self.proposed(
             f"Augmentation takes {seconds(spent)} a sample{costly}{part}; the GPU's own share of it is not in the figure",
             gain,
-            command("pipefix", "swap", case.target, "--to", "kornia"),
+            on_target("swap", case.target, to="kornia"),
             risk="Random numbers differ from those on the CPU: check that their distribution is the one you want.",
         )
 
@@ -147,7 +147,7 @@ class DecodeGpu(Remedy):
             f"Decoding and augmenting take {seconds(spent)} a sample, which DALI would do from the files; what that takes the "
             "GPU is not in the figure, which is the most that it can bring",
             gain,
-            command("pipefix", "swap", case.target, "--to", "dali"),
+            on_target("swap", case.target, to="dali"),
             risk="Pictures are decoded by another library, which rounds in another way, and random numbers are drawn anew.",
         )
 

@@ -9,7 +9,7 @@ from pipefix.plan.case import STARVED, Case
 from pipefix.plan.plan import Proposed, Step
 from pipefix.plan.planfile import LoaderChange
 from pipefix.plan.remedy import Remedy
-from pipefix.vocabulary.quantity import Interval, percent, seconds, times
+from pipefix.vocabulary.quantity import Interval, core_count, counted, percent, seconds, times
 from pipefix.vocabulary.stage import Stage
 
 HEAVY_TAIL = 3.0
@@ -80,28 +80,28 @@ class ThreadCaps(Remedy):
         threads = 1 + case.measurement.facts.get("worker.busy_threads", 0.0)
         used = process_over_thread(case.measurement)
         # Where the threads could not be counted, their CPU time is all there is to go by, and Python's own are among them.
-        counted = "worker.busy_threads" in case.measurement.facts
-        if threads <= 1 and (counted or used is None or used < OTHER_THREADS):
+        seen = "worker.busy_threads" in case.measurement.facts
+        if threads <= 1 and (seen or used is None or used < OTHER_THREADS):
             return self.declined("libraries run no busy threads of their own inside the workers")
         wanted = threads * workers if threads > 1 else 2 * workers
+        run = f"{wanted:.0f} busy threads of {counted(workers, 'worker')}"
         if wanted <= cores:
-            return self.declined(f"{workers} workers with {threads:.0f} busy threads fit on {cores:g} cores")
+            return self.declined(f"{run} fit on {core_count(cores)}")
         busy = case.model.busy * (used or 1.0)
         if busy < BUSY:
-            return self.declined(f"{wanted:.0f} threads share {cores:g} cores, but only {percent(busy)} of their time is used")
+            return self.declined(f"{wanted:.0f} threads share {core_count(cores)}, but only {percent(busy)} of their time is used")
         if used is not None and threads > 1 and used > threads:
             little = f"the main threads of the workers compute only {percent(1 / used)} of what their threads do"
             return self.declined(f"{little}: they wait for them, and would wait longer for fewer")
         if used is None or used < 1.05:
             idle = "those beside the main ones use next to no CPU time"
-            return self.declined(f"{wanted:.0f} threads share {cores:g} cores, but {idle}")
+            return self.declined(f"{wanted:.0f} threads share {core_count(cores)}, but {idle}")
         # At worst all their work is useful and only changes its thread; at best it is all contention.
         gain = Interval(used**0.5, 1.0, used)
-        run = f"{workers} workers run {wanted:.0f} busy threads on {cores:g} cores"
         own = "OMP_NUM_THREADS=1 (and the library's own setting) in the environment before the workers start"
         if case.measurement.facts.get("worker.cv2_threads", 0.0) > 1:
             own = "worker_init_fn=lambda worker: cv2.setNumThreads(0), and OMP_NUM_THREADS=1 in the environment"
-        return self.proposed(f"{run} and use {times(used)} the CPU time of their main threads", gain, own)
+        return self.proposed(f"{run} share {core_count(cores)} and use {times(used)} the CPU time of the main ones", gain, own)
 
 
 class PersistentWorkers(Remedy):

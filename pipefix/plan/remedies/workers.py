@@ -13,9 +13,9 @@ from pipefix.plan.plan import Step
 from pipefix.plan.planfile import LoaderChange
 from pipefix.plan.remedy import Remedy
 from pipefix.system.resources import WORKER_BYTES
-from pipefix.vocabulary.commands import command
+from pipefix.vocabulary.commands import on_target
 from pipefix.vocabulary.gain import MeasuredGain, Modelled, Told, figure
-from pipefix.vocabulary.quantity import exactly, percent, size
+from pipefix.vocabulary.quantity import core_count, exactly, percent, size
 from pipefix.vocabulary.shards import GIVE_PARTS, MAY_REPEAT
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
@@ -23,7 +23,7 @@ WORTH = 1.03
 NEAR = 0.98
 """Counts whose throughput differs by less are called equal, and the smaller one is taken."""
 MOST = 32
-"""The model is not asked about more workers than this."""
+"""The model is not asked about more workers than this, or than twice what there are."""
 
 
 _COPIES = {
@@ -60,10 +60,15 @@ class WorkerCount(Remedy):
         most = max(known, key=lambda count: known[count].interval.value, default=None)
         if most is not None and known[most].interval.value >= WORTH and (why := _in_vain(case, most)) is not None:
             return self.declined(why, known[most])
-        gain = f": {processes(most)} would give {figure(known[most])}" if most is not None else ""
-        full = f"{case.measurement.cores:g} cores have no more to give"
-        limit = "the training step limits" if case.diagnosis.verdict.kind == "step-bound" else full
-        why = f"more workers than the {now} in use would not help, {limit}{gain} (predicted, no other number was tried)"
+        more = max((count for count in known if count > now), key=lambda count: known[count].interval.value, default=None)
+        gain = f": {processes(more)} would give {figure(known[more])}" if more is not None else ""
+        limit = "making batches is not what limits"
+        if case.diagnosis.verdict.kind == "step-bound":
+            limit = "the training step limits"
+        elif case.model.with_workers(2 * now or 1, case.batch, case.batch_bytes).busy >= SATURATED:
+            limit = f"nothing is left of {core_count(case.measurement.cores)}"
+        workers = f"more workers than the {now} in use" if now else "workers"
+        why = f"{workers} would not help, {limit}{gain} (predicted, no other number was tried)"
         return self.declined(why)
 
     def _other(self, case: Case, count: int, gain: Told, beside: str, *, tried: bool) -> Step:
@@ -78,8 +83,10 @@ class WorkerCount(Remedy):
             why = f"{processes(count)} would be as fast as today, {figure(gain)}, and save {spared}"
             return self.declined(why, gain, **_named(case, count))
         tried = isinstance(gain, MeasuredGain)
-        known = f"{processes(count)} were really tried beside today's setting" if tried else "predicted from wall and CPU times"
-        why = f"{processes(now)} now, {case.measurement.cores:g} cores; {known}"
+        known = "predicted from wall and CPU times"
+        if tried:
+            known = f"{processes(count)} {'was' if count == 1 else 'were'} really tried beside today's setting"
+        why = f"{processes(now)} now, {core_count(case.measurement.cores)}; {known}"
         lost = case.measurement.lost_by_fork
         if count and lost:
             why += f". By forkserver: forked from a process that has used {lost}, they would wait for its threads without end"
@@ -94,7 +101,7 @@ class WorkerCount(Remedy):
             parts = f"{GIVE_PARTS} Then DataLoader(..., num_workers={count}{how})"
             title = f"Share the stream among {processes(count)}"
             return self.proposed(why, gain, parts, by_hand=by_hand, id=f"{self.id}-{count}", title=title)
-        tune = command("pipefix", "tune", case.target)
+        tune = on_target("tune", case.target)
         arguments = f"DataLoader(..., num_workers={count}{how})  # or all settings at once: {tune}"
         change = LoaderChange(
             num_workers=count, start_method="forkserver" if count and lost else None, persistent_workers=keep or None
@@ -123,8 +130,9 @@ def _tried(case: Case) -> dict[int, Told]:
 
 def _predicted(case: Case) -> dict[int, Told]:
     """The model's speed-up at counts worth thinking of."""
-    counts = sorted({1, 2, 4, 8, 16, MOST, math.ceil(case.measurement.cores), 2 * math.ceil(case.measurement.cores)})
-    return {count: _modelled(case, count) for count in counts if count != case.measurement.workers and count <= MOST}
+    now, cores = case.measurement.workers, math.ceil(case.measurement.cores)
+    counts = sorted({1, 2, 4, 8, 16, MOST, cores, 2 * cores, 2 * now} - {now})
+    return {count: _modelled(case, count) for count in counts if count <= max(MOST, 2 * now)}
 
 
 def _modelled(case: Case, count: int) -> Told:
@@ -159,7 +167,7 @@ def _in_vain(case: Case, count: int, *, tried: bool = False) -> str | None:
         if case.cores_taken is not None:
             return case.cores_taken
         if count > cores and case.model.busy >= SATURATED:
-            return f"the {cores:g} cores are busy {percent(min(1.0, case.model.busy))} of the time already"
+            return f"the pipeline keeps {core_count(cores)} busy {percent(min(1.0, case.model.busy))} of the time already"
     return _too_large(case, count, tried=tried)
 
 

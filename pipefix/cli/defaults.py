@@ -18,8 +18,9 @@ from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 
 FILE, PREFIX = "pyproject.toml", "PIPEFIX_"
 SWITCHES = frozenset({"quiet", "full"})
-TYPED = frozenset({"arg", "out", "html", "trace", "write", "fail_on", "only"})
-"""Options with a value that belong to one call: files to write would be written by every one."""
+TYPED = frozenset({"arg", "out", "html", "trace", "write", "fail_on", "only", "run", "to"})
+"""Options with a value that belong to one call: files to write would be written by every one. ``PIPEFIX_RUN`` is the folder that
+`pipefix run` has a program note in."""
 
 
 def apply(parsers: Mapping[str, ArgumentParser], command: str, typed: Sequence[str]) -> None:

@@ -41,6 +41,11 @@ def test_the_table_of_a_command_is_no_value_of_the_option_of_its_name(project: P
     assert parsed("run", "x.py").seconds == 5.0
 
 
+def test_in_a_program_of_pipefix_run_its_folder_is_no_run_file_for_swap(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIPEFIX_RUN", "/notes")
+    assert parsed("swap", "x.py", "--to", "kornia").run is None
+
+
 def test_the_environment_counts_more_and_what_is_typed_most(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIPEFIX_BUDGET", "9s")
     assert parsed("probe", "x.py").budget == 9.0
@@ -75,6 +80,7 @@ def test_of_a_value_that_does_not_fit_it_is_told_where_it_may_be(project: Path, 
         ('[tool.pipefix]\nbudjet = "9s"\n', "[tool.pipefix] sets 'budjet', which can be set for no command.", "'budget'"),
         ("[tool.pipefix.probe]\nworker = 3\n", "[tool.pipefix.probe] sets 'worker'", "'workers'"),
         ("[tool.pipefix.fix]\nyes = true\n", "[tool.pipefix.fix] sets 'yes'", "It may set: "),
+        ('[tool.pipefix.swap]\nto = "kornia"\n', "[tool.pipefix.swap] sets 'to'", "It may set: "),
     ],
 )
 def test_a_name_that_no_option_has(text: str, said: str, advice: str, project: Path) -> None:

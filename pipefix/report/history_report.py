@@ -29,6 +29,12 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that the steps which fix kept save of each epoch; None where the files do not tell."""
 
 
+_UNTOLD = (
+    "What fix kept saves cannot be told: nothing that it kept is in effect, it was interrupted before the whole was measured, or "
+    "no run file here tells how long an epoch is."
+)
+
+
 def report(history: History, *, epochs: int | None = None, price: float | None = None) -> Document:
     """``epochs`` that are to come, and the price of an hour of the machine."""
     if not history.done:
@@ -41,6 +47,8 @@ def report(history: History, *, epochs: int | None = None, price: float | None =
     saved = history.saved_of_an_epoch_s
     if saved is not None and saved > 0:
         sections.append(untitled(Paragraph(_worth(saved, epochs, price))))
+    elif saved is None and (epochs is not None or price is not None):
+        sections.append(untitled(Paragraph(_UNTOLD)))
     return Document(sections=sections)
 
 

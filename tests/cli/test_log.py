@@ -122,6 +122,8 @@ def test_steps_that_were_taken_back_save_nothing(folder: Path, capsys: pytest.Ca
         log.begin("data.py:loader")
         log.write("kept", step=2, id="cache-source", measured=TOTAL)
         assert saved() is None, "interrupted: nobody has measured both steps"
+        assert main(["log", str(folder), "--epochs", "90"]) == 0
+        assert "What fix kept saves cannot be told: " in capsys.readouterr().out, "it was asked for"
         log.write("ended", measured=slower)
         assert saved() == pytest.approx(36_000 * (1 / 50 - 1 / 250))
         log.write("undone", step=2, id="cache-source")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pipefix.diagnosis.sentences import longer_budget
 from pipefix.plan.case import Case
 from pipefix.plan.plan import Declined, Plan, Proposed, Step
 from pipefix.plan.remedy import all_remedies
@@ -50,7 +51,7 @@ def _worth(step: Step, case: Case) -> Step:
         little = f"would gain under {round(100 * WORTH_MAKING - 100)} %"
         return step.declined(f"{'would be slower' if step.speedup.high < 1 else little}: {figure(step.gain)}")
     if step.speedup.low < UNSURE:
-        longer = max(60, 10 * round(case.measurement.seconds * 0.3))
+        longer = longer_budget(case.measurement)
         return step.declined(f"{figure(step.gain)} is too uncertain to act on; --budget {longer} narrows it")
     return step
 

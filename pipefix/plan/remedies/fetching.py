@@ -87,8 +87,9 @@ class BatchedTokenisation(Remedy):
         threads = case.measurement.cores if not case.measurement.workers else 1.0
         if not python and threads < 2:
             return self.declined(f"{op.name} is native code: a list of texts takes one core as long as one text after the other")
+        python_s = min(CALL_SECONDS.value, spent / 2) if python else 0.0
         return self.proposed(
-            f"{op.name} takes {seconds(spent)} a sample, in a call of its own{_saves(python, threads)}",
+            f"{op.name} takes {seconds(spent)} a sample, in a call of its own{_saves(python_s, threads)}",
             case.predicted(case.model.scaled(_stage_of(case, op.name), self._left(case, op.name, spent, python, threads))),
             "Return plain text from __getitem__ and call the tokeniser once on the list of texts in collate_fn.",
         )
@@ -101,8 +102,8 @@ class BatchedTokenisation(Remedy):
         return np.asarray(1 - part + part * (spent - saved) / spent / shared)
 
 
-def _saves(python: bool, threads: float) -> str:
-    phrases = [f"{seconds(CALL_SECONDS.value)} of it are Python's"] if python else []
+def _saves(python_s: float, threads: float) -> str:
+    phrases = [f"{seconds(python_s)} of it are Python's"] if python_s else []
     if threads >= 2:
         phrases.append(f"{threads:g} cores could share the native part")
     return "; " + " and ".join(phrases)

@@ -146,7 +146,7 @@ class Pinning(Remedy):
             f"Copying a batch of {size(copies.get('bytes', case.batch_bytes))} takes {seconds(pageable)} from ordinary memory and "
             f"{seconds(pinned)} from pinned",
             case.predicted(after, before),
-            "DataLoader(..., pin_memory=True) and batch.to('cuda', non_blocking=True) in the step",
+            "Give DataLoader(..., pin_memory=True), and have the step call batch.to('cuda', non_blocking=True).",
             risk="Pinned memory cannot be swapped; it is taken for the batches in flight.",
         )
 

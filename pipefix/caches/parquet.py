@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from pipefix.caches import rows
 from pipefix.caches.manifest import Blueprint, Manifest
+from pipefix.hooks.snapshot import snapshot
 from pipefix.vocabulary.errors import CacheDamaged
 
 _GROUP_ROWS = 1024
@@ -148,7 +149,7 @@ def _fills_the_memory(group: Any) -> bool:
 
 
 class Rows:
-    """All rows of a cache. The last few row groups are kept, so that neighbours come for nothing. Threads may share it."""
+    """All rows of a cache. The last few row groups are kept, so that neighbours cost only a copy. Threads may share it."""
 
     def __init__(self, manifest: Manifest, parts: Any, starts: Sequence[int], picture: Any) -> None:
         self._parts, self._starts = parts, starts
@@ -185,7 +186,7 @@ class Rows:
         if next(reversed(groups_kept), None) != (number, group):
             others = [(key, held) for key, held in groups_kept.items() if key != (number, group)]
             self._kept = dict([*others[1 - _KEPT_GROUPS :], ((number, group), samples)])
-        return samples[row]
+        return snapshot(samples[row])  # whoever gets it may change it
 
     def read(self, number: int, group: int) -> list[Any]:
         """The samples of a part's row group."""

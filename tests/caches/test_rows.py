@@ -35,6 +35,15 @@ def test_rows_come_back_as_they_were(cache):
     assert verify(cache).sound
 
 
+def test_a_row_belongs_to_whoever_asked(cache):
+    """A batch function that took labels out of samples found none in the second epoch; scaled arrays were scaled again."""
+    cached = CachedDataset(cache)
+    for sample in (cached[9], cached.__getitems__([9])[0]):
+        sample["ids"] += 5
+        del sample["label"]
+    assert cached[9]["label"] == 9 % 7 and cached[9]["ids"].tolist() == [0, 1, 2, 3]
+
+
 def test_columns_have_types_and_statistics(cache):
     file = pq.ParquetFile(cache / "parts" / "00000.parquet")
     assert {field.name: str(field.type) for field in file.schema_arrow} == {

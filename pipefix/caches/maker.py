@@ -13,9 +13,10 @@ from pipefix.caches.cut import Hook
 from pipefix.caches.manifest import Blueprint
 from pipefix.caches.witness import Reads, Witness
 from pipefix.hooks.snapshot import force
-from pipefix.vocabulary.errors import CacheDamaged
+from pipefix.vocabulary.errors import CacheDamaged, TargetError
 from pipefix.vocabulary.nested import leaves, map_leaves
 from pipefix.vocabulary.random_state import seeded
+from pipefix.vocabulary.tracebacks import frames, summary
 from pipefix.vocabulary.urls import is_remote
 
 _PHOTOS = ("RGB", "CMYK", "RGBA")
@@ -210,21 +211,38 @@ def is_stream(dataset: Any) -> bool:
 def stream(dataset: Any, hook: Hook | None) -> Callable[[int], Any]:
     """Samples of an iterable by their place in it: forward at no cost, backward from its beginning."""
     at = 0
-    running: Iterator[Any] | None = None
+    running: Iterator[Any] = iter(())
+    failed: Exception | None = None
+    """What the sample before raised."""
+
+    def following(*, wanted: bool = True) -> Any:
+        nonlocal at, failed
+        at += 1
+        try:
+            value, failed = next(running), None
+        except StopIteration:
+            if failed is None:
+                raise EndOfStream from None
+            raise TargetError(
+                f"The stream ended after sample {at - 2}, which raised {summary(failed)}: whether more was to come cannot be told.",
+                advice="A generator ends with what it raises: let __iter__ catch what one sample raises, and go on with the next.",
+                user_traceback=frames(failed),
+            ) from failed
+        except Exception as error:
+            failed = error
+            if wanted:
+                raise
+            return None
+        return value
 
     def get(index: int) -> Any:
-        nonlocal at, running
-        if running is None or index < at:
-            at, running = 0, iter(dataset)
-        try:
-            while at < index:
-                next(running)
-                at += 1
-            at += 1
-            if hook is not None:
-                hook.begin()
-            return next(running)
-        except StopIteration:
-            raise EndOfStream from None
+        nonlocal at, running, failed
+        if not at or index < at:
+            at, running, failed = 0, iter(dataset), None
+        while at < index:
+            following(wanted=False)
+        if hook is not None:
+            hook.begin()
+        return following()
 
     return get

@@ -19,8 +19,6 @@ from pipefix.vocabulary.random_state import seeded
 from pipefix.vocabulary.tracebacks import frames, summary
 from pipefix.vocabulary.urls import is_remote
 
-_PHOTOS = ("RGB", "CMYK", "RGBA")
-
 
 class Unreadable(ValueError):
     """A sample that came without an error and is no sample all the same."""
@@ -162,17 +160,19 @@ class TreeMaker:
         images = [leaf for leaf in leaves(value) if pictures.is_image(leaf)]
         self.images = len(images)
         common = kinds[0] if len(set(kinds)) == 1 else None
-        sources = iter(kinds if len(kinds) == len(images) else [common] * len(images))
-        beside_a_photo = len(images) > 1 and any(pictures.as_pil(image)[0].mode in _PHOTOS for image in images)
+        each_has_a_file = len(kinds) == len(images)
+        sources = iter(kinds if each_has_a_file else [common] * len(images))
+        grey_kind = common if each_has_a_file else None  # a mask may be drawn from an annotation, or come before the photo
+        modes = [pictures.as_pil(image)[0].mode for image in images] if len(images) > 1 else []
 
         def stored(leaf: Any) -> Any:
-            return self._stored(leaf, next(sources), beside_a_photo) if pictures.is_image(leaf) else leaf
+            return self._stored(leaf, next(sources), grey_kind, modes) if pictures.is_image(leaf) else leaf
 
         return map_leaves(stored, value)
 
-    def _stored(self, image: Any, kind: str | None, beside_a_photo: bool) -> Any:
+    def _stored(self, image: Any, kind: str | None, grey_kind: str | None, modes: Sequence[str]) -> Any:
         picture, like = pictures.as_pil(image)
-        labels = pictures.is_map(picture, kind, beside_a_photo and picture.mode not in _PHOTOS)
+        labels = pictures.is_map(picture, grey_kind, modes)
         fitting = pictures.smaller(picture, self._recipe.size, labels=labels)
         if self._recipe.store == "decoded":
             return pictures.raw(fitting, like)

@@ -116,6 +116,25 @@ def test_a_palette_keeps_its_labels(tmp_path, make):
     assert set(np.unique(small)) <= set(np.unique(Image.open(path))) and small.getpalette() == Image.open(path).getpalette()
 
 
+@pytest.mark.parametrize("store", ["resized", "decoded"])
+@pytest.mark.parametrize("way", ["drawn", "before the photo", "beside grey"])
+def test_labels_of_masks_stay_labels(way, store, tmp_path, make):
+    """A mask that was drawn from an annotation beside a JPEG was scaled smoothly, and became a JPEG."""
+    labels = np.zeros((44, 60), np.uint8)
+    labels[:, 13:], labels[:, 31:] = 7, 255
+    drawn = Image.fromarray(labels)
+    drawn.save(tmp_path / "mask.png")
+
+    class Masked(Files):
+        def __getitem__(self, index):
+            photo = Image.open(self.paths[index]).convert("L" if way == "beside grey" else "RGB")
+            return {"mask": Image.open(tmp_path / "mask.png") if way == "before the photo" else drawn, "photo": photo}
+
+    dataset = Masked([draw(tmp_path / f"{index}.jpg", index) for index in range(3)])
+    mask = CachedDataset(make(dataset, store, size=22).folder)[1]["mask"]
+    assert mask.size == (30, 22) and set(np.unique(mask)) == {0, 7, 255}
+
+
 def test_the_first_frame_of_an_animation(tmp_path, make):
     frames = [Image.new("RGB", (50, 40), colour) for colour in ("red", "blue")]
     frames[0].save(tmp_path / "odd.gif", save_all=True, append_images=frames[1:])

@@ -6,6 +6,7 @@ files as they are.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -246,7 +247,8 @@ def tokenizer_of(recipe: Recipe) -> Any:
 
 def with_tokens(columns: Sequence[Column], recipe: Recipe) -> list[Column]:
     """Columns of what samples hold, with tokens in the place of the text."""
-    if recipe.tokenizer is None:
+    tokenizer = tokenizer_of(recipe)
+    if tokenizer is None:
         return list(columns)
     names = [column.name for column in columns]
     if recipe.text not in names:
@@ -254,7 +256,8 @@ def with_tokens(columns: Sequence[Column], recipe: Recipe) -> list[Column]:
             f"There is no field {recipe.text!r} to tokenise; a sample has {', '.join(names)}.",
             advice=f"Name one: --text {names[0]}",
         )
-    tokens = Column(name=TOKENS, type="list<int32>", like="array")
+    state = hashlib.sha256(tokenizer.to_str().encode()).hexdigest()[:16]
+    tokens = Column(name=TOKENS, type="list<int32>", like="array", state=state)
     return [tokens if name == recipe.text else column for name, column in zip(names, columns, strict=True)]
 
 

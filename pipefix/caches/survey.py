@@ -306,7 +306,6 @@ class _Look:
         except Unstorable as error:
             raise not_stored(error, self.indices[0], self.recipe) from error
         columns = rows.with_tokens(columns, self.recipe)
-        rows.tokenizer_of(self.recipe)  # raises what stands in its way
         return msgspec.structs.replace(plan, shape=shape, columns=columns), sizes
 
     def _check_fixed(self, get: Any, indices: Sequence[int], *, tolerated: int = 0) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,11 @@ def test_texts_are_tokenised_on_the_way(make, tmp_path):
     done = make(Texts(), "rows", "parquet", tokenizer=str(tmp_path / "tokenizer.json"), text="text")
     sample = CachedDataset(done.folder)[5]
     assert sample["input_ids"].tolist() == [1, 2, 3, 4, 0] and "text" not in sample and sample["label"] == 5
+    tokenizer.add_tokens(["5"])  # trained anew, under the same name
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    again = partial(make, Texts(), "rows", "parquet", tokenizer=str(tmp_path / "tokenizer.json"), text="text")
+    assert again().changed == (0,) and again(update=True).made == 1, "tokens of the old one were said to be unchanged"
+    assert CachedDataset(done.folder)[5]["input_ids"].tolist() == [1, 2, 3, 4, 5]
     with pytest.raises(BadUsage, match="no field 'txt' to tokenise; a sample has text, label"):
         make(Texts(), "rows", "parquet", tokenizer=str(tmp_path / "tokenizer.json"), text="txt", name="other")
     with pytest.raises(BadUsage, match=r"There is no file 'absent/tokenizer.json'\."):

@@ -42,12 +42,17 @@ class RowsWriter:
         self._tokenizer, self._text = rows.tokenizer_of(blueprint.recipe), blueprint.recipe.text or ""
         self._samples: list[int] = []
         self._rows: list[dict[str, Any]] = []
+        self._size = 0
 
-    def add(self, sample: int, row: Any) -> None:
+    def add(self, sample: int, row: Any) -> int:
+        """About how many bytes it takes."""
+        size = rows.size_of(row)
         self._samples.append(sample)
         self._rows.append(row)
-        if len(self._rows) >= _GROUP_ROWS:
+        self._size += size
+        if len(self._rows) >= _GROUP_ROWS or self._size >= _LARGEST_GROUP // 8:
             self._flush()
+        return size
 
     def _flush(self) -> None:
         if not self._rows:
@@ -55,7 +60,7 @@ class RowsWriter:
         arrays = [pa.array(self._samples, pa.int64())]
         arrays += [self._array(column.name, self._schema.field(column.name).type) for column in self._columns]
         self._writer.write_table(pa.table(arrays, self._schema), row_group_size=len(self._rows))
-        self._samples, self._rows = [], []
+        self._samples, self._rows, self._size = [], [], 0
 
     def _array(self, name: str, kind: Any) -> Any:
         if self._tokenizer is not None and name == rows.TOKENS:

@@ -28,6 +28,7 @@ SAMPLE = "sample"
 _PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _TYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "halffloat", "float", "double", "bool",
           "string", "binary", "large_string")  # fmt: skip
+_LARGEST_ROW = 256 << 20
 _LIST = re.compile(r"list<(?:item: |element: )?(\w+)>\Z")
 
 
@@ -156,7 +157,18 @@ def row_of(sample: Any, kinds: dict[str, tuple[Any, str]]) -> dict[str, Any]:
         row[name] = held
     for name in kinds.keys() - row.keys():
         raise Unstorable(f"field {name!r} is missing, and would come back as None")
+    if size_of(row) > _LARGEST_ROW:
+        raise Unstorable(f"its fields hold {size_of(row):,} bytes, and a row that is read again at most {_LARGEST_ROW:,}")
     return row
+
+
+def size_of(value: Any) -> int:
+    """About as many bytes as a row, or a field of it, takes in columns."""
+    if type(value) is dict:
+        return sum(map(size_of, value.values()))
+    if type(value) is list:
+        return sum(map(len, value)) if value and type(value[0]) is str else 8 * len(value)
+    return value.nbytes if isinstance(value, np.ndarray) else len(value) if isinstance(value, (str, bytes)) else 8
 
 
 def _fits(value: Any, kind: Any) -> bool:

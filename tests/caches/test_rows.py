@@ -194,3 +194,14 @@ def test_numbers_of_numpy_tuples_and_maps_come_back_as_what_they_were(make, tmp_
 def test_what_would_come_back_as_something_else_is_refused(make, sample, said):
     with pytest.raises(TargetError, match=re.escape(said)):
         make(Odd(sample), "rows", "parquet")
+
+
+def test_no_row_group_is_larger_than_may_be_read_again(make, monkeypatch):
+    """A conversion of large pictures ended well, and its rows were then called damaged, for they would fill the memory."""
+    monkeypatch.setattr("pipefix.caches.parquet._LARGEST_GROUP", 1 << 16)
+    monkeypatch.setattr("pipefix.caches.rows._LARGEST_ROW", 1 << 15)
+    source = Odd(lambda index: {"data": bytes([index % 256]) * 4000, "numbers": [index] * 100})
+    folder = make(source, "rows", "parquet").folder
+    assert CachedDataset(folder)[399] == source.make(399) and verify(folder).sound
+    with pytest.raises(TargetError, match="Sample 301 cannot be stored as rows: its fields hold 40,000 bytes"):
+        make(Odd(lambda index: {"data": bytes(4000 if index != 301 else 40_000)}), "rows", "parquet", name="other")

@@ -163,10 +163,10 @@ def lossless(image: Any, files: Sequence[bytes]) -> Picture:
         kind = kind_of(data[:16])
         if kind in _IN:
             with Image.open(io.BytesIO(data)) as held:
-                same = held.size == image.size and held.mode == image.mode and orientation_of(held) == 1
+                same = held.size == image.size and held.mode == image.mode and orientation_of(held) == orientation_of(image)
                 if same and held.tobytes() == image.tobytes() and held.getpalette() == image.getpalette():
                     return Picture(data, kind, image.width, image.height, "image")
-    return encoded(image, "png", 0, "image", labels=True)
+    return encoded(image, "png", 0, "image", labels=True, orientation=orientation_of(image))
 
 
 def raw(image: Any, like: str) -> Pixels | Picture:

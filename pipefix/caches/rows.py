@@ -20,7 +20,7 @@ import pyarrow as pa
 from pipefix.caches.maker import is_text
 from pipefix.caches.manifest import Column, Recipe
 from pipefix.caches.pictures import kind_of
-from pipefix.caches.record import Picture, Unstorable
+from pipefix.caches.record import Picture, Unstorable, plain_of
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.extras import need
 
@@ -89,7 +89,7 @@ def plain(name: str, value: Any) -> tuple[Any, str, Any]:
     if isinstance(value, (list, tuple)) and all(isinstance(element, (bool, int, float, str)) for element in value):
         return list(value), like, None
     if isinstance(value, (int, float, str)):
-        return next(base(value) for base in (int, float, str) if isinstance(value, base)), "scalar", None
+        return plain_of(value), "scalar", None
     raise Unstorable(f"field {name!r} is a {kind.__qualname__}: columns hold numbers, text, bytes, lists of them and PIL images")
 
 
@@ -219,7 +219,7 @@ def _values(column: Any, like: str, picture: Callable[[Picture], Any]) -> list[A
         ]
     if like.endswith("-0"):
         kind = column.type.to_pandas_dtype()
-        return [_like(np.array(element, kind), like[:-2]) for element in column.to_pylist()]
+        return [None if value is None else _like(np.array(value, kind), like[:-2]) for value in column.to_pylist()]
     if like in ("array", "tensor"):
         return [None if row.values is None else _like(row.values.to_numpy(zero_copy_only=False), like) for row in column]
     values: list[Any] = column.to_pylist()

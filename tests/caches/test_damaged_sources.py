@@ -12,6 +12,7 @@ import pytest
 import torch
 import torchvision
 from PIL import Image, ImageFile, ImageOps
+from torchvision.transforms import v2
 
 from pipefix.caches import pictures
 from pipefix.caches.dataset import CachedDataset
@@ -148,14 +149,18 @@ def test_pictures_that_are_to_be_turned_stay_as_the_dataset_gives_them(tmp_path,
     for orientation in range(1, 9):
         exif[0x0112] = orientation
         paths.append(draw(tmp_path / f"{orientation}.jpg", 3, exif=exif, quality=95))
-    dataset = Files(paths, convert="RGB")
+    dataset, lazy = Files(paths, convert="RGB"), Files(paths, convert=None)
     exact = CachedDataset(make(dataset, "decoded").folder)
     whole = CachedDataset(make(dataset, "sample", name="whole").folder)
+    as_png = CachedDataset(make(Files(paths, v2.Resize(22), convert="RGB"), "rows", "parquet", name="png").folder)
+    as_file = CachedDataset(make(lazy, "rows", "parquet", name="file").folder)
     small = CachedDataset(make(dataset, "resized", size=22, name="small").folder)
     for index, path in enumerate(paths):
         for cached in (exact, whole):
             assert equal(cached[index][0], dataset[index][0]), path.name
             assert equal(ImageOps.exif_transpose(cached[index][0]), ImageOps.exif_transpose(dataset[index][0])), path.name
+        assert equal(ImageOps.exif_transpose(as_file[index][0]), ImageOps.exif_transpose(lazy[index][0])), path.name
+        assert as_png[index][0].getexif().get(0x0112, 1) == index + 1, path.name
         picture = small[index][0]
         assert picture.size == (30, 22) and picture.getexif().get(0x0112, 1) == index + 1, path.name
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -205,3 +206,14 @@ def test_no_row_group_is_larger_than_may_be_read_again(make, monkeypatch):
     assert CachedDataset(folder)[399] == source.make(399) and verify(folder).sound
     with pytest.raises(TargetError, match="Sample 301 cannot be stored as rows: its fields hold 40,000 bytes"):
         make(Odd(lambda index: {"data": bytes(4000 if index != 301 else 40_000)}), "rows", "parquet", name="other")
+
+
+class Split(str, enum.Enum):
+    TRAIN = "train"
+
+
+def test_texts_of_enumerations_and_what_is_missing_keep_their_values(make):
+    """A weight that was None was a tensor of nan, a flag that was None was False, and a text was the name of its member."""
+    source = Odd(lambda index: {"split": Split.TRAIN, "weight": torch.tensor(0.5) if index % 2 else None})
+    cached = CachedDataset(make(source, "rows", "parquet").folder)
+    assert cached[2] == {"split": "train", "weight": None} and torch.equal(cached[3]["weight"], torch.tensor(0.5))

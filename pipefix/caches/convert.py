@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from pipefix.audit.handle_scan import open_handles
 from pipefix.caches import folder as folders
 from pipefix.caches import manifest as manifests
 from pipefix.caches import pool
@@ -129,6 +131,7 @@ def convert(
     if os.path.islink(folder):
         folder = Path(os.path.realpath(folder))
     refuse_places_of_the_source(dataset, folder)
+    workers = workers_for(dataset, workers)
     with folders.locked(folder, quarantine=recipe.on_bad == "quarantine") as work:
         with told_by_the_disk(folder):
             existing = None if work.is_new else _existing(folder, recipe, update=update, stream=is_stream(dataset))
@@ -172,6 +175,17 @@ def refuse_places_of_the_source(dataset: Any, folder: Path) -> None:
                 f"{folder} would lie among the dataset's class folders, and {first!r} would be taken for one more class.",
                 advice=f"Name a directory outside {os.path.abspath(root)}: --out DIR",
             )
+
+
+def workers_for(dataset: Any, workers: int | None) -> int | None:
+    """0, for this process alone, where the dataset holds files open: forked ones would move each other's position in them."""
+    handles = open_handles(dataset) if workers != 0 and pool.can_fork() and not is_stream(dataset) else {}
+    if not handles:
+        return workers
+    held = ", ".join(f"{where} ({kind})" for where, kind in handles.items())
+    told = f"One process reads the samples, since others would share what the dataset holds open, and its position: {held}."
+    warnings.warn(f"{told} To use all cores, open it at the first __getitem__.", RuntimeWarning, stacklevel=3)
+    return 0
 
 
 def _existing(folder: Path, recipe: Recipe, *, update: bool, stream: bool) -> Manifest:

@@ -69,6 +69,7 @@ def forecast(
     begun = time.perf_counter()
     folder = Path(os.path.abspath(folder))
     converting.refuse_places_of_the_source(dataset, folder)
+    workers = converting.workers_for(dataset, workers)
     source = survey(dataset, recipe, target, apart=workers != 0)
     surveyed_s = time.perf_counter() - begun
     samples = source.blueprint.samples or recipe.limit

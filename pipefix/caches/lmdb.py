@@ -38,12 +38,13 @@ class LmdbWriter:
         self._waiting_bytes = 0
         self._crcs: list[int] = []
 
-    def add(self, sample: int, record: Any) -> None:
+    def add(self, sample: int, record: Any) -> int:
         self._crcs.append(zlib.crc32(record))
         self._waiting.append((sample.to_bytes(8, "big"), record))
         self._waiting_bytes += len(record)
         if self._waiting_bytes >= _COMMIT_BYTES:
             self._commit()
+        return len(record)
 
     def _commit(self) -> None:
         """Put what waits. A map that turns out too small is enlarged, and the transaction done again."""

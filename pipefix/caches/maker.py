@@ -13,12 +13,11 @@ from pipefix.caches.cut import Hook
 from pipefix.caches.manifest import Blueprint
 from pipefix.caches.witness import Reads, Witness
 from pipefix.hooks.snapshot import force
-from pipefix.vocabulary.errors import CacheDamaged
+from pipefix.vocabulary.errors import CacheDamaged, TargetError
 from pipefix.vocabulary.nested import leaves, map_leaves
 from pipefix.vocabulary.random_state import seeded
+from pipefix.vocabulary.tracebacks import frames, summary
 from pipefix.vocabulary.urls import is_remote
-
-_PHOTOS = ("RGB", "CMYK", "RGBA")
 
 
 class Unreadable(ValueError):
@@ -161,17 +160,19 @@ class TreeMaker:
         images = [leaf for leaf in leaves(value) if pictures.is_image(leaf)]
         self.images = len(images)
         common = kinds[0] if len(set(kinds)) == 1 else None
-        sources = iter(kinds if len(kinds) == len(images) else [common] * len(images))
-        beside_a_photo = len(images) > 1 and any(pictures.as_pil(image)[0].mode in _PHOTOS for image in images)
+        each_has_a_file = len(kinds) == len(images)
+        sources = iter(kinds if each_has_a_file else [common] * len(images))
+        grey_kind = common if each_has_a_file else None  # a mask may be drawn from an annotation, or come before the photo
+        modes = [pictures.as_pil(image)[0].mode for image in images] if len(images) > 1 else []
 
         def stored(leaf: Any) -> Any:
-            return self._stored(leaf, next(sources), beside_a_photo) if pictures.is_image(leaf) else leaf
+            return self._stored(leaf, next(sources), grey_kind, modes) if pictures.is_image(leaf) else leaf
 
         return map_leaves(stored, value)
 
-    def _stored(self, image: Any, kind: str | None, beside_a_photo: bool) -> Any:
+    def _stored(self, image: Any, kind: str | None, grey_kind: str | None, modes: Sequence[str]) -> Any:
         picture, like = pictures.as_pil(image)
-        labels = pictures.is_map(picture, kind, beside_a_photo and picture.mode not in _PHOTOS)
+        labels = pictures.is_map(picture, grey_kind, modes)
         fitting = pictures.smaller(picture, self._recipe.size, labels=labels)
         if self._recipe.store == "decoded":
             return pictures.raw(fitting, like)
@@ -210,21 +211,38 @@ def is_stream(dataset: Any) -> bool:
 def stream(dataset: Any, hook: Hook | None) -> Callable[[int], Any]:
     """Samples of an iterable by their place in it: forward at no cost, backward from its beginning."""
     at = 0
-    running: Iterator[Any] | None = None
+    running: Iterator[Any] = iter(())
+    failed: Exception | None = None
+    """What the sample before raised."""
+
+    def following(*, wanted: bool = True) -> Any:
+        nonlocal at, failed
+        at += 1
+        try:
+            value, failed = next(running), None
+        except StopIteration:
+            if failed is None:
+                raise EndOfStream from None
+            raise TargetError(
+                f"The stream ended after sample {at - 2}, which raised {summary(failed)}: whether more was to come cannot be told.",
+                advice="A generator ends with what it raises: let __iter__ catch what one sample raises, and go on with the next.",
+                user_traceback=frames(failed),
+            ) from failed
+        except Exception as error:
+            failed = error
+            if wanted:
+                raise
+            return None
+        return value
 
     def get(index: int) -> Any:
-        nonlocal at, running
-        if running is None or index < at:
-            at, running = 0, iter(dataset)
-        try:
-            while at < index:
-                next(running)
-                at += 1
-            at += 1
-            if hook is not None:
-                hook.begin()
-            return next(running)
-        except StopIteration:
-            raise EndOfStream from None
+        nonlocal at, running, failed
+        if not at or index < at:
+            at, running, failed = 0, iter(dataset), None
+        while at < index:
+            following(wanted=False)
+        if hook is not None:
+            hook.begin()
+        return following()
 
     return get

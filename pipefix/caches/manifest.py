@@ -119,6 +119,8 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     """Arrow's name for it, such as int64, string or list<int32>."""
     like: str = "scalar"
     """What the dataset gave: scalar, numpy (a number of NumPy's), list, tuple, array, tensor or image. Others: as Arrow has it."""
+    state: str = ""
+    """Of tokens, digest of the tokenizer that made them."""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):

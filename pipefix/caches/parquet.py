@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from pipefix.caches import rows
 from pipefix.caches.manifest import Blueprint, Manifest
+from pipefix.hooks.snapshot import snapshot
 from pipefix.vocabulary.errors import CacheDamaged
 
 _GROUP_ROWS = 1024
@@ -41,12 +42,17 @@ class RowsWriter:
         self._tokenizer, self._text = rows.tokenizer_of(blueprint.recipe), blueprint.recipe.text or ""
         self._samples: list[int] = []
         self._rows: list[dict[str, Any]] = []
+        self._size = 0
 
-    def add(self, sample: int, row: Any) -> None:
+    def add(self, sample: int, row: Any) -> int:
+        """About how many bytes it takes."""
+        size = rows.size_of(row)
         self._samples.append(sample)
         self._rows.append(row)
-        if len(self._rows) >= _GROUP_ROWS:
+        self._size += size
+        if len(self._rows) >= _GROUP_ROWS or self._size >= _LARGEST_GROUP // 8:
             self._flush()
+        return size
 
     def _flush(self) -> None:
         if not self._rows:
@@ -54,7 +60,7 @@ class RowsWriter:
         arrays = [pa.array(self._samples, pa.int64())]
         arrays += [self._array(column.name, self._schema.field(column.name).type) for column in self._columns]
         self._writer.write_table(pa.table(arrays, self._schema), row_group_size=len(self._rows))
-        self._samples, self._rows = [], []
+        self._samples, self._rows, self._size = [], [], 0
 
     def _array(self, name: str, kind: Any) -> Any:
         if self._tokenizer is not None and name == rows.TOKENS:
@@ -148,7 +154,7 @@ def _fills_the_memory(group: Any) -> bool:
 
 
 class Rows:
-    """All rows of a cache. The last few row groups are kept, so that neighbours come for nothing. Threads may share it."""
+    """All rows of a cache. The last few row groups are kept, so that neighbours cost only a copy. Threads may share it."""
 
     def __init__(self, manifest: Manifest, parts: Any, starts: Sequence[int], picture: Any) -> None:
         self._parts, self._starts = parts, starts
@@ -185,7 +191,7 @@ class Rows:
         if next(reversed(groups_kept), None) != (number, group):
             others = [(key, held) for key, held in groups_kept.items() if key != (number, group)]
             self._kept = dict([*others[1 - _KEPT_GROUPS :], ((number, group), samples)])
-        return samples[row]
+        return snapshot(samples[row])  # whoever gets it may change it
 
     def read(self, number: int, group: int) -> list[Any]:
         """The samples of a part's row group."""

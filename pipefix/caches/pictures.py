@@ -1,7 +1,7 @@
 """Images on their way into a cache and out of it: made smaller, encoded, or as raw pixels; refuses files that are cut short.
 
-What may be scaled smoothly and what may not: a photo is resampled; a palette image, a bit mask or a losslessly stored grey image
-beside a photo is a map of labels, whose values must stay values, so it is picked from (nearest) and stored without loss.
+What may be scaled smoothly and what may not: a photo is resampled. Palette images, bit masks, and grey images beside a photo that
+come from no lossy file are maps of labels, whose values must stay values: they are picked from (nearest) and stored without loss.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from pipefix.vocabulary.errors import CacheDamaged
 from pipefix.vocabulary.nested import map_leaves
 
 _ORIENTATION = 0x0112
+_PHOTOS = frozenset(("RGB", "CMYK", "RGBA"))
+_FEW = 64
+"""Greys: beside another grey picture, one that has no more is a mask."""
 _MAPS = ("P", "1", "I", "I;16", "I;16B", "I;16L", "F", "PA")
 _IN = {"jpeg": ("RGB", "L", "CMYK"), "webp": ("RGB", "RGBA"), "png": ("RGB", "RGBA", "L", "LA", "P", "1", "I;16")}
 """Modes that each kind of file holds as they are."""
@@ -103,9 +106,11 @@ def _mark(orientation: int) -> bytes:
     return exif.tobytes()
 
 
-def is_map(image: Any, kind: str | None, beside_a_photo: bool) -> bool:
-    """Whether its values are labels or depths rather than colours."""
-    return image.mode in _MAPS or (image.mode == "L" and kind not in ("jpeg", "webp") and beside_a_photo)
+def is_map(image: Any, kind: str | None, modes: Sequence[str]) -> bool:
+    """Whether its values are labels or depths rather than colours. ``modes``: of the sample's images, where it has several."""
+    is_grey = image.mode == "L" and len(modes) > 1 and kind not in ("jpeg", "webp")
+    beside_a_photo = not _PHOTOS.isdisjoint(modes)
+    return image.mode in _MAPS or (is_grey and (beside_a_photo or image.getcolors(_FEW) is not None))
 
 
 def smaller(image: Any, size: int | None, *, labels: bool) -> Any:
@@ -158,10 +163,10 @@ def lossless(image: Any, files: Sequence[bytes]) -> Picture:
         kind = kind_of(data[:16])
         if kind in _IN:
             with Image.open(io.BytesIO(data)) as held:
-                same = held.size == image.size and held.mode == image.mode and orientation_of(held) == 1
+                same = held.size == image.size and held.mode == image.mode and orientation_of(held) == orientation_of(image)
                 if same and held.tobytes() == image.tobytes() and held.getpalette() == image.getpalette():
                     return Picture(data, kind, image.width, image.height, "image")
-    return encoded(image, "png", 0, "image", labels=True)
+    return encoded(image, "png", 0, "image", labels=True, orientation=orientation_of(image))
 
 
 def raw(image: Any, like: str) -> Pixels | Picture:

@@ -127,10 +127,15 @@ def _numeric(value: Any, kind: type, put: Callable[[Any], list[int]]) -> Any:
     if module == "torch" and hasattr(value, "detach"):
         return ["T", *_tensor(value, put)]
     if isinstance(value, (int, float, str)):  # numbers and strings with a class of their own, such as an IntEnum's member
-        return _describe(next(base for base in (int, float, str) if isinstance(value, base))(value), put, 0)
+        return _describe(plain_of(value), put, 0)
     if isinstance(value, dict):
         raise Unstorable(f"a {kind.__module__}.{kind.__qualname__}: it would come back as a dict; give dict(...) or an OrderedDict")
     raise Unstorable(f"a {kind.__module__}.{kind.__qualname__}: records hold numbers, text, bytes, arrays, tensors and images")
+
+
+def plain_of(value: Any) -> Any:
+    """A number or text of a class of its own as Python's. Text of a ``class Split(str, Enum)`` is its value, and not its name."""
+    return str.__str__(value) if isinstance(value, str) else int(value) if isinstance(value, int) else float(value)
 
 
 def _array(value: Any, put: Callable[[Any], list[int]]) -> list[Any]:

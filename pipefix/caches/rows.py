@@ -6,6 +6,7 @@ files as they are.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ import pyarrow as pa
 from pipefix.caches.maker import is_text
 from pipefix.caches.manifest import Column, Recipe
 from pipefix.caches.pictures import kind_of
-from pipefix.caches.record import Picture, Unstorable
+from pipefix.caches.record import Picture, Unstorable, plain_of
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.extras import need
 
@@ -27,6 +28,7 @@ SAMPLE = "sample"
 _PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _TYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "halffloat", "float", "double", "bool",
           "string", "binary", "large_string")  # fmt: skip
+_LARGEST_ROW = 256 << 20
 _LIST = re.compile(r"list<(?:item: |element: )?(\w+)>\Z")
 
 
@@ -87,7 +89,7 @@ def plain(name: str, value: Any) -> tuple[Any, str, Any]:
     if isinstance(value, (list, tuple)) and all(isinstance(element, (bool, int, float, str)) for element in value):
         return list(value), like, None
     if isinstance(value, (int, float, str)):
-        return next(base(value) for base in (int, float, str) if isinstance(value, base)), "scalar", None
+        return plain_of(value), "scalar", None
     raise Unstorable(f"field {name!r} is a {kind.__qualname__}: columns hold numbers, text, bytes, lists of them and PIL images")
 
 
@@ -155,7 +157,18 @@ def row_of(sample: Any, kinds: dict[str, tuple[Any, str]]) -> dict[str, Any]:
         row[name] = held
     for name in kinds.keys() - row.keys():
         raise Unstorable(f"field {name!r} is missing, and would come back as None")
+    if size_of(row) > _LARGEST_ROW:
+        raise Unstorable(f"its fields hold {size_of(row):,} bytes, and a row that is read again at most {_LARGEST_ROW:,}")
     return row
+
+
+def size_of(value: Any) -> int:
+    """About as many bytes as a row, or a field of it, takes in columns."""
+    if type(value) is dict:
+        return sum(map(size_of, value.values()))
+    if type(value) is list:
+        return sum(map(len, value)) if value and type(value[0]) is str else 8 * len(value)
+    return value.nbytes if isinstance(value, np.ndarray) else len(value) if isinstance(value, (str, bytes)) else 8
 
 
 def _fits(value: Any, kind: Any) -> bool:
@@ -206,7 +219,7 @@ def _values(column: Any, like: str, picture: Callable[[Picture], Any]) -> list[A
         ]
     if like.endswith("-0"):
         kind = column.type.to_pandas_dtype()
-        return [_like(np.array(element, kind), like[:-2]) for element in column.to_pylist()]
+        return [None if value is None else _like(np.array(value, kind), like[:-2]) for value in column.to_pylist()]
     if like in ("array", "tensor"):
         return [None if row.values is None else _like(row.values.to_numpy(zero_copy_only=False), like) for row in column]
     values: list[Any] = column.to_pylist()
@@ -246,7 +259,8 @@ def tokenizer_of(recipe: Recipe) -> Any:
 
 def with_tokens(columns: Sequence[Column], recipe: Recipe) -> list[Column]:
     """Columns of what samples hold, with tokens in the place of the text."""
-    if recipe.tokenizer is None:
+    tokenizer = tokenizer_of(recipe)
+    if tokenizer is None:
         return list(columns)
     names = [column.name for column in columns]
     if recipe.text not in names:
@@ -254,7 +268,8 @@ def with_tokens(columns: Sequence[Column], recipe: Recipe) -> list[Column]:
             f"There is no field {recipe.text!r} to tokenise; a sample has {', '.join(names)}.",
             advice=f"Name one: --text {names[0]}",
         )
-    tokens = Column(name=TOKENS, type="list<int32>", like="array")
+    state = hashlib.sha256(tokenizer.to_str().encode()).hexdigest()[:16]
+    tokens = Column(name=TOKENS, type="list<int32>", like="array", state=state)
     return [tokens if name == recipe.text else column for name, column in zip(names, columns, strict=True)]
 
 

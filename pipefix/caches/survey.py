@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from pipefix.caches.witness import Witness
 from pipefix.caches.writer import is_interrupt, not_stored, program_ended
 from pipefix.hooks.install import loaded_libraries
 from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError
+from pipefix.vocabulary.generators import generators
 from pipefix.vocabulary.random_state import RandomState, seeded
 from pipefix.vocabulary.tracebacks import frames, is_raised_here, summary
 
@@ -273,8 +274,8 @@ class _Look:
     def _tree(self, plan: Blueprint, hook: Hook | None) -> Blueprint:
         maker, is_rows = TreeMaker(plan, self.witness), self.recipe.store == "rows"
         get = getter(self.dataset, hook)
-        self._check_fixed(get)
-        before = RandomState()
+        self._check_fixed(get, self.indices[:3])
+        before, of_dataset = RandomState(), RandomState(*generators(self.dataset))
         stored, files = [], {}
 
         def make(index: int) -> Any:
@@ -292,6 +293,8 @@ class _Look:
                     advice="Store them as they are: --store sample",
                 )
         plan = msgspec.structs.replace(plan, seeded=before.changed(), source=Source(root=root_of(self.dataset, list(files))))
+        if of_dataset.changed():  # one may be damaged, and another sample drawn in its place
+            self._check_fixed(get, self.indices[3:], tolerated=1)
         plan, sizes = self._rows(plan, stored) if is_rows else (plan, stored)
         self.record_bytes = sum(sizes) / len(sizes)
         return msgspec.structs.replace(plan, part_samples=_part_samples(self.samples, self.record_bytes))
@@ -303,20 +306,19 @@ class _Look:
         except Unstorable as error:
             raise not_stored(error, self.indices[0], self.recipe) from error
         columns = rows.with_tokens(columns, self.recipe)
-        rows.tokenizer_of(self.recipe)  # raises what stands in its way
         return msgspec.structs.replace(plan, shape=shape, columns=columns), sizes
 
-    def _check_fixed(self, get: Any) -> None:
+    def _check_fixed(self, get: Any, indices: Sequence[int], *, tolerated: int = 0) -> None:
         """Something random that was not cut away would be frozen into the cache."""
-        for index in self.indices[:3]:
-            records = set()
-            with contextlib.suppress(Exception):  # a damaged sample, or a stream's end
-                for seed in (1_000_003, 2_000_006):
-                    with seeded(seed + index):
-                        records.add(pictures.record_of(get(index)))
-            if len(records) > 1:
-                why, instead = _RANDOM_ROWS if self.recipe.store == "rows" and self.holders else _RANDOM
-                raise TargetError(f"Sample {index} comes out different every time: {why}.", advice=instead)
+        records: dict[int, set[int]] = {index: set() for index in indices}
+        for seed in (1_000_003, 2_000_006):
+            for index in indices:
+                with contextlib.suppress(Exception), seeded(seed + index):  # a damaged sample, or a stream's end
+                    records[index].add(hash(pictures.record_of(get(index))))
+        differing = [index for index, found in records.items() if len(found) > 1]
+        if len(differing) > tolerated:
+            why, instead = _RANDOM_ROWS if self.recipe.store == "rows" and self.holders else _RANDOM
+            raise TargetError(f"Sample {differing[0]} comes out different every time: {why}.", advice=instead)
 
 
 def _part_samples(samples: int | None, record_bytes: float) -> int:

@@ -129,7 +129,7 @@ def make_part(number: int, opened: OpenedSource, data: Path, tell: SampleCounts)
     opened.witness.install()
     start, stop = opened.blueprint.range(number)
     with drafted(data) as draft:
-        # It takes records and their numbers (``add``) and says at the end where they lie (``close``).
+        # It takes records and their numbers (``add``, which gives their size), and says at the end where they lie (``close``).
         rowwise = opened.blueprint.recipe.container == "parquet"
         writer: Any = RowsWriter(draft, opened.blueprint) if rowwise else LmdbWriter(draft)
         try:
@@ -177,9 +177,8 @@ def _fill(writer: Any, opened: OpenedSource, start: int, stop: int, tell: Sample
                 raise
             raise program_ended(error, f"Sample {index}") from error
         else:
-            writer.add(index, record)
+            written = writer.add(index, record)
             records += 1
-            written = len(record)
         for path, file_read in opened.witness.files.files.items():
             if path.startswith(HEAD):
                 continue

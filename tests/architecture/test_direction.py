@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "kernels": set(),
     "stores": {"vocabulary"},
     "tier": {"stores", "vocabulary"},
-    "caches": {"hooks", "kernels", "stores", "system", "tier", "vocabulary"},
+    "caches": {"audit.handle_scan", "hooks", "kernels", "stores", "system", "tier", "vocabulary"},
     "augment": {"hooks", "kernels", "vocabulary"},
     "loader": {"caches", "augment", "kernels", "hooks", "plan.planfile", "system", "vocabulary"},
     "tuning": {"measurement", "loader", "system", "vocabulary"},

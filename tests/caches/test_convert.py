@@ -8,10 +8,12 @@ import gc
 import itertools
 import json
 import os
+import random
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import lmdb
 import numpy as np
@@ -27,6 +29,7 @@ from pipefix.caches.building import Building, _sync
 from pipefix.caches.convert import recipe_of
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.estimate import forecast
+from pipefix.caches.maker import getter
 from pipefix.caches.survey import survey
 from pipefix.caches.verify import verify
 from pipefix.caches.witness import Witness
@@ -134,9 +137,57 @@ def test_an_empty_stream(make):
         make(Stream(0), "sample")
 
 
+class Torn(Stream):
+    """One of its samples raises; a generator ends with that, and an iterator of its own goes on."""
+
+    def __init__(self, length: int, at: int, *, is_generator: bool) -> None:
+        super().__init__(length)
+        self.at, self.is_generator = at, is_generator
+
+    def __iter__(self):
+        return (self.sample(index) for index in range(self.length)) if self.is_generator else map(self.sample, range(self.length))
+
+    def sample(self, index: int) -> int:
+        if index == self.at:
+            raise ValueError("a torn sample")
+        return index
+
+
+def test_a_stream_that_ends_with_an_error_is_not_taken_for_a_whole_one(make, monkeypatch):
+    """All that came after a damaged sample was left out, and nobody told."""
+    monkeypatch.setattr("pipefix.caches.survey._part_samples", lambda samples, record_bytes: 60)
+    for at in (59, 50):  # the last of a part, and another one
+        with pytest.raises(TargetError, match=f"The stream ended after sample {at}, which raised ValueError: a torn sample"):
+            make(Torn(100, at, is_generator=True), "sample", on_bad="skip", name=str(at))
+    done = make(Torn(100, 50, is_generator=False), "sample", on_bad="skip")
+    assert list(CachedDataset(done.folder)) == [*range(50), *range(51, 100)]
+
+
+def test_a_damaged_sample_of_a_stream_that_is_passed_over_shifts_no_other():
+    """A conversion that goes on takes the stream from its beginning."""
+    assert getter(Torn(100, 50, is_generator=False), None)(60) == 60
+
+
 def test_randomness_is_not_frozen(make):
     with pytest.raises(TargetError, match=r"comes out different every time"):
         make(Noisy(), "sample")
+
+
+class Sometimes(Noisy):
+    """Random for some of its samples, as those of a rare class may be."""
+
+    def __init__(self, generator: Any) -> None:
+        self.generator = generator
+
+    def __getitem__(self, index: int) -> float:
+        return index + self.generator.random() if index > 6 else index
+
+
+@pytest.mark.parametrize("generator", [random, random.Random(0)])
+def test_randomness_of_some_samples_is_not_frozen(make, generator):
+    """Three samples were looked at: of a flip by the dataset itself, half the time, one conversion in eight saw nothing."""
+    with pytest.raises(TargetError, match="Sample 7 comes out different every time: the dataset draws random numbers"):
+        make(Sometimes(generator), "sample")
 
 
 def test_what_cannot_be_stored_is_named_with_the_way_out(make):

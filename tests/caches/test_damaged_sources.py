@@ -12,6 +12,7 @@ import pytest
 import torch
 import torchvision
 from PIL import Image, ImageFile, ImageOps
+from torchvision.transforms import v2
 
 from pipefix.caches import pictures
 from pipefix.caches.dataset import CachedDataset
@@ -116,6 +117,25 @@ def test_a_palette_keeps_its_labels(tmp_path, make):
     assert set(np.unique(small)) <= set(np.unique(Image.open(path))) and small.getpalette() == Image.open(path).getpalette()
 
 
+@pytest.mark.parametrize("store", ["resized", "decoded"])
+@pytest.mark.parametrize("way", ["drawn", "before the photo", "beside grey"])
+def test_labels_of_masks_stay_labels(way, store, tmp_path, make):
+    """A mask that was drawn from an annotation beside a JPEG was scaled smoothly, and became a JPEG."""
+    labels = np.zeros((44, 60), np.uint8)
+    labels[:, 13:], labels[:, 31:] = 7, 255
+    drawn = Image.fromarray(labels)
+    drawn.save(tmp_path / "mask.png")
+
+    class Masked(Files):
+        def __getitem__(self, index):
+            photo = Image.open(self.paths[index]).convert("L" if way == "beside grey" else "RGB")
+            return {"mask": Image.open(tmp_path / "mask.png") if way == "before the photo" else drawn, "photo": photo}
+
+    dataset = Masked([draw(tmp_path / f"{index}.jpg", index) for index in range(3)])
+    mask = CachedDataset(make(dataset, store, size=22).folder)[1]["mask"]
+    assert mask.size == (30, 22) and set(np.unique(mask)) == {0, 7, 255}
+
+
 def test_the_first_frame_of_an_animation(tmp_path, make):
     frames = [Image.new("RGB", (50, 40), colour) for colour in ("red", "blue")]
     frames[0].save(tmp_path / "odd.gif", save_all=True, append_images=frames[1:])
@@ -129,14 +149,18 @@ def test_pictures_that_are_to_be_turned_stay_as_the_dataset_gives_them(tmp_path,
     for orientation in range(1, 9):
         exif[0x0112] = orientation
         paths.append(draw(tmp_path / f"{orientation}.jpg", 3, exif=exif, quality=95))
-    dataset = Files(paths, convert="RGB")
+    dataset, lazy = Files(paths, convert="RGB"), Files(paths, convert=None)
     exact = CachedDataset(make(dataset, "decoded").folder)
     whole = CachedDataset(make(dataset, "sample", name="whole").folder)
+    as_png = CachedDataset(make(Files(paths, v2.Resize(22), convert="RGB"), "rows", "parquet", name="png").folder)
+    as_file = CachedDataset(make(lazy, "rows", "parquet", name="file").folder)
     small = CachedDataset(make(dataset, "resized", size=22, name="small").folder)
     for index, path in enumerate(paths):
         for cached in (exact, whole):
             assert equal(cached[index][0], dataset[index][0]), path.name
             assert equal(ImageOps.exif_transpose(cached[index][0]), ImageOps.exif_transpose(dataset[index][0])), path.name
+        assert equal(ImageOps.exif_transpose(as_file[index][0]), ImageOps.exif_transpose(lazy[index][0])), path.name
+        assert as_png[index][0].getexif().get(0x0112, 1) == index + 1, path.name
         picture = small[index][0]
         assert picture.size == (30, 22) and picture.getexif().get(0x0112, 1) == index + 1, path.name
 

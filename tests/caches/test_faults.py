@@ -143,6 +143,32 @@ def test_no_process_to_be_had_is_told(make: Any, monkeypatch: pytest.MonkeyPatch
         make(Numbers(), "sample", workers=2)
 
 
+class Held(Shard):
+    """Its file is opened once and for all."""
+
+    def __init__(self, path: Path, each: int) -> None:
+        super().__init__(path, each)
+        self.file = path.open("rb")
+
+    def __getitem__(self, index: int) -> bytes:
+        self.file.seek(index * self.each)
+        return self.file.read(self.each)
+
+
+def test_what_a_dataset_holds_open_is_not_shared_by_processes(tmp_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each moved the position of the others, and records held other bytes than the samples."""
+    (tmp_path / "shard").write_bytes(bytes(range(200)))
+    monkeypatch.setattr("pipefix.caches.pool.can_fork", lambda: True)
+    monkeypatch.setattr("multiprocessing.context.ForkProcess.start", lambda _: pytest.fail("a process is forked"))
+    dataset = Held(tmp_path / "shard", 10)
+    with pytest.warns(RuntimeWarning, match=r"One process reads the samples.*: dataset.file \(file\)\. To use all cores, open it"):
+        done = make(dataset, "sample", workers=2)
+    assert list(CachedDataset(done.folder)) == [bytes(range(at, at + 10)) for at in range(0, 200, 10)]
+    with pytest.warns(RuntimeWarning, match=r"dataset.file \(file\)"):
+        assert forecast(dataset, recipe_of("lmdb", "sample"), tmp_path / "other", workers=2).samples == 20
+    dataset.file.close()
+
+
 class Scattered(Shard):
     """Pictures in one large file, each read from its place and decoded."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import enum
 import struct
 
 import msgspec
@@ -53,6 +54,15 @@ def test_tensors(dtype):
 def test_named_tuples_and_numbers_of_numpy():
     restored = back(Point(np.float32(1.5), [np.int64(3)]))
     assert restored._fields == ("x", "y") and type(restored.x) is np.float32 and restored.y == [3]
+
+
+class Split(str, enum.Enum):
+    TRAIN = "train"
+
+
+def test_a_text_of_an_enumeration_comes_back_as_its_value():
+    """It was its name: Split.TRAIN, which equals nothing that the program knows."""
+    assert back((Split.TRAIN, 1)) == ("train", 1)
 
 
 @pytest.mark.parametrize("text", [np.str_(""), np.bytes_(b""), np.str_("ä")])

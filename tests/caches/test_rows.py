@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +37,15 @@ def test_rows_come_back_as_they_were(cache):
     assert verify(cache).sound
 
 
+def test_a_row_belongs_to_whoever_asked(cache):
+    """A batch function that took labels out of samples found none in the second epoch; scaled arrays were scaled again."""
+    cached = CachedDataset(cache)
+    for sample in (cached[9], cached.__getitems__([9])[0]):
+        sample["ids"] += 5
+        del sample["label"]
+    assert cached[9]["label"] == 9 % 7 and cached[9]["ids"].tolist() == [0, 1, 2, 3]
+
+
 def test_columns_have_types_and_statistics(cache):
     file = pq.ParquetFile(cache / "parts" / "00000.parquet")
     assert {field.name: str(field.type) for field in file.schema_arrow} == {
@@ -63,6 +74,11 @@ def test_texts_are_tokenised_on_the_way(make, tmp_path):
     done = make(Texts(), "rows", "parquet", tokenizer=str(tmp_path / "tokenizer.json"), text="text")
     sample = CachedDataset(done.folder)[5]
     assert sample["input_ids"].tolist() == [1, 2, 3, 4, 0] and "text" not in sample and sample["label"] == 5
+    tokenizer.add_tokens(["5"])  # trained anew, under the same name
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    again = partial(make, Texts(), "rows", "parquet", tokenizer=str(tmp_path / "tokenizer.json"), text="text")
+    assert again().changed == (0,) and again(update=True).made == 1, "tokens of the old one were said to be unchanged"
+    assert CachedDataset(done.folder)[5]["input_ids"].tolist() == [1, 2, 3, 4, 5]
     with pytest.raises(BadUsage, match="no field 'txt' to tokenise; a sample has text, label"):
         make(Texts(), "rows", "parquet", tokenizer=str(tmp_path / "tokenizer.json"), text="txt", name="other")
     with pytest.raises(BadUsage, match=r"There is no file 'absent/tokenizer.json'\."):
@@ -179,3 +195,25 @@ def test_numbers_of_numpy_tuples_and_maps_come_back_as_what_they_were(make, tmp_
 def test_what_would_come_back_as_something_else_is_refused(make, sample, said):
     with pytest.raises(TargetError, match=re.escape(said)):
         make(Odd(sample), "rows", "parquet")
+
+
+def test_no_row_group_is_larger_than_may_be_read_again(make, monkeypatch):
+    """A conversion of large pictures ended well, and its rows were then called damaged, for they would fill the memory."""
+    monkeypatch.setattr("pipefix.caches.parquet._LARGEST_GROUP", 1 << 16)
+    monkeypatch.setattr("pipefix.caches.rows._LARGEST_ROW", 1 << 15)
+    source = Odd(lambda index: {"data": bytes([index % 256]) * 4000, "numbers": [index] * 100})
+    folder = make(source, "rows", "parquet").folder
+    assert CachedDataset(folder)[399] == source.make(399) and verify(folder).sound
+    with pytest.raises(TargetError, match="Sample 301 cannot be stored as rows: its fields hold 40,000 bytes"):
+        make(Odd(lambda index: {"data": bytes(4000 if index != 301 else 40_000)}), "rows", "parquet", name="other")
+
+
+class Split(str, enum.Enum):
+    TRAIN = "train"
+
+
+def test_texts_of_enumerations_and_what_is_missing_keep_their_values(make):
+    """A weight that was None was a tensor of nan, a flag that was None was False, and a text was the name of its member."""
+    source = Odd(lambda index: {"split": Split.TRAIN, "weight": torch.tensor(0.5) if index % 2 else None})
+    cached = CachedDataset(make(source, "rows", "parquet").folder)
+    assert cached[2] == {"split": "train", "weight": None} and torch.equal(cached[3]["weight"], torch.tensor(0.5))

@@ -116,13 +116,17 @@ class CallSites:
         if self.looks:
             self._sample_ns = perf_counter_ns() - self._begun
 
-    def choose(self) -> None:
-        """From now on cut what took long in the last sample; all else is as it was. What runs inside an operation is a part of it,
-        unless that holds the work of several stages."""
+    def put_back(self) -> None:
+        """Look at none, and cut none."""
         for attribute in self._recompiled:
             self._patches.withdraw(attribute)
         self._recompiled.clear()
         self.looks = False
+
+    def choose(self) -> None:
+        """From now on cut what took long in the last sample; all else is as it was. What runs inside an operation is a part of it,
+        unless that holds the work of several stages."""
+        self.put_back()
         chosen = {key for key, site in self._sites.items() if self._takes_long(site) and self._is_one_operation(site)}
         self._recompile({function for function, _ in chosen}, lambda function, place: (function, place) in chosen)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import mmap
 import os
 import sys
@@ -118,7 +119,7 @@ def _wrapper(row: Calls, timer: SampleTimer, original: Any, label: str, position
     if row.how is How.PROPERTY:
         return property(_wrapper(row._replace(how=How.RESULT), timer, original.fget, label, position), doc=original.__doc__)
     if row.how in _OTHERWISE:
-        return _while_live(timer, original, _OTHERWISE[row.how](timer, original, label, row))
+        return _while_live(timer, original, _first_by_place(original, _OTHERWISE[row.how](timer, original, label, row)))
     replayable, into, leaf = row.how is How.RESULT, row.into, row.leaf
     called = original if row.counts is None and row.unpacks is None else _counted(timer, original, row)
 
@@ -136,6 +137,20 @@ def _wrapper(row: Calls, timer: SampleTimer, original: Any, label: str, position
         return timer.timed_call(of, label, called, args, kwargs, replayable=replayable and not written)
 
     return _while_live(timer, original, write_into) if into or not isinstance(stage, Stage) else wrapper
+
+
+def _first_by_place(original: Callable[..., Any], take: Callable[..., Any]) -> Callable[..., Any]:
+    """``take``, which is told its first argument by its place, also for calls that give it by its name (``load(path=...)``)."""
+    first = ""
+    with contextlib.suppress(TypeError, ValueError, StopIteration):  # what is written in C may not tell
+        first = next(iter(inspect.signature(original).parameters))
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not args and first not in kwargs:
+            return original(**kwargs)
+        return take(*args or [kwargs.pop(first)], **kwargs)
+
+    return call
 
 
 def _counted(timer: SampleTimer, original: Callable[..., Any], row: Calls) -> Callable[..., Any]:

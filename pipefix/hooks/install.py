@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Collection
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -48,7 +49,8 @@ def install_all(timer: SampleTimer, patches: Patches, only: Collection[str] | No
         module = _module(name)
         if not module.LIBRARY or module.LIBRARY in sys.modules:
             patches.installed.add(name)
-            module.install(timer, patches)
+            with suppress(AttributeError, ImportError):  # of a release without what its hooks need, the library is not seen
+                module.install(timer, patches)
             added.append(name)
     if only is None:
         added += simple_calls.install(timer, patches)

@@ -99,7 +99,10 @@ def _mapped_arrays(timer: SampleTimer, patches: Patches) -> None:
 
     @hook(timer, patches, np.memmap, "__getitem__")
     def getitem(self: Any, index: Any) -> Any:
-        if not isinstance(self.base, mmap.mmap) or is_memory(self.base):
+        base = self.base
+        if isinstance(base, np.memmap) and base.dtype != self.dtype:  # a field of records that are mapped
+            base = base.base
+        if isinstance(index, str) or not isinstance(base, mmap.mmap) or is_memory(base):  # a field of all records reads none
             return original(self, index)
         return timer.timed_call(STORAGE, "numpy.memmap[index]", touched, (self, index))
 

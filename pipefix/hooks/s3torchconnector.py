@@ -43,10 +43,11 @@ def install(timer: SampleTimer, patches: Patches) -> None:
     @hook(timer, patches, client, "_get_object_stream")
     def get_object_stream(self: Any, bucket: str, key: str, start: int | None = None, end: int | None = None) -> Any:
         url, begin = f"s3://{bucket}/{key}", start or 0
+        span = () if start is end is None else (start, end)  # older releases know whole objects only
 
         def ask() -> Answer:
             # Read at once, so that its waiting is seen; a reader reads to the end unless it is left.
-            data = b"".join(stream(self, bucket, key, start, end))
+            data = b"".join(stream(self, bucket, key, *span))
             return Answer(url, begin + len(data), begin, data, {} if end is None else {"size_unknown": True})
 
         answer = object_answers.asked_of(LIBRARY, timer, "s3torchconnector.get_object", url, (begin, end), ask)

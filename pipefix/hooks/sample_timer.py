@@ -6,6 +6,8 @@ depends on the timer's mode: nothing (the call goes straight on), timing, record
 
 from __future__ import annotations
 
+import os
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
@@ -22,6 +24,17 @@ T = TypeVar("T")
 
 _NESTED = 1 << 20
 """Room for the ordinals of calls inside one recorded call."""
+
+_timers: weakref.WeakSet[SampleTimer] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    """What a sample forks, a pool of the dataset's, is not under the clock: no sample ends there, and what it records is lost."""
+    for timer in _timers:
+        timer.live = timer.active = False
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class SampleTimer(Charges):
@@ -49,6 +62,8 @@ class SampleTimer(Charges):
         """By array or table: what was unpacked while samples were recorded."""
         self.mixed: set[str] = set()
         """Operations of the user's own found to hold work of several stages."""
+        if type(self) is SampleTimer:
+            _timers.add(self)
 
     # -- samples ---------------------------------------------------------------------------------------------------
 

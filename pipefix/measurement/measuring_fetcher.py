@@ -128,7 +128,11 @@ class MeasuringFetcher:
         switch = self.task.switch
         arm, epoch = int(switch[0]), int(switch[1])  # it may be turned while the batch is made
         outcome = self._guarded(order, arm, epoch)
-        if isinstance(outcome, Failure) and not self._time_limit.fired and POOL[arm].replaces:
+        if isinstance(outcome, Failure) and self.sites.looks and not self._time_limit.fired and self.task.kind != "stream":
+            self._collating = None
+            self.sites.put_back()  # what looks for its caller finds us there while expressions are looked at
+            outcome = self._guarded(order, arm, epoch)
+        elif isinstance(outcome, Failure) and not self._time_limit.fired and POOL[arm].replaces:
             self._collating = None
             self.samples.stream, self.samples.position = None, 0  # a stream is begun anew
             outcome = self._guarded(order, arm, epoch, unfit=outcome.what)

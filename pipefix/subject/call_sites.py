@@ -33,6 +33,9 @@ SHORTEST_NS, OFTEN = 5_000, 8
 would take as long, and what is recorded of a loop's every step as long to copy."""
 WAITING = 0.5
 """What computes for less than this part of its time waits."""
+LOOKS = 64
+"""Evaluations in a sample after which what is too short for an operation is looked at no more: loops in Python would take hundreds
+of times as long, and beside such a loop nothing else would be worth a name."""
 TIMED = 9
 """How often looking at nothing is timed."""
 
@@ -59,12 +62,17 @@ class Site:
         """The largest part of an evaluation's time that this process computed: a library's own threads count."""
         self.gives = False
         """Whether it ever gave a value: what gives none works on its arguments, and no recording could stand in for that."""
+        self.short = False
+        """Whether it was evaluated so often in this sample, and took so little, that it is looked at no more."""
 
     def __call__(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        timer = self.sites.timer
+        sites, timer = self.sites, self.sites.timer
         if not timer.live or not timer.owns or timer.stage is not None:
             return function(*args, **kwargs)
-        take = self.sites.observed if self.sites.looks else self.sites.cut
+        if self.short:
+            sites.evaluations += 1
+            return function(*args, **kwargs)
+        take = sites.observed if sites.looks else sites.cut
         return take(self, function, args, kwargs)
 
 
@@ -78,7 +86,8 @@ class CallSites:
         self._recompiled: list[ReplacedAttribute] = []
         self.looks = False
         """Whether every expression is looked at, and none cut."""
-        self._evaluations = 0
+        self.evaluations = 0
+        """Of all expressions so far."""
         self._inner_ns = 0
         """Time of the expressions inside the one that is evaluated."""
         self._begun = 0
@@ -99,6 +108,7 @@ class CallSites:
             self._looking_ns = self._time_looking()
         for site in self._sites.values():
             site.spent_ns = site.evaluated = 0
+            site.short = False
         self._has_data = False
         self._begun = perf_counter_ns()
 
@@ -106,20 +116,27 @@ class CallSites:
         if self.looks:
             self._sample_ns = perf_counter_ns() - self._begun
 
-    def choose(self) -> None:
-        """From now on cut what took long in the last sample; all else is as it was. What runs inside an operation is a part of it,
-        unless that holds the work of several stages."""
+    def put_back(self) -> None:
+        """Look at none, and cut none."""
         for attribute in self._recompiled:
             self._patches.withdraw(attribute)
         self._recompiled.clear()
         self.looks = False
+
+    def choose(self) -> None:
+        """From now on cut what took long in the last sample; all else is as it was. What runs inside an operation is a part of it,
+        unless that holds the work of several stages."""
+        self.put_back()
         chosen = {key for key, site in self._sites.items() if self._takes_long(site) and self._is_one_operation(site)}
         self._recompile({function for function, _ in chosen}, lambda function, place: (function, place) in chosen)
 
     def _takes_long(self, site: Site) -> bool:
-        spent_ns = site.spent_ns - site.evaluated * (self._looking_ns or 0)
         shortest_ns = SHORTEST_NS * min(site.evaluated, OFTEN)
-        return site.evaluated > 0 and spent_ns >= max(SHARE * self._sample_ns, shortest_ns * site.evaluated)
+        return site.evaluated > 0 and self._own_ns(site) >= max(SHARE * self._sample_ns, shortest_ns * site.evaluated)
+
+    def _own_ns(self, site: Site) -> int:
+        """What it took in this sample, without the looking."""
+        return site.spent_ns - site.evaluated * (self._looking_ns or 0)
 
     def _is_one_operation(self, site: Site) -> bool:
         """Of one stage as a whole. What decodes may read its files by itself; what reads none is its own stage's, whatever the
@@ -159,7 +176,7 @@ class CallSites:
     # -- what is done at a site ------------------------------------------------------------------------------------------
 
     def observed(self, site: Site, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        timer, phase, evaluations = self.timer, self.timer.phase, self._evaluations
+        timer, phase, evaluations = self.timer, self.timer.phase, self.evaluations
         if timer.on_top:
             site.within.add(timer.on_top)
         clock, cpu = perf_counter_ns(), process_time_ns() + childrens_cpu_ns()
@@ -175,8 +192,10 @@ class CallSites:
                 computed = process_time_ns() + childrens_cpu_ns() - cpu
                 site.computing = max(site.computing, computed / max(1, perf_counter_ns() - clock))
                 self._inner_ns = around + spent
-        site.around |= self._evaluations > evaluations
-        self._evaluations += 1
+        if site.evaluated % LOOKS == 0:
+            site.short = self._own_ns(site) < OFTEN * SHORTEST_NS * site.evaluated
+        site.around |= self.evaluations > evaluations
+        self.evaluations += 1
         site.crossed |= crossed()
         site.gives |= value is not None
         if not site.library:

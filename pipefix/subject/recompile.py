@@ -35,6 +35,8 @@ _LEFT_ALONE = {
     "input", "breakpoint", "reversed", "slice", "object",
 }  # fmt: skip
 """Built-in functions that look at who calls them, or do no work by themselves."""
+_BY_NAME = {"query", "eval", "evaluate", "sql"}
+"""Functions of pandas, NumExpr and DuckDB that look up the variables of their caller which a text names (``"patient == @id"``)."""
 _NOT_COMPILED = (SyntaxError, ValueError, RecursionError, MemoryError)
 """Of code that is nested too deep, say: it stays as it is."""
 _NOT_IN_A_LAMBDA = (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
@@ -161,7 +163,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         called = node.func
         text = self._text(called)
-        if isinstance(called, ast.Name) and called.id in self._left_alone:
+        if (isinstance(called, ast.Name) and called.id in self._left_alone) or _looks_up_names(node):
             self.generic_visit(node)
             return node
         if isinstance(called, ast.Attribute):  # a method is looked up as it was
@@ -202,7 +204,7 @@ class _Rewriter(ast.NodeTransformer):
         first.iter = self.visit(first.iter)
         for inner in ast.walk(node):
             of_the_function = getattr(inner, "is_async", False) or getattr(inner, "id", "") in _OF_THE_FUNCTION
-            if of_the_function or isinstance(inner, _NOT_IN_A_LAMBDA):
+            if of_the_function or isinstance(inner, _NOT_IN_A_LAMBDA) or _looks_up_names(inner):
                 return node  # type: ignore[no-any-return]
         name = "pipefix_iterable"
         taken = ast.arguments(posonlyargs=[], args=[ast.arg(name)], kwonlyargs=[], kw_defaults=[], defaults=[])
@@ -243,6 +245,14 @@ class _Rewriter(ast.NodeTransformer):
         mark = f"{_MARK}{len(self._constants)}"
         self._constants[mark] = value
         return ast.Constant(mark)
+
+
+def _looks_up_names(node: ast.AST) -> bool:
+    """Whether it calls one of `_BY_NAME` with a text."""
+    if not isinstance(node, ast.Call) or getattr(node.func, "attr", getattr(node.func, "id", "")) not in _BY_NAME:
+        return False
+    handed = [*node.args, *(keyword.value for keyword in node.keywords)]
+    return any(isinstance(value, ast.JoinedStr) or isinstance(getattr(value, "value", None), str) for value in handed)
 
 
 def _filled(code: CodeType, constants: dict[str, Any]) -> CodeType:

@@ -97,10 +97,13 @@ class UserCodeHooks:
         if depth > _DEPTH:
             return
         for place, member in list(held.items() if isinstance(held, dict) else enumerate(held)):
-            if not isinstance(member, _FUNCTIONS):
+            opened = stand_in(self.timer, member) if type(held) is not tuple else None  # in a tuple nothing can be replaced
+            if opened is not None:
+                self._swap_in(held, place, member, opened)
+            elif not isinstance(member, _FUNCTIONS):
                 self._member(member, depth + 1, dataset=dataset)
-            elif not isinstance(held, tuple) and not is_lazy(member):  # in a tuple nothing can be replaced
-                self._swap_in(held, place, member)
+            elif type(held) is not tuple and not is_lazy(member):
+                self._swap_in(held, place, member, self._stand_in_for(member))
 
     def _held_function(self, owner: Any, name: str, function: Any) -> None:
         """``self.transform = a_function``: replaced on the object itself."""
@@ -110,10 +113,11 @@ class UserCodeHooks:
             object.__setattr__(owner, name, self._stand_in_for(function))  # without any code of its class
         self._called_by(function, 0)
 
-    def _swap_in(self, held: Any, place: Any, function: Any) -> None:
+    def _swap_in(self, held: Any, place: Any, original: Any, replacement: Any) -> None:
         """In a list or a dict."""
         self._seen[id(held)] = held
-        held[place] = self._stand_in_for(function)
+        self._originals.setdefault(id(replacement), (replacement, original))
+        held[place] = replacement
 
     def _stand_in_for(self, function: Any) -> Any:
         if self._is_wrapper(function):  # of a list that is held twice
@@ -170,7 +174,7 @@ class UserCodeHooks:
             if type(held) is list and len(held) <= _LONGEST_LIST and name == "transforms":
                 for place, member in enumerate(held):
                     if isinstance(member, _FUNCTIONS) and not is_lazy(member):
-                        self._swap_in(held, place, member)
+                        self._swap_in(held, place, member, self._stand_in_for(member))
                         self._called_by(member, 0)
                         holds_any = True
             for member in (list(held.values()) if isinstance(held, dict) else list(held)) if many else [held]:

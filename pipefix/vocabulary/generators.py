@@ -19,10 +19,12 @@ _DEPTH = 6
 _MEMBERS = 64
 """How many elements of a list are looked into: a list of transforms is short, a list of paths holds no generator."""
 _LEAVES = (str, bytes, int, float, type, ModuleType, type(None))
+_OF_PROCESS = {"builtins", "random", "numpy", "torch"}
+"""Whose modules hold the generators of the process."""
 
 
 def generators(root: Any) -> list[Any]:
-    """Every random generator that can be reached through attributes, short lists and dicts, and what functions enclose."""
+    """Every random generator that can be reached through attributes, short lists and dicts, what functions enclose, and modules."""
     reached: dict[int, Any] = {}
     _walk(root, reached, set(), 0)
     return list(reached.values())
@@ -51,6 +53,7 @@ def _walk(value: Any, reached: dict[int, Any], visited: set[int], depth: int) ->
     if is_generator(value):
         reached[id(value)] = value
         return
+    reached.update((id(generator), generator) for generator in _of_modules(value, visited))
     for member in _members(value):
         _walk(member, reached, visited, depth + 1)
 
@@ -68,6 +71,15 @@ def _members(value: Any) -> list[Any]:
     elif isinstance(value, FunctionType):
         held += [value.__defaults__, *enclosed(value)]
     return held
+
+
+def _of_modules(value: Any, visited: set[int]) -> list[Any]:
+    """Generators of the modules that a function, or an object's classes, are written in (``rng = default_rng(0)``); once each."""
+    names = {str(part.__module__) for part in ((value,) if isinstance(value, FunctionType) else type(value).__mro__)}
+    modules = [sys.modules.get(name) for name in names if name.partition(".")[0] not in _OF_PROCESS]
+    modules = [module for module in modules if isinstance(module, ModuleType) and id(module) not in visited]
+    visited.update(map(id, modules))
+    return [held for module in modules for held in list(vars(module).values()) if is_generator(held)]
 
 
 def enclosed(function: Any) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import types
 
 from pipefix.hooks.install import install_all
 from pipefix.hooks.patches import Patches
@@ -61,3 +62,11 @@ def test_what_modules_took_by_name_is_timed_and_put_back(module_with):
     finally:
         patches.undo()
     assert vars(took) == before
+
+
+def test_a_release_without_what_its_hooks_need_is_not_seen(monkeypatch):
+    monkeypatch.setitem(sys.modules, "obstore", types.ModuleType("obstore"))
+    monkeypatch.delitem(sys.modules, "obstore.store", raising=False)
+    patches = Patches()
+    assert set(install_all(SampleTimer(), patches)) >= LOADED_BY_PYTHON
+    patches.undo()

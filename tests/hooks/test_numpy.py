@@ -128,6 +128,18 @@ def test_mapped_bytes_are_counted_and_writable_maps_stay_maps(hooks, npy):
     assert (np.load(npy)[3] == 7).all()
 
 
+def test_a_field_of_mapped_records_reads_those_that_are_taken(hooks, tmp_path):
+    records = np.zeros(1000, [("image", "u1", (8, 8)), ("label", "i8")])
+    records["label"] = np.arange(1000)
+    np.save(tmp_path / "r.npy", records)
+    mapped = np.load(tmp_path / "r.npy", mmap_mode="r")
+    ops = {"numpy.memmap[index]": "storage"}
+    hooks.contract(lambda: [mapped["image"][3], int(mapped["label"][7])], "files", "numpy", ops=ops)
+    hooks.install("files", "numpy")
+    hooks.run(lambda: mapped["image"][3])
+    assert hooks.timer.bytes_read == 64
+
+
 def test_touch_takes_any_shape():
     for array in (ARRAY, ARRAY[::-1], ARRAY[:, 3], ARRAY.T, ARRAY[5:5], ARRAY[1, 2, 3:4], ARRAY[:, ::7, ::-3]):
         touch(array)

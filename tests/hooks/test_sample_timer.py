@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from types import SimpleNamespace
 
@@ -245,3 +246,13 @@ def test_a_tap_without_a_clock_answers_and_reads_no_clock(hooks, monkeypatch, tm
 
     assert hooks.run(both, replace=[STORAGE]) == (b"recorded", b"from the file itself")
     assert hooks.timer.misses >= 1 and hooks.timer.bytes_read == 20
+
+
+def test_a_process_that_a_sample_forks_is_not_under_the_clock(timer):
+    timer.begin("unit")
+    child = os.fork()
+    if child == 0:
+        os._exit(timer.live or timer.active)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert timer.live
+    timer.end()

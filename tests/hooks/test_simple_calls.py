@@ -225,3 +225,25 @@ def test_values_of_libraries_can_be_kept(library: str, name: str, monkeypatch: p
     copied = snapshot(value)
     assert np.array_equal(getattr(copied, "held", copied), PIXELS)
     assert nbytes(value) == (PIXELS.nbytes if name == "nd" else 24)
+
+
+@pytest.mark.parametrize(("how", "ops"), [(How.FILE, {"sounds.load": "decode", "sounds read": "storage"}),
+                                          (How.STREAM, {"sounds.load": "decode"})])  # fmt: skip
+def test_a_file_may_be_given_by_the_name_of_its_parameter(
+    hooks: Any, how: How, ops: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """As in ``librosa.load(path=...)``, ``torch.load(f=...)``."""
+
+    def load(path: str, rate: int) -> tuple[str, int]:
+        return path, rate
+
+    sounds: Any = ModuleType("sounds")
+    sounds.load = load
+    monkeypatch.setitem(sys.modules, "sounds", sounds)
+    file = tmp_path / "a.wav"
+    file.write_bytes(b"data")
+    calls.install_row(Calls("sounds", "", "load", Stage.DECODE, "sounds.", how), hooks.timer, hooks.patches)
+    assert hooks.run(lambda: sounds.load(rate=3, path=str(file))) == (str(file), 3)
+    assert hooks.charged() == ops
+    with pytest.raises(TypeError, match="path"):
+        hooks.run(lambda: sounds.load(rate=3))

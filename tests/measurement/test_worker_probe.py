@@ -309,6 +309,24 @@ def test_an_arm_that_does_not_suit_is_told_so_though_another_is_on_by_then(paths
     assert "not as it was recorded" in trace.unfit and POOL[trace.arm] is experiments.NO_DECODE
 
 
+def _variable_of_caller(name: str) -> Any:
+    """As DuckDB's ``execute`` finds a table."""
+    return sys._getframe(1).f_locals[name]
+
+
+_variable_of_caller.__module__ = "library"
+
+
+class _Asking(Mapped):
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(_variable_of_caller("index"))
+
+
+def test_what_looks_for_its_caller_is_probed_though_expressions_are_looked_at(paths: list[str]) -> None:
+    ours = Alone(_Asking(paths))
+    assert ours.record()[-1].recorded and not ours.fetcher.sites.looks
+
+
 def collate_labels(samples: list[dict[str, Any]]) -> Any:
     """As Hugging Face's example for multiple choice has it: the samples have no label afterwards."""
     labels = [sample.pop("label") for sample in samples]

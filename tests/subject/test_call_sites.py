@@ -230,6 +230,26 @@ def test_every_step_of_a_loop_is_an_operation_only_where_it_takes_long(
     assert costs_of(Looping()) == pytest.approx({("decode", "library.unpack"): 5.0} | costs, abs=0.3)
 
 
+class Computing:
+    """A loop of Python code, as those are that make features of text, graphs and tables."""
+
+    table = (1, 2, 3, 4, 5, 6, 7)
+
+    def __getitem__(self, index: int) -> Any:
+        values, total = library.unpack(library.read("abcd")), 0
+        for step in range(20_000):
+            total = total % 7 + self.table[step % 7] + step
+        return values, total
+
+
+def test_a_long_loop_is_not_looked_at_to_its_end_and_hides_no_operation(ticks: Ticks, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    observed = CallSites.observed
+    monkeypatch.setattr(CallSites, "observed", lambda *args: looks.append(1) or observed(*args))
+    assert costs_of(Computing()) == {("storage", "library.read"): 1.0, ("decode", "library.unpack"): 5.0}
+    assert len(looks) < 2_000
+
+
 @pytest.mark.parametrize(("mixed", "cut_apart"), [("", False), ("helper", True)])
 def test_a_function_is_cut_apart_where_it_does_the_work_of_several_stages(mixed: str, cut_apart: bool, ticks: Ticks) -> None:
     costs = costs_of(Helped(), mixed=mixed)

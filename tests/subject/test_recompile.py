@@ -109,7 +109,19 @@ def closing(outer: int) -> Callable[[int], Any]:
     return inner
 
 
-FUNCTIONS = [calls, subscripts, stores, scopes, errors, spread, closing(3)]
+class Table:
+    """As a table of pandas is: a text may name variables of whoever asks."""
+
+    def query(self, text: str) -> Any:
+        return sys._getframe(1).f_locals[text]
+
+
+def by_name(x: int) -> Any:
+    mine, table = x + 1, Table()
+    return table.query("mine"), [table.query(f"{'mine'}") + mine for _ in range(2)], say(table.query(text="x"))
+
+
+FUNCTIONS = [calls, subscripts, stores, scopes, errors, spread, by_name, closing(3)]
 
 
 def handed(site: Any, seen: list[str] | None = None) -> Callable[..., Any]:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from torch.utils.data import ConcatDataset, Dataset, Subset
 
+from pipefix.hooks.install import install_all
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.subject.user_code import UserCodeHooks
@@ -130,9 +131,10 @@ def case(read: Callable[[Any, int], Any], **held: Any) -> Base:
 class Watched:
     """One dataset under the clock."""
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Any, *libraries: str) -> None:
         self.dataset = dataset
         self.timer, self.patches = SampleTimer(), Patches()
+        install_all(self.timer, self.patches, libraries)
         self.user_code = UserCodeHooks(self.timer, self.patches)
         self.user_code.dataset(dataset)
         self.timer.active = True
@@ -152,8 +154,8 @@ class Watched:
 
 
 @contextmanager
-def watched(dataset: Any) -> Iterator[Watched]:
-    watch = Watched(dataset)
+def watched(dataset: Any, *libraries: str) -> Iterator[Watched]:
+    watch = Watched(dataset, *libraries)
     try:
         yield watch
     finally:
@@ -243,6 +245,22 @@ def test_methods_static_methods_and_those_inherited() -> None:
 )
 def test_what_a_wrapper_holds(wrap: Any) -> None:
     assert ops_of(wrap(case(lambda self, index: self.op(PIXELS), op=Add()))) == {"Add": "augment"}
+
+
+def test_databases_and_files_that_lists_and_dicts_hold_open_are_storage(tmp_path: Path) -> None:
+    """One for each shard, as datasets of Open Catalyst and packed files hold them."""
+    lmdb = pytest.importorskip("lmdb")
+    path = tmp_path / "shard"
+    path.write_bytes(b"data")
+    with lmdb.open(str(tmp_path / "db")) as database, open(str(path), "rb") as file:
+        with database.begin(write=True) as writing:
+            writing.put(b"key", b"value")
+        held: Any = {"databases": [database], "files": {"train": file}}
+        dataset = case(lambda self, index: (self.databases[0].begin().get(b"key"), self.files["train"].read()), **held)
+        with watched(dataset, "files", "lmdb") as watch:
+            assert watch.sample() == (b"value", b"data")
+            assert watch.ops == {"lmdb.Transaction.get": "storage", "read": "storage"}
+        assert held["databases"] == [database] and held["files"]["train"] is file and file.tell() == 0
 
 
 def test_transform_lists_name_each_operation() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import random
+import sys
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -90,6 +92,27 @@ def test_they_are_found_behind_functions() -> None:
 
     held = [enclosing, other.random, functools.partial(torch.rand, (), generator=fourth), third.shuffle]
     assert {id(generator) for generator in generators(held)} == {id(first), id(other), id(third), id(fourth)}
+
+
+MODULE = """
+import numpy
+rng = numpy.random.default_rng(0)
+class Noisy:
+    def __getitem__(self, index):
+        return rng.random()
+def noise(index):
+    return rng.random()
+"""
+
+
+def test_those_of_the_module_that_a_class_or_a_function_is_written_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    module: Any = ModuleType("of_a_notebook")
+    exec(MODULE, vars(module))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    for held, draw in ((module.Noisy(), lambda: module.Noisy()[0]), (module.noise, lambda: module.noise(0))):
+        with untouched([held]):
+            first = draw()
+        assert draw() == first
 
 
 def test_the_system_s_own_randomness_has_no_state_to_keep() -> None:

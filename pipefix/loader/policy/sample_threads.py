@@ -6,7 +6,6 @@ is read sample after sample; where it draws, all others are, too.
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,7 @@ from typing import Any
 
 import torch
 
-from pipefix.vocabulary.generators import generators, is_generator
+from pipefix.vocabulary.generators import generators
 from pipefix.vocabulary.held_transforms import datasets_in
 from pipefix.vocabulary.random_state import RandomState
 
@@ -55,9 +54,5 @@ class SampleThreads:
 
 def _held(dataset: Any) -> list[Any]:
     """Generators of a dataset, of those that it is made of, and of the modules that their classes are written in."""
-    known: dict[int, Any] = {}
-    for _, part in datasets_in(dataset):
-        module = sys.modules.get(getattr(part, "__module__", None) or "")
-        of_module = [] if module is None else [value for value in list(vars(module).values()) if is_generator(value)]
-        known.update((id(generator), generator) for generator in (*generators(part), *of_module))
-    return list(known.values())
+    held = (generator for _, part in datasets_in(dataset) for generator in generators(part))
+    return list({id(generator): generator for generator in held}.values())

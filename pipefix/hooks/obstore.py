@@ -41,7 +41,7 @@ def install(timer: SampleTimer, patches: Patches) -> None:
     import obstore
     from obstore import store
 
-    methods = getattr(store, "ObjectStoreMethods", None) or store._ObjectStoreMixin  # as older releases call it
+    methods = vars(store).get("ObjectStoreMethods") or vars(store)["_ObjectStoreMixin"]  # as older releases call it
     for name, ask in {"get": _get, "get_range": _get_range, "get_ranges": _get_ranges, "head": _head}.items():
         for owner in (obstore, methods):
             _cut(timer, patches, owner, name, ask)

@@ -63,7 +63,7 @@ class Cache(Remedy):
         record_bytes = exactly(tried_bytes) if tried_bytes else self.record_bytes(case)
         if record_bytes is None:
             return self.declined("how large a record would be could not be measured, so neither can its worth")
-        disk: float | None = self.disk_bytes(case, length, record_bytes.value, tried_cache)
+        disk_bytes = self.disk_bytes(case, length, record_bytes.value, tried_cache)
         read, taken_bytes = reading(record_bytes, record), record_bytes.value
         if tried_cache.record_bytes and tried_cache.record_bytes > KEPT_WHOLE * taken_bytes:
             taken_bytes = tried_cache.record_bytes
@@ -71,11 +71,11 @@ class Cache(Remedy):
             read = StageTime(read.wall + copied, read.cpu + copied)
         tried = record.gain if record is not None else None
         measured = finished and tried is not None
-        if case.memory is not None and disk > case.memory:
+        if case.memory is not None and disk_bytes > case.memory:
             measured = False
             if case.disk_seconds is None:
                 more = f"more than the {size(case.memory)} of free memory"
-                return self.declined(f"the cache would take {size(disk)}, {more}, and how fast this disk reads was not measured")
+                return self.declined(f"the cache would take {size(disk_bytes)}, {more}, and how fast this disk reads was not measured")
             # It is read from the disk each time: all workers wait for the one disk.
             waiting = draws(record_bytes, "record") * case.disk_seconds * max(1, case.measurement.workers)
             read = StageTime(read.wall + waiting, read.cpu)
@@ -85,6 +85,7 @@ class Cache(Remedy):
             gain = tried if measured else at_most(gain, tried)
         known = MeasuredGain(gain, record.pairs) if measured and record is not None else Modelled(gain)
         once, store = self.making_seconds(case), self.change.store
+        disk: float | None = disk_bytes
         if tried_cache.late and self.sized_by_trial:
             disk = None  # what calls gave back is no measure of what samples hold: a decoder may be called hundreds of times
         sized = {"size": RESIZED} if store == "resized" else {}

@@ -72,6 +72,8 @@ class Converted:
     """Of a sample, what it reads in ways that a ``source`` cache cannot answer."""
     url: str | None = None
     """The store that it was brought to; then nothing is left in ``folder``."""
+    compared: bool = True
+    """Whether what was there already was held against its source."""
 
 
 Progress = Callable[[State], None]
@@ -136,7 +138,7 @@ def convert(
         with told_by_the_disk(folder):
             existing = None if work.is_new else _existing(folder, recipe, update=update, stream=is_stream(dataset))
             if existing is not None and is_stream(dataset):
-                return Converted(folder, existing, time.perf_counter() - begun, 0, len(existing.parts))
+                return Converted(folder, existing, time.perf_counter() - begun, 0, len(existing.parts), compared=False)
         source = survey(dataset, recipe, target, apart=workers != 0)
         with told_by_the_disk(folder):
             parts_kept: dict[int, Facts] = {}

@@ -16,6 +16,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, Non
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from pipefix.caches import code_digest
 from pipefix.vocabulary.held_transforms import names_transforms
@@ -89,6 +90,10 @@ class Fingerprint:
             for column, values in [("its index", value.index), *(value.items() if value.ndim == 2 else [("its values", value)])]:
                 digest.update(repr(column).encode("utf-8", "surrogateescape"))
                 self._array(f"{name}.{column}", values.to_numpy(), digest, depth, visited_ids)
+        elif type(value).__module__.partition(".")[0] in ("pyarrow", "polars") and hasattr(value, "slice"):
+            for column, values in _of_arrow(value.to_arrow() if hasattr(value, "to_arrow") else value):
+                digest.update(f"{column!r}{values.type}{len(values)}".encode("utf-8", "surrogateescape"))
+                self._array(f"{name}.{column}", _spread(values), digest, depth, visited_ids)
         elif hasattr(value, "dtype") and hasattr(value, "shape"):
             self._array(name, value, digest, depth, visited_ids)
         elif self._is_list(value):
@@ -166,6 +171,18 @@ class Fingerprint:
             return False
         is_array = hasattr(value, "dtype") and hasattr(value, "shape") and value.shape
         return bool(isinstance(value, (list, tuple)) or is_array) and len(value) == self._length
+
+
+def _of_arrow(held: Any) -> list[tuple[str, Any]]:
+    """The columns of a table, or the one that it is."""
+    columns = list(zip(held.schema.names, held.columns, strict=True)) if hasattr(held, "schema") else [("its values", held)]
+    return [(column, values) for column, values in columns if hasattr(values, "to_numpy")]
+
+
+def _spread(values: Any) -> Any:
+    """An arrow column as an array: whole, or of a large one so many rows, evenly."""
+    every = max(1, values.nbytes // _MOST_BYTES)
+    return (values if every == 1 else values.take(np.arange(0, len(values), every))).to_numpy(zero_copy_only=False)
 
 
 def changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -64,7 +64,7 @@ def convert_to_store(
                 advice=_ELSEWHERE,
             )
         folders.remove(staging)
-        return Converted(staging, there, 0.0, 0, len(there.parts), url=store.url)
+        return Converted(staging, there, 0.0, 0, len(there.parts), url=store.url, compared=False)
     if others := [name for name in store.list() if not is_part(name)]:
         raise _others(store, others[0])
     converted = conversion.convert(dataset, recipe, staging, target=target, workers=workers, progress=progress)

@@ -78,7 +78,10 @@ def encode(tree: Any) -> bytes:
 
 def closed(payloads: Sequence[Any], described: Any) -> bytes:
     """Payloads, already aligned, and the description that names their places."""
-    description = msgspec.msgpack.encode(described)
+    try:
+        description = msgspec.msgpack.encode(described)
+    except (UnicodeEncodeError, OverflowError) as error:  # half a surrogate pair, or a dict's key beyond 64 bits
+        raise Unstorable(f"what it holds cannot be written: {error}") from error
     return b"".join((*payloads, description, _TAIL.pack(len(description), MARK)))
 
 
@@ -281,7 +284,7 @@ def _named(name: str, fields: tuple[str, ...]) -> Any:
         kind: Any = sys.modules.get(place)
         for step in path.split("."):
             kind = vars(kind).get(step) if hasattr(kind, "__dict__") else None
-        if isinstance(kind, type) and issubclass(kind, tuple) and vars(kind).get("_fields") == fields:
+        if isinstance(kind, type) and issubclass(kind, tuple) and getattr(kind, "_fields", None) == fields:
             return kind
     return _made_up(path.rpartition(".")[2], fields)
 

@@ -84,6 +84,8 @@ def _made(result: Converted, folder: str) -> Iterator[str]:
             f"The source has changed since: {counted(len(result.changed), 'part')} of {len(manifest.parts)} would be made anew. "
             "Add --update to do that."
         )
+    elif not result.made and not result.compared:
+        yield "It was there already: nothing was done, and whether its source has changed since was not looked at."
     elif not result.made:
         yield "It was there already, and its source is unchanged: nothing was done."
     else:

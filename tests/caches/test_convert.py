@@ -102,7 +102,7 @@ def test_streams_end_when_they_end_and_are_left_alone_then(make):
     cached = CachedDataset(done.folder)
     assert len(cached) == 50 and [int(cached[index][1]) for index in range(50)] == list(range(50))
     again = make(Stream(50), "sample")
-    assert (again.made, again.changed) == (0, ())
+    assert (again.made, again.changed, again.compared) == (0, (), False)
     with pytest.raises(BadUsage, match="What of a stream has changed cannot be told"):
         make(Stream(50), "sample", update=True)
 

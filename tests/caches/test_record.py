@@ -51,7 +51,12 @@ def test_tensors(dtype):
     assert restored.dtype == dtype and torch.equal(restored, value)
 
 
+class Place(collections.namedtuple("Place", "x y")):
+    """With something of its own."""
+
+
 def test_named_tuples_and_numbers_of_numpy():
+    assert type(back(Place(1, 2))) is Place
     restored = back(Point(np.float32(1.5), [np.int64(3)]))
     assert restored._fields == ("x", "y") and type(restored.x) is np.float32 and restored.y == [3]
 
@@ -86,6 +91,8 @@ def test_a_record_of_one_picture_begins_with_its_bytes():
         (torch.eye(3).to_sparse(), "layout torch.sparse_coo"),
         (np.ma.masked_array([1, 2], [0, 1]), "a numpy.ma.MaskedArray"),
         (bytearray(b"ab"), "a builtins.bytearray"),
+        ("half a pair: \ud800", "surrogates not allowed"),
+        ({2**70: 3}, "cannot be written"),
     ],
 )
 def test_what_has_no_place_in_a_record(value, message):

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from torch.utils.data import Subset
 from torchvision.transforms import v2
 
+from pipefix.caches import fingerprint
 from pipefix.caches import manifest as manifests
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.fingerprint import Fingerprint
@@ -182,6 +184,9 @@ HELD = {
     "list": lambda labels: [[object(), torch.ones(3), {"a": (1, label)}, 2.5, b"\xff"] for label in labels],
     "array of objects": lambda labels: np.array(labels, dtype=object),
     "table": lambda labels: pd.DataFrame({"file": "x.jpg", "label": labels}),
+    "arrow table": lambda labels: pa.table({"file": ["x.jpg"] * len(labels), "label": labels}),
+    "arrow column": lambda labels: pa.chunked_array([labels[:100], labels[100:]]),
+    "arrow strings": lambda labels: pa.array(map(str, labels)),
     "column": lambda labels: pd.Series(labels, index=range(0, 2 * len(labels), 2)),
     "column of times": lambda labels: pd.Series(pd.to_datetime(labels, utc=True)),
     "bfloat16": lambda labels: torch.tensor(labels).remainder(100).to(torch.bfloat16),
@@ -205,6 +210,14 @@ def test_a_large_array_is_neither_copied_nor_read_whole() -> None:
     tracemalloc.stop()
     tokens[:] = 1
     assert Fingerprint(Labelled(tokens), 1000).attributes != before
+
+
+def test_of_a_large_arrow_column_rows_are_looked_at_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fingerprint, "_MOST_BYTES", 1 << 10)
+    values = np.zeros(10_000, np.int64)
+    before = Fingerprint(Labelled(pa.table({"label": values})), 10_000).attributes
+    values[5_000:] = 1
+    assert Fingerprint(Labelled(pa.table({"label": values})), 10_000).attributes != before
 
 
 def test_rows_of_a_library_that_tells_them_by_a_fingerprint() -> None:

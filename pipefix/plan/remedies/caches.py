@@ -74,8 +74,8 @@ class Cache(Remedy):
         if case.memory is not None and disk_bytes > case.memory:
             measured = False
             if case.disk_seconds is None:
-                more = f"more than the {size(case.memory)} of free memory"
-                return self.declined(f"the cache would take {size(disk_bytes)}, {more}, and how fast this disk reads was not measured")
+                needed = f"the cache would take {size(disk_bytes)}, more than the {size(case.memory)} of free memory"
+                return self.declined(f"{needed}, and how fast this disk reads was not measured")
             # It is read from the disk each time: all workers wait for the one disk.
             waiting = draws(record_bytes, "record") * case.disk_seconds * max(1, case.measurement.workers)
             read = StageTime(read.wall + waiting, read.cpu)

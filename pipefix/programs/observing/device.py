@@ -56,7 +56,7 @@ class DeviceWaits:
             loop.device_wait_s += max(0.0, end.elapsed_time(begin)) / 1e3
             loop.device_steps += 1
             before, self._begun = self._begun, (loop, begin)
-            if before is not None and before[0] is loop and loop.durations:
+            if before is not None and before[0] is loop and len(loop.on_device_durations) < len(loop.durations):
                 loop.on_device_durations.append(before[1].elapsed_time(end) / 1e3)
             self._free += [end, *([before[1]] if before is not None else [])]
         while self._ended_steps and self._ended_steps[0].counted():

@@ -83,7 +83,7 @@ class Notes:
             own = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
             machine = {"host": platform.node(), "cores": len(own), "numa_nodes": _numa_nodes(own), **_machine()}
             rank = os.environ.get("RANK")
-            here = {"event": "process", "at": time.time(), "pid": self._pid, "argv": sys.argv, "rank": rank, **machine}
+            here = {"event": "process", "at": time.time(), "pid": self._pid, "argv": [*map(str, sys.argv)], "rank": rank, **machine}
             os.write(file, (json.dumps(here) + "\n").encode())
         self._which, self._file = _which(file), file
         return file

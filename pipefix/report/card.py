@@ -32,6 +32,7 @@ FREE = {
 
 _LONGER = re.compile(r"--(?:budget |probe=)(\d{1,6})")
 """What a sentence that asks for a longer probe names."""
+_EMULATED = re.compile(r"emulated: (\d[\d.e+-]*) (ms|samples)")
 NEARLY_ALL = 0.9
 SURELY = 1.08
 """Lower end of a measured gain that is told although nobody knows what limits."""
@@ -166,7 +167,9 @@ def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
 
 
 def _again(run: Run, **options: object) -> str | None:
-    """The probe once more; a loader inside a program has no name to give."""
+    """The probe once more, beside the same step; a loader inside a program has no name to give."""
+    if emulated := _EMULATED.match(run.consumer):
+        options = {"step_ms" if emulated[2] == "ms" else "target_rate": float(emulated[1]), **options}
     return None if not run.target or made_in_program(run.target) else on_target("probe", run.target, **options)
 
 

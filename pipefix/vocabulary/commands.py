@@ -20,7 +20,8 @@ def on_target(verb: str, target: str, **options: object) -> str:
     if target.endswith(" object>"):
         given = ["loader" if "Loader" in target else "dataset", *(f"{name}={value!r}" for name, value in options.items())]
         return f"pipefix.{verb}({', '.join(given)})"
-    return command("pipefix", verb, target, *(word for name, value in options.items() for word in (f"--{name}", str(value))))
+    given = [word for name, value in options.items() for word in ("--" + name.replace("_", "-"), str(value))]
+    return command("pipefix", verb, target, *given)
 
 
 def undone_by(folder: str | os.PathLike[str]) -> str:

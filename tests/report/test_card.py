@@ -31,6 +31,8 @@ def test_a_remedy_that_surely_gained_is_told_whatever_limits() -> None:
 @pytest.mark.parametrize("remedy", [workers(1.02, measured=True), workers(1.5, measured=False)])
 def test_one_that_may_gain_nothing_or_was_not_tried_is_not(remedy: RemedyFigures) -> None:
     assert card(replace(RUN, remedies=[remedy])).command == "pipefix probe clips.py:ClipDataset --budget 180"
+    beside = replace(RUN, remedies=[remedy], consumer="emulated: 12.5 ms a batch")
+    assert card(beside).command == "pipefix probe clips.py:ClipDataset --step-ms 12.5 --budget 180"
     in_python = replace(RUN, remedies=[remedy], target="<ClipDataset object>")
     assert str(card(in_python).command).startswith("pipefix.probe(dataset, ")
 

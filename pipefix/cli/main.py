@@ -29,7 +29,7 @@ SOON = 0.05
 def run() -> NoReturn:
     _treat_termination_as_interrupt()
     _deliver_lost_interrupts()
-    with watched(sys.argv[1] if len(sys.argv) > 1 else ""):
+    with watched(next((word for word in sys.argv[1:] if not word.startswith("-")), "")):  # -q may stand before it
         code = main()
     sys.exit(code)
 

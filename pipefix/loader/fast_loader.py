@@ -96,7 +96,7 @@ class FastLoader(_Base[T]):
         noted = vars(self).get("__pl_saved_kwargs")
         if noted is not None and type(self) is FastLoader:
             # Lightning makes a loader of a hook anew from what it saw it made with: what `DataLoader` was given, perhaps.
-            noted.update({name: getattr(self, name) for name in _OPTIONS})
+            noted.update(_options(self))
         self._check_options()
         self._why = "Nothing has been loaded yet."
         self._latest: EpochWork | None = None
@@ -104,13 +104,10 @@ class FastLoader(_Base[T]):
         self._course: Course | None = None
         self._meter: Meter | None = None
         self._carrier: Carrier | None = None
-        self._begun_with: list[Any] = []
-        """Options that the latest iterator was made by."""
-        self._epoch = 0
-        self._beginning = EpochStart()
+        self._begun_with: dict[str, Any] = {}  # options that the latest iterator was made by
+        self._epoch, self._beginning = 0, EpochStart()
         self._pending: EpochStart | None = None
-        self._lived_on = False
-        """Whether the next epoch is one for which the workers of the loader that a state is of would have lived on."""
+        self._lived_on = False  # whether the workers of the loader that a state is of would have lived on into the next epoch
 
     def _check_options(self) -> None:
         """Wrong ones are refused where they are given, or, set afterwards, when the next epoch begins."""
@@ -118,10 +115,8 @@ class FastLoader(_Base[T]):
             if (choice := getattr(self, name)) not in known and not (others and choice is None):
                 raise ValueError(f"{name} option should be one of {', '.join(map(repr, known))}{others}, but got {name}={choice!r}")
         if self.plan != self._planned_by:
-            raise ValueError(
-                f"plan is read when a loader is made, with {self._planned_by!r}, and was set to {self.plan!r} since: make another "
-                "FastLoader with that plan"
-            )
+            since = f"with {self._planned_by!r}, and was set to {self.plan!r} since: make another FastLoader with that plan"
+            raise ValueError(f"plan is read when a loader is made, {since}")
         threads, timeout = self.threads_per_worker, self.sample_timeout
         is_number = isinstance(threads, int) and not isinstance(threads, bool) and threads > 0
         for name, right, what in (
@@ -132,10 +127,8 @@ class FastLoader(_Base[T]):
             if not right:
                 raise ValueError(f"{name} option should be {what}, but got {name}={getattr(self, name)!r}")
         if threads > 1 and timeout:
-            raise ValueError(
-                f"sample_timeout={timeout!r} interrupts the main thread of a worker, and with threads_per_worker={threads} "
-                "others read the samples. Leave one of them out."
-            )
+            others = f"with threads_per_worker={threads} others read the samples. Leave one of them out."
+            raise ValueError(f"sample_timeout={timeout!r} interrupts the main thread of a worker, and {others}")
         by_index = self.on_bad != "raise" or timeout or self.rng != "torch" or threads > 1
         if by_index and isinstance(self.dataset, (IterableDataset, IterDataPipe, MapDataPipe)):
             raise ValueError(
@@ -154,7 +147,7 @@ class FastLoader(_Base[T]):
         return iterator
 
     def _epoch_begun(self) -> Any:
-        if kept_iterator(self) is not None and self._begun_with != self._options:
+        if kept_iterator(self) is not None and self._begun_with != _options(self):
             self._iterator = None  # what it does, and its workers, go by what was set before
         going_on, self._pending = self._pending, None
         if going_on is None:
@@ -197,13 +190,9 @@ class FastLoader(_Base[T]):
         generator = self.generator if isinstance(self.generator, torch.Generator) else None  # torch tells of another
         return int((generator or torch.default_generator).initial_seed())
 
-    @property
-    def _options(self) -> list[Any]:
-        return [getattr(self, name) for name in _OPTIONS]
-
     def _get_iterator(self) -> Any:
         self._check_options()
-        self._begun_with = self._options
+        self._begun_with = _options(self)
         self._decide()
         if isinstance(self._fusion, Fusion) and self._fusion.by_threads:
             return ThreadsLoaderIterator(self)
@@ -238,16 +227,13 @@ class FastLoader(_Base[T]):
         threads = self.threads_per_worker if fused is None and not keyed else 1
         rules = ReadPolicy(self.on_bad, float(self.sample_timeout), self._beginning.seed if keyed else None, threads)
         work = EpochWork(
-            reads=getattr(self._fusion, "reads", self._reads),
-            rules=rules,
+            reads=getattr(self._fusion, "reads", self._reads), rules=rules, fused=fused,
             quarantine=Quarantine(self.quarantine, self.max_bad, resume.length(self)) if rules else None,
-            threads=self._planned.settings.worker_threads,
-            carrier=self._carrier_to_device(),
+            threads=self._planned.settings.worker_threads, carrier=self._carrier_to_device(),
             steps=tuple(step for step in (self._planned.module, self.augment) if step is not None),
             recorded=self._planned.module is not None,
-            fused=fused,
             shared_queue=keyed and self.num_workers > 1 and self._engine != "torch" and self._auto_collation,
-        )
+        )  # fmt: skip
         self._planned.warn_of_cpu(work.carrier)
         self._latest = work
         if fused is None or not fused.by_threads:  # else nothing travels
@@ -358,3 +344,7 @@ class FastLoader(_Base[T]):
         if self._fusion is None:
             return ""
         return f"Not fused: {self._fusion}." if isinstance(self._fusion, str) else self._fusion.explain()
+
+
+def _options(loader: FastLoader[Any]) -> dict[str, Any]:
+    return {name: getattr(loader, name) for name in _OPTIONS}

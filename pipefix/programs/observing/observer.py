@@ -26,10 +26,8 @@ from .timed_batches import Looks
 from .training import TrainingSteps
 from .turns import Here, Turns, chain, in_turn_with, leave_for
 
-EACH_MADE = 4
-"""Batches a worker, after which it is asked whether all of them are still at work."""
-EPOCHS = 200
-"""Beginnings and ends of a loop's epochs that are noted."""
+EACH_MADE = 4  # batches a worker, after which it is asked whether all of them are still at work
+EPOCHS = 200  # beginnings and ends of a loop's epochs that are noted
 _TORCHS = "torch.utils.data.dataloader"
 
 
@@ -37,8 +35,7 @@ class Observer:
     def __init__(self, folder: str, asked: Mapping[str, str] = os.environ) -> None:
         self.notes = Notes(folder)
         self.loops = KnownLoops(self.notes)
-        self.of_parents: list[Any] = []
-        """What processes noted that this one was forked from."""
+        self.of_parents: list[Any] = []  # what processes noted that this one was forked from
         self.epochs: weakref.WeakKeyDictionary[Any, Epoch] = weakref.WeakKeyDictionary()
         self.kept: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         """By iterator: its loader, which the program itself may hold no longer (``for batch in DataLoader(...)``)."""
@@ -46,20 +43,16 @@ class Observer:
         """Iterators that nobody goes through yet."""
         self.orders = Orders()
         self.looks = Looks(asked)
-        self.device: DeviceWaits | None = None
-        """The events of its loops, once the program uses CUDA."""
+        self.device: DeviceWaits | None = None  # the events of its loops, once the program uses CUDA
         self.here = Here()
         self.training = TrainingSteps(self, int(asked.get("PIPEFIX_RUN_STEPS") or 0))
         self.models = ModelCalls()
         self.calls = 0
-        job = asked.get("PIPEFIX_RUN_JOB")
-        self.inside = Inside(job) if job else None
+        self.inside = Inside(job) if (job := asked.get("PIPEFIX_RUN_JOB")) else None
         self._failed: set[str] = set()
-        self._in_epochs = 0.0
-        """Seconds of all epochs so far, those inside others apart."""
+        self._in_epochs = 0.0  # seconds of all epochs so far, those inside others apart
         self._turns = Turns(self.notes)
-        self._leaving = 0.0
-        """When the process had run its last line, and began to end."""
+        self._leaving = 0.0  # when the process had run its last line, and began to end
 
     @property
     def current(self) -> Epoch | None:
@@ -352,7 +345,6 @@ class Observer:
         """The loop whose batch the program works on, or whose last one it may still work on."""
         if self.here.current is not None:
             return self.here.current.loop
-        latest = self.here.latest
-        if latest is None or not latest.loop.trains or self.training.is_past(latest):
+        if (latest := self.here.latest) is None or not latest.loop.trains or self.training.is_past(latest):
             latest = self._turns.elsewhere(ended=True)
         return latest.loop if latest is not None else None

@@ -56,7 +56,7 @@ def sealed_with(folder: Path, described: Any) -> None:
     offset, length = (int(index.blocks[0][name]) for name in ("offset", "length"))
     try:
         text = record.closed([], described)
-    except UnicodeEncodeError:
+    except record.Unstorable:
         text = record.closed([], ["S", ["XXXX", 1, []]]).replace(b"XXXX", b"\xff\xfe\xff\xfe")
     held = bytearray(data.read_bytes())
     held[offset : offset + length] = bytes(length - len(text)) + text

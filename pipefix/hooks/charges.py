@@ -69,7 +69,7 @@ class Charges:
         self.foreign: dict[int, int] = {}
         self.bytes_read = 0
         self.replay_ns = 0
-        """Time spent answering from recordings, and between the clocks of a call: the instrument's own, to be subtracted."""
+        """Time spent answering from recordings: the instrument's own, to be subtracted."""
 
     def op_id(self, stage: Stage | None, op: str) -> int:
         key = self._ids.get((stage, op))
@@ -135,8 +135,8 @@ class Charges:
             self._charge()
             self._top = top
 
-    def _charge(self, now: int | None = None) -> None:
-        now = perf_counter_ns() if now is None else now
+    def _charge(self) -> None:
+        now = perf_counter_ns()
         spent = now - self._last
         self.wall[self._top] += spent
         self._last = self._charge_cpu(self._top, spent) if self.cpu else now

@@ -24,7 +24,7 @@ from pipefix.hooks.patches import Patches
 from pipefix.hooks.recorded_files import MemoryFile, PartialFile, fill, keep_whole, key_of, note, remembered, replayed
 from pipefix.hooks.result_store import Reads
 from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import DECODE, STORAGE
+from pipefix.vocabulary.stage import STORAGE
 
 LIBRARY = ""
 
@@ -58,10 +58,10 @@ class TimedFileIO(io.FileIO):
         timer = self.timer
         if not timer.live:
             return _INTO(self, buffer)
-        if timer.tapes(STORAGE):
+        if timer.recording is not None or timer.replaced:
             view = memoryview(buffer).cast("B")
             return fill(len(view), lambda at: self._taped(len(view) - at, view[at:]), self.alone)
-        count = timer.timed_call(STORAGE, "read", _INTO, (self, buffer), replayable=False)
+        count = timer.timed_call(STORAGE, "read", _INTO, (self, buffer))
         timer.bytes_read += count or 0
         return count
 
@@ -71,10 +71,10 @@ class TimedFileIO(io.FileIO):
             return _READ(self, -1 if size is None else size)
         if size is None or size < 0:
             return self.readall()
-        if timer.tapes(STORAGE):
+        if timer.recording is not None or timer.replaced:
             into = bytearray(size)
             return bytes(memoryview(into)[: self.readinto(into)])
-        data = timer.timed_call(STORAGE, "read", _READ, (self, size), replayable=False)
+        data = timer.timed_call(STORAGE, "read", _READ, (self, size))
         timer.bytes_read += len(data or b"")
         return data
 
@@ -82,9 +82,9 @@ class TimedFileIO(io.FileIO):
         timer = self.timer
         if not timer.live:
             return _ALL(self)
-        if timer.tapes(STORAGE):
+        if timer.recording is not None or timer.replaced:
             return self._taped_all()
-        data = timer.timed_call(STORAGE, "read", _ALL, (self,), replayable=False)
+        data = timer.timed_call(STORAGE, "read", _ALL, (self,))
         timer.bytes_read += len(data or b"")
         return data
 
@@ -154,8 +154,8 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
     def find_raw(path: str | bytes) -> Any:
         """The raw file under a new file object, while recording or replaying."""
-        files = remembered(timer)
-        if files is not None and files.knows(key := key_of(path)):
+        key, files = key_of(path), remembered(timer)
+        if files is not None and files.knows(key):
             timer.pause()
             data = files.whole(key)
             from_memory = MemoryFile(data, path, timer) if data is not None else PartialFile(files, key, path, timer)
@@ -163,13 +163,11 @@ def install(timer: SampleTimer, patches: Patches) -> None:
             return from_memory
         timer.misses += files is not None
         raw = timer.timed_call(STORAGE, "open", kind, (path,), replayable=False)
-        timer.pause()
-        raw.key = key_of(path)
-        _by_path[raw.key] = raw
-        status = os.fstat(_FILENO(raw)) if timer.recording is not None else None
-        timer.resume()
-        if status is not None and stat.S_ISREG(status.st_mode):
-            note(timer, raw.key, 0, b"", status.st_size)
+        raw.key = key
+        _by_path[key] = raw
+        status = os.fstat(_FILENO(raw))
+        if stat.S_ISREG(status.st_mode):
+            note(timer, key, 0, b"", status.st_size)
         return raw
 
     @functools.wraps(original)
@@ -187,8 +185,8 @@ def install(timer: SampleTimer, patches: Patches) -> None:
             return _layered(kind, path, *how)
         if sys._getframe(1).f_code.co_filename.startswith(_IMPORTER):  # a module's file is none of the samples'
             return original(file, mode, buffering, encoding, errors, newline, closefd, opener)
-        if not timer.tapes(STORAGE) and DECODE not in timer.replaced:
-            return timer.timed_call(STORAGE, "open", _layered, (kind, path, *how), replayable=False)
+        if timer.recording is None and not timer.replaced:
+            return timer.timed_call(STORAGE, "open", _layered, (kind, path, *how))
         return _layered(find_raw, path, *how)
 
     def in_place_of(user_open: Any) -> Any:

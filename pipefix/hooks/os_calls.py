@@ -28,8 +28,8 @@ def install(timer: SampleTimer, patches: Patches) -> None:
     @hook(timer, patches, os, "open")
     def opened(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         """A whole recorded file is opened in memory."""
-        plain = dir_fd is None and not flags & ~_HARMLESS and not isinstance(path, int)
-        key = key_of(path) if plain and timer.tapes(STORAGE) else None
+        taping = timer.recording is not None or bool(timer.replaced)
+        key = key_of(path) if taping and dir_fd is None and not flags & ~_HARMLESS and not isinstance(path, int) else None
         files = remembered(timer)
         if key is not None and files is not None and files.knows(key):
             timer.pause()
@@ -54,7 +54,7 @@ def _replace_read(timer: SampleTimer, patches: Patches, name: str) -> None:
 
     @hook(timer, patches, os, name)
     def read(fd: int, length_or_buffers: Any, *offset: int) -> Any:
-        status = _STATUS(fd) if timer.tapes(STORAGE) else None
+        status = _STATUS(fd) if timer.recording is not None or timer.replaced else None
         key, at = None, 0
         if status is not None and stat.S_ISREG(status.st_mode):
             key = key_behind(fd, status)

@@ -119,21 +119,19 @@ class SampleTimer(Charges):
         """
         if not self.live or self.stage is stage:
             return fn(*args, **kwargs)
-        now = perf_counter_ns()
         if get_ident() != self.owner:
             return fn(*args, **kwargs) if own else self._beside(stage, op, fn, args, kwargs)
         if (self.recording is not None or self.replaced) and replayable:
-            return self._recorded(stage, op, fn, args, kwargs, own, leaf, now)
+            return self._recorded(stage, op, fn, args, kwargs, own, leaf)
         key = self._ids.get((stage, op), -1)
         if key < 0:
             key = self.op_id(stage, op)
         top, above, crossed = self._top, self.stage, self._crossed
-        # `_charge`, `_restart` and `_passed` in line: this is the path that every call of every sample takes. Its own time is left
-        # out, as far as clocks see it.
+        # `_charge` and `_passed` in line: this is the path that every call of every sample takes.
+        now = perf_counter_ns()
         spent = now - self._last
         self.wall[top] += spent
-        if self.cpu:
-            self._charge_cpu(top, spent)
+        begun = self._last = self._charge_cpu(top, spent) if self.cpu else now
         self.calls[key] += 1
         self.entered[top] += 1
         self._top = key
@@ -142,10 +140,6 @@ class SampleTimer(Charges):
         if own:
             self._crossed = 0
         value: Any = MISSING
-        if self.cpu:
-            self._last_cpu = thread_time_ns()
-        begun = self._last = perf_counter_ns()
-        self.replay_ns += begun - now
         try:
             value = fn(*args, **kwargs)
             return value  # type: ignore[no-any-return]
@@ -153,8 +147,7 @@ class SampleTimer(Charges):
             now = perf_counter_ns()
             spent = now - self._last
             self.wall[self._top] += spent
-            if self.cpu:
-                self._charge_cpu(self._top, spent)
+            self._last = self._charge_cpu(self._top, spent) if self.cpu else now
             if own:
                 if self._crossed & ~BITS[stage] or value is None:
                     # Without a result it works on its arguments or its object: a recording could not stand in for that.
@@ -163,26 +156,21 @@ class SampleTimer(Charges):
             self._crossed = crossed if deferred else self._crossed | BITS[stage]
             self.stage = above
             if self.events is not None:
-                self.events.append((key, begun, now))
+                self.events.append((key, begun, self._last))
             if stage is not STORAGE:
                 self.phase = OWN_DECODED
             elif top <= OWN_DECODED or self.phase == OWN_BEFORE:
                 self.phase = OWN_RAW
             self._top = top if top > OWN_DECODED else self.phase
-            if self.cpu:
-                self._last_cpu = thread_time_ns()
-            self._last = perf_counter_ns()
-            self.replay_ns += self._last - now
 
     def _recorded(
-        self, stage: Stage, op: str, fn: Callable[..., T], args: Sequence[Any], kwargs: Mapping[str, Any], own: bool, leaf: bool,
-        now: int,
-    ) -> T:  # fmt: skip
-        """A call while recording or replaying, made at ``now``. The user's own code is one piece, unless it is mixed."""
+        self, stage: Stage, op: str, fn: Callable[..., T], args: Sequence[Any], kwargs: Mapping[str, Any], own: bool, leaf: bool
+    ) -> T:
+        """A call while recording or replaying. The user's own code is one piece, unless it is mixed."""
         whole = not own or op not in self.mixed
         label, ordinal = self.place(op)
         if whole and stage in self.replaced:
-            value: Any = self.answer(stage, label, ordinal, args, kwargs, now=now)
+            value: Any = self.answer(stage, label, ordinal, args, kwargs)
             if value is not MISSING:
                 return value  # type: ignore[no-any-return]
         recording, before = self.open_recording, (self._scope, self._base, self._hushed, self.trail)
@@ -191,9 +179,6 @@ class SampleTimer(Charges):
         reads: Reads | None = [] if recording is not None and stage is DECODE and not own else None
         if reads is not None:
             self.trail = reads
-        spent = perf_counter_ns() - now
-        self.replay_ns += spent
-        self._last += spent
         try:
             value = self.timed_call(stage, op, fn, args, kwargs, replayable=False, own=own, leaf=leaf)
         finally:
@@ -217,7 +202,7 @@ class SampleTimer(Charges):
 
     def answer(
         self, stage: Stage, label: str, ordinal: int, args: Sequence[Any] = (), kwargs: Mapping[str, Any] = {},
-        *, reread: bool = True, now: int | None = None,
+        *, reread: bool = True,
     ) -> Any:  # fmt: skip
         """The recorded result of a call, or `MISSING`. What the call would have caused besides is still done: lazy arguments are
         decoded, and files read inside a decode are read (unless those stages are replaced too)."""
@@ -225,8 +210,7 @@ class SampleTimer(Charges):
             return MISSING
         if stage is AUGMENT and DECODE not in self.replaced:
             force(args, kwargs)
-            now = None
-        self._charge(now)
+        self._charge()
         value = self.playing.find(self.unit, label, ordinal)
         self.replay_ns += perf_counter_ns() - self._last
         self._restart()
@@ -251,10 +235,6 @@ class SampleTimer(Charges):
             if self.trail is not None:
                 self.trail.extend(reads)
         self._restart()
-
-    def tapes(self, stage: Stage) -> bool:
-        """Whether calls of a stage are kept just now, or answered from what was kept."""
-        return self.recording is not None or stage in self.replaced
 
     @property
     def counts_chunks(self) -> bool:

@@ -135,7 +135,7 @@ class SampleMaker:
     def _clocked(self, unit: Any, key: Any, experiment: Experiment, trace: BatchTrace, make: Callable[[], Any]) -> Any:
         """What ``make`` gives, between the clocks."""
         timer = self.timer
-        self.doing, own = unit, timer.replay_ns
+        self.doing = unit
         begun = time.perf_counter_ns()
         if experiment is RECORD:
             timer.recording = self.recording if self.discovered >= DISCOVERY_UNITS and not self.recording.full else None
@@ -150,7 +150,7 @@ class SampleMaker:
             if timer.active:
                 timer.end()
         ended = time.perf_counter_ns()
-        trace.unit_walls.append(ended - begun - (timer.replay_ns - own))
+        trace.unit_walls.append(ended - begun)
         if timer.events is not None:
             trace.events.append(("sample", str(unit)[:LONGEST_NAME], begun, ended))
         return sample

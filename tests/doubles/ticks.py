@@ -20,8 +20,7 @@ MEASUREMENT = (
     "pipefix.measurement.measuring_fetcher", "pipefix.measurement.consumer", "pipefix.measurement.consumer_alone",
     "pipefix.measurement.measure", "pipefix.measurement.budget", "pipefix.measurement.run_arms",
     "pipefix.measurement.gpu", "pipefix.measurement.worker_probe", "pipefix.measurement.sample_maker",
-    "pipefix.measurement.startup", "pipefix.measurement.calibrate", "pipefix.hooks.charges", "pipefix.hooks.sample_timer",
-    "pipefix.subject.call_sites",
+    "pipefix.measurement.startup", "pipefix.hooks.charges", "pipefix.hooks.sample_timer", "pipefix.subject.call_sites",
 )  # fmt: skip
 """Whatever tells the time of batches and of the budget. Limits on what hangs keep the real clock."""
 PROBE = (

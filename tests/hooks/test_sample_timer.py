@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from types import SimpleNamespace
 
 import pytest
 
@@ -209,21 +208,6 @@ def test_answering_is_the_instruments_own_time(hooks, clock, monkeypatch):
     hooks.run(lambda: hooks.timer.timed_call(DECODE, "decode", clock.spend, (50,)), replace=[DECODE])
     assert hooks.timer.replay_ns == 11
     assert sum(hooks.timer.wall) == 0
-
-
-def test_what_a_timed_call_itself_takes_is_left_out(timer, clock, monkeypatch):
-    """On both sides of the call, and of a call inside it."""
-    noted, op_id = [], timer.op_id
-    monkeypatch.setattr(timer, "op_id", lambda *named: (clock.spend(7), op_id(*named))[1])
-    timer.events = SimpleNamespace(append=lambda event: (clock.spend(13), noted.append(event)))
-    timer.begin("unit")
-    clock.spend(100)
-    timer.timed_call(DECODE, "decode", lambda: timer.timed_call(STORAGE, "read", clock.spend, (50,)))
-    clock.spend(9)
-    timer.end()
-    assert charges(timer) == {"own code before reading": 100, "read": 50, "own code on decoded values": 9}
-    assert timer.replay_ns == 2 * (7 + 13)
-    assert [ended - begun for _, begun, ended in noted] == [50, 50 + 7 + 13]
 
 
 def test_a_tap_without_a_clock_answers_and_reads_no_clock(hooks, monkeypatch, tmp_path):

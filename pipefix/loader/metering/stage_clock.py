@@ -65,8 +65,7 @@ class StageClock:
         self._free = True
         """No maker before this one looked, so that the first looks come at once."""
         self._look_costs: deque[int] = deque(maxlen=TYPICAL_OF)
-        self._begun, self._fetching = 0, False
-        self._call_ns, self._charged_ns = 0.0, 0.0
+        self._begun, self._fetching, self._call_ns = 0, False, 0.0
 
     def __call__(self, worker: int) -> None:
         if self.then is not None:
@@ -158,7 +157,7 @@ class StageClock:
             cpu = thread_time_ns() - cpu
             self._patches.pause()
         samples = samples or self._samples_of(order, data)
-        sums, calls, handed = stages(timer, cpu, self._charged_ns), sum(timer.calls), self._handed.take()
+        sums, calls, handed = stages(timer, cpu, self._call_ns), sum(timer.calls), self._handed.take()
         look = TimedBatch(
             0, done, samples, sums[Stage.STORAGE], sums[Stage.DECODE], sums[Stage.AUGMENT], sums[None], between[1] - between[0],
             timer.bytes_read, cpu, done - ready, handed.dumps_ns + handed.send_ns, handed.count, calls,
@@ -176,7 +175,7 @@ class StageClock:
             if self._looks < FIRST:
                 install_all(self._timer, self._patches)
             if self._looks == 0:
-                self._call_ns, self._charged_ns = calibrate()
+                self._call_ns = calibrate()
         except Exception:  # noqa: BLE001 - whatever a library does to being patched, it is not the training's fault
             self._patches.undo()
             self._next, self._state = -1, FAILED
@@ -231,25 +230,24 @@ def stages(timer: SampleTimer, cpu: int, call_ns: float) -> dict[Stage | None, i
     return sums
 
 
-def calibrate(calls: int = 200) -> tuple[float, float]:
-    """Nanoseconds that a timed call adds, here and now; and those of them that its clocks do not leave out."""
+def calibrate(calls: int = 200) -> float:
+    """Nanoseconds that a timed call adds, here and now."""
     timer = SampleTimer()
     timer.active = True
 
     def nothing() -> None:
         return None
 
-    best, charged = float("inf"), float("inf")
+    best = float("inf")
     for _ in range(3):
-        timer.clear()
         timer.begin(None)
         begun = perf_counter_ns()
         for _ in range(calls):
             timer.timed_call(Stage.DECODE, "nothing", nothing)
         spent = perf_counter_ns() - begun
         timer.end()
-        best, charged = min(best, spent / calls), min(charged, max(0, spent - timer.replay_ns) / calls)
-    return best, charged
+        best = min(best, spent / calls)
+    return best
 
 
 def preload() -> None:

@@ -55,7 +55,7 @@ class Proposed(Step):
 
     @property
     def speedup(self) -> Interval:
-        return self.gain.interval
+        return self.gain.told
 
     def declined(self, why: str) -> Declined:
         return Declined(**{field.name: getattr(self, field.name) for field in fields(Step)} | {"why": why})
@@ -67,7 +67,7 @@ class Declined(Step):
 
     @property
     def speedup(self) -> Interval | None:
-        return None if isinstance(self.gain, NotTried | Bounded) else self.gain.interval
+        return None if isinstance(self.gain, NotTried | Bounded) else self.gain.told
 
 
 @dataclass(frozen=True)

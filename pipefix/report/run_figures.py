@@ -102,7 +102,7 @@ def _gain(gain: Gain) -> runfile.GainFigures:
     if isinstance(gain, Bounded):
         return runfile.GainFigures(how=gain.how, at_most=gain.at_most)
     blocks = gain.blocks if isinstance(gain, MeasuredGain) else None
-    return runfile.GainFigures(gain.interval.value, gain.interval.low, gain.interval.high, blocks, gain.how)
+    return runfile.GainFigures(gain.told.value, gain.told.low, gain.told.high, blocks, gain.how)
 
 
 def _arms(measurement: Measurement, replaces: Mapping[str, list[str]]) -> list[runfile.Arm]:

@@ -6,6 +6,7 @@ is known (`NotTried`).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,6 +16,11 @@ FEWEST_RESAMPLED = 5
 """Blocks that a share of resamples must rest on: resampling fewer repeats the same few again and again."""
 FEWEST_FOR_INTERVAL = 2
 """Blocks that an interval must rest on: one block says nothing of how far blocks differ."""
+
+REPLAY_DOUBT = 0.06
+"""The logarithm of a gain that was tried is believed to be known to so much of itself, however well blocks agree: what stands for
+a change in a probe (a stage that is answered from a recording, workers under the clocks) is not quite the change. 2x to about 4 %,
+1.1x to half a per cent, as one standard deviation; from the 41 fixes of benchmarks/results/whatif.md, which were really applied."""
 
 
 def known_from(estimate: Interval, blocks: int) -> Interval:
@@ -35,6 +41,16 @@ class MeasuredGain:
     def __post_init__(self) -> None:
         object.__setattr__(self, "interval", known_from(self.interval, self.blocks))
 
+    @property
+    def told(self) -> Interval:
+        """What is said of it: ``interval`` tells how far blocks differ, and `REPLAY_DOUBT` comes on top."""
+        value, low, high = self.interval.value, self.interval.low, self.interval.high
+        if not 0 < low <= value <= high < math.inf:
+            return self.interval
+        doubt = 1.96 * REPLAY_DOUBT * abs(math.log(value))
+        below, above = (math.hypot(math.log(ratio), doubt) for ratio in (value / low, high / value))
+        return Interval(value, value * math.exp(-below), value * math.exp(above))
+
 
 @dataclass(frozen=True)
 class Modelled:
@@ -42,6 +58,11 @@ class Modelled:
 
     interval: Interval
     how: ClassVar[str] = "modelled"
+
+    @property
+    def told(self) -> Interval:
+        """The model's doubt is in its interval."""
+        return self.interval
 
 
 @dataclass(frozen=True)
@@ -77,7 +98,7 @@ def figure(gain: Gain) -> str:
         return f"at most {times(gain.at_most)}"
     if isinstance(gain, MeasuredGain) and gain.blocks < FEWEST_FOR_INTERVAL:
         return f"{times(gain.interval.value)} in one block"
-    return times_between(gain.interval)
+    return times_between(gain.told)
 
 
 def pedigree(tried: bool, *, whole: bool = False) -> str:

@@ -109,13 +109,13 @@ SENTENCES: dict[str, tuple[Measurement, str]] = {
     "an input-bound pipeline": (
         measured({"storage": 1.0, "decode": 4.0}, workers=2, step=0.5, arms={"decode-recorded": 4.0}),
         ("Input-bound: decode (decode-op) takes 80 % of the time to deliver a sample; if it were free, throughput would be 4.00x"
-        " (3.96-4.04). The step waits 80 % of the time.")
+        " (3.40-4.71). The step waits 80 % of the time.")
     ),
     # It may deliver many times what training takes.
     "without a consumer the input side alone": (
         measured({"storage": 1.0, "decode": 4.0}, workers=2, arms={"decode-recorded": 4.0}),
         ("Input-bound, of the input side alone: decode (decode-op) takes 80 % of the time to deliver a sample; if it were free, "
-        f"the input side would deliver 4.00x (3.96-4.04). {ALONE}")
+        f"the input side would deliver 4.00x (3.40-4.71). {ALONE}")
     ),
     "a step-bound pipeline": (
         measured({"decode": 1.0}, workers=2, step=2.0, arms={"samples-recorded": 1.0}),
@@ -140,12 +140,12 @@ SENTENCES: dict[str, tuple[Measurement, str]] = {
     ),
     "arms that contradict the clocks": (
         measured({"storage": 2.0, "decode": 1.0}, arms={"storage-from-memory": 1.1, "decode-recorded": 2.5}),
-        ("Inconclusive: the clocks point to storage, but the replayed arms to decode (removing it gains 2.50x (2.48-2.53)). What"
+        ("Inconclusive: the clocks point to storage, but the replayed arms to decode (removing it gains 2.50x (2.24-2.79)). What"
         " runs meanwhile is seen in a trace: --trace FILE.")
     ),
     "nothing gains where a step limits that workers run beside": (
         measured({"decode": 1.0}, workers=2, step=2.0, arms={"handover-skipped": 1.5, "decode-recorded": 1.0}),
-        ("Inconclusive: the clocks point to step, but the replayed arms to ipc (removing it gains 1.50x (1.49-1.52)). What runs "
+        ("Inconclusive: the clocks point to step, but the replayed arms to ipc (removing it gains 1.50x (1.43-1.57)). What runs "
         "meanwhile is seen in a trace: --trace FILE.")
     ),
     "code that no seam bounds": (
@@ -158,13 +158,13 @@ SENTENCES: dict[str, tuple[Measurement, str]] = {
     "with workers an arm that gains more than every other decides": (
         measured({"storage": 2.0, "decode": 1.0, "collate": 0.2}, workers=2, arms=TWO_LEAD),
         ("Input-bound, of the input side alone: ipc (handing batches over to the training process) limits, though it runs beside"
-        f" other stages; if it were free, the input side would deliver 1.50x (1.49-1.52). {ALONE}")
+        f" other stages; if it were free, the input side would deliver 1.50x (1.43-1.57). {ALONE}")
     ),
     # On the cores that the workers need: their clocks see next to nothing of it.
     "handing over that takes long whoever makes the batches": (
         measured({"storage": 0.5, "decode": 0.6, "augment": 0.5}, workers=2, arms=READY),
         ("Input-bound, of the input side alone: ipc (handing batches over to the training process) takes 67 % of the time to "
-        f"deliver a sample even where batches are ready; if it were free, the input side would deliver 2.00x (1.98-2.02). {ALONE}")
+        f"deliver a sample even where batches are ready; if it were free, the input side would deliver 2.00x (1.84-2.17). {ALONE}")
     ),
 }  # fmt: skip
 

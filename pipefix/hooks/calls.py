@@ -197,7 +197,7 @@ def _stream(timer: SampleTimer, original: Callable[..., Any], label: str, row: A
         return original(file, *args, **kwargs), file.tell()
 
     def read(file: Any, *args: Any, **kwargs: Any) -> Any:
-        tracks_position = (timer.recording is not None or bool(timer.replaced)) and hasattr(file, "tell")
+        tracks_position = timer.tapes(row.stage) and hasattr(file, "tell")
         if not tracks_position or not file.seekable():
             return timer.timed_call(row.stage, label, original, (file, *args), kwargs, replayable=not tracks_position)
         value, end = timer.timed_call(row.stage, label, and_where, (file, *args), kwargs)

@@ -60,6 +60,8 @@ class Charges:
         """Of the operation on top; None in the sample's own code."""
         self._last = 0
         self._last_cpu = 0
+        self._paused = 0
+        """How many `pause`s are to be resumed."""
 
     def clear(self) -> None:
         """Forget all charges; operations keep their ids."""
@@ -108,17 +110,21 @@ class Charges:
             self._crossed |= before
 
     def pause(self) -> None:
-        """What follows, up to `resume`, is the instrument's own: it stands in for something replaced."""
+        """What follows, up to `resume`, is the instrument's own: it stands in for something replaced. No call in it is timed."""
         if get_ident() == self.owner:
-            self._charge()
+            if not self._paused:
+                self._charge()
+            self._paused += 1
 
     def resume(self, stage: Stage | None = None) -> None:
         """Back to the sample; ``stage`` says that what was stood in for belongs to it."""
         if get_ident() == self.owner:
-            self.replay_ns += perf_counter_ns() - self._last
-            self._restart()
             if stage is not None:
                 self._passed(stage)
+            self._paused -= 1
+            if not self._paused:
+                self.replay_ns += perf_counter_ns() - self._last
+                self._restart()
 
     def aside(self, stage: Stage, op: str, fn: Callable[..., T], *args: Any) -> T:
         """Call ``fn`` and charge it to ``op``, as no call of its own. It says nothing of what the own code works on: a file

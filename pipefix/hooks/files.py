@@ -24,7 +24,7 @@ from pipefix.hooks.patches import Patches
 from pipefix.hooks.recorded_files import MemoryFile, PartialFile, fill, keep_whole, key_of, note, remembered, replayed
 from pipefix.hooks.result_store import Reads
 from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import STORAGE
+from pipefix.vocabulary.stage import DECODE, STORAGE
 
 LIBRARY = ""
 
@@ -58,10 +58,10 @@ class TimedFileIO(io.FileIO):
         timer = self.timer
         if not timer.live:
             return _INTO(self, buffer)
-        if timer.recording is not None or timer.replaced:
+        if timer.tapes(STORAGE):
             view = memoryview(buffer).cast("B")
             return fill(len(view), lambda at: self._taped(len(view) - at, view[at:]), self.alone)
-        count = timer.timed_call(STORAGE, "read", _INTO, (self, buffer))
+        count = timer.timed_call(STORAGE, "read", _INTO, (self, buffer), replayable=False)
         timer.bytes_read += count or 0
         return count
 
@@ -71,10 +71,10 @@ class TimedFileIO(io.FileIO):
             return _READ(self, -1 if size is None else size)
         if size is None or size < 0:
             return self.readall()
-        if timer.recording is not None or timer.replaced:
+        if timer.tapes(STORAGE):
             into = bytearray(size)
             return bytes(memoryview(into)[: self.readinto(into)])
-        data = timer.timed_call(STORAGE, "read", _READ, (self, size))
+        data = timer.timed_call(STORAGE, "read", _READ, (self, size), replayable=False)
         timer.bytes_read += len(data or b"")
         return data
 
@@ -82,9 +82,9 @@ class TimedFileIO(io.FileIO):
         timer = self.timer
         if not timer.live:
             return _ALL(self)
-        if timer.recording is not None or timer.replaced:
+        if timer.tapes(STORAGE):
             return self._taped_all()
-        data = timer.timed_call(STORAGE, "read", _ALL, (self,))
+        data = timer.timed_call(STORAGE, "read", _ALL, (self,), replayable=False)
         timer.bytes_read += len(data or b"")
         return data
 
@@ -120,9 +120,11 @@ class TimedFileIO(io.FileIO):
         """What was recorded at the current position, which moves on; None where nothing was."""
         if offset is None:
             return None
+        self.timer.pause()
         data = replayed(self.timer, self._key(), offset, count)
         if data is not None:
             _SEEK(self, offset + len(data))
+        self.timer.resume()
         return data
 
     def _note(self, offset: int | None, data: Bytes) -> None:
@@ -154,20 +156,24 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
     def find_raw(path: str | bytes) -> Any:
         """The raw file under a new file object, while recording or replaying."""
-        key, files = key_of(path), remembered(timer)
-        if files is not None and files.knows(key):
+        if (files := remembered(timer)) is not None:
             timer.pause()
-            data = files.whole(key)
-            from_memory = MemoryFile(data, path, timer) if data is not None else PartialFile(files, key, path, timer)
-            timer.resume(STORAGE)
-            return from_memory
-        timer.misses += files is not None
+            key, from_memory = key_of(path), None
+            if files.knows(key):
+                data = files.whole(key)
+                from_memory = MemoryFile(data, path, timer) if data is not None else PartialFile(files, key, path, timer)
+            timer.resume(STORAGE if from_memory is not None else None)
+            if from_memory is not None:
+                return from_memory
+            timer.misses += 1
         raw = timer.timed_call(STORAGE, "open", kind, (path,), replayable=False)
-        raw.key = key
-        _by_path[key] = raw
-        status = os.fstat(_FILENO(raw))
-        if stat.S_ISREG(status.st_mode):
-            note(timer, key, 0, b"", status.st_size)
+        timer.pause()
+        raw.key = key_of(path)
+        _by_path[raw.key] = raw
+        status = os.fstat(_FILENO(raw)) if timer.recording is not None else None
+        timer.resume()
+        if status is not None and stat.S_ISREG(status.st_mode):
+            note(timer, raw.key, 0, b"", status.st_size)
         return raw
 
     @functools.wraps(original)
@@ -185,8 +191,8 @@ def install(timer: SampleTimer, patches: Patches) -> None:
             return _layered(kind, path, *how)
         if sys._getframe(1).f_code.co_filename.startswith(_IMPORTER):  # a module's file is none of the samples'
             return original(file, mode, buffering, encoding, errors, newline, closefd, opener)
-        if timer.recording is None and not timer.replaced:
-            return timer.timed_call(STORAGE, "open", _layered, (kind, path, *how))
+        if not timer.tapes(STORAGE) and DECODE not in timer.replaced:
+            return timer.timed_call(STORAGE, "open", _layered, (kind, path, *how), replayable=False)
         return _layered(find_raw, path, *how)
 
     def in_place_of(user_open: Any) -> Any:

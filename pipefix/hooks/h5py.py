@@ -51,7 +51,7 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         if not isinstance(name, (str, bytes, os.PathLike)):  # a group names the file that it is in, too
             return open_file(self, name, mode, *args, **kwargs)
         plain = mode == "r" and not args and kwargs.get("driver") is None
-        key = key_of(name) if plain and (timer.recording is not None or timer.replaced) else None
+        key = key_of(name) if plain and timer.tapes(Stage.STORAGE) else None
         held = replayed(timer, key) if key is not None else None
         if held is not None:
             return open_file(self, io.BytesIO(held), "r", **kwargs)

@@ -43,7 +43,7 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
     def new(cls: Any, fileno: int, *args: Any, **kwargs: Any) -> Any:
         mapped = create(cls, fileno, *args, **kwargs)
-        if timer.live and (timer.recording is not None or timer.replaced):
+        if timer.live and timer.tapes(Stage.STORAGE):
             key = key_behind(fileno, _STATUS(fileno)) if fileno != -1 else IN_MEMORY
             mapped.in_memory = key == IN_MEMORY
             if key != IN_MEMORY:

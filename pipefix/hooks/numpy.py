@@ -38,7 +38,7 @@ def install(timer: SampleTimer, patches: Patches) -> None:
     def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offset: int = 0, **kwargs: Any) -> Any:
         """Reads past Python's file objects; while recording or answered from a recording it reads through them instead."""
         plain = not sep and not kwargs and timer.owns and not np.dtype(dtype).hasobject
-        if plain and (timer.recording is not None or STORAGE in timer.replaced):
+        if plain and timer.tapes(STORAGE):
             if isinstance(file, (str, bytes, os.PathLike)):
                 with open(file, "rb") as opened:
                     return _through(opened, np.dtype(dtype), count, offset)

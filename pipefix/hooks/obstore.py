@@ -54,7 +54,7 @@ def _cut(timer: SampleTimer, patches: Patches, owner: Any, name: str, ask: Calla
     def asked(held: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
         if timer.stage is STORAGE:
             return original(held, path, *args, **kwargs)
-        url = _url(held, path) if timer.recording is not None or timer.replaced else None
+        url = _url(held, path) if timer.tapes(STORAGE) else None
         if url is None or (name == "get" and (args or kwargs)):
             value = timer.timed_call(STORAGE, op, original, (held, path, *args), kwargs, replayable=name != "get")
             timer.bytes_read += sum(map(len, value if name == "get_ranges" else [value] if name == "get_range" else []))

@@ -28,8 +28,8 @@ def install(timer: SampleTimer, patches: Patches) -> None:
     @hook(timer, patches, os, "open")
     def opened(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         """A whole recorded file is opened in memory."""
-        taping = timer.recording is not None or bool(timer.replaced)
-        key = key_of(path) if taping and dir_fd is None and not flags & ~_HARMLESS and not isinstance(path, int) else None
+        plain = dir_fd is None and not flags & ~_HARMLESS and not isinstance(path, int)
+        key = key_of(path) if plain and timer.tapes(STORAGE) else None
         files = remembered(timer)
         if key is not None and files is not None and files.knows(key):
             timer.pause()
@@ -54,21 +54,24 @@ def _replace_read(timer: SampleTimer, patches: Patches, name: str) -> None:
 
     @hook(timer, patches, os, name)
     def read(fd: int, length_or_buffers: Any, *offset: int) -> Any:
-        status = _STATUS(fd) if timer.recording is not None or timer.replaced else None
-        key, at = None, 0
-        if status is not None and stat.S_ISREG(status.st_mode):
-            key = key_behind(fd, status)
-            if key == IN_MEMORY:
-                timer.pause()
-                got = original(fd, length_or_buffers, *offset)
-                timer.resume(STORAGE)
-                return got
-            at = offset[0] if offset else _SEEK(fd, 0, os.SEEK_CUR)
-            data = replayed(timer, key, at, sum(map(len, map(_bytes_of, length_or_buffers))) if into else length_or_buffers)
-            if data is not None:
-                if not offset:
+        status, key, at, answer = None, None, 0, None
+        if timer.tapes(STORAGE):
+            timer.pause()
+            status = _STATUS(fd)
+            if stat.S_ISREG(status.st_mode):
+                key = key_behind(fd, status)
+                at = 0 if key == IN_MEMORY else offset[0] if offset else _SEEK(fd, 0, os.SEEK_CUR)
+                count = sum(map(len, map(_bytes_of, length_or_buffers))) if into else length_or_buffers
+                data = replayed(timer, key, at, count) if key != IN_MEMORY else None
+                if data is not None and not offset:
                     _SEEK(fd, at + len(data), os.SEEK_SET)
-                return _spread(data, length_or_buffers) if into else data
+                if data is not None:
+                    answer = _spread(data, length_or_buffers) if into else data
+                elif key == IN_MEMORY:
+                    answer = original(fd, length_or_buffers, *offset)
+            timer.resume(STORAGE if answer is not None else None)
+        if answer is not None:
+            return answer
         got = timer.timed_call(STORAGE, f"os.{name}", original, (fd, length_or_buffers, *offset), replayable=False)
         timer.bytes_read += got if into else len(got)
         if key is not None and status is not None and timer.recording is not None:

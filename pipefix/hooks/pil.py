@@ -31,8 +31,8 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
     @hook(timer, patches, Image, "open")
     def open_image(fp: Any, *args: Any, **kwargs: Any) -> Any:
-        if timer.recording is None and not timer.replaced:
-            image: Any = timer.timed_call(DECODE, _OPEN, open_original, (fp, *args), kwargs)
+        if not timer.tapes(DECODE):
+            image: Any = timer.timed_call(DECODE, _OPEN, open_original, (fp, *args), kwargs, replayable=False)
             _replace_load(timer, patches, type(image), seen)
             return image
         taping = timer.owns and timer.stage is not DECODE

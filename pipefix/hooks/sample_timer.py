@@ -74,7 +74,7 @@ class SampleTimer(Charges):
         self.cpu = cpu
         self._ordinals.clear()
         self._scope, self._base, self._hushed, self.trail = "", 0, False, None
-        self._crossed = 0
+        self._crossed = self._paused = 0
         self.phase = OWN_BEFORE
         self._top = OWN_BEFORE
         self.stage = None
@@ -235,6 +235,10 @@ class SampleTimer(Charges):
             if self.trail is not None:
                 self.trail.extend(reads)
         self._restart()
+
+    def tapes(self, stage: Stage) -> bool:
+        """Whether calls of a stage are kept just now, or answered from what was kept."""
+        return self.recording is not None or stage in self.replaced
 
     @property
     def counts_chunks(self) -> bool:

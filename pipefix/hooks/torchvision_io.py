@@ -31,7 +31,7 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
     @hook(timer, patches, image, "read_file")
     def timed_read_file(path: Any) -> Any:
-        if timer.owns and (timer.recording is not None or Stage.STORAGE in timer.replaced):
+        if timer.owns and timer.tapes(Stage.STORAGE):
             with contextlib.suppress(OSError, TypeError), open(path, "rb", buffering=0) as file:  # the original says what is wrong
                 data = bytearray(file.read())
                 return frombuffer(data, dtype=uint8) if data else empty(0, dtype=uint8)

@@ -43,7 +43,7 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         args = (self, fullurl, data, *timeout)
         if timer.stage is Stage.STORAGE:
             return original(*args, **named_timeout)
-        if timer.recording is None and Stage.STORAGE not in timer.replaced:
+        if not timer.tapes(Stage.STORAGE):
             return timer.timed_call(Stage.STORAGE, _OP, original, args, named_timeout)
 
         def read_whole() -> object_answers.Received:

@@ -28,7 +28,7 @@ def install(timer: SampleTimer, patches: Patches) -> None:
             return original(*arguments, **kwargs)
         with object_answers.one_question() as outermost:
             whole = _url_of(self, url)
-            recorded_or_replaced = timer.recording is not None or Stage.STORAGE in timer.replaced
+            recorded_or_replaced = timer.tapes(Stage.STORAGE)
             if not recorded_or_replaced or not outermost or args:
                 object_answers.noted(timer, whole)
                 return timer.timed_call(Stage.STORAGE, _OP, original, arguments, kwargs, replayable=False)

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipefix.hooks import files
 from pipefix.hooks.byte_ranges import ByteRanges
 from pipefix.hooks.files import TimedFileIO
 from pipefix.hooks.recorded_files import MemoryFile, PartialFile
@@ -186,6 +187,15 @@ def test_a_handle_kept_open_is_recorded_and_replayed(hooks, path):
         assert hooks.timer.misses == 0
         assert hooks.run(lambda: part(2000), replace=[Stage.STORAGE]) == data[2000:2500]
         assert hooks.timer.misses > 0
+
+
+def test_files_that_are_neither_kept_nor_answered_are_read_without_keeping_track(hooks, path, monkeypatch):
+    """In an arm without another stage they cost what they cost in training."""
+    hooks.run(path.read_bytes, record=True)
+    monkeypatch.setattr(files, "_TELL", None)
+    monkeypatch.setattr(files, "note", None)
+    assert hooks.run(path.read_bytes, replace=[Stage.AUGMENT]) == path.read_bytes()
+    assert hooks.run(lambda: path.open("rb").read(5), replace=[Stage.DECODE]) == path.read_bytes()[:5]
 
 
 def test_a_replayed_file_still_has_a_descriptor(hooks, path):

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from torch.utils.data import DataLoader
 
+import pipefix
 from pipefix.cli.command import find
 from pipefix.cli.parser import parse
 from pipefix.report.card import FREE, card
@@ -160,14 +161,19 @@ def _proposals(run: Run) -> Iterator[str]:
             if command.startswith("pipefix "):
                 parse(shlex.split(command)[1:], find())
             elif command.startswith("DataLoader("):
-                call = ast.parse(command.replace("...", "dataset"), mode="eval").body
-                inspect.signature(DataLoader).bind(
-                    None, **{keyword.arg: None for keyword in getattr(call, "keywords", ()) if keyword.arg}
-                )
+                inspect.signature(DataLoader).bind(None, **_named_arguments(command.replace("...", "dataset")))
+            elif command.startswith("pipefix."):
+                verb = command.removeprefix("pipefix.").partition("(")[0]
+                inspect.signature(getattr(pipefix, verb)).bind(None, **_named_arguments(command))
             elif not command[:1].isupper():
                 yield f"{remedy.id} proposes what is neither a command nor a sentence: {command!r}"
-        except (BadUsage, SyntaxError, TypeError) as error:
+        except (BadUsage, SyntaxError, TypeError, AttributeError) as error:
             yield f"{remedy.id} proposes what cannot be typed: {command!r}: {error}"
+
+
+def _named_arguments(call: str) -> dict[str, None]:
+    parsed = ast.parse(call, mode="eval").body
+    return {keyword.arg: None for keyword in getattr(parsed, "keywords", ()) if keyword.arg}
 
 
 def _figures(run: Run, name: str) -> StageFigures:

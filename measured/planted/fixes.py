@@ -201,4 +201,7 @@ FIXES = (
     Fix(plant("samples stored decoded, one worker", workers=1, storage=1, decode=2.5), without=("storage", "decode")),
     Fix(plant("no augmentation of a library", augment=2.5, transforms="library"), without=("augment",)),
     Fix(plant("collate replaced beside a step", collate=2.5, step=1), without=("collate",)),
+    Fix(plant("two workers' reads from memory", workers=2, storage=3, source="open", step=0.8), without=("storage",)),
+    Fix(plant("no augmentation beside a step", augment=2.5, step=1), without=("augment",)),
+    Fix(plant("PNG decoded beforehand, two workers", workers=2, decode=3, format="png"), without=("decode",)),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
@@ -72,6 +73,8 @@ class Fingerprint:
 
     def _walk(self, name: str, value: Any, digest: Any, depth: int, visited_ids: set[int]) -> None:
         digest.update(f"{type(value).__qualname__};".encode("utf-8", "surrogateescape"))
+        if type(value) in weakref.ProxyTypes:
+            return  # what it stands for is somebody else's, and may be gone
         if isinstance(value, (NoneType, bool, int, float, complex, str, bytes, date, Enum, os.PathLike)):
             plain = os.fspath(value) if isinstance(value, os.PathLike) else value
             digest.update(repr(self._below(plain)).encode("utf-8", "surrogateescape"))

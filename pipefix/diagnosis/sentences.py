@@ -280,6 +280,9 @@ def caveats(measurement: Measurement, diagnosis: Diagnosis) -> list[tuple[str, s
           "bounds.")),
         *(("not-recorded", True, f"Results of {op} could not be recorded, so it was not replaced in any arm: {why}.")
           for op, why in sorted(measurement.refused.items())),
+        ("no-hooks", measurement.left_out,
+         (f"pipefix has no hooks for {' and '.join(measurement.left_out)}: calls of it are told as your own code is, by their "
+          "lines.")),
         ("mixed", measurement.mixed,
          (f"{', '.join(measurement.mixed)} {'does' if len(measurement.mixed) == 1 else 'do'} the work of several stages; "
           "the library calls inside are told apart, the rest is own code.")),

@@ -12,7 +12,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Collection
-from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -49,8 +48,11 @@ def install_all(timer: SampleTimer, patches: Patches, only: Collection[str] | No
         module = _module(name)
         if not module.LIBRARY or module.LIBRARY in sys.modules:
             patches.installed.add(name)
-            with suppress(AttributeError, ImportError):  # of a release without what its hooks need, the library is not seen
+            try:
                 module.install(timer, patches)
+            except (AttributeError, ImportError, LookupError):  # a release without what its hooks need
+                library = module.LIBRARY.partition(".")[0]
+                patches.left_out.add(f"{library} {getattr(sys.modules.get(library), '__version__', '')}".strip())
             added.append(name)
     if only is None:
         added += simple_calls.install(timer, patches)

@@ -1,7 +1,7 @@
 """NumPy's readers: ``load`` of .npy and .npz, ``fromfile``, text files, and mapped arrays.
 
 Mapping a file reads nothing; pages arrive when they are touched. Indexing a mapped array therefore touches the pages of its result
-under the storage clock, and the result is what a recording keeps.
+under the storage clock, and the result is what a recording keeps. Of a large result that is cropped later the crop is.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ LIBRARY = "numpy"
 
 _TOUCH_AT_MOST = 256 * 1024 * 1024
 """A larger view is a part of the data set, not a sample: its pages are left to whoever uses them."""
+
+_LARGE = 1024 * 1024
 
 
 def install(timer: SampleTimer, patches: Patches) -> None:
@@ -88,6 +90,8 @@ def _hide_descriptors(patches: Patches) -> None:
 
 def _mapped_arrays(timer: SampleTimer, patches: Patches) -> None:
     original = np.memmap.__getitem__
+    cropped: set[tuple[Any, ...]] = set()
+    """Kinds of large views of which a small part is taken afterwards: only that is read."""
 
     def touched(array: Any, index: Any) -> Any:
         result = original(array, index)
@@ -99,12 +103,24 @@ def _mapped_arrays(timer: SampleTimer, patches: Patches) -> None:
 
     @hook(timer, patches, np.memmap, "__getitem__")
     def getitem(self: Any, index: Any) -> Any:
-        base = self.base
-        if isinstance(base, np.memmap) and base.dtype != self.dtype:  # a field of records that are mapped
+        base, op = self.base, "numpy.memmap[index]"
+        if isinstance(base, np.memmap):
+            if base.dtype == self.dtype and _kind(self) not in cropped:
+                part = original(self, index)
+                if isinstance(part, np.ndarray) and _LARGE < self.nbytes >= 4 * part.nbytes:
+                    cropped.add(_kind(self))
+                return part
+            op += "[index]" if base.dtype == self.dtype else ""  # else a field of records that are mapped
             base = base.base
         if isinstance(index, str) or not isinstance(base, mmap.mmap) or is_memory(base):  # a field of all records reads none
             return original(self, index)
-        return timer.timed_call(STORAGE, "numpy.memmap[index]", touched, (self, index))
+        if cropped and isinstance(index, (int, np.integer, slice)) and _kind(view := original(self, index)) in cropped:
+            return view
+        return timer.timed_call(STORAGE, op, touched, (self, index))
+
+
+def _kind(view: Any) -> tuple[Any, ...]:
+    return view.dtype, view.ndim, getattr(view.base, "ndim", 0), view.nbytes.bit_length()
 
 
 def touch(array: np.ndarray[Any, Any]) -> None:

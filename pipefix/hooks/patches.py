@@ -61,6 +61,8 @@ class Patches:
         self._followed: list[tuple[Any, Any]] = []
         self._callbacks: list[Callable[[], object]] = []
         self.installed: set[str] = set()
+        self.left_out: set[str] = set()
+        """Libraries that have no hooks, or not all: their releases lack what those need."""
 
     def replace(self, owner: Any, name: str, replacement: Any, *, everywhere: bool = False) -> ReplacedAttribute:
         """Put ``replacement`` at ``owner.name``. With ``everywhere`` also where modules imported the function by name."""

@@ -171,6 +171,7 @@ class _Session:
             measurement.own_lines.update(row.trace.own_lines)
             measurement.collate_lines.update(row.trace.collate_lines)
             measurement.mixed = sorted({*measurement.mixed, *row.trace.mixed})
+            measurement.left_out = sorted({*measurement.left_out, *row.trace.left_out})
         measurement.unpacked = unpacked_of(list(last.values()), sum(row.trace.samples for row in rows))
         # What is imported and set up with a worker's first batch is no part of a sample.
         begun = {row.trace.worker: row.trace.begun for row in reversed(rows)}

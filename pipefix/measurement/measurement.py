@@ -186,6 +186,8 @@ class Measurement:
     recorded_bytes: int = 0
     refused: dict[str, str] = field(default_factory=dict)
     mixed: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    """Libraries in use that have no hooks, with their releases."""
     looks: dict[int, list[tuple[int, dict[str, float]]]] = field(default_factory=dict)
     """By process: (samples made by then, facts about it and its batch), for the audit."""
     paths: list[str] = field(default_factory=list)

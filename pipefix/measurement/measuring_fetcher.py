@@ -303,4 +303,5 @@ class MeasuringFetcher:
             trace.dumps, trace.send, trace.handed = counters.dumps_ns, counters.send_ns, counters.count
         if experiment is RECORD:
             self.samples.tell_recording(trace)
+            trace.left_out = sorted(self.patches.left_out)
             trace.own_lines, trace.collate_lines = dict(self.lines.seen), dict(self.lines.seen_collating)

@@ -67,6 +67,8 @@ class BatchTrace(msgspec.Struct, array_like=True):
     full: bool = False
     refused: dict[str, str] = {}
     mixed: list[str] = []
+    left_out: list[str] = []
+    """Libraries in use that have no hooks, with their releases."""
     facts: dict[str, float] = {}
     """What the audit wants to know of a worker."""
     starved: int = 0

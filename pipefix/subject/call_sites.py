@@ -206,7 +206,7 @@ class CallSites:
         of_object = () if owner is None or isinstance(owner, (type, ModuleType)) else (owner,)
         handed = (*of_object, *args, *_closed_over(site, function))
         site.told = data_stage((*handed, *kwargs.values())) is not None
-        stage = self._evidence.of(site.label, handed, kwargs)
+        stage = self._evidence.of(site.label, handed, kwargs, phase)
         if stage is UNKNOWN:
             self._evidence.learn(site.label, handed, kwargs, phase, value)
             stage = self._evidence.learned[site.label]

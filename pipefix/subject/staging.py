@@ -1,6 +1,6 @@
 """Which stage a call of the user's own belongs to, told by what it is handed and what it gives back.
 
-Handed pixels, it augments; handed bytes, it decodes. Handed only an index or a path it is judged by its result: bytes
+Handed pixels, it augments; handed bytes, it decodes. Handed only an index, a path or a key it is judged by its result: bytes
 mean it read, pixels that it loaded. Text and lists say nothing by themselves: then it counts what the sample has been through.
 """
 
@@ -14,7 +14,7 @@ from itertools import islice
 from types import FunctionType
 from typing import Any
 
-from pipefix.hooks.charges import OWN_DECODED, OWN_RAW
+from pipefix.hooks.charges import OWN_BEFORE, OWN_DECODED, OWN_RAW
 from pipefix.vocabulary.stage import AUGMENT, DECODE, STORAGE, Stage
 from pipefix.vocabulary.user_modules import is_users
 
@@ -24,6 +24,8 @@ _OF_FRAMES, _FRAMES = {"av", "decord", "SimpleITK"}, {"VideoFrame", "AudioFrame"
 """Libraries whose decoded values are neither arrays nor Pillow's images, and what they call them."""
 _LOOK_AT = 8
 """How many elements of a list or dict decide what it holds."""
+
+_LONGEST_KEY = 128
 
 
 def is_lazy(function: Any) -> bool:
@@ -94,18 +96,28 @@ class StageEvidence:
     def __init__(self) -> None:
         self.learned: dict[str, Stage | None] = {}
 
-    def of(self, label: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def of(self, label: str, args: Sequence[Any], kwargs: Mapping[str, Any], phase: int) -> Any:
         """The stage of the call ``label`` with these arguments, or `UNKNOWN`. None: it is the user's own code and no piece of a
         stage."""
-        stage = data_stage((*args, *kwargs.values()) if kwargs else args)
-        return stage if stage is not None else self.learned.get(label, UNKNOWN)
+        values = (*args, *kwargs.values()) if kwargs else args
+        stage = data_stage(values)
+        by_key = stage is DECODE and (phase == OWN_BEFORE or label in self.learned) and _key(values)
+        return self.learned.get(label, UNKNOWN) if stage is None or by_key else stage
 
     def learn(self, label: str, args: Sequence[Any], kwargs: Mapping[str, Any], phase: int, result: Any) -> None:
         """The first call of a kind whose arguments told nothing gave back ``result``."""
         self.learned[label] = _by_result(result, (*args, *kwargs.values()), phase)
 
 
+def _key(values: Sequence[Any]) -> bytes:
+    """Bytes that data are looked up by, as in LevelDB: the only data among these, and few. Empty where they are no key."""
+    data = [value for value in values if data_stage([value]) is not None]
+    return data[0] if len(data) == 1 and type(data[0]) is bytes and len(data[0]) <= _LONGEST_KEY else b""
+
+
 def _by_result(result: Any, values: Sequence[Any], phase: int) -> Stage | None:
+    if key := _key(values):
+        return STORAGE if isinstance(result, _RAW[:3]) and len(result) > len(key) else DECODE
     stage = data_stage([result])
     if stage is DECODE:
         return STORAGE

@@ -189,7 +189,7 @@ class UserCodeHooks:
         self, label: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], handed: tuple[Any, ...], *, leaf: bool
     ) -> Any:
         """Call it as an operation of the stage that what it is ``handed`` tells, or what it gave the first time."""
-        stage = self.evidence.of(label, handed, kwargs)
+        stage = self.evidence.of(label, handed, kwargs, self.timer.phase)
         if stage is None:
             return function(*args, **kwargs)
         if stage is UNKNOWN:

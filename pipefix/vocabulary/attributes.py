@@ -26,7 +26,10 @@ _KNOWN: weakref.WeakKeyDictionary[type, tuple[str, ...]] = weakref.WeakKeyDictio
 
 
 def attributes(value: Any) -> dict[str, Any]:
-    """What the instance holds in its dict and its slots, without running any code of its class."""
+    """What the instance holds in its dict and its slots, without running any code of its class.
+
+    Not weak proxies: they answer with what somebody else holds, and any question to one whose object is gone raises.
+    """
     held = dict(in_dict(value))
     for kind in type(value).__mro__:
         if not kind.__flags__ & _MADE_IN_PYTHON:
@@ -35,7 +38,7 @@ def attributes(value: Any) -> dict[str, Any]:
             if type(member).__name__ == "member_descriptor" and name not in held:
                 with suppress(AttributeError):  # a slot that was never filled
                     held[name] = member.__get__(value, kind)
-    return held
+    return {name: what for name, what in held.items() if type(what) not in weakref.ProxyTypes}
 
 
 def has_any(value: Any) -> bool:
@@ -74,7 +77,7 @@ def _by_name(value: Any) -> dict[str, Any] | None:
         inherited = _of_class(type(value), name)
         if isinstance(inherited, staticmethod):
             inherited = inherited.__func__
-        bound = isinstance(held, MethodType) and (held.__self__ is value or held.__self__ is type(value))
+        bound = type(held) is MethodType and (held.__self__ is value or held.__self__ is type(value))
         if held is not inherited and not bound:
             named[name] = held
     return named if all(id(referent) in accounted for referent in gc.get_referents(value)) else None

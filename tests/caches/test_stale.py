@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tracemalloc
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -229,3 +230,8 @@ def test_rows_of_a_library_that_tells_them_by_a_fingerprint() -> None:
 def test_lists_in_lists_that_are_as_long_as_the_dataset() -> None:
     fingerprint = Fingerprint(Labelled([torch.ones(4) * index for index in range(4)]), 4)
     assert fingerprint.part(0, 2) == fingerprint.part(0, 2)
+
+
+def test_a_weak_proxy_of_an_object_that_is_gone_is_looked_past() -> None:
+    fingerprint = Fingerprint(Labelled(weakref.proxy(Labelled([]))), 4)
+    assert fingerprint.attributes == Fingerprint(Labelled(weakref.proxy(Labelled([]))), 4).attributes

@@ -334,6 +334,13 @@ def test_a_model_that_is_no_consumer_is_told_with_the_reason() -> None:
     assert "because a training step made around it failed: it returns a tuple. This is" in caveats["model-left-out"]
 
 
+def test_libraries_without_hooks_are_told() -> None:
+    measurement = measured({"decode": 1.0})
+    assert "no-hooks" not in dict(diagnose(measurement).caveats)
+    measurement.left_out = ["obstore 0.3.0"]
+    assert dict(diagnose(measurement).caveats)["no-hooks"].startswith("pipefix has no hooks for obstore 0.3.0: ")
+
+
 @pytest.mark.parametrize(
     ("workers", "cores", "who"),
     [

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import types
 
+import pytest
+
 from pipefix.hooks.install import install_all
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
@@ -64,9 +66,15 @@ def test_what_modules_took_by_name_is_timed_and_put_back(module_with):
     assert vars(took) == before
 
 
-def test_a_release_without_what_its_hooks_need_is_not_seen(monkeypatch):
-    monkeypatch.setitem(sys.modules, "obstore", types.ModuleType("obstore"))
+@pytest.mark.parametrize("has_stores", [False, True])  # obstore 0.3 has them, and no class with their methods
+def test_a_release_without_what_its_hooks_need_is_told(monkeypatch, has_stores):
+    obstore = types.ModuleType("obstore")
+    obstore.__version__ = "0.3.0"
+    monkeypatch.setitem(sys.modules, "obstore", obstore)
     monkeypatch.delitem(sys.modules, "obstore.store", raising=False)
+    if has_stores:
+        obstore.store = types.ModuleType("obstore.store")
     patches = Patches()
     assert set(install_all(SampleTimer(), patches)) >= LOADED_BY_PYTHON
+    assert patches.left_out == {"obstore 0.3.0"}
     patches.undo()

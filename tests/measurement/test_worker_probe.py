@@ -156,6 +156,12 @@ def test_a_function_that_reads_decodes_and_augments_is_replayed_by_its_seams(pat
     assert {(charge.stage, charge.op) for charge in trace.charges} >= {("storage", "read"), ("augment", "augment")}
 
 
+def test_a_library_whose_release_has_no_hooks_is_told(paths: list[str]) -> None:
+    ours = alone("map", paths)
+    ours.fetcher.patches.left_out.add("obstore 0.3.0")
+    assert ours.record()[-1].left_out == ["obstore 0.3.0"]
+
+
 @pytest.mark.usefixtures("ticks")
 class TestCharges:
     @pytest.mark.parametrize("kind", ["map", "batched", "stream"])

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.data import DataLoader
 
 from pipefix.loader.metering.cost_record import CostRecord, TimedBatch
@@ -399,3 +400,47 @@ class Loader(SimpleNamespace):
 
     __hash__ = object.__hash__
     __eq__ = object.__eq__
+
+
+class WithAnotherInside(torch.optim.SGD):
+    """As `ZeroRedundancyOptimizer` and SAM are: its step is that of an optimizer that it holds."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, lr=0.1)
+        self.base = torch.optim.SGD(self.param_groups[0]["params"], lr=0.1)
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        if closure is not None:
+            closure()
+        self.base.step()
+
+
+def test_a_step_of_an_optimizer_inside_another_is_a_part_of_it(tmp_path: Path) -> None:
+    """They were counted as two: `--steps 100` ended the program after 50, and batches of a step were told as half of them."""
+    training = Observer(str(tmp_path)).training
+    optimizer = WithAnotherInside([torch.nn.Parameter(torch.ones(1))])
+    handles = [
+        register_optimizer_step_pre_hook(training.optimizer_begins),
+        register_optimizer_step_post_hook(training.optimizer_stepped),
+    ]
+    try:
+        optimizer.step()
+        with pytest.raises(ZeroDivisionError):
+            optimizer.step(lambda: 1 / 0)
+        optimizer.base.step()
+    finally:
+        for handle in handles:
+            handle.remove()
+    assert training.count == 2
+
+
+def test_a_clock_that_is_set_while_a_program_runs_moves_no_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that had just booted set its clock 100 s on: all of a short program was told as its start-up."""
+    wall, own = 1000.0, 5.0
+    monkeypatch.setattr(notes, "time", SimpleNamespace(time=lambda: wall, monotonic=lambda: own))
+    noted = notes.Notes(str(tmp_path))
+    noted.write("first")
+    wall, own = 1102.0, 7.0
+    noted.write("second")
+    (file,) = tmp_path.iterdir()
+    assert [event["at"] for event in map(json.loads, file.read_text().splitlines())] == [1000.0, 1000.0, 1002.0]

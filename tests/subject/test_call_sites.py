@@ -356,6 +356,18 @@ def test_values_that_own_code_makes_of_an_index_are_decoded_or_waited_for(
     assert costs_of(Rows()) == costs
 
 
+class Keyed:
+    def __getitem__(self, index: int) -> Any:
+        return library.get(b"%08d" % index)
+
+
+@pytest.mark.parametrize(("value", "stage"), [(b"x" * 3000, "storage"), (np.zeros((3, 4)), "decode"), (b"x" * 5, "decode")])
+def test_bytes_that_are_looked_up_by_a_key_are_read(value: Any, stage: str, ticks: Ticks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `get` of LevelDB (plyvel) or RocksDB was taken for decoding, since it is handed bytes."""
+    monkeypatch.setattr(library, "get", lambda key: ticks.passes(4 * MS) or value, raising=False)
+    assert costs_of(Keyed()) == {(stage, "library.get"): 4.0}
+
+
 class Draws(np.random.RandomState):
     def normal(self, *args: Any) -> Any:
         library.passes(4 * MS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import sys
+import weakref
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -103,6 +104,15 @@ def test_slots_are_found_where_they_are_filled() -> None:
     assert attributes(Both()) == {"filled": 1, "more": 2}
     assert attributes(3) == attributes("words") == {}
     assert has_any(Plain()) and has_any(Both()) and not has_any(Slotted()) and not has_any(3)
+
+
+def test_weak_proxies_are_left_out() -> None:
+    """A dataset that held one of an object that was gone, its trainer say, ended the probe with a ReferenceError."""
+    value = Plain()
+    kept = attributes(value)
+    value.count = weakref.proxy(Plain())
+    del kept["count"]
+    assert attributes(value) == kept
 
 
 def test_one_attribute_of_the_instance_itself() -> None:

@@ -29,6 +29,8 @@ class Notes:
         self._which = (0, 0)
         """Device and number of that file, by which it is known: the program may have closed it, and opened its own in its place."""
         self._pid = os.getpid()
+        self._epoch = time.time() - time.monotonic()
+        """Notes tell the time of day by it, which goes on evenly where somebody sets the machine's clock meanwhile."""
         self._opening = threading.RLock()
         self._rank_told = bool(os.environ.get("RANK"))
 
@@ -66,9 +68,12 @@ class Notes:
         with suppress(OSError):  # a full disk: the program is none the worse
             with self._opening:  # else of two threads that begin one may write before the line that the file begins with
                 file = self._file if self._file is not None and self._is_ours(self._file) else self._open()
-            line = json.dumps({"event": event, "at": time.time(), **figures}, default=int)  # NumPy's integers
+            line = json.dumps({"event": event, "at": self._now(), **figures}, default=int)  # NumPy's integers
             os.write(file, (line + "\n").encode())
         self.own_s += clock() - begun
+
+    def _now(self) -> float:
+        return self._epoch + time.monotonic()
 
     def _is_ours(self, file: int) -> bool:
         with suppress(OSError):  # the program closed all that it did not open, as one that goes on as a daemon
@@ -83,7 +88,7 @@ class Notes:
             own = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
             machine = {"host": platform.node(), "cores": len(own), "numa_nodes": _numa_nodes(own), **_machine()}
             rank = os.environ.get("RANK")
-            here = {"event": "process", "at": time.time(), "pid": self._pid, "argv": [*map(str, sys.argv)], "rank": rank, **machine}
+            here = {"event": "process", "at": self._now(), "pid": self._pid, "argv": [*map(str, sys.argv)], "rank": rank, **machine}
             os.write(file, (json.dumps(here) + "\n").encode())
         self._which, self._file = _which(file), file
         return file

@@ -14,6 +14,16 @@ LEAST_AFTER = 4
 """Backward passes after the end of an epoch that may be of batches which the program took ahead, in an epoch however short."""
 
 
+def _in_another_step() -> bool:
+    """Whether torch calls the hook for a part of another optimizer's step: `ZeroRedundancyOptimizer` and SAM have one inside."""
+    frame = sys._getframe(2)
+    step = frame.f_code
+    while frame := frame.f_back:  # type: ignore[assignment] # by the stack: a step that raised is on it no longer
+        if frame.f_code is step:
+            return True
+    return False
+
+
 class TrainingSteps:
     """Told by torch's own hooks; which loop they belong to, the observer knows."""
 
@@ -39,10 +49,14 @@ class TrainingSteps:
             self._observer.device.step.reached(part)
 
     def optimizer_begins(self, *_: Any) -> None:
+        if _in_another_step():
+            return
         self.reached("other")
         self._optimizer_since = clock()
 
     def optimizer_stepped(self, *_: Any) -> None:
+        if _in_another_step():
+            return
         self.reached("optimizer")
         now = clock()
         took = now - self._optimizer_since if self._optimizer_since else 0.0

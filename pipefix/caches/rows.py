@@ -56,7 +56,7 @@ def fields(sample: Any) -> tuple[str, dict[str, Any]]:
     if isinstance(sample, tuple) and hasattr(sample, "_fields"):
         return "dict", dict(zip(sample._fields, sample, strict=True))
     numbers = isinstance(sample, (tuple, list)) and all(isinstance(element, (int, float)) for element in sample)
-    mixed = isinstance(sample, tuple) and len(set(map(type, sample))) > 1  # a class and a target: one column would make floats of both
+    mixed = isinstance(sample, tuple) and len(set(map(type, sample))) > 1  # of a class and a target one column would make floats
     if isinstance(sample, (tuple, list)) and (mixed or not numbers):
         return "tuple", {f"field_{place}": element for place, element in enumerate(sample)}
     return "value", {"value": sample}

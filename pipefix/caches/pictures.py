@@ -259,7 +259,8 @@ def _channels(image: Any) -> Any:
 def _as_tensor(array: Any) -> Any:
     import torch
 
-    return torch.from_numpy(array).permute(2, 0, 1)
+    native = array.astype(array.dtype.newbyteorder("="), copy=False)  # torch has no others
+    return torch.from_numpy(native).permute(2, 0, 1)
 
 
 def _tensor_of(picture: Picture) -> Any:

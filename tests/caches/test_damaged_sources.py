@@ -84,8 +84,10 @@ def test_depths_keep_their_mode_in_a_cache_of_smaller_pictures(mode, make):
     """Those of 32 bits came back with 16, of which torchvision's ToTensor makes negative numbers; others were refused."""
     values = np.arange(39_999, 40_059).reshape(6, 10).astype({"I": np.int32, "I;16B": ">u2", "F": np.float32}[mode])
     depths = Image.frombytes(mode, (10, 6), values.tobytes())
-    held = CachedDataset(make([(depths, 1)] * 3, "resized", size=6).folder)[2][0]
+    folder = make([(depths, 1)] * 3, "resized", size=6).folder
+    held = CachedDataset(folder)[2][0]
     assert held.mode == mode and equal(held, values)
+    assert equal(CachedDataset(folder, images="tensor")[2][0][0], values), "torch refused numbers of the other byte order"
 
 
 def test_what_no_file_has_pixels_for_is_refused_and_kept_as_pixels(tmp_path, make):

@@ -227,6 +227,11 @@ class DaliLoader:
             for place, item in enumerate(map(int, order.index)):
                 if item not in self._sizes:
                     with Image.open(files[item] if files is not None else io.BytesIO(pictures[place].tobytes())) as picture:
+                        if picture.mode.startswith(("I", "F")):
+                            raise BadUsage(
+                                f"The picture of sample {item} has more than 8 bits a value, of which DALI leaves 8.",
+                                advice="Move to Kornia instead (to='kornia').",
+                            )
                         self._sizes[item] = (picture.height, picture.width)
                 calls = recorded(self._parts, self._sizes[item], sample_seed(self.seed, order.place[1], item))
                 fed.append(numbers_of(self.front, [call for call in calls if call.place < self.front.count], *self._sizes[item]))

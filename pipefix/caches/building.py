@@ -17,8 +17,10 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import numpy as np
 
 from pipefix.caches import folder as folders
 from pipefix.caches import layout
@@ -164,10 +166,21 @@ class Building:
             if facts.records or facts.bad or plan.samples is not None  # a stream may end right before a part
         ]
         conversion = {name: getattr(plan, name) for name in Conversion.__struct_fields__ if name != "format"}
-        read, files = (sum(getattr(facts, name) for facts in self.done.values()) for name in ("source_bytes", "file_count"))
-        conversion["source"] = msgspec.structs.replace(plan.source, bytes=read, files=files)
+        sizes = self._sizes_of_files()
+        read = sum(facts.source_bytes for facts in self.done.values())
+        conversion["source"] = msgspec.structs.replace(plan.source, bytes=min(read, int(sizes.sum())), files=len(sizes))
         length, samples = sum(part.records for part in parts), parts[-1].stop if parts else 0
         return Manifest(**conversion, stage=STAGES[plan.recipe.store], length=length, samples=samples, parts=parts)
+
+    def _sizes_of_files(self) -> np.ndarray[Any, Any]:
+        """Of every file that was read: one that several parts were made from is one file."""
+        known = [np.empty((0, 2), np.int64)]  # hash of the name, and size: names of millions of files would fill the memory
+        for number in self.done:
+            files = read_facts(beside(self.data(number), ".facts")).files
+            known.append(np.array([(hash(name), size) for name, size, _ in files], np.int64).reshape(-1, 2))
+        states = np.concatenate(known)
+        sizes: np.ndarray[Any, Any] = states[np.unique(states[:, 0], return_index=True)[1], 1]
+        return sizes
 
 
 def _sync(path: Path) -> None:

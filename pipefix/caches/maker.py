@@ -174,7 +174,7 @@ class TreeMaker:
         picture, like = pictures.as_pil(image)
         labels = pictures.is_map(picture, grey_kind, modes)
         fitting = pictures.smaller(picture, self._recipe.size, labels=labels)
-        if self._recipe.store == "decoded":
+        if self._recipe.store == "decoded" or pictures.needs_pixels(fitting):
             return pictures.raw(fitting, like)
         orientation = pictures.orientation_of(picture)
         return pictures.encoded(fitting, kind, self._recipe.quality, like, labels=labels, orientation=orientation)

@@ -113,6 +113,11 @@ def is_map(image: Any, kind: str | None, modes: Sequence[str]) -> bool:
     return image.mode in _MAPS or (is_grey and (beside_a_photo or image.getcolors(_FEW) is not None))
 
 
+def needs_pixels(image: Any) -> bool:
+    """Whether it is a map whose mode no file keeps: PNG gives numbers of 32 bits back as a picture of 16."""
+    return image.mode in _MAPS and image.mode not in (*_IN["png"], "PA")
+
+
 def smaller(image: Any, size: int | None, *, labels: bool) -> Any:
     """With ``size`` pixels on the shorter side; images that are small already stay as they are."""
     from PIL import Image
@@ -131,13 +136,6 @@ def encoded(image: Any, kind: str | None, quality: int, like: str, *, labels: bo
 
     ``orientation`` is what EXIF is to say in the file.
     """
-    from PIL import Image
-
-    if image.mode.startswith("I") and image.mode != "I;16":
-        values = np.asarray(image)
-        if values.min() < 0 or values.max() >= 1 << 16:
-            raise Unstorable(f"a picture of mode {image.mode} whose values need more than the 16 bits that PNG has")
-        image = Image.fromarray(values.astype(np.uint16))
     wanted = kind if kind in _IN and not labels else "png" if kind is not None or labels else "jpeg"
     if image.mode not in _IN[wanted]:
         wanted = "jpeg" if image.mode == "CMYK" and not labels else "png"
@@ -261,7 +259,8 @@ def _channels(image: Any) -> Any:
 def _as_tensor(array: Any) -> Any:
     import torch
 
-    return torch.from_numpy(array).permute(2, 0, 1)
+    native = array.astype(array.dtype.newbyteorder("="), copy=False)  # torch has no others
+    return torch.from_numpy(native).permute(2, 0, 1)
 
 
 def _tensor_of(picture: Picture) -> Any:

@@ -55,7 +55,9 @@ def fields(sample: Any) -> tuple[str, dict[str, Any]]:
         return "value", {"value": sample}
     if isinstance(sample, tuple) and hasattr(sample, "_fields"):
         return "dict", dict(zip(sample._fields, sample, strict=True))
-    if isinstance(sample, (tuple, list)) and not all(isinstance(element, (int, float)) for element in sample):
+    numbers = isinstance(sample, (tuple, list)) and all(isinstance(element, (int, float)) for element in sample)
+    mixed = isinstance(sample, tuple) and len(set(map(type, sample))) > 1  # of a class and a target one column would make floats
+    if isinstance(sample, (tuple, list)) and (mixed or not numbers):
         return "tuple", {f"field_{place}": element for place, element in enumerate(sample)}
     return "value", {"value": sample}
 

@@ -83,7 +83,6 @@ class Facts(PartSizes, frozen=True, kw_only=True):
     bad: list[DamagedSample] = []
     files: list[tuple[str, int, int]] = []
     """Name, size and time of last change of every file that was read."""
-    file_count: int = 0
     ended: bool = False
     """A stream ended within this part."""
 
@@ -197,7 +196,7 @@ def _fill(writer: Any, opened: OpenedSource, start: int, stop: int, tell: Sample
     ]
     return Facts(
         start=start, stop=index, records=records, bytes=0, index_bytes=0, index_crc=0, source_bytes=source_bytes, bad=bad,
-        files=sorted(states), file_count=len(files), ended=is_at_end,
+        files=sorted(states), ended=is_at_end,
         lists=opened.fingerprint.part(start, index, blueprint.source.volatile),
     )  # fmt: skip
 

@@ -81,7 +81,14 @@ class ObjectStore(ByteStore):
 
 
 def key_of(url: str) -> str:
-    """What an object is called: its URL without user, fragment and signature. Values of secrets are replaced by their digest."""
+    """What an object is called: its URL without user, fragment and signature. Values of secrets are replaced by their digest.
+
+    Only HTTP has fragments and queries: in other stores ``#`` and ``?`` are part of an object's name.
+    """
+    if not url.lower().startswith(("http://", "https://")):
+        scheme, _, rest = url.partition("://")
+        host, slash, path = rest.partition("/")
+        return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     query = parts.query
@@ -95,7 +102,6 @@ def key_of(url: str) -> str:
             if name.lower() in _SECRETS:
                 pairs[at] = name, hashlib.sha256(value.encode()).hexdigest()[:12]
         query = query if pairs == parse_qsl(query, keep_blank_values=True) else urlencode(pairs)
-    # By hand: urlunsplit forgets the slashes of schemes that it does not know.
     return f"{parts.scheme}://{host}{parts.path}{'?' * bool(query)}{query}"
 
 

@@ -69,7 +69,8 @@ def _url(held: Any, path: str) -> str | None:
     within = f"{prefix}/{path}" if prefix else path
     kind = type(held).__name__
     if kind == "HTTPStore":
-        return object_answers.key_of(f"{str(held.url).rstrip('/')}/{path}")
+        escaped = path.replace("#", "%23").replace("?", "%3F")  # as they are sent
+        return object_answers.key_of(f"{str(held.url).rstrip('/')}/{escaped}")
     stores = {"S3Store": ("s3", "bucket"), "GCSStore": ("gs", "bucket"), "AzureStore": ("az", "container_name"),
               "LocalStore": ("file", "")}  # fmt: skip
     scheme, name = stores.get(kind, ("", ""))

@@ -100,6 +100,8 @@ def remedy_cost(remedy: RemedyFigures) -> str:
         return ""
     disk, spent = remedy.cost.disk_bytes, remedy.cost.seconds
     parts = [f"{quantity.size(disk)} of disk"] if quantity.known(disk) and disk else []
+    if disk is None and remedy.id.startswith("cache-"):
+        parts = ["an unknown amount of disk"]
     return ", ".join([*parts, *([f"{quantity.seconds(spent)} once"] if quantity.known(spent) and spent else [])])
 
 

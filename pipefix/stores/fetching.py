@@ -26,6 +26,8 @@ class _Asked:
         import obstore
 
         self._obstore: Any = obstore
+        if not url.startswith("http"):  # names in a bucket are no parts of a URL: "#3" would be cut off as its fragment
+            url = url.replace("%", "%25").replace("#", "%23").replace("?", "%3F")
         options: Any = {"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
         self._store = obstore.store.from_url(url, client_options={"allow_http": True, "timeout": _TIMEOUT}, retry_config=options)
         self._few = asyncio.Semaphore(AT_ONCE)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from torchvision import transforms as v1
 from torchvision.datasets.folder import default_loader
 from torchvision.transforms import v2
@@ -142,6 +143,13 @@ def test_mistakes_are_told() -> None:
         dali_loader(["a"], [v2.RandomInvert()])
     with pytest.raises(BadUsage, match="Lambda: a function cannot be looked into"):
         dali_loader(["a"], [CROP, v2.Lambda(abs)])
+
+
+def test_pictures_of_16_bits_are_refused(tmp_path: Path) -> None:
+    """PIL and DALI make other bytes of them."""
+    Image.new("I;16", (40, 30), 20_000).save(tmp_path / "depth.png")
+    with pytest.raises(BadUsage, match="The picture of sample 0 has more than 8 bits a value, of which DALI leaves 8"):
+        next(iter(dali_loader([tmp_path / "depth.png"], [CROP], batch_size=1)))
 
 
 def test_decoders_agree(files: list[Path]) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import Dataset
+from torch.utils.data import ConcatDataset, Dataset
 from torchvision.transforms import v2
 
 from pipefix.caches import estimate
@@ -47,6 +47,13 @@ def same(sample, expected) -> bool:
 
 
 # -- stores ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_many_parts_are_made_from_is_one_file(files, make, monkeypatch):
+    """A dataset of 60 files that repeats them, or one of a single HDF5 file, was told to have thousands of files, or 32."""
+    monkeypatch.setattr("pipefix.caches.survey._SMALLEST_PART", 1)
+    source = make(ConcatDataset([files] * 3), "resized", size=22).manifest.source
+    assert (source.files, source.bytes) == (len(files), sum(Path(path).stat().st_size for path in files.paths))
 
 
 def test_resized_keeps_kind_and_shape(files, make):

@@ -132,6 +132,8 @@ def test_seams_of_clients_are_put_back(store, make):
         ("https://h/k?expires=9&key=i", "https://h/k?expires=9&key=i"),
         ("https://a.blob/c/k?sv=1&se=2&sig=3&sp=r&page=4", "https://a.blob/c/k?page=4"),
         ("https://h/a%20b?q=a%20b", "https://h/a%20b?q=a%20b"),
+        ("s3://bucket/take#1.jpg", "s3://bucket/take#1.jpg"),
+        ("sftp://me:pass@host/why?token=3", "sftp://host/why?token=3"),
     ],
 )
 def test_names_of_objects(url, key):

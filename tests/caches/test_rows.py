@@ -65,6 +65,12 @@ def test_tuples_and_tensors(make):
     assert torch.equal(ids, torch.arange(3) + 9) and (label, name) == (0, "row 9")
 
 
+def test_a_label_beside_a_number_of_another_type_stays_an_integer(make):
+    """Both were put into one column of floats, and a loss that takes class numbers was given 3.0."""
+    cached = CachedDataset(make(Odd(lambda index: (index % 7, index / 2)), "rows", "parquet").folder)
+    assert_same(cached[10], (3, 5.0))
+
+
 def test_texts_are_tokenised_on_the_way(make, tmp_path):
     tokenizers = pytest.importorskip("tokenizers")
     words = {"[UNK]": 0, "the": 1, "quick": 2, "fox": 3, "number": 4}

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from pipefix.report import runfile
-from pipefix.report.card import card
-from pipefix.report.runfile import GainFigures, LoopFigures, ProgramFigures, RemedyFigures, Run, Verdict
+from pipefix.report.card import card, remedy_cost
+from pipefix.report.runfile import GainFigures, LoopFigures, ProgramFigures, RemedyCost, RemedyFigures, Run, Verdict
 from tests.conftest import ROOT
 
 RUN = runfile.read(ROOT / "fixtures" / "runs" / "inconclusive-partial.json")
@@ -35,6 +35,12 @@ def test_one_that_may_gain_nothing_or_was_not_tried_is_not(remedy: RemedyFigures
     assert card(beside).command == "pipefix probe clips.py:ClipDataset --step-ms 12.5 --budget 180"
     in_python = replace(RUN, remedies=[remedy], target="<ClipDataset object>")
     assert str(card(in_python).command).startswith("pipefix.probe(dataset, ")
+
+
+def test_a_cache_of_unknown_size_is_not_said_to_take_no_disk() -> None:
+    cache = replace(workers(1.5, measured=True), id="cache-resized-256", cost=RemedyCost(disk_bytes=None, seconds=360.0))
+    assert remedy_cost(cache) == "an unknown amount of disk, 6.0 min once"
+    assert remedy_cost(replace(cache, id="workers-4", cost=RemedyCost())) == ""
 
 
 def of_program(kind: str, sentence: str, *command: str) -> Run:

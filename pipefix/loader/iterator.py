@@ -82,7 +82,7 @@ class LoaderIterator(AnyIterator):
         self._staged.clear()
         if self._work.quarantine is not None:
             self._work.quarantine.found.clear()
-        begin_augmenting(self._work.steps, self.begin, loader.batch_size)
+        begin_augmenting(self._work.steps, self.begin)
 
     # -- what torch's iterator is given ------------------------------------------------------------------------------------
 

@@ -47,13 +47,11 @@ class EpochStart:
     """Whether the ranks it is gone on with are others than those it began with."""
 
 
-def begin_augmenting(steps: Iterable[Any], begin: EpochStart, batch_size: int | None) -> None:
-    """Tell what is done to batches which epoch begins, and how many of its samples lie behind."""
+def begin_augmenting(steps: Iterable[Any], begin: EpochStart) -> None:
+    """Tell what is done to batches which epoch begins."""
     for step in steps:
         if hasattr(step, "set_epoch"):
             step.set_epoch(begin.epoch)
-        if begin.passed and batch_size and hasattr(step, "pass_over"):
-            step.pass_over(begin.passed * batch_size)
 
 
 @dataclass

@@ -146,9 +146,10 @@ def length(loader: Any) -> int | None:
 
 def beginning_of(loader: Any, state: dict[str, Any]) -> EpochStart:
     """The epoch that a state goes on with. Raises ValueError where it belongs to another loader."""
-    if state.get("format") != FORMAT:
+    known = state.get("format") if isinstance(state, dict) else None
+    if known != FORMAT:
         raise ValueError(
-            f"This is no state of a FastLoader: its format is {state.get('format')!r}, not {FORMAT!r}. "
+            f"This {type(state).__name__} is no state of a FastLoader: its format is {known!r}, not {FORMAT!r}. "
             "Give what state_dict() returned."
         )
     # A checkpoint may have been loaded onto a device, and generators take states on the CPU alone.

@@ -110,6 +110,18 @@ def test_a_collators_settings_can_be_seen_and_changed_and_it_travels() -> None:
         prepare(3)
 
 
+def test_what_timm_puts_around_a_loader_is_refused_with_what_to_do() -> None:
+    class PrefetchLoader:
+        def __init__(self, loader: Any) -> None:
+            self.loader = loader
+
+        def __iter__(self) -> Any:
+            return iter(self.loader)
+
+    with pytest.raises(TypeError, match=r"not a PrefetchLoader\. Make the DataLoader in it with collate_fn=pipefix\.prepare"):
+        prepare(PrefetchLoader(DataLoader(pipelines.Tensors())))
+
+
 class Mixup:
     """As timm's FastCollateMixup."""
 

@@ -7,6 +7,7 @@ told once and never reaches the training.
 from __future__ import annotations
 
 import atexit
+import inspect
 import logging
 import os
 import reprlib
@@ -289,3 +290,9 @@ def watch(
         labels = {"rank": str(here)} if here is not None else {}
     labels = {str(name): str(value) for name, value in labels.items()}
     return Watch(loader, exporters=exporters, baseline=held, every=every, stages=stages, on_drift=on_drift, labels=labels).start()
+
+
+def checked(options: dict[str, Any]) -> dict[str, Any]:
+    """For callbacks: a name that is no option of `watch` is refused where it is written, not logged once training has begun."""
+    inspect.signature(watch).bind(None, **options)
+    return options

@@ -31,8 +31,12 @@ class Memory:
         if size > self.size:
             self.size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
             self._free.clear()
-        block = self._free.pop() if self._free else _block(self.size)
-        held = (ctypes.c_ubyte * self.size).from_buffer(block)
+        block = None
+        with contextlib.suppress(IndexError):  # another thread may take the last one, or give back one of a size before
+            block = self._free.pop()
+        if block is None or len(block) < size:
+            block = _block(max(size, self.size))
+        held = (ctypes.c_ubyte * len(block)).from_buffer(block)
         weakref.finalize(held, self._back, block).atexit = False
         return torch.frombuffer(held, dtype=dtype, count=count).view(shape)
 

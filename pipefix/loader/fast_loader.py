@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
+import os
 from collections.abc import Callable
 from dataclasses import replace
+from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -117,12 +120,14 @@ class FastLoader(_Base[T]):
         if self.plan != self._planned_by:
             since = f"with {self._planned_by!r}, and was set to {self.plan!r} since: make another FastLoader with that plan"
             raise ValueError(f"plan is read when a loader is made, {since}")
-        threads, timeout = self.threads_per_worker, self.sample_timeout
-        is_number = isinstance(threads, int) and not isinstance(threads, bool) and threads > 0
+        threads, timeout, path = self.threads_per_worker, self.sample_timeout, self.quarantine
         for name, right, what in (
-            ("max_bad", 0 <= self.max_bad <= 1, "a share between 0 and 1"),
-            ("sample_timeout", timeout >= 0, "seconds, 0 or more"),
-            ("threads_per_worker", is_number, "a whole number above 0"),
+            ("max_bad", _is_number(self.max_bad) and 0 <= self.max_bad <= 1, "a share between 0 and 1"),
+            ("sample_timeout", _is_number(timeout) and 0 <= timeout < math.inf, "seconds, such as 60, or 0 for no limit"),
+            ("threads_per_worker", _is_number(threads, int) and threads > 0, "a whole number above 0"),
+            ("quarantine", path is None or isinstance(path, (str, os.PathLike)), "the path of a file, or None"),
+            ("augment", self.augment is None or callable(self.augment), "a function of a batch, or None"),
+            ("device", self.device is None or _is_device(self.device), "a device, such as 'cuda', 'cuda:0' or 'cpu', or None"),
         ):
             if not right:
                 raise ValueError(f"{name} option should be {what}, but got {name}={getattr(self, name)!r}")
@@ -344,6 +349,17 @@ class FastLoader(_Base[T]):
         if self._fusion is None:
             return ""
         return f"Not fused: {self._fusion}." if isinstance(self._fusion, str) else self._fusion.explain()
+
+
+def _is_number(value: Any, kind: type = Real) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _is_device(value: Any) -> bool:
+    try:
+        return bool(torch.device(value).type)
+    except (RuntimeError, TypeError):
+        return False
 
 
 def _options(loader: FastLoader[Any]) -> dict[str, Any]:

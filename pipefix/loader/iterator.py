@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import itertools
 import logging
+import threading
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -82,7 +84,7 @@ class LoaderIterator(AnyIterator):
         self._staged.clear()
         if self._work.quarantine is not None:
             self._work.quarantine.found.clear()
-        begin_augmenting(self._work.steps, self.begin, loader.batch_size)
+        begin_augmenting(self._work.steps, self.begin)
 
     # -- what torch's iterator is given ------------------------------------------------------------------------------------
 
@@ -236,6 +238,10 @@ class InProcessLoaderIterator(LoaderIterator, SingleIterator):
 
     def __init__(self, loader: Any) -> None:
         self._prepare(loader)
+        if self._work.rules.seconds and threading.current_thread() is not threading.main_thread():
+            why = "its signal reaches the main thread alone, and this loader is iterated in another"
+            told = f"sample_timeout={loader.sample_timeout!r} times no sample: {why}. num_workers=1 has a worker time them."
+            warnings.warn(told, RuntimeWarning, stacklevel=6)
         self.course.may_stop = True
         super().__init__(self._seen_by_torch(loader))
         work = self._work

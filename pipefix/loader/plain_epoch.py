@@ -37,7 +37,7 @@ class PlainEpoch:
         self.course = Course(self.meter, begin.epoch, loader)
         module = loader._planned.module
         self._steps = [step for step in (module, loader.augment) if step is not None]
-        resume.begin_augmenting(self._steps, begin, loader.batch_size)
+        resume.begin_augmenting(self._steps, begin)
         self._carrier = loader._carrier_to_device()
         twin = copy.copy(loader)
         twin.__class__ = DataLoader

@@ -47,13 +47,11 @@ class EpochStart:
     """Whether the ranks it is gone on with are others than those it began with."""
 
 
-def begin_augmenting(steps: Iterable[Any], begin: EpochStart, batch_size: int | None) -> None:
-    """Tell what is done to batches which epoch begins, and how many of its samples lie behind."""
+def begin_augmenting(steps: Iterable[Any], begin: EpochStart) -> None:
+    """Tell what is done to batches which epoch begins."""
     for step in steps:
         if hasattr(step, "set_epoch"):
             step.set_epoch(begin.epoch)
-        if begin.passed and batch_size and hasattr(step, "pass_over"):
-            step.pass_over(begin.passed * batch_size)
 
 
 @dataclass
@@ -148,9 +146,10 @@ def length(loader: Any) -> int | None:
 
 def beginning_of(loader: Any, state: dict[str, Any]) -> EpochStart:
     """The epoch that a state goes on with. Raises ValueError where it belongs to another loader."""
-    if state.get("format") != FORMAT:
+    known = state.get("format") if isinstance(state, dict) else None
+    if known != FORMAT:
         raise ValueError(
-            f"This is no state of a FastLoader: its format is {state.get('format')!r}, not {FORMAT!r}. "
+            f"This {type(state).__name__} is no state of a FastLoader: its format is {known!r}, not {FORMAT!r}. "
             "Give what state_dict() returned."
         )
     # A checkpoint may have been loaded onto a device, and generators take states on the CPU alone.

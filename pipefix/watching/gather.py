@@ -136,9 +136,10 @@ class MachineFigures:
         failed = []
         for name, ask in readers.items():
             try:
-                self._seen.setdefault(name, []).append(ask())
+                value = ask()  # which may take its time: `take` may be called meanwhile
+                self._seen.setdefault(name, []).append(value)
             except Exception:  # noqa: BLE001 - libraries and drivers raise what they like
-                self._seen.pop(name)
+                self._seen.pop(name, None)
                 failed.append(name)
         return failed
 

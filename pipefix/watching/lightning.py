@@ -9,7 +9,7 @@ from typing import Any
 
 from pipefix.vocabulary.errors import MissingExtra
 from pipefix.watching.exporter import scalars
-from pipefix.watching.watch import Watch, training_goes_on, watch
+from pipefix.watching.watch import Watch, checked, training_goes_on, watch
 from pipefix.watching.window import Window
 
 try:
@@ -22,12 +22,15 @@ except ImportError:
         raise MissingExtra(problem, advice="Install it with: pip install lightning") from error
 
 
+_OF_ONE = ("jsonl", "prometheus", "textfile", "tensorboard", "baseline")
+
+
 class LightningWatch(Callback):  # type: ignore[misc,unused-ignore]
     """Takes what `pipefix.watch` takes."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__()
-        self.options = options
+        self.options = checked(options)
         self.watches: list[Watch] = []
         self._logged: Window | None = None
         """The window that the trainer's loggers were given last."""
@@ -66,8 +69,9 @@ class LightningWatch(Callback):  # type: ignore[misc,unused-ignore]
             self._logs = True
 
     def _watch(self, loader: Any) -> None:
-        # Files and ports are one watch's: of several loaders the first has them.
-        self.watches.append(watch(loader, **(self.options if not self.watches else {})))
+        # Files and ports are one watch's, and figures to hold against one loader's: of several loaders the first has them.
+        options = {name: value for name, value in self.options.items() if not self.watches or name not in _OF_ONE}
+        self.watches.append(watch(loader, **options))
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         first = self.watches[0] if self.watches else None

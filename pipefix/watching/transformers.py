@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipefix.vocabulary.errors import MissingExtra
-from pipefix.watching.watch import Watch, training_goes_on, watch
+from pipefix.watching.watch import Watch, checked, training_goes_on, watch
 
 try:
     from transformers import TrainerCallback
@@ -18,7 +18,7 @@ class TransformersWatch(TrainerCallback):  # type: ignore[misc,unused-ignore]
     """Takes what `pipefix.watch` takes. The training loader is watched from start to end."""
 
     def __init__(self, **options: Any) -> None:
-        self.options = options
+        self.options = checked(options)
         self.watch: Watch | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, train_dataloader: Any = None, **_: Any) -> None:

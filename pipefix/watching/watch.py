@@ -7,14 +7,17 @@ told once and never reaches the training.
 from __future__ import annotations
 
 import atexit
+import inspect
 import logging
 import os
+import reprlib
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import msgspec
@@ -268,11 +271,28 @@ def watch(
     if not hasattr(type(loader), "__iter__"):
         problem = f"pipefix.watch needs something that can be iterated, such as a DataLoader; this is a {type(loader).__name__}."
         raise BadUsage(problem, advice="Give it the loader itself: with pipefix.watch(loader) as batches: ...")
-    if not every > 0:
-        raise BadUsage(f"every={every!r} is not a number of seconds above zero.", advice="Write every=30")
-    held = baselines.read(Path(baseline)) if isinstance(baseline, (str, Path)) else baseline
+    path, is_number = (str, os.PathLike, NoneType), isinstance(every, (int, float)) and not isinstance(every, bool)
+    is_board = isinstance(tensorboard, path) or hasattr(tensorboard, "add_scalar")
+    for name, given, right, what, such_as in (
+        ("every", every, is_number and every > 0, "a number of seconds above zero", "30"),
+        ("jsonl", jsonl, isinstance(jsonl, path), "the path of a file", "'watch.jsonl'"),
+        ("textfile", textfile, isinstance(textfile, path), "the path of a file", "'pipefix.prom'"),
+        ("tensorboard", tensorboard, is_board, "a folder or a SummaryWriter", "'runs'"),
+        ("baseline", baseline, isinstance(baseline, (*path, Baseline)), "the path of a file", "'watch.jsonl'"),
+        ("on_drift", on_drift, on_drift is None or callable(on_drift), "a function of a notice", "print"),
+        ("labels", labels, labels is None or isinstance(labels, Mapping), "a dict of names and values", "{'job': 'night'}"),
+    ):
+        if not right:
+            raise BadUsage(f"{name}={reprlib.repr(given)} is not {what}.", advice=f"Write {name}={such_as}")
+    held = baselines.read(Path(baseline)) if isinstance(baseline, (str, os.PathLike)) else baseline
     exporters, here = opened(jsonl, prometheus, textfile, tensorboard), rank()
     if labels is None:
         labels = {"rank": str(here)} if here is not None else {}
     labels = {str(name): str(value) for name, value in labels.items()}
     return Watch(loader, exporters=exporters, baseline=held, every=every, stages=stages, on_drift=on_drift, labels=labels).start()
+
+
+def checked(options: dict[str, Any]) -> dict[str, Any]:
+    """For callbacks: a name that is no option of `watch` is refused where it is written, not logged once training has begun."""
+    inspect.signature(watch).bind(None, **options)
+    return options

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -110,6 +111,13 @@ def test_a_sample_that_takes_too_long_counts_as_bad(workers: int, tmp_path: Path
 def test_a_sample_that_takes_too_long_is_an_error_by_default() -> None:
     with pytest.raises(SampleTimeout, match=r"sample 5 took longer"):
         list(FastLoader(pipelines.Late(12), batch_size=4, sample_timeout=900))
+
+
+def test_a_time_limit_that_cannot_be_kept_in_another_thread_is_told() -> None:
+    """As under Ray Train: no sample was timed, without a word."""
+    loader = FastLoader(pipelines.Tensors(8), batch_size=4, sample_timeout=60)
+    with pytest.warns(RuntimeWarning, match="sample_timeout=60 times no sample"), ThreadPoolExecutor(1) as pool:
+        assert len(pool.submit(list, loader).result()) == 2
 
 
 class Timer:

@@ -40,6 +40,7 @@ from pipefix.kernels.kernel import native
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.fusing import in_part
 from pipefix.loader.fusing.source import FusedSource, settings_of
+from pipefix.loader.fusing.threads import PendingBatch
 from pipefix.plan.planfile import AugmentationChange, PlanFile, write
 from tests.loader import pipelines
 from tests.loader.likeness import assert_same
@@ -587,6 +588,18 @@ class TestManners:
             next(iterator)
         go.set()
         monkeypatch.setattr(FusedSource, "begin", begin)
+
+    def test_a_wait_that_is_broken_off_loses_no_batch(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def interrupted(*_: Any) -> bool:
+            raise KeyboardInterrupt
+
+        iterator = iter(FastLoader(ImageFolder(str(folder), TRAIN), batch_size=4, fuse="exact", num_workers=0))
+        next(iterator)
+        with monkeypatch.context() as ctrl_c:
+            ctrl_c.setattr(PendingBatch, "wait", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                next(iterator)
+        assert [len(batch[1]) for batch in iterator] == [4, 4, 4, 3]
 
 
 def test_a_sample_that_hangs_does_not_keep_the_process_from_ending(preloaded: str) -> None:

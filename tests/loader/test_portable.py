@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import mmap
 import os
@@ -107,6 +108,37 @@ def test_a_collators_settings_can_be_seen_and_changed_and_it_travels() -> None:
     assert isinstance(pickle.loads(pickle.dumps(prepare(pipelines.wrap))), Portable)
     with pytest.raises(TypeError, match="takes a DataLoader or a collate function, not a int"):
         prepare(3)
+
+
+def test_what_timm_puts_around_a_loader_is_refused_with_what_to_do() -> None:
+    class PrefetchLoader:
+        def __init__(self, loader: Any) -> None:
+            self.loader = loader
+
+        def __iter__(self) -> Any:
+            return iter(self.loader)
+
+    with pytest.raises(TypeError, match=r"not a PrefetchLoader\. Make the DataLoader in it with collate_fn=pipefix\.prepare"):
+        prepare(PrefetchLoader(DataLoader(pipelines.Tensors())))
+
+
+class Mixup:
+    """As timm's FastCollateMixup."""
+
+    mixup_enabled = True
+
+    def __call__(self, samples: Any) -> Any:
+        return torch.stack(samples)
+
+
+def test_a_framework_that_asks_for_its_collators_class_finds_it(opened: list[int]) -> None:
+    """timm's PrefetchLoader ends mixup at an epoch by ``isinstance(loader.collate_fn, FastCollateMixup)``: it never ended."""
+    prepared = prepare(Mixup())
+    for each in (prepared, copy.copy(prepared), copy.deepcopy(prepared), pickle.loads(pickle.dumps(prepared))):
+        assert type(each) is Portable and isinstance(each, Mixup)
+    assert prepare(prepared) is prepared and not isinstance(prepare(tuple), type)
+    loader = prepare(DataLoader(pipelines.Tensors(16), batch_size=4, num_workers=1, collate_fn=Mixup()))
+    assert len(list(loader)) == len(opened) == 4
 
 
 @pytest.mark.parametrize(

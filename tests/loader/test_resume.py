@@ -293,16 +293,17 @@ def test_batches_that_were_left_out_count() -> None:
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ({"format": "else"}, "This is no state of a FastLoader: its format is 'else'"),
+        ({"format": "else"}, "This dict is no state of a FastLoader: its format is 'else'"),
+        (None, "This NoneType is no state of a FastLoader"),
         ({"world_size": 4}, "taken with 4 ranks, and this loader is one of 1: where it stands in the epoch is not known"),
         ({"length": 12}, "taken with 12 samples in the dataset, and this loader has 40"),
     ],
 )
-def test_a_state_of_another_loader_is_refused(state: dict[str, Any], words: str) -> None:
+def test_a_state_of_another_loader_is_refused(state: dict[str, Any] | None, words: str) -> None:
     loader = FastLoader(pipelines.Tensors(40), batch_size=4)
     next(iter(loader))
     with pytest.raises(ValueError, match=words):
-        loader.load_state_dict({**loader.state_dict(), **state})
+        loader.load_state_dict(state and {**loader.state_dict(), **state})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -45,6 +45,16 @@ def test_lightnings_collections_of_loaders(lightning: Any, monkeypatch: pytest.M
     assert callback.watches == []
 
 
+def test_each_of_lightnings_loaders_is_watched_as_was_asked_for(lightning: Any, tmp_path: Path):
+    """Only the first had ``on_drift`` and ``every``. The file is the first one's alone."""
+    callback = lightning.LightningWatch(every=60, on_drift=print, jsonl=tmp_path / "watch.jsonl")
+    callback.on_train_epoch_start(SimpleNamespace(train_dataloader=[DataLoader([1, 2]), DataLoader([3])]), None)  # type: ignore[arg-type]
+    assert [(watch.every, watch._on_drift, len(watch._exporters)) for watch in callback.watches] == [(60, print, 1), (60, print, 0)]
+    callback.close()
+    with pytest.raises(TypeError, match="unexpected keyword argument 'json'"):
+        lightning.LightningWatch(json="watch.jsonl")
+
+
 def test_a_loader_that_lightning_makes_anew_for_an_epoch_is_the_one_that_is_watched(lightning: Any):
     """With ``reload_dataloaders_every_n_epochs=1`` the first epoch alone was seen."""
     callback, loaders = lightning.LightningWatch(every=60), [DataLoader([1, 2]), DataLoader([3])]  # type: ignore[arg-type]

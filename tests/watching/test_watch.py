@@ -422,7 +422,21 @@ def test_ranks_label_themselves(monkeypatch: pytest.MonkeyPatch):
         assert watched.pulse().labels == {"rank": "3"}
 
 
-@pytest.mark.parametrize(("loader", "options", "says"), [(7, {}, "can be iterated"), ([1], {"every": 0}, "above zero")])
+@pytest.mark.parametrize(
+    ("loader", "options", "says"),
+    [
+        (7, {}, "can be iterated"),
+        ([1], {"every": 0}, "above zero"),
+        ([1], {"every": None}, "every=None is not a number of seconds above zero"),
+        ([1], {"every": "30s"}, "every='30s' is not a number of seconds"),
+        ([1], {"jsonl": True}, "jsonl=True is not the path of a file"),
+        ([1], {"textfile": 9100}, "textfile=9100 is not the path of a file"),
+        ([1], {"tensorboard": True}, "tensorboard=True is not a folder"),
+        ([1], {"baseline": {"decode": 0.1}}, "baseline={'decode': 0.1} is not the path of a file"),
+        ([1], {"on_drift": "slack"}, "on_drift='slack' is not a function"),
+        ([1], {"labels": "rank=1"}, "labels='rank=1' is not a dict"),
+    ],
+)
 def test_wrong_use(loader: Any, options: dict[str, Any], says: str):
     with pytest.raises(BadUsage, match=says):
         watch(loader, **options)

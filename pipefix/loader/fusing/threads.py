@@ -144,12 +144,12 @@ class ThreadsLoaderIterator(LoaderIterator):
         self._top_up(self._ahead_by + 1)
         if not self._under_way:
             raise StopIteration
-        batch = self._under_way.popleft()
+        batch = self._under_way[0]  # it stays the next one where the wait for it is broken off, by Ctrl-C or a signal's handler
+        if isinstance(batch, PendingBatch) and not batch.wait(self._timeout or None):
+            raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
+        self._under_way.popleft()
         if isinstance(batch, Exception):
             raise batch
-        if not batch.wait(self._timeout or None):
-            self._under_way.appendleft(batch)
-            raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
         self._top_up(self._ahead_by)
         for task in batch.tasks:
             task.result()  # raises what ended one of the threads

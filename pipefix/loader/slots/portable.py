@@ -23,6 +23,7 @@ from pipefix.hooks.torch_internals import hands_out_of_one
 from pipefix.loader.slots.arena import Arena, room
 from pipefix.loader.slots.batch_in_slot import Arrival, Assembler, Sent
 from pipefix.vocabulary.attributes import own
+from pipefix.vocabulary.held_loaders import held_loader
 
 SLOTS_EACH = 8
 _OWN = ("collate_fn", "arena", "_looks", "_asked")
@@ -55,6 +56,12 @@ class Portable(Assembler):
 
     def __reduce__(self) -> Any:
         return Portable, (self.collate_fn,)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """For ``isinstance``: timm switches its mixup off in a `FastCollateMixup` alone."""
+        kind = type(self.collate_fn)
+        return Portable if kind.__module__ == "builtins" else kind  # no function, and no class
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _OWN:
@@ -118,7 +125,9 @@ def prepare(what: Any = None) -> Any:
     if what is None:
         return Portable(default_collate)
     if not callable(what):
-        raise TypeError(f"prepare takes a DataLoader or a collate function, not a {type(what).__name__}.")
+        within = held_loader(what) is not None
+        advice = " Make the DataLoader in it with collate_fn=pipefix.prepare(collate_fn), or prepare it first." if within else ""
+        raise TypeError(f"prepare takes a DataLoader or a collate function, not a {type(what).__name__}.{advice}")
     return what if isinstance(what, Portable) else Portable(what)
 
 

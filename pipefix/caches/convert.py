@@ -34,7 +34,7 @@ from pipefix.system.resources import cores
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, Interrupted, TargetError, UnreadableFile
 from pipefix.vocabulary.folder_lock import unwritable
 from pipefix.vocabulary.held_transforms import datasets_in
-from pipefix.vocabulary.quantity import percent
+from pipefix.vocabulary.quantity import counted, percent
 
 _LEAST_BAD = 10
 DEFAULT_SIZE, QUALITY = 256, 90
@@ -198,7 +198,7 @@ def _existing(folder: Path, recipe: Recipe, *, update: bool, stream: bool) -> Ma
         was = manifest.recipe
         raise BadUsage(
             f"{folder} is a finished cache already, of another recipe: {was.store} in {was.container}"
-            + (f", {was.size} pixels" if was.size else "") + f", {manifest.length} records.",
+            + (f", {was.size} pixels" if was.size else "") + f", {counted(manifest.length, 'record')}.",
             advice="Give the new one a directory of its own: --out DIR",
         )  # fmt: skip
     if update and stream:
@@ -242,7 +242,7 @@ def make_parts(source: Surveyed, building: Building, workers: int | None, state:
         building.settle()
         of = f" of {plan.parts}" if plan.parts is not None else ""
         raise Interrupted(
-            f"Interrupted: {len(building.done)}{of} parts are made and kept in {building.folder}.",
+            f"Interrupted: {building.folder} keeps {counted(len(building.done), 'finished part')}{of}.",
             advice="The same command goes on where it was.",
         ) from None
 

@@ -227,7 +227,7 @@ def test_processes_and_order_change_nothing(files, make, small_parts):
 
 def test_it_goes_on_where_it_was(files, make, small_parts):
     whole = make(files, "decoded", name="whole")
-    with interrupted_after(2), pytest.raises(Interrupted, match=r"2 of 3 parts are made and kept") as raised:
+    with interrupted_after(2), pytest.raises(Interrupted, match=r"keeps 2 finished parts of 3") as raised:
         make(files, "decoded", name="cache")
     assert raised.value.advice == "The same command goes on where it was."
     folder = whole.folder.parent / "cache"

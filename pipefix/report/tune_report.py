@@ -200,7 +200,8 @@ class TuneReporter:
             why = f", because a training step made around the file's model failed ({failed})" if failed else ""
             sentence = f"There is no consumer to feed{why}: the loader delivers {rate(delivered.value)}. --step-ms MS emulates one."
             return certificate(delivered=delivered, batches=batches, seconds=spent, sentence=sentence)
-        waited, demand = figures.stall(blocks), blocks[-1].demand
+        waited, stepped = figures.stall(blocks), sum(sum(block.steps) for block in blocks)
+        demand = sum(block.samples for block in blocks) / stepped if stepped else None
         fed = True if waited.high <= allowed else False if waited.low > allowed else None
         who = f"The emulated consumer ({self.consumer.name.removeprefix('emulated: ')})" if emulated else "The consumer"
         verdict = {True: "is fed", False: "is not fed", None: "may or may not be fed"}[fed]

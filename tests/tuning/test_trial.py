@@ -75,6 +75,8 @@ def test_what_does_not_fit_together_is_refused() -> None:
         pipefix.tune(loader, trials=0)
     with pytest.raises(BadUsage, match="cannot wait 1"):
         pipefix.tune(loader, stall=1.0)
+    with pytest.raises(BadUsage, match="There cannot be -1 workers"):
+        pipefix.tune(loader, max_workers=-1)
 
 
 def test_a_copy_of_the_loader_has_the_settings_and_the_loader_keeps_its_own() -> None:

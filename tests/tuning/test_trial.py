@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -67,6 +69,24 @@ def test_the_users_own_error_is_told() -> None:
     with pytest.raises(TargetError, match="sample five is torn") as caught:
         pipefix.tune(DataLoader(Failing(), batch_size=8, num_workers=1), budget=3.0)
     assert "Failing" in str(caught.value.user_traceback) or "__getitem__" in str(caught.value.user_traceback)
+
+
+_COMPUTED_BEFORE = """
+import multiprocessing, threading, torch
+from pipefix.tuning.trial import _in_a_new_thread
+torch.set_num_threads(2)
+compute = torch.ones(1 << 20).exp
+compute()
+process = multiprocessing.get_context("fork").Process(target=compute, daemon=True)
+_in_a_new_thread(process.start, threading.Event())
+process.join()
+assert process.exitcode == 0, process.exitcode
+"""
+
+
+def test_a_trial_computes_where_the_program_has_computed_before() -> None:
+    """In a notebook that had trained, no trial gave a batch: it would hang here."""
+    subprocess.run([sys.executable, "-c", _COMPUTED_BEFORE], check=True)
 
 
 def test_what_does_not_fit_together_is_refused() -> None:

@@ -32,7 +32,7 @@ def convert(
     quality: int = 90,
     workers: int | None = None,
     on_bad: Literal["raise", "skip", "quarantine"] = "raise",
-    max_bad: float = 0.01,
+    max_bad: float | str = 0.01,
     tokenizer: str | None = None,
     text: str | None = None,
     limit: int | None = None,
@@ -51,7 +51,7 @@ def convert(
         quality: of JPEG and WebP, 1 to 100.
         workers: processes (default: one a core).
         on_bad: what a sample that raises does: end the conversion, or be left out ("quarantine" lists it in a file).
-        max_bad: part of the samples that may be left out before the conversion ends.
+        max_bad: part of the samples that may be left out before the conversion ends: 0.01, or ``"1%"``.
         tokenizer: tokenise rows with this ``tokenizer.json``.
         text: the field that is tokenised.
         limit: take the first so many samples of a stream.

@@ -110,9 +110,13 @@ def from_folder(folder: Path) -> runfile.Run:
         later = msgspec.structs.replace(later, plan=program.plan, at_limit=program.at_limit)
         return msgspec.structs.replace(run, program=later, verdict=run.verdict if run.stages else clock_verdict(later))
     if not notes_in(folder):
+        from pipefix.fixes.history import LOG
+
+        advice = "Name a run file, or the folder that --out named; a program writes one by: pipefix run train.py"
+        if (folder / LOG).exists():
+            advice = f"It is one of pipefix fix: {written('pipefix', 'log', folder)}"
         raise UnreadableFile(
-            f"{folder} is no folder of pipefix run: there is neither a run.json nor a process's notes in it.",
-            advice="Name a run file, or the folder that --out named; a program writes one by: pipefix run train.py",
+            f"{folder} is no folder of pipefix run: there is neither a run.json nor a process's notes in it.", advice=advice
         )
     return _told(folder, (), Ended(None, 0.0))
 

@@ -49,7 +49,7 @@ def space(subject: Subject, machine: Machine, most: int | None, keep_order: bool
     if not slots:
         declined["engine"] = f"engine={engine!r} was chosen"
     return Space(
-        most_workers=most_workers(cores, now.num_workers) if most is None else max(most, 0), cores=cores,
+        most_workers=most_workers(cores, now.num_workers) if most is None else most, cores=cores,
         reorder=not keep_order and not subject.iterable, pin=bool(machine.gpus) and real, slots=slots,
         declined=declined, open=most is None,
     )  # fmt: skip

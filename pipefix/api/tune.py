@@ -135,6 +135,8 @@ def tune(
     emulated, write = consumed(step_ms, target_rate), Path(write) if write is not None else None
     if trials < 1:
         raise BadUsage(f"With {trials} trials nothing is tried.", advice="Give at least one: --trials 8.")
+    if max_workers is not None and max_workers < 0:
+        raise BadUsage(f"There cannot be {max_workers} workers.", advice="Give none or more: --max-workers 0.")
     if not 0 <= share < 1:
         raise BadUsage(f"The consumer cannot wait {share:g} of its time.", advice="Give a share below one: --stall 1%.")
     older = planfile.read(write) if write is not None and write.is_file() else None

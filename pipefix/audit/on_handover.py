@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipefix.audit.facts import AuditFacts, Message, rule
-from pipefix.vocabulary.quantity import size
+from pipefix.vocabulary.quantity import counted, size
 
 SHM_SAFETY = 2
 """A second loader (validation) or a slow consumer may double what lies in /dev/shm."""
@@ -47,8 +47,8 @@ def shm_size(facts: AuditFacts) -> Message | None:
     settings = f", or use DataLoader(..., num_workers={fitting})" if 0 < fitting < workers else ""
     enough = _power_of_two(-(-need * SHM_SAFETY // (1 << 30)))
     return Message(
-        f"Up to {facts.in_flight} batches of {size(shared)} lie in /dev/shm ({workers} workers x prefetch_factor {prefetch}, "
-        f"and the one in use): {size(need)}, and {size(free)} is free.",
+        f"Up to {facts.in_flight} batches of {size(shared)} lie in /dev/shm ({counted(workers, 'worker')} x prefetch_factor "
+        f"{prefetch}, and the one in use): {size(need)}, and {size(free)} is free.",
         f"Start the container with: docker run --shm-size={enough}g ... (or --ipc=host){settings}",
         severity="problem" if need > free else "warning",
     )
@@ -68,7 +68,7 @@ def fd_limit(facts: AuditFacts) -> Message | None:
     need = (FALLBACK_FDS if machine.fd_open is None else machine.fd_open) + ahead * facts.batch.tensors
     if need <= machine.fd_soft:
         return None
-    found = f"Up to {ahead} batches of {facts.batch.tensors} tensors are in flight, one open file each"
+    found = f"Up to {counted(ahead, 'batch')} of {counted(facts.batch.tensors, 'tensor')} in flight, one open file each"
     limit = f"with those already open, {need}, and the limit is {machine.fd_soft}."
     return Message(f"{found}: {limit}", _raise_fds(facts, _power_of_two(2 * need)))
 

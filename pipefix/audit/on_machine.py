@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipefix.audit.facts import AuditFacts, Message, rule
 from pipefix.system.machine import Machine
-from pipefix.vocabulary.quantity import percent
+from pipefix.vocabulary.quantity import core_count, percent
 
 CROWDED = 1.25
 """Runnable threads a core above which they queue for it. A quarter is left for workers that wait for a file now and then."""
@@ -18,7 +18,7 @@ RAISE_QUOTA = "Raise the quota (docker run --cpus N, or resources.limits.cpu in 
 
 def cores(machine: Machine) -> str:
     """How many cores are available, and why not more."""
-    had = f"{machine.effective_cores:g}"
+    had = core_count(machine.effective_cores)
     if machine.quota_cores is not None and machine.quota_cores <= machine.effective_cores:
         return f"{had} (a CPU quota of the control group; os.cpu_count() says {machine.logical_cores})"
     if machine.affinity_cores is not None and machine.affinity_cores < machine.logical_cores:
@@ -37,7 +37,7 @@ def cpu_quota(facts: AuditFacts) -> Message | None:
     demand = workers * min(1.0, facts.cpu_share)
     if demand <= CROWDED * machine.effective_cores or workers <= 1:
         return _throttled(facts)
-    found = f"{workers} workers keep {demand:.1f} cores busy, and {cores(machine)} are available."
+    found = f"{workers} workers keep {demand:.1f} cores busy, and this process may use {cores(machine)}."
     raising = f"{RAISE_QUOTA}, or let" if machine.quota_cores is not None else "Let"
     return Message(found, f"{raising} pipefix tune TARGET find how many workers are best")
 
@@ -47,7 +47,7 @@ def _throttled(facts: AuditFacts) -> Message | None:
     if share is None or share <= THROTTLED:
         return None
     quota = machine.quota_cores if machine is not None else None
-    limit = "the control group's quota" if quota is None else f"{quota:g} cores"
+    limit = "the control group's quota" if quota is None else core_count(quota)
     return Message(
         f"The CPU quota ({limit}) ran out in {percent(share)} of the scheduling periods; everything stood still until the next.",
         f"{RAISE_QUOTA}, or use fewer workers: pipefix tune TARGET",
@@ -60,7 +60,7 @@ def _hidden_quota(machine: Machine, has_loader: bool) -> Message | None:
     count = max(1, int(machine.effective_cores))
     workers = "pipefix tune TARGET finds how many workers are best" if has_loader else f"DataLoader(..., num_workers={count})"
     hidden = "a CPU quota, which os.cpu_count() and os.sched_getaffinity() do not show."
-    found = f"Only {machine.quota_cores:g} of the {machine.logical_cores} cores are available: {hidden}"
+    found = f"Only {core_count(machine.quota_cores)} of {machine.logical_cores} can be used: {hidden}"
     return Message(found, f"export OMP_NUM_THREADS={count}; where samples are CPU work: {workers}", "note")
 
 
@@ -68,7 +68,7 @@ def _crowded(machine: Machine, workers: int) -> Message | None:
     """Before anything ran: what workers do is not known."""
     if workers <= max(1.0, CROWDED * machine.effective_cores):
         return None
-    found = f"{workers} workers share {cores(machine)} cores; if they decode or transform, they only get in each other's way."
+    found = f"{workers} workers share {cores(machine)}; if they decode or transform, they only get in each other's way."
     return Message(found, "pipefix tune TARGET finds how many workers are best", "note")
 
 

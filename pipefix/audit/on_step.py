@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipefix.audit.facts import AuditFacts, Message, rule
-from pipefix.vocabulary.quantity import size
+from pipefix.vocabulary.quantity import counted, size
 
 MANY_WEIGHTS = 1_000_000
 """Weights from which the precision of products is worth a word."""
@@ -49,8 +49,8 @@ def tiny_batches(facts: AuditFacts) -> Message | None:
     if facts.step is None or facts.batch is None or not 0 < facts.batch.bytes < TINY:
         return None
     return Message(
-        f"A batch for the device holds {size(facts.batch.bytes)} in {facts.batch.tensors} tensors: starting each copy and each "
-        "kernel takes longer than what it does.",
+        f"A batch for the device holds {size(facts.batch.bytes)} in {counted(facts.batch.tensors, 'tensor')}: starting each copy "
+        "and each kernel takes longer than what it does.",
         "A larger batch_size (pipefix tune tries some with --batch-sizes), as far as the training allows it",
     )
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from pipefix.audit.facts import AuditFacts, DatasetFacts, Message, rule
-from pipefix.vocabulary.quantity import percent, seconds, size
+from pipefix.vocabulary.quantity import counted, percent, seconds, size
 
 TOLD = 3
 """Handles that are named."""
@@ -53,15 +53,18 @@ def threads_before_fork(facts: AuditFacts) -> Message | None:
     )
 
 
+def _each(workers: int) -> str:
+    return "The worker" if workers == 1 else f"Each of {workers} workers"
+
+
 @rule("few-shards", "warning", "a stream has fewer shards than there are workers")
 def few_shards(facts: AuditFacts) -> Message | None:
     workers, shards = facts.num_workers, facts.shards
     if not workers or shards is None or shards >= workers:
         return None
-    parts = "1 shard" if shards == 1 else f"{shards} shards"
-    idle = f"{workers - shards} of them get no sample, and more workers change nothing."
+    idle = f"{workers - shards} of them {'gets' if workers - shards == 1 else 'get'} no sample, and more workers change nothing."
     advice = f"Write the data in at least {workers} shards, or use num_workers={shards}."
-    return Message(f"The stream has {parts} for {workers} workers: {idle}", advice)
+    return Message(f"The stream has {counted(shards, 'shard')} for {workers} workers: {idle}", advice)
 
 
 @rule("start-method", "warning",
@@ -77,7 +80,7 @@ def start_method(facts: AuditFacts) -> Message | None:
         return None
     took = f" The first batch took {seconds(facts.first_batch_s)}." if facts.first_batch_s is not None else ""
     return Message(
-        f"Each of {facts.num_workers} workers is started by {method} and imports torch and your modules again.{took}",
+        f"{_each(facts.num_workers)} is started by {method} and imports torch and your modules again.{took}",
         'At the top of the program: torch.multiprocessing.set_forkserver_preload(["torch", "torchvision"]), '
         'and DataLoader(..., multiprocessing_context="forkserver", persistent_workers=True)',
     )
@@ -119,13 +122,13 @@ def _copied_objects(facts: AuditFacts, held: DatasetFacts, workers: int) -> Mess
     name = held.where or "dataset"
     sentence = f"{name} holds {held.objects:,} Python objects ({size(held.bytes)})"
     if facts.start_method == "fork":
-        sentence += "; reading one counts a reference, which copies its page, so that each of "
-        sentence += f"{workers} workers ends up with its own copy: {size(held.bytes * workers)} more."
+        sentence += "; reading one counts a reference, which copies its page, so that "
+        sentence += f"{_each(workers).lower()} ends up with its own copy: {size(held.bytes * workers)} more."
         if facts.growth is not None and facts.growth.bytes > 0:
             sentence += f" A worker's private memory grew by {size(facts.growth.bytes)} in {facts.growth.samples:,} samples."
     else:
         more = f"{size(held.bytes * workers)} more, and a wait."
-        sentence += f"; each of {workers} workers is sent a pickled copy when it starts: {more}"
+        sentence += f"; {_each(workers).lower()} is sent a pickled copy when it starts: {more}"
     return Message(
         sentence,
         f"Keep it in NumPy arrays, which hold no objects: in __init__, self.paths = numpy.array(paths, dtype=numpy.bytes_); "
@@ -144,7 +147,7 @@ def _growing(facts: AuditFacts, workers: int) -> Message | None:
         return None
     return Message(
         f"A worker's private memory (USS) grew by {size(growth.bytes)} ({percent(growth.fraction)}) in {growth.samples:,} samples: "
-        f"about {size(projected)} an epoch in {workers} workers.",
+        f"about {size(projected)} an epoch in {counted(workers, 'worker')}.",
         "Look for what the dataset keeps: a dict or list filled in __getitem__, functools.lru_cache, or Python objects "
         "read from a large list; keep tables in NumPy arrays and bound caches, as in functools.lru_cache(maxsize=128)",
     )

@@ -31,6 +31,7 @@ from pipefix.augment.record import Program, RecordedCall, RecordedImage, packed
 from pipefix.augment.transforms import ListedTransform
 from pipefix.kernels.reused import Memory
 from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.quantity import counted
 from pipefix.vocabulary.random_state import preserved
 
 # -- DALI's pipeline -------------------------------------------------------------------------------------------------------------
@@ -134,7 +135,9 @@ class DaliLoader:
             raise BadUsage(f"DALI cannot make these batches: {front}.", advice="Move to Kornia instead (to='kornia').")
         self.front, self._parts = front, parts
         if not len(self):
-            raise ValueError(f"{self.length} samples make no batch of {batch_size}: give a smaller batch_size, or drop_last=False.")
+            raise ValueError(
+                f"{counted(self.length, 'sample')} cannot fill a batch of {batch_size}: give a smaller one, or drop_last=False."
+            )
         self._sizes: dict[int, tuple[int, int]] = {}
         self._pipe: Any = None
         self._memory = Memory(kept=2)  # a batch that the caller looks at, and the next one

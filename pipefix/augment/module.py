@@ -15,6 +15,7 @@ from pipefix.augment import color
 from pipefix.augment.batched import BY_NAME, BatchedOp
 from pipefix.augment.record import Outline, OutlinedCall, Program, RecordedCall, apart, outline_of, packed
 from pipefix.vocabulary.nested import leaves, map_leaves, members
+from pipefix.vocabulary.quantity import counted
 
 Images: TypeAlias = "torch.Tensor | list[torch.Tensor]"
 
@@ -78,8 +79,8 @@ def pictures_of(batch: Any, programs: Sequence[Outline]) -> tuple[Images, Any]:
     found = [stack] if stack is not None else _one_each(batch, programs)
     if found is None:
         raise ValueError(
-            f"The batch has no pictures of {len(programs)} samples as they were recorded, of shape {shape}: give the module the "
-            "batch as the collate function made it, and the calls that came with it: augment(batch, calls)."
+            f"The batch has no pictures of {counted(len(programs), 'sample')} as they were recorded, of shape {shape}: give the "
+            "module the batch as the collate function made it, and the calls that came with it: augment(batch, calls)."
         )
     places = {id(leaf): place for place, leaf in enumerate(found)}
 

@@ -6,11 +6,14 @@ from importlib.metadata import distributions
 
 import torch
 
+from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.extras import need
 
 
 def check(target: str) -> None:
-    """Refuse a target that cannot be had here, with what to install. Kornia comes with pipefix."""
+    """Refuse a target that there is not, or that cannot be had here, with what to install. Kornia comes with pipefix."""
+    if target not in ("kornia", "dali"):
+        raise BadUsage(f"There is no {target!r} to choose.", advice="Choose one of kornia, dali.")
     if target == "dali":
         # Its distributions are named for the CUDA that they are built for, which must be torch's.
         cuda = 120 if (torch.version.cuda or "").startswith("12.") else 130

@@ -29,6 +29,7 @@ from pipefix.caches.manifest import STAGES, Blueprint, Conversion, Manifest, bes
 from pipefix.caches.writer import Facts, facts_crc, read_facts
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged
 from pipefix.vocabulary.files import sync_folder, write_whole
+from pipefix.vocabulary.quantity import counted
 
 _SYNCING_AT_ONCE = 4
 
@@ -72,7 +73,7 @@ class Building:
             if "recipe" in differing:
                 raise BadUsage(
                     f"{self.folder} is an unfinished cache of another recipe: {before.recipe.store} in {before.recipe.container}; "
-                    f"{count} of its parts are made.",
+                    f"{counted(count, 'finished part')}.",
                     advice="The command that began it goes on where it was. Give the new one a directory of its own: --out DIR",
                 )
             other = f"another dataset ({', '.join(differing[:3])} differ)"

@@ -31,10 +31,11 @@ from pipefix.caches.verify import PartCheck
 from pipefix.caches.witness import Witness
 from pipefix.caches.writer import Facts, Moved, OpenedSource, make_part, program_ended, read_facts
 from pipefix.system.resources import cores
+from pipefix.vocabulary.amounts import taken_share
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, Interrupted, TargetError, UnreadableFile
 from pipefix.vocabulary.folder_lock import unwritable
 from pipefix.vocabulary.held_transforms import datasets_in
-from pipefix.vocabulary.quantity import percent
+from pipefix.vocabulary.quantity import counted, percent
 
 _LEAST_BAD = 10
 DEFAULT_SIZE, QUALITY = 256, 90
@@ -85,7 +86,7 @@ def silent(_: State) -> None:
 
 def recipe_of(
     to: str = "lmdb", store: str | None = None, size: int | None = None, quality: int = QUALITY, on_bad: str = "raise",
-    max_bad: float = 0.01, tokenizer: str | None = None, text: str | None = None, limit: int | None = None,
+    max_bad: float | str = 0.01, tokenizer: str | None = None, text: str | None = None, limit: int | None = None,
 ) -> Recipe:  # fmt: skip
     """Check what was asked for."""
     if store is None:
@@ -113,8 +114,8 @@ def recipe_of(
     if store == "resized" and size is None:
         size = DEFAULT_SIZE
     return Recipe(
-        store=store, container=to, size=size, quality=quality, on_bad=on_bad, max_bad=max_bad, tokenizer=tokenizer, text=text,
-        limit=limit,
+        store=store, container=to, size=size, quality=quality, on_bad=on_bad, max_bad=taken_share("max_bad", max_bad),
+        tokenizer=tokenizer, text=text, limit=limit,
     )  # fmt: skip
 
 
@@ -181,6 +182,8 @@ def refuse_places_of_the_source(dataset: Any, folder: Path) -> None:
 
 def workers_for(dataset: Any, workers: int | None) -> int | None:
     """0, for this process alone, where the dataset holds files open: forked ones would move each other's position in them."""
+    if workers is not None and workers < 0:
+        raise BadUsage(f"There cannot be {workers} workers.", advice="Give none or more: --workers 0.")
     handles = open_handles(dataset) if workers != 0 and pool.can_fork() and not is_stream(dataset) else {}
     if not handles:
         return workers
@@ -198,7 +201,7 @@ def _existing(folder: Path, recipe: Recipe, *, update: bool, stream: bool) -> Ma
         was = manifest.recipe
         raise BadUsage(
             f"{folder} is a finished cache already, of another recipe: {was.store} in {was.container}"
-            + (f", {was.size} pixels" if was.size else "") + f", {manifest.length} records.",
+            + (f", {was.size} pixels" if was.size else "") + f", {counted(manifest.length, 'record')}.",
             advice="Give the new one a directory of its own: --out DIR",
         )  # fmt: skip
     if update and stream:
@@ -242,7 +245,7 @@ def make_parts(source: Surveyed, building: Building, workers: int | None, state:
         building.settle()
         of = f" of {plan.parts}" if plan.parts is not None else ""
         raise Interrupted(
-            f"Interrupted: {len(building.done)}{of} parts are made and kept in {building.folder}.",
+            f"Interrupted: {building.folder} keeps {counted(len(building.done), 'finished part')}{of}.",
             advice="The same command goes on where it was.",
         ) from None
 

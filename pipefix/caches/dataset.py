@@ -30,6 +30,7 @@ from pipefix.stores.opening import open_store
 from pipefix.stores.store import RequestLedger, is_store
 from pipefix.tier.client import Tier
 from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.quantity import counted
 
 
 class CachedDataset(Dataset[Any]):
@@ -118,7 +119,7 @@ class CachedDataset(Dataset[Any]):
         length = len(dataset) if hasattr(type(dataset), "__len__") else self.manifest.samples
         if length != self.manifest.samples:
             raise BadUsage(
-                f"The dataset has {length} samples, and {self.path} was made from one of {self.manifest.samples}.",
+                f"The dataset has {counted(length, 'sample')}, and {self.path} was made from one of {self.manifest.samples}.",
                 advice="Bring the cache up to date with: pipefix convert TARGET --update, and the other arguments as before",
             )
 
@@ -254,4 +255,4 @@ class CachedDataset(Dataset[Any]):
 
     def __repr__(self) -> str:
         recipe = self.manifest.recipe
-        return f"CachedDataset({str(self.path)!r}: {self._length} records, {recipe.store} in {recipe.container})"
+        return f"CachedDataset({str(self.path)!r}: {counted(self._length, 'record')}, {recipe.store} in {recipe.container})"

@@ -21,6 +21,7 @@ from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.header import is_cut_short, read_header
 from pipefix.vocabulary.errors import CacheDamaged
 from pipefix.vocabulary.nested import map_leaves
+from pipefix.vocabulary.quantity import counted
 
 _ORIENTATION = 0x0112
 _PHOTOS = frozenset(("RGB", "CMYK", "RGBA"))
@@ -208,7 +209,7 @@ def decoder_to(form: str) -> Decoder:
     def of_pixels(pixels: Pixels) -> Any:
         wanted = pixels.like if form == "as-was" else form
         if pixels.array.ndim not in (2, 3):
-            raise ValueError(f"an image of {pixels.array.ndim} dimensions")
+            raise ValueError(f"an image of {counted(pixels.array.ndim, 'dimension')}")
         if wanted == "image":
             return _from_pixels(pixels)
         values = pixels.array * np.uint8(255) if pixels.mode == "1" else pixels.array

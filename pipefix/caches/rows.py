@@ -23,6 +23,7 @@ from pipefix.caches.pictures import kind_of
 from pipefix.caches.record import Picture, Unstorable, plain_of
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.extras import need
+from pipefix.vocabulary.quantity import counted
 
 SAMPLE = "sample"
 _PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -84,7 +85,8 @@ def plain(name: str, value: Any) -> tuple[Any, str, Any]:
     if isinstance(value, np.ndarray):
         if value.ndim > 1 or value.dtype.kind not in "biuf":
             raise Unstorable(
-                f"field {name!r} is an array of {value.dtype} with {value.ndim} dimensions: columns hold numbers and lists"
+                f"field {name!r} is an array of {value.dtype} with {counted(value.ndim, 'dimension')}: "
+                "columns hold numbers and lists"
             )
         kind_of = _arrow_type(name, value.dtype)
         return (value.item(), f"{like}-0", kind_of) if value.ndim == 0 else (value, like, pa.list_(kind_of))

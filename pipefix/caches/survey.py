@@ -26,6 +26,7 @@ from pipefix.caches.writer import is_interrupt, not_stored, program_ended
 from pipefix.hooks.install import loaded_libraries
 from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError
 from pipefix.vocabulary.generators import generators
+from pipefix.vocabulary.quantity import counted
 from pipefix.vocabulary.random_state import RandomState, seeded
 from pipefix.vocabulary.tracebacks import frames, is_raised_here, summary
 
@@ -145,7 +146,7 @@ def _survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
         )
     if samples is not None and recipe.limit is not None:
         raise BadUsage(
-            f"--limit is for streams, and this dataset has {samples} samples.",
+            f"--limit is for streams, and this dataset has {counted(samples, 'sample')}.",
             advice="Convert a part of it as torch.utils.data.Subset(dataset, range(n)).",
         )
     # What the user's transforms draw here is put back.

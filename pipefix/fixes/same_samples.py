@@ -33,6 +33,7 @@ from pipefix.subject import failure
 from pipefix.subject.subject import Subject, length_of
 from pipefix.vocabulary.generators import untouched as draws_untouched
 from pipefix.vocabulary.nested import at, leaves, map_leaves
+from pipefix.vocabulary.quantity import counted
 from pipefix.vocabulary.random_state import seeded
 from pipefix.vocabulary.versioned import short
 
@@ -94,7 +95,9 @@ def same_batch(before: Subject, after: Subject, on_batch: Callable[[Any], Any], 
     with torch.no_grad():
         expected, actual = list(leaves(batch(before))), list(leaves(on_batch(batch(after))))
     if len(expected) != len(actual):
-        return Sameness(kind="unlike", sentence=f"a batch has {len(actual)} parts instead of {len(expected)}", samples=len(places))
+        return Sameness(
+            kind="unlike", sentence=f"a batch has {counted(len(actual), 'part')} instead of {len(expected)}", samples=len(places)
+        )
     for own, moved in zip(expected, actual, strict=True):
         for unequal in differences(own, moved, "a part of the batch"):
             least = 255.0 if isinstance(own, torch.Tensor) and own.dtype == torch.uint8 else 1.0
@@ -235,7 +238,7 @@ def differences(expected: Any, actual: Any, path: str = "the sample", depth: int
             yield from differences(value, actual[key], f"{path}[{key!r}]", depth + 1)
     elif isinstance(expected, (list, tuple)) and depth < _DEEPEST:
         if len(expected) != len(actual):
-            yield SampleDifference(f"{path} has {len(actual)} parts instead of {len(expected)}")
+            yield SampleDifference(f"{path} has {counted(len(actual), 'part')} instead of {len(expected)}")
             return
         for place, (first, second) in enumerate(zip(expected, actual, strict=True)):
             yield from differences(first, second, f"{path}[{place}]", depth + 1)

@@ -32,7 +32,7 @@ from pipefix.plan.remedies.scheduling import PersistentWorkers
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary import worker_exit
 from pipefix.vocabulary.generators import untouched
-from pipefix.vocabulary.quantity import Interval
+from pipefix.vocabulary.quantity import Interval, counted
 
 FEWEST_PAIRS, MOST_PAIRS = 3, 24
 SHORTEST = 0.08
@@ -75,7 +75,7 @@ def faster(before: Pipeline, after: Pipeline, *, seconds: float, epochs: bool = 
                     rates[name].append(rate)
                 done, spent = len(rates["before"]), perf_counter() - begun
                 if say is not None:
-                    say(f"verifying: {done} pairs so far", min(1.0, spent / seconds))
+                    say(f"verifying: {counted(done, 'pair')} so far", min(1.0, spent / seconds))
                 if done < FEWEST_PAIRS:
                     continue
                 gain = ratio(rates["after"], rates["before"])

@@ -36,6 +36,7 @@ from pipefix.loader.policy.read_policy import ReadPolicy
 from pipefix.loader.resume import EpochPosition, EpochStart
 from pipefix.loader.slots.arena import Arena, room
 from pipefix.loader.workers.iterator import AHEAD, ProcessesLoaderIterator
+from pipefix.vocabulary.quantity import counted
 
 T = TypeVar("T", covariant=True)
 if TYPE_CHECKING:
@@ -269,7 +270,7 @@ class FastLoader(_Base[T]):
             work.arena = Arena(self.num_workers, slots, room(self.num_workers * slots))
         except (AttributeError, OSError, ValueError) as error:
             return f"As DataLoader does it: this system has no memory to share without a name ({error})."
-        return f"{self.num_workers} worker processes, batches handed over through reusable shared memory."
+        return f"{counted(self.num_workers, 'worker process')}, batches handed over through reusable shared memory."
 
     @property
     def another(self) -> Callable[..., DataLoader[Any]]:

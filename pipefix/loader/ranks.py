@@ -22,6 +22,8 @@ from torch.utils.data import (
     SequentialSampler,
 )
 
+from pipefix.vocabulary.quantity import counted
+
 _WORLD_SIZES = ("num_replicas", "num_processes", "world_size")
 """Attributes in which samplers of torch and of frameworks keep how many ranks they deal to."""
 MOST_SAMPLERS = 8
@@ -149,10 +151,10 @@ def sentence(loader: Any, behind: int) -> str:
         return ""
     rest = RemainingOrder(loader, behind)
     if not how.ranked:
-        return f"The epoch goes on after {behind} samples."
-    words = f"The epoch goes on after {behind} samples of all ranks, dealt anew to {how.sampler.num_replicas}"
+        return f"The epoch goes on after {counted(behind, 'sample')}."
+    words = f"The epoch goes on after {counted(behind, 'sample')} of all ranks, dealt anew to {how.sampler.num_replicas}"
     if rest.doubled > 0:
-        words += f"; {rest.doubled} samples of the epoch are given once more, so that ranks are equally long"
+        words += f", with {counted(rest.doubled, 'sample')} of the epoch once more, so that ranks are equally long"
     elif rest.doubled < 0:
-        words += f"; {-rest.doubled} samples are left out, so that ranks are equally long"
+        words += f", without {counted(-rest.doubled, 'sample')}, so that ranks are equally long"
     return words + "."

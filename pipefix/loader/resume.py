@@ -22,6 +22,7 @@ import torch
 from pipefix.hooks.torch_internals import in_order
 from pipefix.loader import ranks
 from pipefix.vocabulary.nested import map_leaves
+from pipefix.vocabulary.quantity import counted
 from pipefix.vocabulary.random_state import preserved
 
 FORMAT = "pipefix.loader/2"
@@ -170,14 +171,14 @@ def _place(loader: Any, state: dict[str, Any]) -> tuple[int, int, bool]:
     how, world_size, samples = ranks.batching(loader), ranks.world_size(loader), length(loader)
     if state["length"] != samples:
         raise ValueError(
-            f"The state was taken with {state['length']} samples in the dataset, and this loader has {samples}: its order is "
-            "another. Go on with the same dataset, or begin a new epoch without the state."
+            f"The state was taken with {counted(state['length'], 'sample')} in the dataset, and this loader has {samples}: its "
+            "order is another. Go on with the same dataset, or begin a new epoch without the state."
         )
     size = loader.batch_size if how is None else how.batch_size
     if (world_size, size) == (state["world_size"], state["batch_size"]):
         return dealt_from, batches, False
     differs = (
-        f"{state['world_size'] or 1} ranks, and this loader is one of {world_size or 1}"
+        f"{counted(state['world_size'] or 1, 'rank')}, and this loader is one of {world_size or 1}"
         if world_size != state["world_size"]
         else f"{state['batch_size']} as batch size, and this loader has {size}"
     )

@@ -51,7 +51,9 @@ class Failure(NamedTuple):
 
 def stream_spent(drawn: int) -> Failure:
     """A stream that gave samples once and gives none when it is begun again."""
-    what = f"The dataset's stream can be read only once: it gave {drawn} samples, and nothing when iterated again"
+    what = (
+        f"The dataset's stream can be read only once: it gave {quantity.counted(drawn, 'sample')}, and nothing when iterated again"
+    )
     advice = "Let __iter__ begin anew every time it is called, for example by opening its files there and not in __init__."
     return Failure(what, advice, "")
 

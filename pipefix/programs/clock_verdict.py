@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipefix.report.runfile import EVALUATION_WAITS, LoopFigures, ProgramFigures, Verdict
-from pipefix.vocabulary.quantity import Interval, percent, percent_between, seconds
+from pipefix.vocabulary.quantity import Interval, counted, percent, percent_between, seconds
 from pipefix.vocabulary.worker_exit import signal_name
 
 WAITING = 0.10
@@ -185,7 +185,7 @@ def _made_of(loop: LoopFigures) -> str:
     (first, most), *others = sorted(loop.stages.items(), key=lambda pair: -pair[1].value)
     if any(interval.high >= most.low for _, interval in others):
         return ""
-    return f" Making them is mostly {MOSTLY[first]}: {percent(most.value)} of it, in {loop.looked} batches that were looked at."
+    return f" Making them is mostly {MOSTLY[first]}: {percent(most.value)} of it, by a look at {counted(loop.looked, 'batch')}."
 
 
 def _waited(loop: LoopFigures) -> float:

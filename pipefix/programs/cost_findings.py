@@ -7,7 +7,7 @@ from itertools import islice
 
 from pipefix.programs.loop_notes import LoopNotes
 from pipefix.vocabulary.finding import Finding
-from pipefix.vocabulary.quantity import percent, seconds
+from pipefix.vocabulary.quantity import counted, percent, seconds
 
 PAID = 0.05
 """Part of a loop's time from which what it pays is told."""
@@ -70,8 +70,8 @@ def _workers_anew(notes: LoopNotes) -> Iterator[Finding]:
 
 def _idle_workers(notes: LoopNotes) -> Iterator[Finding]:
     if notes.idle_workers:
-        found = f"{notes.idle_workers} of {notes.workers} workers have no part of the stream, or a short one: the others were "
-        found += f"still at their fourth batch when these had left (loader made at {notes.loader})"
+        found = f"the stream has no part, or a short one, for {notes.idle_workers} of {notes.workers} workers: it ended while the "
+        found += f"others were still at their fourth batch (loader made at {notes.loader})"
         advice = "Split the stream into as many even parts as there are workers, or use fewer workers."
         yield Finding(id="idle-workers", severity="warning", found=found, advice=advice)
 
@@ -89,7 +89,7 @@ def _idle_pools(notes: LoopNotes) -> Iterator[Finding]:
 def _blocking_saves(notes: LoopNotes) -> Iterator[Finding]:
     if notes.role == "training" and (paid := _paid(notes.total("saved_s"), notes)):
         count = int(notes.total("saves"))
-        found = f"the training loop waits for {count} calls of torch.save: {paid} (loader made at {notes.loader})"
+        found = f"the training loop waits for {counted(count, 'call')} of torch.save: {paid} (loader made at {notes.loader})"
         advice = "Save less often, or beside the training: copy the state to host memory and write it in a thread, or use "
         advice += "torch.distributed.checkpoint.async_save."
         yield Finding(id="blocking-saves", severity="warning", found=found, advice=advice)

@@ -15,7 +15,7 @@ from typing import Any
 from pipefix.programs import cost_findings, sample_findings
 from pipefix.programs.loop_notes import LoopNotes, total
 from pipefix.vocabulary.finding import Finding
-from pipefix.vocabulary.quantity import percent, seconds
+from pipefix.vocabulary.quantity import counted, percent, seconds
 
 LEAST_BLOCKS, LEAST_STEPS, LEAST_SECONDS = 4, 10, 1.5
 """Of every rank, below which nothing is said of how long it takes."""
@@ -179,6 +179,6 @@ def _late_start(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
     if more >= LATE and more >= LATE_SHARE * whole:
         epochs = sum(epoch["event"] == "epoch" for epoch in ranks[slow].epochs) or 1
         found = f"rank {slow} makes the others wait at the beginning of epochs: its first batches come {seconds(more)} later in "
-        found += f"all, in {epochs} epochs (loader made at {place})"
+        found += f"all, in {counted(epochs, 'epoch')} (loader made at {place})"
         advice = "Keep workers between epochs (persistent_workers=True); look at what worker_init_fn and the dataset do first."
         yield Finding(id="late-start", severity="warning", found=found, advice=advice)

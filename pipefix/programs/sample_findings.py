@@ -9,7 +9,7 @@ from typing import Any
 
 from pipefix.programs.loop_notes import LoopNotes
 from pipefix.vocabulary.finding import Finding
-from pipefix.vocabulary.quantity import percent
+from pipefix.vocabulary.quantity import counted, percent
 from pipefix.vocabulary.shards import GIVE_PARTS
 
 LEAST_APART = 4
@@ -37,7 +37,7 @@ def no_batches(place: str, loops: Sequence[LoopNotes]) -> Iterator[Finding]:
         if not ended or any(epoch["batches"] for epoch in ended) or notes.total("steps"):
             continue
         begun = _begun(notes)
-        held = f" of {begun['dataset_length']:,} samples" if begun.get("dataset_length") is not None else ""
+        held = f" of {counted(begun['dataset_length'], 'sample')}" if begun.get("dataset_length") is not None else ""
         rank = f" on rank {notes.rank}" if notes.rank is not None else ""
         advice = "With drop_last=True fewer samples than a batch are none at all: use smaller batches, or drop_last=False."
         if not begun.get("drop_last"):
@@ -126,7 +126,7 @@ def _uneven(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
     steps = {rank: int(notes.total("steps")) for rank, notes in ranks.items()}
     if ended and len(set(steps.values())) > 1:
         most, least = max(steps, key=steps.__getitem__), min(steps, key=steps.__getitem__)
-        found = f"rank {most} takes {steps[most]:,} batches and rank {least} {steps[least]:,} (loader made at {place})"
+        found = f"rank {most} takes {counted(steps[most], 'batch')} and rank {least} {steps[least]:,} (loader made at {place})"
         advice = "Give all ranks as many batches (a DistributedSampler does): the others wait for one that has ended."
         yield Finding(id="uneven-ranks", severity="warning", found=found, advice=advice)
 

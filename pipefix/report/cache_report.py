@@ -144,7 +144,7 @@ def _verified(check: Checked, folder: str) -> Iterator[Paragraph | CommandLine]:
             yield Paragraph("Mend it from its source with:")
             yield CommandLine(manifest.update(Path(folder)))
     else:
-        yield Paragraph(f"{folder} is sound: {recipe.store} in {recipe.container}, {check.records:,} records checked.")
+        yield Paragraph(f"{folder} is sound: {recipe.store} in {recipe.container}, {counted(check.records, 'record')} checked.")
     if check.missing_count:
         yield Paragraph(f"{counted(check.missing_count, 'source file')} cannot be found any more.")
     if check.changed_count:

@@ -97,7 +97,9 @@ def _kept(step: Applied) -> Item:
     held = f" ({quantity.percent(step.held)} of that gain)" if step.held is not None else ""
     predicted = f"{quantity.times_between(step.predicted)} predicted{held}"
     blocks = [
-        Paragraph(f"{step.id}: {measured} measured, {predicted}, over {step.measured.pairs} pairs of runs in turn."),
+        Paragraph(
+            f"{step.id}: {measured} measured, {predicted}, over {quantity.counted(step.measured.pairs, 'pair')} of runs in turn."
+        ),
         Paragraph(f"samples: {step.same.sentence}"),
     ]
     if step.makes is not None:

@@ -103,7 +103,7 @@ def dash(text: str) -> str:
     return "-" if text == quantity.UNKNOWN else text
 
 
-_ONE_SCALE = "Seconds of a delivered sample by stage, drawn to one scale; a stage that runs beside something slower is left out."
+_ONE_SCALE = "Seconds of a delivered sample by stage, from left to right; a stage that runs beside something slower is left out."
 
 
 def side_by_side(before: Run | None, after: Run | None) -> list[Block]:
@@ -119,7 +119,8 @@ def side_by_side(before: Run | None, after: Run | None) -> list[Block]:
         for stage, value in stages:
             parts.append(BarPart(at, at + value, stage, f"{stage}: {quantity.seconds(value)}"))
             at += value
-        bars.append(Bar(cells=[label, f"{quantity.seconds(at)} a sample"], parts=parts, title=label))
+        stages_in_words = ", ".join(part.title for part in parts)  # a colour alone names nothing
+        bars.append(Bar(cells=[label, f"{quantity.seconds(at)} a sample", stages_in_words], parts=parts, title=label))
     rows = [[name, *(_clock(run, name) for _, run, _ in runs)] for name in names]
     heads = ["stage, wall a sample", *(label for label, _, _ in runs)]
     table = Table(heads, [row for row in rows if any(row[1:])], "lrr", caption="Stages before and after")

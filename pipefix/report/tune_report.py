@@ -19,7 +19,7 @@ from pipefix.tuning.results import FAILED, BatchSize, Trial, TuneResult, TuningP
 from pipefix.tuning.space import Settings, said
 from pipefix.vocabulary.commands import with_plan
 from pipefix.vocabulary.nvml import in_words
-from pipefix.vocabulary.quantity import Interval, percent, rate, rate_between, seconds, size
+from pipefix.vocabulary.quantity import Interval, counted, percent, rate, rate_between, seconds, size
 from pipefix.vocabulary.settings import LoaderSettings
 from pipefix.vocabulary.shards import MAY_REPEAT
 from pipefix.vocabulary.version import VERSION
@@ -175,7 +175,8 @@ class TuneReporter:
         if self.ranks > 1:
             yield (
                 f"{self.ranks} ranks share this machine (LOCAL_WORLD_SIZE), and workers are each rank's own: trials ran with one "
-                f"rank's part of its CPUs and memory, and {chosen.workers} workers a rank are {self.ranks * chosen.workers} in all."
+                f"rank's part of its CPUs and memory. {counted(chosen.workers, 'worker')} a rank: "
+                f"{self.ranks * chosen.workers} in all."
             )
         if chosen.engine is not None:
             yield "engine='processes' is FastLoader's: batches lie in reusable shared memory. The plan file asks it for that."
@@ -199,14 +200,15 @@ class TuneReporter:
             why = f", because a training step made around the file's model failed ({failed})" if failed else ""
             sentence = f"There is no consumer to feed{why}: the loader delivers {rate(delivered.value)}. --step-ms MS emulates one."
             return certificate(delivered=delivered, batches=batches, seconds=spent, sentence=sentence)
-        waited, demand = figures.stall(blocks), blocks[-1].demand
+        waited, stepped = figures.stall(blocks), sum(sum(block.steps) for block in blocks)
+        demand = sum(block.samples for block in blocks) / stepped if stepped else None
         fed = True if waited.high <= allowed else False if waited.low > allowed else None
         who = f"The emulated consumer ({self.consumer.name.removeprefix('emulated: ')})" if emulated else "The consumer"
         verdict = {True: "is fed", False: "is not fed", None: "may or may not be fed"}[fed]
         sentence = (
-            f"{who} {verdict}: it waited {percent(waited.value)} ({percent(waited.low)} to {percent(waited.high)}) of {batches} "
-            f"batches' time, and may wait {percent(allowed)}. It takes {rate(demand or 0.0)}, and {rate(delivered.value)} are "
-            "delivered."
+            f"{who} {verdict}: it waited {percent(waited.value)} ({percent(waited.low)} to {percent(waited.high)}) of the "
+            f"time of {counted(batches, 'batch')}, and may wait {percent(allowed)}. It takes {rate(demand or 0.0)}, and "
+            f"{rate(delivered.value)} are delivered."
         )
         # What supports it: the driver's view, which counts a device as busy that does little.
         nvml = figures.nvml(blocks)

@@ -19,7 +19,7 @@ from pipefix.tuning import block_figures as figures
 from pipefix.tuning.limits import BatchCost
 from pipefix.tuning.results import MOST_TRIALS, Goal, Trial, trial_of
 from pipefix.tuning.space import Knob, Settings, Space
-from pipefix.vocabulary.quantity import Interval, percent
+from pipefix.vocabulary.quantity import Interval, core_count, counted, percent
 
 TIE = 0.02
 """Throughputs closer than this are the same: the fewer workers win."""
@@ -87,7 +87,7 @@ class Search:
         if not trials and fits(self.start) is None:
             return NextTrial(self.start, "the settings as they are")
         if left <= 0:
-            return Finished(f"{self.most_trials} trials were made")
+            return Finished(f"the limit is {counted(self.most_trials, 'trial')}")
 
         def allowed(settings: Settings) -> bool:
             if settings.normal() in tried or fits(settings) is not None:
@@ -162,7 +162,7 @@ class Search:
             yield 0, -1, 1, f"without workers {look.rate:,.0f} samples/s were made beforehand"
         guess = self._guess(look)
         if len(same) < 3 and not any(1 / ALIKE < (n or 0.1) / max(guess, 0.1) < ALIKE for n in same):
-            yield guess, 0, math.inf, f"as many as keep {self.space.cores:g} cores busy"
+            yield guess, 0, math.inf, f"as many as keep {core_count(self.space.cores)} busy"
         most = max(trial.level for trial in same.values())
         plateau = [n for n, trial in same.items() if trial.level >= (1 - LEVEL) * most]
         can_make = self.space.cores / look.sample_cpu_s if look.sample_cpu_s else math.inf

@@ -5,8 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -64,8 +66,9 @@ class TrialProcess:
         self.used = Usage()
         """The most of each figure so far."""
         self.now = Usage()
+        self._closed = threading.Event()
         with existing_objects_skipped():
-            self._process.start()
+            _in_a_new_thread(self._process.start, self._closed)
         child_end.close()
 
     def block(self, seconds: float) -> TrialBlock:
@@ -135,6 +138,29 @@ class TrialProcess:
             time.sleep(0.01)
         _end(left)
         self._ours.close()
+        self._closed.set()
+
+
+def _in_a_new_thread(start: Callable[[], None], until: threading.Event) -> None:
+    """Fork where nothing was computed: a process forked by a thread that has OpenMP's threads waits for these without end as soon
+    as it computes. The thread stays ``until`` the process is gone, which the kernel would end with it (`die_with_parent`)."""
+    begun: Future[None] = Future()
+
+    def forking() -> None:
+        try:
+            start()
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            begun.set_exception(error)
+        else:
+            begun.set_result(None)
+            until.wait()
+
+    threading.Thread(target=forking, name="pipefix-forks", daemon=True).start()
+    try:
+        begun.result()
+    except BaseException:
+        until.set()
+        raise
 
 
 def _end(processes: list[int]) -> None:

@@ -127,8 +127,8 @@ def calls(a_sample: float) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """``1 finding``, ``3 findings``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    """``1 finding``, ``3 findings``, ``2 batches``."""
+    return f"{count:,} {noun}{'' if count == 1 else 'es' if noun.endswith(('ch', 'ss')) else 's'}"
 
 
 def core_count(count: float) -> str:

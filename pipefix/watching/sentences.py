@@ -103,7 +103,7 @@ def state(window: Window) -> Iterator[str]:
     who = "".join(f" {name}={value}" for name, value in window.labels.items())
     last = ", the last: the job closed its watch" if window.ended else ""
     yield f"{clock(window.time)}  window {window.number}, {quantity.seconds(window.seconds)}{last}{' ' + who if who else ''}"
-    yield f"  delivered  {quantity.rate(window.rate)}, {window.batches} batches, epoch {max(1, window.epochs)}"
+    yield f"  delivered  {quantity.rate(window.rate)}, {quantity.counted(window.batches, 'batch')}, epoch {max(1, window.epochs)}"
     if window.waiting is not None:
         each = f"; {quantity.seconds(window.wait.p50)} a batch{_spread(window.wait)}" if window.wait is not None else ""
         yield f"  waiting    {quantity.percent(window.waiting)} of the loop's time{each}"
@@ -119,7 +119,7 @@ def state(window: Window) -> Iterator[str]:
             yield f"  {name:<9}  {words}"
     for name, cost in window.stages.items():
         mark = "  <- drifting" if name in window.drifting else ""
-        yield f"  {name:<9}  {quantity.seconds(cost.s)} a sample ({cost.batches} batches){mark}"
+        yield f"  {name:<9}  {quantity.seconds(cost.s)} a sample ({quantity.counted(cost.batches, 'batch')}){mark}"
     if window.declined is not None:
         yield f"  No figures by stage: {window.declined}."
 

@@ -69,11 +69,25 @@ class TestWords:
         finding = self.only(AuditFacts(machine=seen, settings=LoaderSettings(num_workers=16), cpu_share=0.9))
         assert finding.severity == "warning"
         assert finding.found == (
-            "16 workers keep 14.4 cores busy, and 4 (a CPU quota of the control group; os.cpu_count() says 64) are available."
+            "16 workers keep 14.4 cores busy, and this process may use 4 cores (a CPU quota of the control group; "
+            "os.cpu_count() says 64)."
         )
         assert "pipefix tune TARGET" in finding.advice
         assert "num_workers=" not in finding.advice, "another number may have been tried in the same run, and won"
         assert finding.rule is not None and finding.rule.startswith("cpu-quota: CPU-bound workers > 1.25 x the cores that are ")
+
+    @pytest.mark.parametrize(
+        ("facts", "said"),
+        [
+            (AuditFacts(machine=machine(quota_cores=1.0, effective_cores=1.0)), "Only 1 core of 16 can be used: a CPU quota"),
+            (AuditFacts(machine=machine(affinity_cores=1, effective_cores=1.0), settings=LoaderSettings(num_workers=4)),
+             "4 workers share 1 core (the CPU affinity of this process; os.cpu_count() says 16); if they"),
+            (AuditFacts(settings=LoaderSettings(num_workers=1), start_method="spawn"), "The worker is started by spawn"),
+            (AuditFacts(settings=LoaderSettings(num_workers=2), shards=1), "1 shard for 2 workers: 1 of them gets no sample"),
+        ],
+    )  # fmt: skip
+    def test_one_of_a_kind(self, facts: AuditFacts, said: str) -> None:
+        assert said in self.only(facts).found
 
     def test_quota_without_knowing_what_workers_do_is_only_a_note(self) -> None:
         seen = machine(quota_cores=2.0, effective_cores=2.0)

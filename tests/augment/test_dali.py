@@ -137,7 +137,7 @@ def test_a_batch_is_the_callers_for_ever_unless_it_is_lent(files: list[Path]) ->
 def test_mistakes_are_told() -> None:
     with pytest.raises(ValueError, match="give length"):
         dali_loader(lambda item: b"", IMAGENET)
-    with pytest.raises(ValueError, match="3 samples make no batch of 8"):
+    with pytest.raises(ValueError, match="3 samples cannot fill a batch of 8"):
         dali_loader(["a", "b", "c"], IMAGENET, batch_size=8, drop_last=True)
     with pytest.raises(BadUsage, match="leaves pictures of several sizes"):
         dali_loader(["a"], [v2.RandomInvert()])

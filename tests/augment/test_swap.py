@@ -247,6 +247,8 @@ def test_transforms_of_another_name_are_named() -> None:
 def test_mistakes_are_told(target: Path) -> None:
     with pytest.raises(BadUsage, match="The device 'tpu' cannot be used"):
         pipefix.swap(f"{target}:loader", device="tpu")
+    with pytest.raises(BadUsage, match="There is no 'DALI' to choose"):  # it was told as Kornia's, under that name
+        pipefix.swap(f"{target}:loader", to="DALI")  # type: ignore[arg-type]
     data = Pictures(v1.Compose([v1.Lambda(lambda picture: 1 / 0), v1.RandomInvert()]))
     with pytest.raises(TargetError, match="raised ZeroDivisionError"):
         pipefix.swap(DataLoader(data), check=True)

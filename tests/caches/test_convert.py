@@ -234,7 +234,7 @@ def test_processes_and_order_change_nothing(files, make, small_parts):
 
 def test_it_goes_on_where_it_was(files, make, small_parts):
     whole = make(files, "decoded", name="whole")
-    with interrupted_after(2), pytest.raises(Interrupted, match=r"2 of 3 parts are made and kept") as raised:
+    with interrupted_after(2), pytest.raises(Interrupted, match=r"keeps 2 finished parts of 3") as raised:
         make(files, "decoded", name="cache")
     assert raised.value.advice == "The same command goes on where it was."
     folder = whole.folder.parent / "cache"
@@ -357,11 +357,18 @@ def test_another_recipe_does_not_overwrite(files, make):
         ({"quality": 0}, "quality of 0"),
         ({"text": "a"}, "Tokenising takes"),
         ({"on_bad": "ignore"}, "no 'ignore' to choose"),
+        ({"max_bad": 5}, "a share from 0 to 1, and 5 is not"),  # meant as 5 %, it allowed all samples to be left out
     ],
 )
 def test_recipes_that_make_no_sense(options, message):
     with pytest.raises(BadUsage, match=message):
         recipe_of(**{"to": "lmdb", "store": "resized", **options})
+
+
+def test_what_a_call_may_say_as_the_command_line_does(files, make):
+    assert recipe_of(max_bad="5%").max_bad == 0.05
+    with pytest.raises(BadUsage, match="There cannot be -1 workers"):  # it was taken for one process
+        make(files, "decoded", workers=-1)
 
 
 # -- a source that changes -------------------------------------------------------------------------------------------------

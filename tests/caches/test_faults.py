@@ -190,7 +190,7 @@ def test_an_interrupted_update_goes_on_where_it_was(files: Files, make: Any, sma
     make(files, "decoded")
     for path in files.paths:
         os.utime(path, (5, 5))
-    with interrupted_after(1), pytest.raises(Interrupted, match="parts are made and kept"):
+    with interrupted_after(1), pytest.raises(Interrupted, match="keeps 1 finished part"):
         make(files, "decoded", update=True)
     done = make(files, "decoded", update=True)
     assert (done.made, done.found) == (2, 1) and verify(done.folder).sound

@@ -134,6 +134,9 @@ def test_what_a_killed_one_left_is_shown(tmp_path: Path, capsys: pytest.CaptureF
     (tmp_path / "events-a.jsonl").unlink()
     assert main(["show", str(tmp_path)]) != 0
     assert "is no folder of pipefix run" in capsys.readouterr().err
+    (tmp_path / "pipefix.log.jsonl").touch()
+    assert main(["show", str(tmp_path)]) != 0
+    assert f"It is one of pipefix fix: pipefix log {tmp_path}" in capsys.readouterr().err
 
 
 def noted_by(host: str, rank: int, *more: dict[str, object]) -> str:

@@ -26,7 +26,7 @@ REPORT = TuneReport(
     sentence="Use 6 workers: 580 samples/s instead of 100 samples/s.",
     certificate=Certificate(
         fed=True, emulated=True, consumer="emulated: 25 ms a batch", allowed=0.01, stall=Interval(0.004, 0.002, 0.006),
-        sentence="The emulated consumer (25 ms a batch) is fed: it waited 0.4 % (0.2 % to 0.6 %) of 300 batches' time.",
+        sentence="The emulated consumer (25 ms a batch) is fed: it waited 0.4 % (0.2 % to 0.6 %) of the time of 300 batches.",
     ),
     changes={"num_workers": 6, "persistent_workers": True},
     trials=[
@@ -40,7 +40,7 @@ REPORT = TuneReport(
             for n in range(10, 17)
         ),
     ],
-    enough="8 trials were made",
+    enough="the limit is 8 trials",
     declined={"pin_memory": "no CUDA device is present"},
     notes=["Starting the workers took 200 ms."],
     batch_sizes=[
@@ -64,7 +64,7 @@ def test_the_whole_report() -> None:
     assert "ended: it took too much" in said
     assert said.count("it would take about 9 GB") == tune_report.REFUSALS
     assert "3 more, for the same kind of reason." in said
-    assert "ENOUGH   No more was tried: 8 trials were made." in said
+    assert "ENOUGH   No more was tried: the limit is 8 trials." in said
     assert "LEFT     pin_memory: no CUDA device is present." in said
     assert ["16", "90.0", "(88.0-92.0)", "180", "ms", "10", "%", "410", "MB"] in [line.split() for line in said.splitlines()]
     assert "no room" in said

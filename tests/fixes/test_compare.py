@@ -85,7 +85,7 @@ def test_a_value_equals_itself(tree):
     [
         (torch.zeros(2), torch.zeros(3), "is float32 3 instead of float32 2"),
         (torch.zeros(2), torch.ones(2), "holds other values"),
-        ([1, 2], [1], "has 1 parts instead of 2"),
+        ([1, 2], [1], "has 1 part instead of 2"),
         ({"a": 1}, {"b": 1}, "has other keys"),
         ({"a": 1}, {"a": 2}, "['a'] is 2 instead of 1"),
         (1, "1", "is a str instead of a int"),

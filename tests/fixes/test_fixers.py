@@ -202,7 +202,7 @@ class TestMovedAugmentation:
             (lambda images, labels: (images, labels + 1), "holds other values"),
             (lambda images, labels: (1 - images, labels), "holds other values"),
             (lambda images, labels: (images[..., :-1], labels), "instead of"),
-            (lambda images, labels: [images], "1 parts instead of 2"),
+            (lambda images, labels: [images], "1 part instead of 2"),
         ],
     )
     def test_batches_are_compared_with_all_that_lies_beside_the_pictures(self, place, wrong, said):

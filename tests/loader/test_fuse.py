@@ -268,7 +268,7 @@ def test_it_explains_itself(kernel: Kernel, photo: Photo) -> None:
     one_call = f"Decode, resize, crop, flip and normalise in one {kernel.name} call"
     assert exact.explain() == f"{one_call} (exact): pixels equal the list's own."
     exact.jpeg_into(photo(format="WEBP"), Target(torch.zeros((1, 3, 48, 48))), 0, 4)
-    assert "own. 1 samples went another way, most of them because: " in exact.explain()
+    assert "own. 1 sample went another way, most of them because: " in exact.explain()
     assert "(close): pixels differ from the list's own by 0." in compiled(CLOSE["floats resized"][1], "tensor").explain()
 
 

@@ -172,8 +172,8 @@ def test_what_is_padded_and_left_out_is_told() -> None:
     for loader in (*ranks_of(5, 50, 2), *ranks_of(3, 50, 2, drop_last=True)):
         loader.load_state_dict(first[0].state_dict())
         iter(loader)
-        added = "1 samples of the epoch are given once more" if loader.sampler.num_replicas == 5 else "1 samples are left out"
-        assert f"goes on after 16 samples of all ranks, dealt anew to {loader.sampler.num_replicas}; {added}" in loader.explain()
+        added = "with 1 sample of the epoch once more" if loader.sampler.num_replicas == 5 else "without 1 sample"
+        assert f"goes on after 16 samples of all ranks, dealt anew to {loader.sampler.num_replicas}, {added}" in loader.explain()
 
 
 class TestRefused:

@@ -230,7 +230,7 @@ def test_what_loops_pay_beside_their_batches_is_told(many: tuple[Ran, Ran]) -> N
     found = {finding.id: finding.found for finding in many[0].program.findings or ()}
     found.pop("workers-anew", None)  # where this machine takes long to start a process
     assert found.keys() == {"idle-workers", "idle-pools"}
-    assert found["idle-workers"].startswith("1 of 2 workers have no part of the stream, or a short one")
+    assert found["idle-workers"].startswith("the stream has no part, or a short one, for 1 of 2 workers")
     assert f"(loader made at {line(MANY, 'idle = ')})" in found["idle-workers"]
     assert f"1 of the loader made at {line(MANY, 'kept = ')}" in found["idle-pools"]
 

@@ -272,6 +272,7 @@ class TestFix:
             assert words in made
         assert "slower &lt;b&gt;" in made and "slower <b>" not in made
         assert "What each kept step added" in made and "the consumer could take" in made
+        assert len(re.findall(r"<span>storage: [^<]+, decode: [^<]+</span>", made)) == 2, "colours alone would name the stages"
 
     def test_the_page_of_nothing_done_is_whole(self) -> None:
         nothing = msgspec.structs.replace(FIXED, outcomes=[], total=None, same=None, plan=None)

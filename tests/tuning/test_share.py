@@ -90,4 +90,4 @@ def test_the_report_says_whose_workers_they_are() -> None:
     result, plan = made_up.tuned(machine, most_trials=2), made_up.planned(machine)
     telling = TuneReporter("data.py", LoaderSettings(), plan, result, ConsumerName("none", present=False), ranks=4)
     workers, notes = result.chosen.workers, telling.report(created="", written=None).notes
-    assert any(f"{workers} workers a rank are {4 * workers} in all" in note for note in notes)
+    assert any(f"a rank: {4 * workers} in all" in note for note in notes)

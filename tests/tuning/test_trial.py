@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -69,12 +71,32 @@ def test_the_users_own_error_is_told() -> None:
     assert "Failing" in str(caught.value.user_traceback) or "__getitem__" in str(caught.value.user_traceback)
 
 
+_COMPUTED_BEFORE = """
+import multiprocessing, threading, torch
+from pipefix.tuning.trial import _in_a_new_thread
+torch.set_num_threads(2)
+compute = torch.ones(1 << 20).exp
+compute()
+process = multiprocessing.get_context("fork").Process(target=compute, daemon=True)
+_in_a_new_thread(process.start, threading.Event())
+process.join()
+assert process.exitcode == 0, process.exitcode
+"""
+
+
+def test_a_trial_computes_where_the_program_has_computed_before() -> None:
+    """In a notebook that had trained, no trial gave a batch: it would hang here."""
+    subprocess.run([sys.executable, "-c", _COMPUTED_BEFORE], check=True)
+
+
 def test_what_does_not_fit_together_is_refused() -> None:
     loader: DataLoader[Any] = DataLoader(Paced(0.0), batch_size=4)
     with pytest.raises(BadUsage, match="With 0 trials nothing is tried"):
         pipefix.tune(loader, trials=0)
     with pytest.raises(BadUsage, match="cannot wait 1"):
         pipefix.tune(loader, stall=1.0)
+    with pytest.raises(BadUsage, match="There cannot be -1 workers"):
+        pipefix.tune(loader, max_workers=-1)
 
 
 def test_a_copy_of_the_loader_has_the_settings_and_the_loader_keeps_its_own() -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pipefix.report.tune_report import ConsumerName, TuneReporter
+from pipefix.tuning.block_figures import TrialBlock
 from pipefix.tuning.limits import BatchCost, Footprint, ResourceLimits, Usage, ending, refusal
 from pipefix.tuning.space import Settings
 from pipefix.tuning.trial import TrialEnded, Watch
@@ -94,6 +95,16 @@ def test_where_the_model_cannot_be_fed_the_loader_alone_is_tuned() -> None:
     assert (
         "no consumer to feed, because a training step made around the file's model failed (TypeError: no)" in certificate.sentence
     )
+
+
+def test_the_certificate_tells_the_pace_of_all_blocks() -> None:
+    """One slow step at the end was told as a consumer that takes less than it was given."""
+    machine = Machine(grids.FED[0])
+    fast, slow = (TrialBlock(5 * step, 40, (0.0,) * 5, (step,) * 5, (), None, 2, 0.1) for step in (0.01, 0.02))
+    result = replace(tuned(machine, most_trials=2), blocks=(fast, fast, fast, slow))
+    certificate = TuneReporter("d", LoaderSettings(), planned(machine), result, ConsumerName("step", present=True)).certificate()
+    assert certificate.delivered is not None and certificate.demand is not None
+    assert certificate.demand == pytest.approx(4 * 40 / 0.25) and certificate.delivered.value < 1.1 * certificate.demand
 
 
 def test_the_budget_is_kept() -> None:

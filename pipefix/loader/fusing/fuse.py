@@ -25,6 +25,7 @@ from pipefix.loader.fusing.pixel_difference import KEYS, PixelDifference, differ
 from pipefix.loader.fusing.recipe import FusedRecipe
 from pipefix.loader.fusing.recognise import recognise
 from pipefix.loader.fusing.sample_random import seeded
+from pipefix.vocabulary.quantity import counted
 
 
 def fuse(transform: Any, loading: PictureLoading = BY_PILLOW, *, mode: str = "close", kernel: Kernel | None = None) -> Fused:
@@ -134,5 +135,5 @@ class Fused:
         how = "exact" if self.exact else "close"
         measured = f": {self.difference.sentence()}" if self.difference else ""
         others, why = sum(self.elsewhere.values()), self.elsewhere.most_common(1)
-        rest = f" {others} samples went another way, most of them because: {why[0][0]}" if why else ""
+        rest = f" {counted(others, 'sample')} went another way, most of them because: {why[0][0]}" if why else ""
         return f"Decode, resize, crop, flip and normalise in one {self.kernel.name} call ({how}){measured}.{rest}"

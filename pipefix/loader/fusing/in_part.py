@@ -34,6 +34,7 @@ from pipefix.loader.fusing.sample_random import seeded
 from pipefix.loader.fusing.source import FusedSource, refuse_other_samples, refuse_unlike, settings_of
 from pipefix.loader.policy.read_policy import drawing
 from pipefix.vocabulary.held_transforms import held_transforms
+from pipefix.vocabulary.quantity import counted
 
 Look = tuple[stand_in.Path, int, int]
 LEAST_GAIN = 1.05
@@ -151,7 +152,7 @@ class SourceInPart(FusedSource):
 
     def explain(self) -> str:
         others = self.fused.elsewhere
-        rest = f" {others.total()} samples were made by the dataset's own code" if others else ""
+        rest = f" The dataset's own code made {counted(others.total(), 'sample')}" if others else ""
         rest += f", most of them because: {others.most_common(1)[0][0]}." if others else ""
         steps = self.fused.explain(self.deferral.kernel.name)
         return f"In part, as {self.why_not_whole}: {steps}. Samples equal the dataset's own{self.gain}.{rest}"

@@ -19,6 +19,7 @@ from pipefix.kernels.picture import UINT8, Arithmetic, Filter, Finish, Ramp, Tar
 from pipefix.loader.fusing import recipe
 from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.sample_random import seeded
+from pipefix.vocabulary.quantity import counted
 
 FILTERS = {InterpolationMode.BILINEAR: Filter.BILINEAR, InterpolationMode.BICUBIC: Filter.BICUBIC}
 
@@ -185,7 +186,7 @@ def _finish(rest: list[Any], source: str) -> Finish:
     if not isinstance(transformed, torch.Tensor):
         raise NotFused("the list ends with a picture of Pillow's, not with a tensor")
     if tuple(transformed.shape) != (3, 1, 256):
-        raise NotFused(f"the list ends with {transformed.shape[0]} channels, not with 3")
+        raise NotFused(f"the list ends with {counted(transformed.shape[0], 'channel')}, not with 3")
     if transformed.dtype == torch.uint8:
         if not np.array_equal(transformed.numpy()[:, 0], _levels()[0].T):
             raise NotFused("the list changes bytes into other bytes")

@@ -17,7 +17,7 @@ from torch.utils.data import default_collate
 
 from pipefix.hooks.torch_internals import makes_streams
 from pipefix.loader.metering.cost_record import CostRecord, TimedBatch, Totals, samples_in
-from pipefix.vocabulary.quantity import percent
+from pipefix.vocabulary.quantity import counted, percent
 
 LENGTH = 4096
 """Steps that are kept: at 200 a second, those of twenty seconds."""
@@ -226,7 +226,7 @@ class Stats:
             return "No batch has been loaded yet."
         whole = self.start_s + self.waited_s + self.worked_s
         sentence = (
-            f"Epoch {self.epoch}: {self.batches} batches of {self.samples} samples in {whole:.3g} s, "
+            f"Epoch {self.epoch}: {counted(self.batches, 'batch')} of {counted(self.samples, 'sample')} in {whole:.3g} s, "
             f"{percent(self.waiting)} of the time waiting for them, the first after {self.start_s:.2g} s"
         )
         return sentence + ("." if self.metered else "; those after were too quick to be metered each.")

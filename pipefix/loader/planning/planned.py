@@ -24,6 +24,7 @@ from pipefix.system.machine import gpus_here
 from pipefix.system.resources import cores
 from pipefix.vocabulary.commands import command, on_target
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
+from pipefix.vocabulary.quantity import counted
 from pipefix.vocabulary.versioned import short
 
 if TYPE_CHECKING:
@@ -114,7 +115,8 @@ def cached(original: Any, change: CacheChange, folder: Path) -> CachedDataset:
         )
     if hasattr(type(original), "__len__") and len(opened) != len(original):
         raise BadUsage(
-            f"The cache {place} that the plan names has {len(opened)} records, and the dataset {len(original)} samples.",
+            f"The cache {place} that the plan names has {counted(len(opened), 'record')}, and the dataset "
+            f"{counted(len(original), 'sample')}.",
             advice="Bring it up to date with: pipefix convert TARGET --update; or take [cache] out of the plan.",
         )
     return opened

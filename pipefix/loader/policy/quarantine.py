@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 
 from pipefix.loader.policy.read_policy import QuarantinedSample
-from pipefix.vocabulary.quantity import percent
+from pipefix.vocabulary.quantity import counted, percent
 
 FEW = 1000
 """Samples of an epoch before which a cluster of bad ones is not taken for the rule."""
@@ -62,4 +62,4 @@ class Quarantine:
         if not self.found:
             return ""
         where = f"; see {self.path}" if self.path is not None else ""
-        return f"{len(self.found)} samples could not be read{where}."
+        return f"{counted(len(self.found), 'sample')} could not be read{where}."

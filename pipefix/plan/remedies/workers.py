@@ -15,7 +15,7 @@ from pipefix.plan.remedy import Remedy
 from pipefix.system.resources import WORKER_BYTES
 from pipefix.vocabulary.commands import on_target
 from pipefix.vocabulary.gain import MeasuredGain, Modelled, Told, figure
-from pipefix.vocabulary.quantity import core_count, exactly, percent, size
+from pipefix.vocabulary.quantity import core_count, counted, exactly, percent, size
 from pipefix.vocabulary.shards import GIVE_PARTS, MAY_REPEAT
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
@@ -110,7 +110,7 @@ class WorkerCount(Remedy):
 
 
 def processes(count: int) -> str:
-    return "no workers" if count == 0 else "1 worker" if count == 1 else f"{count} workers"
+    return counted(count, "worker") if count else "no workers"
 
 
 def _named(case: Case, count: int) -> dict[str, str]:

@@ -45,6 +45,8 @@ def clock_verdict(program: ProgramFigures) -> Verdict:
     if not program.loops and program.exit_code and not program.at_limit:
         printed = "what it printed itself, above this, says why."
         return _inconclusive(f"The program failed before it took a batch of a DataLoader; {printed}")
+    if not program.loops and program.at_limit:
+        return _inconclusive("--seconds ended the program before it took a batch of a DataLoader; give it more of them.")
     if not training:
         none = "No loop of the program took optimizer steps or called backward(), so nothing says which of its loops trains."
         return _inconclusive(f"{none}{_longest(program)}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from pipefix.report.runfile import EVALUATION_WAITS, LoopFigures, ProgramFigures, Verdict
 from pipefix.vocabulary.quantity import Interval, percent, percent_between, seconds
 from pipefix.vocabulary.worker_exit import signal_name
@@ -121,9 +123,12 @@ def _rank(loop: LoopFigures, program: ProgramFigures) -> str:
 def agreed(said: Verdict, clocks: Verdict) -> Verdict:
     """The verdict of experiments in a program, where the clocks around its loops do not say the opposite.
 
-    A first batch that is waited for long is none of what experiments see, so it is no contradiction. Neither are waits of less than
-    half of the time to a step of more.
+    A first batch that is waited for long is none of what experiments see, so it is no contradiction, and is told beside a step-bound
+    verdict. Neither are waits of less than half of the time to a step of more.
     """
+    if (said.kind, clocks.kind) == ("step-bound", "input-bound") and FIRST_BATCH in clocks.sentence:
+        unseen = f"That is without first batches of epochs, which experiments leave out: {clocks.sentence.removeprefix('Input-bound: ')}"
+        return msgspec.structs.replace(said, sentence=f"{said.sentence} {unseen}")
     both = SHARES in said.sentence and WITHOUT_WAITS in clocks.sentence
     if {said.kind, clocks.kind} != {"input-bound", "step-bound"} or FIRST_BATCH in clocks.sentence or both:
         return said

@@ -123,12 +123,13 @@ def _rank(loop: LoopFigures, program: ProgramFigures) -> str:
 def agreed(said: Verdict, clocks: Verdict) -> Verdict:
     """The verdict of experiments in a program, where the clocks around its loops do not say the opposite.
 
-    A first batch that is waited for long is none of what experiments see, so it is no contradiction, and is told beside a step-bound
-    verdict. Neither are waits of less than half of the time to a step of more.
+    A first batch that is waited for long is none of what experiments see, so it is no contradiction, and is told beside. Neither
+    are waits of less than half of the time to a step of more.
     """
     if (said.kind, clocks.kind) == ("step-bound", "input-bound") and FIRST_BATCH in clocks.sentence:
-        unseen = f"That is without first batches of epochs, which experiments leave out: {clocks.sentence.removeprefix('Input-bound: ')}"
-        return msgspec.structs.replace(said, sentence=f"{said.sentence} {unseen}")
+        unseen = "That is without first batches of epochs, which experiments leave out"
+        waited = clocks.sentence.removeprefix("Input-bound: ")
+        return msgspec.structs.replace(said, sentence=f"{said.sentence} {unseen}: {waited}")
     both = SHARES in said.sentence and WITHOUT_WAITS in clocks.sentence
     if {said.kind, clocks.kind} != {"input-bound", "step-bound"} or FIRST_BATCH in clocks.sentence or both:
         return said

@@ -87,6 +87,13 @@ def test_plan_and_report_lie_where_it_was_begun(tmp_path, a_run, monkeypatch):
     assert report.page == Path("pipefix.fix.html") and (tmp_path / report.page).exists()
     monkeypatch.chdir(tmp_path)
     assert pipefix.fix("data.py").page == report.page, "its own files are replaced"
+    # Ctrl-C in the first probe replaced the probes and the page of an earlier fix by ones without a figure.
+    monkeypatch.chdir(tmp_path)
+    Session.seen = [SimpleNamespace(run=msgspec.structs.replace(a_run, partial=True, stages=[]))]
+    monkeypatch.setattr(Session, "run", lambda self: msgspec.structs.replace(FIXED, interrupted=True, outcomes=[]))
+    kept = {path.name: path.read_bytes() for path in tmp_path.glob("pipefix.*")}
+    assert pipefix.fix("data.py").page is None
+    assert kept == {path.name: path.read_bytes() for path in tmp_path.glob("pipefix.*")}
 
 
 def test_an_interrupted_one_tells_what_holds(fixing, capsys):

@@ -138,8 +138,8 @@ def fix(
         ahead = ({**msgspec.to_builtins(step), "outcome": "ahead"} for step in fixed.ahead)
         after = msgspec.structs.replace(after, outcomes=[*kept, *ahead])
     report = FixReport(fixed, before, after)
-    if dry_run:
-        return report
+    if dry_run or (fixed.interrupted and (before is None or not before.stages)):
+        return report  # there is nothing to write, and an earlier fix's files stay
     _write(report, place)
     return replace(report, page=folder / REPORT)
 

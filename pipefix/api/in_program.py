@@ -84,8 +84,12 @@ class Job:
         code = ended.exit_code or 0
         how = f"exit code {code}" if code >= 0 else f"signal {-code}"
         problem = f"The program ended ({how}) before a training loop over a DataLoader had taken {TOO_SHORT}."
-        longer = "Let it train for longer, by more epochs or more data; arguments of the program follow --."
-        raise TargetError(problem, advice=f"{longer} What it does is told by: {watching}", user_traceback=text)
+        what = "Let it train for longer, by more epochs or more data; arguments of the program follow --."
+        if code > 0:
+            what = "It failed; what it printed itself, above this, says why."
+            if Path(command[0]).with_name("__init__.py").exists():
+                what += " A file of a package is given as its module: -m PACKAGE.MODULE."
+        raise TargetError(problem, advice=f"{what} What it does is told by: {watching}", user_traceback=text)
 
 
 @contextmanager

@@ -159,7 +159,7 @@ class Session:
             self.outcomes.append(self._try(step))
             if isinstance(self.outcomes[-1], Applied):
                 return True
-        only, no_more = self.wishes.only, "good enough: the probe proposes nothing more that can be applied"
+        only, no_more = self.wishes.only, "the probe proposes nothing more that can be applied"
         self.stopped = self.stopped or (f"only {only} was asked for" if only else no_more)
         return False
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from pipefix.report.runfile import EVALUATION_WAITS, LoopFigures, ProgramFigures, Verdict
 from pipefix.vocabulary.quantity import Interval, counted, percent, percent_between, seconds
 from pipefix.vocabulary.worker_exit import signal_name
@@ -45,6 +47,8 @@ def clock_verdict(program: ProgramFigures) -> Verdict:
     if not program.loops and program.exit_code and not program.at_limit:
         printed = "what it printed itself, above this, says why."
         return _inconclusive(f"The program failed before it took a batch of a DataLoader; {printed}")
+    if not program.loops and program.at_limit:
+        return _inconclusive("--seconds ended the program before it took a batch of a DataLoader; give it more of them.")
     if not training:
         none = "No loop of the program took optimizer steps or called backward(), so nothing says which of its loops trains."
         return _inconclusive(f"{none}{_longest(program)}")
@@ -119,9 +123,13 @@ def _rank(loop: LoopFigures, program: ProgramFigures) -> str:
 def agreed(said: Verdict, clocks: Verdict) -> Verdict:
     """The verdict of experiments in a program, where the clocks around its loops do not say the opposite.
 
-    A first batch that is waited for long is none of what experiments see, so it is no contradiction. Neither are waits of less than
-    half of the time to a step of more.
+    A first batch that is waited for long is none of what experiments see, so it is no contradiction, and is told beside. Neither
+    are waits of less than half of the time to a step of more.
     """
+    if (said.kind, clocks.kind) == ("step-bound", "input-bound") and FIRST_BATCH in clocks.sentence:
+        unseen = "That is without first batches of epochs, which experiments leave out"
+        waited = clocks.sentence.removeprefix("Input-bound: ")
+        return msgspec.structs.replace(said, sentence=f"{said.sentence} {unseen}: {waited}")
     both = SHARES in said.sentence and WITHOUT_WAITS in clocks.sentence
     if {said.kind, clocks.kind} != {"input-bound", "step-bound"} or FIRST_BATCH in clocks.sentence or both:
         return said

@@ -143,7 +143,9 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
             delivered = f"Delivered {quantity.times_between(self.ratio)}: {rates}"
         else:
             noise = "the machine's" if self.machine.sentence else "noise"
-            delivered = f"No change that these runs can tell from {noise}: delivered {quantity.times_between(self.ratio)}, {rates}"
+            too_few = not math.isfinite(self.ratio.low) and not math.isfinite(self.ratio.high)
+            told = "Probed for too short to tell a change from" if too_few else "No change that these runs can tell from"
+            delivered = f"{told} {noise}: delivered {quantity.times_between(self.ratio)}, {rates}"
         change = _greatest(self.stages)
         return f"{delivered}; {change}." if change else f"{delivered}."
 

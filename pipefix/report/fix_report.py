@@ -57,9 +57,10 @@ def _card(fixed: Fixed, page: str | None) -> Iterator[Field]:
     if notes or fixed.left_alone:
         yield Field("NOTE", [Paragraph(note) for note in (*notes, *fixed.left_alone)])
     if fixed.plan is not None and not fixed.dry:
-        argument = "--plan" if made_in_program(fixed.target) else "plan=..."
+        in_program = made_in_program(fixed.target)
+        argument, others = ("--plan", "") if in_program else ("plan=...", "... are the arguments of your DataLoader. ")
         use = CommandLine(with_plan(fixed.plan, fixed.target, fixed.program))
-        without = Paragraph(f"Without {argument} it runs as before. To take the last step back:")
+        without = Paragraph(f"{others}Without {argument} it runs as before. To take the last step back:")
         yield Field("USE", [use, without, CommandLine(undone_by(fixed.folder))])
     if page is not None:
         yield field("REPORT", page)

@@ -91,13 +91,17 @@ def waits(loop: LoopFigures) -> str:
     return quantity.percent_between(share) if known or share is None else f"{quantity.percent(share.value)} (too short)"
 
 
+def _rank(loop: LoopFigures, program: ProgramFigures) -> str:
+    return f" (rank {loop.rank})" if program.ranks > 1 else ""
+
+
 def notes(program: ProgramFigures) -> Iterator[str]:
     """What there is to say besides, and how the program ended."""
     yield from program.errors
     if not program.loops and not program.errors:
         nothing_seen = "No loop over a DataLoader, no optimizer step and no backward pass was seen"
         failed = "failed before that, " if program.exit_code and not program.at_limit else ""
-        if failed and (program.exit_code or 0) < 0:
+        if program.at_limit or (program.exit_code or 0) < 0:
             failed = "was ended before that, "
         yield (
             f"{nothing_seen}: the program {failed}did not train, trained without PyTorch, or ran in a Python that pipefix does not "
@@ -107,16 +111,16 @@ def notes(program: ProgramFigures) -> Iterator[str]:
     for loop in program.loops:
         if loop.stages:
             parts = ", ".join(f"{name} {quantity.percent(part.value)}" for name, part in loop.stages.items() if part.value >= SMALL)
-            whose = f"batches of {loop.loader}" + (f" (rank {loop.rank})" if program.ranks > 1 else "")
+            whose = f"batches of {loop.loader}{_rank(loop, program)}"
             yield f"Making {whose}, by looks at {loop.looked}: {parts}."
     for loop in program.loops:
         starved, workers = loop.starved_share or 0.0, loop.workers_starved_share or 0.0
         if loop.role == "training" and max(starved, workers) >= STARVED:
             its_workers = f", its workers for {quantity.percent(workers)}" if loop.workers else ""
             yield (
-                f"CPUs are short: the loop over the loader made at {loop.loader} was ready to run and had none for "
-                f"{quantity.percent(starved)} of its time{its_workers}. Other programs, a quota, or too many threads and workers "
-                "take them; more workers bring nothing then."
+                f"CPUs are short: the loop over the loader made at {loop.loader}{_rank(loop, program)} was ready to run and had "
+                f"none for {quantity.percent(starved)} of its time{its_workers}. Other programs, a quota, or too many threads and "
+                "workers take them; more workers bring nothing then."
             )
     for place, over in {loop.loader: loop for loop in program.loops if loop.step_samples}.items():
         a_batch = over.samples / max(1, over.steps)
@@ -126,7 +130,7 @@ def notes(program: ProgramFigures) -> Iterator[str]:
     for loop in program.loops:
         if loop.role == "training" and loop.between_epochs_s > BETWEEN * program.seconds > 0:
             part = quantity.percent(loop.between_epochs_s / program.seconds)
-            where = f"the loop over the loader made at {loop.loader}" + (f" (rank {loop.rank})" if program.ranks > 1 else "")
+            where = f"the loop over the loader made at {loop.loader}{_rank(loop, program)}"
             what = "checkpoints, logging, or getting the next epoch ready"
             yield f"{part} of the program's time passed between epochs of {where}, with no loop running: {what}."
     if program.account is not None and program.seconds > 0 and program.loops:

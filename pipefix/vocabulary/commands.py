@@ -41,7 +41,10 @@ def of_a_notebook(name: str) -> str:
 
 
 def with_plan(plan: str, target: str, program: Sequence[str] = ()) -> str:
-    """How a plan file for the target is put in place; ``program``: what the target's program was run as, where it is known."""
+    """How a plan file for the target is put in place; ``program``: what the target's program was run as, where it is known.
+
+    ``...`` are the arguments of the user's own loader, which a plan does not hold.
+    """
     if made_in_program(target):
         return command("pipefix", "run", "--plan", plan, *program) + ("" if program else " PROGRAM")
-    return f"FastLoader(dataset, plan={json.dumps(plan, ensure_ascii=False)})"
+    return f"FastLoader(dataset, ..., plan={json.dumps(plan, ensure_ascii=False)})"

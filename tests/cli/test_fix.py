@@ -46,7 +46,8 @@ def test_it_says_what_was_kept_what_was_left_and_how_to_use_it(fixing, capsys):
     assert "2.90x (2.70-3.10) as fast: 100 samples/s -> 290 samples/s, and saves 5.5 min of each epoch." in said
     assert "cache-source: 2.90x (2.70-3.10) measured, 3.00x (2.80-3.20) predicted (95 % of that gain)" in said
     assert "pinning: no gain that can be told from noise" in said and "by hand: pin_memory=True" in said
-    assert 'FastLoader(dataset, plan="out/pipefix.plan.toml")' in said and "pipefix fix --undo --out out" in said
+    assert 'FastLoader(dataset, ..., plan="out/pipefix.plan.toml") ... are the arguments of your DataLoader.' in said
+    assert "pipefix fix --undo --out out" in said
     assert "out/pipefix.fix.html" in said
     (target,), options = fixing.asked[0]
     assert target == "data.py:loader" and options["yes"] and options["only"] == "cache-source"
@@ -87,6 +88,13 @@ def test_plan_and_report_lie_where_it_was_begun(tmp_path, a_run, monkeypatch):
     assert report.page == Path("pipefix.fix.html") and (tmp_path / report.page).exists()
     monkeypatch.chdir(tmp_path)
     assert pipefix.fix("data.py").page == report.page, "its own files are replaced"
+    # Ctrl-C in the first probe replaced the probes and the page of an earlier fix by ones without a figure.
+    monkeypatch.chdir(tmp_path)
+    Session.seen = [SimpleNamespace(run=msgspec.structs.replace(a_run, partial=True, stages=[]))]
+    monkeypatch.setattr(Session, "run", lambda self: msgspec.structs.replace(FIXED, interrupted=True, outcomes=[]))
+    kept = {path.name: path.read_bytes() for path in tmp_path.glob("pipefix.*")}
+    assert pipefix.fix("data.py").page is None
+    assert kept == {path.name: path.read_bytes() for path in tmp_path.glob("pipefix.*")}
 
 
 def test_an_interrupted_one_tells_what_holds(fixing, capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from struct import pack_into
 
@@ -12,6 +13,7 @@ from pipefix.loader.metering.cost_record import LENGTH, READY, CostRecord, Timed
 from pipefix.loader.metering.meter import LENGTH as KEPT
 from pipefix.loader.metering.meter import Meter, Metered
 from pipefix.loader.metering.stage_clock import A_SAMPLE, FIRST, SHARE, StageClock, stages
+from pipefix.system.run_queue import RunQueue
 from pipefix.vocabulary.stage import Stage
 
 MS = 1_000_000
@@ -304,6 +306,17 @@ def test_own_code_is_charged_by_what_it_works_on():
     assert stages(in_memory, 50, 0.0)[Stage.AUGMENT] == 50
     waiting = charged(before=50)
     assert stages(waiting, 5, 0.0)[Stage.STORAGE] == 50
+
+
+def test_own_code_that_is_ready_and_has_no_cpu_does_not_wait_for_storage(monkeypatch):
+    """On a machine with busy neighbours, computing was told as *reading, or waiting in the dataset's own code*."""
+    _clock, record, fetcher = clocked(lambda index: sum(range(1000)))
+    monkeypatch.setattr(f"{StageClock.__module__}.thread_time_ns", lambda: 0)
+    queued = itertools.count(0, 10**12)
+    monkeypatch.setattr(RunQueue, "waited", lambda self: next(queued))
+    fetcher.fetch([0, 1])
+    (look,) = record.looks()
+    assert look.storage == 0 < look.augment
 
 
 def test_what_other_threads_read_is_what_the_batch_waited_for():

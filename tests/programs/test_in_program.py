@@ -208,6 +208,16 @@ def test_in_a_thread_nothing_is_begun(tmp_path: Path) -> None:
     assert told is not None and told.startswith(f"{NOT_PROBED} batches are taken in a thread")
 
 
+@pytest.mark.parametrize(("code", "advice"), [(0, "Let it train"), (1, "It failed; what it printed"), (-9, "Let it train")])
+def test_a_program_that_failed_is_not_told_to_train_for_longer(code: int, advice: str, tmp_path: Path) -> None:
+    """As one of a package that was named by its file: its relative import raised."""
+    (tmp_path / "__init__.py").touch()
+    with pytest.raises(TargetError) as raised:
+        in_program.Job(tmp_path).answered(Ended(code, 1.0), [f"{tmp_path}/train.py"])
+    assert raised.value.advice is not None and raised.value.advice.startswith(advice)
+    assert ("-m PACKAGE.MODULE" in raised.value.advice) is (code == 1)
+
+
 def test_what_could_not_be_done_in_the_program_is_told(tmp_path: Path) -> None:
     job = in_program.Job(tmp_path)
     with pytest.raises(TargetError, match="before a training loop"):

@@ -167,6 +167,20 @@ def test_a_loop_that_has_too_few_cpus_is_told_so(tmp_path: Path, queued: float, 
     assert [line.split(". Other")[0] for line in said] == [beginning + shares for shares in told]
 
 
+def test_ranks_that_have_too_few_cpus_are_told_apart(tmp_path: Path) -> None:
+    """The same sentence stood there twice."""
+    block = steps(0.3, 0.2, watched_s=0.5, queued_s=0.2)
+    ranks = [[{**PROCESS, "rank": str(rank)}, LOOP, *[block] * 8, ENDED] for rank in range(2)]
+    said = [line for line in notes(program(tmp_path, *ranks)) if "CPUs are short" in line]
+    assert sorted(line.split(" was ready")[0][-8:] for line in said) == ["(rank 0)", "(rank 1)"]
+
+
+def test_a_program_that_seconds_ended_before_it_trained_is_not_told_to_be_without_training() -> None:
+    found = ProgramFigures(command=["train.py"], exit_code=-2, seconds=5.0, at_limit=True)
+    assert "--seconds ended the program before it took a batch of a DataLoader" in clock_verdict(found).sentence
+    assert any("the program was ended before that, did not train" in line for line in notes(found))
+
+
 def test_first_batches_are_counted_as_they_were(tmp_path: Path) -> None:
     """A worker's start widens no interval."""
     first = steps(2.3, 0.2, first_s=[2.0])
@@ -381,11 +395,18 @@ def test_a_step_that_is_not_all_of_it_does_not_contradict_waits() -> None:
     assert agreed(SAYS_STEP, clocks).kind == "inconclusive", "98 % leave no room for waits"
 
 
+def test_waits_for_first_batches_are_told_beside_a_step_that_limits() -> None:
+    """*Work on the model, not the data* was all that was said of a loop that waited 88 % of its time for first batches."""
+    waited = f"{WAITED}, most of it for the first batch of an epoch."
+    verdict = agreed(SAYS_STEP, Verdict(kind="input-bound", stage=None, sentence=waited, confidence=1.0))
+    assert verdict.kind == "step-bound" and verdict.sentence.startswith(SAYS_STEP.sentence)
+    assert verdict.sentence.endswith(waited.removeprefix("Input-bound"))
+
+
 @pytest.mark.parametrize(
     ("kind", "sentence", "kept"),
     [
         ("input-bound", f"{WAITED}.", False),
-        ("input-bound", f"{WAITED}, most of it for the first batch of its only epoch.", True),
         ("step-bound", "Not the data.", True),
         ("inconclusive", "Inconclusive: too short.", True),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,12 @@ def test_a_difference_within_noise_is_called_that() -> None:
     assert (
         comparison.sentence == "No change that these runs can tell from noise: delivered 1.01x (0.98-1.04), 100 -> 101 samples/s."
     )
+
+
+def test_runs_too_short_for_an_interval_are_not_told_to_show_no_change() -> None:
+    """70x of two probes of a few seconds was called no change."""
+    told = compare(a_run(10, spread=math.inf), a_run(700, spread=math.inf)).sentence
+    assert told == "Probed for too short to tell a change from noise: delivered 70.0x (no interval), 10 -> 700 samples/s."
 
 
 def test_errors_add_in_quadrature() -> None:

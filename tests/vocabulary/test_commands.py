@@ -78,11 +78,11 @@ def test_words_stay_words() -> None:
     assert on_target("convert", "a b.py", to="lmdb", size=256) == "pipefix convert 'a b.py' --to lmdb --size 256"
     assert on_target("convert", "<DataLoader object>", to="lmdb", size=256) == "pipefix.convert(loader, to='lmdb', size=256)"
     assert "pipefix.probe(loader).save('run.json') measures it" in str(predicted(None, "<DataLoader object>"))
-    assert with_plan('a" b; x', "data.py") == 'FastLoader(dataset, plan="a\\" b; x")'
+    assert with_plan('a" b; x', "data.py") == 'FastLoader(dataset, ..., plan="a\\" b; x")'
     assert with_plan("a b; x", "train.py:14") == "pipefix run --plan 'a b; x' PROGRAM"
     assert with_plan("p", "train.py:14", ["train.py", "--name", "a b"]) == "pipefix run --plan p train.py --name 'a b'"
     assert with_plan("p", "yolo:8", ["yolo", "train"]) == "pipefix run --plan p yolo train", "a script of an installed package"
-    assert with_plan("p", "/data:8/train") == with_plan("p", "data.py:train") == 'FastLoader(dataset, plan="p")'
+    assert with_plan("p", "/data:8/train") == with_plan("p", "data.py:train") == 'FastLoader(dataset, ..., plan="p")'
     assert shlex.split(command("pipefix", "verify", HOSTILE)) == ["pipefix", "verify", HOSTILE]
 
 

@@ -25,6 +25,7 @@ from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.hooks.torch_internals import fetchers
 from pipefix.loader.metering.cost_record import BLIND, FAILED, READY, CostPage, CostRecord, TimedBatch, samples_in
+from pipefix.system.run_queue import RunQueue
 from pipefix.vocabulary.stage import Stage
 
 SHARE = 0.0015
@@ -40,7 +41,7 @@ LONGEST = 10_000
 TYPICAL_OF = 5
 """Latest looks whose median is what a look costs."""
 WAITING = 0.5
-"""Code that computes for less than this part of its time is waiting."""
+"""Code that computes, or is ready to and has no CPU, for less than this part of its time is waiting."""
 
 
 class StageClock:
@@ -141,6 +142,8 @@ class StageClock:
             return batch
 
         fetcher.collate_fn = timed_collate
+        queue = RunQueue()
+        queued = queue.waited()
         cpu = thread_time_ns()
         timer.active = True
         timer.begin(None)
@@ -155,9 +158,11 @@ class StageClock:
             fetcher.collate_fn = collate
             done = perf_counter_ns()
             cpu = thread_time_ns() - cpu
+            queued = queue.waited() - queued
+            queue.close()
             self._patches.pause()
         samples = samples or self._samples_of(order, data)
-        sums, calls, handed = stages(timer, cpu, self._call_ns), sum(timer.calls), self._handed.take()
+        sums, calls, handed = stages(timer, cpu + queued, self._call_ns), sum(timer.calls), self._handed.take()
         look = TimedBatch(
             0, done, samples, sums[Stage.STORAGE], sums[Stage.DECODE], sums[Stage.AUGMENT], sums[None], between[1] - between[0],
             timer.bytes_read, cpu, done - ready, handed.dumps_ns + handed.send_ns, handed.count, calls,
@@ -202,11 +207,12 @@ class StageClock:
         return min(LONGEST, int(max(0.0, self._cost - allowed) * self._batches / max(1.0, allowed)))
 
 
-def stages(timer: SampleTimer, cpu: int, call_ns: float) -> dict[Stage | None, int]:
+def stages(timer: SampleTimer, computed: int, call_ns: float) -> dict[Stage | None, int]:
     """The timer's charges by stage, less what timing them took; None for the user's own code of no stage.
 
     Own code after a read works on raw bytes, after a decode on values. Before either, it waits for a source that no hook knows, or
-    works on data in memory, or only looks things up.
+    works on data in memory, or only looks things up. ``computed``: CPU time and that on a run queue, which is
+    no waiting for a source.
     """
     sums: dict[Stage | None, int] = dict.fromkeys((Stage.STORAGE, Stage.DECODE, Stage.AUGMENT, None), 0)
     before = 0
@@ -223,7 +229,7 @@ def stages(timer: SampleTimer, cpu: int, call_ns: float) -> dict[Stage | None, i
         for key, spent in list(timer.foreign.items()):  # they go on meanwhile
             home = timer.names[key][0]
             sums[home] = sums.get(home, 0) + before * spent // max(1, total)
-    elif cpu < WAITING * before:
+    elif computed < WAITING * before:
         sums[Stage.STORAGE] += before
     else:
         sums[None if sums[Stage.STORAGE] or sums[Stage.DECODE] else Stage.AUGMENT] += before

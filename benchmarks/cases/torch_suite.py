@@ -36,7 +36,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def measure(options: argparse.Namespace, record: Record) -> None:
     if not (Path(options.suite) / FILE).is_file():
-        raise SystemExit(f"There is no {FILE} in --suite {options.suite or '(not given)'}: name the folder test of PyTorch's source.")
+        raise SystemExit(
+            f"There is no {FILE} in --suite {options.suite or '(not given)'}: name the folder test of PyTorch's source."
+        )
     for kind, words in KINDS.items():
         record.body[kind] = outcomes(Path(options.suite).resolve(), [*words, *(["-k", options.only] if options.only else [])])
         record.save()
@@ -49,7 +51,9 @@ def outcomes(folder: Path, words: list[str]) -> dict[str, str]:
         results = Path(made) / "results.xml"
         order = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={results}", *words, FILE]
         paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-        ended = subprocess.run(order, cwd=folder, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False)
+        ended = subprocess.run(
+            order, cwd=folder, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False
+        )
         if not results.exists():
             raise SystemExit(f"The tests could not be run:\n{ended.stdout[-2000:]}{ended.stderr[-2000:]}")
         return read(results.read_text(encoding="utf-8"))
@@ -75,7 +79,9 @@ def unlike(body: dict[str, Any]) -> list[list[str]]:
 
 def bars(body: dict[str, Any]) -> list[Bar]:
     return [
-        at_least("torch's tests that pass with FastLoader", sum(end == "passed" for end in body["FastLoader"].values()), 150, "{:.0f}"),
+        at_least(
+            "torch's tests that pass with FastLoader", sum(end == "passed" for end in body["FastLoader"].values()), 150, "{:.0f}"
+        ),
         none_of("torch's tests that end otherwise than with DataLoader", len(unlike(body))),
     ]
 

@@ -89,7 +89,7 @@ def check(command: Sequence[str], plan: Path | None) -> list[str]:
     if plan is not None and not made_in_program(target):
         raise BadUsage(
             f"The plan {plan} was made for {target or 'no target'}, not for a loader of a program.",
-            advice="Make one with: pipefix fix train.py -- ARGUMENTS; this one is for the code: FastLoader(dataset, plan=...)",
+            advice="Make one with: pipefix fix train.py -- ARGUMENTS; this one is for the code: FastLoader(dataset, ..., plan=...)",
         )
     return words
 

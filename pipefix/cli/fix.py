@@ -2,7 +2,7 @@
 
 TARGET is what pipefix probe takes. Loading it runs its code; nothing of yours is changed. Each step is verified: samples are held
 against those of your own pipeline, and both run in turn until the gain is clear; what does not help is taken back. What is kept
-lies in DIR/pipefix.plan.toml, which FastLoader(dataset, plan=...) reads, with a log of all that was tried beside it.
+lies in DIR/pipefix.plan.toml, which FastLoader(dataset, ..., plan=...) reads, with a log of all that was tried beside it.
 
 TARGET may also be a training program: pipefix fix train.py -- --epochs 3. It runs until its training loop is warm, its loader is
 fixed there, and the program is ended. Afterwards pipefix run --plan DIR/pipefix.plan.toml train.py runs it with the plan.

@@ -127,7 +127,7 @@ def calls(a_sample: float) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """``1 finding``, ``3 findings``, ``2 batches``."""
+    """``1 finding``, ``3 findings``, ``2 batches``, ``2 epochs``."""
     return f"{count:,} {noun}{'' if count == 1 else 'es' if noun.endswith(('ch', 'ss')) else 's'}"
 
 

@@ -27,7 +27,8 @@ def test_sizes(value: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "noun", "text"), [(1, "batch", "1 batch"), (1250, "batch", "1,250 batches"), (0, "path", "0 paths")]
+    ("count", "noun", "text"),
+    [(1, "batch", "1 batch"), (1250, "batch", "1,250 batches"), (2, "epoch", "2 epochs"), (0, "path", "0 paths")],
 )
 def test_counts(count: int, noun: str, text: str) -> None:
     assert quantity.counted(count, noun) == text

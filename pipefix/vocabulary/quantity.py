@@ -128,7 +128,7 @@ def calls(a_sample: float) -> str:
 
 def counted(count: int, noun: str) -> str:
     """``1 finding``, ``3 findings``, ``2 batches``, ``2 epochs``."""
-    return f"{count:,} {noun}{'' if count == 1 else 'es' if noun.endswith(('ch', 'ss')) else 's'}"
+    return f"{count:,} {noun}{'' if count == 1 else 'es' if noun.endswith(('tch', 'ss')) else 's'}"
 
 
 def core_count(count: float) -> str:

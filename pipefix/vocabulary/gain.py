@@ -20,7 +20,7 @@ FEWEST_FOR_INTERVAL = 2
 REPLAY_DOUBT = 0.06
 """The logarithm of a gain that was tried is believed to be known to so much of itself, however well blocks agree: what stands for
 a change in a probe (a stage that is answered from a recording, workers under the clocks) is not quite the change. 2x to about 4 %,
-1.1x to half a per cent, as one standard deviation; from 41 fixes that were really applied (benchmarks/results/whatif.md tells of the latest)."""
+1.1x to half a per cent, as one standard deviation; from 41 fixes that were really applied (benchmarks/results/whatif.md)."""
 
 
 def known_from(estimate: Interval, blocks: int) -> Interval:

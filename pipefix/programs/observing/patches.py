@@ -74,13 +74,14 @@ def flush() -> bool:
     return bool(loops)
 
 
-def install_loaders(module: Any, asked: Mapping[str, str]) -> None:
-    """Note every loop over a loader of ``module.DataLoader`` or a subclass, from now on."""
+def install_loaders(module: Any, asked: Mapping[str, str]) -> Observer:
+    """Note every loop over a loader of ``module.DataLoader`` or a subclass, from now on. Returns what is told of them."""
     observer = _observer_of(asked)
     plan = asked.get("PIPEFIX_RUN_PLAN")
     _patch_loader(module.DataLoader, observer, PlanInProgram(plan) if plan else None)
     if hasattr(module, "_BaseDataLoaderIter"):
         observer.orders.watch(module._BaseDataLoaderIter)
+    return observer
 
 
 def install_nodes(module: Any, asked: Mapping[str, str]) -> None:

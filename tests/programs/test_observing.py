@@ -401,6 +401,9 @@ class Loader(SimpleNamespace):
     __hash__ = object.__hash__
     __eq__ = object.__eq__
 
+    def __len__(self) -> int:
+        raise TypeError("a loader of a stream has no length")
+
 
 class WithAnotherInside(torch.optim.SGD):
     """As `ZeroRedundancyOptimizer` and SAM are: its step is that of an optimizer that it holds."""

@@ -217,6 +217,8 @@ def _beginning(begin: Any, observer: Observer, patched: set[type], *, makes: boo
 
 def _patch_iterator(kind: type, observer: Observer, patched: set[type]) -> bool:
     """Classes are patched, not iterators: what the program holds is of the class that it was. False for what cannot be."""
+    if kind.__hash__ is None or not kind.__weakrefoffset__:
+        return False  # a data class, or one with slots: it can be no key
     kind = next(base for base in kind.__mro__ if "__next__" in vars(base))
     if kind in patched:
         return True

@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import subprocess
+import sys
 import threading
 import weakref
 from pathlib import Path
@@ -148,6 +149,23 @@ def test_a_device_that_failed_is_told_by_the_programs_own_lines(monkeypatch: pyt
     waits.asked(loop)
     waits.collect()
     assert loop.device_steps == 1
+
+
+def test_a_folder_that_is_called_like_pipefix_is_none(tmp_path: Path) -> None:
+    """A checkout beside the program, where its Python has no pipefix: batches were not looked at, and `run --probe` failed."""
+    (tmp_path / "pipefix").mkdir()
+    programs = Path(lines.OURS, "programs")
+    code = f"""if True:
+        import sys
+        sys.path[:0] = [{str(tmp_path)!r}, {str(programs)!r}]
+        from observing import inside, timed_batches
+        print(timed_batches.Looks({{}}).possible)
+        inside.make_importable()
+        from pipefix.vocabulary.version import VERSION
+        print(timed_batches.Looks({{}}).possible)
+    """
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("False\nTrue\n", "")
 
 
 def test_nodes_are_those_that_cores_lie_on(monkeypatch: pytest.MonkeyPatch) -> None:

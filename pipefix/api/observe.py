@@ -9,7 +9,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from pipefix.api.run import clear, from_folder
+from pipefix.api.run import clear, from_folder, held
 from pipefix.report.shown import ShownRun as Run
 from pipefix.report.shown import shown
 from pipefix.vocabulary.errors import BadUsage, PipefixError
@@ -25,15 +25,16 @@ def begin() -> None:
         return
     if getattr(multiprocessing.current_process(), "_inheriting", False) or multiprocessing.parent_process() is not None:
         return  # a worker that was spawned imports the program's file again
-    folder = _own_folder()
-    if folder is None:
-        return
     import torch.utils.data
 
     from pipefix.programs.observing import patches
 
+    folder = _own_folder()
+    if folder is None:
+        return
     asked = {"PIPEFIX_RUN": str(folder)}
-    patches.install_loaders(torch.utils.data.dataloader, asked)
+    observer = patches.install_loaders(torch.utils.data.dataloader, asked)
+    observer.notes.write("begun")  # before any loop, so that others see that this folder is in use
     patches.install_training(sys.modules["torch.optim.optimizer"], asked)
     if "torchdata.nodes.loader" in sys.modules:
         patches.install_nodes(sys.modules["torchdata.nodes.loader"], asked)
@@ -66,7 +67,8 @@ def _own_folder() -> Path | None:
     for folder in (Path(_FOLDER), Path(own), Path(tempfile.gettempdir(), own)):
         with suppress(PipefixError, OSError):
             folder.mkdir(exist_ok=True)
-            clear(folder)
+            with held(folder):
+                clear(folder)
             if os.access(folder, os.W_OK):
                 return folder.resolve()
     return None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
 from functools import partial
+from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -26,9 +29,10 @@ from pipefix.vocabulary import files
 from pipefix.vocabulary.commands import command as written
 from pipefix.vocabulary.commands import made_in_program
 from pipefix.vocabulary.errors import BadUsage, Interrupted, PipefixError, UnreadableFile
+from pipefix.vocabulary.folder_lock import taken
 from pipefix.vocabulary.version import VERSION
 
-_NOTES = re.compile(r"(run\.json|events-.*\.jsonl|\.pipefix-enough)\Z")
+_NOTES = re.compile(r"(run\.json|events-.*\.jsonl|\.pipefix-(enough|noting-.*))\Z")
 
 _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 """Variables of launchers that start this command for each rank: what others note in the folder is of the same program."""
@@ -50,12 +54,12 @@ def run_program(
         stages: look into the making of some batches: what of it is reading, decoding, augmentation, collating.
 
     Raises:
-        BadUsage: another program still notes in ``out``.
+        BadUsage: another program notes in ``out``, or is about to.
         UnreadableFile: ``run.json`` could not be written; the run is its ``known``.
     """
     words = check(command, plan)
-    clear(out)
-    with job() if probe is not None else nullcontext() as probe_job:
+    with held(out), job() if probe is not None else nullcontext() as probe_job:
+        clear(out)
         if probe_job is not None:
             probe_job.write("probe", {"budget": probe}, ends=False)
         file = probe_job.file if probe_job is not None else None
@@ -171,6 +175,30 @@ def _told(folder: Path, command: Sequence[str], ended: Ended, plan: Path | None 
     )  # fmt: skip
 
 
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """No other program of this machine notes there meanwhile, also where nothing is noted yet; ranks of one program share it."""
+    place, free = folder / f".pipefix-noting-{platform.node()}", True
+    lock: BinaryIO = BytesIO()
+    with suppress(OSError):  # nothing can be written there, or its file system has no locks
+        file = files.open_own(place)
+        free, lock = taken(file), file
+    with lock:
+        if not free:
+            _refuse(folder)
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                files.remove(place, _NOTES)
+
+
+def _refuse(folder: Path, who: str = "") -> None:
+    if not any(name in os.environ for name in _RANKS):
+        problem = f"--out {folder}: another program notes there and still runs{who}."
+        raise BadUsage(problem, advice="Name another folder: pipefix run --out FOLDER train.py")
+
+
 def clear(folder: Path) -> None:
     """Of an earlier program's notes and figures; whatever else is in the folder stays, and what other nodes of this one note.
 
@@ -181,9 +209,8 @@ def clear(folder: Path) -> None:
         runfile.read(file)  # or it is none of ours
     ours = [notes for notes in notes_in(folder) if not noted_elsewhere(notes)]
     noting = {notes: process for notes in ours if (process := still_noting(notes)) is not None}
-    if noting and not any(name in os.environ for name in _RANKS):
-        problem = f"--out {folder}: another program notes there and still runs (process {min(noting.values())})."
-        raise BadUsage(problem, advice="Name another folder: pipefix run --out FOLDER train.py")
+    if noting:
+        _refuse(folder, f" (process {min(noting.values())})")
     try:
         for path in (file, folder / ENOUGH, *(notes for notes in ours if notes not in noting)):
             files.remove(path, _NOTES)

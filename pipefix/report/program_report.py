@@ -44,8 +44,8 @@ def report(run: Run) -> Document:
 
 
 def experiments_in(words: Sequence[str]) -> str:
-    """How they are made; a notebook's kernel is not started by its user."""
-    if any(word.endswith("ipykernel_launcher.py") for word in words[:1]):
+    """How they are made; a notebook's kernel (ipykernel's, Colab's) is not started by its user."""
+    if any(word.endswith("kernel_launcher.py") for word in words[:1]):
         return "pipefix.probe(LOADER, step=TRAINING_STEP)"
     return command("pipefix", "run", "--probe", *words)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -109,6 +110,14 @@ def test_without_room_for_what_it_notes_nothing_is_begun(
     assert "--out pipefix-run: there is no room on its disk." in capfd.readouterr().err
     monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(total=0, free=0))
     assert main(["run", "train.py"]) == 1, "a file system that does not tell"
+
+
+def test_a_file_system_without_locks_is_one_to_note_on(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lockf(*_: Any) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr("fcntl.lockf", lockf)
+    assert main(["run", "train.py"]) == 1
 
 
 def test_nothing_of_the_users_is_replaced(program: Path, capfd: pytest.CaptureFixture[str]) -> None:

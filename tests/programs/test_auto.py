@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +83,20 @@ def test_programs_side_by_side_do_not_share_a_folder(tmp_path: Path, monkeypatch
         folder.mkdir(exist_ok=True)
         monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "temporary"))
         assert observe._own_folder() == folder / f"pipefix-run-{os.getpid()}"
+
+
+def test_of_two_that_have_no_loop_yet_each_has_a_folder(light: Place) -> None:
+    """Two notebooks side by side noted in one folder, and `report` told the loops of both."""
+    light.write("import sys\nimport pipefix.auto\nprint('ready', flush=True)\nsys.stdin.read()\n")
+    command = [sys.executable, "train.py"]
+    with subprocess.Popen(
+        command, cwd=light.folder, env=light.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        assert light.started(command, stdin=subprocess.DEVNULL).returncode == 0
+        process.communicate()
+    assert [len(list(folder.iterdir())) for folder in light.folder.glob("pipefix-run*")] == [1, 1]
 
 
 @pytest.mark.parametrize("what", ["a spawned worker", "a program of pipefix run"])

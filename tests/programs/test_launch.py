@@ -63,6 +63,24 @@ def test_the_folder_of_a_program_that_still_runs_is_left_alone(looping: Callable
     assert len(place.run(stdin=subprocess.DEVNULL).program.loops) == 1
 
 
+def test_the_folder_of_a_program_that_notes_nothing_yet_is_left_alone(light: Place) -> None:
+    """Of several that a shell starts beside each other (a sweep), each told the loops of all as its own."""
+    light.write("import sys\nprint('ready', flush=True)\nsys.stdin.read()\n")
+    with subprocess.Popen(
+        light.command(["train.py"]), cwd=light.folder, env=light.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        second = light.run(stdin=subprocess.DEVNULL)
+        assert (second.code, second.out) == (2, "")
+        assert "--out pipefix-run: another program notes there and still runs." in second.err
+        assert light.run(stdin=subprocess.DEVNULL, env={"SLURM_PROCID": "1"}).code == 0, "another rank of it"
+        process.communicate()
+    assert light.run(stdin=subprocess.DEVNULL).code == 0
+    assert sorted(path.name for path in (light.folder / "pipefix-run").iterdir()) == ["report.html", "run.json"]
+
+
 def test_a_python_that_pipefix_does_not_enter_is_told_as_a_reason(looping: Callable[..., Place]) -> None:
     place = looping()
     place.write(f"PYTHONPATH=library {sys.executable} train.py\n", "job.sh")

@@ -781,11 +781,12 @@ def test_the_loaders_of_many_clients_are_not_as_many_loops(light: Place) -> None
     assert sorted(loop.steps for loop in light.run().program.loops) == [10, 10, 10, 60]
 
 
-@pytest.mark.parametrize("around", ["Ahead(super().__iter__())", "map(list, super().__iter__())", "super().__iter__()"])
+@pytest.mark.parametrize("around", ["Ahead({})", "map(list, {})", "{}", "Data({})", "Slots({})"])
 def test_a_subclass_that_gives_an_iterator_around_its_base_class_s(around: str, light: Place) -> None:
-    """A thread that fetches ahead (``DataLoaderX``) was counted beside the loop that takes its batches: twice the steps."""
+    """A thread that fetches ahead (``DataLoaderX``) was counted beside the loop that takes its batches: twice the steps. What has
+    no hash, or takes no weak references, ended the program by a TypeError."""
     light.write(f"""{OWN_CLOCK}
-        import queue, threading
+        import dataclasses, queue, threading
         class Ahead(threading.Thread):
             def __init__(self, batches):
                 super().__init__(daemon=True)
@@ -798,8 +799,17 @@ def test_a_subclass_that_gives_an_iterator_around_its_base_class_s(around: str, 
             def __next__(self):
                 for batch in self.ready.get(): return batch
                 raise StopIteration
+        class Slots:
+            __slots__ = ("batches",)
+            def __init__(self, batches): self.batches = batches
+            def __iter__(self): return self
+            def __next__(self): return next(self.batches)
+        @dataclasses.dataclass
+        class Data:
+            batches: object
+            __iter__, __next__ = Slots.__iter__, Slots.__next__
         class DataLoaderX(DataLoader):
-            def __iter__(self): return {around}
+            def __iter__(self): return {around.format("super().__iter__()")}
         optimizer = torch.Optimizer()
         loader = DataLoaderX([[number] for number in range(20)])
         for epoch in range(2):

@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import subprocess
+import sys
 import threading
 import weakref
 from pathlib import Path
@@ -22,6 +23,7 @@ from torch.utils.data import DataLoader
 from pipefix.loader.metering.cost_record import CostRecord, TimedBatch
 from pipefix.loader.metering.stage_clock import StageClock
 from pipefix.programs.observing import batches, lines, loops, notes, samples, timed_batches
+from pipefix.programs.observing.device import DeviceWaits
 from pipefix.programs.observing.loops import Epoch, Loop, cost_of_a_step
 from pipefix.programs.observing.observer import Observer
 from pipefix.system import forks
@@ -119,6 +121,51 @@ def test_a_rank_that_no_launcher_told_is_asked_of_torch(tmp_path: Path, monkeypa
     monkeypatch.setenv("RANK", "0")
     notes.Notes(str(tmp_path / "none")).tell_rank()
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_device_that_failed_is_told_by_the_programs_own_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its error (a device-side assert) was raised by events of pipefix: where a batch was asked for, and once more at exit."""
+    monkeypatch.setattr("pipefix.programs.observing.device.compiles", lambda: False)
+    state = ""
+
+    class Event(SimpleNamespace):
+        def query(self) -> bool:
+            if state == "failed":
+                raise RuntimeError("CUDA error: device-side assert triggered")
+            return state == "idle"
+
+        def elapsed_time(self, other: Any) -> float:
+            return 1.0
+
+        record = query
+
+    waits, loop = DeviceWaits(SimpleNamespace(Event=Event, is_current_stream_capturing=lambda: False)), Loop(0, "train.py:1")
+    for state in ("idle", "at work", "failed"):  # noqa: B007 - Event looks at it
+        waits.asked(loop)
+        waits.got(loop)
+        waits.look_into_step(loop)
+        assert waits.step is not None
+        waits.step.reached("backward")
+    waits.asked(loop)
+    waits.collect()
+    assert loop.device_steps == 1
+
+
+def test_a_folder_that_is_called_like_pipefix_is_none(tmp_path: Path) -> None:
+    """A checkout beside the program, where its Python has no pipefix: batches were not looked at, and `run --probe` failed."""
+    (tmp_path / "pipefix").mkdir()
+    programs = Path(lines.OURS, "programs")
+    code = f"""if True:
+        import sys
+        sys.path[:0] = [{str(tmp_path)!r}, {str(programs)!r}]
+        from observing import inside, timed_batches
+        print(timed_batches.Looks({{}}).possible)
+        inside.make_importable()
+        from pipefix.vocabulary.version import VERSION
+        print(timed_batches.Looks({{}}).possible)
+    """
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("False\nTrue\n", "")
 
 
 def test_nodes_are_those_that_cores_lie_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -400,6 +447,9 @@ class Loader(SimpleNamespace):
 
     __hash__ = object.__hash__
     __eq__ = object.__eq__
+
+    def __len__(self) -> int:
+        raise TypeError("a loader of a stream has no length")
 
 
 class WithAnotherInside(torch.optim.SGD):

@@ -51,8 +51,9 @@ def of_program(kind: str, sentence: str, *command: str) -> Run:
 def test_what_comes_next_for_a_program_of_which_clocks_alone_are_known() -> None:
     waits = "Input-bound: the loop over the loader made at train.py:3 waited for batches in 40 % of its time."
     assert card(of_program("input-bound", waits, "train.py", "3")).command == "pipefix run --probe train.py 3"
-    in_notebook = card(of_program("input-bound", waits, "/usr/lib/ipykernel_launcher.py", "-f", "kernel.json"))
-    assert in_notebook.command == "pipefix.probe(LOADER, step=TRAINING_STEP)"
+    for launcher in ("/usr/lib/ipykernel_launcher.py", "/usr/local/lib/colab_kernel_launcher.py"):
+        in_notebook = card(of_program("input-bound", waits, launcher, "-f", "kernel.json"))
+        assert in_notebook.command == "pipefix.probe(LOADER, step=TRAINING_STEP)"
     assert card(of_program("step-bound", "Not the data.", "train.py")).next == ["Leave the loader alone: look at the model."]
     beside = card(of_program("step-bound", "Not the data. Evaluation waits for longer: 3 s.", "train.py"))
     assert beside.next == ["Leave the training's loader alone: look at the model, and at the loader of the evaluation."]

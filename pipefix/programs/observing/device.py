@@ -10,6 +10,7 @@ import functools
 import sys
 import threading
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
 from .steps import compiles
@@ -51,16 +52,17 @@ class DeviceWaits:
 
     def collect(self) -> None:
         """Count the waits that the device has passed."""
-        while self._open and self._open[0][2].query():
-            loop, end, begin = self._open.popleft()
-            loop.device_wait_s += max(0.0, end.elapsed_time(begin)) / 1e3
-            loop.device_steps += 1
-            before, self._begun = self._begun, (loop, begin)
-            if before is not None and before[0] is loop and len(loop.on_device_durations) < len(loop.durations):
-                loop.on_device_durations.append(before[1].elapsed_time(end) / 1e3)
-            self._free += [end, *([before[1]] if before is not None else [])]
-        while self._ended_steps and self._ended_steps[0].counted():
-            self._free += self._ended_steps.popleft().events()
+        with suppress(RuntimeError):  # it has failed, as the program is told by its own next call
+            while self._open and self._open[0][2].query():
+                loop, end, begin = self._open.popleft()
+                loop.device_wait_s += max(0.0, end.elapsed_time(begin)) / 1e3
+                loop.device_steps += 1
+                before, self._begun = self._begun, (loop, begin)
+                if before is not None and before[0] is loop and len(loop.on_device_durations) < len(loop.durations):
+                    loop.on_device_durations.append(before[1].elapsed_time(end) / 1e3)
+                self._free += [end, *([before[1]] if before is not None else [])]
+            while self._ended_steps and self._ended_steps[0].counted():
+                self._free += self._ended_steps.popleft().events()
 
     def look_into_step(self, loop: Any) -> None:
         """Tell the parts of the step that begins now."""
@@ -68,12 +70,13 @@ class DeviceWaits:
             self.step = StepParts(self.now, loop)
 
     def now(self) -> Any:
-        """An event that the device reaches when it has done all that is queued; None where there can be none."""
-        if len(self._open) >= MOST_OPEN or self._cuda.is_current_stream_capturing():
-            return None
-        event = self._free.pop() if self._free else self._cuda.Event(enable_timing=True)
-        event.record()
-        return event
+        """An event that the device reaches when it has done all that is queued; None where none can be, as where it failed."""
+        with suppress(RuntimeError):
+            if len(self._open) < MOST_OPEN and not self._cuda.is_current_stream_capturing():
+                event = self._free.pop() if self._free else self._cuda.Event(enable_timing=True)
+                event.record()
+                return event
+        return None
 
 
 class StepParts:

@@ -17,6 +17,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import Any
 
 from .lines import OURS
@@ -30,11 +31,15 @@ _PATIENCE = 30.0
 """Seconds that the work has to write what it knows once Ctrl-C was pressed."""
 
 
+def is_importable() -> bool:
+    """Whether the program's own Python finds a pipefix, and no folder that only is called so, as a checkout or results are."""
+    spec = find_spec("pipefix")
+    return spec is not None and spec.origin is not None
+
+
 def make_importable() -> None:
     """The pipefix that started the program, where the program's own Python finds none."""
-    from importlib.util import find_spec
-
-    if find_spec("pipefix") is None:
+    if not is_importable():
         sys.path.append(os.path.dirname(OURS))
 
 

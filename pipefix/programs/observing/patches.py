@@ -74,13 +74,14 @@ def flush() -> bool:
     return bool(loops)
 
 
-def install_loaders(module: Any, asked: Mapping[str, str]) -> None:
-    """Note every loop over a loader of ``module.DataLoader`` or a subclass, from now on."""
+def install_loaders(module: Any, asked: Mapping[str, str]) -> Observer:
+    """Note every loop over a loader of ``module.DataLoader`` or a subclass, from now on. Returns what is told of them."""
     observer = _observer_of(asked)
     plan = asked.get("PIPEFIX_RUN_PLAN")
     _patch_loader(module.DataLoader, observer, PlanInProgram(plan) if plan else None)
     if hasattr(module, "_BaseDataLoaderIter"):
         observer.orders.watch(module._BaseDataLoaderIter)
+    return observer
 
 
 def install_nodes(module: Any, asked: Mapping[str, str]) -> None:
@@ -216,6 +217,8 @@ def _beginning(begin: Any, observer: Observer, patched: set[type], *, makes: boo
 
 def _patch_iterator(kind: type, observer: Observer, patched: set[type]) -> bool:
     """Classes are patched, not iterators: what the program holds is of the class that it was. False for what cannot be."""
+    if kind.__hash__ is None or not kind.__weakrefoffset__:
+        return False  # a data class, or one with slots: it can be no key
     kind = next(base for base in kind.__mro__ if "__next__" in vars(base))
     if kind in patched:
         return True

@@ -15,10 +15,10 @@ import os
 import weakref
 from collections.abc import Mapping
 from importlib import import_module
-from importlib.util import find_spec
 from time import perf_counter as clock
 from typing import Any
 
+from .inside import is_importable
 from .lines import without_this_frame
 
 STAGES = ("storage", "decode", "augment", "own", "collate")
@@ -34,7 +34,7 @@ LOOKING_WORKERS = 2
 class Looks:
     def __init__(self, asked: Mapping[str, str] = os.environ) -> None:
         self.due = clock() + float(asked.get("PIPEFIX_RUN_LOOK_AFTER") or AFTER)
-        self.possible = "PIPEFIX_RUN_BLIND" not in asked and find_spec("pipefix") is not None
+        self.possible = "PIPEFIX_RUN_BLIND" not in asked and is_importable()
         self._here: weakref.WeakKeyDictionary[Any, LooksHere] = weakref.WeakKeyDictionary()
         """Of loaders whose batches are made in this process."""
         self._free: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()

@@ -114,7 +114,7 @@ class Turns:
 
 def in_turn_with(epoch: Epoch, epochs: Iterable[Epoch]) -> list[Epoch]:
     """Those gone through now whose batches its steps work on as well."""
-    return [other for other in epochs if other.loop in epoch.loop.in_turn and other.delivered and other.loader()]
+    return [other for other in epochs if other.loop in epoch.loop.in_turn and other.delivered and other.loader() is not None]
 
 
 def chain(epoch: Epoch | None) -> Iterator[Epoch]:

@@ -14,14 +14,14 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
-from torch.utils.data import Subset
+from torch.utils.data import ConcatDataset, Subset
 from torchvision.transforms import v2
 
 from pipefix.caches import fingerprint
 from pipefix.caches import manifest as manifests
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.fingerprint import Fingerprint
-from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.errors import BadUsage, TargetError
 from tests.caches.sources import Files
 
 CODE = """
@@ -118,6 +118,16 @@ def test_stored_transforms_are_compared_by_what_they_are(pictures, make, kind):
         CachedDataset(folder, dataset=changed)
     assert make(changed, "sample").changed
     assert CachedDataset(folder, transform=torch.nn.Identity())[0][0].shape == same[0][0].shape
+
+
+@pytest.mark.parametrize("store", ["sample", "decoded"])
+def test_lists_of_other_settings_are_several_lists(pictures, make, store):
+    """Samples of the second dataset were made by the transforms of the first: with its mean."""
+    halves = [Files(pictures[:6], listing("mean", False)), Files(pictures[6:], listing("mean", True))]
+    with pytest.raises(TargetError, match=r"several different lists of transforms, .*Normalize"):
+        make(ConcatDataset(halves), store)
+    halves[1].transform = listing("mean", False)
+    assert len(make(ConcatDataset(halves), store).manifest.cut.live) == (1 if store == "sample" else 4)
 
 
 class Changing(Files):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import re
 import tracemalloc
 import weakref
+from array import array
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -211,6 +214,40 @@ def test_one_label_of_many_is_noticed(kind: str) -> None:
     before, mended = [Fingerprint(Labelled(HELD[kind](labels)), 5000) for labels in (labels, [*labels[:2500], 7, *labels[2501:]])]
     assert before.part(0, 5000) != mended.part(0, 5000)
     assert before.rows([3, 9]) == mended.rows([3, 9])
+
+
+@dataclasses.dataclass(slots=True)
+class Settings:
+    """As attrs and msgspec make them, too: without a ``__dict__``."""
+
+    size: int
+
+
+SETTINGS = {
+    "range": lambda by: range(by, 12 + by),
+    "slots": lambda by: Settings(by),
+    "partial": lambda by: functools.partial(int, base=10 + by),
+    "pattern": lambda by: re.compile("a" * (1 + by)),
+    "dtype": lambda by: torch.float16 if by else torch.float32,
+    "slice": lambda by: slice(by, 3),
+    "array": lambda by: array("i", [by] * 12),
+}
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_settings_of_every_kind_are_noticed(kind: str) -> None:
+    """Of the second half of a dataset, ``Subset(dataset, range(6, 12))``, the cache of the first was called up to date."""
+    before, same, after = (Fingerprint(Labelled(SETTINGS[kind](by)), 12) for by in (0, 0, 1))
+    told = [(fingerprint.attributes, fingerprint.part(0, 12)) for fingerprint in (before, same, after)]
+    assert told[0] == told[1] != told[2]
+
+
+def test_another_half_of_a_dataset_is_another_dataset(pictures, make):
+    first, second = (Subset(Files(pictures), range(at, at + 6)) for at in (0, 6))
+    folder = make(first, "decoded").folder
+    assert make(second, "decoded").changed and not make(first, "decoded").changed
+    with pytest.raises(BadUsage, match="is not the one that"):
+        CachedDataset(folder, dataset=second)
 
 
 def test_a_large_array_is_neither_copied_nor_read_whole() -> None:

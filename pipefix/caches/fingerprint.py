@@ -158,8 +158,9 @@ class Fingerprint:
                 return
             digest.update(f"{array.shape}".encode())
             values = array.reshape(-1).tolist()  # texts: paths may lie below another root tomorrow
+        values = list(values) if isinstance(values, range) else values
         try:
-            text = msgspec.json.encode(list(values) if isinstance(values, range) else values, enc_hook=_encoded)
+            text = msgspec.json.encode(values, enc_hook=_encoded, order="deterministic")  # sets have another order in every process
         except (TypeError, ValueError, RecursionError, UnicodeError, OverflowError):
             for place, value in enumerate(values):
                 self._walk(f"{name}[{place}]", value, digest, depth + 1, visited_ids)

@@ -20,7 +20,7 @@ import torch
 from torch.utils.data import ConcatDataset, Subset
 from torchvision.transforms import v2
 
-from pipefix.caches import fingerprint
+from pipefix.caches import code_digest, fingerprint
 from pipefix.caches import manifest as manifests
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.fingerprint import Fingerprint
@@ -282,3 +282,18 @@ def test_lists_in_lists_that_are_as_long_as_the_dataset() -> None:
 def test_a_weak_proxy_of_an_object_that_is_gone_is_looked_past() -> None:
     fingerprint = Fingerprint(Labelled(weakref.proxy(Labelled([]))), 4)
     assert fingerprint.attributes == Fingerprint(Labelled(weakref.proxy(Labelled([]))), 4).attributes
+
+
+def reading(kinds: Any) -> Any:
+    return lambda value, also=kinds: value in kinds or value in also
+
+
+@pytest.mark.parametrize("within", [lambda kinds: kinds, lambda kinds: ({"kinds": kinds}, "a")], ids=["set", "set in a dict"])
+def test_sets_have_no_order(within) -> None:
+    """That of texts is another in every process: the dataset that a cache was made from was refused in the next one."""
+    one, other = frozenset((0, 8)), frozenset((8, 0))
+    assert list(one) != list(other), "as texts have it in two processes"
+    assert code_digest.digest(reading(within(one))) == code_digest.digest(reading(within(other)))
+    assert code_digest.digest(reading(within(one))) != code_digest.digest(reading(within(frozenset((0, 9)))))
+    first, second = (Fingerprint(Labelled([within(kinds), {1}]), 2) for kinds in (one, other))
+    assert first.part(0, 2) == second.part(0, 2)

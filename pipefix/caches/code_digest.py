@@ -39,7 +39,7 @@ def _words(value: Any) -> Iterator[str]:
     while waiting and len(visited_ids) < _MOST:
         code = waiting.pop()
         if isinstance(code, functools.partial):
-            yield repr([argument for argument in (*code.args, *sorted(code.keywords.items())) if _is_plain(argument)])
+            yield _repr(tuple(argument for argument in (*code.args, *sorted(code.keywords.items())) if _is_plain(argument)))
             code = code.func
         code = code.__func__ if isinstance(code, (MethodType, staticmethod, classmethod)) else inspect.unwrap(code)
         if id(code) in visited_ids:
@@ -55,16 +55,16 @@ def _words(value: Any) -> Iterator[str]:
                         elif isinstance(held, (FunctionType, staticmethod, classmethod)):
                             waiting.append(held)
                         elif _is_plain(held) and not name.startswith("__"):
-                            yield f"{name} = {held!r}"
+                            yield f"{name} = {_repr(held)}"
         elif isinstance(code, FunctionType) and _is_users(code):
             source, reassigned = _source(code.__code__)
             yield f"def {code.__qualname__}: {source}"
-            yield repr([defaults for defaults in (code.__defaults__ or (), code.__kwdefaults__ or {}) if _is_plain(defaults)])
+            yield _repr(tuple(defaults for defaults in (code.__defaults__ or (), code.__kwdefaults__ or {}) if _is_plain(defaults)))
             for name, held in _named(code):
                 if name in reassigned:
                     continue
                 if _is_plain(held):
-                    yield f"{name} = {held!r}"
+                    yield f"{name} = {_repr(held)}"
                 elif isinstance(held, (FunctionType, type, functools.partial)):
                     waiting.append(held)
 
@@ -124,7 +124,18 @@ def _bytecode(code: CodeType) -> Iterator[str]:
         if isinstance(constant, CodeType):
             yield from _bytecode(constant)
         else:
-            yield repr(sorted(constant, key=repr) if isinstance(constant, frozenset) else constant)
+            yield _repr(constant)
+
+
+def _repr(value: Any) -> str:
+    """As `repr` has it, but for sets of texts, whose order is another in every process."""
+    if isinstance(value, frozenset):
+        return f"{{{', '.join(sorted(map(_repr, value)))}}}"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_repr, value))})"
+    if type(value) is dict:
+        return f"{{{', '.join(f'{_repr(key)}: {_repr(held)}' for key, held in value.items())}}}"
+    return repr(value)
 
 
 def _is_plain(value: Any) -> bool:

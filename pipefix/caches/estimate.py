@@ -28,7 +28,7 @@ from pipefix.caches.manifest import Cut, Manifest, Recipe
 from pipefix.caches.pictures import as_pixels
 from pipefix.caches.survey import Surveyed, survey
 from pipefix.system.resources import cores
-from pipefix.vocabulary.errors import BadUsage, PipefixError
+from pipefix.vocabulary.errors import BadUsage, Interrupted, PipefixError
 
 _ENOUGH_S = 2.0
 """A round that took this long tells the pace; a shorter one tells how many samples the next one takes."""
@@ -95,6 +95,8 @@ def forecast(
                     seconds, manifest = _converted(source, samples, work.path, wanted, workers, progress)
                 gain = _gain(source, manifest, work.path, apart=workers != 0)
                 free = shutil.disk_usage(work.path).free
+        except Interrupted:  # it tells of finished parts, and of a forecast none stay
+            raise KeyboardInterrupt from None
         finally:
             folders.remove(trial)
     cut, tried = source.blueprint.cut or Cut(), _tried(manifest)

@@ -6,6 +6,7 @@ that files added at the end, or a label mended in the middle, change only the pa
 
 from __future__ import annotations
 
+import array as arrays
 import hashlib
 import os
 import weakref
@@ -20,6 +21,7 @@ import msgspec
 import numpy as np
 
 from pipefix.caches import code_digest
+from pipefix.vocabulary.attributes import attributes
 from pipefix.vocabulary.held_transforms import names_transforms
 
 _DEEPEST = 6
@@ -31,6 +33,8 @@ _CLIENTS = frozenset({
     "aiohttp", "aiobotocore", "httpx", "obstore", "s3torchconnector", "threading", "asyncio", "concurrent",
 })  # fmt: skip
 """Libraries whose objects change with every request: connections are no state of a dataset, only where they lead is."""
+_SAY_ALL = frozenset({"builtins", "datetime", "decimal", "numpy", "numpy.dtypes", "operator", "torch"})
+"""Modules whose values without attributes are told apart by their repr."""
 _SKIPPED = ("_pipefix", "_cache", "_lock")
 _CONTENTS = ("_modules", "_parameters", "_buffers", "_fingerprint")
 """What torch's modules compute with, and what Hugging Face's datasets tell of their rows."""
@@ -99,13 +103,15 @@ class Fingerprint:
                 self._array(f"{name}.{column}", _spread(values), digest, depth, visited_ids)
         elif hasattr(value, "dtype") and hasattr(value, "shape"):
             self._array(name, value, digest, depth, visited_ids)
+        elif isinstance(value, (bytearray, arrays.array)):
+            self._array(name, np.asarray(value), digest, depth, visited_ids)
         elif self._is_list(value):
             self._lists.append((name, value))
         elif isinstance(value, dict):
             for key in value:
                 digest.update(repr(key).encode("utf-8", "surrogateescape"))
                 self._walk(f"{name}.{key!r}", value[key], digest, depth + 1, visited_ids)
-        elif isinstance(value, (list, tuple)):
+        elif isinstance(value, (list, tuple, range)):
             for at in range(0, len(value), _STEP):
                 self._elements(name, value[at : at + _STEP], digest, depth, visited_ids)
         elif isinstance(value, (set, frozenset)):
@@ -123,7 +129,9 @@ class Fingerprint:
             return
         users = code_digest.digest(type(value))
         digest.update(users.encode())
-        for key, held in sorted(getattr(value, "__dict__", {}).items()):
+        in_all = {**attributes(value), **getattr(value, "__dict__", {})}
+        digest.update(b"" if in_all else _told(value).encode("utf-8", "surrogateescape"))
+        for key, held in sorted(in_all.items()):
             # What libraries keep under private names is their own business, but for what tells their contents.
             if self._is_state(key) and (users or not key.startswith("_") or key in _CONTENTS):
                 digest.update(key.encode("utf-8", "surrogateescape"))
@@ -150,8 +158,9 @@ class Fingerprint:
                 return
             digest.update(f"{array.shape}".encode())
             values = array.reshape(-1).tolist()  # texts: paths may lie below another root tomorrow
+        values = list(values) if isinstance(values, range) else values
         try:
-            text = msgspec.json.encode(values, enc_hook=_encoded)
+            text = msgspec.json.encode(values, enc_hook=_encoded, order="deterministic")  # sets have another order in every process
         except (TypeError, ValueError, RecursionError, UnicodeError, OverflowError):
             for place, value in enumerate(values):
                 self._walk(f"{name}[{place}]", value, digest, depth + 1, visited_ids)
@@ -173,7 +182,13 @@ class Fingerprint:
         if self._length is None or self._length < 2 or not hasattr(value, "__len__"):
             return False
         is_array = hasattr(value, "dtype") and hasattr(value, "shape") and value.shape
-        return bool(isinstance(value, (list, tuple)) or is_array) and len(value) == self._length
+        return bool(isinstance(value, (list, tuple, range)) or is_array) and len(value) == self._length
+
+
+def _told(value: Any) -> str:
+    """What a value without attributes says of itself, such as torch.float32 or slice(0, 3), unless that is its place in memory."""
+    told = repr(value) if type(value).__module__ in _SAY_ALL else ""
+    return "" if told.startswith("<") or " at 0x" in told else told
 
 
 def _of_arrow(held: Any) -> list[tuple[str, Any]]:

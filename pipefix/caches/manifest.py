@@ -84,8 +84,10 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     """Of a stream, how many samples are taken at most."""
 
     def is_same_work(self, other: Recipe) -> bool:
-        """Whether the other's records serve this one: how many damaged samples end a conversion makes no difference to them."""
-        return msgspec.structs.replace(self, max_bad=other.max_bad) == other
+        """Whether the other's records serve this one. How many damaged samples end a conversion makes no difference to them; and
+        where the first one does, its records are those of good samples, which are kept in any case."""
+        on_bad = self.on_bad if other.on_bad != "raise" else "raise"
+        return msgspec.structs.replace(self, max_bad=other.max_bad, on_bad=on_bad) == other
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,13 +226,13 @@ class Blueprint(Conversion, frozen=True, kw_only=True):
         stop = start + self.part_samples
         return start, stop if self.samples is None else min(stop, self.samples)
 
-    def differing(self, earlier: Blueprint) -> list[str]:
-        """What of the two is not the same work, by its name in the dataset or in the blueprint; nothing, where parts made for one
-        serve the other."""
-        names = [name for name in self.__struct_fields__ if name not in _NO_WORK and getattr(self, name) != getattr(earlier, name)]
-        names += ["source"] if self.source.root != earlier.source.root else []
-        names += [] if self.recipe.is_same_work(earlier.recipe) else ["recipe"]
-        return changed(self.source.attributes, earlier.source.attributes) + names
+    def differing(self, later: Blueprint) -> list[str]:
+        """What of the two is not the same work, by its name in the dataset or in the blueprint; nothing, where parts made for this
+        one serve the later one."""
+        names = [name for name in self.__struct_fields__ if name not in _NO_WORK and getattr(self, name) != getattr(later, name)]
+        names += ["source"] if self.source.root != later.source.root else []
+        names += [] if later.recipe.is_same_work(self.recipe) else ["recipe"]
+        return changed(self.source.attributes, later.source.attributes) + names
 
 
 def part_name(number: int, generation: int = 0) -> str:

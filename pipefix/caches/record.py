@@ -13,7 +13,7 @@ import math
 import struct
 import sys
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -286,7 +286,10 @@ def _named(name: str, fields: tuple[str, ...]) -> Any:
             kind = vars(kind).get(step) if hasattr(kind, "__dict__") else None
         if isinstance(kind, type) and issubclass(kind, tuple) and getattr(kind, "_fields", None) == fields:
             return kind
-    return _made_up(path.rpartition(".")[2], fields)
+    kind = _made_up(path.rpartition(".")[2], fields)
+    if kind._fields != fields:
+        raise ValueError(f"a named tuple with the fields {fields}")
+    return kind
 
 
-_made_up: Any = lru_cache(maxsize=256)(collections.namedtuple)
+_made_up: Any = lru_cache(maxsize=256)(partial(collections.namedtuple, rename=True))  # pandas renames, to names such as _1

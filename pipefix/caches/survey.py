@@ -226,10 +226,12 @@ class _Look:
         stored_whole = Cut(state=cuts.state_of(holders))
         if self.recipe.store == "rows" or not holders:
             return stored_whole, None
-        names = {(holder.name, tuple(map(cuts.label, holder.operations))) for holder in holders}
-        if len(names) > 1:
+        # Those of one name may have other settings.
+        lists = {(holder.name, cuts.state_of([holder])): ", ".join(map(cuts.label, holder.operations)) for holder in holders}
+        if len(lists) > 1:
+            told = "; ".join(f"{name} = {operations}" for (name, _), operations in list(lists.items())[:2])
             raise TargetError(
-                f"The dataset holds several different lists of transforms: {'; '.join(sorted(name for name, _ in names))}.",
+                f"The dataset holds several different lists of transforms, by their operations or settings: {told}.",
                 advice="Convert its parts one by one, or keep what it reads: --store source",
             )
         states = [cuts.state_of(holders, length) for length in range(len(holders[0].operations) + 1)]  # before they are run

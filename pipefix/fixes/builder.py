@@ -14,7 +14,7 @@ from pipefix.caches import convert as conversion
 from pipefix.caches import pool
 from pipefix.caches.manifest import Recipe
 from pipefix.subject.subject import Subject
-from pipefix.vocabulary.errors import TargetError
+from pipefix.vocabulary.errors import Interrupted, TargetError
 from pipefix.vocabulary.garbage import existing_objects_skipped
 
 Say = Callable[[str, float], None]
@@ -51,7 +51,10 @@ class Builder:
     def build(self, recipe: Recipe, folder: Path, say: Say) -> None:
         """Convert the dataset; what stands in the way is raised here."""
         if self._process is None:
-            _build(self._subject, recipe, folder, say)
+            try:
+                _build(self._subject, recipe, folder, say)
+            except Interrupted:  # as an interruption ends whoever waits for another process to build
+                raise KeyboardInterrupt from None
             return
         try:
             self._connection.send((recipe, folder))

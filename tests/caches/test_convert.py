@@ -130,6 +130,13 @@ def test_what_a_stream_would_take(pictures, tmp_path, monkeypatch):
     assert (predicted.samples, predicted.tried) == (40, 40) and predicted.bytes > 0 and predicted.gain is not None
 
 
+def test_an_interrupted_forecast_leaves_nothing_and_says_no_more(files, small_parts, tmp_path):
+    """It named finished parts that were kept, and removed them."""
+    with interrupted_after(1), pytest.raises(KeyboardInterrupt):
+        forecast(files, recipe_of("lmdb", "decoded"), tmp_path / "cache", workers=0)
+    assert os.listdir(tmp_path) == ["pictures"]
+
+
 def test_a_dataset_without_length_is_told(make):
     class Keyed(Dataset):
         def __getitem__(self, key):

@@ -8,6 +8,7 @@ import struct
 
 import msgspec
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
@@ -59,6 +60,13 @@ def test_named_tuples_and_numbers_of_numpy():
     assert type(back(Place(1, 2))) is Place
     restored = back(Point(np.float32(1.5), [np.int64(3)]))
     assert restored._fields == ("x", "y") and type(restored.x) is np.float32 and restored.y == [3]
+
+
+def test_named_tuples_whose_fields_were_renamed():
+    """Rows of pandas (``itertuples``), of columns such as "file name", could be written, and not read."""
+    row = next(pd.DataFrame({"label": [3], "file name": ["a.jpg"]}).itertuples())
+    restored = back((row, 1))[0]
+    assert restored == row and restored._fields == row._fields == ("Index", "label", "_2")
 
 
 class Split(str, enum.Enum):

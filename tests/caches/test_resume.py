@@ -11,7 +11,7 @@ import pytest
 
 from pipefix.caches.building import Building
 from pipefix.caches.dataset import CachedDataset
-from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.errors import BadUsage, TargetError
 from tests.caches.killing import Killed
 from tests.caches.sources import Files, draw
 
@@ -57,3 +57,24 @@ def test_parts_of_other_labels_or_files_are_made_anew(begun: Path, make: Any, fi
     done = make(files, "decoded")
     assert (done.found, done.made) == (2, 1)
     assert CachedDataset(done.folder, dataset=files)[5][1] == files.labels[5]
+
+
+def test_the_advice_of_a_damaged_sample_can_be_taken(make: Any, files: Files, small_parts: None) -> None:
+    """With ``--on-bad``, as the error says, the finished parts were refused as those of another recipe."""
+    Path(files.paths[9]).write_bytes(b"no picture")
+    with pytest.raises(TargetError, match="Sample 9") as raised:
+        make(files, "decoded")
+    assert "--on-bad quarantine" in raised.value.advice
+    done = make(files, "decoded", on_bad="quarantine")
+    assert (done.found, done.made, done.manifest.bad) == (2, 1, 1) and (done.folder / "quarantine.jsonl").exists()
+    with pytest.raises(BadUsage, match="of another recipe"):  # it has left one out already
+        make(files, "decoded")
+
+
+def test_the_advice_of_a_damaged_sample_can_be_taken_by_an_update(make: Any, files: Files, small_parts: None) -> None:
+    make(files, "decoded")
+    Path(files.paths[9]).write_bytes(b"no picture")
+    with pytest.raises(TargetError, match="Sample 9"):
+        make(files, "decoded", update=True)
+    done = make(files, "decoded", update=True, on_bad="skip")
+    assert (done.found, done.made, done.manifest.bad, done.manifest.recipe.on_bad) == (2, 1, 1, "skip")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import re
 import tracemalloc
 import weakref
+from array import array
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,14 +17,14 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
-from torch.utils.data import Subset
+from torch.utils.data import ConcatDataset, Subset
 from torchvision.transforms import v2
 
-from pipefix.caches import fingerprint
+from pipefix.caches import code_digest, fingerprint
 from pipefix.caches import manifest as manifests
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.fingerprint import Fingerprint
-from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.errors import BadUsage, TargetError
 from tests.caches.sources import Files
 
 CODE = """
@@ -120,6 +123,16 @@ def test_stored_transforms_are_compared_by_what_they_are(pictures, make, kind):
     assert CachedDataset(folder, transform=torch.nn.Identity())[0][0].shape == same[0][0].shape
 
 
+@pytest.mark.parametrize("store", ["sample", "decoded"])
+def test_lists_of_other_settings_are_several_lists(pictures, make, store):
+    """Samples of the second dataset were made by the transforms of the first: with its mean."""
+    halves = [Files(pictures[:6], listing("mean", False)), Files(pictures[6:], listing("mean", True))]
+    with pytest.raises(TargetError, match=r"several different lists of transforms, .*Normalize"):
+        make(ConcatDataset(halves), store)
+    halves[1].transform = listing("mean", False)
+    assert len(make(ConcatDataset(halves), store).manifest.cut.live) == (1 if store == "sample" else 4)
+
+
 class Changing(Files):
     """Its code works on what the transforms gave, so that they cannot be cut, and all of them are stored."""
 
@@ -203,6 +216,40 @@ def test_one_label_of_many_is_noticed(kind: str) -> None:
     assert before.rows([3, 9]) == mended.rows([3, 9])
 
 
+@dataclasses.dataclass(slots=True)
+class Settings:
+    """As attrs and msgspec make them, too: without a ``__dict__``."""
+
+    size: int
+
+
+SETTINGS = {
+    "range": lambda by: range(by, 12 + by),
+    "slots": lambda by: Settings(by),
+    "partial": lambda by: functools.partial(int, base=10 + by),
+    "pattern": lambda by: re.compile("a" * (1 + by)),
+    "dtype": lambda by: torch.float16 if by else torch.float32,
+    "slice": lambda by: slice(by, 3),
+    "array": lambda by: array("i", [by] * 12),
+}
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_settings_of_every_kind_are_noticed(kind: str) -> None:
+    """Of the second half of a dataset, ``Subset(dataset, range(6, 12))``, the cache of the first was called up to date."""
+    before, same, after = (Fingerprint(Labelled(SETTINGS[kind](by)), 12) for by in (0, 0, 1))
+    told = [(fingerprint.attributes, fingerprint.part(0, 12)) for fingerprint in (before, same, after)]
+    assert told[0] == told[1] != told[2]
+
+
+def test_another_half_of_a_dataset_is_another_dataset(pictures, make):
+    first, second = (Subset(Files(pictures), range(at, at + 6)) for at in (0, 6))
+    folder = make(first, "decoded").folder
+    assert make(second, "decoded").changed and not make(first, "decoded").changed
+    with pytest.raises(BadUsage, match="is not the one that"):
+        CachedDataset(folder, dataset=second)
+
+
 def test_a_large_array_is_neither_copied_nor_read_whole() -> None:
     tokens = np.zeros(1 << 29, np.uint8)
     tracemalloc.start()
@@ -235,3 +282,18 @@ def test_lists_in_lists_that_are_as_long_as_the_dataset() -> None:
 def test_a_weak_proxy_of_an_object_that_is_gone_is_looked_past() -> None:
     fingerprint = Fingerprint(Labelled(weakref.proxy(Labelled([]))), 4)
     assert fingerprint.attributes == Fingerprint(Labelled(weakref.proxy(Labelled([]))), 4).attributes
+
+
+def reading(kinds: Any) -> Any:
+    return lambda value, also=kinds: value in kinds or value in also
+
+
+@pytest.mark.parametrize("within", [lambda kinds: kinds, lambda kinds: ({"kinds": kinds}, "a")], ids=["set", "set in a dict"])
+def test_sets_have_no_order(within) -> None:
+    """That of texts is another in every process: the dataset that a cache was made from was refused in the next one."""
+    one, other = frozenset((0, 8)), frozenset((8, 0))
+    assert list(one) != list(other), "as texts have it in two processes"
+    assert code_digest.digest(reading(within(one))) == code_digest.digest(reading(within(other)))
+    assert code_digest.digest(reading(within(one))) != code_digest.digest(reading(within(frozenset((0, 9)))))
+    first, second = (Fingerprint(Labelled([within(kinds), {1}]), 2) for kinds in (one, other))
+    assert first.part(0, 2) == second.part(0, 2)

@@ -15,6 +15,7 @@ from pipefix.fixes.outcome import Applied, Refused
 from pipefix.loader.planning import as_planned
 from pipefix.plan import planfile
 from pipefix.vocabulary.errors import BadUsage, TargetError
+from tests.caches.killing import interrupted_after
 from tests.fixes.benchtop import Bench, declined, step
 
 
@@ -237,6 +238,15 @@ def test_ctrl_c_keeps_what_was_kept(tmp_path, monkeypatch):
     assert fixed.interrupted and [one.id for one in fixed.applied] == ["workers-2"]
     assert planfile.read(bench.out / "pipefix.plan.toml").cache is None
     assert events(bench)[-2:] == ["dropped", "ended"]
+
+
+def test_ctrl_c_while_this_process_builds_a_cache(tmp_path):
+    """Where polars runs, say: it was taken for a reason against the cache, whose finished part was removed, and fix went on."""
+    bench = Bench(tmp_path, [step("cache-source", 3.0), step("workers-2", 1.8)])
+    with interrupted_after(1):
+        fixed = bench.run()
+    assert fixed.interrupted and not fixed.outcomes and events(bench)[-2:] == ["dropped", "ended"]
+    assert list((bench.out / "pipefix-caches" / "source.building" / "parts").iterdir())
 
 
 def test_the_users_code_raising_in_the_fixed_pipeline_is_a_reason(tmp_path, monkeypatch):

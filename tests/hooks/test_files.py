@@ -271,6 +271,21 @@ def test_descriptor_reads(hooks, path):
     assert hooks.timer.misses == 0
 
 
+def test_a_descriptor_read_of_which_a_part_is_recorded_is_made(hooks, path):
+    """It was answered with that part, as no file answers in its middle: samples that read a window at random came short."""
+    descriptor, buffer = os.open(path, os.O_RDONLY), bytearray(40)
+    hooks.install("files", "os_calls")
+    hooks.run(lambda: os.pread(descriptor, 40, 0), record=True)
+    for read in (lambda: os.pread(descriptor, 40, 20), lambda: buffer[: os.preadv(descriptor, [buffer], 20)]):
+        assert hooks.run(read, replace=[Stage.STORAGE]) == TEXT.encode()[20:60]
+    assert hooks.timer.misses == 2
+    end = len(TEXT.encode()) - 5
+    hooks.run(lambda: os.pread(descriptor, 40, end), record=True)
+    assert hooks.run(lambda: os.pread(descriptor, 40, end), replace=[Stage.STORAGE]) == TEXT.encode()[-5:]
+    assert hooks.timer.misses == 2
+    os.close(descriptor)
+
+
 def test_pipes_are_never_answered_from_memory(hooks):
     hooks.install("files", "os_calls")
 

@@ -9,6 +9,7 @@ import mmap
 import os
 import pathlib
 import sys
+import tempfile
 import threading
 
 import pytest
@@ -225,6 +226,19 @@ def test_reads_inside_a_replaced_decode_are_still_made(hooks, path):
     assert hooks.timer.bytes_read == len(bare)
     assert hooks.run(decode, replace=[Stage.DECODE, Stage.STORAGE]) == bare
     assert hooks.charged() == {}
+
+
+def test_a_file_that_the_sample_made_and_removed_is_not_missed_in_a_replaced_decode(hooks, tmp_path):
+    """Under another name each time: the decode that was answered raised FileNotFoundError."""
+    hooks.install("files")
+
+    def sample():
+        with tempfile.NamedTemporaryFile(dir=tmp_path) as file:
+            file.write(b"abc")
+            file.flush()
+            return hooks.timer.timed_call(Stage.DECODE, "parse", lambda: _read(file.name).upper())
+
+    assert hooks.run(sample, record=True) == hooks.run(sample, replace=[Stage.DECODE]) == b"ABC"
 
 
 def test_other_threads_are_timed_apart(hooks, path):

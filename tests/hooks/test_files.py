@@ -317,6 +317,24 @@ def test_pipes_are_never_answered_from_memory(hooks):
         assert hooks.run(through_a_pipe, replace=[Stage.STORAGE]) == b"now"
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/version"), reason="of Linux")
+def test_what_the_system_makes_up_when_it_is_read_is_read_again(hooks):
+    """Such files have no size: of a sample that looks at the memory left (psutil, in /proc/meminfo) they were answered as empty."""
+
+    def by_descriptor(place):
+        descriptor = os.open(place, os.O_RDONLY)
+        try:
+            return os.read(descriptor, 1000)
+        finally:
+            os.close(descriptor)
+
+    hooks.install("files", "os_calls")
+    for read in (_read, by_descriptor):
+        bare = read("/proc/version")
+        assert bare and hooks.run(lambda: read("/proc/version"), record=True) == bare
+        assert hooks.run(lambda: read("/proc/version"), replace=[Stage.STORAGE]) == bare
+
+
 def test_functions_stand_where_libraries_look_up_what_they_can_do(hooks):
     """A library that is imported meanwhile (shutil, say) falls back for good where a function cannot do what its original can."""
     before = len(os.supports_dir_fd)

@@ -192,6 +192,7 @@ def test_a_handle_kept_open_is_recorded_and_replayed(hooks, path):
 
 def test_files_that_are_neither_kept_nor_answered_are_read_without_keeping_track(hooks, path, monkeypatch):
     """In an arm without another stage they cost what they cost in training."""
+    hooks.install("files")
     hooks.run(path.read_bytes, record=True)
     monkeypatch.setattr(files, "_TELL", None)
     monkeypatch.setattr(files, "note", None)

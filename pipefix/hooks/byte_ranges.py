@@ -106,16 +106,21 @@ class ByteRanges(ByteStore):
 
     def get(self, path: str, offset: int, count: int) -> bytes | None:
         with self._lock:
-            file = self._files.get(path)
+            file = self._held(path)
             return None if file is None else file.get(offset, count)
 
     def whole(self, path: str) -> bytes | None:
         with self._lock:
-            file = self._files.get(path)
+            file = self._held(path)
             return None if file is None else file.whole()
 
     def knows(self, path: str) -> bool:
-        return path in self._files
+        return self._held(path) is not None
+
+    def _held(self, path: str) -> FileRanges | None:
+        """Not one that the system makes up when it is read (in /proc): it has no size, and yet holds something."""
+        file = self._files.get(path)
+        return None if file is None or (file.chunks and not file.size) else file
 
     def ranges(self, path: str) -> list[tuple[int, int]]:
         """What of a file is held: starts and lengths, in order."""

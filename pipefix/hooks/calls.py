@@ -80,7 +80,7 @@ def install_row(row: Calls, timer: SampleTimer, patches: Patches) -> None:
     owner: Any = sys.modules[row.module]
     for part in row.owner.split(".") if row.owner else ():
         owner = getattr(owner, part, None)  # not every release has every class
-    for named in row.names.split():
+    for named in row.names.split() if owner is not None else ():  # None has an ``__init__`` as well
         name, _, position = named.partition("@")
         # Every class has a ``__call__`` from its own class: only one that it defines is meant.
         if getattr(owner, name, None) is not None and (name != "__call__" or name in vars(owner)):

@@ -17,6 +17,7 @@ import pathlib
 import stat
 import sys
 import weakref
+from contextlib import suppress
 from typing import Any
 
 from pipefix.hooks.byte_ranges import Bytes
@@ -297,7 +298,8 @@ def _reread(timer: SampleTimer, opener: Any, ranges: Reads) -> None:
     for key, offset, count in ranges:
         by_key.setdefault(key, []).append((offset, count))
     for key, pieces in by_key.items():
-        timer.bytes_read += timer.timed_call(STORAGE, "read", _read_ranges, (key, pieces, opener), replayable=False)
+        with suppress(OSError):  # the sample itself made the file, and removed it
+            timer.bytes_read += timer.timed_call(STORAGE, "read", _read_ranges, (key, pieces, opener), replayable=False)
 
 
 def _read_ranges(key: str, pieces: list[tuple[int, int]], opener: Any) -> int:

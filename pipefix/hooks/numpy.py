@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import mmap
 import os
+from types import EllipsisType
 from typing import Any
 
 import numpy as np
@@ -114,9 +115,15 @@ def _mapped_arrays(timer: SampleTimer, patches: Patches) -> None:
             base = base.base
         if isinstance(index, str) or not isinstance(base, mmap.mmap) or is_memory(base):  # a field of all records reads none
             return original(self, index)
-        if cropped and isinstance(index, (int, np.integer, slice)) and _kind(view := original(self, index)) in cropped:
+        if cropped and _names_a_part(index) and _kind(view := original(self, index)) in cropped - {_kind(self)}:
             return view
         return timer.timed_call(STORAGE, op, touched, (self, index))
+
+
+def _names_a_part(index: Any) -> bool:
+    """Not by a list of places or a mask, of which a copy is made."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return all(isinstance(part, (int, np.integer, slice, EllipsisType)) for part in parts)
 
 
 def _kind(view: Any) -> tuple[Any, ...]:

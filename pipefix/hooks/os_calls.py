@@ -63,6 +63,8 @@ def _replace_read(timer: SampleTimer, patches: Patches, name: str) -> None:
                 at = 0 if key == IN_MEMORY else offset[0] if offset else _SEEK(fd, 0, os.SEEK_CUR)
                 count = sum(map(len, map(_bytes_of, length_or_buffers))) if into else length_or_buffers
                 data = replayed(timer, key, at, count) if key != IN_MEMORY else None
+                if data is not None and len(data) < min(count, status.st_size - at):  # in the middle of a file nobody reads short
+                    data, timer.misses = None, timer.misses + 1
                 if data is not None and not offset:
                     _SEEK(fd, at + len(data), os.SEEK_SET)
                 if data is not None:

@@ -181,9 +181,12 @@ class Pool:
 
     def keep_batch(self) -> KeptBatch:
         """A copy of the next batch, for arms that run without a loader."""
-        delivered = self._advance()
-        self._took(perf_counter_ns())
-        trace = self._read(delivered)
+        for _ in range(2):
+            delivered = self._advance()
+            self._took(perf_counter_ns())
+            trace = self._read(delivered)
+            if trace.samples >= self._subject.settings.samples_a_batch:  # not what was left at the end of an epoch
+                break
         pinned = bool(self._loader.pin_memory)
         value = map_leaves(partial(copy_of, pinned=pinned), delivered.batch)
         self.kept, self.last_samples = KeptBatch(value, pinned=pinned), trace.samples

@@ -14,7 +14,7 @@ from pipefix.report.document import COLOURS, sentence
 from pipefix.report.program_report import NOT_PROBED, experiments_in
 from pipefix.report.runfile import EVALUATION_WAITS, GainFigures, RemedyFigures, Run, StageFigures
 from pipefix.vocabulary import quantity
-from pipefix.vocabulary.commands import command, made_in_program, on_target
+from pipefix.vocabulary.commands import Name, command, made_in_program, on_target
 from pipefix.vocabulary.gain import FEWEST_RESAMPLED, pedigree
 from pipefix.vocabulary.stage import INPUT
 
@@ -172,6 +172,8 @@ def _again(run: Run, **options: object) -> str | None:
     """The probe once more, beside the same step; a loader inside a program has no name to give."""
     if emulated := _EMULATED.match(run.consumer):
         options = {"step_ms" if emulated[2] == "ms" else "target_rate": float(emulated[1]), **options}
+    elif run.target.endswith(" object>") and run.consumer in ("train_step", "model"):  # which the call was given
+        options = {"step": Name(run.consumer), **options}
     return None if not run.target or made_in_program(run.target) else on_target("probe", run.target, **options)
 
 

@@ -24,6 +24,12 @@ def on_target(verb: str, target: str, **options: object) -> str:
     return command("pipefix", verb, target, *given)
 
 
+class Name(str):
+    """What a call that is suggested gives by a name of the user's own."""
+
+    __repr__ = str.__str__
+
+
 def undone_by(folder: str | os.PathLike[str]) -> str:
     """How the last step of the plan in a folder is taken back."""
     return command("pipefix", "fix", "--undo", *(["--out", folder] if os.fspath(folder) != "." else []))

@@ -39,7 +39,9 @@ class LoaderSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def samples_a_batch(self) -> float:
-        """As set, or as the batch sampler gives on average; 1 where samples are passed on as they are."""
+        """As an epoch or the batch sampler gives on average, or as set; 1 where samples are passed on as they are."""
+        if self.batch_size and self.epoch and not self.drop_last and self.kind != "iterable":
+            return self.epoch / -(-self.epoch // self.batch_size)  # the last one holds what is left
         return self.batch_size or self.mean_batch or 1
 
     @property

@@ -9,6 +9,7 @@ import mmap
 import os
 import pathlib
 import sys
+import tempfile
 import threading
 
 import pytest
@@ -191,6 +192,7 @@ def test_a_handle_kept_open_is_recorded_and_replayed(hooks, path):
 
 def test_files_that_are_neither_kept_nor_answered_are_read_without_keeping_track(hooks, path, monkeypatch):
     """In an arm without another stage they cost what they cost in training."""
+    hooks.install("files")
     hooks.run(path.read_bytes, record=True)
     monkeypatch.setattr(files, "_TELL", None)
     monkeypatch.setattr(files, "note", None)
@@ -225,6 +227,19 @@ def test_reads_inside_a_replaced_decode_are_still_made(hooks, path):
     assert hooks.timer.bytes_read == len(bare)
     assert hooks.run(decode, replace=[Stage.DECODE, Stage.STORAGE]) == bare
     assert hooks.charged() == {}
+
+
+def test_a_file_that_the_sample_made_and_removed_is_not_missed_in_a_replaced_decode(hooks, tmp_path):
+    """Under another name each time: the decode that was answered raised FileNotFoundError."""
+    hooks.install("files")
+
+    def sample():
+        with tempfile.NamedTemporaryFile(dir=tmp_path) as file:
+            file.write(b"abc")
+            file.flush()
+            return hooks.timer.timed_call(Stage.DECODE, "parse", lambda: _read(file.name).upper())
+
+    assert hooks.run(sample, record=True) == hooks.run(sample, replace=[Stage.DECODE]) == b"ABC"
 
 
 def test_other_threads_are_timed_apart(hooks, path):
@@ -271,6 +286,21 @@ def test_descriptor_reads(hooks, path):
     assert hooks.timer.misses == 0
 
 
+def test_a_descriptor_read_of_which_a_part_is_recorded_is_made(hooks, path):
+    """It was answered with that part, as no file answers in its middle: samples that read a window at random came short."""
+    descriptor, buffer = os.open(path, os.O_RDONLY), bytearray(40)
+    hooks.install("files", "os_calls")
+    hooks.run(lambda: os.pread(descriptor, 40, 0), record=True)
+    for read in (lambda: os.pread(descriptor, 40, 20), lambda: buffer[: os.preadv(descriptor, [buffer], 20)]):
+        assert hooks.run(read, replace=[Stage.STORAGE]) == TEXT.encode()[20:60]
+    assert hooks.timer.misses == 2
+    end = len(TEXT.encode()) - 5
+    hooks.run(lambda: os.pread(descriptor, 40, end), record=True)
+    assert hooks.run(lambda: os.pread(descriptor, 40, end), replace=[Stage.STORAGE]) == TEXT.encode()[-5:]
+    assert hooks.timer.misses == 2
+    os.close(descriptor)
+
+
 def test_pipes_are_never_answered_from_memory(hooks):
     hooks.install("files", "os_calls")
 
@@ -286,6 +316,24 @@ def test_pipes_are_never_answered_from_memory(hooks):
     for _ in range(2):
         assert hooks.run(through_a_pipe, record=True) == b"now"
         assert hooks.run(through_a_pipe, replace=[Stage.STORAGE]) == b"now"
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/version"), reason="of Linux")
+def test_what_the_system_makes_up_when_it_is_read_is_read_again(hooks):
+    """Such files have no size: of a sample that looks at the memory left (psutil, in /proc/meminfo) they were answered as empty."""
+
+    def by_descriptor(place):
+        descriptor = os.open(place, os.O_RDONLY)
+        try:
+            return os.read(descriptor, 1000)
+        finally:
+            os.close(descriptor)
+
+    hooks.install("files", "os_calls")
+    for read in (_read, by_descriptor):
+        bare = read("/proc/version")
+        assert bare and hooks.run(lambda: read("/proc/version"), record=True) == bare
+        assert hooks.run(lambda: read("/proc/version"), replace=[Stage.STORAGE]) == bare
 
 
 def test_functions_stand_where_libraries_look_up_what_they_can_do(hooks):

@@ -157,6 +157,12 @@ def test_a_class_that_lets_nothing_be_replaced_stays_as_it_is(hooks: Any) -> Non
     assert not hooks.patches.replaced
 
 
+def test_a_class_that_a_release_lacks_is_left_out(hooks: Any) -> None:
+    """None stood for it, which has an ``__init__``: a probe with torchcodec from before WavDecoder ended with an AttributeError."""
+    calls.install_row(Calls("json", "WavDecoder", "__init__ read", Stage.DECODE, "json."), hooks.timer, hooks.patches)
+    assert not hooks.patches.replaced
+
+
 BYTES, ZSTD = {"name": "bytes"}, {"name": "zstd"}
 
 

@@ -191,6 +191,14 @@ class TestRows:
         assert torch.equal(seen[-1][0], batch[0])
         assert seen[-1] is not batch, "steps may change what they are given"
 
+    def test_the_kept_batch_is_not_what_was_left_of_an_epoch(self, paths: list[str]) -> None:
+        """Of 24 samples in batches of 16 it was that of 8: a step of 25 ms "could take 320 samples/s" where 480 were delivered."""
+        with closing(pool(loader("map", paths, batch=16))) as running:
+            running.turn_to(experiments.PLAIN)
+            for _ in range(2):
+                running.keep_batch()
+                assert running.last_samples == 16
+
 
 class TestRecord:
     def test_every_process_holds_its_share_and_answers_from_it(self, paths: list[str]) -> None:

@@ -35,6 +35,7 @@ def test_one_that_may_gain_nothing_or_was_not_tried_is_not(remedy: RemedyFigures
     assert card(beside).command == "pipefix probe clips.py:ClipDataset --step-ms 12.5 --budget 180"
     in_python = replace(RUN, remedies=[remedy], target="<ClipDataset object>")
     assert str(card(in_python).command).startswith("pipefix.probe(dataset, ")
+    assert str(card(replace(in_python, consumer="train_step")).command).startswith("pipefix.probe(dataset, step=train_step, ")
 
 
 def test_a_cache_of_unknown_size_is_not_said_to_take_no_disk() -> None:

@@ -137,10 +137,25 @@ class Ragged(Sampler[Any]):
         (lambda: DataLoader(Whole(), sampler=BatchSampler(range(6), 3, False), batch_size=None), 3.0, 6),
         (lambda: DataLoader(Numbers(), batch_size=None), 1.0, None),
         (lambda: DataLoader(Numbers(), batch_size=4), 4.0, None),
+        (lambda: DataLoader(Numbers(), batch_size=32), 20.0, None),
+        (lambda: DataLoader(Numbers(), batch_size=16), 10.0, None),
+        (lambda: DataLoader(Numbers(), batch_size=16, drop_last=True), 16.0, None),
         (lambda: DataLoader(Stream(), batch_size=None), 1.0, None),
         (lambda: DataLoader(Numbers(), batch_sampler=[3]), 1.0, None),
     ],
-    ids=["batch sampler", "ragged", "list", "batches as indices", "samples", "batch size", "stream", "no batches"],
+    ids=[
+        "batch sampler",
+        "ragged",
+        "list",
+        "batches as indices",
+        "samples",
+        "batch size",
+        "one batch",
+        "two batches",
+        "whole ones",
+        "stream",
+        "no batches",
+    ],
 )
 def test_a_batch_holds_what_its_sampler_gives(make: Any, each: float, drawn: int | None) -> None:
     before = torch.get_rng_state()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,13 @@ from torch import nn
 
 from pipefix.caches import layout
 from pipefix.caches.dataset import CachedDataset
+from pipefix.measurement.budget import Progress as Progress
 from pipefix.measurement.budget import silent as silent
 from pipefix.subject.load import load
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary import amounts
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import BadUsage, TargetError
-
-Progress = Callable[[str, float], None]
-"""Told what is being done and the part of it that is done."""
 
 
 def load_target(target: Any, *, batch_size: int | None = None, workers: int | None = None, step: Any = None) -> Subject:

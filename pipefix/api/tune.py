@@ -15,7 +15,7 @@ from pipefix.api import search_space
 from pipefix.api.target import Progress, consumed, loaded, silent
 from pipefix.fixes.apply_plan import fixed, tuned_on
 from pipefix.measurement.consumer import consumer_for
-from pipefix.measurement.gpu import lost_by_forks
+from pipefix.measurement.gpu import forks_without_cuda
 from pipefix.measurement.stream_parts import whole_stream_each
 from pipefix.plan import planfile, tuned_plan
 from pipefix.plan.planfile import BeforeAfter, LoaderChange, PlanFile
@@ -201,7 +201,7 @@ def _check_forks(subject: Subject, *, emulated: bool) -> None:
     if why is None:
         return
     advice = "It takes Linux; pipefix probe and doctor run here too."
-    if lost_by_forks():
+    if forks_without_cuda():
         advice = "Run it from the command line, pipefix tune FILE.py:NAME, and let the file not touch the GPU while it is imported."
         if emulated or (subject.consumer is None and subject.model is None):
             advice += " Where it is imported by your own program, tune before CUDA is used."

@@ -172,14 +172,10 @@ class Replayer(ResultStore):
         self.timer.active = True
         self._patches = Patches()
         self._samples = 0
-        self._shelf: Shelf | None = None
+        self.files: Shelf | None = None
         self._told = False
         install_all(self.timer, self._patches, BYTE_READERS)
         REPLAYING.append(self._patches)
-
-    @property
-    def files(self) -> Shelf | None:
-        return self._shelf
 
     def run(self, shelf: Shelf, make: Callable[[int], Any], index: int) -> Any:
         """The sample, its files answered by ``shelf``."""
@@ -192,7 +188,7 @@ class Replayer(ResultStore):
             install_all(self.timer, self._patches, BYTE_READERS)
         timer = self.timer
         before = timer.misses
-        self._shelf = shelf
+        self.files = shelf
         timer.playing = self
         timer.replaced = frozenset({Stage.STORAGE})
         timer.begin(index)

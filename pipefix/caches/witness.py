@@ -159,6 +159,7 @@ class Witness(ResultStore):
     def __init__(self, *, alone: bool = False) -> None:
         """``alone``: put functions that caches have replaced back meanwhile: under those no read of a file would be seen."""
         self.timer = _Watch()
+        self.files: Reads = self.timer.reads
         self._patches = Patches()
         self._aside = list(REPLAYING) if alone else []
         self.stop_at: int | None = None
@@ -184,15 +185,11 @@ class Witness(ResultStore):
         """Also for libraries that were imported since."""
         install_all(self.timer, self._patches)
 
-    @property
-    def files(self) -> Reads:
-        return self.timer.reads
-
     def _watched(self, make: Callable[[int], Any], index: int) -> Any:
         timer = self.timer
         if self.at is not None:
             self.at(index)
-        timer.reads = Reads(maps=self.maps)
+        timer.reads = self.files = Reads(maps=self.maps)
         timer.recording = self
         timer.begin(index)
         try:

@@ -22,7 +22,7 @@ class Recording(ResultStore):
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
-        self._files = ByteRanges(MOST * budget)
+        self.files: ByteRanges = ByteRanges(MOST * budget)
         self.units: list[Any] = []
         """Units recorded whole, in the order in which the sampler gave them."""
         self.samples: dict[Any, Any] = {}
@@ -32,10 +32,6 @@ class Recording(ResultStore):
         self._values: dict[tuple[Any, str, int], Any] = {}
         self._bytes = 0
         self._decoded: dict[tuple[Any, str], int] = {}
-
-    @property
-    def files(self) -> ByteRanges:
-        return self._files
 
     @property
     def nbytes(self) -> int:

@@ -41,9 +41,7 @@ class ResultStore:
     """Where recorded results are kept and found again. ``unit`` is a sample (or the batch a ``__getitems__`` asked for). This one
     keeps files alone: hooks of files replay bytes, not results."""
 
-    @property
-    def files(self) -> ByteStore | None:
-        return None
+    files: ByteStore | None = None
 
     def keep(self, unit: object, op: str, ordinal: int, stage: Stage, value: Any) -> None:
         """May refuse a value; must not raise."""

@@ -10,6 +10,7 @@ from typing import Any
 from pipefix.measurement.measurement import Measurement
 
 Progress = Callable[[str, float], None]
+"""Told what is being done and the part of it that is done."""
 
 
 def silent(phase: str, done: float) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pipefix.hooks.torch_internals import forks_without_cuda
+from pipefix.hooks.torch_internals import forks_without_cuda as forks_without_cuda
 from pipefix.vocabulary.nvml import job_handle, questions
 
 EVERY_S = 0.2
@@ -45,11 +45,6 @@ def main_device() -> int:
 def devices() -> list[int]:
     """Those that this process works on."""
     return _in_use() or [torch.cuda.current_device()]
-
-
-def lost_by_forks() -> bool:
-    """Whether a process that is forked from this one could not use the device."""
-    return forks_without_cuda()
 
 
 class DeviceTime(NamedTuple):

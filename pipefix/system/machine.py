@@ -143,10 +143,7 @@ def _fd_limits() -> tuple[int | None, int | None]:
 
 def gpus_here() -> tuple[list[Gpu], str | None, str | None]:
     """The devices, the driver's version, and why there are none. Nothing is begun on a device."""
-    try:
-        nvml: Any = importlib.import_module("pynvml")
-    except ImportError:
-        return [], None, "the package nvidia-ml-py is not installed"
+    nvml: Any = importlib.import_module("pynvml")
     try:
         nvml.nvmlInit()
         try:

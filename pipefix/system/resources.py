@@ -39,10 +39,6 @@ def shared_memory() -> tuple[int | None, int | None]:
     return None, None
 
 
-def shared_memory_left() -> int | None:
-    return shared_memory()[1]
-
-
 def cores() -> float:
     """CPU seconds a second: those of the CPUs that this process may run on, or less where a control group limits it."""
     allowed = float(len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else float(os.cpu_count() or 1)

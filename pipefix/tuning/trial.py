@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from pipefix.measurement import gpu
+from pipefix.measurement.gpu import forks_without_cuda
 from pipefix.tuning import usage as reading
 from pipefix.tuning.block_figures import TrialBlock
 from pipefix.tuning.child import LONGEST_BLOCK, TrialWork, serve
@@ -203,6 +203,6 @@ def can_fork() -> str | None:
     """Why trials cannot be run in processes of their own here; None where they can."""
     if not ROLLUP.exists():
         return "this system does not tell what a process takes (/proc/PID/smaps_rollup), by which trials are kept within limits"
-    if gpu.lost_by_forks():
+    if forks_without_cuda():
         return "CUDA is awake in this process already, and a forked process cannot use it"
     return None

@@ -11,6 +11,7 @@ from functools import partial
 
 import msgspec
 
+from pipefix.measurement.budget import Progress
 from pipefix.measurement.statistics import in_turn
 from pipefix.tuning import block_figures as figures
 from pipefix.tuning.limits import BatchCost, Footprint, StartTimes, Usage, ending, refusal
@@ -31,8 +32,6 @@ SHORTEST = 0.25
 """Seconds of a block."""
 ALONE_DOUBT = 0.05
 """What is known of a rate at least where no incumbent ran beside it."""
-
-Progress = Callable[[str, float], None]
 
 
 @dataclass

@@ -83,11 +83,7 @@ class Vram:
         """Of the device, when it was last asked."""
         self._grown: dict[int, float] = {}
         """By trial, where the driver knows no process of it: what the device's memory grew by whenever it was asked about."""
-        try:
-            self._nvml = nvml if nvml is not None else importlib.import_module("pynvml")
-        except ImportError:
-            self.why = "pynvml is not installed (pip install nvidia-ml-py), so the driver cannot be asked"
-            return
+        self._nvml = nvml if nvml is not None else importlib.import_module("pynvml")
         try:
             self._nvml.nvmlInit()
             if not self._nvml.nvmlDeviceGetCount():

@@ -28,7 +28,7 @@ class RandomState:
                 initialise it, and a process that has done so cannot fork workers that use CUDA. One that is initialised later
                 begins anew from torch's seed, as it would have begun.
         """
-        self._sleeping_cuda = cuda and not _is_cuda_awake()
+        self._sleeping_cuda = cuda and not is_cuda_awake()
         self._accesses = [*_of_process(cuda), *map(access, generators)]
         self._states = [state() for state, _ in self._accesses]
 
@@ -40,7 +40,7 @@ class RandomState:
         """Every generator as it was."""
         for (_, put), state in zip(self._accesses, self._states, strict=True):
             put(state)
-        if self._sleeping_cuda and _is_cuda_awake():
+        if self._sleeping_cuda and is_cuda_awake():
             torch = sys.modules["torch"]
             torch.cuda.manual_seed_all(torch.initial_seed())
 
@@ -92,7 +92,8 @@ def same_state(first: Any, second: Any) -> bool:
     return bool(first == second)
 
 
-def _is_cuda_awake() -> bool:
+def is_cuda_awake() -> bool:
+    """Whether this process has initialised CUDA; it is not asked in a way that would."""
     torch = sys.modules.get("torch")
     return torch is not None and bool(torch.cuda.is_initialized())
 
@@ -104,6 +105,6 @@ def _of_process(cuda: bool) -> list[Access]:
         accesses.append((lambda: numpy.random.get_state(legacy=False), numpy.random.set_state))
     if torch is not None:
         accesses.append((torch.get_rng_state, torch.set_rng_state))
-        if cuda and _is_cuda_awake():
+        if cuda and is_cuda_awake():
             accesses.append((torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all))
     return accesses

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
@@ -13,6 +12,7 @@ import psutil
 from pipefix.loader.metering.cost_record import BLIND, FAILED, TimedBatch, Totals
 from pipefix.loader.metering.meter import Meter, MeteredStep
 from pipefix.vocabulary.nvml import job_handle, questions
+from pipefix.vocabulary.random_state import is_cuda_awake
 from pipefix.vocabulary.stage import Stage
 from pipefix.watching.window import Spread, StageSeconds, Window
 
@@ -116,7 +116,7 @@ class MachineFigures:
 
     def look(self) -> None:
         self._ask({"cpu": lambda: psutil.cpu_percent() / 100, "memory": lambda: psutil.virtual_memory().percent / 100})
-        if self._nvml is None and not self._without_gpu and _uses_cuda():
+        if self._nvml is None and not self._without_gpu and is_cuda_awake():
             self._begin()
         for name in self._ask(self._gpu):
             del self._gpu[name]
@@ -152,8 +152,3 @@ class MachineFigures:
             self._gpu = {f"gpu_{name}": ask for name, ask in questions(pynvml, job_handle(pynvml)).items()}
         except Exception:  # noqa: BLE001 - as above
             self._without_gpu = True
-
-
-def _uses_cuda() -> bool:
-    cuda = getattr(sys.modules.get("torch"), "cuda", None)
-    return cuda is not None and bool(cuda.is_initialized())

@@ -47,7 +47,7 @@ from tests.doubles.of_one_process import Collecting
 )
 def test_the_sentence(code: int, kills: Any, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deaths, "out_of_memory_kills", lambda: kills[1])
-    monkeypatch.setattr(deaths, "shared_memory_left", lambda: 64_000_000)
+    monkeypatch.setattr(deaths, "shared_memory", lambda: (None, 64_000_000))
     error = describe_death(
         RuntimeError("DataLoader worker (pid(s) 7) exited unexpectedly"), [SimpleNamespace(pid=7, exitcode=code)], kills[0]
     )

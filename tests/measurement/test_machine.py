@@ -214,7 +214,6 @@ def test_no_mountinfo_means_unknown(tmp_path: Path) -> None:
     [
         (Driver(), [("Test GPU", 8 * GIB)], "999.1", None),
         (Driver("Driver/library version mismatch"), [], None, "the NVIDIA driver does not answer: Driver/library version mismatch"),
-        (None, [], None, "the package nvidia-ml-py is not installed"),
     ],
 )
 def test_gpus_are_named_by_the_driver(nvml: Any, gpus: list[Any], driver: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:

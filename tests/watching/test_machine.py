@@ -21,7 +21,7 @@ from tests.doubles.driver import Driver
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     driver = Driver(used=8_000_000_000, busy=[40, 80])
     monkeypatch.setitem(sys.modules, "pynvml", driver)
-    monkeypatch.setattr(gather, "_uses_cuda", lambda: True)
+    monkeypatch.setattr(gather, "is_cuda_awake", lambda: True)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return driver
 
@@ -73,7 +73,7 @@ def test_a_window_that_is_closed_during_a_look_ends_nothing() -> None:
 @pytest.mark.parametrize("library", [None, SimpleNamespace()])
 def test_without_a_driver_the_rest_is_told(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", library)
-    monkeypatch.setattr(gather, "_uses_cuda", lambda: True)
+    monkeypatch.setattr(gather, "is_cuda_awake", lambda: True)
     figures = MachineFigures()
     figures.look()
     assert figures.take().keys() == {"cpu", "memory"}

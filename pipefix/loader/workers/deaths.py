@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pipefix.system.resources import out_of_memory_kills, shared_memory_left
+from pipefix.system.resources import out_of_memory_kills, shared_memory
 from pipefix.vocabulary import files
 from pipefix.vocabulary.quantity import size
 from pipefix.vocabulary.worker_exit import CAUSES, describe_exit
@@ -95,5 +95,5 @@ def _cause(known: signal.Signals | None, kills_before: int | None) -> str:
         if (out_of_memory_kills() or 0) > kills_before:
             return "The kernel killed it because memory was short: it says so itself"
         return f"{cause}, though it counts no such case here since the workers began; or somebody sent the signal"
-    left = shared_memory_left() if known is signal.SIGBUS else None
+    left = shared_memory()[1] if known is signal.SIGBUS else None
     return cause if left is None else f"{cause}: /dev/shm has {size(left)} free"

@@ -190,7 +190,7 @@ class FastLoader(_Base[T]):
         fused = self._fusion if isinstance(self._fusion, Fusion) else None
         keyed = self.rng == "sample" or fused is not None
         threads = self.threads_per_worker if fused is None and not keyed else 1
-        rules = ReadPolicy(self.on_bad, float(self.sample_timeout), self._beginning.seed if keyed else None, threads)
+        rules = ReadPolicy(self.on_bad, float(self.sample_timeout), keyed, threads)
         work = EpochWork(
             reads=getattr(self._fusion, "reads", self._reads), rules=rules, fused=fused,
             quarantine=Quarantine(self.quarantine, self.max_bad, resume.length(self)) if rules else None,

@@ -319,6 +319,21 @@ def test_a_sample_that_comes_again_in_an_epoch_draws_anew(workers: int) -> None:
     assert [numbers[0], numbers[2]] == drawn([5, 7])
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_workers_that_live_on_draw_by_the_seed_that_each_epoch_began_with(workers: int) -> None:
+    """Programs seed anew for each epoch; a state names the new seed, and whoever goes on with it draws by that."""
+
+    def drawn(**options: Any) -> list[Any]:
+        generator, epochs = torch.Generator(), []
+        loader: Any = FastLoader(pipelines.Drawing(), batch_size=7, generator=generator, rng="sample", **options)
+        for seed in (5, 6):
+            generator.manual_seed(seed)
+            epochs.append(list(loader))
+        return epochs
+
+    assert_same(drawn(num_workers=workers, persistent_workers=True), drawn())
+
+
 def test_samples_draw_anew_each_epoch_and_leave_the_process_alone() -> None:
     loader = FastLoader(pipelines.Drawing(), batch_size=40, rng="sample")
     state = torch.get_rng_state()

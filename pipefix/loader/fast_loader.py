@@ -106,7 +106,14 @@ class FastLoader(_Base[T]):
     def __iter__(self) -> Any:
         begun = self.meter.clock()
         dali_batches = by_dali.of(self._planned, self)
-        iterator = self._epoch_begun() if why_plain() is None and dali_batches is None else self._plain_epoch(dali_batches)
+        before = self._epoch, self._pending, self._lived_on
+        try:
+            iterator = self._epoch_begun() if why_plain() is None and dali_batches is None else self._plain_epoch(dali_batches)
+        except BaseException:  # also Ctrl-C while workers start: whoever iterates again is to meet the same epoch, where it stood
+            self._epoch, self._pending, self._lived_on = before
+            if self._pending is not None:
+                self._iterator = None
+            raise
         self._standing, self._course = getattr(iterator, "standing", None), getattr(iterator, "course", None)
         self.meter.started(self.meter.clock() - begun)
         return iterator

@@ -349,6 +349,21 @@ def test_samples_draw_anew_each_epoch_and_leave_the_process_alone() -> None:
     assert torch.equal(torch.get_rng_state(), after)
 
 
+def test_where_an_epoch_could_not_begin_its_place_is_kept() -> None:
+    """As where Ctrl-C ends the start of the workers, and the cell of the notebook is run again."""
+    whole = FastLoader(pipelines.Tensors(40), batch_size=4)
+    iterator = iter(whole)
+    next(iterator), next(iterator)
+    resumed = FastLoader(pipelines.Tensors(40), batch_size=4)
+    resumed.load_state_dict(whole.state_dict())
+    resumed.on_bad = "ignore"
+    with pytest.raises(ValueError, match="on_bad"):
+        iter(resumed)
+    resumed.on_bad = "raise"
+    assert resumed.state_dict()["batches"] == 2
+    assert_same(list(resumed), list(iterator))
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_batch_that_raised_lies_behind(workers: int) -> None:
     whole = FastLoader(pipelines.Faulty(24), batch_size=4, num_workers=workers)

@@ -223,7 +223,7 @@ class Decoder:
         dtype = _torch_dtype(name)
         _fits(shape, dtype.itemsize, length)
         if not length:
-            return torch.empty(shape, dtype=dtype)
+            return torch.empty(shape, dtype=dtype, device="cpu")
         data = payload(record, offset, length)  # tensors can be written to: they get bytes of their own
         return torch.frombuffer(bytearray(data) if data.readonly else data, dtype=dtype).reshape(shape)
 

@@ -134,7 +134,7 @@ def _paces(loader: DataLoader[Any], seconds: float) -> tuple[tuple[float, int], 
 def both(source: FusedSource, dataset: Any, index: int) -> Both:
     """Sample ``index`` by ``dataset``'s own code and by the fused call, both timed with their files in the page cache. Raises
     `NotFused`."""
-    target = Target(torch.empty((1, 3, source.height, source.width), dtype=source.kind))
+    target = Target(torch.empty((1, 3, source.height, source.width), dtype=source.kind, device="cpu"))
 
     def fused() -> Any:
         try:

@@ -88,7 +88,9 @@ class Finish:
 
     def level(self) -> torch.Tensor:
         """What one level of 255 is worth in each channel of the outcome."""
-        return torch.ones(3) if self.table is None else torch.from_numpy((self.table[:, 255] - self.table[:, 0]) / 255).abs()
+        if self.table is None:
+            return torch.ones(3, device="cpu")
+        return torch.from_numpy((self.table[:, 255] - self.table[:, 0]) / 255).abs()
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ class Memory:
     def batch(self, shape: tuple[int, ...], dtype: torch.dtype, *, pinned: bool = False) -> torch.Tensor:
         """A tensor of whatever was there. Pinned memory is torch's own: it is used again when copies out of it are done."""
         if pinned or 0 in shape:
-            return torch.empty(shape, dtype=dtype, pin_memory=pinned)
+            return torch.empty(shape, dtype=dtype, device="cpu", pin_memory=pinned)
         count = torch.Size(shape).numel()
         size = count * dtype.itemsize
         if size > self.size:

@@ -60,7 +60,7 @@ def _decoded(data: Data) -> torch.Tensor:
         raise BadPicture("unsupported", "its last scans are missing")
     try:
         # torchvision's operator holds no lock.
-        return torch.as_tensor(torch.ops.image.decode_jpeg(_tensor(encoded), 3, False))  # 3: ImageReadMode.RGB
+        return torch.as_tensor(torch.ops.image.decode_jpeg(_tensor(encoded), 3, False), device="cpu")  # 3: ImageReadMode.RGB
     except (RuntimeError, OSError) as error:
         raise BadPicture("corrupt", str(error).split("\n", 1)[0].rstrip(".")) from error
 

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
-import os
 from collections.abc import Callable
 from dataclasses import replace
-from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset, IterDataPipe, MapDataPipe
+from torch.utils.data import DataLoader, IterableDataset
 
 from pipefix.hooks.torch_internals import kept_iterator, why_plain
-from pipefix.loader import ranks, resume
+from pipefix.loader import options, ranks, resume
 from pipefix.loader.device import Carrier, OnItsWay
 from pipefix.loader.fusing.errors import NotFused
-from pipefix.loader.fusing.fusion import MODES, Fusing, Fusion
+from pipefix.loader.fusing.fusion import Fusing, Fusion
 from pipefix.loader.fusing.threads import ThreadsLoaderIterator
 from pipefix.loader.iterator import HELD, EpochWork, InProcessLoaderIterator
 from pipefix.loader.metering.meter import Course, Meter, Stats
@@ -46,15 +43,6 @@ if TYPE_CHECKING:
 else:
     _Base = {T: DataLoader[DataLoader.__parameters__]}
     """``_Base[T]`` is `DataLoader` with all its type parameters, however many this torch gives it: two on its main branch."""
-ENGINES = ("auto", "processes", "torch")
-_CHOICES = {
-    "engine": (ENGINES, ""),
-    "rng": (("torch", "sample"), ""),
-    "fuse": (MODES, " or None"),
-    "on_bad": (("raise", "skip", "refill"), ""),
-}
-_OPTIONS = (*_CHOICES, "plan", "max_bad", "quarantine", "sample_timeout", "augment", "device", "threads_per_worker")
-"""Own options, which act from the next epoch on where they are set later."""
 _SIGNATURE = inspect.signature(DataLoader.__init__)
 
 
@@ -100,8 +88,8 @@ class FastLoader(_Base[T]):
         noted = vars(self).get("__pl_saved_kwargs")
         if noted is not None and type(self) is FastLoader:
             # Lightning makes a loader of a hook anew from what it saw it made with: what `DataLoader` was given, perhaps.
-            noted.update(_options(self))
-        self._check_options()
+            noted.update(options.of(self))
+        options.check(self)
         self._why = "Nothing has been loaded yet."
         self._latest: EpochWork | None = None
         self._standing: EpochPosition | None = None
@@ -113,47 +101,25 @@ class FastLoader(_Base[T]):
         self._pending: EpochStart | None = None
         self._lived_on = False  # whether the workers of the loader that a state is of would have lived on into the next epoch
 
-    def _check_options(self) -> None:
-        """Wrong ones are refused where they are given, or, set afterwards, when the next epoch begins."""
-        for name, (known, others) in _CHOICES.items():
-            if (choice := getattr(self, name)) not in known and not (others and choice is None):
-                raise ValueError(f"{name} option should be one of {', '.join(map(repr, known))}{others}, but got {name}={choice!r}")
-        if self.plan != self._planned_by:
-            since = f"with {self._planned_by!r}, and was set to {self.plan!r} since: make another FastLoader with that plan"
-            raise ValueError(f"plan is read when a loader is made, {since}")
-        threads, timeout, path = self.threads_per_worker, self.sample_timeout, self.quarantine
-        for name, right, what in (
-            ("max_bad", _is_number(self.max_bad) and 0 <= self.max_bad <= 1, "a share between 0 and 1"),
-            ("sample_timeout", _is_number(timeout) and 0 <= timeout < math.inf, "seconds, such as 60, or 0 for no limit"),
-            ("threads_per_worker", _is_number(threads, int) and threads > 0, "a whole number above 0"),
-            ("quarantine", path is None or isinstance(path, (str, os.PathLike)), "the path of a file, or None"),
-            ("augment", self.augment is None or callable(self.augment), "a function of a batch, or None"),
-            ("device", self.device is None or _is_device(self.device), "a device, such as 'cuda', 'cuda:0' or 'cpu', or None"),
-        ):
-            if not right:
-                raise ValueError(f"{name} option should be {what}, but got {name}={getattr(self, name)!r}")
-        if threads > 1 and timeout:
-            others = f"with threads_per_worker={threads} others read the samples. Leave one of them out."
-            raise ValueError(f"sample_timeout={timeout!r} interrupts the main thread of a worker, and {others}")
-        by_index = self.on_bad != "raise" or timeout or self.rng != "torch" or threads > 1
-        if by_index and isinstance(self.dataset, (IterableDataset, IterDataPipe, MapDataPipe)):
-            raise ValueError(
-                "on_bad, sample_timeout, rng and threads_per_worker belong to datasets whose samples are asked for by index, which "
-                f"a stream's are not. This is a {type(self.dataset).__name__}; leave those options out."
-            )
-
     # -- epochs ------------------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Any:
         begun = self.meter.clock()
         dali_batches = by_dali.of(self._planned, self)
-        iterator = self._epoch_begun() if why_plain() is None and dali_batches is None else self._plain_epoch(dali_batches)
+        before = self._epoch, self._pending, self._lived_on
+        try:
+            iterator = self._epoch_begun() if why_plain() is None and dali_batches is None else self._plain_epoch(dali_batches)
+        except BaseException:  # also Ctrl-C while workers start: whoever iterates again is to meet the same epoch, where it stood
+            self._epoch, self._pending, self._lived_on = before
+            if self._pending is not None:
+                self._iterator = None
+            raise
         self._standing, self._course = getattr(iterator, "standing", None), getattr(iterator, "course", None)
         self.meter.started(self.meter.clock() - begun)
         return iterator
 
     def _epoch_begun(self) -> Any:
-        if kept_iterator(self) is not None and self._begun_with != _options(self):
+        if kept_iterator(self) is not None and self._begun_with != options.of(self):
             self._iterator = None  # what it does, and its workers, go by what was set before
         going_on, self._pending = self._pending, None
         if going_on is None:
@@ -197,8 +163,8 @@ class FastLoader(_Base[T]):
         return int((generator or torch.default_generator).initial_seed())
 
     def _get_iterator(self) -> Any:
-        self._check_options()
-        self._begun_with = _options(self)
+        options.check(self)
+        self._begun_with = options.of(self)
         self._decide()
         if isinstance(self._fusion, Fusion) and self._fusion.by_threads:
             return ThreadsLoaderIterator(self)
@@ -231,7 +197,7 @@ class FastLoader(_Base[T]):
         fused = self._fusion if isinstance(self._fusion, Fusion) else None
         keyed = self.rng == "sample" or fused is not None
         threads = self.threads_per_worker if fused is None and not keyed else 1
-        rules = ReadPolicy(self.on_bad, float(self.sample_timeout), self._beginning.seed if keyed else None, threads)
+        rules = ReadPolicy(self.on_bad, float(self.sample_timeout), keyed, threads)
         work = EpochWork(
             reads=getattr(self._fusion, "reads", self._reads), rules=rules, fused=fused,
             quarantine=Quarantine(self.quarantine, self.max_bad, resume.length(self)) if rules else None,
@@ -350,18 +316,3 @@ class FastLoader(_Base[T]):
         if self._fusion is None:
             return ""
         return f"Not fused: {self._fusion}." if isinstance(self._fusion, str) else self._fusion.explain()
-
-
-def _is_number(value: Any, kind: type = Real) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)
-
-
-def _is_device(value: Any) -> bool:
-    try:
-        return bool(torch.device(value).type)
-    except (RuntimeError, TypeError):
-        return False
-
-
-def _options(loader: FastLoader[Any]) -> dict[str, Any]:
-    return {name: getattr(loader, name) for name in _OPTIONS}

@@ -79,7 +79,7 @@ class LoaderIterator(AnyIterator):
         self.meter: Meter = loader.meter
         self._rest_of_order = RemainingOrder(loader, self.begin.dealt_from) if self.begin.dealt_from else None
         self.course = Course(self.meter, self.begin.epoch, loader, self._rest_of_order)
-        self._may_repeat = self.guarded and self._work.rules.seed is not None and may_repeat(loader)
+        self._may_repeat = self.guarded and self._work.rules.keyed and may_repeat(loader)
         self._asked = self._missed = 0
         self._staged.clear()
         if self._work.quarantine is not None:
@@ -144,6 +144,8 @@ class LoaderIterator(AnyIterator):
     def _next_index(self) -> Any:
         index = super()._next_index()  # type: ignore[no-untyped-call]
         asked = index if isinstance(index, Asked) else Asked(self.begin.epoch, index)
+        if self._work.rules.keyed:
+            asked = asked._replace(seed=self.begin.seed)
         if self._work.quarantine is not None:
             self._asked += len(asked.index) if self._auto_collation else 1
         return asked if self.guarded else index

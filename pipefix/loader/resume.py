@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.data import IterableDataset
 
 from pipefix.hooks.torch_internals import in_order
 from pipefix.loader import ranks
@@ -127,6 +128,7 @@ def state_of(loader: Any, standing: EpochPosition | None, epoch: int, *, starts_
         "batch_size": loader.batch_size if how is None else how.batch_size,
         "length": length(loader),
         "world_size": ranks.world_size(loader),
+        "workers": _readers(loader),
         "in_order": in_order(loader) or not loader.num_workers,
     }
     if standing is None or standing.ended:
@@ -137,6 +139,11 @@ def state_of(loader: Any, standing: EpochPosition | None, epoch: int, *, starts_
     place = {"epoch": begun.epoch, "batches": standing.batches, "dealt_from": begun.dealt_from}
     place["consumed"] = ranks.consumed(loader, begun.dealt_from, standing.batches)
     return {**known, **place, "seed": begun.seed, "fresh": begun.fresh, "generators": begun.generators, "owned": None}
+
+
+def _readers(loader: Any) -> int | None:
+    """Processes that read a stream: each has a part of it, so that its order goes by their number. None for other datasets."""
+    return max(1, loader.num_workers) if isinstance(loader.dataset, IterableDataset) else None
 
 
 def length(loader: Any) -> int | None:
@@ -175,15 +182,17 @@ def _place(loader: Any, state: dict[str, Any]) -> tuple[int, int, bool]:
             "order is another. Go on with the same dataset, or begin a new epoch without the state."
         )
     size = loader.batch_size if how is None else how.batch_size
-    if (world_size, size) == (state["world_size"], state["batch_size"]):
+    if (world_size, size, _readers(loader)) == (state["world_size"], state["batch_size"], state["workers"]):
         return dealt_from, batches, False
     differs = (
         f"{counted(state['world_size'] or 1, 'rank')}, and this loader is one of {world_size or 1}"
         if world_size != state["world_size"]
         else f"{state['batch_size']} as batch size, and this loader has {size}"
+        if size != state["batch_size"]
+        else f"{counted(state['workers'] or 1, 'process')} to read the stream, and this loader has {_readers(loader) or 1}"
     )
     why = ""
-    if how is None:
+    if how is None or state["workers"]:
         why = "only torch's own samplers and batches have places that can be counted"
     elif (world_size is None) != (state["world_size"] is None):
         why = "the order of a DistributedSampler is another than that of other samplers"

@@ -30,7 +30,7 @@ def seam_cost() -> float:
     timer.active = True
     listed = SimpleNamespace(transforms=[_Operation()])
     UserCodeHooks(timer, patches).dataset(listed)
-    (operation,), value = listed.transforms, torch.zeros(1, 1)
+    (operation,), value = listed.transforms, torch.zeros(1, 1, device="cpu")
     try:
         own = _added(timer, lambda: operation(value), lambda: _Operation.bare(operation, value))
     finally:

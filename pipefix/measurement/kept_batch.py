@@ -65,7 +65,8 @@ def shared_anew(batch: Any) -> Callable[[], Any]:
 
 def _to_shared(value: torch.Tensor) -> torch.Tensor:
     storage = value.untyped_storage()._new_shared(value.numel() * value.element_size(), device=value.device)
-    shared: torch.Tensor = torch.empty(0, dtype=value.dtype).set_(storage, 0, value.shape)  # type: ignore[call-overload]
+    empty = torch.empty(0, dtype=value.dtype, device=value.device)
+    shared: torch.Tensor = empty.set_(storage, 0, value.shape)  # type: ignore[call-overload]
     shared.copy_(value)
     return shared
 

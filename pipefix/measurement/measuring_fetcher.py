@@ -82,7 +82,7 @@ class MeasuringFetcher:
         self._modules = 0
         self._hooks_out = False
         self._entered = self._writing = 0
-        self._token: Any = torch.zeros(1)
+        self._token: Any = torch.zeros(1, device="cpu")
         self._shared_anew: Callable[[], Any] | None = None
         """Gives the recorded batch again."""
         self._kept_samples = 0

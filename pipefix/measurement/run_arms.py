@@ -48,7 +48,7 @@ class Pool:
         self._subject = subject
         self.workers = options.workers
         self.consumer = consumer
-        self.switch = torch.zeros(SWITCH_WORDS + self.workers, dtype=torch.int64)
+        self.switch = torch.zeros(SWITCH_WORDS + self.workers, dtype=torch.int64, device="cpu")
         if self.workers:
             try:
                 self.switch.share_memory_()

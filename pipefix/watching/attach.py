@@ -120,7 +120,7 @@ class Attachment:
             preload()
             # What torch imports for packing is loaded before workers are forked: each would read it beside its second batch, while
             # that is looked at, and its bytes would be those of samples.
-            ForkingPickler.dumps(torch.empty(0))
+            ForkingPickler.dumps(torch.empty(0, device="cpu"))
         own["worker_init_fn"] = StageClock(record, before, stages=self.stages, batched=makes_batches(loader))
         try:
             iterator = make()

@@ -562,6 +562,11 @@ class TestManners:
         for thread in working[-2:]:
             thread.join()
 
+    def test_another_default_device_is_none_of_the_pictures(self, folder: Path) -> None:
+        fixed = v1.Compose([v1.Resize(40), v1.CenterCrop(32), v1.ToTensor(), v1.Normalize(M, S)])
+        with torch.device("meta"):  # as under torch.set_default_device("cuda")
+            assert_fused(FastLoader(ImageFolder(str(folder), fixed), batch_size=4, fuse="exact"))
+
     def test_transforms_changed_between_epochs_are_seen(self, folder: Path) -> None:
         dataset = ImageFolder(str(folder), v1.Compose([v1.RandomResizedCrop(32), v1.ToTensor()]))
         loader = FastLoader(dataset, batch_size=4, fuse="exact")

@@ -93,6 +93,20 @@ def test_tensors_that_begin_at_one_address_are_each_whole_and_by_themselves(kind
     assert torch.equal(whole, torch.arange(9000.0)) and torch.equal(first, whole[:3000])
 
 
+def making_others_elsewhere(worker: int) -> None:
+    torch.set_default_device("meta")
+
+
+@BOTH
+def test_batches_come_also_where_another_device_is_the_default(kind: Any) -> None:
+    """As after ``torch.set_default_device("cuda")``: what the program makes is made there, and not what is handed over."""
+    options = {"batch_size": 4, "num_workers": 1, "collate_fn": beginning_and_whole, "worker_init_fn": making_others_elsewhere}
+    batches, expected = iter(kind(pipelines.Tensors(4), **options)), torch.arange(9000.0)
+    with torch.device("meta"):
+        first, whole, _ = next(batches)
+    assert torch.equal(whole, expected) and torch.equal(first, expected[:3000])
+
+
 class Foreign(Dataset[Any]):
     """Numbers in the order of bytes of another machine."""
 

@@ -365,9 +365,9 @@ class TestManners:
         for transform in (TRAIN, SIMCLR):
             dataset = ImageFolder(str(folder), transform)
             fusion: Any = Fusing("exact").decide(FastLoader(dataset, num_workers=1), dataset, moved=False)
-            sent = FusedOrders(fusion.source, ReadPolicy(seed=7)), FusedCollate(default_collate)
+            sent = FusedOrders(fusion.source, ReadPolicy(keyed=True)), FusedCollate(default_collate)
             orders, maker = pickle.loads(pickle.dumps(sent))
-            order = orders.__getitems__(Asked(0, [3, 1, 7]))
+            order = orders.__getitems__(Asked(0, [3, 1, 7], seed=7))
             assert len(order) == 3, "who counts samples may ask what is yet to be made"
             torch.manual_seed(7)
             assert_same(maker(order), next(iter(FastLoader(dataset, rng="sample", batch_sampler=[[3, 1, 7]]))))

@@ -319,6 +319,21 @@ def test_a_sample_that_comes_again_in_an_epoch_draws_anew(workers: int) -> None:
     assert [numbers[0], numbers[2]] == drawn([5, 7])
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_workers_that_live_on_draw_by_the_seed_that_each_epoch_began_with(workers: int) -> None:
+    """Programs seed anew for each epoch; a state names the new seed, and whoever goes on with it draws by that."""
+
+    def drawn(**options: Any) -> list[Any]:
+        generator, epochs = torch.Generator(), []
+        loader: Any = FastLoader(pipelines.Drawing(), batch_size=7, generator=generator, rng="sample", **options)
+        for seed in (5, 6):
+            generator.manual_seed(seed)
+            epochs.append(list(loader))
+        return epochs
+
+    assert_same(drawn(num_workers=workers, persistent_workers=True), drawn())
+
+
 def test_samples_draw_anew_each_epoch_and_leave_the_process_alone() -> None:
     loader = FastLoader(pipelines.Drawing(), batch_size=40, rng="sample")
     state = torch.get_rng_state()
@@ -332,6 +347,21 @@ def test_samples_draw_anew_each_epoch_and_leave_the_process_alone() -> None:
     list(loader)
     torch.empty((), dtype=torch.int64).random_()
     assert torch.equal(torch.get_rng_state(), after)
+
+
+def test_where_an_epoch_could_not_begin_its_place_is_kept() -> None:
+    """As where Ctrl-C ends the start of the workers, and the cell of the notebook is run again."""
+    whole = FastLoader(pipelines.Tensors(40), batch_size=4)
+    iterator = iter(whole)
+    next(iterator), next(iterator)
+    resumed = FastLoader(pipelines.Tensors(40), batch_size=4)
+    resumed.load_state_dict(whole.state_dict())
+    resumed.on_bad = "ignore"
+    with pytest.raises(ValueError, match="on_bad"):
+        iter(resumed)
+    resumed.on_bad = "raise"
+    assert resumed.state_dict()["batches"] == 2
+    assert_same(list(resumed), list(iterator))
 
 
 @pytest.mark.parametrize("workers", [0, 1])

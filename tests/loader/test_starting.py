@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.data import DataLoader, Subset
 
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.workers import dataset_once
@@ -42,6 +43,24 @@ def test_it_is_pickled_once_for_all_workers() -> None:
     assert dataset.pickled == 1
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) <= before + 6  # multiprocessing's own: its server and its tracker
+
+
+class Collating(Many):
+    """Notes in itself what its own way to collate asks for."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self.latest = index
+        return super().__getitem__(index)
+
+    def collate(self, samples: list[torch.Tensor]) -> int:
+        return self.latest
+
+
+@pytest.mark.parametrize("kind", [DataLoader, FastLoader])
+def test_a_dataset_that_collates_is_the_one_that_is_read(kind: Any) -> None:
+    dataset = Collating()
+    options = {"batch_size": 4, "num_workers": 1, "multiprocessing_context": "forkserver"}
+    assert list(kind(Subset(dataset, range(8)), collate_fn=dataset.collate, **options)) == [3, 7]
 
 
 def test_small_datasets_and_those_that_hold_tensors_go_torchs_way() -> None:

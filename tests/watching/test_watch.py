@@ -242,6 +242,13 @@ def test_a_fast_loaders_own_meter_is_the_one_that_is_read(tmp_path: Path, worker
     assert loader.meter.batches == 12
 
 
+def test_samples_that_are_read_under_rules_are_counted(tmp_path: Path):
+    """By them looks are rationed: of workers that start with each epoch, those after the first epoch's were not looked into."""
+    with hung(FastLoader(Files(tmp_path, 32), batch_size=4, num_workers=1, rng="sample")) as watched:
+        list(watched)
+        assert watched.meter.makers().samples == 32
+
+
 def test_threads_that_make_batches_are_no_idle_workers_and_have_no_stages(photos: Path):
     dataset = Subset(ImageFolder(str(photos), v1.Compose([v1.RandomResizedCrop(32), v1.ToTensor()])), range(8))
     loader: FastLoader[Any] = FastLoader(dataset, batch_size=4, num_workers=1, persistent_workers=True, fuse="exact")

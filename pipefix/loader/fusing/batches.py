@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class UnfinishedBatch:
     """The samples of a batch: their pictures in one tensor, the rest of each, and which of them are not made."""
 
-    def __init__(self, source: FusedSource, request: read_policy.Asked, seed: int, pictures: torch.Tensor) -> None:
-        self.source, self.indices = source, list(request.index)
+    def __init__(self, source: FusedSource, request: read_policy.Asked, pictures: torch.Tensor) -> None:
+        self.source, self.indices, seed = source, list(request.index), request.seed or 0
         self.keys = [read_policy.key_of(seed, epoch, index) for epoch, index in request.each(self.indices)]
         self.key = read_policy.batch_key(seed, request.epoch, self.indices)
         """Of what the user's own collate function draws."""
@@ -132,7 +132,7 @@ class FusedCollate:
         pictures = empty_in_slot(shape, source.kind)
         if pictures is None:
             pictures = self._memory.batch(shape, source.kind)
-        parts = UnfinishedBatch(source, request, rules.seed or 0, pictures)
+        parts = UnfinishedBatch(source, request, pictures)
         for place, index in enumerate(parts.indices):
             with read_policy.limited(rules.seconds, index):
                 parts.make(place)

@@ -100,7 +100,7 @@ class Fused:
         size = self.size_of(data, key)
         if size is None:
             return self.own(data, key)
-        batch = torch.empty((1, 3, *size[::-1]), dtype=torch.uint8 if self.finish.table is None else torch.float32)
+        batch = torch.empty((1, 3, *size[::-1]), dtype=torch.uint8 if self.finish.table is None else torch.float32, device="cpu")
         self.jpeg_into(data, Target(batch), 0, key)
         return batch[0]
 

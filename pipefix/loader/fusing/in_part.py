@@ -210,7 +210,7 @@ def _tried(dataset: Any, deferral: Deferral, why: str) -> tuple[Any, str]:
     except Exception:  # noqa: BLE001, S110 - the user's code, in the way of what we did to it: it is tried as it is next
         pass
     else:
-        target = Target(torch.empty((1, 3, source.height, source.width), dtype=source.kind))
+        target = Target(torch.empty((1, 3, source.height, source.width), dtype=source.kind, device="cpu"))
         return source.look, _worth(dataset.__getitem__, lambda index: source.begin(index, index, target, 0), length, why)
     reads = DeferredReads(dataset, deferral)
     batched = getattr(dataset, "__getitems__", None)

@@ -109,7 +109,7 @@ def by_pillow(data: Data, upright: bool) -> Image.Image:
 def by_torchvision(data: Data, upright: bool) -> torch.Tensor:
     """As ``decode_image(..., RGB)`` makes it."""
     encoded = torch.from_numpy(np.frombuffer(data, dtype=np.uint8).copy())
-    return torch.as_tensor(torch.ops.image.decode_image(encoded, 3, upright))  # 3: ImageReadMode.RGB
+    return torch.as_tensor(torch.ops.image.decode_image(encoded, 3, upright), device="cpu")  # 3: ImageReadMode.RGB
 
 
 def _attempted(load: Callable[..., Any], *args: Any) -> Any:

@@ -122,8 +122,8 @@ class RandomResizedCropStep(GeometryStep):
             across, down = math.sqrt(wanted * aspect), math.sqrt(wanted / aspect)
             if _doubtful(across) or _doubtful(down):
                 generator = numbers.torchs(place)
-                wanted = area * torch.empty(1).uniform_(*self.scale, generator=generator).item()
-                aspect = torch.exp(torch.empty(1).uniform_(low, high, generator=generator)).item()
+                wanted = area * torch.empty(1, device="cpu").uniform_(*self.scale, generator=generator).item()
+                aspect = torch.exp(torch.empty(1, device="cpu").uniform_(low, high, generator=generator)).item()
                 across, down = math.sqrt(wanted * aspect), math.sqrt(wanted / aspect)
             w, h = round(across), round(down)
             if 0 < w <= width and 0 < h <= height:
@@ -139,7 +139,7 @@ class RandomResizedCropStep(GeometryStep):
     @functools.cached_property
     def _logarithms(self) -> tuple[float, float]:
         """Of the ratio, in single precision as torchvision takes them."""
-        low, high = torch.log(torch.tensor(self.ratio)).tolist()
+        low, high = torch.log(torch.tensor(self.ratio, device="cpu")).tolist()
         return low, high
 
 

@@ -78,7 +78,7 @@ class SampleNumbers:
         """Torch's own generator, where so many numbers were taken."""
         generator = self._torchs.manual_seed(self._key)
         if place:
-            torch.rand(place, generator=generator)
+            torch.rand(place, generator=generator, device="cpu")
         return generator
 
 

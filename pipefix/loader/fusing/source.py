@@ -116,7 +116,7 @@ def _sized(listing: Listing, mode: str) -> tuple[Fused, tuple[int, int]]:
 
 def refuse_other_samples(source: FusedSource, length: int) -> None:
     """Raise `NotFused` where samples that are written into a batch are not the dataset's own."""
-    both = Target(torch.empty((2, 3, source.height, source.width), dtype=source.kind))
+    both = Target(torch.empty((2, 3, source.height, source.width), dtype=source.kind, device="cpu"))
     level = source.fused.finish.level()
     bar = (0.0 if source.fused.exact else MEAN_BAR) * level
 

@@ -135,7 +135,7 @@ class ThreadsLoaderIterator(LoaderIterator):
                 return
             try:
                 pictures = self._memory.batch((len(index.index), 3, source.height, source.width), source.kind, pinned=pinned)
-                parts = UnfinishedBatch(source, index, self.begin.seed, pictures)
+                parts = UnfinishedBatch(source, index, pictures)
                 self._under_way.append(PendingBatch(parts, self._pool))
             except Exception as error:  # noqa: BLE001 - raised when its turn comes, as a worker's would be
                 self._under_way.append(error)

@@ -25,6 +25,7 @@ from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.hooks.torch_internals import fetchers
 from pipefix.loader.metering.cost_record import BLIND, FAILED, READY, CostPage, CostRecord, TimedBatch, samples_in
+from pipefix.loader.policy.read_policy import Asked
 from pipefix.system.run_queue import RunQueue
 from pipefix.vocabulary.stage import Stage
 
@@ -115,7 +116,8 @@ class StageClock:
         return timed_fetch
 
     def _samples_of(self, order: Any, data: Any) -> int:
-        return len(order) if isinstance(order, list) else samples_in(data) if self._batched else 1
+        indices = order.index if isinstance(order, Asked) else order
+        return len(indices) if isinstance(indices, list) else samples_in(data) if self._batched else 1
 
     def _count(self, samples: int, spent: int) -> None:
         self._batches += 1

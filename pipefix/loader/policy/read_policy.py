@@ -48,13 +48,13 @@ class ReadPolicy:
     on_bad: str = "raise"
     seconds: float = 0.0
     """That a sample may take; 0: as long as it likes."""
-    seed: int | None = None
-    """Random numbers are keyed by this seed, the epoch and the index; None: they are torch's, as ever."""
+    keyed: bool = False
+    """Samples draw random numbers of their own, by the seed that is sent with each batch; else torch's, as ever."""
     threads: int = 1
     """That read the samples of a batch, in each process that makes batches."""
 
     def __bool__(self) -> bool:
-        return self.on_bad != "raise" or self.seconds > 0 or self.seed is not None or self.threads > 1
+        return self.on_bad != "raise" or self.seconds > 0 or self.keyed or self.threads > 1
 
 
 class Asked(NamedTuple):
@@ -64,6 +64,8 @@ class Asked(NamedTuple):
     index: Any
     draws: tuple[int, ...] = ()
     """By the numbers of which epochs its samples draw, where one may come again in this one; empty: of this one."""
+    seed: int | None = None
+    """Of random numbers that belong to samples, as the epoch began with it; None: they are torch's."""
 
     def each(self, indices: list[Any]) -> list[tuple[int, Any]]:
         """These indices, each after the epoch by whose numbers its sample draws."""
@@ -131,7 +133,7 @@ class PolicedDataset(StandsForDataset):
 
     def __getitem__(self, request: Asked) -> Any:
         try:
-            return self._one(self.dataset.__getitem__, request.each([request.index])[0])
+            return self._one(self.dataset.__getitem__, request.seed, request.each([request.index])[0])
         except Exception as error:
             if self.rules.on_bad == "raise":
                 raise
@@ -139,13 +141,13 @@ class PolicedDataset(StandsForDataset):
 
     def __getitems__(self, request: Asked) -> Any:
         batched = self._batched
-        if batched is not None and not self.rules.seconds and self.rules.seed is None:
+        if batched is not None and not self.rules.seconds and request.seed is None:
             # Where one of them cannot be read, which one is seen when they are read one after the other.
             with nullcontext() if self.rules.on_bad == "raise" else suppress(Exception):
                 return batched(request.index)
         asked = request.each(list(request.index))
-        read_one = partial(Outcome.of, partial(self._one, self._read))
-        return self._together(request.epoch, asked, self._threads.map(read_one, asked))
+        read_one = partial(Outcome.of, partial(self._one, self._read, request.seed))
+        return self._together(request, asked, self._threads.map(read_one, asked))
 
     @property
     def _batched(self) -> Callable[[list[Any]], Any] | None:
@@ -160,7 +162,7 @@ class PolicedDataset(StandsForDataset):
         batched = self._batched
         return self.dataset.__getitem__ if batched is None else partial(_single, batched)
 
-    def _together(self, epoch: int, asked: list[tuple[int, Any]], outcomes: Iterable[Outcome]) -> list[Any]:
+    def _together(self, request: Asked, asked: list[tuple[int, Any]], outcomes: Iterable[Outcome]) -> list[Any]:
         """A batch's samples, as the rules have it where some could not be read."""
         strict = self.rules.on_bad == "raise"
         samples: list[Any] = []
@@ -183,15 +185,15 @@ class PolicedDataset(StandsForDataset):
             for number, hole in enumerate(holes):
                 # It could be read before; where it cannot now, the batch is a little smaller.
                 with suppress(Exception):
-                    samples.insert(hole + filled, self._one(read, good[number % len(good)]))
+                    samples.insert(hole + filled, self._one(read, request.seed, good[number % len(good)]))
                     filled += 1
-        if not flaws and self.rules.seed is None:
+        if not flaws and request.seed is None:
             return samples
         indices = [index for _, index in asked]
-        return Samples(samples, flaws, None if self.rules.seed is None else batch_key(self.rules.seed, epoch, indices))
+        return Samples(samples, flaws, None if request.seed is None else batch_key(request.seed, request.epoch, indices))
 
-    def _one(self, read: Callable[[Any], Any], asked: tuple[int, Any]) -> Any:
-        seed, (epoch, index) = self.rules.seed, asked
+    def _one(self, read: Callable[[Any], Any], seed: int | None, asked: tuple[int, Any]) -> Any:
+        epoch, index = asked
         with nullcontext() if seed is None else drawing(key_of(seed, epoch, index)), limited(self.rules.seconds, index):
             return read(index)
 

@@ -67,7 +67,7 @@ class SlotPage:
             begun = self.reserve(size)
             if begun is None:
                 return None
-            source = torch.empty(0, dtype=torch.uint8).set_(storage, 0, (size,), (1,))
+            source = torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage, 0, (size,), (1,))
             torch.frombuffer(self.window, dtype=torch.uint8, count=size, offset=begun).copy_(source)
             self.copied[storage._cdata] = begun
         return self.copied[storage._cdata] + int(tensor.storage_offset()) * tensor.itemsize
@@ -231,7 +231,7 @@ def tensor_in_slot(begin: int, dtype: torch.dtype, size: tuple[int, ...], stride
     """A tensor of what lies in the slot that is being opened."""
     count = 1 + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
     flat = torch.frombuffer(_here.window, dtype=dtype, count=count, offset=begin)
-    return torch.empty(0, dtype=dtype).set_(flat.untyped_storage(), 0, size, stride)
+    return torch.empty(0, dtype=dtype, device="cpu").set_(flat.untyped_storage(), 0, size, stride)
 
 
 def array_in_slot(begin: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray[Any, Any]:

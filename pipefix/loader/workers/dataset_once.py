@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 
+from pipefix.vocabulary.held_transforms import datasets_in
+
 SMALLEST = 1 << 20
 """Bytes below which torch's way is as quick."""
 _BY_VALUE = {"_reduce_method", "_reduce_method_descriptor", "_reduce_partial"}
@@ -54,16 +56,31 @@ def unpacked(handle: Any, size: int) -> Any:
         os.close(fd)
 
 
-def pack(dataset: Any) -> PackedDataset | None:
-    """None where torch's way is to be taken: it has the errors that users know."""
+class _Looking(pickle.Pickler):
+    """Finds out whether anything holds what is sought. From then on it writes nothing more."""
+
+    sought: set[int]
+    found = False
+
+    def persistent_id(self, value: Any) -> Any:
+        self.found = self.found or id(value) in self.sought
+        return self.found or None
+
+
+def pack(dataset: Any, *beside: Any) -> PackedDataset | None:
+    """None where torch's way is to be taken: it has the errors that users know. ``beside``: what is sent as well. Where this holds
+    the dataset, as ``collate_fn=dataset.collate`` does, a worker is to have one dataset, and not two."""
     if not hasattr(os, "memfd_create"):
         return None
-    file = io.BytesIO()
+    file, looking = io.BytesIO(), _Looking(io.BytesIO())
+    looking.sought = {id(part) for _, part in datasets_in(dataset)}
     try:
         _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(dataset)
+        if file.tell() >= SMALLEST:
+            looking.dump(beside)
     except Exception:  # noqa: BLE001 - whatever the user's __reduce__ raises: torch meets it again, and says it
         return None
-    return PackedDataset(file.getbuffer()) if file.tell() >= SMALLEST else None
+    return None if looking.found or file.tell() < SMALLEST else PackedDataset(file.getbuffer())
 
 
 def preload(*users: Any) -> None:

@@ -18,6 +18,7 @@ from torch import multiprocessing
 from torch.utils.data import IterDataPipe, MapDataPipe
 
 from pipefix.hooks.torch_internals import STATUS_CHECK_S, DatasetKind, WorkersIterator, end_workers_at_exit, in_order, processes_of
+from pipefix.loader.fusing.fusion import users_init
 from pipefix.loader.iterator import LoaderIterator
 from pipefix.loader.overlaid import Overlaid
 from pipefix.loader.resume import restore_generators
@@ -52,7 +53,7 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
         if method == "forkserver":
             preload(loader.dataset, loader.collate_fn)
         if method != "fork" and not isinstance(loader.dataset, (IterDataPipe, MapDataPipe)):
-            arguments["dataset"] = pack(reads) or reads
+            arguments["dataset"] = pack(reads, loader.collate_fn, users_init(loader)) or reads
         if self._work.shared_queue:
             arguments["multiprocessing_context"] = with_one_queue(loader.multiprocessing_context or multiprocessing)
         sockets.settle()

@@ -249,6 +249,13 @@ def test_samples_that_are_read_under_rules_are_counted(tmp_path: Path):
         assert watched.meter.makers().samples == 32
 
 
+def test_batches_of_text_are_sent_from_a_look(tmp_path: Path):
+    """What opens them is named in the message, and the hook that stood in its place could not be sent."""
+    loader: FastLoader[Any] = FastLoader(["a", "b", "c", "d"], batch_size=1, num_workers=1, timeout=20)  # type: ignore[arg-type]
+    with hung(loader) as watched:
+        assert list(watched) == [["a"], ["b"], ["c"], ["d"]]
+
+
 def test_threads_that_make_batches_are_no_idle_workers_and_have_no_stages(photos: Path):
     dataset = Subset(ImageFolder(str(photos), v1.Compose([v1.RandomResizedCrop(32), v1.ToTensor()])), range(8))
     loader: FastLoader[Any] = FastLoader(dataset, batch_size=4, num_workers=1, persistent_workers=True, fuse="exact")

@@ -67,7 +67,7 @@ def _at(bars: Bars, figure: float) -> float:
 def _parted(text: str) -> tuple[str, str]:
     """A figure, and the bracket behind it."""
     figure, opening, rest = text.partition(" (")
-    return figure, opening.strip() + rest
+    return (figure, opening.strip() + rest) if rest.endswith(")") else (text, "")
 
 
 def _asset(name: str) -> str:

@@ -251,7 +251,7 @@ def test_samples_that_are_read_under_rules_are_counted(tmp_path: Path):
 
 def test_batches_of_text_are_sent_from_a_look(tmp_path: Path):
     """What opens them is named in the message, and the hook that stood in its place could not be sent."""
-    loader: FastLoader[Any] = FastLoader(["a", "b", "c", "d"], batch_size=1, num_workers=1, timeout=20)  # type: ignore[arg-type]
+    loader: FastLoader[Any] = FastLoader(["a", "b", "c", "d"], batch_size=1, num_workers=1)  # type: ignore[arg-type]
     with hung(loader) as watched:
         assert list(watched) == [["a"], ["b"], ["c"], ["d"]]
 

@@ -22,14 +22,12 @@ QUICK = {"days": 1, "drifts": 1}
 
 def one_day(quiet: dict[str, Any]) -> None:
     """Alarms in a day without drift."""
-    drift = Drift()
-    for window in streams.Job(quiet["days"]):
-        drift.feed(window)
-    by_day = Counter(quiet["days_by_alarms"]) + Counter({str(len(drift.alarms)): 1})
+    alarms = [name for _, name in raised(streams.Job(quiet["days"]), 0)]
+    by_day = Counter(quiet["days_by_alarms"]) + Counter({str(len(alarms)): 1})
     quiet["days_by_alarms"] = {count: by_day[count] for count in sorted(by_day, key=int)}
-    quiet["by_figure"] = dict(Counter(quiet["by_figure"]) + Counter(streams.named(one.kind, one.stage) for one in drift.alarms))
+    quiet["by_figure"] = dict(Counter(quiet["by_figure"]) + Counter(alarms))
     quiet["days"] += 1
-    quiet["alarms"] += len(drift.alarms)
+    quiet["alarms"] += len(alarms)
     quiet["a_day"] = quiet["alarms"] / quiet["days"]
 
 
@@ -49,6 +47,7 @@ def one_drift(what: str, entry: dict[str, Any]) -> None:
 
 
 def raised(job: streams.Job, at: int) -> list[tuple[int, str]]:
+    """What alarms from window ``at`` on say has drifted, each with the windows since then."""
     drift = Drift()
     found = []
     for window in job:

@@ -385,3 +385,12 @@ def test_what_was_asked_for_outlives_the_environment(looping: Callable[..., Plac
     place.write("import os; os.environ.clear()\n" + (place.folder / "train.py").read_text(encoding="utf-8"))
     ran = place.run(options=["--steps", "3"])
     assert (ran.program.at_limit, ran.program.loops[0].steps) == (True, 5)
+
+
+def test_the_variable_that_switches_run_off_does_not_reach_a_program_that_is_probed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`pipefix probe train.py -- ...` let it train to its end unseen, and said that it should train for longer."""
+    monkeypatch.setenv("PIPEFIX", "0")
+    words = [sys.executable, "-c", "import os, sys; sys.exit('PIPEFIX' in os.environ)"]
+    assert launch.launch(words, tmp_path).exit_code == 0

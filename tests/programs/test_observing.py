@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 
 from pipefix.loader.metering.cost_record import CostRecord, TimedBatch
 from pipefix.loader.metering.stage_clock import StageClock
-from pipefix.programs.observing import batches, lines, loops, notes, samples, timed_batches
+from pipefix.programs.observing import batches, lines, loops, notes, patches, samples, timed_batches
 from pipefix.programs.observing.device import DeviceWaits
 from pipefix.programs.observing.loops import Epoch, Loop, cost_of_a_step
 from pipefix.programs.observing.observer import Observer
@@ -494,3 +494,23 @@ def test_a_clock_that_is_set_while_a_program_runs_moves_no_note(tmp_path: Path, 
     noted.write("second")
     (file,) = tmp_path.iterdir()
     assert [event["at"] for event in map(json.loads, file.read_text().splitlines())] == [1000.0, 1000.0, 1002.0]
+
+
+def test_other_base_classes_of_a_loader_are_told_of_it(tmp_path: Path) -> None:
+    """From Python 3.12 on a registry behind DataLoader was not, and a class with options of its own could not be defined."""
+    told: list[tuple[str, str]] = []
+
+    class Loader:
+        pass
+
+    class Registry:
+        def __init_subclass__(cls, name: str, **options: Any) -> None:
+            super().__init_subclass__(**options)
+            told.append((cls.__name__, name))
+
+    patches._patch_loader(Loader, Observer(str(tmp_path)))
+
+    class Mine(Loader, Registry, name="mine"):
+        pass
+
+    assert told == [("Mine", "mine")]

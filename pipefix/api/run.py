@@ -139,7 +139,9 @@ def _with_probe(run: runfile.Run, probe_job: Job, ended: Ended, command: Sequenc
         told = f"{NOT_PROBED} {error}{instead}"
         program = msgspec.structs.replace(run.program, errors=[*run.program.errors, told])
         return msgspec.structs.replace(run, program=program)
-    with_program = msgspec.structs.replace(_in_words_of_run(with_commands(probed, command)), program=run.program)
+    others = [error for error in run.program.errors if not error.startswith(NOT_PROBED)]  # that of ranks on other machines
+    program = msgspec.structs.replace(run.program, errors=others)
+    with_program = msgspec.structs.replace(_in_words_of_run(with_commands(probed, command)), program=program)
     if with_program.verdict is None or run.verdict is None:
         return with_program
     return msgspec.structs.replace(with_program, verdict=agreed(with_program.verdict, run.verdict))

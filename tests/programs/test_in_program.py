@@ -28,7 +28,7 @@ from pipefix.fixes.outcome import Fixed
 from pipefix.plan import planfile
 from pipefix.plan.planfile import LoaderChange, PlanFile
 from pipefix.programs.launch import Ended
-from pipefix.programs.observing.inside import SECONDS, STEPS, Inside, _forget_fork_server, _renewed
+from pipefix.programs.observing.inside import ELSEWHERE, SECONDS, STEPS, Inside, _forget_fork_server, _renewed
 from pipefix.programs.observing.observer import Observer
 from pipefix.report import fix_report, terminal
 from pipefix.report.card import card
@@ -282,6 +282,16 @@ def with_probe(folder: Path, probed: Run, *, interrupted: bool = False) -> Run:
     job.answer.write_bytes(pickle.dumps(("returned", probed)))
     run = Run(program=ProgramFigures(command=["train.py"], exit_code=0, seconds=1.0), verdict=CLOCKS)
     return _with_probe(run, job, Ended(0, 1.0, interrupted=interrupted), ["train.py"])
+
+
+def test_a_probe_that_was_made_is_not_told_as_one_that_was_not(tmp_path: Path) -> None:
+    """Ranks on other machines cannot make it."""
+    job = in_program.Job(tmp_path)
+    job.answer.write_bytes(pickle.dumps(("returned", Run(target="train.py:7"))))
+    program = ProgramFigures(command=["train.py"], exit_code=0, seconds=1.0, errors=[ELSEWHERE, "another"])
+    told = _with_probe(Run(program=program), job, Ended(0, 1.0), ["train.py"]).program
+    assert told is not None
+    assert told.errors == ["another"]
 
 
 def test_of_a_probe_that_was_interrupted_at_once_the_clocks_say_what_they_know(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from pipefix.report import runfile
 from pipefix.report.program_report import NOT_PROBED
 from pipefix.report.shown import ShownRun as Run
 from pipefix.report.shown import shown
-from pipefix.vocabulary import files
+from pipefix.vocabulary import files, launched
 from pipefix.vocabulary.commands import command as written
 from pipefix.vocabulary.commands import made_in_program
 from pipefix.vocabulary.errors import BadUsage, Interrupted, PipefixError, UnreadableFile
@@ -34,8 +34,9 @@ from pipefix.vocabulary.version import VERSION
 
 _NOTES = re.compile(r"(run\.json|events-.*\.jsonl|\.pipefix-(enough|noting-.*))\Z")
 
-_RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-"""Variables of launchers that start this command for each rank: what others note in the folder is of the same program."""
+_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+"""Variables of launchers that start this command for each rank: what others note in the folder is of the same program. Slurm's
+rank is set in every batch script as well: of a job step, the number of its tasks tells."""
 
 
 def run_program(
@@ -196,7 +197,7 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def _refuse(folder: Path, who: str = "") -> None:
-    if not any(name in os.environ for name in _RANKS):
+    if not any(name in os.environ for name in _RANKS) and (launched.number("SLURM_STEP_NUM_TASKS") or 1) < 2:
         problem = f"--out {folder}: another program notes there and still runs{who}."
         raise BadUsage(problem, advice="Name another folder: pipefix run --out FOLDER train.py")
 

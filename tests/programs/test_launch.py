@@ -57,7 +57,7 @@ def test_the_folder_of_a_program_that_still_runs_is_left_alone(looping: Callable
         second = place.run(stdin=subprocess.DEVNULL)
         assert (second.code, second.out) == (2, "")
         assert "another program notes there and still runs" in second.err
-        of_a_rank = place.run(stdin=subprocess.DEVNULL, env={"SLURM_PROCID": "1"})
+        of_a_rank = place.run(stdin=subprocess.DEVNULL, env={"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"})
         assert len(of_a_rank.program.loops) == 2, "of the first, too"
         process.communicate()
     assert len(place.run(stdin=subprocess.DEVNULL).program.loops) == 1
@@ -75,7 +75,10 @@ def test_the_folder_of_a_program_that_notes_nothing_yet_is_left_alone(light: Pla
         second = light.run(stdin=subprocess.DEVNULL)
         assert (second.code, second.out) == (2, "")
         assert "--out pipefix-run: another program notes there and still runs." in second.err
-        assert light.run(stdin=subprocess.DEVNULL, env={"SLURM_PROCID": "1"}).code == 0, "another rank of it"
+        alone = light.run(stdin=subprocess.DEVNULL, env={"SLURM_PROCID": "0", "SLURM_NTASKS": "4"})
+        assert alone.code == 2, "in a batch script, which has a rank as well"
+        step = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}
+        assert light.run(stdin=subprocess.DEVNULL, env=step).code == 0, "another rank of it"
         process.communicate()
     assert light.run(stdin=subprocess.DEVNULL).code == 0
     assert sorted(path.name for path in (light.folder / "pipefix-run").iterdir()) == ["report.html", "run.json"]

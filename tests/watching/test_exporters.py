@@ -231,7 +231,7 @@ def test_two_watches_of_one_name_do_not_mix_their_lines(tmp_path: Path, caplog: 
     path = tmp_path / "watch.jsonl"
     code = (
         "import sys; from pipefix.watching.exporter import JsonLines\n"
-        "held = JsonLines(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
+        "held = [JsonLines(sys.argv[1]) for _ in range(2)]; print('held', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", code, str(path)]
     job = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -244,7 +244,7 @@ def test_two_watches_of_one_name_do_not_mix_their_lines(tmp_path: Path, caplog: 
     names = [exporter.path.name for exporter in (first, second, third)]
     for exporter in (first, second, third):
         exporter.close()
-    assert names == ["watch.jsonl", "watch.2.jsonl", "watch.3.jsonl"]
+    assert names == ["watch.jsonl", "watch.3.jsonl", "watch.4.jsonl"]
     assert caplog.text.count("another watch writes to") == 2
     again = JsonLines(path)
     assert again.path == path

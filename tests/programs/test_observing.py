@@ -524,3 +524,22 @@ def test_ranks_on_another_machine_than_the_job_are_seen(tmp_path: Path) -> None:
     (file,) = tmp_path.iterdir()
     (error,) = [event["error"] for event in map(json.loads, file.read_text().splitlines()) if event["event"] == "error"]
     assert error.startswith("Not probed: the program trains on another machine")
+
+
+@pytest.mark.parametrize(
+    ("module", "command"),
+    [
+        (None, ["package/train.py"]), ("__main__", ["package/train.py"]), ("package.train", ["-m", "package.train"]),
+        ("package.__main__", ["-m", "package"]),
+    ],
+)  # fmt: skip
+def test_a_module_is_noted_as_it_was_started(
+    module: str | None, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`python -m package.train` with `import pipefix.auto` was told to go on by its file, whose relative imports fail then."""
+    spec = SimpleNamespace(name=module) if module is not None else None
+    monkeypatch.setitem(sys.modules, "__main__", SimpleNamespace(__spec__=spec))  # type: ignore[arg-type]
+    monkeypatch.setattr(sys, "argv", ["package/train.py", "--lr", "1"])
+    notes.Notes(str(tmp_path)).write("first")
+    (file,) = tmp_path.iterdir()
+    assert json.loads(file.read_text().splitlines()[0])["argv"] == [*command, "--lr", "1"]

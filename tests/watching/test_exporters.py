@@ -158,6 +158,14 @@ def test_a_port_that_is_taken_is_told_and_training_goes_on(
     assert json.loads((tmp_path / "watch.jsonl").read_text())["batches"] == 2
 
 
+def test_a_port_is_free_again_while_workers_live_on():
+    """They are forked with its socket: a second watch of a loader with persistent workers was told that the port is in use."""
+    first = prometheus.Endpoint("127.0.0.1:0")
+    with first._server.socket.dup():
+        first.close()
+        prometheus.Endpoint(f"127.0.0.1:{port_of(first)}").close()
+
+
 def test_a_file_that_cannot_be_written_is_told_and_training_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     with watch([1, 2], jsonl=tmp_path / "absent" / "watch.jsonl") as watched:
         assert list(watched) == [1, 2]

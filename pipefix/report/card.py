@@ -146,7 +146,7 @@ def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
             of_training = "Leave the training's loader alone: look at the model, and at the loader of the evaluation."
             return [of_training if EVALUATION_WAITS in run.verdict.sentence else "Leave the loader alone: look at the model."], None
         clocks = "These are clocks: experiments in the program show which stage is slow, and what each fix is worth."
-        return [clocks], experiments_in(run.program.command)
+        return [clocks], experiments_in(run.program)
     if settled and run.verdict is not None and run.verdict.kind == "input-bound":
         return ["No remedy that pipefix knows applies here; the list of remedies says why for each."], None
     if settled:
@@ -164,7 +164,7 @@ def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
     longer = max(budgets, default=max(120, round(min(spent, 1e9) / 5) * 10) if quantity.known(spent) else 120)
     sentences = [sentence(caveat.sentence) for caveat in run.caveats[:2]] or ["A longer probe gives narrower intervals."]
     if run.program is not None:
-        return sentences, command("pipefix", "run", f"--probe={longer}", *run.program.command)
+        return sentences, experiments_in(run.program, f"--probe={longer}")
     return sentences, _again(run, budget=longer)
 
 

@@ -52,6 +52,9 @@ def of_program(kind: str, sentence: str, *command: str) -> Run:
 def test_what_comes_next_for_a_program_of_which_clocks_alone_are_known() -> None:
     waits = "Input-bound: the loop over the loader made at train.py:3 waited for batches in 40 % of its time."
     assert card(of_program("input-bound", waits, "train.py", "3")).command == "pipefix run --probe train.py 3"
+    planned = of_program("input-bound", waits, "train.py", "3")
+    planned = replace(planned, program=replace(planned.program, plan="fixed/pipefix.plan.toml"))
+    assert card(planned).command == "pipefix run --probe --plan fixed/pipefix.plan.toml train.py 3", "of the loader that waited"
     for launcher in ("/usr/lib/ipykernel_launcher.py", "/usr/local/lib/colab_kernel_launcher.py"):
         in_notebook = card(of_program("input-bound", waits, launcher, "-f", "kernel.json"))
         assert in_notebook.command == "pipefix.probe(LOADER, step=TRAINING_STEP)"

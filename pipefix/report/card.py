@@ -11,7 +11,7 @@ import msgspec
 
 from pipefix.report import descriptions
 from pipefix.report.document import COLOURS, sentence
-from pipefix.report.program_report import NOT_PROBED, experiments_in
+from pipefix.report.program_report import NOT_PROBED, experiments_in, notes
 from pipefix.report.runfile import EVALUATION_WAITS, GainFigures, RemedyFigures, Run, StageFigures
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.commands import Name, command, made_in_program, on_target
@@ -138,10 +138,12 @@ def _worth(gain: quantity.Interval | None) -> float:
 
 
 def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
-    if run.program is not None and not run.stages and run.program.loops:
+    if run.program is not None and not run.stages:
         why_not = [error for error in run.program.errors if error.startswith(NOT_PROBED)]
         if why_not:
             return why_not[:1], None
+        if not run.program.loops:
+            return [next(notes(run.program))], None
         if run.verdict is not None and run.verdict.kind == "step-bound":
             of_training = "Leave the training's loader alone: look at the model, and at the loader of the evaluation."
             return [of_training if EVALUATION_WAITS in run.verdict.sentence else "Leave the loader alone: look at the model."], None

@@ -33,7 +33,7 @@ from pipefix.programs.observing.observer import Observer
 from pipefix.report import fix_report, terminal
 from pipefix.report.card import card
 from pipefix.report.program_report import NOT_PROBED
-from pipefix.report.runfile import Caveat, LoopFigures, ProgramFigures, RemedyFigures, Run, Verdict
+from pipefix.report.runfile import Caveat, LoopFigures, ProgramFigures, RemedyFigures, Run, StageFigures, Verdict
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import Interrupted, TargetError
 from tests.programs.conftest import Place
@@ -305,7 +305,7 @@ def test_of_a_probe_that_was_interrupted_at_once_the_clocks_say_what_they_know(t
 def test_what_asks_for_a_longer_probe_names_the_option_of_run(tmp_path: Path) -> None:
     asks = Verdict(kind="inconclusive", stage=None, sentence="Too close. More blocks would settle it: --budget 75.", confidence=0.0)
     caveats = [Caveat(id="inconclusive", sentence="A longer run would narrow the intervals: --budget 75.")]
-    told = with_probe(tmp_path, Run(verdict=asks, caveats=caveats, target="train.py:4"))
+    told = with_probe(tmp_path, Run(verdict=asks, caveats=caveats, target="train.py:4", stages=[StageFigures(stage="decode")]))
     assert told.verdict is not None
     assert told.verdict.sentence.endswith("settle it: --probe=75.")
     assert told.caveats[0].sentence.endswith("--probe=75.")

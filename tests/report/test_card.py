@@ -61,3 +61,11 @@ def test_what_comes_next_for_a_program_of_which_clocks_alone_are_known() -> None
     assert card(of_program("step-bound", "Not the data.", "train.py")).next == ["Leave the loader alone: look at the model."]
     beside = card(of_program("step-bound", "Not the data. Evaluation waits for longer: 3 s.", "train.py"))
     assert beside.next == ["Leave the training's loader alone: look at the model, and at the loader of the evaluation."]
+
+
+def test_of_a_program_of_which_nothing_was_seen_the_reason_comes_next() -> None:
+    """The page of one that failed proposed a longer probe of it, and none had been made."""
+    verdict = Verdict(kind="inconclusive", stage=None, sentence="Inconclusive: the program failed.", confidence=0.0, rule="")
+    told = card(Run(verdict=verdict, program=ProgramFigures(command=["train.py"], exit_code=1, seconds=1.0)))
+    assert told.command is None
+    assert "the program failed before that" in told.next[0]

@@ -57,7 +57,7 @@ class Shown:
     def _repr_html_(self) -> str:
         framed = html.escape(self.html(), quote=True)
         style = f"width: 100%; height: {NOTEBOOK_HEIGHT}px; border: 0"
-        return f'<iframe title="pipefix report" srcdoc="{framed}" sandbox="allow-scripts" style="{style}"></iframe>'
+        return f'<iframe title="pipefix report" srcdoc="{framed}" sandbox="allow-scripts allow-downloads" style="{style}"></iframe>'
 
     def html(self, path: str | Path | None = None) -> str:
         """The page that ``--html`` writes, as text; written to ``path`` where one is given."""

@@ -32,7 +32,7 @@ def test_it_is_printed_drawn_and_kept(words: str, tmp_path: Path) -> None:
     result = RESULTS[words]
     page = result.html(tmp_path / "page.html")
     assert words in page == (tmp_path / "page.html").read_text(encoding="utf-8")
-    framed = r'<iframe title="pipefix report" srcdoc="([^"]*)" sandbox="allow-scripts" style="[^"]*"></iframe>'
+    framed = r'<iframe title="pipefix report" srcdoc="([^"]*)" sandbox="allow-scripts allow-downloads" style="[^"]*"></iframe>'
     held = re.fullmatch(framed, result._repr_html_())
     assert held is not None and html.unescape(held[1]) == page, "a notebook shows it in a frame of its own"
     assert words in " ".join(str(result).split()) or words == "No regression: "

@@ -171,7 +171,8 @@ def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
 
 
 def _again(run: Run, **options: object) -> str | None:
-    """The probe once more, beside the same step; a loader inside a program has no name to give."""
+    """The probe once more, with what it was given, beside the same step; a loader inside a program has no name to give."""
+    options = {**{name: run.given[name] for name in ("batch_size", "workers") if name in run.given}, **options}
     if emulated := _EMULATED.match(run.consumer):
         options = {"step_ms" if emulated[2] == "ms" else "target_rate": float(emulated[1]), **options}
     elif run.target.endswith(" object>") and run.consumer in ("train_step", "model"):  # which the call was given

@@ -33,6 +33,8 @@ def test_one_that_may_gain_nothing_or_was_not_tried_is_not(remedy: RemedyFigures
     assert card(replace(RUN, remedies=[remedy])).command == "pipefix probe clips.py:ClipDataset --budget 180"
     beside = replace(RUN, remedies=[remedy], consumer="emulated: 12.5 ms a batch")
     assert card(beside).command == "pipefix probe clips.py:ClipDataset --step-ms 12.5 --budget 180"
+    given = replace(RUN, remedies=[remedy], given={"workers": 8})
+    assert card(given).command == "pipefix probe clips.py:ClipDataset --workers 8 --budget 180"
     in_python = replace(RUN, remedies=[remedy], target="<ClipDataset object>")
     assert str(card(in_python).command).startswith("pipefix.probe(dataset, ")
     assert str(card(replace(in_python, consumer="train_step")).command).startswith("pipefix.probe(dataset, step=train_step, ")

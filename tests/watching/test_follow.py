@@ -262,3 +262,10 @@ def test_windows_are_told_apart_by_the_job_that_wrote_them():
     assert list(map(len, by_job([*first, *second], None))) == [3, 2]
     assert list(map(len, by_job(second, first[-1]))) == [0, 2]
     assert list(map(len, by_job(first[2:], first[1]))) == [1]
+
+
+@pytest.mark.parametrize("source", ["9400", ":9400", "127.0.0.1:9400", "node12:9400"])
+def test_a_host_and_its_port_are_an_address(source: str):
+    """`pipefix watch localhost:9400` waited five minutes for a file of that name."""
+    host = source.rpartition(":")[0] or "127.0.0.1"
+    assert followed._address(source) == f"http://{host}:9400/metrics"

@@ -69,7 +69,7 @@ def run_program(
             mark_ended(out)
             run = _told(out, command, ended, plan)
             if probe_job is not None:
-                run = shown(_with_probe(run, probe_job, ended, command))
+                run = shown(_probed_elsewhere(_with_probe(run, probe_job, ended, command), out / "run.json"))
             runfile.write(run, out / "run.json")
         except UnreadableFile as error:
             error.known = run
@@ -140,12 +140,22 @@ def _with_probe(run: runfile.Run, probe_job: Job, ended: Ended, command: Sequenc
         told = f"{NOT_PROBED} {error}{instead}"
         program = msgspec.structs.replace(run.program, errors=[*run.program.errors, told])
         return msgspec.structs.replace(run, program=program)
-    others = [error for error in run.program.errors if not error.startswith(NOT_PROBED)]  # that of ranks on other machines
-    program = msgspec.structs.replace(run.program, errors=others)
-    with_program = msgspec.structs.replace(_in_words_of_run(with_commands(probed, command)), program=program)
+    with_program = _with_program(_in_words_of_run(with_commands(probed, command)), run.program)
     if with_program.verdict is None or run.verdict is None:
         return with_program
     return msgspec.structs.replace(with_program, verdict=agreed(with_program.verdict, run.verdict))
+
+
+def _with_program(probed: runfile.Run, program: runfile.ProgramFigures) -> runfile.Run:
+    """Experiments and the program that they were made in; that they could not be made by ranks on other machines is not told."""
+    errors = [error for error in program.errors if not error.startswith(NOT_PROBED)]
+    return msgspec.structs.replace(probed, program=msgspec.structs.replace(program, errors=errors))
+
+
+def _probed_elsewhere(run: runfile.Run, file: Path) -> runfile.Run:
+    """With the experiments that this command wrote on another node meanwhile, to the same folder: there the first rank was."""
+    other = runfile.read(file) if not run.stages and file.exists() else None
+    return _with_program(other, run.program) if other is not None and other.stages and run.program is not None else run
 
 
 def _instead(program: runfile.ProgramFigures) -> str:

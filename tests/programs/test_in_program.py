@@ -23,14 +23,14 @@ from torch.utils.data._utils import signal_handling
 
 from pipefix.api import in_program
 from pipefix.api.fix import FixReport
-from pipefix.api.run import _with_probe
+from pipefix.api.run import _probed_elsewhere, _with_probe
 from pipefix.fixes.outcome import Fixed
 from pipefix.plan import planfile
 from pipefix.plan.planfile import LoaderChange, PlanFile
 from pipefix.programs.launch import Ended
 from pipefix.programs.observing.inside import ELSEWHERE, SECONDS, STEPS, Inside, _forget_fork_server, _renewed
 from pipefix.programs.observing.observer import Observer
-from pipefix.report import fix_report, terminal
+from pipefix.report import fix_report, runfile, terminal
 from pipefix.report.card import card
 from pipefix.report.program_report import NOT_PROBED
 from pipefix.report.runfile import Caveat, LoopFigures, ProgramFigures, RemedyFigures, Run, StageFigures, Verdict
@@ -292,6 +292,18 @@ def test_a_probe_that_was_made_is_not_told_as_one_that_was_not(tmp_path: Path) -
     told = _with_probe(Run(program=program), job, Ended(0, 1.0), ["train.py"]).program
     assert told is not None
     assert told.errors == ["another"]
+
+
+def test_experiments_that_another_node_wrote_are_kept(tmp_path: Path) -> None:
+    """A node without the first rank, whose command ended later, wrote its figures over them."""
+    runfile.write(Run(target="train.py:7", stages=[StageFigures(stage="decode")]), tmp_path / "run.json")
+    program = ProgramFigures(command=["train.py"], exit_code=0, seconds=2.0, errors=[f"{NOT_PROBED} it was too short.", "another"])
+    told = _probed_elsewhere(Run(program=program), tmp_path / "run.json")
+    assert told.program is not None
+    assert (told.target, told.program.seconds, told.program.errors) == ("train.py:7", 2.0, ["another"])
+    own = Run(program=program, stages=[StageFigures(stage="step")])
+    assert _probed_elsewhere(own, tmp_path / "run.json") is own
+    assert _probed_elsewhere(Run(program=program), tmp_path / "none.json").program is program
 
 
 def test_of_a_probe_that_was_interrupted_at_once_the_clocks_say_what_they_know(tmp_path: Path) -> None:

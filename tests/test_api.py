@@ -219,6 +219,7 @@ def test_a_given_loader_is_none(tmp_path: Path, ticks: Ticks) -> None:
     run = pipefix.probe(f"{path}:loader", budget=0.25, batch_size=16)  # fake clock
     assert "assumed" not in {caveat.id for caveat in run.caveats}
     assert run.settings.batch_size == 16
+    assert run.given == {"batch_size": 16}, "to be repeated so"
 
 
 def test_an_interrupted_probe_is_a_run_all_the_same(tmp_path: Path, ticks: Ticks) -> None:

@@ -40,7 +40,7 @@ Undone = ShownUndone
 """As users name it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FixReport(Shown):
     """What `fix` did, and the probes before and after it."""
 

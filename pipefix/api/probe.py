@@ -102,7 +102,8 @@ def probe(
             subject, consumer, budget=seconds, recording_bytes=memory, trace=trace is not None, progress=say, seed=seed,
             trial_workers=trial_workers, begun=begun,
         )  # fmt: skip
-    run = shown(told)
+    given = {name: value for name, value in (("batch_size", batch_size), ("workers", workers)) if value is not None}
+    run = shown(msgspec.structs.replace(told, given=given))
     if trace is not None:
         try:
             trace_file.write(measurement.traced, trace, main=os.getpid(), target=subject.target)

@@ -25,7 +25,7 @@ from pipefix.report import runfile
 from pipefix.report.program_report import NOT_PROBED
 from pipefix.report.shown import ShownRun as Run
 from pipefix.report.shown import shown
-from pipefix.vocabulary import files
+from pipefix.vocabulary import files, launched
 from pipefix.vocabulary.commands import command as written
 from pipefix.vocabulary.commands import made_in_program
 from pipefix.vocabulary.errors import BadUsage, Interrupted, PipefixError, UnreadableFile
@@ -34,8 +34,9 @@ from pipefix.vocabulary.version import VERSION
 
 _NOTES = re.compile(r"(run\.json|events-.*\.jsonl|\.pipefix-(enough|noting-.*))\Z")
 
-_RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-"""Variables of launchers that start this command for each rank: what others note in the folder is of the same program."""
+_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+"""Variables of launchers that start this command for each rank: what others note in the folder is of the same program. Slurm's
+rank is set in every batch script as well: of a job step, the number of its tasks tells."""
 
 
 def run_program(
@@ -68,7 +69,7 @@ def run_program(
             mark_ended(out)
             run = _told(out, command, ended, plan)
             if probe_job is not None:
-                run = shown(_with_probe(run, probe_job, ended, command))
+                run = shown(_probed_elsewhere(_with_probe(run, probe_job, ended, command), out / "run.json"))
             runfile.write(run, out / "run.json")
         except UnreadableFile as error:
             error.known = run
@@ -139,10 +140,22 @@ def _with_probe(run: runfile.Run, probe_job: Job, ended: Ended, command: Sequenc
         told = f"{NOT_PROBED} {error}{instead}"
         program = msgspec.structs.replace(run.program, errors=[*run.program.errors, told])
         return msgspec.structs.replace(run, program=program)
-    with_program = msgspec.structs.replace(_in_words_of_run(with_commands(probed, command)), program=run.program)
+    with_program = _with_program(_in_words_of_run(with_commands(probed, command)), run.program)
     if with_program.verdict is None or run.verdict is None:
         return with_program
     return msgspec.structs.replace(with_program, verdict=agreed(with_program.verdict, run.verdict))
+
+
+def _with_program(probed: runfile.Run, program: runfile.ProgramFigures) -> runfile.Run:
+    """Experiments and the program that they were made in; that they could not be made by ranks on other machines is not told."""
+    errors = [error for error in program.errors if not error.startswith(NOT_PROBED)]
+    return msgspec.structs.replace(probed, program=msgspec.structs.replace(program, errors=errors))
+
+
+def _probed_elsewhere(run: runfile.Run, file: Path) -> runfile.Run:
+    """With the experiments that this command wrote on another node meanwhile, to the same folder: there the first rank was."""
+    other = runfile.read(file) if not run.stages and file.exists() else None
+    return _with_program(other, run.program) if other is not None and other.stages and run.program is not None else run
 
 
 def _instead(program: runfile.ProgramFigures) -> str:
@@ -194,7 +207,7 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def _refuse(folder: Path, who: str = "") -> None:
-    if not any(name in os.environ for name in _RANKS):
+    if not any(name in os.environ for name in _RANKS) and (launched.number("SLURM_STEP_NUM_TASKS") or 1) < 2:
         problem = f"--out {folder}: another program notes there and still runs{who}."
         raise BadUsage(problem, advice="Name another folder: pipefix run --out FOLDER train.py")
 

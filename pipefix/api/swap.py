@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pipefix.augment.swap import Swap
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Swapped(Shown):
     """A swap's two halves, and what is told of it."""
 

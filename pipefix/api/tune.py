@@ -43,7 +43,7 @@ _ASLEEP = "PYTORCH_NVML_BASED_CUDA_CHECK"
 """With it torch answers whether there is CUDA without waking it up: trials are forked, and would find it awake and unusable."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Tuned(Shown):
     """What a tuning came to."""
 

@@ -43,7 +43,7 @@ def _lines(document: Document, stream: TextIO | None) -> list[str]:
     from pipefix.report import terminal
 
     unicode = (getattr(stream, "encoding", None) or "ascii").lower().startswith("utf")
-    return terminal.lines(document, width=width(), color=color(stream), unicode=unicode)
+    return terminal.lines(document, width=width(stream), color=color(stream), unicode=unicode)
 
 
 def as_json(value: object, *, indent: bool = True) -> bool:
@@ -90,8 +90,12 @@ def tolerate_any_encoding() -> None:
             reconfigure(errors="replace")
 
 
-def width() -> int:
-    return max(40, shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns)
+def width(stream: TextIO | None = None) -> int:
+    """Columns of the terminal, also where only ``stream`` goes to it (``pipefix run train.py | tee log``)."""
+    otherwise = WIDTH_WITHOUT_TERMINAL
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # there is none
+        otherwise = os.get_terminal_size(stream.fileno()).columns or otherwise  # type: ignore[union-attr]
+    return max(40, shutil.get_terminal_size((otherwise, 24)).columns)
 
 
 def is_terminal(stream: TextIO | None) -> bool:

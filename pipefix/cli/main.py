@@ -104,6 +104,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             os.getcwd()
         except OSError:
             return _tell(UnreadableFile("The folder that you are in was removed.", advice="Go to one that is there, such as: cd"))
+        if error.errno in (errno.ENOSPC, errno.EDQUOT) or "usable temporary directory" in str(error):
+            full = f"{error.filename or 'Temporary files'}: {error.strerror}."
+            return _tell(UnreadableFile(full, advice="Name a folder with room for temporary files: TMPDIR=DIR pipefix ..."))
         if error.errno != errno.ENAMETOOLONG:
             return unforeseen(error)
         from pipefix.vocabulary.versioned import short

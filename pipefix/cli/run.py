@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import os
 import resource
 import shutil
@@ -104,7 +105,13 @@ def run(arguments: Namespace) -> int:
 def _become(started: list[str]) -> None:
     """``PIPEFIX=0``: nothing is seen of the program, which takes this process's place."""
     try:
-        os.execvp(started[0], started)
+        try:
+            os.execvp(started[0], started)
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+            place = shutil.which(started[0]) or started[0]  # a script that begins without #!, as in `launch`
+            os.execv("/bin/sh", ["/bin/sh", place, *started[1:]])
     except OSError as error:
         problem = f"{started[0]} could not be started: {error.strerror or error}."
         raise BadUsage(problem, advice=f"It has to start by itself: {command(*started)}") from error

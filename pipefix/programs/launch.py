@@ -94,6 +94,7 @@ def launch(
         stages: look into the making of some batches.
     """
     environment = dict(os.environ)
+    environment.pop("PIPEFIX", None)  # =0 switches `pipefix run` off, and no probe or fix that is asked for
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(STARTUP), environment.get("PYTHONPATH")]))
     environment["PIPEFIX_RUN"] = str(folder.resolve())
     for name, value in (("STEPS", steps), ("JOB", job), ("PLAN", plan), ("BLIND", None if stages else 1)):

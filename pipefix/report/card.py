@@ -11,7 +11,7 @@ import msgspec
 
 from pipefix.report import descriptions
 from pipefix.report.document import COLOURS, sentence
-from pipefix.report.program_report import NOT_PROBED, experiments_in
+from pipefix.report.program_report import NOT_PROBED, experiments_in, notes
 from pipefix.report.runfile import EVALUATION_WAITS, GainFigures, RemedyFigures, Run, StageFigures
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.commands import Name, command, made_in_program, on_target
@@ -138,15 +138,17 @@ def _worth(gain: quantity.Interval | None) -> float:
 
 
 def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
-    if run.program is not None and not run.stages and run.program.loops:
+    if run.program is not None and not run.stages:
         why_not = [error for error in run.program.errors if error.startswith(NOT_PROBED)]
         if why_not:
             return why_not[:1], None
+        if not run.program.loops:
+            return [next(notes(run.program))], None
         if run.verdict is not None and run.verdict.kind == "step-bound":
             of_training = "Leave the training's loader alone: look at the model, and at the loader of the evaluation."
             return [of_training if EVALUATION_WAITS in run.verdict.sentence else "Leave the loader alone: look at the model."], None
         clocks = "These are clocks: experiments in the program show which stage is slow, and what each fix is worth."
-        return [clocks], experiments_in(run.program.command)
+        return [clocks], experiments_in(run.program)
     if settled and run.verdict is not None and run.verdict.kind == "input-bound":
         return ["No remedy that pipefix knows applies here; the list of remedies says why for each."], None
     if settled:
@@ -164,12 +166,13 @@ def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
     longer = max(budgets, default=max(120, round(min(spent, 1e9) / 5) * 10) if quantity.known(spent) else 120)
     sentences = [sentence(caveat.sentence) for caveat in run.caveats[:2]] or ["A longer probe gives narrower intervals."]
     if run.program is not None:
-        return sentences, command("pipefix", "run", f"--probe={longer}", *run.program.command)
+        return sentences, experiments_in(run.program, f"--probe={longer}")
     return sentences, _again(run, budget=longer)
 
 
 def _again(run: Run, **options: object) -> str | None:
-    """The probe once more, beside the same step; a loader inside a program has no name to give."""
+    """The probe once more, with what it was given, beside the same step; a loader inside a program has no name to give."""
+    options = {**{name: run.given[name] for name in ("batch_size", "workers") if name in run.given}, **options}
     if emulated := _EMULATED.match(run.consumer):
         options = {"step_ms" if emulated[2] == "ms" else "target_rate": float(emulated[1]), **options}
     elif run.target.endswith(" object>") and run.consumer in ("train_step", "model"):  # which the call was given

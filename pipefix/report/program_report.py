@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
@@ -39,15 +39,16 @@ def report(run: Run) -> Document:
             card.append(field("", why_not[0], "soft"))
             program = msgspec.structs.replace(program, errors=[error for error in program.errors if error not in why_not])
         elif run.verdict.kind == "input-bound":
-            card.append(field("", _CLOCKS + experiments_in(program.command), "soft"))
+            card.append(field("", _CLOCKS + experiments_in(program), "soft"))
     return Document(card=card, sections=[section(program)])
 
 
-def experiments_in(words: Sequence[str]) -> str:
-    """How they are made; a notebook's kernel (ipykernel's, Colab's) is not started by its user."""
-    if any(word.endswith("kernel_launcher.py") for word in words[:1]):
+def experiments_in(program: ProgramFigures, probe: str = "--probe") -> str:
+    """How they are made, with its plan in place; a notebook's kernel (ipykernel's, Colab's) is not started by its user."""
+    if any(word.endswith("kernel_launcher.py") for word in program.command[:1]):
         return "pipefix.probe(LOADER, step=TRAINING_STEP)"
-    return command("pipefix", "run", "--probe", *words)
+    plan = ["--plan", program.plan] if program.plan else []
+    return command("pipefix", "run", probe, *plan, *program.command)
 
 
 def section(program: ProgramFigures, *, only: str = "") -> Section:

@@ -300,6 +300,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """True where the run was interrupted: figures are what was known by then."""
     machine: dict[str, Any] = {}
     settings: LoaderSettings = LoaderSettings()
+    given: dict[str, int] = {}
+    """What the probe was told to set in place of the loader's own: batch_size, workers."""
     consumer: str = "none"
     """Where the step came from: train_step, model, emulated (with its figure) or none."""
     verdict: Verdict | None = None

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from pipefix.report import descriptions, probe_report, program_report
-from pipefix.report.document import Document
+from pipefix.report.document import Document, Field, Paragraph, Section
 from pipefix.report.runfile import Run
 from pipefix.vocabulary import versioned
+from pipefix.vocabulary.printable import printable
 
 S = TypeVar("S")
 NOTEBOOK_HEIGHT = 640
@@ -46,10 +47,17 @@ class Shown:
 
         return "\n".join(line for document in self.printed() for line in terminal.lines(document))
 
+    def __repr__(self) -> str:
+        """Its first sentence, for a prompt; printed, it tells all."""
+        document = self.document()
+        parts: list[Field | Section] = [*document.card, *document.sections]
+        said = next((block.text for part in parts for block in part.blocks if isinstance(block, Paragraph)), "")
+        return printable(f"<{document.command or 'pipefix'} {document.target}: {said}>")
+
     def _repr_html_(self) -> str:
         framed = html.escape(self.html(), quote=True)
         style = f"width: 100%; height: {NOTEBOOK_HEIGHT}px; border: 0"
-        return f'<iframe title="pipefix report" srcdoc="{framed}" sandbox="allow-scripts" style="{style}"></iframe>'
+        return f'<iframe title="pipefix report" srcdoc="{framed}" sandbox="allow-scripts allow-downloads" style="{style}"></iframe>'
 
     def html(self, path: str | Path | None = None) -> str:
         """The page that ``--html`` writes, as text; written to ``path`` where one is given."""

@@ -148,9 +148,17 @@ def gpus_here() -> tuple[list[Gpu], str | None, str | None]:
         nvml.nvmlInit()
         try:
             devices = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
-            gpus = [Gpu(nvml.nvmlDeviceGetName(device), int(nvml.nvmlDeviceGetMemoryInfo(device).total)) for device in devices]
+            gpus = [Gpu(nvml.nvmlDeviceGetName(device), _memory_of(device, nvml)) for device in devices]
             return gpus, nvml.nvmlSystemGetDriverVersion(), None
         finally:
             nvml.nvmlShutdown()
     except nvml.NVMLError as error:
         return [], None, f"the NVIDIA driver does not answer: {error}"
+
+
+def _memory_of(device: Any, nvml: Any) -> int:
+    """That of the machine where the two share it (DGX Spark, Jetson): the driver tells none then."""
+    try:
+        return int(nvml.nvmlDeviceGetMemoryInfo(device).total)
+    except nvml.NVMLError:
+        return int(psutil.virtual_memory().total)

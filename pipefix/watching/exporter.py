@@ -53,6 +53,8 @@ class JsonLines:
         """The last line in the file has no end: a disk was full, or a process killed."""
         for number in itertools.count(1):
             name = self.path if number == 1 else self.path.with_name(f"{self.path.stem}.{number}{self.path.suffix}")
+            if str(name) in _written_here:
+                continue  # the kernel lets a process lock a file twice, and drops its lock where it closes the file once
             self._open(name)
             if self._claimed(name):
                 break
@@ -73,11 +75,9 @@ class JsonLines:
         self._file, self._torn = file, torn
 
     def _claimed(self, path: Path) -> bool:
-        """Whether no other watch writes to the file: of this process, or of another on this machine that lives."""
+        """Whether no watch of another process on this machine writes to the file."""
         if not stat.S_ISREG(os.fstat(self._file).st_mode):
             return True  # a pipe or a device is everybody's
-        if str(path) in _written_here:
-            return False
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -105,7 +105,7 @@ class JsonLines:
 
 
 _written_here: dict[str, JsonLines] = {}
-"""The kernel lets a process lock a file twice."""
+"""By their names, the files that watches of this process write to."""
 os.register_at_fork(after_in_child=_written_here.clear)
 
 

@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -83,12 +84,13 @@ def by_job(group: Sequence[Window], before: Window | None) -> list[list[Window]]
 
 
 def _address(source: str) -> str:
-    """A port of this machine as the address that a job serves there; a file and an address as they are."""
-    if source.isdecimal() and not Path(source).exists():
-        if not 0 < int(source) < 2**16:
+    """A port, of this machine or HOST:PORT, as the address that a job serves there; a file and an address as they are."""
+    host, _, port = source.rpartition(":")
+    if port.isdecimal() and "/" not in host and not Path(source).exists():
+        if not 0 < int(port) < 2**16:
             problem = f"{source} is neither a file nor a port of this machine (1 to 65535); a job is not found by its process id."
             raise BadUsage(problem, advice="Name what the job names in pipefix.watch(loader, prometheus=9400): pipefix watch 9400")
-        return f"http://127.0.0.1:{source}/metrics"
+        return f"http://{host or '127.0.0.1'}:{port}/metrics"
     if is_remote(source) and not source.startswith(("http://", "https://")):
         raise BadUsage(
             f"{source} cannot be followed: a job's windows are read from a file, or from an address that begins with http:// or https://.",
@@ -192,7 +194,9 @@ def _asked(url: str) -> bytes:
     """The whole answer, if it comes in time and is no longer than ours."""
     until = time.monotonic() + _TIMEOUT
     data = bytearray()
-    with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer:
+    here = urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")  # a proxy (http_proxy) would ask its own machine
+    opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if here else []))
+    with opener.open(url, timeout=_TIMEOUT) as answer:
         while piece := answer.read1(65_536):
             data += piece
             if len(data) > LONGEST_LINE:

@@ -193,6 +193,8 @@ class Endpoint(Collector):
 
     def close(self) -> None:
         self._server.shutdown()
+        with contextlib.suppress(OSError):  # forked workers hold it as well, and would keep the port in use
+            self._server.socket.shutdown(socket.SHUT_RDWR)
         self._server.server_close()
         self._thread.join(timeout=5)
 

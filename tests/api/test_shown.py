@@ -32,7 +32,7 @@ def test_it_is_printed_drawn_and_kept(words: str, tmp_path: Path) -> None:
     result = RESULTS[words]
     page = result.html(tmp_path / "page.html")
     assert words in page == (tmp_path / "page.html").read_text(encoding="utf-8")
-    framed = r'<iframe title="pipefix report" srcdoc="([^"]*)" sandbox="allow-scripts" style="[^"]*"></iframe>'
+    framed = r'<iframe title="pipefix report" srcdoc="([^"]*)" sandbox="allow-scripts allow-downloads" style="[^"]*"></iframe>'
     held = re.fullmatch(framed, result._repr_html_())
     assert held is not None and html.unescape(held[1]) == page, "a notebook shows it in a frame of its own"
     assert words in " ".join(str(result).split()) or words == "No regression: "
@@ -47,9 +47,17 @@ def test_a_run_names_itself_in_a_line_and_is_loaded_as_it_was_saved(tmp_path: Pa
     assert pipefix.load(tmp_path / "run.json") == run
 
 
+@pytest.mark.parametrize("words", ["9 samples would take 4.00 s", "is taken back", "No change that these runs can tell"])
+def test_a_prompt_shows_a_line_of_it(words: str) -> None:
+    """It showed every field: of a comparison, both run files."""
+    (told,) = [repr(result) for result in RESULTS.values() if words in repr(result)]
+    assert told.startswith("<pipefix ") and len(told) < 300
+
+
 def test_every_result_is_shown() -> None:
     names = {"Run", "Comparison", "Converted", "Forecast", "Checked", "Swapped", "Tuned", "FixReport", "Undone"}
     kinds = {
         name for name in pipefix.__all__ if inspect.isclass(getattr(pipefix, name)) and issubclass(getattr(pipefix, name), Shown)
     }
     assert kinds == names
+    assert {name for name in names if getattr(pipefix, name).__repr__ is not Shown.__repr__} == {"Run"}

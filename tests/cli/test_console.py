@@ -30,6 +30,23 @@ def test_width_is_asked_of_the_terminal_and_is_never_absurd(monkeypatch: pytest.
     assert console.width() == 40
 
 
+def test_width_is_that_of_the_terminal_which_the_notes_go_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of `pipefix run train.py | tee log`, the report at the end was laid out for 100 columns."""
+
+    def size(descriptor: int) -> os.terminal_size:
+        if descriptor != 72:
+            raise OSError("it is no terminal")
+        return os.terminal_size((80, 24))
+
+    class Notes(io.StringIO):
+        def fileno(self) -> int:
+            return 72
+
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr("os.get_terminal_size", size)
+    assert (console.width(Notes()), console.width()) == (80, 100)
+
+
 SPEAKER = """
 import os, subprocess, sys
 from pipefix.cli import console

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -68,6 +69,11 @@ OTHERS = [
      "  data.py, line 3\nValueError: \\x1b[31mno\\x07\npipefix: data.py raised ValueError.\n"),
     (KeyboardInterrupt(), 130, "pipefix: Interrupted before there was anything to report.\n  Run the same command again.\n"),
     (MemoryError(), 6, "pipefix ran out of memory.\n  Run it where more memory is free, or allowed: ulimit -v\n"),
+    (OSError(errno.ENOSPC, "No space left on device", "/tmp/pipefix-job-1/options"), 4,
+     ("pipefix: /tmp/pipefix-job-1/options: No space left on device.\n"
+      "  Name a folder with room for temporary files: TMPDIR=DIR pipefix ...\n")),
+    (FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']"), 4,
+     "pipefix: Temporary files: No usable temporary directory found in ['/tmp'].\n  Name a folder"),
     (ModuleNotFoundError("No module named 'torch'", name="torch"), 5,
      ("pipefix: The package 'torch', which pipefix stands on, cannot be imported: No module named 'torch'.\n"
       "  Install pipefix again, which brings it: from a checkout, pip install .\n")),
@@ -75,7 +81,7 @@ OTHERS = [
 """The user's own frames come first."""
 
 
-@pytest.mark.parametrize(("error", "code", "told"), OTHERS, ids=["frames", "interrupted", "memory", "library"])
+@pytest.mark.parametrize(("error", "code", "told"), OTHERS, ids=["frames", "interrupted", "memory", "full", "no place", "library"])
 def test_what_is_no_error_of_ours(
     error: BaseException, code: int, told: str, command: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 from torch.utils.data import DataLoader
 
@@ -209,10 +210,18 @@ def test_no_mountinfo_means_unknown(tmp_path: Path) -> None:
     assert filesystem("/data", tmp_path) is None
 
 
+class Unified(Driver):
+    """As of DGX Spark, which was told to have no GPU."""
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:
+        raise self.NVMLError("Not Supported")
+
+
 @pytest.mark.parametrize(
     ("nvml", "gpus", "driver", "why"),
     [
         (Driver(), [("Test GPU", 8 * GIB)], "999.1", None),
+        (Unified(), [("Test GPU", psutil.virtual_memory().total)], "999.1", None),
         (Driver("Driver/library version mismatch"), [], None, "the NVIDIA driver does not answer: Driver/library version mismatch"),
     ],
 )

@@ -60,6 +60,8 @@ def test_it_can_be_switched_off(place: Place) -> None:
     place.write("import os, sys\nprint(sorted(name for name in os.environ if name.startswith('PIPEFIX')))\nsys.exit(7)", "bare.py")
     done = place.started(place.command(["bare.py"]))
     assert (done.returncode, done.stdout, done.stderr) == (7, "['PIPEFIX']\n", "")
+    place.write("exit $#", "job.sh").chmod(0o755)
+    assert place.started(place.command(["./job.sh", "a"])).returncode == 1, "a script without #!, which was not started"
     assert not (place.folder / "pipefix-run").exists()
 
 

@@ -23,17 +23,17 @@ from torch.utils.data._utils import signal_handling
 
 from pipefix.api import in_program
 from pipefix.api.fix import FixReport
-from pipefix.api.run import _with_probe
+from pipefix.api.run import _probed_elsewhere, _with_probe
 from pipefix.fixes.outcome import Fixed
 from pipefix.plan import planfile
 from pipefix.plan.planfile import LoaderChange, PlanFile
 from pipefix.programs.launch import Ended
-from pipefix.programs.observing.inside import SECONDS, STEPS, Inside, _forget_fork_server, _renewed
+from pipefix.programs.observing.inside import ELSEWHERE, SECONDS, STEPS, Inside, _forget_fork_server, _renewed
 from pipefix.programs.observing.observer import Observer
-from pipefix.report import fix_report, terminal
+from pipefix.report import fix_report, runfile, terminal
 from pipefix.report.card import card
 from pipefix.report.program_report import NOT_PROBED
-from pipefix.report.runfile import Caveat, LoopFigures, ProgramFigures, RemedyFigures, Run, Verdict
+from pipefix.report.runfile import Caveat, LoopFigures, ProgramFigures, RemedyFigures, Run, StageFigures, Verdict
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import Interrupted, TargetError
 from tests.programs.conftest import Place
@@ -284,6 +284,28 @@ def with_probe(folder: Path, probed: Run, *, interrupted: bool = False) -> Run:
     return _with_probe(run, job, Ended(0, 1.0, interrupted=interrupted), ["train.py"])
 
 
+def test_a_probe_that_was_made_is_not_told_as_one_that_was_not(tmp_path: Path) -> None:
+    """Ranks on other machines cannot make it."""
+    job = in_program.Job(tmp_path)
+    job.answer.write_bytes(pickle.dumps(("returned", Run(target="train.py:7"))))
+    program = ProgramFigures(command=["train.py"], exit_code=0, seconds=1.0, errors=[ELSEWHERE, "another"])
+    told = _with_probe(Run(program=program), job, Ended(0, 1.0), ["train.py"]).program
+    assert told is not None
+    assert told.errors == ["another"]
+
+
+def test_experiments_that_another_node_wrote_are_kept(tmp_path: Path) -> None:
+    """A node without the first rank, whose command ended later, wrote its figures over them."""
+    runfile.write(Run(target="train.py:7", stages=[StageFigures(stage="decode")]), tmp_path / "run.json")
+    program = ProgramFigures(command=["train.py"], exit_code=0, seconds=2.0, errors=[f"{NOT_PROBED} it was too short.", "another"])
+    told = _probed_elsewhere(Run(program=program), tmp_path / "run.json")
+    assert told.program is not None
+    assert (told.target, told.program.seconds, told.program.errors) == ("train.py:7", 2.0, ["another"])
+    own = Run(program=program, stages=[StageFigures(stage="step")])
+    assert _probed_elsewhere(own, tmp_path / "run.json") is own
+    assert _probed_elsewhere(Run(program=program), tmp_path / "none.json").program is program
+
+
 def test_of_a_probe_that_was_interrupted_at_once_the_clocks_say_what_they_know(tmp_path: Path) -> None:
     nothing = Verdict(kind="inconclusive", stage=None, sentence="Nothing was measured.", confidence=0.0)
     told = with_probe(tmp_path, Run(partial=True, verdict=nothing), interrupted=True)
@@ -295,7 +317,7 @@ def test_of_a_probe_that_was_interrupted_at_once_the_clocks_say_what_they_know(t
 def test_what_asks_for_a_longer_probe_names_the_option_of_run(tmp_path: Path) -> None:
     asks = Verdict(kind="inconclusive", stage=None, sentence="Too close. More blocks would settle it: --budget 75.", confidence=0.0)
     caveats = [Caveat(id="inconclusive", sentence="A longer run would narrow the intervals: --budget 75.")]
-    told = with_probe(tmp_path, Run(verdict=asks, caveats=caveats, target="train.py:4"))
+    told = with_probe(tmp_path, Run(verdict=asks, caveats=caveats, target="train.py:4", stages=[StageFigures(stage="decode")]))
     assert told.verdict is not None
     assert told.verdict.sentence.endswith("settle it: --probe=75.")
     assert told.caveats[0].sentence.endswith("--probe=75.")

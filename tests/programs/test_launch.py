@@ -57,7 +57,7 @@ def test_the_folder_of_a_program_that_still_runs_is_left_alone(looping: Callable
         second = place.run(stdin=subprocess.DEVNULL)
         assert (second.code, second.out) == (2, "")
         assert "another program notes there and still runs" in second.err
-        of_a_rank = place.run(stdin=subprocess.DEVNULL, env={"SLURM_PROCID": "1"})
+        of_a_rank = place.run(stdin=subprocess.DEVNULL, env={"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"})
         assert len(of_a_rank.program.loops) == 2, "of the first, too"
         process.communicate()
     assert len(place.run(stdin=subprocess.DEVNULL).program.loops) == 1
@@ -75,7 +75,10 @@ def test_the_folder_of_a_program_that_notes_nothing_yet_is_left_alone(light: Pla
         second = light.run(stdin=subprocess.DEVNULL)
         assert (second.code, second.out) == (2, "")
         assert "--out pipefix-run: another program notes there and still runs." in second.err
-        assert light.run(stdin=subprocess.DEVNULL, env={"SLURM_PROCID": "1"}).code == 0, "another rank of it"
+        alone = light.run(stdin=subprocess.DEVNULL, env={"SLURM_PROCID": "0", "SLURM_NTASKS": "4"})
+        assert alone.code == 2, "in a batch script, which has a rank as well"
+        step = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}
+        assert light.run(stdin=subprocess.DEVNULL, env=step).code == 0, "another rank of it"
         process.communicate()
     assert light.run(stdin=subprocess.DEVNULL).code == 0
     assert sorted(path.name for path in (light.folder / "pipefix-run").iterdir()) == ["report.html", "run.json"]
@@ -385,3 +388,12 @@ def test_what_was_asked_for_outlives_the_environment(looping: Callable[..., Plac
     place.write("import os; os.environ.clear()\n" + (place.folder / "train.py").read_text(encoding="utf-8"))
     ran = place.run(options=["--steps", "3"])
     assert (ran.program.at_limit, ran.program.loops[0].steps) == (True, 5)
+
+
+def test_the_variable_that_switches_run_off_does_not_reach_a_program_that_is_probed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`pipefix probe train.py -- ...` let it train to its end unseen, and said that it should train for longer."""
+    monkeypatch.setenv("PIPEFIX", "0")
+    words = [sys.executable, "-c", "import os, sys; sys.exit('PIPEFIX' in os.environ)"]
+    assert launch.launch(words, tmp_path).exit_code == 0

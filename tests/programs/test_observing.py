@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 
 from pipefix.loader.metering.cost_record import CostRecord, TimedBatch
 from pipefix.loader.metering.stage_clock import StageClock
-from pipefix.programs.observing import batches, lines, loops, notes, samples, timed_batches
+from pipefix.programs.observing import batches, lines, loops, notes, patches, samples, timed_batches
 from pipefix.programs.observing.device import DeviceWaits
 from pipefix.programs.observing.loops import Epoch, Loop, cost_of_a_step
 from pipefix.programs.observing.observer import Observer
@@ -370,7 +370,7 @@ def test_of_loaders_in_turn_the_one_that_is_waited_for_is_worked_on(tmp_path: Pa
 
     class Work:
         done = False
-        job: dict[str, Any] = {}
+        job: dict[str, Any] = {"ends": False}
 
         def claim(self) -> bool:
             return True
@@ -494,3 +494,52 @@ def test_a_clock_that_is_set_while_a_program_runs_moves_no_note(tmp_path: Path, 
     noted.write("second")
     (file,) = tmp_path.iterdir()
     assert [event["at"] for event in map(json.loads, file.read_text().splitlines())] == [1000.0, 1000.0, 1002.0]
+
+
+def test_other_base_classes_of_a_loader_are_told_of_it(tmp_path: Path) -> None:
+    """From Python 3.12 on a registry behind DataLoader was not, and a class with options of its own could not be defined."""
+    told: list[tuple[str, str]] = []
+
+    class Loader:
+        pass
+
+    class Registry:
+        def __init_subclass__(cls, name: str, **options: Any) -> None:
+            super().__init_subclass__(**options)
+            told.append((cls.__name__, name))
+
+    patches._patch_loader(Loader, Observer(str(tmp_path)))
+
+    class Mine(Loader, Registry, name="mine"):
+        pass
+
+    assert told == [("Mine", "mine")]
+
+
+def test_ranks_on_another_machine_than_the_job_are_seen(tmp_path: Path) -> None:
+    """`pipefix run --probe srun python train.py`: others were not seen, and told a FileNotFoundError."""
+    observer = Observer(str(tmp_path), {"PIPEFIX_RUN_JOB": str(tmp_path / "gone" / "job.json")})
+    assert observer.inside is not None
+    observer._work_inside(observer.inside, Epoch(Loop(0, "train.py:1"), Loader(place="train.py:1"), 1, 0.0))
+    (file,) = tmp_path.iterdir()
+    (error,) = [event["error"] for event in map(json.loads, file.read_text().splitlines()) if event["event"] == "error"]
+    assert error.startswith("Not probed: the program trains on another machine")
+
+
+@pytest.mark.parametrize(
+    ("module", "command"),
+    [
+        (None, ["package/train.py"]), ("__main__", ["package/train.py"]), ("package.train", ["-m", "package.train"]),
+        ("package.__main__", ["-m", "package"]),
+    ],
+)  # fmt: skip
+def test_a_module_is_noted_as_it_was_started(
+    module: str | None, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`python -m package.train` with `import pipefix.auto` was told to go on by its file, whose relative imports fail then."""
+    spec = SimpleNamespace(name=module) if module is not None else None
+    monkeypatch.setitem(sys.modules, "__main__", SimpleNamespace(__spec__=spec))  # type: ignore[arg-type]
+    monkeypatch.setattr(sys, "argv", ["package/train.py", "--lr", "1"])
+    notes.Notes(str(tmp_path)).write("first")
+    (file,) = tmp_path.iterdir()
+    assert json.loads(file.read_text().splitlines()[0])["argv"] == [*command, "--lr", "1"]

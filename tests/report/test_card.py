@@ -33,6 +33,8 @@ def test_one_that_may_gain_nothing_or_was_not_tried_is_not(remedy: RemedyFigures
     assert card(replace(RUN, remedies=[remedy])).command == "pipefix probe clips.py:ClipDataset --budget 180"
     beside = replace(RUN, remedies=[remedy], consumer="emulated: 12.5 ms a batch")
     assert card(beside).command == "pipefix probe clips.py:ClipDataset --step-ms 12.5 --budget 180"
+    given = replace(RUN, remedies=[remedy], given={"workers": 8})
+    assert card(given).command == "pipefix probe clips.py:ClipDataset --workers 8 --budget 180"
     in_python = replace(RUN, remedies=[remedy], target="<ClipDataset object>")
     assert str(card(in_python).command).startswith("pipefix.probe(dataset, ")
     assert str(card(replace(in_python, consumer="train_step")).command).startswith("pipefix.probe(dataset, step=train_step, ")
@@ -52,9 +54,20 @@ def of_program(kind: str, sentence: str, *command: str) -> Run:
 def test_what_comes_next_for_a_program_of_which_clocks_alone_are_known() -> None:
     waits = "Input-bound: the loop over the loader made at train.py:3 waited for batches in 40 % of its time."
     assert card(of_program("input-bound", waits, "train.py", "3")).command == "pipefix run --probe train.py 3"
+    planned = of_program("input-bound", waits, "train.py", "3")
+    planned = replace(planned, program=replace(planned.program, plan="fixed/pipefix.plan.toml"))
+    assert card(planned).command == "pipefix run --probe --plan fixed/pipefix.plan.toml train.py 3", "of the loader that waited"
     for launcher in ("/usr/lib/ipykernel_launcher.py", "/usr/local/lib/colab_kernel_launcher.py"):
         in_notebook = card(of_program("input-bound", waits, launcher, "-f", "kernel.json"))
         assert in_notebook.command == "pipefix.probe(LOADER, step=TRAINING_STEP)"
     assert card(of_program("step-bound", "Not the data.", "train.py")).next == ["Leave the loader alone: look at the model."]
     beside = card(of_program("step-bound", "Not the data. Evaluation waits for longer: 3 s.", "train.py"))
     assert beside.next == ["Leave the training's loader alone: look at the model, and at the loader of the evaluation."]
+
+
+def test_of_a_program_of_which_nothing_was_seen_the_reason_comes_next() -> None:
+    """The page of one that failed proposed a longer probe of it, and none had been made."""
+    verdict = Verdict(kind="inconclusive", stage=None, sentence="Inconclusive: the program failed.", confidence=0.0, rule="")
+    told = card(Run(verdict=verdict, program=ProgramFigures(command=["train.py"], exit_code=1, seconds=1.0)))
+    assert told.command is None
+    assert "the program failed before that" in told.next[0]

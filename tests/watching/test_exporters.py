@@ -158,6 +158,14 @@ def test_a_port_that_is_taken_is_told_and_training_goes_on(
     assert json.loads((tmp_path / "watch.jsonl").read_text())["batches"] == 2
 
 
+def test_a_port_is_free_again_while_workers_live_on():
+    """They are forked with its socket: a second watch of a loader with persistent workers was told that the port is in use."""
+    first = prometheus.Endpoint("127.0.0.1:0")
+    with first._server.socket.dup():
+        first.close()
+        prometheus.Endpoint(f"127.0.0.1:{port_of(first)}").close()
+
+
 def test_a_file_that_cannot_be_written_is_told_and_training_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     with watch([1, 2], jsonl=tmp_path / "absent" / "watch.jsonl") as watched:
         assert list(watched) == [1, 2]
@@ -231,7 +239,7 @@ def test_two_watches_of_one_name_do_not_mix_their_lines(tmp_path: Path, caplog: 
     path = tmp_path / "watch.jsonl"
     code = (
         "import sys; from pipefix.watching.exporter import JsonLines\n"
-        "held = JsonLines(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
+        "held = [JsonLines(sys.argv[1]) for _ in range(2)]; print('held', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", code, str(path)]
     job = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -244,7 +252,7 @@ def test_two_watches_of_one_name_do_not_mix_their_lines(tmp_path: Path, caplog: 
     names = [exporter.path.name for exporter in (first, second, third)]
     for exporter in (first, second, third):
         exporter.close()
-    assert names == ["watch.jsonl", "watch.2.jsonl", "watch.3.jsonl"]
+    assert names == ["watch.jsonl", "watch.3.jsonl", "watch.4.jsonl"]
     assert caplog.text.count("another watch writes to") == 2
     again = JsonLines(path)
     assert again.path == path

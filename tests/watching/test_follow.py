@@ -148,6 +148,19 @@ def test_an_endpoint_is_followed_until_it_is_gone(monkeypatch: pytest.MonkeyPatc
     assert groups[1][0].stages == windows[1].stages
 
 
+def test_a_proxy_is_not_asked_about_this_machine(monkeypatch: pytest.MonkeyPatch):
+    """Where http_proxy is set, as on many clusters, `pipefix watch 9400` did not find the job."""
+    for name in ("no_proxy", "NO_PROXY", "REQUEST_METHOD"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    endpoint = Endpoint("127.0.0.1:0")
+    try:
+        endpoint.write(job(1)[0])
+        assert numbers(list(follow(endpoint.url, once=True))) == [[1]]
+    finally:
+        endpoint.close()
+
+
 def test_an_address_where_nobody_listens():
     with pytest.raises(UnreadableFile, match="does not answer"):
         list(follow("http://127.0.0.1:9/metrics", once=True))
@@ -249,3 +262,10 @@ def test_windows_are_told_apart_by_the_job_that_wrote_them():
     assert list(map(len, by_job([*first, *second], None))) == [3, 2]
     assert list(map(len, by_job(second, first[-1]))) == [0, 2]
     assert list(map(len, by_job(first[2:], first[1]))) == [1]
+
+
+@pytest.mark.parametrize("source", ["9400", ":9400", "127.0.0.1:9400", "node12:9400"])
+def test_a_host_and_its_port_are_an_address(source: str):
+    """`pipefix watch localhost:9400` waited five minutes for a file of that name."""
+    host = source.rpartition(":")[0] or "127.0.0.1"
+    assert followed._address(source) == f"http://{host}:9400/metrics"

@@ -14,7 +14,7 @@ from pipefix.plan.plan import Step
 from pipefix.plan.planfile import AugmentationChange, LoaderChange
 from pipefix.plan.remedy import WORTH_TRYING, Remedy
 from pipefix.vocabulary.commands import on_target
-from pipefix.vocabulary.quantity import Interval, percent, seconds, times_between
+from pipefix.vocabulary.quantity import Interval, percent, seconds, times, times_between
 from pipefix.vocabulary.stage import Stage
 
 LEAST_BUDGET = 8.0
@@ -136,7 +136,7 @@ class DecodeGpu(Remedy):
         gain = Interval(most.value, min(1.0, most.low), most.high)
         if not case.cuda:
             takes = f"decoding and augmenting take {seconds(spent)} a sample"
-            return self.declined(f"{NO_CUDA}; {takes}, {WOULD_GAIN} at most {times_between(most)}", gain)
+            return self.declined(f"{NO_CUDA}; {takes}, {WOULD_GAIN} at most {times(most.value)}", gain)
         if case.diagnosis.verdict.kind == "step-bound":
             return self.declined(STEP_LIMITS, gain)
         if case.whole is None:

@@ -43,6 +43,7 @@ def make_importable() -> None:
         sys.path.append(os.path.dirname(OURS))
 
 
+ELSEWHERE = "Not probed: the program trains on another machine than pipefix. Start it there: srun pipefix run --probe train.py"
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 _ASKING = (*_ENDING, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 """By which a program is asked for something."""
@@ -50,8 +51,9 @@ _ASKING = (*_ENDING, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUS
 
 class Inside:
     def __init__(self, file: str) -> None:
-        with open(file, encoding="utf-8") as job:
-            self.job: dict[str, Any] = json.load(job)
+        self.job: dict[str, Any] = {}
+        with contextlib.suppress(FileNotFoundError), open(file, encoding="utf-8") as job:  # of a pipefix on another machine
+            self.job = json.load(job)
         self.file = file
         self.done = os.environ.get("RANK") not in (None, "", "0")
 

@@ -88,10 +88,18 @@ class Notes:
             own = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
             machine = {"host": platform.node(), "cores": len(own), "numa_nodes": _numa_nodes(own), **_machine()}
             rank = os.environ.get("RANK")
-            here = {"event": "process", "at": self._now(), "pid": self._pid, "argv": [*map(str, sys.argv)], "rank": rank, **machine}
+            here = {"event": "process", "at": self._now(), "pid": self._pid, "argv": _command(), "rank": rank, **machine}
             os.write(file, (json.dumps(here) + "\n").encode())
         self._which, self._file = _which(file), file
         return file
+
+
+def _command() -> list[str]:
+    """This program and its arguments, as they are given to `pipefix run`."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if spec is None or spec.name == "__main__":
+        return [*map(str, sys.argv)]
+    return ["-m", spec.name.removesuffix(".__main__"), *map(str, sys.argv[1:])]
 
 
 def _which(file: int) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from .batches import FIRST, tensors_in
 from .device import DeviceWaits, in_use
-from .inside import Inside, end_program, without_words
+from .inside import ELSEWHERE, Inside, end_program, without_words
 from .known_loops import KnownLoops
 from .lines import is_within_pipefix, users_line
 from .loops import Epoch, Loop, clock, cost_of_a_step
@@ -280,7 +280,9 @@ class Observer:
         """Seconds that the program stood still for it."""
         begun = clock()
         self.inside = None
-        if not inside.claim():
+        if not inside.job:
+            self.notes.write("error", error=ELSEWHERE)
+        if not inside.job or not inside.claim():
             self.kept.clear()
             return clock() - begun
         self.notes.silent = True  # in the forked process as well

@@ -124,10 +124,9 @@ def _timed(function: Any, begins: Any, ended: Any) -> Any:
 def _patch_loader(loader_class: Any, observer: Observer, plan: PlanInProgram | None = None) -> None:
     """The class, and every subclass that is defined from now on. ``plan``: may be put in the place of one of its own loaders."""
     patched: set[type] = set()
-    following = super(loader_class, loader_class).__init_subclass__
 
     def __init_subclass__(subclass: Any, /, **options: Any) -> None:  # noqa: N807 - stands in for it
-        following.__func__(subclass, **options) if hasattr(following, "__func__") else following(**options)
+        super(loader_class, subclass).__init_subclass__(**options)
         _patch_methods(subclass, observer, patched)
 
     loader_class.__init_subclass__ = classmethod(__init_subclass__)

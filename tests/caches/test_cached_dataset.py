@@ -53,6 +53,14 @@ def test_the_index_of_a_large_cache_stays_in_its_file(files, make, monkeypatch):
     assert few.raw(5)
 
 
+def test_a_cache_of_many_parts_has_few_of_them_open(files, make, monkeypatch, small_parts):
+    """Of ImageNet it has some 500, two files each, and a process may open 1,024: training ended there."""
+    monkeypatch.setattr("pipefix.caches.index._most_open", lambda: 2)
+    cached = CachedDataset(make(files, "decoded").folder)
+    assert [cached[index][1] for index in range(12)] == list(range(12)) and cached[0][1] == 0
+    assert sum(file is not None for file in cached._parts.files) == 2
+
+
 def test_a_file_system_that_gives_a_few_bytes_at_a_time(files, make, monkeypatch):
     """As those over a network may, and all of them beyond 2 GB: only what ends a file is missing."""
     folder = make(files, "resized").folder

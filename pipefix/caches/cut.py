@@ -250,8 +250,9 @@ def rest_of(dataset: Any, cut: Cut) -> Callable[..., Any] | None:
     """What is to run live of a dataset's own transforms, checked by name and settings against the cache's cut."""
     own = holders(dataset)
     if cut.attribute is None:
-        if cut.state and state_of(own) != cut.state:
-            raise _other_transforms("its transforms, all of which are stored,")
+        if state_of(own) != cut.state:
+            stored = "its transforms, all of which are stored," if cut.state else "it had no transforms, and those of this one"
+            raise _other_transforms(stored)
         return None
     for holder in own:
         names = [label(operation) for operation in holder.operations]

@@ -129,6 +129,15 @@ def test_another_transform_list_is_refused(pictures, make):
         CachedDataset(done.folder, dataset=Files(pictures, v2.Resize(9)))
 
 
+@pytest.mark.parametrize("how", [{"store": "decoded"}, {"store": "rows", "to": "parquet"}])
+def test_transforms_that_the_cache_knows_nothing_of_are_refused(files, pictures, make, how):
+    """It was made without any, and samples came without those that the dataset got since."""
+    folder = make(files, **how).folder
+    with pytest.raises(BadUsage, match="it had no transforms, and those of this one would give other samples") as raised:
+        CachedDataset(folder, dataset=Files(pictures, v2.Resize(9)))
+    assert "transform=" in raised.value.advice and len(CachedDataset(folder, dataset=files)) == 12
+
+
 def test_a_cache_is_a_target(files, make):
     from pipefix.api.target import load_target
 

@@ -77,6 +77,14 @@ class Hook(Chain):
         self.keywords, self.given = list(kwargs), list(kwargs.values()) if kwargs else list(args)
         return result
 
+    def gave(self, call: Call, sample: Any) -> bool:
+        """Whether its results lie in the sample where ``call`` finds them."""
+        held: dict[Any, Any] = dict(zip(self.keywords or range(len(self.given)), self.given, strict=False))
+        names: Any = call.keywords or range(len(call.leaves))
+        with suppress(LookupError, TypeError):
+            return all(at(sample, path) is held[name] for name, path in zip(names, call.leaves, strict=True))
+        return False
+
 
 class Spy:
     """Runs the transforms as ever, and notes what they were called with."""

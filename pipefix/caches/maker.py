@@ -10,7 +10,7 @@ from typing import Any
 
 from pipefix.caches import pictures, record
 from pipefix.caches.cut import Hook
-from pipefix.caches.manifest import Blueprint
+from pipefix.caches.manifest import Blueprint, Call
 from pipefix.caches.witness import Reads, Witness
 from pipefix.hooks.snapshot import force
 from pipefix.vocabulary.errors import CacheDamaged, TargetError
@@ -194,6 +194,21 @@ def getter(dataset: Any, hook: Hook | None) -> Callable[[int], Any]:
         return dataset[index] if has_own else dataset.__getitems__([index])[0]
 
     return dataset.__getitem__ if hook is None and has_own else take
+
+
+def as_cut(get: Callable[[int], Any], hook: Hook, call: Call) -> Callable[[int], Any]:
+    """``get``, which raises where what runs live would be run on something else than the dataset runs it on."""
+
+    def take(index: int) -> Any:
+        sample = get(index)
+        if sample is not None and not hook.gave(call, sample):
+            raise Unreadable(
+                "it does not hold what its transforms gave, where others do: those that run live would be run on it all the same. "
+                "Keep what samples read: --store source"
+            )
+        return sample
+
+    return take
 
 
 # -- streams: samples by their place in them; they have one reader, and end where they end

@@ -111,6 +111,9 @@ class OpenedSource:
         self.fingerprint = Fingerprint(dataset, blueprint.samples, [blueprint.source.root])
         self.kinds = rows.kinds_of(rows.with_text(blueprint.columns, blueprint.recipe))
         self.get = makers.getter(dataset, hook)
+        cut = blueprint.cut
+        if hook is not None and cut is not None and cut.call is not None and cut.live:
+            self.get = makers.as_cut(self.get, hook, cut.call)
 
     def begin(self) -> None:
         """A part."""

@@ -204,6 +204,22 @@ def test_randomness_of_some_samples_is_not_frozen(make, generator):
         make(Sometimes(generator), "sample")
 
 
+class OfSome(Files):
+    """Augments the pictures of its rare classes."""
+
+    def __getitem__(self, index: int) -> Any:
+        image = Image.open(self.paths[index]).convert("RGB")
+        return self.transform(image) if index < 6 else image, index
+
+
+@pytest.mark.parametrize("store", ["decoded", "sample"])
+def test_a_sample_that_the_dataset_does_not_transform_is_told(pictures, make, store):
+    """Three samples were looked at. From the cache all were transformed, also those that the dataset hands out as they are."""
+    with pytest.raises(TargetError, match=r"Sample 6 .*does not hold what its transforms gave.*--store source"):
+        make(OfSome(pictures, v2.RandomCrop(20)), store)
+    assert make(OfSome(pictures, v2.Resize(20)), "sample", name="fixed").manifest.length == 12, "nothing runs live"
+
+
 def test_what_cannot_be_stored_is_named_with_the_way_out(make):
     class Odd(Numbers):
         def __getitem__(self, index):

@@ -11,6 +11,7 @@ import os
 import random
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -477,6 +478,26 @@ def test_too_many_are_a_mistake_elsewhere(make):
             make(Broken(), "sample", on_bad="skip", max_bad=limit)
     assert make(Broken(), "sample", on_bad="skip", max_bad=0.5).manifest.length == 80
     assert make(Broken(), "sample", on_bad="skip", max_bad=0.3, update=True).made == 0, "another limit is no other cache"
+
+
+def raising(error: Exception) -> Any:
+    def act() -> None:
+        raise error
+
+    return act
+
+
+@pytest.mark.parametrize("kind", [MemoryError, partial(OSError, errno.EMFILE, os.strerror(errno.EMFILE))])
+@pytest.mark.parametrize("is_inner", [False, True])
+def test_a_sample_that_memory_or_open_files_were_short_for_is_not_left_out(make, kind, is_inner):
+    """Whole caches came out with samples missing that nothing was wrong with."""
+    error: Exception = kind()
+    if is_inner:
+        error = RuntimeError("cannot read it")
+        error.__cause__ = kind()
+    with pytest.raises(TargetError, match="Sample 42 cannot be read") as raised:
+        make(Acting(42, raising(error)), "sample", on_bad="skip")
+    assert "not left out" in raised.value.advice
 
 
 def test_none_is_no_sample(make):

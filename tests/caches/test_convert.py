@@ -129,6 +129,8 @@ def test_what_a_stream_would_take(pictures, tmp_path, monkeypatch):
     monkeypatch.setattr(estimate, "time", SimpleNamespace(perf_counter=lambda: next(looks) * 1e-6))
     predicted = forecast(Endless(pictures), recipe_of("lmdb", "resized", 22, limit=40), tmp_path / "x", workers=0)
     assert (predicted.samples, predicted.tried) == (40, 40) and predicted.bytes > 0 and predicted.gain is not None
+    predicted = forecast(Stream(50), recipe_of("lmdb", "sample", limit=100_000), tmp_path / "x", workers=0)
+    assert (predicted.samples, predicted.tried) == (50, 50), "the bytes and seconds of a limit that it never comes to were told"
 
 
 def test_an_interrupted_forecast_leaves_nothing_and_says_no_more(files, small_parts, tmp_path):

@@ -131,8 +131,8 @@ def holders(dataset: Any) -> list[Holder]:
 def listed(value: Any) -> list[Any]:
     """The operations of a Compose, or the one operation."""
     held = getattr(value, "transforms", None)
-    if getattr(value, "processors", None):
-        return [value]  # albumentations with boxes or key points: they are looked after by the list as a whole
+    if getattr(value, "processors", None) or _chance(value) < 1:
+        return [value]  # albumentations: with boxes or key points, which the list as a whole looks after; or all of it by chance
     if isinstance(held, (list, tuple)) and type(value).__name__ in _LISTS:
         return [inner for operation in held for inner in listed(operation)]
     if type(value).__name__ == "Sequential" and hasattr(value, "_modules"):
@@ -169,10 +169,14 @@ def fixed_operations(holder: Holder, inputs: Sequence[Arguments]) -> int:
 
 
 def _says_random(operation: Any) -> bool:
-    chance = getattr(operation, "p", 1.0)
-    says_random = bool(_RANDOM.search(label(operation))) or (isinstance(chance, float) and 0 < chance < 1)
+    says_random = bool(_RANDOM.search(label(operation))) or 0 < _chance(operation) < 1
     # Those of albumentations all hold generators, used or not; what is random of them has a chance or a name that says so.
     return says_random or (not type(operation).__module__.startswith("albumentations.") and holds_generator(operation))
+
+
+def _chance(operation: Any) -> float:
+    chance = getattr(operation, "p", 1.0)
+    return chance if isinstance(chance, float) else 1.0
 
 
 def _tried(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Arguments, bool] | None:

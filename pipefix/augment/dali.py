@@ -223,7 +223,7 @@ class DaliLoader:
     def _feed(self) -> tuple[Any, ...]:
         """Encoded bytes (or names) of the next batch, and the numbers of every stage."""
         order, files = next(self._orders), self.files
-        read: Any = self.read if files is None else lambda item: files[item].encode()
+        read: Any = self.read if files is None else lambda item: os.fsencode(files[item])
         pictures = [np.frombuffer(read(int(item)), dtype=np.uint8) for item in order.index]
         fed = []
         with preserved():

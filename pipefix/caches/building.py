@@ -72,7 +72,7 @@ class Building:
         if differing and count:
             if "recipe" in differing:
                 raise BadUsage(
-                    f"{self.folder} is an unfinished cache of another recipe: {before.recipe.store} in {before.recipe.container}; "
+                    f"{self.folder} is an unfinished cache of another recipe: {before.recipe.beside(self.blueprint.recipe)}; "
                     f"{counted(count, 'finished part')}.",
                     advice="The command that began it goes on where it was. Give the new one a directory of its own: --out DIR",
                 )

@@ -198,12 +198,11 @@ def _existing(folder: Path, recipe: Recipe, *, update: bool, stream: bool) -> Ma
     if not update:
         folders.forget(folder / PLAN)
     if not recipe.is_same_work(manifest.recipe):
-        was = manifest.recipe
+        told = f"{manifest.recipe.beside(recipe)}; {counted(manifest.length, 'record')}."
         raise BadUsage(
-            f"{folder} is a finished cache already, of another recipe: {was.store} in {was.container}"
-            + (f", {was.size} pixels" if was.size else "") + f", {counted(manifest.length, 'record')}.",
+            f"{folder} is a finished cache already, of another recipe: {told}",
             advice="Give the new one a directory of its own: --out DIR",
-        )  # fmt: skip
+        )
     if update and stream:
         raise BadUsage(
             "What of a stream has changed cannot be told.",

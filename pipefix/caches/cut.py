@@ -77,6 +77,14 @@ class Hook(Chain):
         self.keywords, self.given = list(kwargs), list(kwargs.values()) if kwargs else list(args)
         return result
 
+    def gave(self, call: Call, sample: Any) -> bool:
+        """Whether its results lie in the sample where ``call`` finds them."""
+        held: dict[Any, Any] = dict(zip(self.keywords or range(len(self.given)), self.given, strict=False))
+        names: Any = call.keywords or range(len(call.leaves))
+        with suppress(LookupError, TypeError):
+            return all(at(sample, path) is held[name] for name, path in zip(names, call.leaves, strict=True))
+        return False
+
 
 class Spy:
     """Runs the transforms as ever, and notes what they were called with."""
@@ -123,8 +131,8 @@ def holders(dataset: Any) -> list[Holder]:
 def listed(value: Any) -> list[Any]:
     """The operations of a Compose, or the one operation."""
     held = getattr(value, "transforms", None)
-    if getattr(value, "processors", None):
-        return [value]  # albumentations with boxes or key points: they are looked after by the list as a whole
+    if getattr(value, "processors", None) or _chance(value) < 1:
+        return [value]  # albumentations: with boxes or key points, which the list as a whole looks after; or all of it by chance
     if isinstance(held, (list, tuple)) and type(value).__name__ in _LISTS:
         return [inner for operation in held for inner in listed(operation)]
     if type(value).__name__ == "Sequential" and hasattr(value, "_modules"):
@@ -161,10 +169,14 @@ def fixed_operations(holder: Holder, inputs: Sequence[Arguments]) -> int:
 
 
 def _says_random(operation: Any) -> bool:
-    chance = getattr(operation, "p", 1.0)
-    says_random = bool(_RANDOM.search(label(operation))) or (isinstance(chance, float) and 0 < chance < 1)
+    says_random = bool(_RANDOM.search(label(operation))) or 0 < _chance(operation) < 1
     # Those of albumentations all hold generators, used or not; what is random of them has a chance or a name that says so.
     return says_random or (not type(operation).__module__.startswith("albumentations.") and holds_generator(operation))
+
+
+def _chance(operation: Any) -> float:
+    chance = getattr(operation, "p", 1.0)
+    return chance if isinstance(chance, float) else 1.0
 
 
 def _tried(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Arguments, bool] | None:
@@ -250,8 +262,9 @@ def rest_of(dataset: Any, cut: Cut) -> Callable[..., Any] | None:
     """What is to run live of a dataset's own transforms, checked by name and settings against the cache's cut."""
     own = holders(dataset)
     if cut.attribute is None:
-        if cut.state and state_of(own) != cut.state:
-            raise _other_transforms("its transforms, all of which are stored,")
+        if state_of(own) != cut.state:
+            stored = "its transforms, all of which are stored," if cut.state else "it had no transforms, and those of this one"
+            raise _other_transforms(stored)
         return None
     for holder in own:
         names = [label(operation) for operation in holder.operations]

@@ -89,10 +89,13 @@ def forecast(
         try:
             with folders.locked(trial) as work:
                 wanted = 8 * max(1, workers if workers is not None else int(cores()))
-                seconds, manifest = _converted(source, samples, work.path, wanted, workers, progress)
-                while wanted < samples and seconds < _ENOUGH_S:
-                    wanted = max(2 * wanted, int(1.5 * _ENOUGH_S / seconds * _tried(manifest)))
+                while True:
                     seconds, manifest = _converted(source, samples, work.path, wanted, workers, progress)
+                    if source.blueprint.samples is None and _tried(manifest) < min(wanted, samples):
+                        samples = _tried(manifest)  # the stream ends there, whatever the limit or it itself says
+                    if wanted >= samples or seconds >= _ENOUGH_S:
+                        break
+                    wanted = max(2 * wanted, int(1.5 * _ENOUGH_S / seconds * _tried(manifest)))
                 gain = _gain(source, manifest, work.path, apart=workers != 0)
                 free = shutil.disk_usage(work.path).free
         except Interrupted:  # it tells of finished parts, and of a forecast none stay

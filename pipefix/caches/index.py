@@ -9,7 +9,9 @@ checks a block when it first reads it.
 from __future__ import annotations
 
 import os
+import resource
 import struct
+import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -178,6 +180,12 @@ def _open(path: Path, expected: int) -> BinaryIO:
     return file
 
 
+def _most_open() -> int:
+    """Parts of a cache whose files, two each, a process has open at once: half of those that it may open are left to others."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else max(1, soft // 4)
+
+
 class Parts:
     """The data files of a cache, opened when they are first needed; pickled without them."""
 
@@ -187,6 +195,7 @@ class Parts:
         self.folder, self.parts, self.container = folder, parts, container
         self.scattered: bool = sum(part.bytes for part in parts) > psutil.virtual_memory().available
         self.kept = sum(part.records for part in parts) <= _FEW
+        self.most_open = _most_open()
         self.files: list[Any] = [None] * len(parts)
         """Those that are open; the same list for as long as this object lives."""
 
@@ -221,6 +230,9 @@ class Parts:
 
     def _keeping(self, number: int, file: Any, index: Index) -> Any:
         file.index = index if CONTAINERS[self.container].has_row_groups else None
+        there = [place for place, held in enumerate(self.files) if isinstance(held, DataFile)]
+        if len(there) >= self.most_open:
+            self.files[there[0]] = None  # closed once nobody reads it
         self.files[number] = file
         return file
 

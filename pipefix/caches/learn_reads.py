@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from pipefix.caches.maker import EndOfStream, getter, root_of, source_record
+from pipefix.caches.maker import EndOfStream, decoded, getter, root_of, source_record
 from pipefix.caches.witness import Reads, Witness
 from pipefix.vocabulary.errors import PipefixError, TargetError
 from pipefix.vocabulary.tracebacks import frames, summary
@@ -21,7 +21,7 @@ def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> tuple[str |
     Gives the root below which the files lie; and of a sample, on average, the bytes that it reads, those that tell in its record
     which ranges of which files these are, and those that it reads in ways that a ``source`` cache cannot answer.
     """
-    get = getter(dataset, None)
+    get = decoded(getter(dataset, None))
     runs = list(good(lambda index: witness.whole(get, index)[1], indices, _LEARNED_FROM))
     chosen = [index for index, _ in runs]
     witness.install()  # for what the first samples imported

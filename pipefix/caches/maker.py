@@ -10,7 +10,7 @@ from typing import Any
 
 from pipefix.caches import pictures, record
 from pipefix.caches.cut import Hook
-from pipefix.caches.manifest import Blueprint
+from pipefix.caches.manifest import Blueprint, Call
 from pipefix.caches.witness import Reads, Witness
 from pipefix.hooks.snapshot import force
 from pipefix.vocabulary.errors import CacheDamaged, TargetError
@@ -77,6 +77,17 @@ def picture_files(reads: Reads) -> list[tuple[str, Any]]:
     return [(kind, read) for kind, read in kinds_and_reads if kind is not None]
 
 
+def decoded(get: Callable[[int], Any]) -> Callable[[int], Any]:
+    """``get``, with the pictures of a sample decoded that were only opened: what that reads belongs to the sample."""
+
+    def take(index: int) -> Any:
+        value = get(index)
+        force(value)
+        return value
+
+    return take
+
+
 class SourceMaker:
     """What each sample of a part read. A range that an earlier one holds is referred to, not stored again."""
 
@@ -89,7 +100,7 @@ class SourceMaker:
         self._position = 0
 
     def make(self, index: int, sample: Callable[[int], Any]) -> bytes:
-        reads = self._witness.read_only(sample, index)
+        reads = self._witness.read_only(decoded(sample), index)
         self._position += 1
         return source_record(reads, self._root, self._stored, self._position - 1)
 
@@ -127,13 +138,8 @@ class TreeMaker:
     def sample(self, index: int, sample: Callable[[int], Any]) -> Any:
         """The sample as the dataset gives it; the witness has seen the files that it read."""
 
-        def decoded(index: int) -> Any:
-            value = sample(index)
-            force(value)
-            return value
-
         with seeded(index) if self._seeded else contextlib.nullcontext():
-            value, _ = self._witness.whole(decoded, index)
+            value, _ = self._witness.whole(decoded(sample), index)
         if value is None:
             raise Unreadable("the dataset returned None")
         return value
@@ -194,6 +200,21 @@ def getter(dataset: Any, hook: Hook | None) -> Callable[[int], Any]:
         return dataset[index] if has_own else dataset.__getitems__([index])[0]
 
     return dataset.__getitem__ if hook is None and has_own else take
+
+
+def as_cut(get: Callable[[int], Any], hook: Hook, call: Call) -> Callable[[int], Any]:
+    """``get``, which raises where what runs live would be run on something else than the dataset runs it on."""
+
+    def take(index: int) -> Any:
+        sample = get(index)
+        if sample is not None and not hook.gave(call, sample):
+            raise Unreadable(
+                "it does not hold what its transforms gave, where others do: those that run live would be run on it all the same. "
+                "Keep what samples read: --store source"
+            )
+        return sample
+
+    return take
 
 
 # -- streams: samples by their place in them; they have one reader, and end where they end

@@ -89,6 +89,15 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         on_bad = self.on_bad if other.on_bad != "raise" else "raise"
         return msgspec.structs.replace(self, max_bad=other.max_bad, on_bad=on_bad) == other
 
+    def beside(self, other: Recipe) -> str:
+        """It in words, and what of it is not as the other has it."""
+        told = f"{self.store} in {self.container}"
+        if (self.store, self.container) != (other.store, other.container):
+            return told
+        pairs = [(name, getattr(self, name), getattr(other, name)) for name in self.__struct_fields__ if name != "max_bad"]
+        options = [f"--{name.replace('_', '-')} {was} (now {wanted})" for name, was, wanted in pairs if was != wanted]
+        return f"{told}, {', '.join(options)}"
+
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """How the dataset hands a sample to its transforms, and where in the sample their results come to lie."""

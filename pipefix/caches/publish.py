@@ -60,7 +60,7 @@ def convert_to_store(
         there = manifests.of_text(store.get(MANIFEST), f"{store.url}/{MANIFEST}")
         if not recipe.is_same_work(there.recipe):
             raise BadUsage(
-                f"{store.url} is a finished cache already, of another recipe: {there.recipe.store} in {there.recipe.container}.",
+                f"{store.url} is a finished cache already, of another recipe: {there.recipe.beside(recipe)}.",
                 advice=_ELSEWHERE,
             )
         folders.remove(staging)

@@ -6,6 +6,7 @@ renamed into place last: a part without them was not finished, and is made anew.
 
 from __future__ import annotations
 
+import errno
 import os
 import zlib
 from collections import Counter
@@ -31,6 +32,11 @@ from pipefix.vocabulary.tracebacks import frames, is_raised_by_code, summary
 from pipefix.vocabulary.urls import is_remote
 
 _LONGEST = 16
+_WANTING = (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT)
+_MAKE_ROOM = (
+    "Such a sample is not left out, since that may be no fault of its own. Fewer --workers need less memory, and ulimit -n 65536 "
+    "allows more open files; a file that asks for too much by itself is to be removed. The same command goes on where it was."
+)
 
 
 class Moved(NamedTuple):
@@ -111,6 +117,9 @@ class OpenedSource:
         self.fingerprint = Fingerprint(dataset, blueprint.samples, [blueprint.source.root])
         self.kinds = rows.kinds_of(rows.with_text(blueprint.columns, blueprint.recipe))
         self.get = makers.getter(dataset, hook)
+        cut = blueprint.cut
+        if hook is not None and cut is not None and cut.call is not None and cut.live:
+            self.get = makers.as_cut(self.get, hook, cut.call)
 
     def begin(self) -> None:
         """A part."""
@@ -221,11 +230,24 @@ def program_ended(error: BaseException, where: str) -> TargetError:
 def _bad(error: Exception, index: int, opened: OpenedSource) -> DamagedSample:
     named = getattr(error, "filename", None)
     files = list(opened.witness.files.files) or ([os.fsdecode(named)] if isinstance(named, (str, bytes)) else [])
-    text = summary(error)
-    if opened.blueprint.recipe.on_bad == "raise":
+    text, wants = summary(error), _is_want(error)
+    if opened.blueprint.recipe.on_bad == "raise" or wants:
         where = f" ({', '.join(files[:3])})" if files else ""
-        raise BadSample(f"Sample {index}{where} cannot be read: {text}", user_traceback=frames(error)) from error
+        advice = _MAKE_ROOM if wants else None
+        raise BadSample(f"Sample {index}{where} cannot be read: {text}", advice=advice, user_traceback=frames(error)) from error
     return DamagedSample(index, text, [makers.name_of(path, opened.blueprint.source.root) for path in files[:_LONGEST]])
+
+
+def _is_want(error: BaseException | None) -> bool:
+    """Whether memory, open files or room on a disk ran out, which is no damage of the sample."""
+    for _ in range(_LONGEST):
+        if error is None:
+            return False
+        wants = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _WANTING)
+        if wants or "can't allocate memory" in summary(error):  # as torch has it
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def not_stored(error: Unstorable, index: int, recipe: Recipe) -> TargetError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,13 @@ def test_pictures_of_16_bits_are_refused(tmp_path: Path) -> None:
     Image.new("I;16", (40, 30), 20_000).save(tmp_path / "depth.png")
     with pytest.raises(BadUsage, match="The picture of sample 0 has more than 8 bits a value, of which DALI leaves 8"):
         next(iter(dali_loader([tmp_path / "depth.png"], [CROP], batch_size=1)))
+
+
+def test_a_file_whose_name_is_not_utf_8(files: list[Path], tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"\xff.jpg")
+    odd.write_bytes(files[0].read_bytes())
+    ((images, _),) = list(dali_loader([odd], [CROP], batch_size=1))
+    assert images.shape == (1, 3, 40, 40)
 
 
 def test_decoders_agree(files: list[Path]) -> None:

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch.utils.data import DataLoader, Subset, distributed
 from torchvision import tv_tensors
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
 import pipefix
-from pipefix.augment.samples import refuse_more_than_pictures
-from pipefix.augment.transforms import parts_of
+from pipefix.augment.samples import refuse_more_than_pictures, refuse_other_files
+from pipefix.augment.transforms import files_of, parts_of
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from tests.augment.calls import Pictures, swapped
 
@@ -113,6 +114,50 @@ def test_files_whose_samples_are_others_are_not_given_to_dali(photos: Path) -> N
     listed = v2.Compose([v2.RandomResizedCrop(24), v2.ToImage()])
     with pytest.raises(TargetError, match=r"dataset\[0\] is not the picture of .* and the number 0"):
         pipefix.swap(DataLoader(Renumbered(photos, listed)), to="dali")
+
+
+def as_read(path: str) -> Image.Image:
+    return Image.open(path).convert("RGB")
+
+
+def handed_to_dali(dataset: Any) -> None:
+    place, listed = swapped(dataset).place, files_of(dataset)
+    assert place is not None
+    assert not isinstance(listed, str)
+    refuse_other_files(dataset, place, *listed)
+
+
+READ: dict[str, Any] = {
+    "grey": lambda path: as_read(path).convert("L"),
+    "BGR": lambda path: Image.merge("RGB", as_read(path).split()[::-1]),
+}
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_pictures_that_are_read_otherwise_than_dali_reads_them_are_not_given_to_it(kind: str, tmp_path: Path) -> None:
+    """Batches had three channels where the dataset gives one, or red for blue."""
+    (tmp_path / "class").mkdir()
+    for number in range(3):
+        Image.new("RGB", (40, 30), (200, 30, 60)).save(tmp_path / "class" / f"{number}.png")
+    handed_to_dali(ImageFolder(str(tmp_path), LIST))
+    with pytest.raises(TargetError, match=r"dataset\[0\] is not the picture of .* as RGB"):
+        handed_to_dali(ImageFolder(str(tmp_path), LIST, loader=READ[kind]))
+
+
+class OfSome(ImageFolder):
+    def __getitem__(self, index: int) -> Any:
+        image = as_read(self.samples[index][0])
+        return (self.transform(image) if index != 9 else image), self.targets[index]  # type: ignore[misc]
+
+
+def test_a_sample_that_is_not_transformed_is_told_by_its_name(photos: Path) -> None:
+    """It was said that zip() has an argument shorter than another."""
+    dataset = OfSome(str(photos), LIST)
+    with pytest.raises(TargetError, match=r"dataset\[9\] is not the picture of"):
+        handed_to_dali(Subset(dataset, range(10)))
+    with pytest.raises(TargetError, match="was not called for any sample that was looked at") as raised:
+        pipefix.swap(DataLoader(Subset(dataset, [9, 9])))
+    assert "--transforms NAME" in raised.value.advice
 
 
 def test_a_part_of_a_dataset_brings_the_calls_of_its_own_samples() -> None:

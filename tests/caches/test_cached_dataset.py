@@ -53,6 +53,14 @@ def test_the_index_of_a_large_cache_stays_in_its_file(files, make, monkeypatch):
     assert few.raw(5)
 
 
+def test_a_cache_of_many_parts_has_few_of_them_open(files, make, monkeypatch, small_parts):
+    """Of ImageNet it has some 500, two files each, and a process may open 1,024: training ended there."""
+    monkeypatch.setattr("pipefix.caches.index._most_open", lambda: 2)
+    cached = CachedDataset(make(files, "decoded").folder)
+    assert [cached[index][1] for index in range(12)] == list(range(12)) and cached[0][1] == 0
+    assert sum(file is not None for file in cached._parts.files) == 2
+
+
 def test_a_file_system_that_gives_a_few_bytes_at_a_time(files, make, monkeypatch):
     """As those over a network may, and all of them beyond 2 GB: only what ends a file is missing."""
     folder = make(files, "resized").folder
@@ -119,6 +127,15 @@ def test_another_transform_list_is_refused(pictures, make):
     done = make(Files(pictures, TRANSFORM), "decoded")
     with pytest.raises(BadUsage, match=r"was made with transform = RandomCrop.*this dataset has Resize\(\[9\]\)"):
         CachedDataset(done.folder, dataset=Files(pictures, v2.Resize(9)))
+
+
+@pytest.mark.parametrize("how", [{"store": "decoded"}, {"store": "rows", "to": "parquet"}])
+def test_transforms_that_the_cache_knows_nothing_of_are_refused(files, pictures, make, how):
+    """It was made without any, and samples came without those that the dataset got since."""
+    folder = make(files, **how).folder
+    with pytest.raises(BadUsage, match="it had no transforms, and those of this one would give other samples") as raised:
+        CachedDataset(folder, dataset=Files(pictures, v2.Resize(9)))
+    assert "transform=" in raised.value.advice and len(CachedDataset(folder, dataset=files)) == 12
 
 
 def test_a_cache_is_a_target(files, make):

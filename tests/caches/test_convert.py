@@ -11,6 +11,7 @@ import os
 import random
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -128,6 +129,8 @@ def test_what_a_stream_would_take(pictures, tmp_path, monkeypatch):
     monkeypatch.setattr(estimate, "time", SimpleNamespace(perf_counter=lambda: next(looks) * 1e-6))
     predicted = forecast(Endless(pictures), recipe_of("lmdb", "resized", 22, limit=40), tmp_path / "x", workers=0)
     assert (predicted.samples, predicted.tried) == (40, 40) and predicted.bytes > 0 and predicted.gain is not None
+    predicted = forecast(Stream(50), recipe_of("lmdb", "sample", limit=100_000), tmp_path / "x", workers=0)
+    assert (predicted.samples, predicted.tried) == (50, 50), "the bytes and seconds of a limit that it never comes to were told"
 
 
 def test_an_interrupted_forecast_leaves_nothing_and_says_no_more(files, small_parts, tmp_path):
@@ -202,6 +205,22 @@ def test_randomness_of_some_samples_is_not_frozen(make, generator):
     """Three samples were looked at: of a flip by the dataset itself, half the time, one conversion in eight saw nothing."""
     with pytest.raises(TargetError, match="Sample 7 comes out different every time: the dataset draws random numbers"):
         make(Sometimes(generator), "sample")
+
+
+class OfSome(Files):
+    """Augments the pictures of its rare classes."""
+
+    def __getitem__(self, index: int) -> Any:
+        image = Image.open(self.paths[index]).convert("RGB")
+        return self.transform(image) if index < 6 else image, index
+
+
+@pytest.mark.parametrize("store", ["decoded", "sample"])
+def test_a_sample_that_the_dataset_does_not_transform_is_told(pictures, make, store):
+    """Three samples were looked at. From the cache all were transformed, also those that the dataset hands out as they are."""
+    with pytest.raises(TargetError, match=r"Sample 6 .*does not hold what its transforms gave.*--store source"):
+        make(OfSome(pictures, v2.RandomCrop(20)), store)
+    assert make(OfSome(pictures, v2.Resize(20)), "sample", name="fixed").manifest.length == 12, "nothing runs live"
 
 
 def test_what_cannot_be_stored_is_named_with_the_way_out(make):
@@ -461,6 +480,26 @@ def test_too_many_are_a_mistake_elsewhere(make):
             make(Broken(), "sample", on_bad="skip", max_bad=limit)
     assert make(Broken(), "sample", on_bad="skip", max_bad=0.5).manifest.length == 80
     assert make(Broken(), "sample", on_bad="skip", max_bad=0.3, update=True).made == 0, "another limit is no other cache"
+
+
+def raising(error: Exception) -> Any:
+    def act() -> None:
+        raise error
+
+    return act
+
+
+@pytest.mark.parametrize("kind", [MemoryError, partial(OSError, errno.EMFILE, os.strerror(errno.EMFILE))])
+@pytest.mark.parametrize("is_inner", [False, True])
+def test_a_sample_that_memory_or_open_files_were_short_for_is_not_left_out(make, kind, is_inner):
+    """Whole caches came out with samples missing that nothing was wrong with."""
+    error: Exception = kind()
+    if is_inner:
+        error = RuntimeError("cannot read it")
+        error.__cause__ = kind()
+    with pytest.raises(TargetError, match="Sample 42 cannot be read") as raised:
+        make(Acting(42, raising(error)), "sample", on_bad="skip")
+    assert "not left out" in raised.value.advice
 
 
 def test_none_is_no_sample(make):

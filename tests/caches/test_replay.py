@@ -152,6 +152,24 @@ def test_asking_whether_a_file_exists_is_no_read(folder, make):
     assert equal(cached[3], dataset[3]) and cached.misses == before
 
 
+def test_pictures_that_a_sample_only_opens_are_kept(folder, make):
+    """A collate function decodes them. Of each file its first bytes were kept, and the rest came from the file itself."""
+
+    class Opened(ReadBy):
+        def __getitem__(self, index):
+            return Image.open(self.paths[index]), index
+
+    for index, path in enumerate(folder):  # of more bytes than Python reads at once
+        Image.fromarray(np.random.default_rng(index).integers(0, 256, (200, 200, 3), np.uint8)).save(path)
+    dataset = Opened(folder, "pil")
+    expected = [np.asarray(dataset[index][0]) for index in range(10)]
+    cached = CachedDataset(make(dataset, "source").folder, dataset=dataset)
+    for path in folder:
+        path.unlink()
+    opened = [cached[index][0] for index in range(10)]
+    assert all(np.array_equal(np.asarray(image), own) for image, own in zip(opened, expected, strict=True))
+
+
 def test_a_map_that_is_kept_for_other_samples_is_no_samples_own(folder, make):
     """Stored whole, it would be in whichever sample came first: parts would depend on the order in which they were made."""
 

@@ -67,7 +67,7 @@ def test_the_advice_of_a_damaged_sample_can_be_taken(make: Any, files: Files, sm
     assert "--on-bad quarantine" in raised.value.advice
     done = make(files, "decoded", on_bad="quarantine")
     assert (done.found, done.made, done.manifest.bad) == (2, 1, 1) and (done.folder / "quarantine.jsonl").exists()
-    with pytest.raises(BadUsage, match="of another recipe"):  # it has left one out already
+    with pytest.raises(BadUsage, match=r"of another recipe: decoded in lmdb, --on-bad quarantine \(now raise\); 11 records"):
         make(files, "decoded")
 
 

@@ -22,6 +22,7 @@ from torchvision.transforms import v2
 
 from pipefix.caches import code_digest, fingerprint
 from pipefix.caches import manifest as manifests
+from pipefix.caches.cut import listed
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.fingerprint import Fingerprint
 from pipefix.vocabulary.errors import BadUsage, TargetError
@@ -131,6 +132,20 @@ def test_lists_of_other_settings_are_several_lists(pictures, make, store):
         make(ConcatDataset(halves), store)
     halves[1].transform = listing("mean", False)
     assert len(make(ConcatDataset(halves), store).manifest.cut.live) == (1 if store == "sample" else 4)
+
+
+class Sequential:
+    """As that of albumentations: all of it is done, or none."""
+
+    def __init__(self, transforms: list[Any], p: float) -> None:
+        self.transforms, self.p = transforms, p
+
+
+def test_a_list_that_is_run_by_chance_is_not_taken_apart():
+    """What is fixed in it was stored, and the rest ran live, in every sample."""
+    assert listed(Sequential([1, 2], 1.0)) == [1, 2]
+    by_chance = Sequential([1, 2], 0.5)
+    assert listed(Sequential([0, by_chance], 1.0)) == [0, by_chance]
 
 
 class Changing(Files):

@@ -59,5 +59,5 @@ def rows() -> Iterator[Row]:
     yield about("fixes: three workers, 2 ms a sample", rates(three, Consumer(), 0.1), "samples/s", 1500, 0.6)
     options: dict[str, Any] = {"batch_size": 4, "num_workers": 1, "worker_init_fn": starts_slowly}
     anew, kept = (load(DataLoader(Numbers(48, 0.001), persistent_workers=stay, **options)) for stay in (False, True))
-    ratio = min(epoch_starts(kept, 8)) / min(epoch_starts(anew))
+    ratio = min(epoch_starts(kept)) / min(epoch_starts(anew))
     yield at_most("fixes: an epoch's start with kept workers", ratio, "of anew", 1.0)

@@ -44,8 +44,8 @@ def rates(cache: Path, rounds: int, *, views: bool) -> dict[str, float]:
     """Both loops over all records, in turns, each round in an order of its own."""
     cached = CachedDataset(cache)
     environments = [
-        lmdb.open(str(cached._parts.path(number)), subdir=False, readonly=True, lock=False)
-        for number in range(len(cached.manifest.parts))
+        lmdb.open(str(cache / part.data(number, "lmdb")), subdir=False, readonly=True, lock=False)
+        for number, part in enumerate(cached.manifest.parts)
     ]
     each = cached.manifest.part_samples
     gets = [environment.begin(buffers=views).get for environment in environments]

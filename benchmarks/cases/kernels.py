@@ -28,7 +28,7 @@ from benchmarks.harness.bar import Bar
 from benchmarks.harness.page import rows
 from benchmarks.harness.record import Record
 from benchmarks.harness.turns import in_turns
-from pipefix.kernels.kernel import Kernel, native
+from pipefix.kernels.kernel import Kernel, best, native
 from pipefix.kernels.picture import Box, Target
 from pipefix.kernels.twin import TwinKernel
 from pipefix.loader.fusing.errors import NotFused
@@ -252,7 +252,7 @@ def measure(options: argparse.Namespace, record: Record) -> None:
                 found += new
                 for row in new:
                     print(f"{kind:11} {threads} {row['arm']:36} {row['rate']:7.0f}/s {row['of_decoding']:.2f}", flush=True)
-    close, exact = compiled("pil", "close", "auto").difference, compiled("pil", "exact", "auto").difference
+    close, exact = compiled("pil", "close", best()).difference, compiled("pil", "exact", best()).difference
     assert close is not None
     assert exact is not None
     record.body["about"] = {

@@ -516,6 +516,20 @@ class TestResume:
         unfused.load_state_dict(state)
         assert_same(list(unfused), rest)
 
+    def test_the_end_is_the_end_also_of_an_order_that_was_dealt_anew(self, folder: Path) -> None:
+        """Asked once more, the loader waited for ever for threads that had ended; where they are kept, the order began again."""
+
+        def loader(batch_size: int) -> FastLoader[Any]:
+            dataset = ImageFolder(str(folder), TRAIN)
+            return FastLoader(dataset, batch_size=batch_size, fuse="exact", num_workers=1, persistent_workers=True)
+
+        whole, resumed = loader(4), loader(5)
+        next(iter(whole))
+        resumed.load_state_dict(whole.state_dict())
+        iterator = iter(resumed)
+        assert [len(batch[1]) for batch in iterator] == [5, 5, 5]
+        assert next(iterator, None) is None
+
 
 class TestManners:
     def test_a_batch_belongs_to_the_caller(self, folder: Path) -> None:

@@ -165,7 +165,7 @@ class ThreadsLoaderIterator(LoaderIterator):
     def _over(self) -> None:
         # Also where a sample raised StopIteration: nothing comes after it.
         _drop(self._under_way)
-        self._sampler_iter = iter(())
+        self._indices = iter(())  # setting `_sampler_iter` would begin an order that was dealt anew once more
         if not self._persistent_workers:
             self._shutdown_workers()
 

@@ -116,7 +116,13 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
         batch = super()._next_made()
         by_slot = isinstance(batch, Arrival)
         self._work.handed["slots" if by_slot else "torch"] += 1
-        return batch.open() if by_slot else batch
+        if not by_slot:
+            return batch
+        try:
+            return batch.open()
+        except (OSError, EOFError) as error:  # what only torch can send was to be fetched from a worker that is gone, perhaps
+            deaths.check(self._workers, error)
+            raise
 
     # -- how many are under way ----------------------------------------------------------------------------------------------
 

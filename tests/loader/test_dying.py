@@ -24,6 +24,7 @@ from pipefix.loader.workers.deaths import NAMED, WorkerDied, describe_death
 from pipefix.loader.workers.start import UnpicklableError
 from tests.doubles.of_one_process import Collecting
 from tests.loader import pipelines
+from tests.loader.likeness import assert_same
 
 
 @pytest.mark.parametrize(
@@ -100,6 +101,22 @@ def test_a_killed_worker_is_told_with_its_signal(heard: bool, rng: str, preloade
     victim, kind, words = process.stdout.split(" ", 2)
     assert re.match(rf"DataLoader worker \(pid(\(s\))? {victim}\)", words), process
     assert kind == WorkerDied.__name__ and "SIGKILL" in words, process
+
+
+@pytest.mark.parametrize("rng", ["torch", "sample"])
+def test_workers_that_are_kept_are_started_anew_where_one_is_gone(rng: str) -> None:
+    """Ctrl-C in a terminal ends them all. From then on each epoch was an error, or waited for ever."""
+    loader: Any = FastLoader(pipelines.Tensors(16), batch_size=4, num_workers=2, persistent_workers=True, rng=rng)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        batches = list(loader)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    worker = loader._iterator._workers[0]
+    os.kill(worker.pid, signal.SIGINT)
+    worker.join()
+    assert_same(list(loader), batches)
+    assert all(worker.is_alive() for worker in loader._iterator._workers)
 
 
 def refused() -> Any:

@@ -44,8 +44,8 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
     """Until torch has begun: where that fails there is nothing to end."""
 
     def __init__(self, loader: Any) -> None:
-        self._owner, self._kills, self._ordered = os.getpid(), out_of_memory_kills(), in_order(loader)
         self._prepare(loader)
+        self._kills, self._ordered = out_of_memory_kills(), in_order(loader)
         method = start_method_of(loader)
         first = partial(start_worker, self._work.threads, forked=method == "fork")
         arguments: dict[str, Any] = {"worker_init_fn": FirstInWorker(first, loader.worker_init_fn)}

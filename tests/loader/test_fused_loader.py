@@ -21,6 +21,7 @@ import pytest
 import torch
 from PIL import Image
 from torch.utils.data import (
+    BatchSampler,
     DataLoader,
     Dataset,
     DistributedSampler,
@@ -549,6 +550,13 @@ class TestManners:
             places.add(batch[0].data_ptr())
             del batch
         assert len(places) <= 6 < len(loader)
+
+    @pytest.mark.skipif(native() is None, reason="without the native kernel threads would take turns: processes do it")
+    @pytest.mark.parametrize(("sampler", "ahead"), [(BatchSampler(range(19), 4, False), 2), ([[1, 2, 3, 4]] * 20, 4)])
+    def test_no_more_batches_are_made_ahead_where_a_batch_sampler_makes_them(self, sampler: Any, ahead: int, folder: Path) -> None:
+        """Eight were, and their memory stayed with the loader: so many as would be enough if each had one sample."""
+        iterator: Any = iter(FastLoader(ImageFolder(str(folder), TRAIN), batch_sampler=sampler, fuse="exact", num_workers=2))
+        assert len(iterator._under_way) == ahead
 
     def test_persistent_workers_and_an_epoch_left_early(self, folder: Path) -> None:
         dataset = ImageFolder(str(folder), TRAIN)

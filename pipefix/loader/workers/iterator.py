@@ -146,9 +146,18 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
         return number, data
 
     def _try_put_index(self) -> None:
-        enough = self._send_idx - self._rcvd_idx >= self._prefetch_factor * self._num_workers
-        if not (enough and self._ordered and self._work.shared_queue):
+        if not (self._ordered and self._work.shared_queue):
             super()._try_put_index()
+            return
+        usual, sent = self._prefetch_factor * self._num_workers, -1
+        while sent != self._send_idx and self._send_idx - self._rcvd_idx < usual * (AHEAD if self._idle else 1):
+            sent = self._send_idx
+            super()._try_put_index()
+
+    @property
+    def _idle(self) -> bool:
+        """Whether a batch is waited for, and there is a worker that has none to make."""
+        return len(self._task_info.get(self._rcvd_idx, ())) == 1 and self._tasks_outstanding < self._num_workers
 
     def _has_arrived(self) -> bool:
         if self._rcvd_idx >= self._send_idx:

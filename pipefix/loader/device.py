@@ -47,13 +47,13 @@ def moved(batch: Any, move: Move, own: Move = lambda value: value, depth: int = 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     """Every tensor that ``value`` holds, also in attributes of objects; of one made of several, those that hold the memory."""
-    visited_ids: set[int] = set()
+    visited: dict[int, Any] = {}  # held: a part that was made here and is gone would leave its id to the next
     waiting = [value]
     while waiting:
         value = waiting.pop()
-        if id(value) in visited_ids or isinstance(value, _WITHOUT_TENSORS):
+        if id(value) in visited or isinstance(value, _WITHOUT_TENSORS):
             continue
-        visited_ids.add(id(value))
+        visited[id(value)] = value
         if isinstance(value, torch.Tensor):
             parts = _parts(value)
             waiting += parts

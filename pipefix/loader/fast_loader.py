@@ -119,8 +119,9 @@ class FastLoader(_Base[T]):
         return iterator
 
     def _epoch_begun(self) -> Any:
-        if kept_iterator(self) is not None and self._begun_with != options.of(self):
-            self._iterator = None  # what it does, and its workers, go by what was set before
+        kept = kept_iterator(self)
+        if kept is not None and not (self._begun_with == options.of(self) and getattr(kept, "usable", True)):
+            self._iterator = kept = None  # what it does, and its workers, go by what was set before; or are gone
         going_on, self._pending = self._pending, None
         if going_on is None:
             begin = EpochStart(self._epoch, 0, self._seed(), resume.rng_states(self), self._starts_workers, self._lived_on)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import threading
 import warnings
 from collections import Counter, deque
@@ -18,7 +19,7 @@ from typing import Any
 
 from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe
 
-from pipefix.hooks.torch_internals import AnyIterator, DatasetKind, SingleIterator, named_block, profiled
+from pipefix.hooks.torch_internals import AnyIterator, DatasetKind, SingleIterator, named_block, processes_of, profiled
 from pipefix.loader.device import Carrier
 from pipefix.loader.fusing.batches import FusedCollate, FusedOrders
 from pipefix.loader.fusing.fusion import Fusion
@@ -66,11 +67,17 @@ class LoaderIterator(AnyIterator):
     """Batches are pinned by a thread beside the caller's."""
 
     def _prepare(self, loader: Any) -> None:
+        self._owner = os.getpid()
         self._work: EpochWork = loader._work()
         self.guarded = bool(self._work.rules) and loader._dataset_kind == DatasetKind.Map
         """Whether samples are read under rules."""
         self._staged: deque[Any] = deque()
         self._start(loader)
+
+    @property
+    def usable(self) -> bool:
+        """For another epoch: no worker has died, of Ctrl-C perhaps, and this process was not forked since."""
+        return self._owner == os.getpid() and all(worker.is_alive() for worker in processes_of(self))
 
     def _start(self, loader: Any) -> None:
         """An epoch begins."""

@@ -100,7 +100,11 @@ class RemainingOrder:
         how = batching(loader)
         assert how is not None, "positions in the order were counted when the state was taken over"
         self._how, self._behind = how, behind
-        self._left = max(0, len(how.sampler.dataset if how.ranked else how.sampler) - behind)
+
+    @property
+    def _left(self) -> int:
+        """Asked for when it is needed: a sampler without a length is gone on with, too."""
+        return max(0, len(self._how.sampler.dataset if self._how.ranked else self._how.sampler) - self._behind)
 
     @property
     def samples(self) -> int:

@@ -176,7 +176,7 @@ def _place(loader: Any, state: dict[str, Any]) -> tuple[int, int, bool]:
     if not batches and not dealt_from:
         return 0, 0, False
     how, world_size, samples = ranks.batching(loader), ranks.world_size(loader), length(loader)
-    if state["length"] != samples:
+    if state["length"] != samples and None not in (state["length"], samples):
         raise ValueError(
             f"The state was taken with {counted(state['length'], 'sample')} in the dataset, and this loader has {samples}: its "
             "order is another. Go on with the same dataset, or begin a new epoch without the state."

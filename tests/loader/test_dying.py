@@ -23,6 +23,8 @@ from pipefix.loader.workers import deaths
 from pipefix.loader.workers.deaths import NAMED, WorkerDied, describe_death
 from pipefix.loader.workers.start import UnpicklableError
 from tests.doubles.of_one_process import Collecting
+from tests.loader import pipelines
+from tests.loader.likeness import assert_same
 
 
 @pytest.mark.parametrize(
@@ -99,6 +101,50 @@ def test_a_killed_worker_is_told_with_its_signal(heard: bool, rng: str, preloade
     victim, kind, words = process.stdout.split(" ", 2)
     assert re.match(rf"DataLoader worker \(pid(\(s\))? {victim}\)", words), process
     assert kind == WorkerDied.__name__ and "SIGKILL" in words, process
+
+
+@pytest.mark.parametrize("rng", ["torch", "sample"])
+def test_workers_that_are_kept_are_started_anew_where_one_is_gone(rng: str) -> None:
+    """Ctrl-C in a terminal ends them all. From then on each epoch was an error, or waited for ever."""
+    loader: Any = FastLoader(pipelines.Tensors(16), batch_size=4, num_workers=2, persistent_workers=True, rng=rng)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        batches = list(loader)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    worker = loader._iterator._workers[0]
+    os.kill(worker.pid, signal.SIGINT)
+    worker.join()
+    assert_same(list(loader), batches)
+    assert all(worker.is_alive() for worker in loader._iterator._workers)
+
+
+def refused() -> Any:
+    raise ConnectionRefusedError(111, "Connection refused")
+
+
+class FromWorker:
+    """As a sparse tensor whose maker is gone."""
+
+    def __reduce__(self) -> Any:
+        return refused, ()
+
+
+def in_part(samples: list[torch.Tensor]) -> Any:
+    return torch.stack(samples), FromWorker()
+
+
+@pytest.mark.parametrize(("code", "error"), [(-9, WorkerDied), (0, ConnectionRefusedError)])
+def test_a_batch_that_a_worker_sent_in_part_is_told_as_its_death(code: int, error: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest was to be fetched from it: that was a ConnectionRefusedError. A stream's worker that has left as it should is no
+    death."""
+    monkeypatch.setattr(deaths, "DYING_S", 0.0)
+    iterator: Any = iter(FastLoader(pipelines.Tensors(8), batch_size=4, num_workers=1, collate_fn=in_part))
+    assert iterator._data_queue._reader.poll(60)
+    with monkeypatch.context() as gone:
+        gone.setattr(iterator, "_workers", [SimpleNamespace(pid=7, exitcode=code, is_alive=lambda: False)])
+        with pytest.raises(error):
+            next(iterator)
 
 
 class LeavesNames(Dataset[Any]):

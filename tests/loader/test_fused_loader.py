@@ -21,6 +21,7 @@ import pytest
 import torch
 from PIL import Image
 from torch.utils.data import (
+    BatchSampler,
     DataLoader,
     Dataset,
     DistributedSampler,
@@ -516,6 +517,20 @@ class TestResume:
         unfused.load_state_dict(state)
         assert_same(list(unfused), rest)
 
+    def test_the_end_is_the_end_also_of_an_order_that_was_dealt_anew(self, folder: Path) -> None:
+        """Asked once more, the loader waited for ever for threads that had ended; where they are kept, the order began again."""
+
+        def loader(batch_size: int) -> FastLoader[Any]:
+            dataset = ImageFolder(str(folder), TRAIN)
+            return FastLoader(dataset, batch_size=batch_size, fuse="exact", num_workers=1, persistent_workers=True)
+
+        whole, resumed = loader(4), loader(5)
+        next(iter(whole))
+        resumed.load_state_dict(whole.state_dict())
+        iterator = iter(resumed)
+        assert [len(batch[1]) for batch in iterator] == [5, 5, 5]
+        assert next(iterator, None) is None
+
 
 class TestManners:
     def test_a_batch_belongs_to_the_caller(self, folder: Path) -> None:
@@ -535,6 +550,13 @@ class TestManners:
             places.add(batch[0].data_ptr())
             del batch
         assert len(places) <= 6 < len(loader)
+
+    @pytest.mark.skipif(native() is None, reason="without the native kernel threads would take turns: processes do it")
+    @pytest.mark.parametrize(("sampler", "ahead"), [(BatchSampler(range(19), 4, False), 2), ([[1, 2, 3, 4]] * 20, 4)])
+    def test_no_more_batches_are_made_ahead_where_a_batch_sampler_makes_them(self, sampler: Any, ahead: int, folder: Path) -> None:
+        """Eight were, and their memory stayed with the loader: so many as would be enough if each had one sample."""
+        iterator: Any = iter(FastLoader(ImageFolder(str(folder), TRAIN), batch_sampler=sampler, fuse="exact", num_workers=2))
+        assert len(iterator._under_way) == ahead
 
     def test_persistent_workers_and_an_epoch_left_early(self, folder: Path) -> None:
         dataset = ImageFolder(str(folder), TRAIN)

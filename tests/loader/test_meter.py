@@ -310,11 +310,14 @@ def test_own_code_is_charged_by_what_it_works_on():
 
 def test_own_code_that_is_ready_and_has_no_cpu_does_not_wait_for_storage(monkeypatch):
     """On a machine with busy neighbours, computing was told as *reading, or waiting in the dataset's own code*."""
-    _clock, record, fetcher = clocked(lambda index: sum(range(1000)))
+    clock, record, fetcher = clocked(lambda index: sum(range(1000)))
     monkeypatch.setattr(f"{StageClock.__module__}.thread_time_ns", lambda: 0)
     queued = itertools.count(0, 10**12)
     monkeypatch.setattr(RunQueue, "waited", lambda self: next(queued))
-    fetcher.fetch([0, 1])
+    try:
+        fetcher.fetch([0, 1])
+    finally:
+        clock.close()
     (look,) = record.looks()
     assert look.storage == 0 < look.augment
 

@@ -223,3 +223,23 @@ def test_in_a_fast_loader_it_is_unwrapped() -> None:
     )
     assert [float(batch[0]) for batch in loader] == [4.0 * number for number in range(20)]
     assert "torch's way" not in loader.explain()
+
+
+class Around:
+    """A collate function around a prepared one, as the Trainer has one that takes columns away."""
+
+    def __init__(self) -> None:
+        self.prepared = prepare()
+
+    def __call__(self, samples: list[Any]) -> Any:
+        batch = self.prepared(samples)
+        return batch, float(batch.sum())
+
+
+@pytest.mark.parametrize(
+    "made", [FastLoader, lambda *args, **options: prepare(DataLoader(*args, **options))], ids=["FastLoader", "prepared"]
+)
+def test_a_prepared_function_within_another_makes_a_batch_for_it(made: Any) -> None:
+    """Each batch was an AttributeError. All are kept here, so that the last ones find no slot that is free."""
+    kept = list(made(pipelines.Tensors(80), batch_size=2, num_workers=1, collate_fn=Around()))
+    assert [float(batch.sum()) for batch, _ in kept] == [total for _, total in kept] == [16.0 * (4 * n + 1) for n in range(40)]

@@ -96,6 +96,13 @@ def test_a_sparse_tensor_is_the_tensors_that_hold_its_memory(layout: str) -> Non
     assert torch.equal(doubled([values])[0].to_dense(), torch.eye(3) * 2)
 
 
+def test_each_of_several_sparse_tensors_is_seen_by_its_parts() -> None:
+    """Parts are made when they are asked for. One that came to lie where another had been was passed over: on the device its memory
+    could be given to the next batch while the step still read it."""
+    graphs = [torch.eye(3).to_sparse() for _ in range(4)]
+    assert sum(1 for _ in tensors_in(graphs)) == 8
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_without_the_device_batches_stay_and_it_is_told() -> None:
     loader = FastLoader(pipelines.Tensors(8), batch_size=4, device="cuda")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as some
-from torch.utils.data import BatchSampler, DistributedSampler
+from torch.utils.data import BatchSampler, DistributedSampler, Sampler
 
 from pipefix.loader.fast_loader import FastLoader
 from tests.loader import pipelines
@@ -163,6 +164,22 @@ def test_one_process_may_change_its_batch_size(shuffle: bool) -> None:
     second.load_state_dict(state)
     assert len(behind) == state["consumed"] == 12
     assert all_of([iter(second)]) == rest
+    assert "goes on after 12 samples" in second.explain()
+
+
+class Endless(Sampler[int]):
+    """It has no length."""
+
+    def __iter__(self) -> Any:
+        return itertools.cycle(range(40))
+
+
+def test_a_sampler_without_a_length_goes_on_in_batches_of_another_size() -> None:
+    """The state was taken over, and the first batch was a TypeError."""
+    first, second = (FastLoader(places(40), batch_size=size, sampler=Endless()) for size in (4, 5))
+    taken([iter(first)], 3)
+    second.load_state_dict(first.state_dict())
+    assert taken([iter(second)], 2) == list(range(12, 22))
     assert "goes on after 12 samples" in second.explain()
 
 

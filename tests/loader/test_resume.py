@@ -306,6 +306,23 @@ def test_a_state_of_another_loader_is_refused(state: dict[str, Any] | None, word
         loader.load_state_dict(state and {**loader.state_dict(), **state})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("before", [None, 21])
+def test_a_length_that_is_not_known_refuses_nothing(before: int | None) -> None:
+    """A stream was given a length, or lost it, since the state was taken: that was a TypeError of ours, or another order."""
+    loader = FastLoader(pipelines.Stream(), batch_size=2)
+    iterator = iter(loader)
+    next(iterator)
+    state = {**loader.state_dict(), "length": before}
+    resumed = FastLoader(pipelines.Stream() if before is None else Lengthless(), batch_size=2)
+    resumed.load_state_dict(state)
+    assert_same([batch[0] for batch in resumed], [batch[0] for batch in iterator])
+
+
+class Lengthless(pipelines.Stream):
+    def __len__(self) -> int:
+        raise TypeError("it has no length")
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_sample_that_comes_again_in_an_epoch_draws_anew(workers: int) -> None:
     """As from a WeightedRandomSampler, or the endless samplers of timm, ultralytics and detectron2."""

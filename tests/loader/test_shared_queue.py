@@ -68,16 +68,17 @@ def test_one_queue_is_everybodys_and_a_killed_worker_holds_up_no_end() -> None:
 
 
 class Awaiting(Dataset[Any]):
-    """Its sample 5 is done only when that of number ``last`` is."""
+    """Its sample 5 is done only when that of number ``last`` is, and its sample 0 when that of number ``first`` is."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.last = folder, 0
+        self.folder, self.first, self.last = folder, 0, 0
 
     def __len__(self) -> int:
         return 80
 
     def __getitem__(self, index: int) -> int:
-        while index == 5 and not (self.folder / str(self.last)).exists():
+        awaited = {0: self.first, 5: self.last}.get(index, 0)
+        while awaited and not (self.folder / str(awaited)).exists():
             time.sleep(0.001)
         (self.folder / str(index)).touch()
         return index
@@ -105,6 +106,23 @@ def test_workers_go_on_also_where_batches_arrive_before_anybody_waits(tmp_path: 
     iterator: Any = iter(loader)
     try:
         next(iterator), next(iterator)
+        while iterator._send_idx < 2 + bound:
+            assert iterator._data_queue._reader.poll(60), f"{iterator._send_idx} batches were asked for"
+            assert not iterator._has_arrived()
+    finally:
+        (tmp_path / str(dataset.last)).touch()
+    assert next(iterator).tolist() == [4, 5]
+
+
+def test_workers_go_on_also_where_the_first_batch_comes_when_later_ones_have(tmp_path: Path) -> None:
+    """Two of three workers had nothing to do from then on, until the third had made batch 2."""
+    dataset = Awaiting(tmp_path)
+    loader: Any = FastLoader(dataset, batch_size=2, num_workers=3, **FREE)
+    bound = boards_ahead(loader)
+    dataset.first, dataset.last = 2 * bound - 1, len(dataset) - 1  # of the last batch that may be asked for with the first
+    iterator: Any = iter(loader)
+    try:
+        assert [next(iterator).tolist() for _ in range(2)] == [[0, 1], [2, 3]]
         while iterator._send_idx < 2 + bound:
             assert iterator._data_queue._reader.poll(60), f"{iterator._send_idx} batches were asked for"
             assert not iterator._has_arrived()

@@ -114,8 +114,10 @@ class ThreadsLoaderIterator(LoaderIterator):
         self._own_collate = own_collate(collate.collate)
         self._source, self._memory = fusion.source, fusion.memory
         # Without workers nothing is read ahead, as in DataLoader.
-        enough = math.ceil(ENOUGH * fusion.threads / (loader.batch_size or 1))
-        self._ahead_by = ahead = max(loader.prefetch_factor or 1, enough) if workers else 0
+        size, factor = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None), loader.prefetch_factor or 1
+        # Where it is not known how large they are, as many batches as in DataLoader.
+        enough = math.ceil(ENOUGH * fusion.threads / size) if isinstance(size, int) and size > 0 else factor * workers
+        self._ahead_by = ahead = max(factor, enough) if workers else 0
         """Batches that are made while the caller has one; 0: a batch is made when it is asked for."""
         # The loader's, so that the next epoch finds its pages written already.
         self._memory.kept = max(self._memory.kept, ahead + HELD + 1)
@@ -165,7 +167,7 @@ class ThreadsLoaderIterator(LoaderIterator):
     def _over(self) -> None:
         # Also where a sample raised StopIteration: nothing comes after it.
         _drop(self._under_way)
-        self._sampler_iter = iter(())
+        self._indices = iter(())  # setting `_sampler_iter` would begin an order that was dealt anew once more
         if not self._persistent_workers:
             self._shutdown_workers()
 

@@ -120,29 +120,34 @@ class Assembler:
 
     def __call__(self, samples: Any) -> Any:
         info = get_worker_info()
-        arena = None if info is None else self._arena_here(info.num_workers)
+        # Called by the collate function of another one, it makes a batch for that one to hand over.
+        arena = None if info is None or hasattr(_here, "page") else self._arena_here(info.num_workers)
         if info is None or arena is None:
             return self.collate_fn(samples)
-        slot = self._free(arena, info.id % arena.workers)
-        return self.collate_fn(samples) if slot is None else self._parcel(samples, arena, slot)
+        return self._parcel(samples, arena, self._free(arena, info.id % arena.workers))
 
     def _arena_here(self, workers: int) -> Arena | None:
         """What this one of so many ``workers`` writes into."""
         return self.arena
 
-    def _parcel(self, samples: Any, arena: Arena, slot: int) -> Any:
-        window = arena.window(slot)
-        self._looks[slot] = weakref.ref(window)
+    def _parcel(self, samples: Any, arena: Arena, slot: int | None) -> Any:
+        page = None
+        if slot is not None:
+            window = arena.window(slot)
+            self._looks[slot] = weakref.ref(window)
+            page = SlotPage(window)
         # `default_collate` stacks by a table of the whole process. To change that for one batch would change it for every thread
         # that makes samples meanwhile: it is changed once, before the worker's first batch, and never back, unless the user taught
         # it another way to stack tensors. Where a tensor goes is the calling thread's.
         if stacks_as_ever():
             stack_by(_stack)
-        _here.page = page = SlotPage(window)
+        _here.page = page
         try:
             batch = self.collate_fn(samples)
         finally:
             del _here.page
+        if slot is None or page is None:
+            return batch
         file = io.BytesIO()
         Packer(file, page).dump(batch)
         if not page.used:

@@ -35,9 +35,10 @@ DYING_S = 2.0
 
 def check(workers: Sequence[Any], error: Exception) -> None:
     """Raise as torch does where ``error`` comes of a worker's death: its tensors are fetched from it, and once killed it
-    refuses that before it counts as dead. (A sentinel too is closed before that.)"""
+    refuses that before it counts as dead. (A sentinel too is closed before that.)
+    One of a stream that has come to its end has left as it should."""
     until = time.monotonic() + DYING_S
-    while not (dead := [worker.pid for worker in workers if not worker.is_alive()]) and time.monotonic() < until:
+    while not (dead := [worker.pid for worker in workers if worker.exitcode]) and time.monotonic() < until:
         time.sleep(0.005)
     if dead:
         raise RuntimeError(f"DataLoader worker (pid(s) {', '.join(map(str, dead))}) exited unexpectedly") from error

@@ -44,8 +44,8 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
     """Until torch has begun: where that fails there is nothing to end."""
 
     def __init__(self, loader: Any) -> None:
-        self._owner, self._kills, self._ordered = os.getpid(), out_of_memory_kills(), in_order(loader)
         self._prepare(loader)
+        self._kills, self._ordered = out_of_memory_kills(), in_order(loader)
         method = start_method_of(loader)
         first = partial(start_worker, self._work.threads, forked=method == "fork")
         arguments: dict[str, Any] = {"worker_init_fn": FirstInWorker(first, loader.worker_init_fn)}
@@ -116,7 +116,13 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
         batch = super()._next_made()
         by_slot = isinstance(batch, Arrival)
         self._work.handed["slots" if by_slot else "torch"] += 1
-        return batch.open() if by_slot else batch
+        if not by_slot:
+            return batch
+        try:
+            return batch.open()
+        except (OSError, EOFError) as error:  # what only torch can send was to be fetched from a worker that is gone, perhaps
+            deaths.check(self._workers, error)
+            raise
 
     # -- how many are under way ----------------------------------------------------------------------------------------------
 
@@ -140,9 +146,18 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
         return number, data
 
     def _try_put_index(self) -> None:
-        enough = self._send_idx - self._rcvd_idx >= self._prefetch_factor * self._num_workers
-        if not (enough and self._ordered and self._work.shared_queue):
+        if not (self._ordered and self._work.shared_queue):
             super()._try_put_index()
+            return
+        usual, sent = self._prefetch_factor * self._num_workers, -1
+        while sent != self._send_idx and self._send_idx - self._rcvd_idx < usual * (AHEAD if self._idle else 1):
+            sent = self._send_idx
+            super()._try_put_index()
+
+    @property
+    def _idle(self) -> bool:
+        """Whether a batch is waited for, and there is a worker that has none to make."""
+        return len(self._task_info.get(self._rcvd_idx, ())) == 1 and self._tasks_outstanding < self._num_workers
 
     def _has_arrived(self) -> bool:
         if self._rcvd_idx >= self._send_idx:

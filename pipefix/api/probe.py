@@ -11,7 +11,7 @@ import msgspec
 
 from pipefix.api import try_remedies
 from pipefix.api.run_files import Run as Run
-from pipefix.api.target import Progress, consumed, load_target, silent
+from pipefix.api.target import Progress, as_planned, consumed, load_target, silent
 from pipefix.api.try_remedies import making
 from pipefix.audit import observe, storage_facts
 from pipefix.audit.facts import AuditFacts, StepFacts, audit
@@ -97,6 +97,7 @@ def probe(
     memory = amounts.taken("recording_bytes", recording_bytes, amounts.size)
     subject = load_target(target, batch_size=batch_size, workers=workers, step=step)
     consumer = consumer_for(subject, **consumed(step_ms, target_rate))
+    subject = as_planned(subject)
     with failure.exits_as_target_error("The target's code"):
         told, measurement, _ = look_at(
             subject, consumer, budget=seconds, recording_bytes=memory, trace=trace is not None, progress=say, seed=seed,

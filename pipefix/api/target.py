@@ -10,8 +10,10 @@ from torch import nn
 
 from pipefix.caches import layout
 from pipefix.caches.dataset import CachedDataset
+from pipefix.fixes.apply_plan import fixed
 from pipefix.measurement.budget import Progress as Progress
 from pipefix.measurement.budget import silent as silent
+from pipefix.plan.planfile import LoaderChange, PlanFile
 from pipefix.subject.load import load
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary import amounts
@@ -41,6 +43,21 @@ def loaded(target: Any, say: Progress, **settings: Any) -> Subject:
     if subject.choice:
         say(subject.choice, 0.0)
     return subject
+
+
+def as_planned(subject: Subject) -> Subject:
+    """With what the plan of the subject's own `FastLoader` says: the cache above all, which it has in the dataset's place."""
+    plan, folder = getattr(subject.loader, "follows", None) or (PlanFile(), Path())
+    change = plan.loader or LoaderChange()
+    fuse = change.fuse or getattr(subject.loader, "fuse", None)
+    unseen = f"fused calls (fuse={fuse!r})" if fuse else "augmentation of whole batches" if plan.augmentation else ""
+    words = f"The loader is told to use {unseen}, which a probe does not see into: figures are those of the dataset's own code."
+    subject = replace(subject, wrapper=f"{subject.wrapper} {words}".lstrip()) if unseen else subject
+    if plan.augmentation is not None or (plan.cache is None and change.worker_threads is None):
+        return subject
+    # All other settings are the loader's arguments by now.
+    settings = LoaderChange(worker_threads=change.worker_threads, fuse=change.fuse)
+    return fixed(subject, PlanFile(loader=settings, cache=plan.cache), folder)
 
 
 def consumed(step_ms: float | str | None, target_rate: float | str | None) -> dict[str, float | None]:

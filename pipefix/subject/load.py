@@ -5,6 +5,7 @@ Runs the user's code.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
 import time
@@ -192,7 +193,12 @@ def _rebuilt(loader: DataLoader[Any], batch_size: int | None, workers: int | Non
         kind = type(own).__name__
         message = f"The loader's batches are made by its batch_sampler, a {kind}: --batch-size {batch_size} cannot replace it."
         raise BadUsage(message, advice="Leave --batch-size out, or build the loader with another batch_sampler.")
-    return DataLoader(loader.dataset, **loader_arguments(loader, batch_size=batch_size, num_workers=workers))
+    rebuilt = DataLoader(loader.dataset, **loader_arguments(loader, batch_size=batch_size, num_workers=workers))
+    if not hasattr(loader, "another"):
+        return rebuilt
+    same = copy.copy(loader)  # a FastLoader with its options: its plan, what it does to batches
+    vars(same).update(vars(rebuilt))
+    return same
 
 
 # -- its length --------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
+from pipefix.loader.fast_loader import FastLoader
 from pipefix.subject.load import load
 from pipefix.subject.subject import Subject
 
@@ -104,6 +105,15 @@ def test_another_batch_size_or_worker_count_keeps_the_rest(batch_size: int | Non
     if ours.num_workers:
         assert (ours.prefetch_factor, ours.persistent_workers, ours.timeout) == (5, True, 7)
         assert ours.multiprocessing_context is plain.multiprocessing_context
+
+
+def test_a_fast_loader_stays_one_with_its_options() -> None:
+    """It became a plain loader, and the step had batches that were not augmented."""
+    plain = FastLoader(Numbers(), batch_size=3, augment=tuple, engine="processes")
+    ours = load(plain, batch_size=5, workers=0).loader
+    assert isinstance(ours, FastLoader) and (ours.batch_size, ours.engine) == (5, "processes")
+    assert [len(batch) for batch in ours] == [5, 5, 5, 5] and type(next(iter(ours))) is tuple
+    assert load(plain, workers=2).loader.num_workers == 2 and (plain.batch_size, plain.num_workers) == (3, 0)
 
 
 def test_other_workers_keep_a_batch_sampler_and_a_stream() -> None:

@@ -189,6 +189,9 @@ def _no_dataset(value: Any, label: str) -> TargetError:
 def _rebuilt(loader: DataLoader[Any], batch_size: int | None, workers: int | None) -> DataLoader[Any]:
     """The same loader with another batch size or worker count."""
     own = loader.batch_sampler if loader.batch_size is None else None
+    if batch_size is not None and loader.batch_size is None and own is None:
+        message = "The loader has batch_size=None: what its dataset gives, whole batches perhaps, is passed on as it is."
+        raise BadUsage(message, advice=f"Leave --batch-size {batch_size} out, or build the loader with a batch_size.")
     if batch_size is not None and own is not None and type(own) is not BatchSampler:
         kind = type(own).__name__
         message = f"The loader's batches are made by its batch_sampler, a {kind}: --batch-size {batch_size} cannot replace it."

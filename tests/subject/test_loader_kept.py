@@ -25,6 +25,7 @@ from torch.utils.data import (
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.subject.load import load
 from pipefix.subject.subject import Subject
+from pipefix.vocabulary.errors import BadUsage
 
 
 class Numbers(Dataset[int]):
@@ -245,6 +246,14 @@ def test_a_sampler_that_cannot_be_copied_is_used_as_it_is() -> None:
     sampler = Locked(Numbers())
     assert orders(load(loader(sampler=sampler)), 1)
     assert sampler.epoch == 1
+
+
+@pytest.mark.parametrize("sampler", [None, BatchSampler(range(6), 3, False)])
+def test_batches_that_the_dataset_makes_are_not_put_into_batches(sampler: Any) -> None:
+    """Lists of whole batches were measured, each of which counted as one sample."""
+    with pytest.raises(BadUsage, match="batch_size=None") as refused:
+        load(DataLoader(Whole(), sampler=sampler, batch_size=None), batch_size=16)
+    assert "Leave --batch-size 16 out" in refused.value.advice
 
 
 def test_another_batch_size_in_a_plain_batch_sampler() -> None:

@@ -59,9 +59,12 @@ def load(
     package = module.__name__.partition(".")[0] if module is not None and not user_modules.is_users(module.__name__) else ""
     user_modules.count_as_users(package)
     step, model = names.get("train_step"), names.get("model")
+    consumer = step if _takes_a_batch(step) else None
+    if callable(step) and consumer is None:
+        wrapper = f"{wrapper} train_step takes {_signature(step)}, and not a batch alone: it is not the consumer.".lstrip()
     return Subject(
         target=label, loader=loader, assumed=(*assumed, *resolved.assumed), choice=resolved.choice, wrapper=wrapper,
-        consumer=step if callable(step) else None, model=model if isinstance(model, nn.Module) else None,
+        consumer=consumer, model=model if isinstance(model, nn.Module) else None,
         criterion=names.get("criterion"), load_seconds=time.perf_counter() - begun, package=package,
     )  # fmt: skip
 
@@ -147,6 +150,17 @@ def _call(value: Any, label: str) -> Any:
         raise TargetError(f"{label} takes arguments: {_signature(value)}.", advice=advice[0].upper() + advice[1:])
     with failure.as_target_error(f"Calling {label}"):
         return value()
+
+
+def _takes_a_batch(step: Any) -> bool:
+    """Whether it can be called as ``train_step(batch)``: many a file has a function of that name for its own loop."""
+    try:
+        inspect.signature(step).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # written in C, which may not tell
+        pass
+    return callable(step)
 
 
 def _signature(value: Any) -> str:

@@ -339,6 +339,16 @@ def test_a_step_and_a_model_beside_the_target(write: Write) -> None:
     assert isinstance(subject.criterion, torch.nn.MSELoss)
 
 
+@pytest.mark.parametrize("arguments", ["model, batch, optimizer", "", "*, batch"])
+def test_a_step_that_takes_no_batch_alone_is_none(write: Write, arguments: str) -> None:
+    """A probe failed at it after it had recorded, and advised to mend the sample."""
+    path = write("train.py", f"data = Numbers()\nmodel = torch.nn.Linear(1, 1)\ndef train_step({arguments}): ...")
+    subject = load(path)
+    assert subject.consumer is None and subject.model is not None
+    assert f"train_step takes ({arguments}), and not a batch alone" in subject.wrapper
+    assert load(write("batch_alone.py", "data = Numbers()\ndef train_step(batch, scale=1.0, **others): ...")).consumer is not None
+
+
 class TestArguments:
     """Classes that need some: in the target's name, or with --arg, which is put into it."""
 

@@ -138,7 +138,8 @@ def fix(
         failed, fixed = error, session.held_after(error)
     # Told as the user named it.
     fixed = msgspec.structs.replace(fixed, folder=str(folder), plan=str(folder / planfile.NAME) if fixed.plan else None)
-    before, after = (session.seen[0].run, session.seen[-1].run) if session.seen else (None, None)
+    runs = [probed.run for probed in session.seen]
+    before, after = (runs[0], next((run for run in reversed(runs) if run.stages), runs[0])) if runs else (None, None)
     if after is not None:
         kept = map(msgspec.to_builtins, fixed.outcomes)
         ahead = ({**msgspec.to_builtins(step), "outcome": "ahead"} for step in fixed.ahead)

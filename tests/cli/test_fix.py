@@ -95,6 +95,13 @@ def test_plan_and_report_lie_where_it_was_begun(tmp_path, a_run, monkeypatch):
     kept = {path.name: path.read_bytes() for path in tmp_path.glob("pipefix.*")}
     assert pipefix.fix("data.py").page is None
     assert kept == {path.name: path.read_bytes() for path in tmp_path.glob("pipefix.*")}
+    # In a later one the last probe had no figure, and the plan names its file as its evidence.
+    monkeypatch.chdir(tmp_path)
+    Session.seen = [SimpleNamespace(run=a_run), *Session.seen]
+    monkeypatch.setattr(Session, "run", lambda self: msgspec.structs.replace(FIXED, interrupted=True, total=None))
+    pipefix.fix("data.py")
+    monkeypatch.chdir(tmp_path)
+    assert pipefix.load("pipefix.after.json").stages
 
 
 def test_an_interrupted_one_tells_what_holds(fixing, capsys):

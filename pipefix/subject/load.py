@@ -245,7 +245,6 @@ def _check_length(loader: DataLoader[Any], label: str, *, loader_given: bool) ->
         raise TargetError(message, advice="Name a dataset with at least a few batches of samples.")
     counted = loader.batch_sampler is None or hasattr(type(loader.batch_sampler), "__len__")
     # A batch_sampler's length is its own business: only one that says 0 is believed.
-    with suppress(TypeError, NotImplementedError, AttributeError):
-        if counted and not isinstance(dataset, IterableDataset) and len(loader) == 0:
-            message = f"{label} yields no batch: {length} samples, batch_size {loader.batch_size} and drop_last={loader.drop_last}."
-            raise BadUsage(message, advice="Use a smaller batch: --batch-size N, or drop_last=False.")
+    if counted and not isinstance(dataset, IterableDataset) and length_of(loader) == 0:
+        message = f"{label} yields no batch: {length} samples, batch_size {loader.batch_size} and drop_last={loader.drop_last}."
+        raise BadUsage(message, advice="Use a smaller batch: --batch-size N, or drop_last=False.")

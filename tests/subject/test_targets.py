@@ -280,6 +280,16 @@ def test_too_short(length: int) -> None:
         load(Subset(Numbers(), range(length)))
 
 
+class Uncounted(list[list[int]]):
+    def __len__(self) -> int:
+        raise ValueError("not before set_epoch()")
+
+
+def test_a_batch_sampler_that_does_not_tell_its_length() -> None:
+    """Its error was called a bug in pipefix."""
+    assert load(DataLoader(Numbers(), batch_sampler=Uncounted([[0, 1], [2]]))).settings.length == 8
+
+
 class Endless:
     def __getitem__(self, index: int) -> int:
         return index

@@ -11,7 +11,7 @@ import msgspec
 
 from pipefix.api import try_remedies
 from pipefix.api.run_files import Run as Run
-from pipefix.api.target import Progress, as_planned, consumed, load_target, silent
+from pipefix.api.target import Progress, as_planned, consumed, load_target, placed, silent
 from pipefix.api.try_remedies import making
 from pipefix.audit import observe, storage_facts
 from pipefix.audit.facts import AuditFacts, StepFacts, audit
@@ -91,7 +91,8 @@ def probe(
     """
     begun = time.perf_counter()
     say = progress or silent
-    trace = Path(trace).absolute() if trace is not None else None  # the target's code may change the working directory
+    trace = placed("trace", trace)
+    trace = trace.absolute() if trace is not None else None  # the target's code may change the working directory
     say("loading the target", 0.0)
     seconds = amounts.taken("budget", budget, amounts.seconds)
     memory = amounts.taken("recording_bytes", recording_bytes, amounts.size)

@@ -18,7 +18,7 @@ from pipefix.subject.load import load
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary import amounts
 from pipefix.vocabulary.commands import command
-from pipefix.vocabulary.errors import BadUsage, TargetError
+from pipefix.vocabulary.errors import BadUsage, TargetError, UnreadableFile
 
 
 def load_target(target: Any, *, batch_size: int | None = None, workers: int | None = None, step: Any = None) -> Subject:
@@ -58,6 +58,17 @@ def as_planned(subject: Subject) -> Subject:
     # All other settings are the loader's arguments by now.
     settings = LoaderChange(worker_threads=change.worker_threads, fuse=change.fuse)
     return fixed(subject, PlanFile(loader=settings, cache=plan.cache), folder)
+
+
+def placed(name: str, path: str | Path | None) -> Path | None:
+    """Where a file is to be written; refused where there is no folder for it, before anything is measured."""
+    if path is None:
+        return None
+    folder = Path(path).parent
+    if not folder.is_dir():
+        make = command("mkdir", "-p", folder)
+        raise UnreadableFile(f"{name}={str(path)!r}: there is no folder {folder}.", advice=f"Make it first: {make}")
+    return Path(path)
 
 
 def consumed(step_ms: float | str | None, target_rate: float | str | None) -> dict[str, float | None]:

@@ -12,13 +12,13 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from pipefix.api.probe import probe
 from pipefix.api.target import as_planned, consumed, load_target
-from pipefix.api.tune import _reading_its_cache
+from pipefix.api.tune import _reading_its_cache, tune
 from pipefix.caches.convert import convert, recipe_of
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement.consumer import consumer_for
 from pipefix.plan.planfile import CacheChange, LoaderChange, PlanFile, write
 from pipefix.vocabulary import amounts
-from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from tests.fixes.benchtop import Lines
 
 LOADER = DataLoader(TensorDataset(torch.zeros(16, 2)), batch_size=4)
@@ -106,3 +106,13 @@ def test_of_fused_calls_a_probe_says_that_it_does_not_see_them() -> None:
     fused = as_planned(load_target(FastLoader(LOADER.dataset, fuse="exact")))
     assert "fused calls (fuse='exact'), which a probe does not see into" in fused.wrapper
     assert as_planned(load_target(LOADER)).wrapper == ""
+
+
+@pytest.mark.parametrize("place", [{"trace": "none/trace.json"}, {"write": "none/pipefix.plan.toml"}], ids=["probe", "tune"])
+def test_a_file_in_no_folder_is_refused_before_anything_is_measured(place: dict[str, str], tmp_path: Path) -> None:
+    """It was told a minute later, with the figures lost to a program that does not look into the error."""
+    verb: Any = probe if "trace" in place else tune
+    name, path = next(iter(place.items()))
+    with pytest.raises(UnreadableFile, match=f"there is no folder {tmp_path / 'none'}") as refused:
+        verb(pytest.fail, **{name: str(tmp_path / path)})
+    assert refused.value.advice == f"Make it first: mkdir -p {tmp_path / 'none'}"

@@ -119,7 +119,7 @@ def fix(
     if not dry_run:
         _check_own(place)
     subject = loaded(target, say, batch_size=batch_size, workers=workers, step=step)
-    consumer = consumer_for(subject, **consumed(step_ms, target_rate))
+    consumer = consumer_for(subject, **consumed(step_ms, target_rate, step))
 
     def seen(subject: Subject, consumer: Consumer, seconds: float) -> ProbeResult:
         run, _, advice = look_at(

@@ -97,7 +97,7 @@ def probe(
     seconds = amounts.taken("budget", budget, amounts.seconds)
     memory = amounts.taken("recording_bytes", recording_bytes, amounts.size)
     subject = load_target(target, batch_size=batch_size, workers=workers, step=step)
-    consumer = consumer_for(subject, **consumed(step_ms, target_rate))
+    consumer = consumer_for(subject, **consumed(step_ms, target_rate, step))
     subject = as_planned(subject)
     with failure.exits_as_target_error("The target's code"):
         told, measurement, _ = look_at(

@@ -71,8 +71,11 @@ def placed(name: str, path: str | Path | None) -> Path | None:
     return Path(path)
 
 
-def consumed(step_ms: float | str | None, target_rate: float | str | None) -> dict[str, float | None]:
-    """An emulated consumer, as arguments of `consumer_for`; both may be given as text."""
+def consumed(step_ms: float | str | None, target_rate: float | str | None, step: Any = None) -> dict[str, float | None]:
+    """An emulated consumer, as arguments of `consumer_for`; both may be given as text. There is none beside a ``step``."""
+    if step is not None and (step_ms is not None or target_rate is not None):
+        given = "step_ms" if step_ms is not None else "target_rate"
+        raise BadUsage(f"Both step= and {given}= were given.", advice="Give one: what takes the batches, or how long that takes.")
     return {
         "step_ms": amounts.taken("step_ms", step_ms, amounts.milliseconds),
         "target_rate": amounts.taken("target_rate", target_rate, amounts.rate),

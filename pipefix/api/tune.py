@@ -132,7 +132,7 @@ def tune(
     share, seconds = amounts.taken("stall", stall, amounts.share), amounts.taken("budget", budget, amounts.seconds)
     sizes = {"max_memory": max_memory, "max_shm": max_shm, "max_vram": max_vram}
     memory, shm, device = (amounts.taken(name, value, amounts.size) for name, value in sizes.items())
-    emulated, write = consumed(step_ms, target_rate), placed("write", write)
+    emulated, write = consumed(step_ms, target_rate, step), placed("write", write)
     if trials < 1:
         raise BadUsage(f"With {trials} trials nothing is tried.", advice="Give at least one: --trials 8.")
     if max_workers is not None and max_workers < 0:

@@ -49,6 +49,8 @@ def test_emulated_consumers_may_be_text() -> None:
     assert consumed("25ms", None) == {"step_ms": 25.0, "target_rate": None}
     assert consumed("0.2s", None) == {"step_ms": 200.0, "target_rate": None}
     assert consumed(None, "1200/s") == {"step_ms": None, "target_rate": 1200.0}
+    with pytest.raises(BadUsage, match="Both step= and target_rate= were given"):
+        consumed(None, 1200, step=print)  # it was emulated, and the step was never called
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from pipefix.subject.subject import Subject
 from pipefix.system.machine import look
 from pipefix.vocabulary import amounts, files
 from pipefix.vocabulary.commands import command
-from pipefix.vocabulary.errors import BadUsage, UnreadableFile
+from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile
 
 BEFORE_FILE, REPORT = "pipefix.before.json", "pipefix.fix.html"
 _RUN = b'"format": "pipefix.run/'
@@ -119,7 +119,7 @@ def fix(
     if not dry_run:
         _check_own(place)
     subject = loaded(target, say, batch_size=batch_size, workers=workers, step=step)
-    consumer = consumer_for(subject, **consumed(step_ms, target_rate))
+    consumer = consumer_for(subject, **consumed(step_ms, target_rate, step))
 
     def seen(subject: Subject, consumer: Consumer, seconds: float) -> ProbeResult:
         run, _, advice = look_at(
@@ -129,19 +129,29 @@ def fix(
 
     wishes = Wishes(budget=round_seconds, min_gain=least, only=only, yes=yes, dry_run=dry_run)
     session = Session(subject, consumer, look(), place, wishes, seen, say, ask)
-    fixed = session.run()
+    failed: PipefixError | None = None
+    try:
+        fixed = session.run()
+    except PipefixError as error:  # of a later look, where a sample raises or a worker dies: what was kept is told all the same
+        if not session.applied:
+            raise
+        failed, fixed = error, session.held_after(error)
     # Told as the user named it.
     fixed = msgspec.structs.replace(fixed, folder=str(folder), plan=str(folder / planfile.NAME) if fixed.plan else None)
-    before, after = (session.seen[0].run, session.seen[-1].run) if session.seen else (None, None)
+    runs = [probed.run for probed in session.seen]
+    before, after = (runs[0], next((run for run in reversed(runs) if run.stages), runs[0])) if runs else (None, None)
     if after is not None:
         kept = map(msgspec.to_builtins, fixed.outcomes)
         ahead = ({**msgspec.to_builtins(step), "outcome": "ahead"} for step in fixed.ahead)
         after = msgspec.structs.replace(after, outcomes=[*kept, *ahead])
     report = FixReport(fixed, before, after)
-    if dry_run or (fixed.interrupted and (before is None or not before.stages)):
-        return report  # there is nothing to write, and an earlier fix's files stay
-    _write(report, place)
-    return replace(report, page=folder / REPORT)
+    if not (dry_run or (fixed.interrupted and (before is None or not before.stages))):  # else an earlier fix's files stay
+        _write(report, place)
+        report = replace(report, page=folder / REPORT)
+    if failed is not None:
+        failed.known = report
+        raise failed
+    return report
 
 
 def _check_own(folder: Path) -> None:

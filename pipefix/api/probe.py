@@ -11,7 +11,7 @@ import msgspec
 
 from pipefix.api import try_remedies
 from pipefix.api.run_files import Run as Run
-from pipefix.api.target import Progress, consumed, load_target, silent
+from pipefix.api.target import Progress, as_planned, consumed, load_target, placed, silent
 from pipefix.api.try_remedies import making
 from pipefix.audit import observe, storage_facts
 from pipefix.audit.facts import AuditFacts, StepFacts, audit
@@ -91,12 +91,14 @@ def probe(
     """
     begun = time.perf_counter()
     say = progress or silent
-    trace = Path(trace).absolute() if trace is not None else None  # the target's code may change the working directory
+    trace = placed("trace", trace)
+    trace = trace.absolute() if trace is not None else None  # the target's code may change the working directory
     say("loading the target", 0.0)
     seconds = amounts.taken("budget", budget, amounts.seconds)
     memory = amounts.taken("recording_bytes", recording_bytes, amounts.size)
     subject = load_target(target, batch_size=batch_size, workers=workers, step=step)
-    consumer = consumer_for(subject, **consumed(step_ms, target_rate))
+    consumer = consumer_for(subject, **consumed(step_ms, target_rate, step))
+    subject = as_planned(subject)
     with failure.exits_as_target_error("The target's code"):
         told, measurement, _ = look_at(
             subject, consumer, budget=seconds, recording_bytes=memory, trace=trace is not None, progress=say, seed=seed,

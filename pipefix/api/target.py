@@ -10,13 +10,15 @@ from torch import nn
 
 from pipefix.caches import layout
 from pipefix.caches.dataset import CachedDataset
+from pipefix.fixes.apply_plan import fixed
 from pipefix.measurement.budget import Progress as Progress
 from pipefix.measurement.budget import silent as silent
+from pipefix.plan.planfile import LoaderChange, PlanFile
 from pipefix.subject.load import load
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary import amounts
 from pipefix.vocabulary.commands import command
-from pipefix.vocabulary.errors import BadUsage, TargetError
+from pipefix.vocabulary.errors import BadUsage, TargetError, UnreadableFile
 
 
 def load_target(target: Any, *, batch_size: int | None = None, workers: int | None = None, step: Any = None) -> Subject:
@@ -43,8 +45,37 @@ def loaded(target: Any, say: Progress, **settings: Any) -> Subject:
     return subject
 
 
-def consumed(step_ms: float | str | None, target_rate: float | str | None) -> dict[str, float | None]:
-    """An emulated consumer, as arguments of `consumer_for`; both may be given as text."""
+def as_planned(subject: Subject) -> Subject:
+    """With what the plan of the subject's own `FastLoader` says: the cache above all, which it has in the dataset's place."""
+    plan, folder = getattr(subject.loader, "follows", None) or (PlanFile(), Path())
+    change = plan.loader or LoaderChange()
+    fuse = change.fuse or getattr(subject.loader, "fuse", None)
+    unseen = f"fused calls (fuse={fuse!r})" if fuse else "augmentation of whole batches" if plan.augmentation else ""
+    words = f"The loader is told to use {unseen}, which a probe does not see into: figures are those of the dataset's own code."
+    subject = replace(subject, wrapper=f"{subject.wrapper} {words}".lstrip()) if unseen else subject
+    if plan.augmentation is not None or (plan.cache is None and change.worker_threads is None):
+        return subject
+    # All other settings are the loader's arguments by now.
+    settings = LoaderChange(worker_threads=change.worker_threads, fuse=change.fuse)
+    return fixed(subject, PlanFile(loader=settings, cache=plan.cache), folder)
+
+
+def placed(name: str, path: str | Path | None) -> Path | None:
+    """Where a file is to be written; refused where there is no folder for it, before anything is measured."""
+    if path is None:
+        return None
+    folder = Path(path).parent
+    if not folder.is_dir():
+        make = command("mkdir", "-p", folder)
+        raise UnreadableFile(f"{name}={str(path)!r}: there is no folder {folder}.", advice=f"Make it first: {make}")
+    return Path(path)
+
+
+def consumed(step_ms: float | str | None, target_rate: float | str | None, step: Any = None) -> dict[str, float | None]:
+    """An emulated consumer, as arguments of `consumer_for`; both may be given as text. There is none beside a ``step``."""
+    if step is not None and (step_ms is not None or target_rate is not None):
+        given = "step_ms" if step_ms is not None else "target_rate"
+        raise BadUsage(f"Both step= and {given}= were given.", advice="Give one: what takes the batches, or how long that takes.")
     return {
         "step_ms": amounts.taken("step_ms", step_ms, amounts.milliseconds),
         "target_rate": amounts.taken("target_rate", target_rate, amounts.rate),

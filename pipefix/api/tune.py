@@ -12,7 +12,7 @@ import msgspec
 import torch
 
 from pipefix.api import search_space
-from pipefix.api.target import Progress, consumed, loaded, silent
+from pipefix.api.target import Progress, consumed, loaded, placed, silent
 from pipefix.fixes.apply_plan import fixed, tuned_on
 from pipefix.measurement.consumer import consumer_for
 from pipefix.measurement.gpu import forks_without_cuda
@@ -132,7 +132,7 @@ def tune(
     share, seconds = amounts.taken("stall", stall, amounts.share), amounts.taken("budget", budget, amounts.seconds)
     sizes = {"max_memory": max_memory, "max_shm": max_shm, "max_vram": max_vram}
     memory, shm, device = (amounts.taken(name, value, amounts.size) for name, value in sizes.items())
-    emulated, write = consumed(step_ms, target_rate), Path(write) if write is not None else None
+    emulated, write = consumed(step_ms, target_rate, step), placed("write", write)
     if trials < 1:
         raise BadUsage(f"With {trials} trials nothing is tried.", advice="Give at least one: --trials 8.")
     if max_workers is not None and max_workers < 0:
@@ -148,6 +148,7 @@ def tune(
     previous, os.environ[_ASLEEP] = os.environ.get(_ASLEEP), "1"
     try:
         subject = loaded(target, say, batch_size=batch_size, workers=workers, step=step)
+        own = subject.loader  # which may have a device= and augment= that no loader made after it has
         subject = _reading_its_cache(subject, older, write, home, notes)
         _check_forks(subject, emulated=any(emulated.values()))
         machine, ranks = look(), search_space.ranks_here()
@@ -155,7 +156,7 @@ def tune(
         limits = search_space.limits(machine, memory, shm, max_files, max_cores, search_space.least(device, vram.free), ranks=ranks)
         consumer = _consumer(subject, emulated)
         work = TrialWork(
-            subject, lambda loaded: consumer_for(loaded, **emulated, loader=subject.loader),
+            subject, lambda loaded: consumer_for(loaded, **emulated, loader=own),
             search_space.lots(subject), seed, threads, search_space.own_cpus(machine.effective_cores, ranks),
         )  # fmt: skip
         bench = TrialProcesses(work, vram)
@@ -274,6 +275,10 @@ def _tuned(
 
 def _reading_its_cache(subject: Subject, older: PlanFile | None, write: Path | None, home: Path, notes: list[str]) -> Subject:
     """The subject as it is with the cache that the plan names: tuned is what is going to run."""
+    own, folder = getattr(subject.loader, "follows", None) or (PlanFile(), Path())
+    if own.cache is not None and own.augmentation is None:
+        notes.append(f"Trials read from {own.cache.path}, as the plan of the loader itself says.")
+        return fixed(subject, PlanFile(cache=own.cache), folder)
     if older is None or write is None or older.target not in ("", subject.target):
         return subject
     if older.augmentation is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipefix.cli import console
 from pipefix.cli.console import color, is_terminal, note
-from pipefix.vocabulary.errors import UnreadableFile
+from pipefix.vocabulary.errors import PipefixError
 from pipefix.vocabulary.printable import printable
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _bar() -> Bar:
 
 
 def delivered(verb: Callable[[Progress], Any], typed: Namespace, *, out: Path | None = None) -> Any:
-    """What a verb returns, after it was delivered; where only a file of the verb's own could not be written, it is all the same.
+    """What a verb returns, after it was delivered; so is what was known already when it failed.
 
     Meanwhile what the user's code prints goes to stderr too. Loading PyTorch, which takes seconds, is told.
     """
@@ -102,7 +102,7 @@ def delivered(verb: Callable[[Progress], Any], typed: Namespace, *, out: Path | 
                 result = verb(progress)
             finally:
                 os.chdir(here)  # the target's code may have gone elsewhere, and files are named from here
-    except UnreadableFile as error:
+    except PipefixError as error:
         if error.known is not None:
             deliver(error.known, out=out, **how)  # type: ignore[arg-type]
         raise

@@ -128,7 +128,7 @@ class Session:
         """Look, and try what is proposed, until nothing more is. False where a look was interrupted."""
         if not self._look_and_try():
             return False
-        applied = [outcome for outcome in self.outcomes if isinstance(outcome, Applied)]
+        applied = self.applied
         if applied and self.wishes.only is None and PersistentWorkers.id not in self._told:
             step = speedup.workers_kept_up(self._pipeline(self.plan).subject, applied[-1].measured.after.value)
             if step is not None and too_little(step, self.wishes.min_gain) is None:
@@ -267,7 +267,7 @@ class Session:
 
     def _confirm(self) -> None:
         """The whole plan against no plan: steps that each helped are not believed to have helped together until that is seen."""
-        applied = [outcome for outcome in self.outcomes if isinstance(outcome, Applied)]
+        applied = self.applied
         if not applied:
             return
         first, last = speedup.Pipeline(self.subject, self.consumer), self._pipeline(self.plan)
@@ -292,9 +292,14 @@ class Session:
             )  # fmt: skip
         self.total, self.stopped = None, why
 
+    def held_after(self, error: PipefixError) -> Fixed:
+        """What holds, and why it ended."""
+        self.stopped = str(error).rstrip(".")
+        return self._fixed(interrupted=True)
+
     def _fixed(self, *, interrupted: bool) -> Fixed:
         now = self.plan.cache.path if self.plan.cache is not None else None
-        made = [outcome.makes for outcome in self.outcomes if isinstance(outcome, Applied)]
+        made = [outcome.makes for outcome in self.applied]
         return Fixed(
             target=self.subject.target, program=list(self.subject.program), folder=str(self.folder),
             plan=str(self.path) if self.path.exists() else None, went_on=self._went_on, interrupted=interrupted,
@@ -302,6 +307,10 @@ class Session:
             length=self.subject.epoch, no_longer_read=[makes for makes in made if makes and makes != now],
             left_alone=[*self._left_alone, *self.log.unwritten],
         )  # fmt: skip
+
+    @property
+    def applied(self) -> list[Applied]:
+        return [outcome for outcome in self.outcomes if isinstance(outcome, Applied)]
 
     @property
     def path(self) -> Path:

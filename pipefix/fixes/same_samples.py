@@ -254,7 +254,9 @@ def _plain(value: Any) -> Any:
             return [_plain(tensor) for tensor in value.unbind()]
         if value.layout is not torch.strided:
             return {"layout": str(value.layout), "dense": _plain(value.to_dense())}
-        return value.cpu().numpy() if value.dtype is not torch.bfloat16 else value.cpu().float().numpy()
+        value = value.resolve_conj().resolve_neg().cpu()
+        unknown = value.dtype is torch.bfloat16 or (value.is_floating_point() and value.element_size() == 1)
+        return value.float().numpy() if unknown else value.numpy()
     if isinstance(value, Image.Image):
         return {"mode": value.mode, "palette": value.getpalette("RGBA") if value.mode == "P" else None, "pixels": np.asarray(value)}
     return value

@@ -11,6 +11,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -33,6 +34,7 @@ from pipefix.loader.policy.read_policy import ReadPolicy
 from pipefix.loader.resume import EpochPosition, EpochStart
 from pipefix.loader.slots.arena import Arena, room
 from pipefix.loader.workers.iterator import AHEAD, ProcessesLoaderIterator
+from pipefix.plan.planfile import PlanFile
 from pipefix.vocabulary.quantity import counted
 
 T = TypeVar("T", covariant=True)
@@ -243,6 +245,11 @@ class FastLoader(_Base[T]):
     def another(self) -> Callable[..., DataLoader[Any]]:
         """Makes loaders over other datasets, called as `DataLoader` is: they hand batches over as this one was told to."""
         return DataLoader if self._engine == "torch" else functools.partial(FastLoader, engine="processes")
+
+    @property
+    def follows(self) -> tuple[PlanFile, Path] | None:
+        """The plan that it was given, and the folder that this names files from; None without one."""
+        return (self._planned.plan, self._planned.folder) if self.plan is not None else None
 
     @property
     def on_its_way(self) -> OnItsWay | None:

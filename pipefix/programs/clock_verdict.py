@@ -131,7 +131,7 @@ def agreed(said: Verdict, clocks: Verdict) -> Verdict:
         waited = clocks.sentence.removeprefix("Input-bound: ")
         return msgspec.structs.replace(said, sentence=f"{said.sentence} {unseen}: {waited}")
     both = SHARES in said.sentence and WITHOUT_WAITS in clocks.sentence
-    if {said.kind, clocks.kind} != {"input-bound", "step-bound"} or FIRST_BATCH in clocks.sentence or both:
+    if {said.kind, clocks.kind} != {"input-bound", "step-bound"} or both:
         return said
     contradict = f"experiments and clocks contradict each other. Experiments: {said.sentence} Clocks: {clocks.sentence}"
     longer = "A step may have taken another time while the experiments were made; --probe=60 makes them for longer."

@@ -5,6 +5,7 @@ Runs the user's code.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
 import time
@@ -58,9 +59,12 @@ def load(
     package = module.__name__.partition(".")[0] if module is not None and not user_modules.is_users(module.__name__) else ""
     user_modules.count_as_users(package)
     step, model = names.get("train_step"), names.get("model")
+    consumer = step if _takes_a_batch(step) else None
+    if callable(step) and consumer is None:
+        wrapper = f"{wrapper} train_step takes {_signature(step)}, and not a batch alone: it is not the consumer.".lstrip()
     return Subject(
         target=label, loader=loader, assumed=(*assumed, *resolved.assumed), choice=resolved.choice, wrapper=wrapper,
-        consumer=step if callable(step) else None, model=model if isinstance(model, nn.Module) else None,
+        consumer=consumer, model=model if isinstance(model, nn.Module) else None,
         criterion=names.get("criterion"), load_seconds=time.perf_counter() - begun, package=package,
     )  # fmt: skip
 
@@ -148,6 +152,17 @@ def _call(value: Any, label: str) -> Any:
         return value()
 
 
+def _takes_a_batch(step: Any) -> bool:
+    """Whether it can be called as ``train_step(batch)``: many a file has a function of that name for its own loop."""
+    try:
+        inspect.signature(step).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # written in C, which may not tell
+        pass
+    return callable(step)
+
+
 def _signature(value: Any) -> str:
     with suppress(TypeError, ValueError):
         return str(inspect.signature(value))
@@ -188,11 +203,19 @@ def _no_dataset(value: Any, label: str) -> TargetError:
 def _rebuilt(loader: DataLoader[Any], batch_size: int | None, workers: int | None) -> DataLoader[Any]:
     """The same loader with another batch size or worker count."""
     own = loader.batch_sampler if loader.batch_size is None else None
+    if batch_size is not None and loader.batch_size is None and own is None:
+        message = "The loader has batch_size=None: what its dataset gives, whole batches perhaps, is passed on as it is."
+        raise BadUsage(message, advice=f"Leave --batch-size {batch_size} out, or build the loader with a batch_size.")
     if batch_size is not None and own is not None and type(own) is not BatchSampler:
         kind = type(own).__name__
         message = f"The loader's batches are made by its batch_sampler, a {kind}: --batch-size {batch_size} cannot replace it."
         raise BadUsage(message, advice="Leave --batch-size out, or build the loader with another batch_sampler.")
-    return DataLoader(loader.dataset, **loader_arguments(loader, batch_size=batch_size, num_workers=workers))
+    rebuilt = DataLoader(loader.dataset, **loader_arguments(loader, batch_size=batch_size, num_workers=workers))
+    if not hasattr(loader, "another"):
+        return rebuilt
+    same = copy.copy(loader)  # a FastLoader with its options: its plan, what it does to batches
+    vars(same).update(vars(rebuilt))
+    return same
 
 
 # -- its length --------------------------------------------------------------------------------------------------------
@@ -222,7 +245,6 @@ def _check_length(loader: DataLoader[Any], label: str, *, loader_given: bool) ->
         raise TargetError(message, advice="Name a dataset with at least a few batches of samples.")
     counted = loader.batch_sampler is None or hasattr(type(loader.batch_sampler), "__len__")
     # A batch_sampler's length is its own business: only one that says 0 is believed.
-    with suppress(TypeError, NotImplementedError, AttributeError):
-        if counted and not isinstance(dataset, IterableDataset) and len(loader) == 0:
-            message = f"{label} yields no batch: {length} samples, batch_size {loader.batch_size} and drop_last={loader.drop_last}."
-            raise BadUsage(message, advice="Use a smaller batch: --batch-size N, or drop_last=False.")
+    if counted and not isinstance(dataset, IterableDataset) and length_of(loader) == 0:
+        message = f"{label} yields no batch: {length} samples, batch_size {loader.batch_size} and drop_last={loader.drop_last}."
+        raise BadUsage(message, advice="Use a smaller batch: --batch-size N, or drop_last=False.")

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from pipefix.api.target import consumed, load_target
+from pipefix.api.probe import probe
+from pipefix.api.target import as_planned, consumed, load_target
+from pipefix.api.tune import _reading_its_cache, tune
+from pipefix.caches.convert import convert, recipe_of
+from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement.consumer import consumer_for
+from pipefix.plan.planfile import CacheChange, LoaderChange, PlanFile, write
 from pipefix.vocabulary import amounts
-from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.errors import BadUsage, UnreadableFile
+from tests.fixes.benchtop import Lines
 
 LOADER = DataLoader(TensorDataset(torch.zeros(16, 2)), batch_size=4)
 
@@ -41,6 +49,8 @@ def test_emulated_consumers_may_be_text() -> None:
     assert consumed("25ms", None) == {"step_ms": 25.0, "target_rate": None}
     assert consumed("0.2s", None) == {"step_ms": 200.0, "target_rate": None}
     assert consumed(None, "1200/s") == {"step_ms": None, "target_rate": 1200.0}
+    with pytest.raises(BadUsage, match="Both step= and target_rate= were given"):
+        consumed(None, 1200, step=print)  # it was emulated, and the step was never called
 
 
 @pytest.mark.parametrize(
@@ -69,3 +79,42 @@ def test_a_text_that_is_no_amount_is_told_with_its_name() -> None:
         amounts.taken("budget", "soon", amounts.seconds)
     with pytest.raises(BadUsage, match=r"min_gain: '0\.05' could mean 0.05% or 5%; write 5% or 0\.05%"):
         amounts.taken("min_gain", "0.05", amounts.share)
+
+
+def test_a_loader_with_a_plan_is_measured_over_its_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the plan that fix wrote was named in the code, a probe still told of the dataset without it."""
+    dataset = Lines(tmp_path / "data")
+    convert(dataset, recipe_of("lmdb", "sample"), tmp_path / "cache", target="lines.py", workers=1)
+    place = tmp_path / "pipefix.plan.toml"
+    write(PlanFile(loader=LoaderChange(num_workers=1), cache=CacheChange(path="cache", store="sample")), place)
+    loader = FastLoader(dataset, batch_size=4, plan=place)
+    looked: list[Any] = []
+
+    def look(subject: Any, *_: Any, **__: Any) -> Any:
+        looked.append(subject)
+        raise BadUsage("seen")
+
+    monkeypatch.setattr(sys.modules["pipefix.api.probe"], "look_at", look)
+    with pytest.raises(BadUsage, match="seen"):
+        probe(loader)
+    notes: list[str] = []
+    looked.append(_reading_its_cache(load_target(loader), None, None, tmp_path, notes))
+    assert [type(subject.dataset).__name__ for subject in looked] == ["CachedDataset"] * 2
+    assert looked[0].loader.num_workers == 1 and loader.dataset is dataset
+    assert notes == ["Trials read from cache, as the plan of the loader itself says."]
+
+
+def test_of_fused_calls_a_probe_says_that_it_does_not_see_them() -> None:
+    fused = as_planned(load_target(FastLoader(LOADER.dataset, fuse="exact")))
+    assert "fused calls (fuse='exact'), which a probe does not see into" in fused.wrapper
+    assert as_planned(load_target(LOADER)).wrapper == ""
+
+
+@pytest.mark.parametrize("place", [{"trace": "none/trace.json"}, {"write": "none/pipefix.plan.toml"}], ids=["probe", "tune"])
+def test_a_file_in_no_folder_is_refused_before_anything_is_measured(place: dict[str, str], tmp_path: Path) -> None:
+    """It was told a minute later, with the figures lost to a program that does not look into the error."""
+    verb: Any = probe if "trace" in place else tune
+    name, path = next(iter(place.items()))
+    with pytest.raises(UnreadableFile, match=f"there is no folder {tmp_path / 'none'}") as refused:
+        verb(pytest.fail, **{name: str(tmp_path / path)})
+    assert refused.value.advice == f"Make it first: mkdir -p {tmp_path / 'none'}"

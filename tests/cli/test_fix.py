@@ -17,7 +17,7 @@ from pipefix.cli.deliver import Progress
 from pipefix.cli.main import main
 from pipefix.fixes.outcome import Applied, Fixed, Measured, Refused, Sameness
 from pipefix.report import fix_report
-from pipefix.vocabulary.errors import BadUsage, UnreadableFile
+from pipefix.vocabulary.errors import BadUsage, TargetError, UnreadableFile
 from pipefix.vocabulary.quantity import Interval
 from tests.cli.conftest import Library
 
@@ -95,6 +95,13 @@ def test_plan_and_report_lie_where_it_was_begun(tmp_path, a_run, monkeypatch):
     kept = {path.name: path.read_bytes() for path in tmp_path.glob("pipefix.*")}
     assert pipefix.fix("data.py").page is None
     assert kept == {path.name: path.read_bytes() for path in tmp_path.glob("pipefix.*")}
+    # In a later one the last probe had no figure, and the plan names its file as its evidence.
+    monkeypatch.chdir(tmp_path)
+    Session.seen = [SimpleNamespace(run=a_run), *Session.seen]
+    monkeypatch.setattr(Session, "run", lambda self: msgspec.structs.replace(FIXED, interrupted=True, total=None))
+    pipefix.fix("data.py")
+    monkeypatch.chdir(tmp_path)
+    assert pipefix.load("pipefix.after.json").stages
 
 
 def test_an_interrupted_one_tells_what_holds(fixing, capsys):
@@ -116,15 +123,22 @@ def test_where_nothing_was_kept_nobody_is_told_to_take_a_step_back(fixing, capsy
     assert "Interrupted: nothing was changed." in said and "--undo" not in said
 
 
-def test_a_page_that_could_not_be_written_costs_the_page_only(fixing, capsys):
-    error = UnreadableFile("The report out/pipefix.fix.html could not be written: No space left on device.")
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UnreadableFile("The report out/pipefix.fix.html could not be written: No space left on device."), 4),
+        (TargetError("dataset[3] raised OSError: No space left on device."), 3),
+    ],
+    ids=["the page", "a later look"],
+)
+def test_what_is_written_or_looked_at_last_does_not_cost_what_was_kept(fixing, capsys, error, code):
     error.known = fixing.answer
 
     def full():
         raise error
 
     fixing.meanwhile = full
-    assert main(["fix", "data.py", "-q"]) == 4
+    assert main(["fix", "data.py", "-q"]) == code
     streams = capsys.readouterr()
     assert "Kept" in streams.out and "No space left" in streams.err
 

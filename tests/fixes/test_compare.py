@@ -38,6 +38,8 @@ UNLIKE: dict[str, tuple[Any, Any]] = {
     "another palette": (in_colours(0), in_colours(9)),
     "another mode": (Image.new("RGB", (2, 2)), Image.new("HSV", (2, 2))),
     "half a number": (torch.tensor([1.0], dtype=torch.bfloat16), torch.tensor([1.5], dtype=torch.bfloat16)),
+    "an eighth of a number": (torch.tensor([1.0]).to(torch.float8_e5m2), torch.tensor([2.0]).to(torch.float8_e5m2)),
+    "conjugated numbers": (torch.tensor([1 + 2j]).conj(), torch.tensor([1 + 3j]).conj()),
 }
 
 

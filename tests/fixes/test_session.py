@@ -10,10 +10,13 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
+from pipefix.api.fix import fix
+from pipefix.fixes import speedup
 from pipefix.fixes.fixers import MoveAugment
 from pipefix.fixes.outcome import Applied, Refused
 from pipefix.loader.planning import as_planned
 from pipefix.plan import planfile
+from pipefix.report import runfile
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from tests.caches.killing import interrupted_after
 from tests.fixes.benchtop import Bench, declined, step
@@ -238,6 +241,26 @@ def test_ctrl_c_keeps_what_was_kept(tmp_path, monkeypatch):
     assert fixed.interrupted and [one.id for one in fixed.applied] == ["workers-2"]
     assert planfile.read(bench.out / "pipefix.plan.toml").cache is None
     assert events(bench)[-2:] == ["dropped", "ended"]
+
+
+def test_an_error_of_a_later_look_comes_with_what_was_kept(tmp_path, monkeypatch):
+    """Of a sample that only the second probe came to, nothing but the error was told: not that there is a plan."""
+    bench = Bench(tmp_path, [step("workers-2", 1.8)])
+    run = runfile.read(Path(__file__).parents[2] / "fixtures/runs/decode-bound-workers.json")
+
+    def look(subject, consumer, **_):
+        probed = bench.look(subject, consumer, 1.0)
+        if len(bench.looks) > 1:
+            raise TargetError("dataset[3] raised ValueError: torn.")
+        return run, None, probed.plan
+
+    monkeypatch.setattr("pipefix.api.fix.look_at", look)
+    monkeypatch.setattr(speedup, "faster", bench.faster)
+    with pytest.raises(TargetError, match="torn") as failed:
+        fix(bench.target, out=bench.out)
+    report = failed.value.known
+    assert [one.id for one in report.fixed.applied] == ["workers-2"] and report.page.exists()
+    assert report.fixed.stopped == "dataset[3] raised ValueError: torn" and report.fixed.plan is not None
 
 
 def test_ctrl_c_while_this_process_builds_a_cache(tmp_path):

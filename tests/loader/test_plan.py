@@ -149,7 +149,7 @@ def test_a_plan_is_of_the_directory_that_it_was_named_in(cached: Any, plan: Any,
     monkeypatch.chdir(folder)
     named = planned.Planned(planned.planfile.read(Path(path)), Path(Path(path).name), dataset)
     monkeypatch.chdir(folder / "files")
-    assert len(planned.cached(dataset, named.plan.cache, named._folder)) == 12  # type: ignore[arg-type]
+    assert len(planned.cached(dataset, named.plan.cache, named.folder)) == 12  # type: ignore[arg-type]
 
 
 def test_a_plan_that_names_another_store_or_no_cache_says_what_to_write(cached: Any, plan: Any) -> None:

@@ -403,6 +403,13 @@ def test_waits_for_first_batches_are_told_beside_a_step_that_limits() -> None:
     assert verdict.sentence.endswith(waited.removeprefix("Input-bound"))
 
 
+def test_a_loop_that_hardly_waits_contradicts_experiments_by_its_first_batch_too() -> None:
+    said = Verdict(kind="input-bound", stage="decode", sentence="Input-bound: decode.", confidence=1.0)
+    sentence = "Not the data: the loop waited for batches in 3 % of its time, most of it for the first batch of its only epoch."
+    clocks = Verdict(kind="step-bound", stage="step", sentence=sentence, confidence=1.0)
+    assert agreed(said, clocks).kind == "inconclusive", "it was Input-bound"
+
+
 @pytest.mark.parametrize(
     ("kind", "sentence", "kept"),
     [

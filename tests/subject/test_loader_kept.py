@@ -22,8 +22,10 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
+from pipefix.loader.fast_loader import FastLoader
 from pipefix.subject.load import load
 from pipefix.subject.subject import Subject
+from pipefix.vocabulary.errors import BadUsage
 
 
 class Numbers(Dataset[int]):
@@ -104,6 +106,15 @@ def test_another_batch_size_or_worker_count_keeps_the_rest(batch_size: int | Non
     if ours.num_workers:
         assert (ours.prefetch_factor, ours.persistent_workers, ours.timeout) == (5, True, 7)
         assert ours.multiprocessing_context is plain.multiprocessing_context
+
+
+def test_a_fast_loader_stays_one_with_its_options() -> None:
+    """It became a plain loader, and the step had batches that were not augmented."""
+    plain = FastLoader(Numbers(), batch_size=3, augment=tuple, engine="processes")
+    ours = load(plain, batch_size=5, workers=0).loader
+    assert isinstance(ours, FastLoader) and (ours.batch_size, ours.engine) == (5, "processes")
+    assert [len(batch) for batch in ours] == [5, 5, 5, 5] and type(next(iter(ours))) is tuple
+    assert load(plain, workers=2).loader.num_workers == 2 and (plain.batch_size, plain.num_workers) == (3, 0)
 
 
 def test_other_workers_keep_a_batch_sampler_and_a_stream() -> None:
@@ -235,6 +246,14 @@ def test_a_sampler_that_cannot_be_copied_is_used_as_it_is() -> None:
     sampler = Locked(Numbers())
     assert orders(load(loader(sampler=sampler)), 1)
     assert sampler.epoch == 1
+
+
+@pytest.mark.parametrize("sampler", [None, BatchSampler(range(6), 3, False)])
+def test_batches_that_the_dataset_makes_are_not_put_into_batches(sampler: Any) -> None:
+    """Lists of whole batches were measured, each of which counted as one sample."""
+    with pytest.raises(BadUsage, match="batch_size=None") as refused:
+        load(DataLoader(Whole(), sampler=sampler, batch_size=None), batch_size=16)
+    assert "Leave --batch-size 16 out" in refused.value.advice
 
 
 def test_another_batch_size_in_a_plain_batch_sampler() -> None:

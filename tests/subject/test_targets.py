@@ -280,6 +280,16 @@ def test_too_short(length: int) -> None:
         load(Subset(Numbers(), range(length)))
 
 
+class Uncounted(list[list[int]]):
+    def __len__(self) -> int:
+        raise ValueError("not before set_epoch()")
+
+
+def test_a_batch_sampler_that_does_not_tell_its_length() -> None:
+    """Its error was called a bug in pipefix."""
+    assert load(DataLoader(Numbers(), batch_sampler=Uncounted([[0, 1], [2]]))).settings.length == 8
+
+
 class Endless:
     def __getitem__(self, index: int) -> int:
         return index
@@ -337,6 +347,16 @@ def test_a_step_and_a_model_beside_the_target(write: Write) -> None:
     assert subject.consumer is not None and subject.consumer(3) == 3
     assert isinstance(subject.model, torch.nn.Linear)
     assert isinstance(subject.criterion, torch.nn.MSELoss)
+
+
+@pytest.mark.parametrize("arguments", ["model, batch, optimizer", "", "*, batch"])
+def test_a_step_that_takes_no_batch_alone_is_none(write: Write, arguments: str) -> None:
+    """A probe failed at it after it had recorded, and advised to mend the sample."""
+    path = write("train.py", f"data = Numbers()\nmodel = torch.nn.Linear(1, 1)\ndef train_step({arguments}): ...")
+    subject = load(path)
+    assert subject.consumer is None and subject.model is not None
+    assert f"train_step takes ({arguments}), and not a batch alone" in subject.wrapper
+    assert load(write("batch_alone.py", "data = Numbers()\ndef train_step(batch, scale=1.0, **others): ...")).consumer is not None
 
 
 class TestArguments:

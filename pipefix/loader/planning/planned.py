@@ -163,9 +163,9 @@ class Planned:
         self.settings = self.plan.loader or LoaderChange()
         self.given = original
         """The dataset as the code has it."""
-        self._folder = self.path.parent.absolute()
+        self.folder = self.path.parent.absolute()
         """Also where the program has changed its directory when the first batch is asked for."""
-        self.reads = original if self.plan.cache is None else cached(original, self.plan.cache, self._folder)
+        self.reads = original if self.plan.cache is None else cached(original, self.plan.cache, self.folder)
         """What samples are read from; None: the loader's dataset."""
         self.module: Any = None
         """What is done to batches; made when the first is asked for."""
@@ -181,7 +181,7 @@ class Planned:
             return
         self._moved = True
         try:
-            self.reads, self.module = moved(self.given, self.plan, self._folder)
+            self.reads, self.module = moved(self.given, self.plan, self.folder)
         except BadUsage as error:
             warnings.warn(f"{self.path}: {error} It stays in the dataset. {error.advice}", RuntimeWarning, stacklevel=2)
 

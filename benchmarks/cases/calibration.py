@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import functools
+import statistics
+import time
 from typing import Any
 
 import torch
@@ -44,10 +46,23 @@ def ready(samples: Any) -> Any:
     return READY
 
 
+def bare(loader: DataLoader[Any], step_s: float, batches: int = 120, first: int = 20) -> float:
+    """The same loop without pipefix: the part of its time in which it was not waiting, by medians."""
+    waits = []
+    iterator = iter(loader)
+    for _ in range(batches):
+        begun = time.perf_counter()
+        next(iterator)
+        waits.append(time.perf_counter() - begun)
+        time.sleep(step_s)
+    return step_s / (step_s + statistics.median(waits[first:]))
+
+
 def probed(step_ms: float, workers: int, budget: float, collate: str) -> dict[str, Any]:
     from pipefix import probe
 
     loader = DataLoader(Free(), batch_size=4, num_workers=workers, collate_fn=ready if collate == "ready" else None)
+    alone = bare(loader, step_ms / 1e3)
     run = probe(loader, step_ms=step_ms, budget=budget)
     assert run.waits is not None
     assert run.verdict is not None
@@ -55,6 +70,7 @@ def probed(step_ms: float, workers: int, budget: float, collate: str) -> dict[st
         "step_ms": step_ms,
         "workers": workers,
         "fed": run.waits.fed,
+        "bare": alone,
         "kind": run.verdict.kind,
         "sentence": run.verdict.sentence,
     }
@@ -77,7 +93,7 @@ def measure(options: argparse.Namespace, record: Record) -> None:
         for workers in WORKERS:
             work = functools.partial(probed, step_ms, workers, options.budget, options.collate)
             found = in_child(work, timeout=60 + 5 * options.budget)
-            cases.append({"step_ms": step_ms, "workers": workers, "fed": 0.0, "kind": "error", **found})
+            cases.append({"step_ms": step_ms, "workers": workers, "fed": 0.0, "bare": 0.0, "kind": "error", **found})
             print(f"step {step_ms:g} ms, {workers} workers: fed {cases[-1]['fed']:.2%}, {cases[-1]['kind']}", flush=True)
 
 
@@ -90,9 +106,12 @@ def bars(body: dict[str, Any]) -> list[Bar]:
 
 
 def table(body: dict[str, Any]) -> str:
-    cells = [[f"{one['step_ms']:g} ms", one["workers"], f"{one['fed']:.2%}", one["kind"]] for one in body["cases"]]
+    cells = [
+        [f"{one['step_ms']:g} ms", one["workers"], f"{one['fed']:.2%}", f"{one['bare']:.2%}", one["kind"]] for one in body["cases"]
+    ]
     return f"""
 A dataset whose samples cost nothing, batches that are there already (unless `--collate default` was given), and a consumer that sleeps:
-the part of the loop's time in which the consumer was not waiting.
+the part of the loop's time in which the consumer was not waiting. Without pipefix: by the loop alone, before the probe. What a
+DataLoader takes to hand over a batch that is there is a wait as well, and longer after a processor has slept.
 
-{rows(["step a batch", "workers", "fed", "verdict"], cells)}"""
+{rows(["step a batch", "workers", "fed", "fed without pipefix", "verdict"], cells)}"""

@@ -119,6 +119,7 @@ def fix(
     if not dry_run:
         _check_own(place)
     subject = loaded(target, say, batch_size=batch_size, workers=workers, step=step)
+    _check_followed(subject, place)
     consumer = consumer_for(subject, **consumed(step_ms, target_rate, step))
 
     def seen(subject: Subject, consumer: Consumer, seconds: float) -> ProbeResult:
@@ -166,6 +167,17 @@ def _check_own(folder: Path) -> None:
                 f"{path} is there and is not a file that pipefix fix wrote; it will not be replaced.",
                 advice=f"Move it away, or name another folder: {command('pipefix', 'fix', 'TARGET', '--out', 'DIR')}",
             )
+
+
+def _check_followed(subject: Subject, place: Path) -> None:
+    """Refuse a `FastLoader` that follows a plan which lies elsewhere: it would be fixed as if there were none."""
+    follows = getattr(subject.loader, "follows", None)
+    if follows is not None and follows[1].resolve() != place.resolve():
+        there = command("pipefix", "fix", "TARGET", "--out", follows[1])
+        raise BadUsage(
+            f"The loader follows a plan already, which lies in {follows[1]}.",
+            advice=f"Go on from that one: {there}, or take plan= out of the code.",
+        )
 
 
 def _write(report: FixReport, folder: Path) -> None:

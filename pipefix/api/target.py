@@ -52,7 +52,11 @@ def as_planned(subject: Subject) -> Subject:
     fuse = change.fuse or getattr(subject.loader, "fuse", None)
     unseen = f"fused calls (fuse={fuse!r})" if fuse else "augmentation of whole batches" if plan.augmentation else ""
     words = f"The loader is told to use {unseen}, which a probe does not see into: figures are those of the dataset's own code."
-    subject = replace(subject, wrapper=f"{subject.wrapper} {words}".lstrip()) if unseen else subject
+    told = [subject.wrapper, words if unseen else ""]
+    on_bad = getattr(subject.loader, "on_bad", "raise")
+    if on_bad != "raise":
+        told.append(f"Samples that cannot be read are left out here, too (on_bad={on_bad!r}).")
+    subject = replace(subject, wrapper=" ".join(filter(None, told)))
     if plan.augmentation is not None or (plan.cache is None and change.worker_threads is None):
         return subject
     # All other settings are the loader's arguments by now.

@@ -50,3 +50,5 @@ class ProbeTask:
     """How samples are asked for: ``map``, ``batched`` (by `__getitems__`), ``single`` (no auto-collation) or ``stream``."""
     whole_batches: bool = False
     """Whether it is the user's own batch sampler that says which samples make a batch together."""
+    leaves_out: bool = False
+    """Whether the loader leaves out samples that cannot be read (a FastLoader's ``on_bad``), of those asked for one by one."""

@@ -70,7 +70,7 @@ class SampleMaker:
         """The unit that is being made."""
         self.asked_for: list[Any] = []
         """The units of the batch."""
-        self._whole_batches = task.whole_batches
+        self._whole_batches, self._leaves_out = task.whole_batches, task.leaves_out
         self._told = 0
         """Recorded units (or whole batches of them) that the training process knows."""
         self._pieces: set[tuple[str, int, int]] = set()
@@ -88,7 +88,12 @@ class SampleMaker:
             units = self._units(order, experiment, trace, place)
             self.asked_for = list(units[0]) if self.kind == "batched" else units
             for unit in units:
-                self._run(unit, experiment, samples, trace)
+                try:
+                    self._run(unit, experiment, samples, trace)
+                except Exception:
+                    if not self._leaves_out or (unit is units[-1] and not samples):  # a batch needs one
+                        raise
+                    self.recording.files.reads.clear()
             recorded = self.recording.samples
             if experiment is RECORD and self._whole_batches and all(self._key(unit) in recorded for unit in units):
                 self.recorded_orders.append(units)

@@ -90,5 +90,6 @@ def _digests(sample: Any) -> tuple[int, tuple[bytes, ...]]:
 
 
 def _digest(part: Any) -> bytes:
-    array = part.detach().cpu().numpy() if isinstance(part, torch.Tensor) else part
-    return hashlib.sha256(array.tobytes() if hasattr(array, "tobytes") else repr(array).encode()).digest()
+    if isinstance(part, torch.Tensor):  # by bytes: of bfloat16 and its like numpy knows none
+        part = part.detach().cpu().flatten().contiguous().view(torch.uint8).numpy()
+    return hashlib.sha256(part.tobytes() if hasattr(part, "tobytes") else repr(part).encode()).digest()

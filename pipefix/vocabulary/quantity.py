@@ -106,9 +106,11 @@ def percent(share: float | None) -> str:
 
 
 def times(ratio: float | None) -> str:
-    """A speed-up: ``3.4x``."""
+    """A speed-up: ``3.4x``; of less than a hundredth one digit more, ``0.004x``."""
     if not known(ratio):
         return UNKNOWN
+    if 0 < ratio < 0.01:
+        return f"{ratio:.3f}x" if ratio >= 0.001 else "<0.001x"
     return f"{ratio:.0f}x" if ratio >= 100 else f"{ratio:.1f}x" if ratio >= 10 else f"{ratio:.2f}x"
 
 

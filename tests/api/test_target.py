@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
+from pipefix.api.fix import fix
 from pipefix.api.probe import probe
 from pipefix.api.target import as_planned, consumed, load_target
 from pipefix.api.tune import _reading_its_cache, tune
@@ -118,3 +119,12 @@ def test_a_file_in_no_folder_is_refused_before_anything_is_measured(place: dict[
     with pytest.raises(UnreadableFile, match=f"there is no folder {tmp_path / 'none'}") as refused:
         verb(pytest.fail, **{name: str(tmp_path / path)})
     assert refused.value.advice == f"Make it first: mkdir -p {tmp_path / 'none'}"
+
+
+def test_a_loader_that_follows_a_plan_is_fixed_from_there(tmp_path: Path) -> None:
+    """It was looked at as if it had no plan: the cache that it reads from was built once more, and brought nothing."""
+    write(PlanFile(loader=LoaderChange(num_workers=1)), tmp_path / "pipefix.plan.toml")
+    loader = FastLoader(TensorDataset(torch.zeros(16, 2)), batch_size=4, plan=tmp_path / "pipefix.plan.toml")
+    with pytest.raises(BadUsage, match=f"follows a plan already, which lies in {tmp_path}") as caught:
+        fix(loader, out=tmp_path / "elsewhere", dry_run=True)
+    assert f"--out {tmp_path}" in caught.value.advice

@@ -80,7 +80,7 @@ def test_plan_and_report_lie_where_it_was_begun(tmp_path, a_run, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "outputs").mkdir()
-    monkeypatch.setattr("pipefix.api.fix.loaded", lambda *_, **__: os.chdir("outputs"))
+    monkeypatch.setattr("pipefix.api.fix.loaded", lambda *_, **__: os.chdir("outputs") or SimpleNamespace(loader=None))
     monkeypatch.setattr("pipefix.api.fix.consumer_for", lambda *_, **__: None)
     monkeypatch.setattr("pipefix.api.fix.Session", Session)
     report = pipefix.fix("data.py")

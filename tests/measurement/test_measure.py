@@ -19,6 +19,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, get_worker_info
 
 from pipefix.diagnosis.diagnose import diagnose
+from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement import consumer_alone, experiments, residency, schedule, startup
 from pipefix.measurement.budget import BudgetClock, MeasurementPlan
 from pipefix.measurement.consumer import Consumer, Emulated, UserStep
@@ -359,6 +360,22 @@ class TestApart:
         startup.measure(subject(built), measurement, AMPLE)
         assert measurement.first_batch is not None and measurement.epoch_restart is None
         assert measurement.declined[startup.NAME] == "an epoch's first batch raised ValueError: torn"
+
+    @pytest.mark.parametrize("workers", [0, 1])
+    def test_a_sample_that_training_leaves_out_ends_no_probe(
+        self, workers: int, paths: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
+
+        class Torn(planted.Mapped):
+            def __getitem__(self, index: int) -> Any:
+                if index == 5:
+                    raise ValueError("torn")
+                return super().__getitem__(index)
+
+        built: Any = FastLoader(Torn(paths), batch_size=4, collate_fn=planted.collate, num_workers=workers, on_bad="skip")
+        measurement = measured(built, budget=AMPLE, enough=lambda measurement: True)  # fake clock
+        assert measurement.of("real") and not measurement.partial
 
     def test_an_endless_loader_is_probed_and_keeps_its_place(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         """As ultralytics makes it: one iterator, begun with the loader, for all epochs."""

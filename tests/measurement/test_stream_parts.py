@@ -40,6 +40,14 @@ class Drawn(IterableDataset[Any]):
             yield np.random.rand(4), torch.rand(1)
 
 
+class Halves(IterableDataset[Any]):
+    """Numbers of a type that numpy does not know."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for number in range(1000):
+            yield torch.tensor([number // 256, number % 256], dtype=torch.bfloat16)
+
+
 class Failing(IterableDataset[Any]):
     def __iter__(self) -> Iterator[Any]:
         raise ValueError("torn")
@@ -48,7 +56,7 @@ class Failing(IterableDataset[Any]):
 @pytest.mark.parametrize(
     ("stream", "each"),
     [(Labelled(), True), (Labelled(share=True), False), (Labelled(share=True, shuffles=True), False), (Failing(), False),
-     (Labelled(shuffles=True), None), (Drawn(), None)],
+     (Labelled(shuffles=True), None), (Drawn(), None), (Halves(), True)],
 )  # fmt: skip
 def test_a_stream_that_every_worker_reads_whole_is_told_from_one_that_is_shared(stream: Any, each: bool | None) -> None:
     before = torch.get_rng_state()

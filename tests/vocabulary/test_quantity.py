@@ -43,6 +43,7 @@ INF = float("inf")
         (Interval(1.42, 1.31, 1.55), "1.42x (1.31-1.55)"),
         (Interval(1.42, 1.4199, 1.4201), "1.42x"),
         (Interval(0.01, -0.5, 0.5), "0.01x (-0.50 to 0.50)"),
+        (Interval(0.004, 0.0001, 0.02), "0.004x (<0.001-0.02)"),
         (Interval(2.0, 1.5, INF), "2.00x (at least 1.50)"),
         (Interval(2.0, -INF, 3.0), "2.00x (at most 3.00)"),
         (Interval(2.0, -INF, INF), "2.00x (no interval)"),

@@ -69,8 +69,8 @@ OTHERS = [
      "  data.py, line 3\nValueError: \\x1b[31mno\\x07\npipefix: data.py raised ValueError.\n"),
     (KeyboardInterrupt(), 130, "pipefix: Interrupted before there was anything to report.\n  Run the same command again.\n"),
     (MemoryError(), 6, "pipefix ran out of memory.\n  Run it where more memory is free, or allowed: ulimit -v\n"),
-    (OSError(errno.ENOSPC, "No space left on device", "/tmp/pipefix-job-1/options"), 4,
-     ("pipefix: /tmp/pipefix-job-1/options: No space left on device.\n"
+    (OSError(errno.ENOSPC, "No space left on device", "job/options"), 4,
+     ("pipefix: job/options: No space left on device.\n"
       "  Name a folder with room for temporary files: TMPDIR=DIR pipefix ...\n")),
     (FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']"), 4,
      "pipefix: Temporary files: No usable temporary directory found in ['/tmp'].\n  Name a folder"),

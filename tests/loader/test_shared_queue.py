@@ -106,9 +106,7 @@ def test_workers_go_on_also_where_batches_arrive_before_anybody_waits(tmp_path: 
     iterator: Any = iter(loader)
     try:
         next(iterator), next(iterator)
-        while iterator._send_idx < 2 + bound:
-            assert iterator._data_queue._reader.poll(60), f"{iterator._send_idx} batches were asked for"
-            assert not iterator._has_arrived()
+        asks_for(2 + bound, iterator)
     finally:
         (tmp_path / str(dataset.last)).touch()
     assert next(iterator).tolist() == [4, 5]
@@ -123,12 +121,17 @@ def test_workers_go_on_also_where_the_first_batch_comes_when_later_ones_have(tmp
     iterator: Any = iter(loader)
     try:
         assert [next(iterator).tolist() for _ in range(2)] == [[0, 1], [2, 3]]
-        while iterator._send_idx < 2 + bound:
-            assert iterator._data_queue._reader.poll(60), f"{iterator._send_idx} batches were asked for"
-            assert not iterator._has_arrived()
+        asks_for(2 + bound, iterator)
     finally:
         (tmp_path / str(dataset.last)).touch()
     assert next(iterator).tolist() == [4, 5]
+
+
+def asks_for(batches: int, iterator: Any) -> None:
+    """Go on until so many were asked for, though the batch that comes next is not there."""
+    while iterator._send_idx < batches:
+        assert iterator._data_queue._reader.poll(60), f"{iterator._send_idx} batches were asked for"
+        assert not iterator._has_arrived()
 
 
 def boards_ahead(loader: Any) -> int:

@@ -46,14 +46,20 @@ def test_it_finds_what_it_would_find(before: list[str], words: list[str], code: 
     assert ran.code == code
 
 
-def test_the_folder_of_a_program_that_still_runs_is_left_alone(looping: Callable[..., Place]) -> None:
-    place = looping("print('ready', flush=True); sys.stdin.read()")
-    with subprocess.Popen(
+def begun(place: Place) -> subprocess.Popen[bytes]:
+    """The program, which says that it is ready and waits for the end of its input."""
+    process = subprocess.Popen(
         place.command(["train.py"]), cwd=place.folder, env=place.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    return process
+
+
+def test_the_folder_of_a_program_that_still_runs_is_left_alone(looping: Callable[..., Place]) -> None:
+    place = looping("print('ready', flush=True); sys.stdin.read()")
+    with begun(place) as process:
         second = place.run(stdin=subprocess.DEVNULL)
         assert (second.code, second.out) == (2, "")
         assert "another program notes there and still runs" in second.err
@@ -66,12 +72,7 @@ def test_the_folder_of_a_program_that_still_runs_is_left_alone(looping: Callable
 def test_the_folder_of_a_program_that_notes_nothing_yet_is_left_alone(light: Place) -> None:
     """Of several that a shell starts beside each other (a sweep), each told the loops of all as its own."""
     light.write("import sys\nprint('ready', flush=True)\nsys.stdin.read()\n")
-    with subprocess.Popen(
-        light.command(["train.py"]), cwd=light.folder, env=light.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
+    with begun(light) as process:
         second = light.run(stdin=subprocess.DEVNULL)
         assert (second.code, second.out) == (2, "")
         assert "--out pipefix-run: another program notes there and still runs." in second.err

@@ -194,8 +194,7 @@ def _try_conversions(subject: Subject, machine: Machine, measurement: Measuremen
     known, until = measurement.tried_caches, time.perf_counter() + seconds
 
     def tried(store: str) -> TriedCache:
-        left = until - time.perf_counter()
-        began = try_remedies.begin_cache(subject, store, left, making(diagnosis)) if left > 0 else None
+        began = try_remedies.begin_cache(subject, store, until - time.perf_counter(), making(diagnosis))
         return began or TriedCache(late=True)
 
     try:

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 
 from pipefix.caches import estimate
 from pipefix.caches.convert import recipe_of
-from pipefix.caches.dataset import CachedDataset
+from pipefix.caches.dataset import CachedDataset, cache_of
 from pipefix.caches.estimate import ReadBack
 from pipefix.caches.survey import FirstRecords, first_records
 from pipefix.diagnosis.diagnosis import Diagnosis
@@ -33,6 +33,7 @@ from pipefix.plan.advise import WORTH_MAKING
 from pipefix.plan.case import Case
 from pipefix.plan.operations import pictures_of
 from pipefix.plan.plan import Proposed
+from pipefix.plan.remedies.caches import kept_already
 from pipefix.plan.remedies.moving_batches import HandoverSlots
 from pipefix.plan.remedy import WORTH_TRYING
 from pipefix.subject.subject import Subject
@@ -65,10 +66,14 @@ def making(diagnosis: Diagnosis) -> float:
 
 
 def fused_calls(subject: Subject, diagnosis: Diagnosis, seconds: float) -> dict[str, FusedCall]:
-    """By mode, in about so long; empty where no pictures are decoded (what would make them takes seconds to load), where there is
-    too little to be gained by any, or samples take too long to make."""
-    if subject.iterable or not pictures_of(diagnosis) or diagnosis.part_of_making(Stage.DECODE, Stage.AUGMENT) <= WORTH_TRYING:
+    """By mode, in about so long; empty where no pictures are decoded or read from a cache (what would make them takes seconds to
+    load), where there is too little to be gained by any, or samples take too long to make."""
+    if subject.iterable or diagnosis.part_of_making(Stage.DECODE, Stage.AUGMENT) <= WORTH_TRYING:
         return {}
+    if not pictures_of(diagnosis) and cache_of(subject.dataset) is None:
+        return {}
+    if (told := mode_of(subject.loader)) is not None:
+        return {told: FusedCall(why_not=f"the loader is told to use fused calls already (fuse = {told!r})")}
     if MADE_TO_FUSE * making(diagnosis) * len(MODES) > LONGEST * seconds:
         return {}
     import pipefix.loader.fusing.source  # noqa: F401 - once here, rather than in each of the processes that try it
@@ -81,7 +86,7 @@ def _tried(subject: Subject, mode: str, seconds: float) -> FusedCall:
     try:
         return fused_call(in_child_process(partial(fused_trial.try_on_dataset, subject.loader, mode, seconds)))
     except NotFused as error:
-        return FusedCall(why_not=str(error))
+        return FusedCall(why_not=f"one call cannot make these samples: {error}")
 
 
 def fused_call(trial: fused_trial.DatasetTrial) -> FusedCall:
@@ -130,6 +135,11 @@ def begin_cache(subject: Subject, store: str, seconds: float, sample_s: float) -
 
     ``sample_s``: that making one takes; the slower they are, the fewer are looked at.
     """
+    cache = cache_of(subject.dataset)
+    if cache is not None and (why := kept_already(store, cache.manifest.recipe.store, cache.path)):
+        return TriedCache(why)
+    if seconds <= 0:
+        return None
     count = max(1, min(MOST_RECORDS, int(seconds / (MADE_FOR_RECORD * sample_s)))) if sample_s else MOST_RECORDS
     begin = partial(first_records, subject.dataset, recipe_of("lmdb", store), count)
     try:

@@ -24,12 +24,13 @@ from pipefix.caches.fingerprint import Fingerprint, changed
 from pipefix.caches.index import Parts
 from pipefix.caches.maker import getter
 from pipefix.caches.manifest import Manifest
-from pipefix.caches.record import Decoder, Picture, Pixels
+from pipefix.caches.record import Picture, Pixels, RecordDecoder
 from pipefix.hooks.object_answers import HEAD
 from pipefix.stores.opening import open_store
 from pipefix.stores.store import RequestLedger, is_store
 from pipefix.tier.client import Tier
 from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.held_transforms import datasets_in
 from pipefix.vocabulary.quantity import counted
 
 
@@ -76,7 +77,7 @@ class CachedDataset(Dataset[Any]):
         """A copy whose stored images become what these functions make of them, with ``transform`` in its transforms' place."""
         copied = copies.copy(self)
         copied.transform = transform
-        copied._decode = Decoder(picture, pixels)
+        copied._decode = RecordDecoder(picture, pixels)
         return copied
 
     @property
@@ -256,3 +257,8 @@ class CachedDataset(Dataset[Any]):
     def __repr__(self) -> str:
         recipe = self.manifest.recipe
         return f"CachedDataset({str(self.path)!r}: {counted(self._length, 'record')}, {recipe.store} in {recipe.container})"
+
+
+def cache_of(dataset: Any) -> CachedDataset | None:
+    """The cache that a dataset, or one that it wraps, reads from; None where it reads from none."""
+    return next((part for _, part in datasets_in(dataset) if isinstance(part, CachedDataset)), None)

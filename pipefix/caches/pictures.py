@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from pipefix.caches.record import Decoder, Picture, Pixels, Unstorable, encode
+from pipefix.caches.record import Picture, Pixels, RecordDecoder, Unstorable, encode
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.header import is_cut_short, read_header
 from pipefix.vocabulary.errors import CacheDamaged
@@ -197,7 +197,7 @@ def record_of(value: Any) -> bytes | None:
 FORMS = ("as-was", "image", "tensor", "array", "none")
 
 
-def decoder_to(form: str) -> Decoder:
+def decoder_to(form: str) -> RecordDecoder:
     """Makes samples whose pictures are what the user wants; ``none`` is for who wants the labels alone."""
 
     def of_picture(picture: Picture) -> Any:
@@ -216,7 +216,7 @@ def decoder_to(form: str) -> Decoder:
         array = _channels(values if values.flags.writeable else values.copy())
         return array if wanted == "array" else _as_tensor(array)
 
-    return Decoder(of_picture, of_pixels) if form != "none" else Decoder(lambda _: None, lambda _: None)
+    return RecordDecoder(of_picture, of_pixels) if form != "none" else RecordDecoder(lambda _: None, lambda _: None)
 
 
 def _from_pixels(pixels: Pixels) -> Any:

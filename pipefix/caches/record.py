@@ -165,7 +165,7 @@ def _tensor(value: Any, put: Callable[[Any], list[int]]) -> list[Any]:
 # -- and back --------------------------------------------------------------------------------------------------------------
 
 
-class Decoder:
+class RecordDecoder:
     """Makes samples of records. ``picture`` and ``pixels`` say what images become."""
 
     def __init__(self, picture: Callable[[Picture], Any], pixels: Callable[[Pixels], Any]) -> None:

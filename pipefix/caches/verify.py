@@ -14,7 +14,7 @@ from pipefix.caches import pictures, remote, replay
 from pipefix.caches.index import DataFile, Index
 from pipefix.caches.manifest import Manifest, Part, beside
 from pipefix.caches.parquet import Rows
-from pipefix.caches.record import Decoder
+from pipefix.caches.record import RecordDecoder
 from pipefix.caches.source_files import changed_files
 from pipefix.caches.writer import Facts, read_facts
 from pipefix.stores.opening import open_store
@@ -118,5 +118,5 @@ class PartCheck:
             return lambda number: rows.read(self.number, number) if number < blocks else file.read(number)
         if self.manifest.recipe.store == "source":
             return lambda number: replay.check(file.read(number), file.read)
-        decode = Decoder(pictures.check_size, len)
+        decode = RecordDecoder(pictures.check_size, len)
         return lambda number: decode(file.read(number))

@@ -24,13 +24,12 @@ from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.planning import by_dali, planned
 from pipefix.plan.plan import Proposed
 from pipefix.plan.planfile import AugmentationChange, CacheChange, Change
+from pipefix.plan.remedies.caches import kept_already
 from pipefix.subject import failure
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.quantity import size
 
-LATER = ("source", "resized", "decoded", "sample")
-"""What is stored, by how far a sample has come."""
 SPARE = 1.1
 """Room that must be free, as a multiple of what the cache is predicted to take."""
 PICTURES = 8
@@ -42,8 +41,8 @@ class BuildCache(Fixer):
         if context.subject.iterable:
             return "the dataset is a stream, which has no index that records could be looked up by"
         now, change = context.plan.cache, _change(step)
-        if now is not None and now.store in LATER and LATER.index(change.store) <= LATER.index(now.store):
-            return f"the pipeline reads from {now.path} already, which holds what comes later on a sample's way"
+        if now is not None and (why := kept_already(change.store, now.store, now.path)):
+            return why
         room, taken = _free(context.folder), step.disk_bytes
         if room is not None and taken is not None and taken * SPARE > room:
             taken = min(taken, _forecast_bytes(change, context) or taken)

@@ -42,7 +42,7 @@ class Row:
     sampled: int = 0
     """Of the time between `asked` and `got`: asking the user's sampler which samples come next."""
     harness: int = 0
-    """Before `asked` and between `got` and the consumer: what the loop that measures does for itself, and training's does not."""
+    """Before `asked`, what the loop that measures computes for itself since the batch before, and training's does not."""
 
 
 @dataclass(frozen=True)

@@ -73,8 +73,9 @@ class Pool:
         self._orders = self._loader.sampler if self._loader.batch_sampler is None else self._loader.batch_sampler
         self._given = 0
         """Batches taken so far."""
-        self._left = 0
-        """When the consumer last returned: what passes from then until the next batch is asked for is the harness's own."""
+        self._done_cpu: int | None = None
+        """This thread's CPU time when the last batch was done with, as if the harness came after its consumer: what it computes
+        from then until the next batch is asked for is its own."""
         self._taken: deque[int] = deque(maxlen=max(1, self.workers * self.prefetch))
         """When the latest batches were taken: as each is, a worker is told to make the one so many places further on."""
 
@@ -129,8 +130,8 @@ class Pool:
         sampled = self._sampler_ns()
         asked_ns, cpu = perf_counter_ns(), thread_time_ns()
         delivered = self._advance()
-        computed = thread_time_ns() - cpu
-        got = perf_counter_ns()
+        taken_cpu = thread_time_ns()
+        computed, got = taken_cpu - cpu, perf_counter_ns()
         sampled = min(self._sampler_ns() - sampled, got - asked_ns)
         room = self._taken[0] if len(self._taken) == self._taken.maxlen else 0
         self._took(got)
@@ -142,16 +143,17 @@ class Pool:
             waited = got - asked_ns if self._loader.pin_memory else max(counters.poll_ns, got - asked_ns - computed)
             waited = min(waited, got - asked_ns - sampled)
             received = counters.recv_ns + counters.loads_ns
-        handed = perf_counter_ns()
+        handed, handed_cpu = perf_counter_ns(), thread_time_ns()
         if consume:
             batch = delivered.batch
             if delivered.skipped and self.kept is not None:
                 batch = self.kept() if again is None else again  # none was made for a late one of the arm before
             self.consumer(batch)
             batch = again = None
-        left, self._left = self._left, perf_counter_ns()
-        done = self._left - (handed - got)  # so that the consumer's time is that between `got` and `done`
-        harness = handed - got + (asked_ns - left if left else 0)
+        # What it computes, not how long that takes: where workers want the core meanwhile, they would have it without it, too.
+        harness = cpu - self._done_cpu if self._done_cpu is not None else 0
+        done = perf_counter_ns() - (handed - got)  # so that the consumer's time is that between `got` and `done`
+        self._done_cpu = thread_time_ns() - (handed_cpu - taken_cpu)
         trace = self._read(delivered)
         return Row(asked_ns, got, done, waited, received, trace, room=room, sampled=sampled, harness=harness)
 
@@ -254,7 +256,10 @@ class Pool:
                 _check_fit(row)
                 warm.add(row.trace.worker)
         round_size, least = self.serving, 1 if brief else least_rounds
-        mark = self._left = perf_counter_ns() if consume or not warm else row.done
+        if warm and not consume:
+            mark = row.done
+        else:
+            mark, self._done_cpu = perf_counter_ns(), thread_time_ns()
         rows: list[Row] = []
         until = mark + int(seconds * 1e9)
         cpu, again = time.process_time(), 0

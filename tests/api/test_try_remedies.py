@@ -1,21 +1,27 @@
-"""FastLoader's hand-over is run beside a probe where the arms promise something of it, and only there."""
+"""What is tried beside a probe: FastLoader's hand-over where the arms promise something of it, fused calls over pictures and over
+caches, and no cache of what a cache already holds."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from pipefix.api import try_remedies
+from pipefix.caches.convert import convert, recipe_of
+from pipefix.caches.dataset import CachedDataset
 from pipefix.fixes.outcome import Measured
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement.consumer import Consumer
+from pipefix.measurement.measurement import FusedCall, TriedCache
 from pipefix.subject.load import load
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.gain import MeasuredGain
 from pipefix.vocabulary.quantity import exactly
+from pipefix.vocabulary.stage import Stage
 from tests.plan.builders import JPEGS, World
 
 PROMISING = JPEGS.but(arms={"handover-skipped": exactly(2.0)}, fields={"first_batch": 0.1})
@@ -59,3 +65,41 @@ def test_what_promises_nothing_or_starts_late_is_not_run(world: World, monkeypat
 @pytest.mark.parametrize("error", [TargetError("a sample", advice="look at it"), RuntimeError("a worker died")])
 def test_what_fails_leaves_it_to_the_model(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     assert handover(PROMISING, monkeypatch, error)[0] is None
+
+
+@pytest.fixture
+def cached(tmp_path: Path) -> CachedDataset:
+    """Of arrays, nothing of which has a picture's name."""
+    convert(TensorDataset(torch.zeros(8, 4)), recipe_of("lmdb", "decoded"), tmp_path / "cache", target="a target", workers=0)
+    return CachedDataset(tmp_path / "cache")
+
+
+NAMELESS = JPEGS.but(ops={**JPEGS.ops, Stage.DECODE: ("RecordDecoder",)})
+
+
+@pytest.mark.parametrize(("of_cache", "fuse", "tried"), [(True, None, 2), (False, None, 0), (True, "close", 0)])
+def test_fused_calls_are_tried_over_a_cache_whatever_its_operations_are_called(
+    of_cache: bool, fuse: Any, tried: int, cached: CachedDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pictures that are decoded already pass no decoder: `fix` stopped at the cache, and left the larger gain behind it."""
+    asked: list[str] = []
+    monkeypatch.setattr(try_remedies, "_tried", lambda subject, mode, seconds: asked.append(mode) or FusedCall())
+    dataset = Subset(cached, range(8)) if of_cache else TensorDataset(torch.zeros(8, 4))
+    calls = try_remedies.fused_calls(load(FastLoader(dataset, fuse=fuse)), NAMELESS.diagnosis(), 20.0)
+    assert len(asked) == tried
+    assert [call.why_not for call in calls.values()] == (
+        ["the loader is told to use fused calls already (fuse = 'close')"] if fuse else [""] * tried
+    )
+
+
+@pytest.mark.parametrize(
+    ("store", "why"),
+    [
+        ("source", "the pipeline reads from {} already, which holds what comes later on a sample's way"),
+        ("decoded", "the pipeline reads from {} already, which holds the same"),
+    ],
+)
+def test_no_cache_is_proposed_of_what_a_cache_holds(store: str, why: str, cached: CachedDataset) -> None:
+    subject = load(DataLoader(cached, batch_size=2))
+    assert try_remedies.begin_cache(subject, store, 0.0, 0.001) == TriedCache(why.format(cached.path))
+    assert try_remedies.begin_cache(subject, "sample", 0.0, 0.001) is None, "nothing speaks against it, and there is no time"

@@ -21,7 +21,7 @@ from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.index import Index
 from pipefix.caches.layout import CONTAINERS
 from pipefix.caches.pictures import decoder_to
-from pipefix.caches.record import Decoder, Picture
+from pipefix.caches.record import Picture, RecordDecoder
 from pipefix.caches.verify import verify
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
 from pipefix.vocabulary.files import write_whole
@@ -114,7 +114,7 @@ def test_a_dictionary_that_fills_the_memory(rows: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("name", ["qint8", "quint8", "qint32", "quint4x2", "bits8", "complex64", "strided", "Tensor"])
 def test_tensor_types_that_are_no_plain_numbers(name: str) -> None:
-    decode = Decoder(lambda picture: None, lambda pixels: None)
+    decode = RecordDecoder(lambda picture: None, lambda pixels: None)
     taken = record.closed([bytes(16)], ["T", name, [2], 0, 2])
     with pytest.raises(CacheDamaged):
         decode(memoryview(taken))
@@ -125,7 +125,7 @@ def test_tensor_types_that_are_no_plain_numbers(name: str) -> None:
 def test_shapes_of_nothing_take_nothing(shape: list[int], tag: str) -> None:
     taken = record.closed([b""], [tag, "int64" if tag == "T" else "<i8", shape, 0, 0])
     try:
-        value = Decoder(lambda picture: None, lambda pixels: None)(memoryview(taken))
+        value = RecordDecoder(lambda picture: None, lambda pixels: None)(memoryview(taken))
     except CacheDamaged:
         return
     assert 0 in value.shape

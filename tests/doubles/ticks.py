@@ -46,6 +46,10 @@ class Ticks:
         """Work that takes so long, or a sleep."""
         self._move(round(seconds * 1e9))
 
+    def passes_elsewhere(self, seconds: float) -> None:
+        """Another process has the core for so long."""
+        self._cells[(threading.get_native_id() + 1) % CELLS] += round(seconds * 1e9)
+
     def sleep(self, seconds: float) -> None:
         self.sleeps.append(seconds)
         self.passes(seconds)

@@ -128,6 +128,25 @@ class TestBlock:
         assert 0.010 < block.own_seconds / len(block.rows) <= 0.012, "the last one's trace is read too late to count"
         assert block.rate == pytest.approx(4 / 0.006, rel=0.1)
 
+    def test_a_core_that_workers_had_meanwhile_is_no_time_of_the_loops_own(
+        self, paths: list[str], ticks: Ticks, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """More workers than cores came out faster than they are: all that they kept the loop from computing was left out."""
+        planted.WORK[0] = 0.001
+        running = pool(loader("map", paths))
+        decode = run_arms.traces.decode
+
+        def held_up(written: bytes) -> BatchTrace:
+            ticks.passes_elsewhere(0.010)
+            ticks.passes(0.002)
+            return decode(written)
+
+        monkeypatch.setattr(run_arms.traces, "decode", held_up)
+        block = running.block(experiments.PLAIN, 0.2)  # fake clock
+        running.close()
+        assert block.own_seconds / len(block.rows) == pytest.approx(0.002, rel=0.1)
+        assert block.rate == pytest.approx(4 / 0.014, rel=0.1)
+
     def test_the_cold_arm_ends_where_evicted_samples_end(self, paths: list[str]) -> None:
         """A second pass would read from the page cache what the first has brought there."""
         running = pool(loader("map", paths))

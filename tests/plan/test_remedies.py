@@ -252,8 +252,8 @@ CALLS: list[tuple[World, str, str, dict[str, Any]]] = [
     (JPEGS, "fuse", ("whether one call can make a sample was not tried: that takes a budget of 8 s, or more where samples take "
      "long to make, and decoding and transforming that are 10 % of a sample's making"), {}),
     (STREAM, "fuse", "an IterableDataset is not asked for indices, so its samples cannot be made by one call each", {}),
-    (JPEGS.but(fields={"fused": {"exact": FusedCall(why_not="the dataset has no transforms (an attribute such as transform)")}}),
-     "fuse", "one call cannot make these samples: the dataset has no transforms (an attribute such as transform)", {}),
+    (JPEGS.but(fields={"fused": {"exact": FusedCall(why_not="one call cannot make these samples: it has no transforms")}}),
+     "fuse", "one call cannot make these samples: it has no transforms", {}),
 ]  # fmt: skip
 
 

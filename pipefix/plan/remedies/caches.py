@@ -35,6 +35,8 @@ RESIZED = 256
 DESCRIBED_BYTES = 40.0
 """In which a record of a source cache says which range of which file it holds, where none was made."""
 NOT_TRIED = "There was no time to see whether some samples can be converted, and what they take: --dry-run tells."
+_LATER = ("source", "resized", "decoded", "sample")
+"""What is stored, by how far a sample has come."""
 _CONNECTIONS = ("socket.", "ssl.", "http.client.request", "http.client.getresponse")
 """Operations of connections, where no client that a source cache can stand in for made them."""
 
@@ -129,6 +131,14 @@ class Cache(Remedy):
     def making_seconds(self, case: Case) -> float:
         """Seconds a sample to make the record."""
         return case.model.wall(Stage.STORAGE) + case.model.wall(Stage.DECODE)
+
+
+def kept_already(store: str, now: str, place: object) -> str | None:
+    """Why a cache of this store adds nothing to one of ``now``, which samples are read from; None where it does."""
+    if now not in _LATER or _LATER.index(store) > _LATER.index(now):
+        return None
+    later = "the same" if store == now else "what comes later on a sample's way"
+    return f"the pipeline reads from {place} already, which holds {later}"
 
 
 def reading(record_bytes: Interval, tried: KeptRecord | None) -> StageTime:

@@ -51,7 +51,7 @@ class FuseCalls(Remedy):
             )
         gains = {mode: case.predicted(with_calls(case, call)) for mode, call in calls.items() if not call.why_not}
         if not gains:
-            return self.declined(f"one call cannot make these samples: {next(iter(calls.values())).why_not}")
+            return self.declined(next(iter(calls.values())).why_not)
         mode = max(gains, key=lambda mode: gains[mode].value * (AS_MUCH if mode == EXACT else 1.0))
         call, changes_pixels = calls[mode], mode != EXACT
         equal = "close to the dataset's own" if changes_pixels else "equal to the bit"

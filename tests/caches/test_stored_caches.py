@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import time
+from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from torch.utils.data import DataLoader
@@ -18,7 +21,7 @@ from pipefix.stores.folder import FolderStore
 from pipefix.stores.opening import open_store
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, UnreadableFile
 from tests.caches.mutating import flip
-from tests.caches.sources import Numbers, Texts
+from tests.caches.sources import Acting, Numbers, Texts
 
 KINDS = {"sample in lmdb": ("lmdb", "sample"), "rows": ("parquet", "rows")}
 
@@ -113,6 +116,17 @@ def test_another_cache_is_not_overwritten(url):
     convert_to_store(Numbers(60), recipe_of("lmdb", "sample"), url, workers=0)
     with pytest.raises(BadUsage, match="finished cache already, of another recipe"):
         convert_to_store(Numbers(60), recipe_of("lmdb", "decoded"), url, workers=0)
+
+
+def test_the_list_of_damaged_samples_is_brought_too(url, monkeypatch):
+    """It was removed with the folder that the cache was made in, and said to lie in the store."""
+    act = partial(convert_to_store, Acting(20, lambda: 1 / 0), recipe_of("lmdb", "sample", on_bad="quarantine"), url, workers=0)
+    with monkeypatch.context() as patched:
+        patched.setattr("pipefix.stores.folder.write_new", mock.Mock(side_effect=OSError(5, "gone")))
+        with pytest.raises(UnreadableFile, match="gone"):  # all but the manifest is there
+            act()
+    assert act().manifest.bad == 1
+    assert json.loads((folder_of(url) / "quarantine.jsonl").read_text())["index"] == 20
 
 
 def test_of_two_that_finish_at_once_one_is_told(url, monkeypatch):

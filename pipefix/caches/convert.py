@@ -25,7 +25,7 @@ from pipefix.caches.fingerprint import Fingerprint, changed
 from pipefix.caches.layout import CONTAINERS, PLAN, STORES, keeps
 from pipefix.caches.maker import is_stream
 from pipefix.caches.manifest import Blueprint, Manifest, Recipe, Source, beside
-from pipefix.caches.source_files import any_object_changed, changed_files
+from pipefix.caches.source_files import any_found, any_object_changed, changed_files
 from pipefix.caches.survey import Surveyed, survey
 from pipefix.caches.verify import PartCheck
 from pipefix.caches.witness import Witness
@@ -319,6 +319,7 @@ def _current(source: Surveyed, of: Source) -> Callable[[Facts], bool]:
 
     def is_current(facts: Facts) -> bool:
         same_lists = facts.lists == fingerprint.part(facts.start, facts.stop, of.volatile)
-        return same_lists and not any(changed_files(facts, of.root)) and not any_object_changed(facts)
+        same_files = not any(changed_files(facts, of.root)) and not any_found(facts, of.root)
+        return same_lists and same_files and not any_object_changed(facts)
 
     return is_current

@@ -460,6 +460,16 @@ def test_quarantine_names_file_index_and_error(files, make):
     assert verify(done.folder).sound
 
 
+def test_a_file_that_a_damaged_sample_did_not_find_is_noticed_when_it_comes(files, make, small_parts):
+    """Nothing of it had been read, and so its part was said to be unchanged: the sample stayed left out."""
+    there = Path(files.paths[4])
+    away = there.rename(there.with_suffix(".away"))
+    assert make(files, "decoded", on_bad="skip").manifest.bad == 1 and not make(files, "decoded", on_bad="skip").changed
+    away.rename(there)
+    done = make(files, "decoded", on_bad="skip", update=True)
+    assert (done.made, done.found, done.manifest.length) == (1, 2, 12)
+
+
 def test_source_keeps_its_place_after_a_gap(files, make):
     Path(files.paths[4]).unlink()
     done = make(files, "source", on_bad="skip")

@@ -185,17 +185,26 @@ def test_what_is_no_cache_says_so(url, tmp_path):
         CachedDataset(tmp_path, tier=f"{tmp_path}/tier:1MB")
 
 
-def test_parts_come_to_lie_in_the_tier_and_are_read_there(url, tmp_path):
-    convert_to_store(Numbers(60), recipe_of("lmdb", "sample"), url, workers=0)
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_parts_come_to_lie_in_the_tier_and_are_read_there(url, tmp_path, kind, batched):
+    """A dataset that asks for one sample at a time, and rows, went on reading in the store whatever had been opened there."""
+    convert_to_store(Texts(60) if kind == "rows" else Numbers(60), recipe_of(*KINDS[kind]), url, workers=0)
     tiered = CachedDataset(url, tier=f"{tmp_path}/tier:10MB")
     indices = list(range(0, 60, 5))
-    expected = [plain(sample) for sample in tiered.__getitems__(indices)]
-    while len(list((tmp_path / "tier").glob("*/parts/*.mdb"))) < 4:
+
+    def read():
+        if kind == "rows":
+            tiered._rows._kept.clear()
+        return [plain(sample) for sample in (tiered.__getitems__(indices) if batched else map(tiered.__getitem__, indices))]
+
+    expected = read()
+    while len(list((tmp_path / "tier").glob("*/parts/0*"))) < 4:
         time.sleep(0.02)
     before = dict(tiered._parts.store.ledger.requests)
-    tiered.__getitems__(indices)  # opens what has arrived: indices are read once more
+    read()  # opens what has arrived: indices are read once more
     ranges = tiered._parts.store.ledger.requests["range"]
     for path in folder_of(url).glob("parts/*"):
         path.unlink()
-    assert [plain(sample) for sample in tiered.__getitems__(indices)] == expected
+    assert read() == expected
     assert tiered._parts.store.ledger.requests["range"] == ranges == before["range"]

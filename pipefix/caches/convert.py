@@ -307,6 +307,10 @@ def _kept(
             say(state)
             if any(PartCheck(folder, existing, number, part).problems()):
                 del parts_kept[number]
+    old, new = existing.source.root, plan.source.root
+    if parts_kept and old is not None and (new is None or os.path.commonpath([old, new]) in (old, new)):
+        # Names in them are relative to the directory that the files shared then; where all of these moved, to the new one.
+        source.blueprint = msgspec.structs.replace(plan, source=msgspec.structs.replace(plan.source, root=old))
     count = plan.parts or 0
     stale = tuple(number for number in range(count) if number not in parts_kept)
     return parts_kept, stale or ((count,) if len(existing.parts) > count else ())

@@ -431,6 +431,33 @@ def test_a_label_mended_and_files_added(pictures, make, small_parts, tmp_path):
     assert len(cached) == 13 and cached[2][1] == 1000 and cached[12][1] == 12
 
 
+class Listed(Dataset[Any]):
+    """Names of files in a folder that its code knows."""
+
+    def __init__(self, names):
+        self.names = names
+
+    def __len__(self):
+        return len(self.names)
+
+    def __getitem__(self, index):
+        return np.fromfile(os.path.join(LISTED_IN, self.names[index]), np.uint8)
+
+
+def test_files_added_in_another_folder_leave_the_names_of_the_others(make, small_parts, tmp_path, monkeypatch):
+    """Files of parts that were kept were looked for in the folder that holds both: all of them were said to be missing."""
+    monkeypatch.setitem(globals(), "LISTED_IN", str(tmp_path / "files"))
+    names = [f"{folder}/{index}" for folder in "ab" for index in range(8)]
+    for name in names:
+        path = tmp_path / "files" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name.encode())
+    make(Listed(names[:8]), "sample")
+    done = make(Listed(names), "sample", update=True)
+    assert (done.made, done.found) == (2, 2) and not verify(done.folder).missing_count
+    assert not make(Listed(names), "sample").changed
+
+
 def test_files_taken_away(pictures, make, small_parts):
     make(Files(pictures), "decoded")
     done = make(Files(pictures[:8]), "decoded", update=True)

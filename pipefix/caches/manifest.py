@@ -19,6 +19,7 @@ import msgspec
 
 from pipefix.caches.fingerprint import changed
 from pipefix.caches.layout import CONTAINERS, MANIFEST, PLAN, building_of, keeps, marked
+from pipefix.vocabulary import versioned
 from pipefix.vocabulary.commands import command, made_in_program, on_target
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
 from pipefix.vocabulary.files import read_regular
@@ -263,7 +264,7 @@ def beside(data: Path, suffix: str) -> Path:
 
 def sealed_text(value: msgspec.Struct) -> bytes:
     """As JSON for people, ending in the digest of everything before it. The struct's last field is its ``digest``."""
-    text = msgspec.json.format(msgspec.json.encode(msgspec.structs.replace(value, digest="")), indent=1) + b"\n"
+    text = versioned.text(msgspec.structs.replace(value, digest="")).encode()
     assert text.endswith(_BLANK), text[-40:]
     return text[: -len(_BLANK)] + f'"digest": "{hashlib.sha256(text).hexdigest()}"\n}}\n'.encode()
 

@@ -458,6 +458,12 @@ def test_files_added_in_another_folder_leave_the_names_of_the_others(make, small
     assert not make(Listed(names), "sample").changed
 
 
+def test_names_of_classes_that_are_not_utf_8(files, make):
+    """Folders out of an archive of another language: the plan that names them could not be written."""
+    files.classes = ["caf\udce9", "th\xe9"]
+    assert CachedDataset(make(files, "decoded").folder).classes == ["caf\\udce9", "th\xe9"]
+
+
 def test_files_taken_away(pictures, make, small_parts):
     make(Files(pictures), "decoded")
     done = make(Files(pictures[:8]), "decoded", update=True)

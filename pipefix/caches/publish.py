@@ -108,4 +108,4 @@ def _others(store: Store, name: str) -> BadUsage:
 
 def staging_of(url: str) -> Path:
     """Where a cache is made that goes to this store: the same place for the same URL, so that the same command goes on."""
-    return Path(f"pipefix-staging-{hashlib.sha256(url.encode()).hexdigest()[:12]}").absolute()
+    return Path(f"pipefix-staging-{hashlib.sha256(open_store(url).url.encode()).hexdigest()[:12]}").absolute()

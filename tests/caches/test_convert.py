@@ -431,6 +431,9 @@ def test_a_label_mended_and_files_added(pictures, make, small_parts, tmp_path):
     assert len(cached) == 13 and cached[2][1] == 1000 and cached[12][1] == 12
 
 
+LISTED_IN = ""
+
+
 class Listed(Dataset[Any]):
     """Names of files in a folder that its code knows."""
 

@@ -25,7 +25,7 @@ from pipefix.caches.fingerprint import Fingerprint, changed
 from pipefix.caches.layout import CONTAINERS, PLAN, STORES, keeps
 from pipefix.caches.maker import is_stream
 from pipefix.caches.manifest import Blueprint, Manifest, Recipe, Source, beside
-from pipefix.caches.source_files import any_object_changed, changed_files
+from pipefix.caches.source_files import any_found, any_object_changed, changed_files
 from pipefix.caches.survey import Surveyed, survey
 from pipefix.caches.verify import PartCheck
 from pipefix.caches.witness import Witness
@@ -307,6 +307,10 @@ def _kept(
             say(state)
             if any(PartCheck(folder, existing, number, part).problems()):
                 del parts_kept[number]
+    old, new = existing.source.root, plan.source.root
+    if parts_kept and old is not None and (new is None or os.path.commonpath([old, new]) in (old, new)):
+        # Names in them are relative to the directory that the files shared then; where all of these moved, to the new one.
+        source.blueprint = msgspec.structs.replace(plan, source=msgspec.structs.replace(plan.source, root=old))
     count = plan.parts or 0
     stale = tuple(number for number in range(count) if number not in parts_kept)
     return parts_kept, stale or ((count,) if len(existing.parts) > count else ())
@@ -319,6 +323,7 @@ def _current(source: Surveyed, of: Source) -> Callable[[Facts], bool]:
 
     def is_current(facts: Facts) -> bool:
         same_lists = facts.lists == fingerprint.part(facts.start, facts.stop, of.volatile)
-        return same_lists and not any(changed_files(facts, of.root)) and not any_object_changed(facts)
+        same_files = not any(changed_files(facts, of.root)) and not any_found(facts, of.root)
+        return same_lists and same_files and not any_object_changed(facts)
 
     return is_current

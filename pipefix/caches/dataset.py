@@ -21,7 +21,7 @@ from pipefix.caches import cut as cuts
 from pipefix.caches import manifest as manifests
 from pipefix.caches import pictures, remote, replay
 from pipefix.caches.fingerprint import Fingerprint, changed
-from pipefix.caches.index import Parts
+from pipefix.caches.index import DataFile, Parts
 from pipefix.caches.maker import getter
 from pipefix.caches.manifest import Manifest
 from pipefix.caches.record import Picture, Pixels, RecordDecoder
@@ -158,7 +158,9 @@ class CachedDataset(Dataset[Any]):
         if not 0 <= index < self._length:
             index = self._inside(index)
         part = bisect_right(self._starts, index) - 1
-        file = self._parts.files[part] or self._parts[part]
+        file = self._parts.files[part]
+        if not isinstance(file, DataFile):  # it is not open, or far, and may have come to lie in the tier
+            file = self._parts[part]
         record: memoryview = file.read(index - self._starts[part])
         return record
 

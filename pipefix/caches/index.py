@@ -82,7 +82,7 @@ class Index:
         return cls.parse(data, part, path, None if in_memory else file)
 
     @classmethod
-    def parse(cls, data: bytes, part: Part, path: Path, file: BinaryIO | None = None) -> Index:
+    def parse(cls, data: bytes, part: Part, path: Path | str, file: BinaryIO | None = None) -> Index:
         if zlib.crc32(data) != part.index_crc:
             raise CacheDamaged(f"{path} was changed after it was written: its checksum does not fit.")
         magic, count, rest = _HEAD.unpack(data[: _HEAD.size].ljust(_HEAD.size, b"\0"))
@@ -105,7 +105,7 @@ class Index:
 
         return place
 
-    def check(self, part: Part, path: Path) -> None:
+    def check(self, part: Part, path: Path | str) -> None:
         """Every block lies inside the data file and holds no more records than a block may; together they hold the part's."""
         blocks = self.blocks
         ends = blocks["offset"] + blocks["length"]

@@ -76,10 +76,10 @@ def marked(path: Path) -> bool:
     return is_plain(path) and head(path).startswith(MARK + (b"-plan/" if path.name == PLAN else b"/"))
 
 
-def is_part(name: str) -> bool:
-    """Whether a path within a cache is that of a part, or of what lies beside one."""
+def is_of_cache(name: str) -> bool:
+    """Whether a path within a cache is that of a part, of what lies beside one, or of the list of damaged samples."""
     folder, _, file = name.partition("/")
-    return folder in PART and bool(PART[folder].match(file))
+    return name == QUARANTINE or (folder in PART and bool(PART[folder].match(file)))
 
 
 def begins_as_ours(path: Path) -> bool:

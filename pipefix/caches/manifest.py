@@ -19,7 +19,8 @@ import msgspec
 
 from pipefix.caches.fingerprint import changed
 from pipefix.caches.layout import CONTAINERS, MANIFEST, PLAN, building_of, keeps, marked
-from pipefix.vocabulary.commands import command
+from pipefix.vocabulary import versioned
+from pipefix.vocabulary.commands import command, made_in_program, on_target
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
 from pipefix.vocabulary.files import read_regular
 from pipefix.vocabulary.version import VERSION
@@ -187,17 +188,19 @@ class Manifest(Conversion, frozen=True, kw_only=True):
         return self.samples - self.length
 
     def update(self, folder: Path) -> str:
-        """The command that makes anew what of the cache in ``folder`` is damaged, or not what its source is today."""
+        """The command or call that makes anew what of the cache in ``folder`` is damaged, or not what its source is today."""
         recipe, inside = self.recipe, os.path.realpath(folder)
-        named = os.path.realpath(self.target.partition(":")[0])
-        stranger = any(os.path.commonpath([inside, path]) == inside for path in (named, os.getcwd()))
-        options: list[Any] = ["--to", recipe.container, "--store", recipe.store, "--out", folder]
-        for option, value, usual in (
-            ("--size", recipe.size, None), ("--quality", recipe.quality, 90), ("--on-bad", recipe.on_bad, "raise"),
-            ("--max-bad", recipe.max_bad, 0.01), ("--tokenizer", recipe.tokenizer, None), ("--text", recipe.text, None),
-        ):  # fmt: skip
-            options += [] if value == usual else [option, value]
-        return command("pipefix", "convert", "TARGET" if stranger or not self.target else self.target, *options, "--update")
+        usual = Recipe(store=recipe.store, container=recipe.container)
+        options: dict[str, Any] = {"to": recipe.container, "store": recipe.store, "out": os.fspath(folder)}
+        for name in ("size", "quality", "on_bad", "max_bad", "tokenizer", "text"):
+            if (value := getattr(recipe, name)) != getattr(usual, name):
+                options[name] = f"{100 * value:g}%" if name == "max_bad" else value
+        if self.target.endswith(" object>"):
+            return on_target("convert", self.target, **options, update=True)
+        place = os.path.realpath(self.target.partition(":")[0])
+        of_stranger = any(os.path.commonpath([inside, path]) == inside for path in (place, os.getcwd()))
+        is_unnamed = of_stranger or not self.target or made_in_program(self.target)
+        return on_target("convert", "TARGET" if is_unnamed else self.target, **{**options, "out": folder}) + " --update"
 
 
 class Blueprint(Conversion, frozen=True, kw_only=True):
@@ -261,7 +264,7 @@ def beside(data: Path, suffix: str) -> Path:
 
 def sealed_text(value: msgspec.Struct) -> bytes:
     """As JSON for people, ending in the digest of everything before it. The struct's last field is its ``digest``."""
-    text = msgspec.json.format(msgspec.json.encode(msgspec.structs.replace(value, digest="")), indent=1) + b"\n"
+    text = versioned.text(msgspec.structs.replace(value, digest="")).encode()
     assert text.endswith(_BLANK), text[-40:]
     return text[: -len(_BLANK)] + f'"digest": "{hashlib.sha256(text).hexdigest()}"\n}}\n'.encode()
 

@@ -115,10 +115,10 @@ class _Block(io.BytesIO):
 
 
 class RowGroups:
-    """The row groups of one data file. What a call needs it reads: threads may share it."""
+    """The row groups of one data file, which each call is given: it may be closed in between, or come to lie in a tier."""
 
     def __init__(self, file: Any, columns: Sequence[str]) -> None:
-        self._file, self._columns = file, list(columns)
+        self._columns = list(columns)
         self._starts: list[int] = file.index.blocks["offset"].tolist()
         counts: list[int] = file.index.blocks["records"].tolist()
         if not counts:
@@ -135,14 +135,14 @@ class RowGroups:
         if any(map(_fills_the_memory, groups)):
             raise CacheDamaged(f"{file.path}: a row group would fill the memory.")
 
-    def group(self, number: int) -> Any:
+    def group(self, file: Any, number: int) -> Any:
         """A row group as a table."""
-        block = _Block(self._file.read(number), self._starts[number], self._file.size)
+        block = _Block(file.read(number), self._starts[number], file.size)
         try:
             opened = pq.ParquetFile(pa.PythonFile(block, mode="r"), metadata=self._metadata)
             return opened.read_row_group(number, columns=self._columns, use_threads=False)
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-            raise CacheDamaged(f"{self._file.path}: row group {number} cannot be read: {error}.") from error
+            raise CacheDamaged(f"{file.path}: row group {number} cannot be read: {error}.") from error
 
 
 def _fills_the_memory(group: Any) -> bool:
@@ -195,7 +195,7 @@ class Rows:
 
     def read(self, number: int, group: int) -> list[Any]:
         """The samples of a part's row group."""
-        table = self.part(number).group(group)
+        table = self.part(number).group(self._parts[number], group)
         try:
             return rows.samples_of(table, self._manifest.columns, self._manifest.shape, self._picture)
         except (AttributeError, TypeError, ValueError, KeyError) as error:

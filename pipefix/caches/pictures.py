@@ -1,7 +1,8 @@
 """Images on their way into a cache and out of it: made smaller, encoded, or as raw pixels; refuses files that are cut short.
 
-What may be scaled smoothly and what may not: a photo is resampled. Palette images, bit masks, and grey images beside a photo that
-come from no lossy file are maps of labels, whose values must stay values: they are picked from (nearest) and stored without loss.
+What may be scaled smoothly and what may not: a photo is resampled. Palette images, bit masks, and, beside other images, those that
+are grey or have few colours and come from no lossy file, are maps of labels, whose values must stay values: they are picked from
+(nearest) and stored without loss.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from pipefix.vocabulary.quantity import counted
 
 _ORIENTATION = 0x0112
 _PHOTOS = frozenset(("RGB", "CMYK", "RGBA"))
-_FEW = 64
-"""Greys: beside another grey picture, one that has no more is a mask."""
+_FEW, _MOST_COLORS = 64, 128
+"""Beside another picture, one that has no more greys, or no more colours and not only greys, is a mask."""
 _MAPS = ("P", "1", "I", "I;16", "I;16B", "I;16L", "F", "PA")
 _IN = {"jpeg": ("RGB", "L", "CMYK"), "webp": ("RGB", "RGBA"), "png": ("RGB", "RGBA", "L", "LA", "P", "1", "I;16")}
 """Modes that each kind of file holds as they are."""
@@ -109,9 +110,12 @@ def _mark(orientation: int) -> bytes:
 
 def is_map(image: Any, kind: str | None, modes: Sequence[str]) -> bool:
     """Whether its values are labels or depths rather than colours. ``modes``: of the sample's images, where it has several."""
-    is_grey = image.mode == "L" and len(modes) > 1 and kind not in ("jpeg", "webp")
-    beside_a_photo = not _PHOTOS.isdisjoint(modes)
-    return image.mode in _MAPS or (is_grey and (beside_a_photo or image.getcolors(_FEW) is not None))
+    if image.mode in _MAPS or len(modes) < 2 or kind in ("jpeg", "webp"):
+        return image.mode in _MAPS
+    if image.mode == "L":
+        return not _PHOTOS.isdisjoint(modes) or image.getcolors(_FEW) is not None
+    colors = (image.getcolors(_MOST_COLORS) if image.mode in ("RGB", "RGBA") else None) or []
+    return 0 < len(colors) <= _FEW or any(len({*color[:3]}) > 1 for _, color in colors)
 
 
 def needs_pixels(image: Any) -> bool:

@@ -17,7 +17,7 @@ from pipefix.caches import convert as conversion
 from pipefix.caches import folder as folders
 from pipefix.caches import manifest as manifests
 from pipefix.caches.convert import Converted, Progress, State
-from pipefix.caches.layout import MANIFEST, is_part
+from pipefix.caches.layout import MANIFEST, QUARANTINE, is_of_cache
 from pipefix.caches.manifest import Manifest, Recipe, beside
 from pipefix.stores.opening import open_store
 from pipefix.stores.store import NoSuchObject, Span, Store
@@ -32,7 +32,7 @@ _ELSEWHERE = "Give the new one a place of its own: --out s3://BUCKET/OTHER"
 def publish(folder: Path, manifest: Manifest, store: Store, say: Callable[[int, int], None]) -> None:
     """Bring the cache in ``folder`` to the store; parts that are there are not put again."""
     there = store.list()
-    _require_ours(folder, manifest, store, there)
+    _require_ours(folder, store, there)
     for number, part in enumerate(manifest.parts):
         say(number, len(manifest.parts))
         *names, facts = _files_of(manifest, number)
@@ -41,6 +41,8 @@ def publish(folder: Path, manifest: Manifest, store: Store, say: Callable[[int, 
             continue
         for name in (*names, facts):
             store.put(name, folder / name)
+    if (folder / QUARANTINE).exists():
+        store.put(QUARANTINE, folder / QUARANTINE)
     text = (folder / MANIFEST).read_bytes()
     if not store.put(MANIFEST, text, if_absent=True):
         same = False
@@ -65,7 +67,7 @@ def convert_to_store(
             )
         folders.remove(staging)
         return Converted(staging, there, 0.0, 0, len(there.parts), url=store.url, compared=False)
-    if others := [name for name in store.list() if not is_part(name)]:
+    if others := [name for name in store.list() if not is_of_cache(name)]:
         raise _others(store, others[0])
     converted = conversion.convert(dataset, recipe, staging, target=target, workers=workers, progress=progress)
     state = State(samples=converted.manifest.samples, done=converted.manifest.samples, before=converted.manifest.samples)
@@ -80,14 +82,13 @@ def convert_to_store(
     return replace(converted, seconds=converted.seconds + time.perf_counter() - begun, url=store.url)
 
 
-def _require_ours(folder: Path, manifest: Manifest, store: Store, there: Mapping[str, int]) -> None:
+def _require_ours(folder: Path, store: Store, there: Mapping[str, int]) -> None:
     """Whatever lies in the store has been put there by this same conversion, or is somebody's, and nothing is put over it."""
-    ours = {name for number in range(len(manifest.parts)) for name in _files_of(manifest, number)}
     for name, size in there.items():
         if name == MANIFEST:
             continue  # of another who was quicker, which `publish` tells
         path, length = folder / name, min(size, _COMPARED)
-        same_size = name in ours and path.stat().st_size == size
+        same_size = is_of_cache(name) and path.is_file() and path.stat().st_size == size
         if not same_size or store.ranges([Span(name, 0, length)])[0] != read_regular(path, length):
             raise _others(store, name)
 
@@ -107,4 +108,4 @@ def _others(store: Store, name: str) -> BadUsage:
 
 def staging_of(url: str) -> Path:
     """Where a cache is made that goes to this store: the same place for the same URL, so that the same command goes on."""
-    return Path(f"pipefix-staging-{hashlib.sha256(url.encode()).hexdigest()[:12]}").absolute()
+    return Path(f"pipefix-staging-{hashlib.sha256(open_store(url).url.encode()).hexdigest()[:12]}").absolute()

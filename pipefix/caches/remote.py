@@ -43,7 +43,7 @@ class RemoteFile:
     """A data file in a store: what `DataFile` is on a disk."""
 
     def __init__(self, store: Store, name: str, part: Part, index: Index, ahead: dict[Span, bytes]) -> None:
-        self.path, self.size = Path(f"{store.url}/{name}"), part.bytes
+        self.path, self.size = f"{store.url}/{name}", part.bytes
         index.check(part, self.path)
         self.index: Index | None = None
         self._store, self._name = store, name
@@ -85,7 +85,7 @@ class RemoteParts(Parts):
         part, name = self.parts[number], self._name(number)
         index_name = beside(Path(name), ".idx").as_posix()
         try:
-            index = Index.parse(self.store.get(index_name), part, Path(f"{self.store.url}/{index_name}"))
+            index = Index.parse(self.store.get(index_name), part, f"{self.store.url}/{index_name}")
         except NoSuchObject:
             raise CacheDamaged(f"{self.store.url}/{index_name} is missing.") from None
         blocks = index.blocks[["offset", "length", "crc"]].tolist()

@@ -272,6 +272,11 @@ def with_tokens(columns: Sequence[Column], recipe: Recipe) -> list[Column]:
             f"There is no field {recipe.text!r} to tokenise; a sample has {', '.join(names)}.",
             advice=f"Name one: --text {names[0]}",
         )
+    if TOKENS in names and recipe.text != TOKENS:
+        raise BadUsage(
+            f"A sample has a field {TOKENS!r} already, the name under which tokens of {recipe.text!r} are stored.",
+            advice="Rename it in the dataset, or leave --tokenizer and --text out: what it holds is stored as it is.",
+        )
     state = hashlib.sha256(tokenizer.to_str().encode()).hexdigest()[:16]
     tokens = Column(name=TOKENS, type="list<int32>", like="array", state=state)
     return [tokens if name == recipe.text else column for name, column in zip(names, columns, strict=True)]

@@ -35,6 +35,13 @@ def changed_files(facts: Facts, root: str | None) -> Iterator[tuple[str, bool]]:
             yield path, True
 
 
+def any_found(facts: Facts, root: str | None) -> bool:
+    """Whether a file is there now that a damaged sample did not find."""
+    read = {name for name, _, _ in facts.files}
+    named = {name for sample in facts.bad if sample.error.startswith(FileNotFoundError.__name__) for name in sample.files}
+    return any(not is_remote(name) and os.path.exists(path_of(name, root)) for name in named - read)
+
+
 def any_object_changed(facts: Facts) -> bool:
     """Whether an object is gone, or another one now.
 

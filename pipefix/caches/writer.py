@@ -228,8 +228,10 @@ def program_ended(error: BaseException, where: str) -> TargetError:
 
 
 def _bad(error: Exception, index: int, opened: OpenedSource) -> DamagedSample:
-    named = getattr(error, "filename", None)
-    files = list(opened.witness.files.files) or ([os.fsdecode(named)] if isinstance(named, (str, bytes)) else [])
+    named, files = getattr(error, "filename", None), list(opened.witness.files.files)
+    if isinstance(named, (str, bytes, os.PathLike)) and (isinstance(error, FileNotFoundError) or not files):
+        missing = os.fsdecode(named)
+        files.insert(0, missing if is_remote(missing) else os.path.abspath(missing))
     text, wants = summary(error), _is_want(error)
     if opened.blueprint.recipe.on_bad == "raise" or wants:
         where = f" ({', '.join(files[:3])})" if files else ""

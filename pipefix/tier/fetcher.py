@@ -80,7 +80,7 @@ class Fetcher:
         store = self._stores.setdefault(url, open_store(url))
         target.parent.mkdir(exist_ok=True)
         with drafted(target) as draft, draft.open("xb+") as file:
-            if wanted.bytes:
+            if wanted.bytes and hasattr(os, "posix_fallocate"):  # not on macOS: a disk that fills up is noticed as it is written
                 os.posix_fallocate(file.fileno(), 0, wanted.bytes)
             spans = [Span(wanted.name, at, min(_PIECE, wanted.bytes - at)) for at in range(0, wanted.bytes, _PIECE)]
             for first in range(0, len(spans), _PIECES_AT_ONCE):

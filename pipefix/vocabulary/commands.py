@@ -7,6 +7,8 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
 
 
 def command(*words: str | os.PathLike[str]) -> str:
@@ -20,8 +22,8 @@ def on_target(verb: str, target: str, **options: object) -> str:
     if target.endswith(" object>"):
         given = ["loader" if "Loader" in target else "dataset", *(f"{name}={value!r}" for name, value in options.items())]
         return f"pipefix.{verb}({', '.join(given)})"
-    given = [word for name, value in options.items() for word in ("--" + name.replace("_", "-"), str(value))]
-    return command("pipefix", verb, target, *given)
+    typed = {f"--{name.replace('_', '-')}": value if isinstance(value, Path) else str(value) for name, value in options.items()}
+    return command("pipefix", verb, target, *chain.from_iterable(typed.items()))
 
 
 class Name(str):

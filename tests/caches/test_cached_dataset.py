@@ -7,6 +7,7 @@ import os
 import pickle
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from PIL import Image
@@ -53,12 +54,13 @@ def test_the_index_of_a_large_cache_stays_in_its_file(files, make, monkeypatch):
     assert few.raw(5)
 
 
-def test_a_cache_of_many_parts_has_few_of_them_open(files, make, monkeypatch, small_parts):
+@pytest.mark.parametrize(("store", "to"), [("decoded", "lmdb"), ("rows", "parquet")])
+def test_a_cache_of_many_parts_has_few_of_them_open(files, make, monkeypatch, small_parts, store, to):
     """Of ImageNet it has some 500, two files each, and a process may open 1,024: training ended there."""
     monkeypatch.setattr("pipefix.caches.index._most_open", lambda: 2)
-    cached = CachedDataset(make(files, "decoded").folder)
+    cached = CachedDataset(make(files, store, to).folder)
     assert [cached[index][1] for index in range(12)] == list(range(12)) and cached[0][1] == 0
-    assert sum(file is not None for file in cached._parts.files) == 2
+    assert sum(file.path.startswith(f"{cached.path}/") for file in psutil.Process().open_files()) == 2
 
 
 def test_a_file_system_that_gives_a_few_bytes_at_a_time(files, make, monkeypatch):

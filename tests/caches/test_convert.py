@@ -431,6 +431,42 @@ def test_a_label_mended_and_files_added(pictures, make, small_parts, tmp_path):
     assert len(cached) == 13 and cached[2][1] == 1000 and cached[12][1] == 12
 
 
+LISTED_IN = ""
+
+
+class Listed(Dataset[Any]):
+    """Names of files in a folder that its code knows."""
+
+    def __init__(self, names):
+        self.names = names
+
+    def __len__(self):
+        return len(self.names)
+
+    def __getitem__(self, index):
+        return np.fromfile(os.path.join(LISTED_IN, self.names[index]), np.uint8)
+
+
+def test_files_added_in_another_folder_leave_the_names_of_the_others(make, small_parts, tmp_path, monkeypatch):
+    """Files of parts that were kept were looked for in the folder that holds both: all of them were said to be missing."""
+    monkeypatch.setitem(globals(), "LISTED_IN", str(tmp_path / "files"))
+    names = [f"{folder}/{index}" for folder in "ab" for index in range(8)]
+    for name in names:
+        path = tmp_path / "files" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name.encode())
+    make(Listed(names[:8]), "sample")
+    done = make(Listed(names), "sample", update=True)
+    assert (done.made, done.found) == (2, 2) and not verify(done.folder).missing_count
+    assert not make(Listed(names), "sample").changed
+
+
+def test_names_of_classes_that_are_not_utf_8(files, make):
+    """Folders out of an archive of another language: the plan that names them could not be written."""
+    files.classes = ["caf\udce9", "th\xe9"]
+    assert CachedDataset(make(files, "decoded").folder).classes == ["caf\\udce9", "th\xe9"]
+
+
 def test_files_taken_away(pictures, make, small_parts):
     make(Files(pictures), "decoded")
     done = make(Files(pictures[:8]), "decoded", update=True)
@@ -458,6 +494,16 @@ def test_quarantine_names_file_index_and_error(files, make):
     assert [entry["index"] for entry in quarantined] == [0, 4]
     assert quarantined[0]["error"].startswith("FileNotFoundError") and quarantined[1]["files"] == ["04.jpg"]
     assert verify(done.folder).sound
+
+
+def test_a_file_that_a_damaged_sample_did_not_find_is_noticed_when_it_comes(files, make, small_parts):
+    """Nothing of it had been read, and so its part was said to be unchanged: the sample stayed left out."""
+    there = Path(files.paths[4])
+    away = there.rename(there.with_suffix(".away"))
+    assert make(files, "decoded", on_bad="skip").manifest.bad == 1 and not make(files, "decoded", on_bad="skip").changed
+    away.rename(there)
+    done = make(files, "decoded", on_bad="skip", update=True)
+    assert (done.made, done.found, done.manifest.length) == (1, 2, 12)
 
 
 def test_source_keeps_its_place_after_a_gap(files, make):

@@ -139,6 +139,31 @@ def test_labels_of_masks_stay_labels(way, store, tmp_path, make):
     assert mask.size == (30, 22) and set(np.unique(mask)) == {0, 7, 255}
 
 
+SEGMENTS = np.arange(60, dtype=np.uint8)[None, :] + np.uint8(60) * (np.arange(44, dtype=np.uint8)[:, None] // 22)
+PANOPTIC = Image.fromarray(np.stack([SEGMENTS, SEGMENTS // 2, SEGMENTS * 0], axis=2))
+MASKS = {
+    "ids": (PANOPTIC, True),
+    "with alpha": (PANOPTIC.convert("RGBA"), True),
+    "black and white": (Image.fromarray(SEGMENTS).point(lambda value: 255 * (value > 30)).convert("RGB"), True),
+    "a photo in greys": (Image.fromarray(SEGMENTS + np.arange(0, 132, 3, dtype=np.uint8)[:, None]).convert("RGB"), False),
+}
+
+
+@pytest.mark.parametrize("kind", MASKS)
+def test_masks_whose_colours_are_labels_stay_labels(kind, tmp_path, make):
+    """Segments of COCO's panoptic masks became others, which nobody had drawn."""
+    (drawn, is_mask), paths = MASKS[kind], [draw(tmp_path / f"{index}.jpg", index) for index in range(3)]
+    drawn.save(tmp_path / "mask.png")
+
+    class Masked(Files):
+        def __getitem__(self, index):
+            return Image.open(self.paths[index]).convert("RGB"), Image.open(tmp_path / "mask.png")
+
+    photo, mask = CachedDataset(make(Masked(paths), "resized", size=31).folder)[1]
+    assert equal(mask, drawn.resize(mask.size, Image.Resampling.NEAREST)) == is_mask
+    assert (photo.format, mask.format, mask.mode) == ("JPEG", "PNG", drawn.mode)
+
+
 def test_the_first_frame_of_an_animation(tmp_path, make):
     frames = [Image.new("RGB", (50, 40), colour) for colour in ("red", "blue")]
     frames[0].save(tmp_path / "odd.gif", save_all=True, append_images=frames[1:])

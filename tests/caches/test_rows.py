@@ -87,6 +87,9 @@ def test_texts_are_tokenised_on_the_way(make, tmp_path):
     assert CachedDataset(done.folder)[5]["input_ids"].tolist() == [1, 2, 3, 4, 5]
     with pytest.raises(BadUsage, match="no field 'txt' to tokenise; a sample has text, label"):
         make(Texts(), "rows", "parquet", tokenizer=str(tmp_path / "tokenizer.json"), text="txt", name="other")
+    has_ids = Odd(lambda index: {"text": "the fox", "input_ids": [1, 3]})
+    with pytest.raises(BadUsage, match="has a field 'input_ids' already"):  # it was said not to be in the samples
+        make(has_ids, "rows", "parquet", tokenizer=str(tmp_path / "tokenizer.json"), text="text", name="twice")
     with pytest.raises(BadUsage, match=r"There is no file 'absent/tokenizer.json'\."):
         make(Texts(), "rows", "parquet", tokenizer="absent/tokenizer.json", text="text", name="third")
 

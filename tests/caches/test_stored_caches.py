@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import time
+from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from torch.utils.data import DataLoader
@@ -18,7 +21,7 @@ from pipefix.stores.folder import FolderStore
 from pipefix.stores.opening import open_store
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, UnreadableFile
 from tests.caches.mutating import flip
-from tests.caches.sources import Numbers, Texts
+from tests.caches.sources import Acting, Numbers, Texts
 
 KINDS = {"sample in lmdb": ("lmdb", "sample"), "rows": ("parquet", "rows")}
 
@@ -115,6 +118,17 @@ def test_another_cache_is_not_overwritten(url):
         convert_to_store(Numbers(60), recipe_of("lmdb", "decoded"), url, workers=0)
 
 
+def test_the_list_of_damaged_samples_is_brought_too(url, monkeypatch):
+    """It was removed with the folder that the cache was made in, and said to lie in the store."""
+    act = partial(convert_to_store, Acting(20, lambda: 1 / 0), recipe_of("lmdb", "sample", on_bad="quarantine"), url, workers=0)
+    with monkeypatch.context() as patched:
+        patched.setattr("pipefix.stores.folder.write_new", mock.Mock(side_effect=OSError(5, "gone")))
+        with pytest.raises(UnreadableFile, match="gone"):  # all but the manifest is there
+            act()
+    assert act().manifest.bad == 1
+    assert json.loads((folder_of(url) / "quarantine.jsonl").read_text())["index"] == 20
+
+
 def test_of_two_that_finish_at_once_one_is_told(url, monkeypatch):
     class Late(FolderStore):
         def put(self, name, data, *, if_absent=False):
@@ -136,7 +150,7 @@ def test_damage_is_told_before_it_is_used(url, kind):
         flip(data, at)
     far = CachedDataset(url)
     assert plain(far[3])
-    with pytest.raises(CacheDamaged, match=r"do not fit their checksum"):
+    with pytest.raises(CacheDamaged, match=rf"{url}/parts/00001\.\w+ is damaged: .* do not fit their checksum"):
         far.__getitems__(list(range(16, 32)))
     assert list(verify(url).damage) == [1]
     data.unlink()
@@ -144,7 +158,7 @@ def test_damage_is_told_before_it_is_used(url, kind):
         CachedDataset(url).__getitems__([20])
     assert list(verify(url).damage) == [1]
     (folder_of(url) / "index" / "00002.idx").write_bytes(b"short")
-    with pytest.raises(CacheDamaged, match="its checksum does not fit"):
+    with pytest.raises(CacheDamaged, match=f"{url}/index/00002.idx was changed after"):
         CachedDataset(url)[40]
     assert list(verify(url).damage) == [1, 2]
 
@@ -171,17 +185,26 @@ def test_what_is_no_cache_says_so(url, tmp_path):
         CachedDataset(tmp_path, tier=f"{tmp_path}/tier:1MB")
 
 
-def test_parts_come_to_lie_in_the_tier_and_are_read_there(url, tmp_path):
-    convert_to_store(Numbers(60), recipe_of("lmdb", "sample"), url, workers=0)
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_parts_come_to_lie_in_the_tier_and_are_read_there(url, tmp_path, kind, batched):
+    """A dataset that asks for one sample at a time, and rows, went on reading in the store whatever had been opened there."""
+    convert_to_store(Texts(60) if kind == "rows" else Numbers(60), recipe_of(*KINDS[kind]), url, workers=0)
     tiered = CachedDataset(url, tier=f"{tmp_path}/tier:10MB")
     indices = list(range(0, 60, 5))
-    expected = [plain(sample) for sample in tiered.__getitems__(indices)]
-    while len(list((tmp_path / "tier").glob("*/parts/*.mdb"))) < 4:
+
+    def read():
+        if kind == "rows":
+            tiered._rows._kept.clear()
+        return [plain(sample) for sample in (tiered.__getitems__(indices) if batched else map(tiered.__getitem__, indices))]
+
+    expected = read()
+    while len(list((tmp_path / "tier").glob("*/parts/0*"))) < 4:
         time.sleep(0.02)
     before = dict(tiered._parts.store.ledger.requests)
-    tiered.__getitems__(indices)  # opens what has arrived: indices are read once more
+    read()  # opens what has arrived: indices are read once more
     ranges = tiered._parts.store.ledger.requests["range"]
     for path in folder_of(url).glob("parts/*"):
         path.unlink()
-    assert [plain(sample) for sample in tiered.__getitems__(indices)] == expected
+    assert read() == expected
     assert tiered._parts.store.ledger.requests["range"] == ranges == before["range"]

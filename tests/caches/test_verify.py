@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from pipefix.caches.dataset import CachedDataset
@@ -43,6 +45,18 @@ def test_what_only_other_programs_look_at_is_checked_too(files, make):
     flip(folder / "parts" / "00000.mdb", 40)
     assert "damaged between its records" in verify(folder).damage[0][0]
     assert CachedDataset(folder)[0]
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("<Files object>", "pipefix.convert(dataset, to='lmdb', store='resized', out='made', size=20, update=True)"),
+        ("train.py:14", "pipefix convert TARGET --to lmdb --store resized --out made --size 20 --update"),
+    ],
+)
+def test_what_mends_a_cache_of_what_has_no_name_is_told_so_that_it_can_be_done(files, make, target, said):
+    """`pipefix convert '<Files object>'` and `pipefix convert train.py:14` name nothing."""
+    assert msgspec.structs.replace(make(files, "resized", size=20).manifest, target=target).update(Path("made")) == said
 
 
 def test_the_source_is_compared(files, make):

@@ -42,6 +42,18 @@ def test_damage_fails_the_command_and_is_mended(cache, capsys):
     assert main(["verify", "made"]) == 0
 
 
+def test_the_command_that_mends_a_cache_of_smaller_pictures_can_be_typed(target, capsys):  # noqa: F811
+    """To tell it ended the command as a bug of ours, for its numbers were no words; and 0.2 is no share that --max-bad takes."""
+    asked = ["--to", "lmdb", "--store", "resized", "--out", "made", "--size", "8", "--max-bad", "20%"]
+    assert main(["convert", target, *asked, "--workers", "0", "-q"]) == 0
+    Path("made/parts/00000.mdb").write_bytes(b"damage")
+    sys.modules.pop("pictures_to_convert", None)
+    assert main(["verify", "made"]) == 1
+    command = next(line for line in capsys.readouterr().err.splitlines() if "pipefix convert" in line)
+    typed = shlex.split(command[command.index("pipefix convert") :])[1:]
+    assert typed == ["convert", target, *asked, "--update"] and main(typed) == 0 and main(["verify", "made"]) == 0
+
+
 def test_a_cache_in_a_store_is_not_to_be_updated(cache):
     checked = dataclasses.replace(pipefix.verify("made"), changed=["a.jpg"], changed_count=1, url="s3://bucket/made")
     assert "1 source file changed since: a.jpg. A cache in a store is not changed" in " ".join(str(checked).split())

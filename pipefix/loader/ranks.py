@@ -120,12 +120,16 @@ class RemainingOrder:
         return self.samples * int(self._how.sampler.num_replicas) - self._left if self._how.ranked else 0
 
     def __iter__(self) -> Iterator[Any]:
-        indices = self._dealt() if self._how.ranked else itertools.islice(iter(self._how.sampler), self._behind, None)
+        indices = self._dealt() if self._how.ranked else self._undealt()
         return iter(BatchSampler(indices, self._how.batch_size, self._how.drop_last)) if self._how.batched else indices
 
     def __len__(self) -> int:
         size = self._how.batch_size
         return self.samples // size if self._how.drop_last else -(-self.samples // size)
+
+    def _undealt(self) -> Iterator[Any]:
+        # Begun with the first batch, as torch begins its own: a sampler may draw its order where it is asked for an iterator.
+        yield from itertools.islice(iter(self._how.sampler), self._behind, None)
 
     def _dealt(self) -> Iterator[Any]:
         sampler = self._how.sampler

@@ -132,7 +132,10 @@ class LoaderIterator(AnyIterator):
         if self._rest_of_order is not None:
             indices = iter(self._rest_of_order)
         if self._may_repeat:
-            indices = map(partial(told_apart, Counter(), self.begin.epoch, self._auto_collation), indices)
+            told = partial(told_apart, Counter(), self.begin.epoch)
+            indices = map(partial(told, self._auto_collation), indices)
+            if self._rest_of_order is not None:
+                self._rest_of_order.passed_over = partial(told, True)
         self._order = indices
         self._indices = itertools.islice(indices, self.begin.passed, None) if self.begin.passed else indices
 

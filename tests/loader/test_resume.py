@@ -336,6 +336,24 @@ def test_a_sample_that_comes_again_in_an_epoch_draws_anew(workers: int) -> None:
     assert [numbers[0], numbers[2]] == drawn([5, 7])
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_sample_that_came_before_draws_anew_also_in_batches_of_another_size(workers: int) -> None:
+    """Its first time after the state counted as the first of the epoch: it drew the same numbers again."""
+
+    def loader(size: int) -> Any:
+        order = [5, 5, 7, 5, 7, 5]
+        return FastLoader(pipelines.Drawing(), batch_size=size, sampler=order, rng="sample", num_workers=workers)
+
+    def drawn(batches: Any) -> list[float]:
+        return [float(number) for batch in batches for number in batch[1]]
+
+    whole, resumed = loader(2), loader(3)
+    iterator = iter(whole)
+    next(iterator)
+    resumed.load_state_dict(whole.state_dict())
+    assert drawn(resumed) == drawn(iterator)
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_workers_that_live_on_draw_by_the_seed_that_each_epoch_began_with(workers: int) -> None:
     """Programs seed anew for each epoch; a state names the new seed, and whoever goes on with it draws by that."""

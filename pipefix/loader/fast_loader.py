@@ -140,10 +140,9 @@ class FastLoader(_Base[T]):
         self._beginning = replace(going_on, passed=0) if stream else going_on
         with resume.generators_restored(self, going_on.generators):
             iterator = super().__iter__()
-        if stream:
-            # A stream has no places: what lies behind is read again.
-            for _ in range(going_on.passed):
-                next(iterator, None)
+            if stream:  # it has no places: what lies behind is read again, by the numbers that it was read by
+                for _ in range(going_on.passed):
+                    next(iterator, None)
         return iterator
 
     @property

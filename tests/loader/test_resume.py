@@ -202,6 +202,26 @@ def test_a_stream_is_read_up_to_where_it_stood(workers: int, batch_size: int | N
     assert_same([batch[0] for batch in resumed], rest)
 
 
+class Shuffling(pipelines.Stream):
+    """Without workers it draws from this process."""
+
+    def __iter__(self) -> Any:
+        yield from torch.randperm(self.length)
+
+
+def test_a_stream_that_shuffles_itself_goes_on_in_its_order() -> None:
+    """It was read again by other numbers, in another order: samples were lost and came twice."""
+    whole, resumed = (FastLoader(Shuffling(), batch_size=2) for _ in range(2))
+    torch.manual_seed(3)
+    iterator = iter(whole)
+    behind = [next(iterator) for _ in range(4)]
+    resumed.load_state_dict(whole.state_dict())
+    process = torch.get_rng_state()
+    rest = list(resumed)
+    assert torch.equal(torch.get_rng_state(), process)
+    assert sorted(torch.cat(behind + rest).tolist()) == list(range(21))
+
+
 class IndexByIndex(Sampler[int]):
     """Draws each index when it is asked for it."""
 

@@ -571,7 +571,11 @@ class TestManners:
         own = DataLoader(range(19), **{name: value for name, value in options.items() if name != "fuse"})
         next(iter(own)), iter(own)
         assert [batch[1].tolist() for batch in batches] == [[dataset.targets[index] for index in batch] for batch in own]
-        loader._iterator._shutdown_workers()  # type: ignore[union-attr]  # as many programs do
+        begun: Any = iter(loader)
+        begun._shutdown_workers()  # as many programs do; the next batch was waited for for ever, in later epochs too
+        with pytest.raises((AssertionError, RuntimeError), match="shut ?down"):
+            next(begun)
+        assert len(list(loader)) == 5
 
     @pytest.mark.skipif(native() is None, reason="without the native kernel threads would take turns: processes do it")
     def test_threads_end_with_their_iterator(self, folder: Path) -> None:

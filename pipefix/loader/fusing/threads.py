@@ -105,6 +105,11 @@ class PendingBatch:
 class ThreadsLoaderIterator(LoaderIterator):
     _pins_apart = True
 
+    @property
+    def usable(self) -> bool:
+        """Also: its threads were not told to end."""
+        return self._end.alive and super().usable
+
     def __init__(self, loader: Any) -> None:
         self._prepare(loader)
         super().__init__(self._seen_by_torch(loader))
@@ -136,6 +141,8 @@ class ThreadsLoaderIterator(LoaderIterator):
             except StopIteration:
                 return
             try:
+                if not self._end.alive:
+                    raise RuntimeError("This iterator was shut down (_shutdown_workers): begin another one, iter(loader).")
                 pictures = self._memory.batch((len(index.index), 3, source.height, source.width), source.kind, pinned=pinned)
                 parts = UnfinishedBatch(source, index, pictures)
                 self._under_way.append(PendingBatch(parts, self._pool))

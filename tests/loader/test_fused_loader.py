@@ -6,9 +6,7 @@ import collections
 import math
 import pickle
 import random
-import shlex
 import shutil
-import subprocess
 import sys
 import threading
 import warnings
@@ -631,12 +629,3 @@ class TestManners:
             with pytest.raises(KeyboardInterrupt):
                 next(iterator)
         assert [len(batch[1]) for batch in iterator] == [4, 4, 4, 3]
-
-
-def test_a_sample_that_hangs_does_not_keep_the_process_from_ending(preloaded: str) -> None:
-    code = (
-        "import threading; from pipefix.loader.fusing import threads; threads.LEAVING_S = 0.01; begun = threading.Event();"
-        "threads.DaemonPool(2).submit(lambda: (begun.set(), threading.Event().wait())); begun.wait(); print('the end')"
-    )
-    ended = subprocess.run([*shlex.split(preloaded), "-c", code], capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout) == (0, "the end\n"), ended.stderr

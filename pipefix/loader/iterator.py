@@ -28,7 +28,7 @@ from pipefix.loader.overlaid import Overlaid
 from pipefix.loader.policy.quarantine import Quarantine
 from pipefix.loader.policy.read_policy import Asked, FlawedBatch, PolicedCollate, PolicedDataset, ReadPolicy, told_apart
 from pipefix.loader.ranks import RemainingOrder, may_repeat
-from pipefix.loader.resume import EpochPosition, begin_augmenting, restore_generators
+from pipefix.loader.resume import EpochPosition, augmented, begin_augmenting, restore_generators
 from pipefix.loader.slots.arena import Arena
 from pipefix.loader.slots.portable import Portable
 from pipefix.loader.workers.deaths import lies_behind
@@ -207,8 +207,7 @@ class LoaderIterator(AnyIterator):
             raise
         self.standing.batches = self.begin.passed + self._num_yielded + 1 + missed
         try:
-            for step in self._work.steps:
-                batch = step(batch)
+            batch = augmented(batch, self._work.steps)
         except Exception:
             self._missed += 1  # it lies behind all the same
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import random
 from typing import Any
 
 import numpy as np
@@ -287,6 +288,29 @@ def test_a_generator_is_found_in_a_sampler_that_goes_through_another(given_as: A
         next(iterator)
     resumed.load_state_dict(whole.state_dict())
     assert_same([list(resumed), list(resumed)], [list(iterator), list(whole)])
+
+
+class DrawnAtOnce(Sampler[list[int]]):
+    """Shuffles where it is asked for an iterator, as many batch samplers of users' own do."""
+
+    def __iter__(self) -> Any:
+        batches = [list(range(first, first + 4)) for first in range(0, 40, 4)]
+        random.shuffle(batches)
+        return iter(batches)
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 1), (1, 0)])
+def test_batches_that_are_drawn_at_once_go_on_with_and_without_workers(before: int, after: int) -> None:
+    """With workers torch asks for an iterator twice: batches of another order were passed over, and samples lost."""
+    random.seed(5)
+    whole, resumed = (
+        FastLoader(pipelines.Tensors(40), batch_sampler=DrawnAtOnce(), num_workers=workers) for workers in (before, after)
+    )
+    iterator = iter(whole)
+    for _ in range(4):
+        next(iterator)
+    resumed.load_state_dict(through_a_file(whole.state_dict()))
+    assert_same(list(resumed), list(iterator))
 
 
 def test_batches_of_another_size_go_on_where_they_are_not_collated() -> None:

@@ -39,7 +39,7 @@ AHEAD = 2
 class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
     """With worker processes."""
 
-    _pins_apart = True
+    _pins_apart = _asks_twice = True
     _shutdown = True
     """Until torch has begun: where that fails there is nothing to end."""
 

@@ -149,7 +149,7 @@ class LoaderIterator(AnyIterator):
         """An epoch that is gone on with: without the seed that was just drawn for workers, where none were started then."""
         if self.begin.again and not self.begin.fresh:
             restore_generators(loader, self.begin.generators)
-        if self.begin.again and (self.begin.twice or not self.begin.fresh):
+        if self.begin.twice or (self.begin.again and not self.begin.fresh):
             self._sampler_iter = iter(self._index_sampler)
         if self.begin.again and not loader.num_workers:
             # The sampler draws its order now, while the generators are as they were. One that draws index by index does so for what

@@ -23,6 +23,7 @@ from torch.utils.data import (
     DataLoader,
     Dataset,
     DistributedSampler,
+    Sampler,
     Subset,
     WeightedRandomSampler,
     default_collate,
@@ -130,6 +131,13 @@ class Named(ImageFolder):
     def __getitem__(self, index: int) -> Any:
         picture, label = super().__getitem__(index)
         return {"picture": picture, "label": label, "path": self.samples[index][0], "weight": torch.tensor(index / 2)}
+
+
+class DrawnAtOnce(Sampler[list[int]]):
+    """Shuffles where it is asked for an iterator, which torch does twice where there are workers."""
+
+    def __iter__(self) -> Any:
+        return iter(random.sample([[first, first + 1] for first in range(0, 18, 2)], 9))
 
 
 Pair = collections.namedtuple("Pair", "number picture")
@@ -590,6 +598,14 @@ class TestManners:
         fixed = v1.Compose([v1.Resize(40), v1.CenterCrop(32), v1.ToTensor(), v1.Normalize(M, S)])
         with torch.device("meta"):  # as under torch.set_default_device("cuda")
             assert_fused(FastLoader(ImageFolder(str(folder), fixed), batch_size=4, fuse="exact"))
+
+    def test_a_batch_sampler_that_draws_its_order_at_once_draws_that_of_data_loader(self, folder: Path) -> None:
+        orders = []
+        for kind, own in ((DataLoader, {}), (FastLoader, {"fuse": "exact"})):
+            random.seed(5)
+            loader: Any = kind(Named(str(folder), TRAIN), batch_sampler=DrawnAtOnce(), num_workers=1, **own)
+            orders.append([batch["path"] for batch in loader])
+        assert orders[1] == orders[0]
 
     def test_transforms_changed_between_epochs_are_seen(self, folder: Path) -> None:
         dataset = ImageFolder(str(folder), v1.Compose([v1.RandomResizedCrop(32), v1.ToTensor()]))

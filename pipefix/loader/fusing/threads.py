@@ -48,6 +48,7 @@ class ThreadsLoaderIterator(LoaderIterator):
         return self._end.alive and super().usable
 
     def __init__(self, loader: Any) -> None:
+        self._asks_twice = loader.num_workers > 0  # as torch does then: the order is that of a loader with workers
         self._prepare(loader)
         super().__init__(self._seen_by_torch(loader))
         workers, fusion = loader.num_workers, self._work.fused

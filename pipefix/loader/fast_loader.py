@@ -136,13 +136,11 @@ class FastLoader(_Base[T]):
             resume.set_sampler_epoch(self, going_on.generators)
             self._beginning = replace(going_on, generators=resume.rng_states(self), again=False, fresh=True)
             return super().__iter__()
-        stream = isinstance(self.dataset, IterableDataset)
-        self._beginning = replace(going_on, passed=0) if stream else going_on
+        self._beginning = replace(going_on, passed=0) if isinstance(self.dataset, IterableDataset) else going_on
         with resume.generators_restored(self, going_on.generators):
             iterator = super().__iter__()
-            if stream:  # it has no places: what lies behind is read again, by the numbers that it was read by
-                for _ in range(going_on.passed):
-                    next(iterator, None)
+            for _ in range(going_on.passed - self._beginning.passed):
+                next(iterator, None)  # a stream has no places: what lies behind is read again, by the same numbers
         return iterator
 
     @property

@@ -28,7 +28,7 @@ from pipefix.loader.overlaid import Overlaid
 from pipefix.loader.policy.quarantine import Quarantine
 from pipefix.loader.policy.read_policy import Asked, FlawedBatch, PolicedCollate, PolicedDataset, ReadPolicy, told_apart
 from pipefix.loader.ranks import RemainingOrder, may_repeat
-from pipefix.loader.resume import EpochPosition, augmented, begin_augmenting, restore_generators
+from pipefix.loader.resume import EpochPosition, begin_augmenting, restore_generators
 from pipefix.loader.slots.arena import Arena
 from pipefix.loader.slots.portable import Portable
 from pipefix.loader.workers.deaths import lies_behind
@@ -214,9 +214,12 @@ class LoaderIterator(AnyIterator):
             raise
         self.standing.batches = self.begin.passed + self._num_yielded + 1 + missed
         try:
-            batch = augmented(batch, self._work.steps)
-        except Exception:
+            for step in self._work.steps:
+                batch = step(batch)
+        except Exception as error:
             self._missed += 1  # it lies behind all the same
+            if isinstance(error, StopIteration):  # whoever iterates would take it for the end of the epoch
+                raise RuntimeError("augment raised StopIteration. Does it read an iterator that has ended?") from error
             raise
         if carrier is not None and carrier.streams and not self._staged:
             # The batch that has arrived meanwhile is on its way already. An error keeps its place in the row.

@@ -76,6 +76,7 @@ class PlainEpoch:
         self.standing.batches += 1
         if self._carrier is not None:
             batch = self._carrier.end(self._carrier.begin(batch))
-        batch = resume.augmented(batch, self._steps)
+        for step in self._steps:
+            batch = step(batch)
         self.course.got(batch)
         return batch

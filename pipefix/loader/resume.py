@@ -58,16 +58,6 @@ def begin_augmenting(steps: Iterable[Any], begin: EpochStart) -> None:
             step.set_epoch(begin.epoch)
 
 
-def augmented(batch: Any, steps: Iterable[Any]) -> Any:
-    """What is done to batches is done to this one."""
-    try:
-        for step in steps:
-            batch = step(batch)
-    except StopIteration as error:  # whoever iterates would take it for the end of the epoch
-        raise RuntimeError("augment raised StopIteration. Does it take something from an iterator that has ended?") from error
-    return batch
-
-
 @dataclass
 class EpochPosition:
     """How far an epoch has come. It outlives its iterator."""

@@ -113,8 +113,7 @@ class FastLoader(_Base[T]):
             iterator = self._epoch_begun() if why_plain() is None and dali_batches is None else self._plain_epoch(dali_batches)
         except BaseException:  # also Ctrl-C while workers start: whoever iterates again is to meet the same epoch, where it stood
             self._epoch, self._pending, self._lived_on = before
-            if self._pending is not None:
-                self._iterator = None
+            self._iterator = None  # workers that were kept may have been told of it already
             raise
         self._standing, self._course = getattr(iterator, "standing", None), getattr(iterator, "course", None)
         self.meter.started(self.meter.clock() - begun)

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, Sampler, SequentialSampler, WeightedRandomSampler
 
+from pipefix.hooks.torch_internals import WorkersIterator
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.vocabulary.nested import map_leaves
 from tests.loader import pipelines
@@ -441,6 +442,21 @@ def test_where_an_epoch_could_not_begin_its_place_is_kept() -> None:
     resumed.on_bad = "raise"
     assert resumed.state_dict()["batches"] == 2
     assert_same(list(resumed), list(iterator))
+
+
+def test_an_epoch_whose_beginning_was_broken_off_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by Ctrl-C that kept workers did not hear of: they answered for both beginnings, and the next batch was a KeyError."""
+
+    def interrupted(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    loader = FastLoader(pipelines.Tensors(8), batch_size=4, num_workers=2, persistent_workers=True)
+    batches = list(loader)
+    with monkeypatch.context() as ctrl_c:
+        ctrl_c.setattr(WorkersIterator, "_get_data", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            iter(loader)
+    assert_same(list(loader), batches)
 
 
 @pytest.mark.parametrize("workers", [0, 1])

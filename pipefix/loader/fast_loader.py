@@ -113,8 +113,7 @@ class FastLoader(_Base[T]):
             iterator = self._epoch_begun() if why_plain() is None and dali_batches is None else self._plain_epoch(dali_batches)
         except BaseException:  # also Ctrl-C while workers start: whoever iterates again is to meet the same epoch, where it stood
             self._epoch, self._pending, self._lived_on = before
-            if self._pending is not None:
-                self._iterator = None
+            self._iterator = None  # workers that were kept may have been told of it already
             raise
         self._standing, self._course = getattr(iterator, "standing", None), getattr(iterator, "course", None)
         self.meter.started(self.meter.clock() - begun)
@@ -136,14 +135,11 @@ class FastLoader(_Base[T]):
             resume.set_sampler_epoch(self, going_on.generators)
             self._beginning = replace(going_on, generators=resume.rng_states(self), again=False, fresh=True)
             return super().__iter__()
-        stream = isinstance(self.dataset, IterableDataset)
-        self._beginning = replace(going_on, passed=0) if stream else going_on
+        self._beginning = replace(going_on, passed=0) if isinstance(self.dataset, IterableDataset) else going_on
         with resume.generators_restored(self, going_on.generators):
             iterator = super().__iter__()
-        if stream:
-            # A stream has no places: what lies behind is read again.
-            for _ in range(going_on.passed):
-                next(iterator, None)
+            for _ in range(going_on.passed - self._beginning.passed):
+                next(iterator, None)  # a stream has no places: what lies behind is read again, by the same numbers
         return iterator
 
     @property

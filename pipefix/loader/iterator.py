@@ -13,7 +13,7 @@ import threading
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -65,6 +65,8 @@ class LoaderIterator(AnyIterator):
 
     _pins_apart = False
     """Batches are pinned by a thread beside the caller's."""
+    _asks_twice = False
+    """The sampler is asked for an iterator once more when there are workers."""
 
     def _prepare(self, loader: Any) -> None:
         self._owner = os.getpid()
@@ -81,7 +83,9 @@ class LoaderIterator(AnyIterator):
 
     def _start(self, loader: Any) -> None:
         """An epoch begins."""
-        self.begin = loader._beginning
+        begin = loader._beginning
+        self.begin = begin if begin.again else replace(begin, twice=self._asks_twice)
+        self._indices: Any = None
         self.standing = EpochPosition(self.begin, self.begin.passed)
         self.meter: Meter = loader.meter
         self._rest_of_order = RemainingOrder(loader, self.begin.dealt_from) if self.begin.dealt_from else None
@@ -129,10 +133,15 @@ class LoaderIterator(AnyIterator):
 
     @_sampler_iter.setter
     def _sampler_iter(self, indices: Iterator[Any]) -> None:
+        if self._indices is not None and self.begin.again and self.begin.fresh and not self.begin.twice:
+            return  # an order that is gone on with is the first one
         if self._rest_of_order is not None:
             indices = iter(self._rest_of_order)
         if self._may_repeat:
-            indices = map(partial(told_apart, Counter(), self.begin.epoch, self._auto_collation), indices)
+            told = partial(told_apart, Counter(), self.begin.epoch)
+            indices = map(partial(told, self._auto_collation), indices)
+            if self._rest_of_order is not None:
+                self._rest_of_order.passed_over = partial(told, True)
         self._order = indices
         self._indices = itertools.islice(indices, self.begin.passed, None) if self.begin.passed else indices
 
@@ -140,6 +149,7 @@ class LoaderIterator(AnyIterator):
         """An epoch that is gone on with: without the seed that was just drawn for workers, where none were started then."""
         if self.begin.again and not self.begin.fresh:
             restore_generators(loader, self.begin.generators)
+        if self.begin.twice or (self.begin.again and not self.begin.fresh):
             self._sampler_iter = iter(self._index_sampler)
         if self.begin.again and not loader.num_workers:
             # The sampler draws its order now, while the generators are as they were. One that draws index by index does so for what
@@ -206,8 +216,10 @@ class LoaderIterator(AnyIterator):
         try:
             for step in self._work.steps:
                 batch = step(batch)
-        except Exception:
+        except Exception as error:
             self._missed += 1  # it lies behind all the same
+            if isinstance(error, StopIteration):  # whoever iterates would take it for the end of the epoch
+                raise RuntimeError("augment raised StopIteration. Does it read an iterator that has ended?") from error
             raise
         if carrier is not None and carrier.streams and not self._staged:
             # The batch that has arrived meanwhile is on its way already. An error keeps its place in the row.

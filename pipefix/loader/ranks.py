@@ -8,7 +8,8 @@ anew to the ranks there are. Nothing is lost or doubled but for what torch itsel
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,6 +101,8 @@ class RemainingOrder:
         how = batching(loader)
         assert how is not None, "positions in the order were counted when the state was taken over"
         self._how, self._behind = how, behind
+        self.passed_over: Callable[[Iterator[Any]], object] = deque[Any](maxlen=0).extend
+        """Takes the indices that lie behind, where the order is not dealt to ranks."""
 
     @property
     def _left(self) -> int:
@@ -120,12 +123,18 @@ class RemainingOrder:
         return self.samples * int(self._how.sampler.num_replicas) - self._left if self._how.ranked else 0
 
     def __iter__(self) -> Iterator[Any]:
-        indices = self._dealt() if self._how.ranked else itertools.islice(iter(self._how.sampler), self._behind, None)
+        indices = self._dealt() if self._how.ranked else self._undealt()
         return iter(BatchSampler(indices, self._how.batch_size, self._how.drop_last)) if self._how.batched else indices
 
     def __len__(self) -> int:
         size = self._how.batch_size
         return self.samples // size if self._how.drop_last else -(-self.samples // size)
+
+    def _undealt(self) -> Iterator[Any]:
+        # Begun with the first batch, as torch begins its own: a sampler may draw its order where it is asked for an iterator.
+        order = iter(self._how.sampler)
+        self.passed_over(itertools.islice(order, self._behind))
+        yield from order
 
     def _dealt(self) -> Iterator[Any]:
         sampler = self._how.sampler

@@ -47,6 +47,8 @@ class EpochStart:
     """Samples of the epoch's order, all ranks together, after which it was dealt anew: ``passed`` counts from there."""
     redealt: bool = False
     """Whether the ranks it is gone on with are others than those it began with."""
+    twice: bool = False
+    """Whether its sampler was asked for an iterator twice, as torch does where there are workers; one may draw each time."""
 
 
 def begin_augmenting(steps: Iterable[Any], begin: EpochStart) -> None:
@@ -136,7 +138,7 @@ def state_of(loader: Any, standing: EpochPosition | None, epoch: int, *, starts_
         place = {"epoch": epoch, "batches": 0, "dealt_from": 0, "consumed": 0, "seed": None, "fresh": starts_workers}
         return {**known, **place, "generators": None, "owned": states}
     begun = standing.beginning
-    place = {"epoch": begun.epoch, "batches": standing.batches, "dealt_from": begun.dealt_from}
+    place = {"epoch": begun.epoch, "batches": standing.batches, "dealt_from": begun.dealt_from, "twice": begun.twice}
     place["consumed"] = ranks.consumed(loader, begun.dealt_from, standing.batches)
     return {**known, **place, "seed": begun.seed, "fresh": begun.fresh, "generators": begun.generators, "owned": None}
 
@@ -166,7 +168,7 @@ def beginning_of(loader: Any, state: dict[str, Any]) -> EpochStart:
     _set_owned(loader, state["owned"] or {})
     return EpochStart(
         epoch=state["epoch"], passed=passed, seed=state["seed"] or 0, generators=state["generators"] or {}, fresh=state["fresh"],
-        again=True, dealt_from=dealt_from, redealt=redealt,
+        again=True, dealt_from=dealt_from, redealt=redealt, twice=state.get("twice", False),
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import Dataset, default_collate, get_worker_info
+from torch.utils.data import Dataset, Subset, default_collate, get_worker_info
 from torchvision import transforms as v1
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
@@ -25,6 +25,7 @@ from pipefix.loader.fusing import in_part
 from pipefix.loader.fusing.batches import FusedCollate, FusedOrders
 from pipefix.loader.fusing.fusion import Fusing
 from pipefix.loader.policy.read_policy import Asked, ReadPolicy
+from tests.loader import pipelines
 from tests.loader.likeness import assert_same
 
 M, S = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
@@ -375,3 +376,11 @@ class TestManners:
 
 def looked(worker: int) -> None:
     assert type(get_worker_info().dataset) is Records
+
+
+@pytest.mark.parametrize(("dataset", "at_once"), [(pipelines.Torn(), False), (pipelines.TornTogether(), True)])
+def test_a_part_of_a_dataset_is_read_as_that_reads_itself(dataset: Any, at_once: bool) -> None:
+    """A `Subset` was asked for whole batches, by one thread, whatever threads_per_worker said."""
+    for part in (dataset, Subset(dataset, range(8))):
+        reads: Any = in_part.ReadInPart(part, None, "", "").reads  # type: ignore[arg-type]
+        assert hasattr(reads, "__getitems__") is at_once

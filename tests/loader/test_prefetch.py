@@ -50,6 +50,15 @@ def test_options_that_are_set_later_act_from_the_next_epoch_on_also_where_worker
         iter(loader)
 
 
+def test_an_augment_whose_own_source_has_ended_is_an_error() -> None:
+    """The loop took it for the end of the epoch, and nobody was told."""
+    others = iter([1.0, 2.0])
+    loader = FastLoader(pipelines.Tensors(12), batch_size=4, augment=lambda batch: batch + next(others))
+    with pytest.raises(RuntimeError, match="augment raised StopIteration"):
+        list(loader)
+    assert loader.stats().batches == 2
+
+
 def test_augment_is_told_the_epoch() -> None:
     class Augment:
         told: list[int] = []

@@ -183,6 +183,26 @@ def test_a_sampler_without_a_length_goes_on_in_batches_of_another_size() -> None
     assert "goes on after 12 samples" in second.explain()
 
 
+class AtOnce(Sampler[int]):
+    """It draws its order where it is asked for an iterator, as many of users' own do."""
+
+    def __len__(self) -> int:
+        return 40
+
+    def __iter__(self) -> Any:
+        return iter(torch.randperm(40).tolist())
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_order_that_is_drawn_at_once_goes_on_in_batches_of_another_size(workers: int) -> None:
+    """It was drawn before the workers' seed, and not after it: another order, in which samples were lost and came twice."""
+    options: dict[str, Any] = {"sampler": AtOnce(), "num_workers": workers}
+    first, second = (FastLoader(places(40), batch_size=size, **options) for size in (4, 5))
+    behind = taken([iter(first)], 3)
+    second.load_state_dict(first.state_dict())
+    assert sorted(behind + all_of([iter(second)])) == list(range(40))
+
+
 def test_what_is_padded_and_left_out_is_told() -> None:
     first = ranks_of(4, 50, 2)
     taken([iter(loader) for loader in first], 2)

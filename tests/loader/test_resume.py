@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import random
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, Sampler, SequentialSampler, WeightedRandomSampler
 
+from pipefix.hooks.torch_internals import WorkersIterator
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.vocabulary.nested import map_leaves
 from tests.loader import pipelines
@@ -202,6 +204,26 @@ def test_a_stream_is_read_up_to_where_it_stood(workers: int, batch_size: int | N
     assert_same([batch[0] for batch in resumed], rest)
 
 
+class Shuffling(pipelines.Stream):
+    """Without workers it draws from this process."""
+
+    def __iter__(self) -> Any:
+        yield from torch.randperm(self.length)
+
+
+def test_a_stream_that_shuffles_itself_goes_on_in_its_order() -> None:
+    """It was read again by other numbers, in another order: samples were lost and came twice."""
+    whole, resumed = (FastLoader(Shuffling(), batch_size=2) for _ in range(2))
+    torch.manual_seed(3)
+    iterator = iter(whole)
+    behind = [next(iterator) for _ in range(4)]
+    resumed.load_state_dict(whole.state_dict())
+    process = torch.get_rng_state()
+    rest = list(resumed)
+    assert torch.equal(torch.get_rng_state(), process)
+    assert sorted(torch.cat(behind + rest).tolist()) == list(range(21))
+
+
 class IndexByIndex(Sampler[int]):
     """Draws each index when it is asked for it."""
 
@@ -267,6 +289,29 @@ def test_a_generator_is_found_in_a_sampler_that_goes_through_another(given_as: A
         next(iterator)
     resumed.load_state_dict(whole.state_dict())
     assert_same([list(resumed), list(resumed)], [list(iterator), list(whole)])
+
+
+class DrawnAtOnce(Sampler[list[int]]):
+    """Shuffles where it is asked for an iterator, as many batch samplers of users' own do."""
+
+    def __iter__(self) -> Any:
+        batches = [list(range(first, first + 4)) for first in range(0, 40, 4)]
+        random.shuffle(batches)
+        return iter(batches)
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 1), (1, 0)])
+def test_batches_that_are_drawn_at_once_go_on_with_and_without_workers(before: int, after: int) -> None:
+    """With workers torch asks for an iterator twice: batches of another order were passed over, and samples lost."""
+    random.seed(5)
+    whole, resumed = (
+        FastLoader(pipelines.Tensors(40), batch_sampler=DrawnAtOnce(), num_workers=workers) for workers in (before, after)
+    )
+    iterator = iter(whole)
+    for _ in range(4):
+        next(iterator)
+    resumed.load_state_dict(through_a_file(whole.state_dict()))
+    assert_same(list(resumed), list(iterator))
 
 
 def test_batches_of_another_size_go_on_where_they_are_not_collated() -> None:
@@ -336,6 +381,24 @@ def test_a_sample_that_comes_again_in_an_epoch_draws_anew(workers: int) -> None:
     assert [numbers[0], numbers[2]] == drawn([5, 7])
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_sample_that_came_before_draws_anew_also_in_batches_of_another_size(workers: int) -> None:
+    """Its first time after the state counted as the first of the epoch: it drew the same numbers again."""
+
+    def loader(size: int) -> Any:
+        order = [5, 5, 7, 5, 7, 5]
+        return FastLoader(pipelines.Drawing(), batch_size=size, sampler=order, rng="sample", num_workers=workers)
+
+    def drawn(batches: Any) -> list[float]:
+        return [float(number) for batch in batches for number in batch[1]]
+
+    whole, resumed = loader(2), loader(3)
+    iterator = iter(whole)
+    next(iterator)
+    resumed.load_state_dict(whole.state_dict())
+    assert drawn(resumed) == drawn(iterator)
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_workers_that_live_on_draw_by_the_seed_that_each_epoch_began_with(workers: int) -> None:
     """Programs seed anew for each epoch; a state names the new seed, and whoever goes on with it draws by that."""
@@ -379,6 +442,21 @@ def test_where_an_epoch_could_not_begin_its_place_is_kept() -> None:
     resumed.on_bad = "raise"
     assert resumed.state_dict()["batches"] == 2
     assert_same(list(resumed), list(iterator))
+
+
+def test_an_epoch_whose_beginning_was_broken_off_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by Ctrl-C that kept workers did not hear of: they answered for both beginnings, and the next batch was a KeyError."""
+
+    def interrupted(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    loader = FastLoader(pipelines.Tensors(8), batch_size=4, num_workers=2, persistent_workers=True)
+    batches = list(loader)
+    with monkeypatch.context() as ctrl_c:
+        ctrl_c.setattr(WorkersIterator, "_get_data", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            iter(loader)
+    assert_same(list(loader), batches)
 
 
 @pytest.mark.parametrize("workers", [0, 1])

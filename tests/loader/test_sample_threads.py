@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+import shlex
+import subprocess
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -114,3 +117,40 @@ def test_samples_with_random_numbers_of_their_own_are_read_one_after_the_other()
     torch.manual_seed(3)
     assert_same(batches, list(FastLoader(Draws(random.random), batch_size=4, rng="sample")))
     assert "threads read" not in loader.explain()
+
+
+HANGING = """
+import signal, threading
+from pipefix.loader.policy import sample_threads
+sample_threads.LEAVING_S = 0.01
+signal.signal(signal.SIGINT, signal.default_int_handler)
+main = threading.main_thread()
+def read(index):
+    if threading.current_thread() is not main:
+        signal.pthread_kill(main.ident, signal.SIGINT)
+        threading.Event().wait()
+threads = sample_threads.SampleThreads(2, [])
+list(threads.map(read, [0]))
+try:
+    list(threads.map(read, [1]))
+except KeyboardInterrupt:
+    print("the end")
+"""
+
+
+def test_a_sample_that_hangs_does_not_keep_the_process_from_ending(preloaded: str) -> None:
+    """After Ctrl-C the process waited for it, in silence."""
+    ended = subprocess.run([*shlex.split(preloaded), "-c", HANGING], capture_output=True, text=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stdout) == (0, "the end\n"), ended.stderr
+
+
+def test_threads_of_the_programs_own_compute_as_before() -> None:
+    """Those that began after the first samples were read by threads had one thread of torch's each."""
+    own = torch.get_num_threads()
+    torch.set_num_threads(own + 1)
+    try:
+        list(FastLoader(pipelines.Tensors(8), batch_size=4, threads_per_worker=2))
+        with ThreadPoolExecutor(1) as others:
+            assert others.submit(torch.get_num_threads).result() == own + 1
+    finally:
+        torch.set_num_threads(own)

@@ -9,8 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
-from torch.utils.data import Dataset, default_collate
+from torch.utils.data import Dataset, Sampler, default_collate
 
 from pipefix.loader.fast_loader import FastLoader
 from tests.loader import pipelines
@@ -125,6 +126,27 @@ def test_workers_go_on_also_where_the_first_batch_comes_when_later_ones_have(tmp
     finally:
         (tmp_path / str(dataset.last)).touch()
     assert next(iterator).tolist() == [4, 5]
+
+
+class BreaksOff(Sampler[int]):
+    """It fails when it is asked for its fifth index."""
+
+    def __iter__(self) -> Any:
+        yield from range(4)
+        raise KeyError("the fifth")
+
+
+def test_a_sampler_that_raises_loses_no_batch_that_has_arrived(tmp_path: Path) -> None:
+    """It was asked when a batch had come before its turn: that one was waited for from then on, for ever."""
+    dataset = Awaiting(tmp_path)
+    dataset.first = len(dataset)  # until this test says so
+    iterator: Any = iter(FastLoader(dataset, sampler=BreaksOff(), num_workers=2, timeout=60, **FREE))
+    try:
+        with pytest.raises(KeyError, match="the fifth"):
+            next(iterator)
+    finally:
+        (tmp_path / str(dataset.first)).touch()
+    assert [int(batch) for batch in iterator] == [0, 1, 2, 3]
 
 
 def asks_for(batches: int, iterator: Any) -> None:

@@ -32,7 +32,7 @@ from pipefix.loader.fusing.recipe import Layout
 from pipefix.loader.fusing.recognise import finish_of, in_three, pillow_order, places_pixels
 from pipefix.loader.fusing.sample_random import seeded
 from pipefix.loader.fusing.source import FusedSource, refuse_other_samples, refuse_unlike, settings_of
-from pipefix.loader.policy.read_policy import drawing
+from pipefix.loader.policy.read_policy import drawing, reads_batches
 from pipefix.vocabulary.held_transforms import held_transforms
 from pipefix.vocabulary.quantity import counted
 
@@ -162,7 +162,7 @@ class ReadInPart:
     """A loader whose samples are made by the dataset's own code, on pictures whose decoding is put off."""
 
     def __init__(self, dataset: Any, deferral: Deferral, why: str, gain: str) -> None:
-        self.reads = (DeferredBatchReads if hasattr(dataset, "__getitems__") else DeferredReads)(dataset, deferral)
+        self.reads = (DeferredBatchReads if reads_batches(dataset) else DeferredReads)(dataset, deferral)
         self.why, self.gain = why, gain
 
     def explain(self) -> str:

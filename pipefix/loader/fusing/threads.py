@@ -5,82 +5,19 @@ Order, seeds, samplers, rules over bad samples, and where an epoch stands are th
 
 from __future__ import annotations
 
-import atexit
 import math
-import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Future, wait
-from queue import SimpleQueue
-from time import monotonic
+from concurrent.futures import wait
 from typing import Any
-
-import torch
 
 from pipefix.hooks.torch_internals import pin_memory
 from pipefix.loader.fusing.batches import UnfinishedBatch, own_collate
 from pipefix.loader.iterator import HELD, LoaderIterator
+from pipefix.loader.policy.sample_threads import DaemonPool
 
 ENOUGH = 4
 """Samples under way for each thread, so that none is idle while the last ones of a batch are made."""
-LEAVING_S = 2.0
-"""Longest wait, at the end of the process, for samples that are being made."""
-
-
-class DaemonPool:
-    """Threads that run tasks, each with one thread of torch's. Those of the standard library's pool are no daemons: a sample that
-    hangs (a FIFO, a mount that is gone) would keep the training process from ending."""
-
-    def __init__(self, threads: int) -> None:
-        self.threads = threads
-        self._tasks: SimpleQueue[tuple[Callable[[], None], Future[None]] | None] = SimpleQueue()
-        ready = threading.Barrier(threads + 1)
-        own = torch.get_num_threads()
-        for number in range(threads):
-            thread = threading.Thread(target=_work, args=(self._tasks, ready), name=f"pipefix-fused-{number}", daemon=True)
-            thread.start()
-            _threads[thread] = self._tasks
-        ready.wait()
-        torch.set_num_threads(own)  # what threads of the user's begin with is what it was
-
-    def submit(self, make: Callable[[], None]) -> Future[None]:
-        task: Future[None] = Future()
-        self._tasks.put((make, task))
-        return task
-
-    def close(self) -> None:
-        """Each thread ends after the task it is at; tasks that were not begun find their batch dropped."""
-        for _ in range(self.threads):
-            self._tasks.put(None)
-
-
-_threads: weakref.WeakKeyDictionary[threading.Thread, SimpleQueue[Any]] = weakref.WeakKeyDictionary()
-
-
-def _work(tasks: SimpleQueue[Any], ready: threading.Barrier) -> None:
-    torch.set_num_threads(1)
-    ready.wait()
-    while (task := tasks.get()) is not None:
-        make, future = task
-        try:
-            make()
-        except BaseException as error:  # noqa: BLE001 - also what ends a process: raised where the batch is taken
-            future.set_exception(error)
-        else:
-            future.set_result(None)
-        del make, future, task  # a batch that was handed out is not held here
-
-
-@atexit.register
-def _leave() -> None:
-    """A thread that is in the midst of a call into C++ when the interpreter goes would take the process with it, noisily."""
-    threads = dict(_threads)
-    for tasks in threads.values():
-        tasks.put(None)
-    until = monotonic() + LEAVING_S
-    for thread in threads:
-        thread.join(max(0.0, until - monotonic()))
 
 
 class PendingBatch:
@@ -105,7 +42,13 @@ class PendingBatch:
 class ThreadsLoaderIterator(LoaderIterator):
     _pins_apart = True
 
+    @property
+    def usable(self) -> bool:
+        """Also: its threads were not told to end."""
+        return self._end.alive and super().usable
+
     def __init__(self, loader: Any) -> None:
+        self._asks_twice = loader.num_workers > 0  # as torch does then: the order is that of a loader with workers
         self._prepare(loader)
         super().__init__(self._seen_by_torch(loader))
         workers, fusion = loader.num_workers, self._work.fused
@@ -122,7 +65,7 @@ class ThreadsLoaderIterator(LoaderIterator):
         # The loader's, so that the next epoch finds its pages written already.
         self._memory.kept = max(self._memory.kept, ahead + HELD + 1)
         self._under_way: deque[PendingBatch | Exception] = deque()
-        self._pool = DaemonPool(fusion.threads)
+        self._pool = DaemonPool(fusion.threads, "pipefix-fused")
         self._end = weakref.finalize(self, _close, self._pool, self._under_way)
         self._go_on(loader)
         self._top_up(ahead)
@@ -136,6 +79,8 @@ class ThreadsLoaderIterator(LoaderIterator):
             except StopIteration:
                 return
             try:
+                if not self._end.alive:
+                    raise RuntimeError("This iterator was shut down (_shutdown_workers): begin another one, iter(loader).")
                 pictures = self._memory.batch((len(index.index), 3, source.height, source.width), source.kind, pinned=pinned)
                 parts = UnfinishedBatch(source, index, pictures)
                 self._under_way.append(PendingBatch(parts, self._pool))

@@ -151,11 +151,9 @@ class PolicedDataset(StandsForDataset):
 
     @property
     def _batched(self) -> Callable[[list[Any]], Any] | None:
-        """The dataset's own way to read a batch. A `Subset` only passes the question on: threads ask for its samples one by one."""
-        inner = self.dataset
-        while self.rules.threads > 1 and type(inner) is Subset:
-            inner = inner.dataset
-        return getattr(self.dataset, "__getitems__", None) if hasattr(inner, "__getitems__") else None
+        """The dataset's own way to read a batch. Threads ask for samples one by one where that is only passed on."""
+        passed_on = self.rules.threads > 1 and not reads_batches(self.dataset)
+        return None if passed_on else getattr(self.dataset, "__getitems__", None)
 
     @property
     def _read(self) -> Callable[[Any], Any]:
@@ -196,6 +194,13 @@ class PolicedDataset(StandsForDataset):
         epoch, index = asked
         with nullcontext() if seed is None else drawing(key_of(seed, epoch, index)), limited(self.rules.seconds, index):
             return read(index)
+
+
+def reads_batches(dataset: Any) -> bool:
+    """Whether a dataset has a way of its own to read a batch. A `Subset` only passes the question on."""
+    while type(dataset) is Subset:
+        dataset = dataset.dataset
+    return hasattr(dataset, "__getitems__")
 
 
 def _single(batched: Callable[[list[Any]], Any], index: Any) -> Any:

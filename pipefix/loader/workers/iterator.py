@@ -39,7 +39,7 @@ AHEAD = 2
 class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
     """With worker processes."""
 
-    _pins_apart = True
+    _pins_apart = _asks_twice = True
     _shutdown = True
     """Until torch has begun: where that fails there is nothing to end."""
 
@@ -141,7 +141,11 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
             begun = number < self._send_idx
             if begun and self._send_idx - self._rcvd_idx < AHEAD * self._prefetch_factor * self._num_workers:
                 self._tasks_outstanding -= 1
-                super()._try_put_index()
+                try:
+                    super()._try_put_index()
+                except BaseException:  # the sampler raised, or Ctrl-C came: this batch is there all the same
+                    self._task_info[number] += (data,)
+                    raise
                 self._tasks_outstanding += 1
         return number, data
 

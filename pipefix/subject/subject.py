@@ -143,11 +143,11 @@ class Subject:
 
     def loader_to_run(self) -> DataLoader[Any]:
         """The user's loader as it is, but with samplers and an iterator of its own, so that running it leaves theirs alone. What it
-        does to batches on their way to the caller belongs to their consumer."""
+        does to batches on their way to the caller belongs to their consumer, and samples that cannot be read are noted nowhere."""
         loader = copy.copy(self.loader)
         own = vars(loader)
         if hasattr(loader, "on_its_way"):
-            own["device"] = own["augment"] = None
+            own.update(device=None, augment=None, quarantine=None, max_bad=1.0)
         own["_iterator"] = None
         if not self.iterable:
             own["sampler"] = own_sampler(self.loader.sampler, self.loader)

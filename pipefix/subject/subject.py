@@ -6,7 +6,7 @@ import copy
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -52,6 +52,8 @@ class Subject:
     """What the target's file has a model's loss computed by."""
     launch_seconds: float | None = None
     """In which the CPU hands a step of the program's to its device, where the loader is one inside a program."""
+    given: dict[str, int] = field(default_factory=dict, compare=False)
+    """What was given in place of the loader's own: batch_size, workers."""
 
     @property
     def dataset(self) -> Any:

@@ -96,7 +96,8 @@ class Session:
         if text is None:
             return
         self.plan = planfile.decode(text, origin=str(self.path))
-        if self.plan.target and self.plan.target != writable(self.subject.target):
+        followed, _ = getattr(self.subject.loader, "follows", None) or (None, None)
+        if followed != self.plan and self.plan.target not in ("", writable(self.subject.target)):
             problem = f"{self.path} is the plan of {self.plan.target}, not of {self.subject.target}."
             raise BadUsage(problem, advice="Give this target a folder of its own: --out DIR")
         self._went_on = any((self.plan.loader, self.plan.cache, self.plan.augmentation))

@@ -236,9 +236,13 @@ def test_a_loader_that_follows_the_plan_goes_on_from_it(tmp_path):
     before = Bench(tmp_path, [step("workers-2", 1.5)], [])
     before.run()
     bench = Bench(tmp_path, [step("cache-source", 1.5)], [], target=follows(before))
-    assert [one.id for one in bench.run().applied] == ["cache-source"]
+    fixed = bench.run()
+    assert [one.id for one in fixed.applied] == ["cache-source"]
     plan = planfile.read(bench.out / planfile.NAME)
     assert plan.loader.num_workers == 2 and plan.cache is not None
+    # The whole was held against the loader, which has the older plan: that was told as the gain over no plan.
+    assert fixed.total is not None and not fixed.went_on
+    assert "measured" not in json.loads((bench.out / "pipefix.log.jsonl").read_text().splitlines()[-1])
 
 
 def test_a_plan_of_another_target_is_refused(tmp_path):

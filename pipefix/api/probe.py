@@ -144,7 +144,7 @@ def look_at(
         progress("trying what fixes would bring", measured)
         _try_aside(subject, consumer, measurement, diagnosis, aside)
         patience = max(LEAST_PATIENT, PATIENT * aside, min(MOST_PATIENT * budget, SLOW_SAMPLES * making(diagnosis)))
-        _try_conversions(subject, machine, measurement, diagnosis, patience)
+        _try_conversions(subject, machine, measurement, diagnosis, 0.0 if measurement.partial else patience)
     elif diagnosis is not None:
         _try_conversions(subject, machine, measurement, diagnosis, 0.0)  # none is, and each says so
     progress("done", 1.0)

@@ -150,6 +150,7 @@ def tune(
         subject = loaded(target, say, batch_size=batch_size, workers=workers, step=step)
         own = subject.loader  # which may have a device= and augment= that no loader made after it has
         follows = older is not None and (getattr(own, "follows", None) or (None,))[0] == older
+        _check_followed(own, write, home)
         subject = _reading_its_cache(subject, older, write, home, notes)
         _check_forks(subject, emulated=any(emulated.values()))
         machine, ranks = look(), search_space.ranks_here()
@@ -180,6 +181,16 @@ def tune(
         program=subject.program,
     )  # fmt: skip
     return _tuned(telling, machine, older, write, home, notes, follows=follows)
+
+
+def _check_followed(own: Any, write: Path | None, home: Path) -> None:
+    """Refuse to write a plan beside the one that the loader follows: it would hold what changes, and nothing of that one."""
+    if write is None or getattr(own, "follows", None) is None:
+        return
+    followed = own.follows[1] / Path(own.plan).name
+    if followed.resolve() != (home / write).resolve():
+        there = f"Go on from that one, {command('--write', followed)}, or write none: --no-write"
+        raise BadUsage(f"The loader follows a plan already, {followed}.", advice=there)
 
 
 def _without_copies(subject: Subject, space: Space, notes: list[str]) -> Space:

@@ -27,7 +27,7 @@ from pipefix.report.runfile import Run
 from pipefix.stores.store import is_store
 from pipefix.vocabulary import amounts, files
 from pipefix.vocabulary.commands import command as written
-from pipefix.vocabulary.commands import undone_by
+from pipefix.vocabulary.commands import as_measured, on_target, undone_by
 from pipefix.vocabulary.errors import Interrupted, NothingToProbe, PipefixError, TargetError
 
 _MODULE = "pipefix.api.in_program"
@@ -180,8 +180,10 @@ def told(job: Job, progress: Callable[[str, float], None] | None) -> Iterator[No
 def with_commands(run: Run, command: Sequence[str]) -> Run:
     """A loader inside a program has no name of its own: remedies are applied through the program."""
     named = 2 if command[0] == "-m" else 1
-    program = [*command[:named], "--", *command[named:]]
-    tunes = (written("pipefix", "tune", run.target), written("pipefix", "tune", *program))
+    given = [word for name, value in run.given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    program = [*command[:named], *given, "--", *command[named:]]
+    typed = on_target("tune", run.target, **as_measured(run.target, run.consumer, run.given))
+    tunes = (typed, written("pipefix", "tune", *program))
     remedies = []
     for remedy in run.remedies:
         suggested = remedy.command

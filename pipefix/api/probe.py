@@ -104,8 +104,7 @@ def probe(
             subject, consumer, budget=seconds, recording_bytes=memory, trace=trace is not None, progress=say, seed=seed,
             trial_workers=trial_workers, begun=begun,
         )  # fmt: skip
-    given = {name: value for name, value in (("batch_size", batch_size), ("workers", workers)) if value is not None}
-    run = shown(msgspec.structs.replace(told, given=given))
+    run = shown(told)
     if trace is not None:
         try:
             trace_file.write(measurement.traced, trace, main=os.getpid(), target=subject.target)
@@ -145,7 +144,7 @@ def look_at(
         progress("trying what fixes would bring", measured)
         _try_aside(subject, consumer, measurement, diagnosis, aside)
         patience = max(LEAST_PATIENT, PATIENT * aside, min(MOST_PATIENT * budget, SLOW_SAMPLES * making(diagnosis)))
-        _try_conversions(subject, machine, measurement, diagnosis, patience)
+        _try_conversions(subject, machine, measurement, diagnosis, 0.0 if measurement.partial else patience)
     elif diagnosis is not None:
         _try_conversions(subject, machine, measurement, diagnosis, 0.0)  # none is, and each says so
     progress("done", 1.0)
@@ -224,7 +223,7 @@ def _told(subject: Subject, machine: Machine, measurement: Measurement, diagnosi
     if diagnosis is None:
         return run_figures.nothing_measured(subject, machine.as_dict(), measurement), Advice(())
     moving, whole = (_moving(subject, to) if machine.gpus else None for to in ("kornia", "dali"))
-    advice = advise(Case(measurement, diagnosis, subject.target, machine, bool(machine.gpus), moving, whole))
+    advice = advise(Case(measurement, diagnosis, subject.target, machine, bool(machine.gpus), moving, whole, subject.given))
     run = run_figures.run(
         subject, machine.as_dict(), measurement, diagnosis, steps=advice,
         findings=_audit(subject, machine, measurement, diagnosis),

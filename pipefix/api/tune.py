@@ -149,6 +149,8 @@ def tune(
     try:
         subject = loaded(target, say, batch_size=batch_size, workers=workers, step=step)
         own = subject.loader  # which may have a device= and augment= that no loader made after it has
+        follows = older is not None and (getattr(own, "follows", None) or (None,))[0] == older
+        _check_followed(own, write, home)
         subject = _reading_its_cache(subject, older, write, home, notes)
         _check_forks(subject, emulated=any(emulated.values()))
         machine, ranks = look(), search_space.ranks_here()
@@ -178,7 +180,17 @@ def tune(
         vram=_unwatched(vram.why, device, gpus=bool(machine.gpus)), ranks=ranks,
         program=subject.program,
     )  # fmt: skip
-    return _tuned(telling, machine, older, write, home, notes)
+    return _tuned(telling, machine, older, write, home, notes, follows=follows)
+
+
+def _check_followed(own: Any, write: Path | None, home: Path) -> None:
+    """Refuse to write a plan beside the one that the loader follows: it would hold what changes, and nothing of that one."""
+    if write is None or getattr(own, "follows", None) is None:
+        return
+    followed = own.follows[1] / Path(own.plan).name
+    if followed.resolve() != (home / write).resolve():
+        there = f"Go on from that one, {command('--write', followed)}, or write none: --no-write"
+        raise BadUsage(f"The loader follows a plan already, {followed}.", advice=there)
 
 
 def _without_copies(subject: Subject, space: Space, notes: list[str]) -> Space:
@@ -231,18 +243,20 @@ def _with_sizes(sizes: list[BatchSize], bench: Any, result: TuneResult, subject:
 
 
 def _tuned(
-    telling: TuneReporter, machine: Machine, older: PlanFile | None, write: Path | None, home: Path, notes: list[str]
-) -> Tuned:
-    """The plan, written where it says anything new and nothing interrupted the tuning; and the report. ``write``: from ``home``."""
+    telling: TuneReporter, machine: Machine, older: PlanFile | None, write: Path | None, home: Path, notes: list[str], *,
+    follows: bool = False,
+) -> Tuned:  # fmt: skip
+    """The plan, written where it says anything new and nothing interrupted the tuning; and the report. ``write``: from ``home``.
+    ``follows``: the loader was tuned as it is with the older plan."""
     result, changes = telling.result, telling.changes()
     evidence = None
     if changes and result.before is not None and result.after is not None:
         evidence = BeforeAfter(before=result.before, after=result.after)
     loader = LoaderChange(**changes, evidence=evidence)  # type: ignore[arg-type]
-    same = older if older is not None and older.target in ("", telling.target) else None
+    same = older if older is not None and (follows or older.target in ("", telling.target)) else None
     created = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     new = PlanFile(created=created, target=telling.target, machine=tuned_on(machine))
-    plan = tuned_plan.new_plan(new, same, changes, evidence, telling.plan.space.declined or {})
+    plan = tuned_plan.new_plan(new, same, changes, evidence, telling.plan.space.declined or {}, follows=follows)
     gone = tuned_plan.given_up(older, plan)
     ran = any(trial.status == "run" for trial in result.tried)
     writes = write is not None and not result.partial and bool(changes or (gone and ran and same is not None))

@@ -41,7 +41,14 @@ class _Behind(Consumer):
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
     def __call__(self, batch: Any) -> None:
-        self._consumer(self._module(map_leaves(self._on_device, batch)))
+        self._consumer(self._moved(batch))
+
+    def try_on(self, batch: Any) -> None:
+        self._consumer.try_on(self._moved(batch))
+        self.name, self.why_none = self._consumer.name, self._consumer.why_none
+
+    def _moved(self, batch: Any) -> Any:
+        return self._module(map_leaves(self._on_device, batch))
 
     def _on_device(self, leaf: Any) -> Any:
         return leaf.to(self._device, non_blocking=True) if isinstance(leaf, torch.Tensor) else leaf

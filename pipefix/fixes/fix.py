@@ -56,6 +56,8 @@ class Session:
     _builder: Builder = field(init=False)
     _told: set[str] = field(default_factory=set)
     _went_on: bool = False
+    _followed: bool = False
+    """The code names the plan that lay there: the whole is held against that, and not against none."""
     _attempt: Attempt | None = None
     _left_alone: list[str] = field(default_factory=list)
 
@@ -87,7 +89,8 @@ class Session:
                     number, name = self._attempt.number, self._attempt.step.id
                     holds = number in backups.numbers(self.path)
                     log.write("kept" if holds else "dropped", step=number, id=name, why="interrupted")
-            log.write("ended", why=self.stopped, measured=self.total)
+            # In the log it is the gain of the whole plan over none.
+            log.write("ended", why=self.stopped, measured=None if self._followed else self.total)
             return self._fixed(interrupted=interrupted)
 
     def _take_up(self) -> None:
@@ -96,10 +99,12 @@ class Session:
         if text is None:
             return
         self.plan = planfile.decode(text, origin=str(self.path))
-        if self.plan.target and self.plan.target != writable(self.subject.target):
+        followed, _ = getattr(self.subject.loader, "follows", None) or (None, None)
+        if followed != self.plan and self.plan.target not in ("", writable(self.subject.target)):
             problem = f"{self.path} is the plan of {self.plan.target}, not of {self.subject.target}."
             raise BadUsage(problem, advice="Give this target a folder of its own: --out DIR")
-        self._went_on = any((self.plan.loader, self.plan.cache, self.plan.augmentation))
+        went_on = any((self.plan.loader, self.plan.cache, self.plan.augmentation))
+        self._went_on, self._followed = went_on and followed is None, went_on and followed is not None
 
     def _unseen(self) -> str | None:
         """Why the pipeline is not probed any more; None where it can be."""

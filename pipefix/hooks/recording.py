@@ -6,11 +6,13 @@ never written to disk.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from pipefix.hooks.byte_ranges import ByteRanges
 from pipefix.hooks.result_store import MISSING, ResultStore
 from pipefix.hooks.snapshot import NotCopyable, nbytes, snapshot
+from pipefix.vocabulary import quantity
 from pipefix.vocabulary.stage import Stage
 
 MOST = 4
@@ -52,7 +54,7 @@ class Recording(ResultStore):
     def keep(self, unit: object, op: str, ordinal: int, stage: Stage, value: Any) -> None:
         if op in self.refused:
             return
-        copy, size = self._copy(op, value)
+        copy, size = self._copy(op, value, most=MOST * self.budget)
         if copy is MISSING:
             return
         if self.nbytes + size > MOST * self.budget:
@@ -83,11 +85,13 @@ class Recording(ResultStore):
             self.batches.append(copy)
             self._bytes += size
 
-    def _copy(self, name: str, value: Any) -> tuple[Any, int]:
-        """With its size; `MISSING` for what cannot be kept, which is noted under ``name``."""
+    def _copy(self, name: str, value: Any, *, most: float = math.inf) -> tuple[Any, int]:
+        """With its size; `MISSING` for what cannot be kept, or holds more bytes than ``most``, which is noted under ``name``."""
         try:
-            copy = snapshot(value)
-            return copy, nbytes(copy)
+            held = nbytes(value)
+            if held > most:  # a mapped file, or all that a dataset has in memory: there may be no room for a copy
+                raise NotCopyable(f"it holds {quantity.size(held)}, and --recording-budget has no room for that")
+            return snapshot(value), held
         except NotCopyable as error:
             self.refused[name] = str(error)
             return MISSING, 0

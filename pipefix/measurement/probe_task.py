@@ -51,4 +51,4 @@ class ProbeTask:
     whole_batches: bool = False
     """Whether it is the user's own batch sampler that says which samples make a batch together."""
     leaves_out: bool = False
-    """Whether the loader leaves out samples that cannot be read (a FastLoader's ``on_bad``), of those asked for one by one."""
+    """Whether the loader leaves out samples that cannot be read (a FastLoader's ``on_bad``), of those asked for by index."""

@@ -7,6 +7,7 @@ import os
 import pickle
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -45,6 +46,21 @@ def _hashable(unit: Any) -> Any:
     except TypeError:
         return repr(unit)
     return unit
+
+
+def _readable(read: Callable[[list[Any]], Any], indices: list[Any]) -> Any:
+    """A batch without samples that cannot be read: which these are is seen when they are read one after the other."""
+    try:
+        return read(indices)
+    except Exception:
+        samples: list[Any] = []
+        for index in indices:
+            with suppress(Exception):
+                sample = read([index])
+                samples += sample if isinstance(sample, (list, tuple)) else ()
+        if not samples:  # a batch needs one
+            raise
+        return samples
 
 
 class SampleMaker:
@@ -100,7 +116,8 @@ class SampleMaker:
             order = units[0] if self.kind != "map" else order
         trace.samples = len(samples)
         if self.kind == "batched" or (isinstance(order, list) and self.kind == "single"):
-            trace.samples = len(order)  # without auto-collation a list is a batch that the dataset makes itself
+            told = samples[0] if self._leaves_out and isinstance(samples[0], list) else order
+            trace.samples = len(told)  # without auto-collation a list is a batch that the dataset makes itself
         return samples
 
     def _units(self, order: Any, experiment: Experiment, trace: BatchTrace, place: int) -> list[Any]:
@@ -130,8 +147,10 @@ class SampleMaker:
         key = unit if type(unit) is int else self._key(unit)
         if experiment.replaces >= _WHOLE_SAMPLE and self._recorded_sample(key, samples):
             return
-        whole = self.kind == "batched"
-        make = partial(self.dataset.__getitems__, list(unit)) if whole else partial(operator.getitem, self.dataset, unit)
+        make = partial(operator.getitem, self.dataset, unit)
+        if self.kind == "batched":
+            read = self.dataset.__getitems__
+            make = partial(_readable, read, list(unit)) if self._leaves_out else partial(read, list(unit))
         sample = self._clocked(unit, key, experiment, trace, make)
         samples.append(sample)
         if experiment is RECORD:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from pipefix.diagnosis.diagnosis import Diagnosis
@@ -48,6 +48,8 @@ class Case:
     """None where nobody looked."""
     whole: Moving | None = None
     """What DALI would do from the files; None where nobody looked."""
+    given: Mapping[str, int] = field(default_factory=dict)
+    """What the probe was told to set in place of the loader's own: batch_size, workers."""
 
     @cached_property
     def model(self) -> PipelineModel:

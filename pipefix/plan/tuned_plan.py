@@ -18,12 +18,15 @@ _OF_NO_SETTING = ("evidence", "in_order")
 
 
 def new_plan(
-    new: PlanFile, older: PlanFile | None, changes: dict[str, Any], evidence: BeforeAfter | None, declined: Collection[str]
-) -> PlanFile:
-    """``new``, which says what for, where and when, with settings. ``older``: of the same target; None where there is none."""
+    new: PlanFile, older: PlanFile | None, changes: dict[str, Any], evidence: BeforeAfter | None, declined: Collection[str], *,
+    follows: bool = False,
+) -> PlanFile:  # fmt: skip
+    """``new``, which says what for, where and when, with settings. ``older``: of the same target; None where there is none.
+    ``follows``: what was tuned has its settings already, and ``changes`` are changes of them."""
     before = older.loader if older is not None else None
-    unsearched = [name for name in LoaderChange.__struct_fields__ if name in declined and name not in _OF_NO_SETTING]
-    kept = {name: getattr(before, name) for name in (*NEVER_SEARCHED, *unsearched)} if before is not None else {}
+    names = [name for name in LoaderChange.__struct_fields__ if name in declined and name not in _OF_NO_SETTING]
+    names = [name for name in LoaderChange.__struct_fields__ if name != "evidence"] if follows else [*NEVER_SEARCHED, *names]
+    kept = {name: getattr(before, name) for name in names} if before is not None else {}
     settings = {name: value for name, value in kept.items() if value is not None} | changes
     loader = LoaderChange(**settings, evidence=evidence if changes else None) if settings else None
     older = older or new

@@ -14,7 +14,7 @@ from pipefix.report.document import COLOURS, sentence
 from pipefix.report.program_report import NOT_PROBED, experiments_in, notes
 from pipefix.report.runfile import EVALUATION_WAITS, GainFigures, RemedyFigures, Run, StageFigures
 from pipefix.vocabulary import quantity
-from pipefix.vocabulary.commands import Name, command, made_in_program, on_target
+from pipefix.vocabulary.commands import as_measured, command, made_in_program, on_target
 from pipefix.vocabulary.gain import FEWEST_RESAMPLED, pedigree
 from pipefix.vocabulary.stage import INPUT
 
@@ -32,7 +32,6 @@ FREE = {
 
 _LONGER = re.compile(r"--(?:budget |probe=)(\d{1,6})")
 """What a sentence that asks for a longer probe names."""
-_EMULATED = re.compile(r"emulated: (\d[\d.e+-]*) (ms|samples)")
 NEARLY_ALL = 0.9
 SURELY = 1.08
 """Lower end of a measured gain that is told although nobody knows what limits."""
@@ -172,11 +171,7 @@ def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
 
 def _again(run: Run, **options: object) -> str | None:
     """The probe once more, with what it was given, beside the same step; a loader inside a program has no name to give."""
-    options = {**{name: run.given[name] for name in ("batch_size", "workers") if name in run.given}, **options}
-    if emulated := _EMULATED.match(run.consumer):
-        options = {"step_ms" if emulated[2] == "ms" else "target_rate": float(emulated[1]), **options}
-    elif run.target.endswith(" object>") and run.consumer in ("train_step", "model"):  # which the call was given
-        options = {"step": Name(run.consumer), **options}
+    options = {**as_measured(run.target, run.consumer, run.given), **options}
     return None if not run.target or made_in_program(run.target) else on_target("probe", run.target, **options)
 
 

@@ -72,7 +72,7 @@ def _head(subject: Subject, machine: Mapping[str, Any], measurement: Measurement
     return runfile.Run(
         pipefix=VERSION, created=datetime.datetime.now().astimezone().isoformat(timespec="seconds"), target=subject.target,
         partial=measurement.partial, machine={**machine, "while_measured": meanwhile} if meanwhile else dict(machine),
-        settings=measurement.settings, consumer=measurement.consumer, startup=startup,
+        settings=measurement.settings, given=subject.given, consumer=measurement.consumer, startup=startup,
     )  # fmt: skip
 
 

@@ -62,10 +62,11 @@ def load(
     consumer = step if _takes_a_batch(step) else None
     if callable(step) and consumer is None:
         wrapper = f"{wrapper} train_step takes {_signature(step)}, and not a batch alone: it is not the consumer.".lstrip()
+    given = {name: value for name, value in (("batch_size", batch_size), ("workers", workers)) if value is not None}
     return Subject(
         target=label, loader=loader, assumed=(*assumed, *resolved.assumed), choice=resolved.choice, wrapper=wrapper,
         consumer=consumer, model=model if isinstance(model, nn.Module) else None,
-        criterion=names.get("criterion"), load_seconds=time.perf_counter() - begun, package=package,
+        criterion=names.get("criterion"), load_seconds=time.perf_counter() - begun, package=package, given=given,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import copy
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -52,6 +52,8 @@ class Subject:
     """What the target's file has a model's loss computed by."""
     launch_seconds: float | None = None
     """In which the CPU hands a step of the program's to its device, where the loader is one inside a program."""
+    given: dict[str, int] = field(default_factory=dict, compare=False)
+    """What was given in place of the loader's own: batch_size, workers."""
 
     @property
     def dataset(self) -> Any:
@@ -143,11 +145,11 @@ class Subject:
 
     def loader_to_run(self) -> DataLoader[Any]:
         """The user's loader as it is, but with samplers and an iterator of its own, so that running it leaves theirs alone. What it
-        does to batches on their way to the caller belongs to their consumer."""
+        does to batches on their way to the caller belongs to their consumer, and samples that cannot be read are noted nowhere."""
         loader = copy.copy(self.loader)
         own = vars(loader)
         if hasattr(loader, "on_its_way"):
-            own["device"] = own["augment"] = None
+            own.update(device=None, augment=None, quarantine=None, max_bad=1.0)
         own["_iterator"] = None
         if not self.iterable:
             own["sampler"] = own_sampler(self.loader.sampler, self.loader)

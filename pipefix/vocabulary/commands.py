@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -30,6 +30,21 @@ class Name(str):
     """What a call that is suggested gives by a name of the user's own."""
 
     __repr__ = str.__str__
+
+
+_EMULATED = re.compile(r"emulated: (\d+\.?\d*(?:e[+-]?\d+)?) (ms|samples)")
+
+
+def as_measured(target: str, consumer: str, given: Mapping[str, int]) -> dict[str, object]:
+    """Options with which a verb meets a target as a probe did: beside the same step, with what was given in place of its own."""
+    options: dict[str, object] = {name: given[name] for name in ("batch_size", "workers") if name in given}
+    if made_in_program(target):
+        return options
+    if emulated := _EMULATED.match(consumer):
+        return {"step_ms" if emulated[2] == "ms" else "target_rate": float(emulated[1]), **options}
+    if target.endswith(" object>") and consumer in ("train_step", "model"):  # which the call was given
+        return {"step": Name(consumer), **options}
+    return options
 
 
 def undone_by(folder: str | os.PathLike[str]) -> str:

@@ -15,7 +15,8 @@ from pipefix.subject.load import load
 from tests.plan.builders import JPEGS
 
 
-def test_caches_that_were_not_tried_are_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def looked(monkeypatch: pytest.MonkeyPatch, budget: float) -> Measurement:
+    """What is known when it is told."""
     measurement = JPEGS.measurement()
     monkeypatch.setattr(probe, "measure", lambda *_, **__: measurement)
     monkeypatch.setattr(probe, "diagnose", lambda _: JPEGS.diagnosis())
@@ -25,8 +26,24 @@ def test_caches_that_were_not_tried_are_told_so(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(probe, "_told", told)
     with pytest.raises(Told):
-        probe.look_at(load(DataLoader([0, 1], batch_size=2)), Consumer(), budget=LEAST_BUDGET - 1)
-    assert measurement.tried_caches["resized"].late
+        probe.look_at(load(DataLoader([0, 1], batch_size=2)), Consumer(), budget=budget)
+    return measurement
+
+
+def test_caches_that_were_not_tried_are_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert looked(monkeypatch, LEAST_BUDGET - 1).tried_caches["resized"].late
+
+
+def test_after_ctrl_c_nothing_more_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Caches were begun all the same, for seconds, before what was known was told."""
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(probe.try_remedies, "fused_calls", interrupted)
+    monkeypatch.setattr(probe.try_remedies, "begin_cache", lambda *_: pytest.fail("a cache was begun"))
+    measurement = looked(monkeypatch, LEAST_BUDGET)
+    assert measurement.partial and measurement.tried_caches["resized"].late
 
 
 class Told(BaseException):

@@ -128,3 +128,12 @@ def test_a_loader_that_follows_a_plan_is_fixed_from_there(tmp_path: Path) -> Non
     with pytest.raises(BadUsage, match=f"follows a plan already, which lies in {tmp_path}") as caught:
         fix(loader, out=tmp_path / "elsewhere", dry_run=True)
     assert f"--out {tmp_path}" in caught.value.advice
+
+
+def test_no_plan_is_tuned_beside_the_one_that_the_loader_follows(tmp_path: Path) -> None:
+    """It held what changed alone: in the place of the other it would have taken the workers and the cache away."""
+    write(PlanFile(loader=LoaderChange(num_workers=1)), tmp_path / "pipefix.plan.toml")
+    loader = FastLoader(TensorDataset(torch.zeros(16, 2)), batch_size=4, plan=tmp_path / "pipefix.plan.toml")
+    with pytest.raises(BadUsage, match=f"follows a plan already, {tmp_path}") as caught:
+        tune(loader, write=tmp_path / "tuned.toml")
+    assert f"--write {tmp_path / 'pipefix.plan.toml'}" in caught.value.advice

@@ -23,7 +23,7 @@ from pipefix.fixes.same_samples import same_batch
 from pipefix.fixes.speedup import WholeLoader
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.planning import planned
-from pipefix.measurement.consumer import Consumer
+from pipefix.measurement.consumer import Consumer, ModelStep
 from pipefix.measurement.experiments import PLAIN
 from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.run_arms import Pool
@@ -86,6 +86,14 @@ def test_the_hand_over_is_fastloaders(place):
     assert isinstance(loader, FastLoader) and loader.another(loader.dataset).engine == "processes"
     theirs = context(FastLoader(place.subject.dataset, num_workers=1, engine="processes"), place.folder)
     assert "already" in fixer.refuses(step("handover-slots"), theirs)
+
+
+def test_a_model_that_takes_no_such_batch_is_no_consumer_behind_moved_operations_either():
+    """Where fix went on from a plan that moves them, it ended with an error of the model, which was only a guess at the step."""
+    behind = apply_plan._Behind(ModelStep(torch.nn.Linear(3, 1), None), torch.nn.Identity())
+    behind.try_on(torch.zeros(4, 2))
+    behind(torch.zeros(4, 2))
+    assert behind.name == "none" and behind.why_none
 
 
 def test_what_is_verified_runs_with_the_hand_over_of_the_plan(place):

@@ -4,6 +4,7 @@ import errno
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 from PIL import Image
@@ -14,6 +15,7 @@ from pipefix.api.fix import fix
 from pipefix.fixes import speedup
 from pipefix.fixes.fixers import MoveAugment
 from pipefix.fixes.outcome import Applied, Refused
+from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.planning import as_planned
 from pipefix.plan import planfile
 from pipefix.report import runfile
@@ -220,6 +222,27 @@ def test_it_goes_on_from_the_plan_that_is_there(tmp_path):
     plan = planfile.read(bench.out / "pipefix.plan.toml")
     assert plan.loader.num_workers == 2 and plan.cache is not None
     assert fixed.went_on and fixed.applied[0].step == 2
+
+
+def follows(bench):
+    """A loader whose code names the plan that lies there."""
+    path = bench.out / planfile.NAME
+    planfile.write(msgspec.structs.replace(planfile.read(path), machine=None), path)  # of this machine, whichever that is
+    return FastLoader(bench.data, batch_size=4, plan=path)
+
+
+def test_a_loader_that_follows_the_plan_goes_on_from_it(tmp_path):
+    """fix(loader) named the plan's folder, and there the plan was refused as that of <DataLoader object>."""
+    before = Bench(tmp_path, [step("workers-2", 1.5)], [])
+    before.run()
+    bench = Bench(tmp_path, [step("cache-source", 1.5)], [], target=follows(before))
+    fixed = bench.run()
+    assert [one.id for one in fixed.applied] == ["cache-source"]
+    plan = planfile.read(bench.out / planfile.NAME)
+    assert plan.loader.num_workers == 2 and plan.cache is not None
+    # The whole was held against the loader, which has the older plan: that was told as the gain over no plan.
+    assert fixed.total is not None and not fixed.went_on
+    assert "measured" not in json.loads((bench.out / "pipefix.log.jsonl").read_text().splitlines()[-1])
 
 
 def test_a_plan_of_another_target_is_refused(tmp_path):

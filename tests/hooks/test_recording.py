@@ -108,6 +108,15 @@ class TestBudget:
         recording.keep_batch(np.zeros(250, np.uint8))
         assert 1_750 <= recording.nbytes <= 2_200
 
+    def test_what_holds_far_more_than_the_budget_is_not_copied(self) -> None:
+        """A file that torch.load maps, or all that a dataset has in memory, was copied whole before it was seen to be too large."""
+        recording = Recording(1_000)
+        recording.keep(7, "load", 0, Stage.DECODE, torch.zeros(1).expand(1 << 50))  # no machine has room for a copy
+        recording.keep(7, "crop", 0, Stage.AUGMENT, 1)
+        recording.complete(7, "sample")
+        assert "--recording-budget has no room for that" in recording.refused["load"]
+        assert recording.units == [7] and not recording.full
+
     @pytest.mark.parametrize("kind", ["file", "value"])
     def test_a_unit_that_reads_far_more_than_the_budget_is_not_held(self, kind: str) -> None:
         """Such as the first sample of a stream that reads a whole shard."""

@@ -18,6 +18,7 @@ from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.planning import as_planned, planned
 from pipefix.loader.workers import start
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile, TunedOn, write
+from pipefix.subject.load import load
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from tests.loader import pipelines
 
@@ -325,3 +326,24 @@ def test_batches_of_a_loader_like_another_are_the_same(tmp_path: Path, options: 
     ours = as_planned.loader(plain, PlanFile(loader=LoaderChange(num_workers=1, engine="processes")), tmp_path)
     assert ours.num_workers == 1
     assert [str(batch) for batch in ours] == [str(batch) for batch in plain]
+
+
+class Torn(Dataset[int]):
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, index: int) -> int:
+        if index == 3:
+            raise ValueError("torn")
+        return index
+
+
+def test_a_loader_like_a_fastloader_reads_samples_as_that_does(tmp_path: Path) -> None:
+    """All trials of tune and all steps of fix ended at the first sample that training leaves out; threads_per_worker was lost."""
+    theirs: Any = FastLoader(Torn(), batch_size=5, on_bad="skip", threads_per_worker=2, quarantine=tmp_path / "bad.jsonl")
+    tuned: Any = as_planned.with_settings(theirs, in_order=False)
+    fixed: Any = as_planned.loader(theirs, PlanFile(loader=LoaderChange(num_workers=1)), tmp_path)
+    for loader in (tuned, fixed, load(theirs).loader_to_run(), load(fixed).loader_to_run()):
+        assert torch.cat(list(loader)).tolist() == [0, 1, 2, *range(4, 10)]
+    assert tuned.threads_per_worker == fixed.threads_per_worker == 2
+    assert not (tmp_path / "bad.jsonl").exists(), "and what they left out is noted as training's"

@@ -261,6 +261,9 @@ PROPOSED: list[tuple[World, str, str, float | None, dict[str, Any], dict[str, An
     (TRIED, "workers-4", "2 workers now, 4 cores; 4 workers were really tried beside today's setting", 1.8,
      {"measured": True, "title": "Use 4 workers instead of 2",
       "command": "DataLoader(..., num_workers=4)  # or all settings at once: pipefix tune TARGET"}, {}),
+    (TRIED.but(fields={**TRIED.fields, "consumer": "emulated: 12.5 ms a batch"}), "workers-4", "...", None,
+     {"command": ("DataLoader(..., num_workers=4)  # or all settings at once: "
+                  "pipefix tune TARGET --step-ms 12.5 --batch-size 64 --workers 2")}, {"given": {"batch_size": 64, "workers": 2}}),
     (JPEGS, "workers-4", "2 workers now, 4 cores; predicted from wall and CPU times", 2.0, {"measured": False}, {}),
     (ALONE.but(cores=1.0, fields={"trials": {"workers-1": [(150.0, 100.0)] * 4}}), "workers-1",
      "no workers now, 1 core; 1 worker was really tried beside today's setting", 1.5, {}, {}),

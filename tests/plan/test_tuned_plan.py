@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from torch.utils.data import DataLoader
 
@@ -31,7 +32,8 @@ BACKUP = "pipefix.plan.before-1.toml"
 
 
 def tuned(
-    folder: Path, chosen: Settings, older: PlanFile | None, *, ran: bool = True, partial: bool = False, name: str = planfile.NAME
+    folder: Path, chosen: Settings, older: PlanFile | None, *, ran: bool = True, partial: bool = False, name: str = planfile.NAME,
+    follows: bool = False,
 ) -> Tuned:  # fmt: skip
     """As typed in ``folder``, which the target's code has left."""
     path = Path(name)
@@ -44,7 +46,7 @@ def tuned(
     space = Space(4, 4, declined={"pin_memory": "no CUDA device is present", "in_order": "--keep-order was given"})
     plan, settings = TuningPlan(space, Goal(), Settings(2)), LoaderSettings(batch_size=4, num_workers=2)
     telling = TuneReporter("data.py", settings, plan, result, ConsumerName("none", present=False))
-    return _tuned(telling, MACHINE, older, path, folder, [])
+    return _tuned(telling, MACHINE, older, path, folder, [], follows=follows)
 
 
 def test_what_it_found_takes_the_place_of_older_settings_and_the_rest_stays(tmp_path: Path) -> None:
@@ -127,3 +129,13 @@ def test_trials_read_from_the_cache_that_the_plan_names(tmp_path: Path) -> None:
     assert type(cached.dataset).__name__ == "CachedDataset" and "Trials read from cache" in notes[0]
     missing = PlanFile(cache=CacheChange(path="nowhere", store="source"))
     assert _reading_its_cache(subject, missing, path, Path(), notes) is subject and "without the cache" in notes[1]
+
+
+@pytest.mark.parametrize(("chosen", "workers"), [(Settings(2), 8), (Settings(4), 4)])
+def test_what_a_loader_follows_already_stays_in_its_plan(tmp_path: Path, chosen: Settings, workers: int) -> None:
+    """With plan= in the code, "keep 8 workers" took the 8 out of the plan; and its cache, where fix knew another name."""
+    result = tuned(tmp_path, chosen, msgspec.structs.replace(OLDER, target="<DataLoader object>"), follows=True)
+    plan = planfile.read(tmp_path / planfile.NAME)
+    assert plan.loader is not None and plan.cache == OLDER.cache
+    assert (plan.loader.num_workers, plan.loader.fuse) == (workers, "close")
+    assert not any("no longer" in note or "nothing of it" in note for note in result.report.notes)

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import torch
+from msgspec.structs import replace
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data._utils import signal_handling
 
@@ -330,6 +331,10 @@ def test_what_is_proposed_of_a_module_is_a_command_that_is_understood() -> None:
     )
     (told,) = in_program.with_commands(Run(remedies=[convert], target="data.py:4"), ["-m", "proj.train", "--epochs", "2"]).remedies
     assert told.command == "pipefix fix --only cache-sample -m proj.train -- --epochs 2"
+    tune = replace(convert, command="pipefix tune data.py:4 --workers 2")
+    probed = Run(remedies=[tune], target="data.py:4", given={"workers": 2})
+    (told,) = in_program.with_commands(probed, ["train.py", "--epochs", "2"]).remedies
+    assert told.command == "pipefix tune train.py --workers 2 -- --epochs 2", "of the loader as it was probed"
 
 
 class TestSignalsToTheProgram:

@@ -17,6 +17,9 @@ from pipefix.loader.workers import dataset_once
 from pipefix.loader.workers.start import FirstInWorker, cap_threads
 from pipefix.plan.planfile import NAME, LoaderChange, PlanFile
 
+_HOW_SAMPLES_ARE_READ = ("on_bad", "sample_timeout", "rng", "threads_per_worker", "fuse")
+"""Options of a `FastLoader` that one like it has, too. What it does to batches afterwards belongs to their consumer."""
+
 
 def loader(original: DataLoader[Any], plan: PlanFile, folder: Path) -> DataLoader[Any]:
     """A loader with the plan in place: the same samplers, the same collate function, the same batches."""
@@ -42,7 +45,7 @@ def _like(
     if collate_fn is not None:
         arguments["collate_fn"] = collate_fn
     # Threads that make fused calls need neither, and a worker_init_fn would have workers make them.
-    wraps = change.fuse is None or original.worker_init_fn is not None
+    wraps = (change.fuse or getattr(original, "fuse", None)) is None or original.worker_init_fn is not None
     if change.worker_threads is not None and wraps:
         first = functools.partial(cap_threads, change.worker_threads)
         arguments["worker_init_fn"] = FirstInWorker(first, arguments["worker_init_fn"])
@@ -55,9 +58,11 @@ def _like(
 
 
 def _kind(original: DataLoader[Any], change: LoaderChange) -> Callable[..., DataLoader[Any]]:
-    """What the plan's loader is made by: as the plan says, or as ``original`` was told to hand batches over."""
+    """What the plan's loader is made by: as the plan says, or as ``original`` was told to make batches and hand them over."""
+    own = {name: getattr(original, name) for name in _HOW_SAMPLES_ARE_READ} if isinstance(original, FastLoader) else {}
     if change.fuse is not None:
-        return functools.partial(FastLoader, fuse=change.fuse, engine=str(change.engine or getattr(original, "engine", "auto")))
-    if change.engine is None:
-        return getattr(original, "another", DataLoader)
-    return DataLoader if change.engine == "torch" else functools.partial(FastLoader, engine=change.engine)
+        own["fuse"] = change.fuse
+    engine = change.engine or getattr(original, "_engine", None)  # as its own plan has it, or the code
+    if own:
+        return functools.partial(FastLoader, **own, engine=engine or "auto", quarantine=None, max_bad=1.0)
+    return DataLoader if engine in (None, "torch") else functools.partial(FastLoader, engine=engine)

@@ -13,7 +13,7 @@ from pipefix.plan.plan import Step
 from pipefix.plan.planfile import LoaderChange
 from pipefix.plan.remedy import Remedy
 from pipefix.system.resources import WORKER_BYTES
-from pipefix.vocabulary.commands import on_target
+from pipefix.vocabulary.commands import as_measured, on_target
 from pipefix.vocabulary.gain import MeasuredGain, Modelled, Told, figure
 from pipefix.vocabulary.quantity import core_count, counted, exactly, percent, size
 from pipefix.vocabulary.shards import GIVE_PARTS, MAY_REPEAT
@@ -101,7 +101,7 @@ class WorkerCount(Remedy):
             parts = f"{GIVE_PARTS} Then DataLoader(..., num_workers={count}{how})"
             title = f"Share the stream among {processes(count)}"
             return self.proposed(why, gain, parts, by_hand=by_hand, id=f"{self.id}-{count}", title=title)
-        tune = on_target("tune", case.target)
+        tune = on_target("tune", case.target, **as_measured(case.target, case.measurement.consumer, case.given))
         arguments = f"DataLoader(..., num_workers={count}{how})  # or all settings at once: {tune}"
         change = LoaderChange(
             num_workers=count, start_method="forkserver" if count and lost else None, persistent_workers=keep or None

@@ -16,7 +16,7 @@ from torchvision.transforms.v2 import functional as tv
 
 from pipefix.augment.dali_front import front_of
 from pipefix.augment.record import NotRecordable, RecordedImage, replayed
-from pipefix.augment.transforms import SIZES, TO_TENSOR, TRIALS, ListedTransform, parts_of
+from pipefix.augment.transforms import SIZES, TO_TENSOR, TRIALS, ListedTransform, parts_of, possible_calls
 from pipefix.vocabulary.random_state import RandomState, seeded
 
 Kind = Literal["pil", "tensor", "array"]
@@ -142,6 +142,10 @@ def _recorded(part: ListedTransform, images: list[RecordedImage], place: int, ki
         except Exception as error:  # noqa: BLE001 - the user's own class may raise anything
             first = str(error).partition("\n")[0][:100]
             return f"called with a picture alone it raises {type(error).__name__}: {first}", images
+    try:
+        list(possible_calls(part.recorded, images[0]))
+    except NotRecordable as why:
+        return str(why), images
     if not all(isinstance(image, RecordedImage) for image in after):
         return "it makes something else of a picture than one picture", images
     if part.compared and not _does_the_same(part, images[0], kind):

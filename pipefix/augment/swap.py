@@ -26,7 +26,9 @@ from pipefix.vocabulary.nested import leaves, map_leaves, members
 _CALLS = "_pipefix_calls"
 """The attribute of a picture that holds its recorded calls, from the transforms to the end of ``__getitem__``."""
 DEEPEST = 8
-_PIXELS_OF_BYTES = ("L", "LA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "HSV", "LAB", "P")
+_OF_BYTES = ("L", "LA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "HSV", "LAB", "P")
+_AS_TENSORS = ("L", "RGB")
+"""Modes in which PIL does what torchvision does to a tensor of the same bytes: it knows more of the others (palettes, alpha)."""
 
 
 class DatasetTransform:
@@ -50,9 +52,9 @@ class DatasetTransform:
                 f"The dataset gives arrays, which {self.first} passes over: it would be done to the batch all the same.",
                 advice="Begin the list with torchvision.transforms.v2.ToImage(), or leave the transforms in the dataset.",
             )
-        if isinstance(picture, Image.Image) and picture.mode not in _PIXELS_OF_BYTES:
+        if isinstance(picture, Image.Image) and picture.mode not in (_OF_BYTES if self.first in TO_TENSOR else _AS_TENSORS):
             raise TargetError(
-                f"A picture has the mode {picture.mode!r}, whose pixels are no bytes: the batch would be scaled otherwise.",
+                f"A picture has the mode {picture.mode!r}, of which {self.first} makes something else than it would of the batch.",
                 advice="Convert pictures to RGB or L where they are read, or leave the transforms in the dataset.",
             )
         tensor = as_tensor(picture)

@@ -151,6 +151,10 @@ def test_pictures_that_cannot_be_bytes_and_arrays_before_they_are_tensors_are_re
     cut = split([v2.RandomHorizontalFlip(), v2.ToTensor()], size=(1, 9, 9), same_size=True)
     with pytest.raises(TargetError, match="has the mode 'I;16'"):
         DatasetTransform(cut)(Image.new("I;16", (9, 9)))
+    for mode in ("P", "RGBA"):  # of a palette PIL takes the nearest pixel, and colours count by their alpha
+        with pytest.raises(TargetError, match=f"has the mode '{mode}'"):
+            DatasetTransform(cut)(Image.new(mode, (9, 9)))
+        assert DatasetTransform(split([v2.ToImage()], size=(4, 9, 9), same_size=True))(Image.new(mode, (9, 9))) is not None
     with pytest.raises(TargetError, match="RandomHorizontalFlip passes over"):
         DatasetTransform(cut)(pictures(1)[0].permute(1, 2, 0).numpy())
 

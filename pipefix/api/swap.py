@@ -124,7 +124,7 @@ def swap(
     sizes = {sampled.size_of(picture) for picture in pictures}
     cut = split(
         place.value, to, size=sampled.size_of(pictures[0]), same_size=len(sizes) == 1 and len(pictures) > 1,
-        kind=sampled.kind_of(pictures[0]),
+        kind=sampled.kind_of(pictures[0]), dtype=sampled.dtype_of(pictures[0]),
     )  # fmt: skip
     if cut.on_batch:
         with failure.as_target_error("Reading samples of the dataset"):

@@ -160,6 +160,12 @@ def kind_of(picture: Any) -> Literal["pil", "tensor", "array"]:
     return "pil" if isinstance(picture, Image.Image) else "tensor" if isinstance(picture, torch.Tensor) else "array"
 
 
+def dtype_of(picture: Any) -> torch.dtype:
+    """Of its values; bytes, unless it is a tensor or an array of floating point."""
+    is_float = not isinstance(picture, Image.Image) and "float" in str(picture.dtype)
+    return as_tensor(picture).dtype if is_float else torch.uint8
+
+
 def size_of(picture: Any) -> tuple[int, int, int]:
     """Channels, height and width."""
     if isinstance(picture, np.ndarray):

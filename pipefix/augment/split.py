@@ -59,8 +59,9 @@ class Split:
 
 
 def split(
-    transform: Any, target: str = "kornia", *, size: tuple[int, int, int] | None = None, same_size: bool = False, kind: Kind = "pil"
-) -> Split:
+    transform: Any, target: str = "kornia", *, size: tuple[int, int, int] | None = None, same_size: bool = False, kind: Kind = "pil",
+    dtype: torch.dtype = torch.uint8,
+) -> Split:  # fmt: skip
     """Cut at the earliest place.
 
     Args:
@@ -69,9 +70,10 @@ def split(
         size: Channels, height and width of a picture as it is read, where that is known.
         same_size: Whether all pictures have it.
         kind: What the dataset hands to its transforms.
+        dtype: Of the values in it.
     """
     parts = parts_of(transform)
-    tried, formats = _tried(parts, size, same_size, kind)
+    tried, formats = _tried(parts, size, same_size, kind, dtype)
     if target == "dali":
         return _whole(parts, tried, formats[-1])
     reasons: list[tuple[str, str]] = []
@@ -99,7 +101,7 @@ def _whole(parts: Sequence[ListedTransform], tried: Sequence[str], before: Sampl
 
 
 def _tried(
-    parts: Sequence[ListedTransform], size: tuple[int, int, int] | None, same_size: bool, kind: Kind
+    parts: Sequence[ListedTransform], size: tuple[int, int, int] | None, same_size: bool, kind: Kind, dtype: torch.dtype
 ) -> tuple[list[str], list[SampleFormat]]:
     """What becomes of pictures without pixels: why each transform cannot be recorded ("": it can), and the format of samples before
     each and after the last."""
@@ -107,9 +109,7 @@ def _tried(
     if size is not None:
         channels, height, width = size
         sizes = [(height, width)] if same_size else [(height, width), (height + 64, width + 32), (width + 64, height + 32)]
-    images = [
-        RecordedImage.of((channels, *sizes[trial % len(sizes)]), torch.uint8, from_pil=kind != "tensor") for trial in range(TRIALS)
-    ]
+    images = [RecordedImage.of((channels, *sizes[trial % len(sizes)]), dtype, from_pil=kind != "tensor") for trial in range(TRIALS)]
     reasons: list[str] = []
     formats = [_format(images)]
     for place, part in enumerate(parts):

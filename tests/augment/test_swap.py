@@ -331,3 +331,11 @@ def test_where_nothing_can_be_moved_there_are_no_halves() -> None:
     for half in (result.dataset, result.module):
         with pytest.raises(BadUsage, match="None of these transforms can be moved"):
             half()
+
+
+def test_pictures_that_are_floating_point_cross_as_that() -> None:
+    """They were said to cross as bytes, a quarter of what they are."""
+    dataset = Pictures(v2.Compose([v2.RandomCrop(8), v2.Normalize((0.5,) * 3, (0.5,) * 3)]))
+    dataset.images = list(pictures(12, dtype=torch.float32))
+    after = pipefix.swap(dataset).figures()["after"]
+    assert (after["dtype"], after["bytes"]) == ("float32", 4 * 3 * 40 * 48)

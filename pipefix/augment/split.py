@@ -59,8 +59,8 @@ class Split:
 
 
 def split(
-    transform: Any, target: str = "kornia", *, size: tuple[int, int, int] | None = None, same_size: bool = False, kind: Kind = "pil",
-    dtype: torch.dtype = torch.uint8,
+    transform: Any, target: str = "kornia", *, size: tuple[int, int, int] | None = None, same_size: bool = False,
+    kind: Kind = "pil", dtype: torch.dtype = torch.uint8,
 ) -> Split:  # fmt: skip
     """Cut at the earliest place.
 

@@ -20,9 +20,10 @@ from torchvision.transforms import v2
 
 import pipefix
 from pipefix.augment import lightning, parity
+from pipefix.augment.module import Augment
 from pipefix.augment.samples import pictures as samples_of
 from pipefix.augment.split import split
-from pipefix.augment.swap import DatasetTransform, Swap, with_calls
+from pipefix.augment.swap import DatasetTransform, with_calls
 from pipefix.augment.transforms import files_of, find
 from pipefix.vocabulary.errors import BadUsage, MissingExtra, TargetError
 from tests.augment.calls import Pictures, swapped
@@ -128,7 +129,7 @@ def test_boxes_and_masks_are_moved_where_they_are_as_they_were() -> None:
         (pixels, targets), calls = with_calls(DatasetTransform(cut)(picture, target))
         assert torch.equal(targets["boxes"], wanted["boxes"])
         assert torch.equal(targets["mask"], wanted["mask"])
-        assert torch.equal(Swap(cut, None).module()(pixels[None], [calls])[0], image)
+        assert torch.equal(Augment()(pixels[None], [calls])[0], image)
 
 
 def test_a_stream() -> None:

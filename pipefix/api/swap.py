@@ -121,11 +121,7 @@ def swap(
         )
     with failure.as_target_error("Reading samples of the dataset"):
         pictures = sampled.pictures(subject.dataset, place, samples if check else 8)
-    sizes = {sampled.size_of(picture) for picture in pictures}
-    cut = split(
-        place.value, to, size=sampled.size_of(pictures[0]), same_size=len(sizes) == 1 and len(pictures) > 1,
-        kind=sampled.kind_of(pictures[0]),
-    )  # fmt: skip
+    cut = split(place.value, to, **sampled.described(pictures))
     if cut.on_batch:
         with failure.as_target_error("Reading samples of the dataset"):
             sampled.refuse_more_than_pictures(subject.dataset, place, cut)

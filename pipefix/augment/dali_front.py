@@ -11,7 +11,7 @@ import torch
 from pipefix.augment.batched import BY_NAME
 from pipefix.augment.geometry import mode_name, pair
 from pipefix.augment.record import RecordedCall, RecordedImage
-from pipefix.augment.transforms import SIZES, TRIALS, ListedTransform
+from pipefix.augment.transforms import SIZES, TRIALS, ListedTransform, possible_calls
 from pipefix.vocabulary.random_state import seeded
 
 INTERPOLATIONS = {"nearest": "INTERP_NN", "bilinear": "INTERP_LINEAR", "bicubic": "INTERP_CUBIC"}
@@ -54,6 +54,7 @@ def front_of(parts: Sequence[ListedTransform]) -> Front | str:
             with seeded(trial + 101 * place):
                 after.append(part.recorded(image))  # type: ignore[misc]
             called.append(image.calls[begun:])
+        called += possible_calls(part.recorded, images[0])
         changed = _with(front, rank, called)
         if changed is None:
             break

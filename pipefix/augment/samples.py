@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -155,12 +155,16 @@ def _checked(picture: Any) -> Any:
     )
 
 
-def kind_of(picture: Any) -> Literal["pil", "tensor", "array"]:
-    """What the dataset hands to its transforms."""
-    return "pil" if isinstance(picture, Image.Image) else "tensor" if isinstance(picture, torch.Tensor) else "array"
+def described(pictures: Sequence[Any]) -> dict[str, Any]:
+    """The arguments of `split` that say what a dataset hands to its transforms."""
+    first, sizes = pictures[0], [_size_of(picture) for picture in pictures]
+    kind = "pil" if isinstance(first, Image.Image) else "tensor" if isinstance(first, torch.Tensor) else "array"
+    is_float = kind != "pil" and "float" in str(first.dtype)
+    dtype = as_tensor(first).dtype if is_float else torch.uint8
+    return {"size": sizes[0], "same_size": len(set(sizes)) == 1 and len(sizes) > 1, "kind": kind, "dtype": dtype}
 
 
-def size_of(picture: Any) -> tuple[int, int, int]:
+def _size_of(picture: Any) -> tuple[int, int, int]:
     """Channels, height and width."""
     if isinstance(picture, np.ndarray):
         return (picture.shape[2] if picture.ndim == 3 else 1, picture.shape[0], picture.shape[1])

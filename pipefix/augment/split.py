@@ -16,7 +16,7 @@ from torchvision.transforms.v2 import functional as tv
 
 from pipefix.augment.dali_front import front_of
 from pipefix.augment.record import NotRecordable, RecordedImage, replayed
-from pipefix.augment.transforms import SIZES, TO_TENSOR, TRIALS, ListedTransform, parts_of
+from pipefix.augment.transforms import SIZES, TO_TENSOR, TRIALS, ListedTransform, parts_of, possible_calls
 from pipefix.vocabulary.random_state import RandomState, seeded
 
 Kind = Literal["pil", "tensor", "array"]
@@ -59,8 +59,9 @@ class Split:
 
 
 def split(
-    transform: Any, target: str = "kornia", *, size: tuple[int, int, int] | None = None, same_size: bool = False, kind: Kind = "pil"
-) -> Split:
+    transform: Any, target: str = "kornia", *, size: tuple[int, int, int] | None = None, same_size: bool = False,
+    kind: Kind = "pil", dtype: torch.dtype = torch.uint8,
+) -> Split:  # fmt: skip
     """Cut at the earliest place.
 
     Args:
@@ -69,9 +70,10 @@ def split(
         size: Channels, height and width of a picture as it is read, where that is known.
         same_size: Whether all pictures have it.
         kind: What the dataset hands to its transforms.
+        dtype: Of the values in it.
     """
     parts = parts_of(transform)
-    tried, formats = _tried(parts, size, same_size, kind)
+    tried, formats = _tried(parts, size, same_size, kind, dtype)
     if target == "dali":
         return _whole(parts, tried, formats[-1])
     reasons: list[tuple[str, str]] = []
@@ -99,7 +101,7 @@ def _whole(parts: Sequence[ListedTransform], tried: Sequence[str], before: Sampl
 
 
 def _tried(
-    parts: Sequence[ListedTransform], size: tuple[int, int, int] | None, same_size: bool, kind: Kind
+    parts: Sequence[ListedTransform], size: tuple[int, int, int] | None, same_size: bool, kind: Kind, dtype: torch.dtype
 ) -> tuple[list[str], list[SampleFormat]]:
     """What becomes of pictures without pixels: why each transform cannot be recorded ("": it can), and the format of samples before
     each and after the last."""
@@ -107,9 +109,7 @@ def _tried(
     if size is not None:
         channels, height, width = size
         sizes = [(height, width)] if same_size else [(height, width), (height + 64, width + 32), (width + 64, height + 32)]
-    images = [
-        RecordedImage.of((channels, *sizes[trial % len(sizes)]), torch.uint8, from_pil=kind != "tensor") for trial in range(TRIALS)
-    ]
+    images = [RecordedImage.of((channels, *sizes[trial % len(sizes)]), dtype, from_pil=kind != "tensor") for trial in range(TRIALS)]
     reasons: list[str] = []
     formats = [_format(images)]
     for place, part in enumerate(parts):
@@ -142,6 +142,10 @@ def _recorded(part: ListedTransform, images: list[RecordedImage], place: int, ki
         except Exception as error:  # noqa: BLE001 - the user's own class may raise anything
             first = str(error).partition("\n")[0][:100]
             return f"called with a picture alone it raises {type(error).__name__}: {first}", images
+    try:
+        list(possible_calls(part.recorded, images[0]))
+    except NotRecordable as why:
+        return str(why), images
     if not all(isinstance(image, RecordedImage) for image in after):
         return "it makes something else of a picture than one picture", images
     if part.compared and not _does_the_same(part, images[0], kind):

@@ -26,7 +26,9 @@ from pipefix.vocabulary.nested import leaves, map_leaves, members
 _CALLS = "_pipefix_calls"
 """The attribute of a picture that holds its recorded calls, from the transforms to the end of ``__getitem__``."""
 DEEPEST = 8
-_PIXELS_OF_BYTES = ("L", "LA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "HSV", "LAB", "P")
+_OF_BYTES = ("L", "LA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "HSV", "LAB", "P")
+_AS_TENSORS = ("L", "RGB")
+"""Modes in which PIL does what torchvision does to a tensor of the same bytes: it knows more of the others (palettes, alpha)."""
 
 
 class DatasetTransform:
@@ -35,24 +37,22 @@ class DatasetTransform:
     def __init__(self, cut: Split) -> None:
         self.stays = [part.source for part in cut.in_dataset]
         self.moves = [part.recorded for part in cut.on_batch]
-        self.first = cut.names[0] if cut.on_batch else ""
+        self.first = cut.names[0]
 
     def __call__(self, *sample: Any) -> Any:
         unpack = len(sample) > 1
         for transform in self.stays:
             result = transform(*sample)
             sample = result if unpack else (result,)
-        if not self.moves:
-            return sample if unpack else sample[0]
         picture = _picture_of(sample)
         if isinstance(picture, np.ndarray) and self.first not in TO_TENSOR:
             raise TargetError(
                 f"The dataset gives arrays, which {self.first} passes over: it would be done to the batch all the same.",
                 advice="Begin the list with torchvision.transforms.v2.ToImage(), or leave the transforms in the dataset.",
             )
-        if isinstance(picture, Image.Image) and picture.mode not in _PIXELS_OF_BYTES:
+        if isinstance(picture, Image.Image) and picture.mode not in (_OF_BYTES if self.first in TO_TENSOR else _AS_TENSORS):
             raise TargetError(
-                f"A picture has the mode {picture.mode!r}, whose pixels are no bytes: the batch would be scaled otherwise.",
+                f"A picture has the mode {picture.mode!r}, of which {self.first} makes something else than it would of the batch.",
                 advice="Convert pictures to RGB or L where they are read, or leave the transforms in the dataset.",
             )
         tensor = as_tensor(picture)
@@ -156,24 +156,13 @@ class Swap:
     """The swap of one list. ``dataset`` and ``module`` are its two halves."""
 
     split: Split
-    place: HeldTransforms | None
+    place: HeldTransforms
     seed: int = 0
-
-    @property
-    def target(self) -> str:
-        return self.split.target
 
     def dataset(self, dataset: Any) -> Any:
         """A copy of the dataset whose transforms are the part that stays; yours is left as it was. Samples come as a pair: the
         sample, and what was recorded of the part that moves."""
-        if self.place is None:
-            raise BadUsage(
-                "pipefix found no attribute with transforms (looked for: transform, transforms, augment, ...).",
-                advice="Store them as self.transform, and call self.transform in __getitem__.",
-            )
         changed = replaced(dataset, self.place.path, DatasetTransform(self.split))
-        if not self.split.on_batch:
-            return changed
         return RecordingStream(changed) if isinstance(dataset, IterableDataset) else RecordingDataset(changed)
 
     def collate(self, collate_fn: Callable[[Any], Any]) -> Any:
@@ -182,14 +171,14 @@ class Swap:
 
     def module(self, **settings: Any) -> Augment:
         """What is done to batches: ``images, labels = module((images, labels), calls)``."""
-        if self.target == "dali":
+        if self.split.target == "dali":
             raise BadUsage("A swap to DALI makes a loader, not a module.", advice="Use swapped.loader(batch_size=256).")
-        return Augment(operations=self.split.names, **settings)
+        return Augment(**settings)
 
     def loader(self, dataset: Any, **settings: Any) -> Any:
         """DALI's loader over the dataset's files."""
         listed = files_of(dataset)
-        if self.target != "dali" or not self.split.on_batch or isinstance(listed, str):
+        if self.split.target != "dali" or not self.split.on_batch or isinstance(listed, str):
             raise BadUsage(
                 "Only a swap to DALI of a dataset that lists its files (samples) makes a loader by itself.",
                 advice="Give files, transforms and labels to pipefix.augment.swap.dali_loader(files, transform, labels=labels).",
@@ -199,9 +188,9 @@ class Swap:
 
     def notes(self) -> list[str]:
         """What else is worth knowing about it."""
-        gpu = support.gpu_declined(self.target)
+        gpu = support.gpu_declined(self.split.target)
         notes = [f"{gpu[:1].upper()}{gpu[1:]}."] if gpu else []
-        front = front_of(self.split.on_batch) if self.target == "dali" and self.split.on_batch else ""
+        front = front_of(self.split.on_batch) if self.split.target == "dali" and self.split.on_batch else ""
         rest = [] if isinstance(front, str) else self.split.names[front.count :]
         if rest:
             after = "from there the module of --to kornia does it to its batches"

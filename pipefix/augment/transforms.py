@@ -19,8 +19,9 @@ from torchvision import transforms as v1
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as tv
 
-from pipefix.augment.record import NotRecordable, RecordedImage
+from pipefix.augment.record import NotRecordable, RecordedCall, RecordedImage
 from pipefix.vocabulary.held_transforms import HeldTransforms, held_transforms
+from pipefix.vocabulary.random_state import seeded
 
 _USUAL = ("transform", "transforms", "augmentation", "augmentations", "augment", "aug", "tfm", "tfms", "preprocess")
 """Of several attributes that hold transforms, the first of these names is meant."""
@@ -140,6 +141,28 @@ def _torchvisions(transform: Any) -> bool:
     return type(transform).__module__.startswith("torchvision.") and (
         not isinstance(inner, (list, tuple, nn.ModuleList)) or all(map(_torchvisions, inner))
     )
+
+
+def possible_calls(transform: Any, like: RecordedImage) -> Iterator[list[RecordedCall]]:
+    """What this transform, or each one within it, does to such a picture for sure: of a small chance a few trials see nothing."""
+    chance, inner = getattr(transform, "p", None), getattr(transform, "transforms", None)
+    if chance == 0:
+        return
+    if isinstance(inner, (list, tuple, nn.ModuleList)):
+        for member in inner:
+            yield from possible_calls(member, like)
+        return
+    certain, image = copy.copy(transform), RecordedImage.of(tuple(like.shape), like.dtype, from_pil=like.from_pil)
+    if isinstance(chance, float):
+        vars(certain)["p"] = 1.0
+    try:
+        with seeded(0):
+            certain(image)
+    except NotRecordable:
+        raise
+    except Exception:  # noqa: BLE001 - what comes before it in its list may be needed
+        return
+    yield image.calls
 
 
 # -- old as new ------------------------------------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ def figures(target: str, swap: Swap, parity: Parity | None, worth: PredictedGain
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "target": target,
         "to": cut.target,
-        "where": ".".join(swap.place.path) if swap.place is not None else "",
+        "where": ".".join(swap.place.path),
         "stays": _reasons(cut.reasons),
         "moves": [{"transform": part.name, "settings": str(part.source)} for part in cut.on_batch],
         "before": _format(cut.format_before),

@@ -156,7 +156,7 @@ def _scraped(url: str, once: bool, every: float, sleep: Callable[[float], object
     waited, unanswered, told = 0.0, 0, False
     while True:
         try:
-            answer = _asked(url.removesuffix("/metrics").rstrip("/") + WINDOW)
+            answer = _asked(url.rstrip("/").removesuffix(WINDOW).removesuffix("/metrics") + WINDOW)
         except (OSError, ValueError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
             refused = any(isinstance(each, ConnectionRefusedError) for each in (error, reason))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import socketserver
 import threading
@@ -79,7 +80,7 @@ class Collector:
         window = self.window
         if window is None:
             return
-        names, values = list(window.labels), list(window.labels.values())
+        names, values = [_label(name) for name in window.labels], list(window.labels.values())
         figures = [(described, getattr(window, key)) for key, described in _GAUGES.items()]
         figures += [(described, window.machine.get(key)) for key, described in _MACHINE.items()]
         for (name, text), value in figures:
@@ -111,6 +112,12 @@ class Collector:
         for (kind, name), count in list(self._alarms.items()):  # the watch's thread may add one
             alarms.add_metric([*values, kind, name], float(count))
         yield alarms
+
+
+def _label(name: str) -> str:
+    """Of letters, digits and `_` alone, or the node exporter refuses the file; beside one of ours as Prometheus renames it."""
+    name = re.sub("[^a-zA-Z0-9_]", "_", name)
+    return f"exported_{name}" if name in ("stage", "kind", "quantile") or name[:1].isdigit() else name
 
 
 def _gauge(name: str, text: str, labels: list[str], rows: Iterable[tuple[list[str], float]]) -> Metric:

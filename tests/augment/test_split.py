@@ -12,6 +12,7 @@ from torch import nn
 from torchvision import transforms as v1
 from torchvision.transforms import v2
 
+from pipefix.augment.dali_front import Front, front_of
 from pipefix.augment.split import SampleFormat, Split, split
 from pipefix.augment.transforms import parts_of
 from tests.augment.lists import STAYS
@@ -90,6 +91,17 @@ def test_a_function_without_a_row_stays(name: str) -> None:
     cut = split([STAYS[name][0], v2.RandomInvert()], size=(3, 40, 48), same_size=True)
     assert len(cut.in_dataset) in (1, 2)
     assert any(re.search(STAYS[name][1], why) for _, why in cut.reasons)
+
+
+@pytest.mark.parametrize("rare", [v2.RandomApply, lambda listed, p: v2.RandomChoice([v2.Identity(), *listed], p=[1.0 - p, p])])
+def test_what_hardly_ever_happens_is_known_of(rare: Any) -> None:
+    """Epochs ended where the noise was drawn first; and to DALI a flip or a grey picture was lost without a word."""
+    cut = split([rare([v2.GaussianNoise()], p=1e-9), v2.RandomInvert()], size=(3, 40, 48), same_size=True)
+    assert cut.names == ["RandomInvert"]
+    assert "drawn pixel by pixel" in cut.reasons[0][1]
+    flips = front_of(parts_of([v2.CenterCrop(8), v2.RandomHorizontalFlip(1e-9), rare([v2.Grayscale(3)], p=1e-9), UNIT]))
+    assert isinstance(flips, Front)
+    assert (flips.count, flips.flip) == (2, True)
 
 
 def test_arrays_are_passed_over_until_they_are_tensors() -> None:

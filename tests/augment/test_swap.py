@@ -20,9 +20,10 @@ from torchvision.transforms import v2
 
 import pipefix
 from pipefix.augment import lightning, parity
+from pipefix.augment.module import Augment
 from pipefix.augment.samples import pictures as samples_of
 from pipefix.augment.split import split
-from pipefix.augment.swap import DatasetTransform, Swap, with_calls
+from pipefix.augment.swap import DatasetTransform, with_calls
 from pipefix.augment.transforms import files_of, find
 from pipefix.vocabulary.errors import BadUsage, MissingExtra, TargetError
 from tests.augment.calls import Pictures, swapped
@@ -128,7 +129,7 @@ def test_boxes_and_masks_are_moved_where_they_are_as_they_were() -> None:
         (pixels, targets), calls = with_calls(DatasetTransform(cut)(picture, target))
         assert torch.equal(targets["boxes"], wanted["boxes"])
         assert torch.equal(targets["mask"], wanted["mask"])
-        assert torch.equal(Swap(cut, None).module()(pixels[None], [calls])[0], image)
+        assert torch.equal(Augment()(pixels[None], [calls])[0], image)
 
 
 def test_a_stream() -> None:
@@ -151,6 +152,10 @@ def test_pictures_that_cannot_be_bytes_and_arrays_before_they_are_tensors_are_re
     cut = split([v2.RandomHorizontalFlip(), v2.ToTensor()], size=(1, 9, 9), same_size=True)
     with pytest.raises(TargetError, match="has the mode 'I;16'"):
         DatasetTransform(cut)(Image.new("I;16", (9, 9)))
+    for mode in ("P", "RGBA"):  # of a palette PIL takes the nearest pixel, and colours count by their alpha
+        with pytest.raises(TargetError, match=f"has the mode '{mode}'"):
+            DatasetTransform(cut)(Image.new(mode, (9, 9)))
+        assert DatasetTransform(split([v2.ToImage()], size=(4, 9, 9), same_size=True))(Image.new(mode, (9, 9))) is not None
     with pytest.raises(TargetError, match="RandomHorizontalFlip passes over"):
         DatasetTransform(cut)(pictures(1)[0].permute(1, 2, 0).numpy())
 
@@ -327,3 +332,11 @@ def test_where_nothing_can_be_moved_there_are_no_halves() -> None:
     for half in (result.dataset, result.module):
         with pytest.raises(BadUsage, match="None of these transforms can be moved"):
             half()
+
+
+def test_pictures_that_are_floating_point_cross_as_that() -> None:
+    """They were said to cross as bytes, a quarter of what they are."""
+    dataset = Pictures(v2.Compose([v2.RandomCrop(8), v2.Normalize((0.5,) * 3, (0.5,) * 3)]))
+    dataset.images = list(pictures(12, dtype=torch.float32))
+    after = pipefix.swap(dataset).figures()["after"]
+    assert (after["dtype"], after["bytes"]) == ("float32", 4 * 3 * 40 * 48)

@@ -22,6 +22,7 @@ from pipefix.cli.main import main
 from pipefix.report import terminal
 from pipefix.report.swap_report import PredictedGain, verdict
 from pipefix.subject.subject import Subject
+from pipefix.vocabulary.held_transforms import HeldTransforms
 from pipefix.vocabulary.quantity import Interval
 from tests.cli.conftest import Library
 
@@ -47,7 +48,7 @@ SPLIT = Split(
 def swapped(cut: Split = SPLIT, parity: Parity | None = PARITY, worth: PredictedGain | None = None) -> Swapped:
     subject = SimpleNamespace(target="data.py:loader")
     worth = worth or PredictedGain(Interval(1.9, 1.5, 2.4), "")
-    return Swapped(Swap(cut, None), parity, worth, cast(Subject, subject))
+    return Swapped(Swap(cut, HeldTransforms(("transform",), None, None)), parity, worth, cast(Subject, subject))
 
 
 def text(result: Swapped, **manner: Any) -> str:

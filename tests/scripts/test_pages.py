@@ -29,3 +29,9 @@ def test_names_of_ours_are_there(page: Path) -> None:
                 assert importlib.util.find_spec(node.module or ""), node.module
                 if node.module == "pipefix":
                     assert all(hasattr(pipefix, name.name) for name in node.names)
+
+
+def test_an_agent_finds_the_skill() -> None:
+    """By a name and a description, each a line of its own: rewrapped, they were one line that is no YAML."""
+    head = (ROOT / "skills" / "pipefix" / "SKILL.md").read_text(encoding="utf-8").split("---\n")[1]
+    assert [line.split(": ")[0] for line in head.splitlines()] == ["name", "description"]

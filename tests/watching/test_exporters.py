@@ -106,6 +106,15 @@ def test_larger_samples_and_slower_starts_drift_by_their_own_ratio(window: Windo
         assert f'pipefix_drift_ratio{{stage="{name}"}} {ratio}\n' in text
 
 
+def test_labels_of_any_name_are_told(tmp_path: Path, window: Window):
+    """One with a dash made a file that the node exporter refuses, and one called `stage` was lost beside those of the stages."""
+    file = tmp_path / "watch.prom"
+    prometheus.Textfile(file).write(msgspec.structs.replace(window, labels={"my-job": "a", "stage": "train"}))
+    text = file.read_text()
+    assert 'pipefix_stage_seconds{exported_stage="train",my_job="a",stage="decode"}' in text
+    assert "my-job" not in text
+
+
 @pytest.mark.parametrize("address", ["port", "127.0.0.1:", 70000, "host:-1"])
 def test_addresses_that_are_none(address: Any):
     with pytest.raises(BadUsage, match="is not a port"):

@@ -156,7 +156,8 @@ def test_a_proxy_is_not_asked_about_this_machine(monkeypatch: pytest.MonkeyPatch
     endpoint = Endpoint("127.0.0.1:0")
     try:
         endpoint.write(job(1)[0])
-        assert numbers(list(follow(endpoint.url, once=True))) == [[1]]
+        for url in (endpoint.url, f"{endpoint.url}/", endpoint.url.replace("/metrics", "/window")):
+            assert numbers(list(follow(url, once=True))) == [[1]]
     finally:
         endpoint.close()
 

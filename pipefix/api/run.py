@@ -218,8 +218,11 @@ def clear(folder: Path) -> None:
     Raises `BadUsage` where another program still notes there, `UnreadableFile` where they cannot be removed, or are none of ours.
     """
     file = folder / "run.json"
-    if file.exists():
-        runfile.read(file)  # or it is none of ours
+    try:
+        runfile.read(file)
+    except UnreadableFile:  # there is none; a rank that starts at the same time may have removed it just now
+        if file.exists():  # it is none of ours
+            raise
     ours = [notes for notes in notes_in(folder) if not noted_elsewhere(notes)]
     noting = {notes: process for notes in ours if (process := still_noting(notes)) is not None}
     if noting:

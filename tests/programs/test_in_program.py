@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import forkserver
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -99,10 +100,23 @@ class TestWhenItIsDone:
         assert not waiting.due(STEPS, 0.5 * SECONDS)
         assert waiting.due(STEPS, SECONDS), "whether it stepped or waited"
 
-    def test_other_ranks_leave_it_to_the_first(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        in_program.Job(tmp_path).write("probe", {}, ends=True)
-        monkeypatch.setenv("RANK", "1")
-        assert not Inside(str(in_program.Job(tmp_path).file)).due(100, 100.0)
+    @pytest.mark.parametrize("told", ["by the launcher", "by torch"])
+    def test_other_ranks_leave_it_to_the_first(
+        self, told: str, waiting: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Under srun each rank was probed, all at once; and the command of another rank said to train for longer."""
+        monkeypatch.delenv("RANK", raising=False)
+        if told == "by the launcher":
+            monkeypatch.setenv("RANK", "1")
+        else:
+            group = SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, get_rank=lambda: 1)
+            monkeypatch.setitem(sys.modules, "torch.distributed", group)
+        assert not waiting.claim()
+        with pytest.raises(TargetError, match="done in rank 0 alone, and this command started other ranks"):
+            in_program.Job(tmp_path).answered(Ended(0, 9.0), ["train.py"])
+        monkeypatch.setenv("RANK", "0")
+        assert waiting.claim()
+        assert not waiting.claim(), "another one of that rank"
 
 
 class Kept(DataLoader[Any]):

@@ -291,6 +291,14 @@ def test_the_rank_that_waits_most_is_told(tmp_path: Path) -> None:
     assert "rank 2 of 3" in clock_verdict(found).sentence
 
 
+def test_a_rank_that_is_handed_its_batches_says_nothing_of_the_loader(tmp_path: Path) -> None:
+    """Accelerate's ranks that another one reads a stream for: *trains without a DataLoader* was said of a program that waits."""
+    reads = [{**PROCESS, "rank": "0"}, LOOP, *[steps(0.3, 0.2)] * 8, ENDED]
+    found = program(tmp_path, reads, [{**PROCESS, "rank": "1"}, {**LOOP, "loader": ""}, *[steps(0.0, 2.0)] * 8, ENDED])
+    said = clock_verdict(found)
+    assert (said.kind, "train.py:7 (rank 0 of 2)" in said.sentence) == ("input-bound", True), said.sentence
+
+
 def test_an_attempt_that_ended_early_decides_nothing(tmp_path: Path) -> None:
     """A job that was started again, or a script that tries a few steps first: *too short for a verdict* was said of the whole."""
     attempt = [PROCESS, LOOP, steps(0.9, 0.1, first_s=[0.8])]

@@ -132,8 +132,7 @@ def imported_or_run(
         try:
             return verb(target, progress=progress, **options)
         except TargetError as error:
-            nothing = isinstance(error, NothingToProbe) or isinstance(error.__cause__, SystemExit)
-            if not (in_file and nothing and is_program(path)):
+            if not (in_file and isinstance(error, NothingToProbe) and is_program(path)):
                 raise
             why = "hands over no dataset when it is imported"
     if progress is not None:

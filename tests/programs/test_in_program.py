@@ -12,6 +12,7 @@ import sys
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from multiprocessing import forkserver
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,6 +36,8 @@ from pipefix.report import fix_report, runfile, terminal
 from pipefix.report.card import card
 from pipefix.report.program_report import NOT_PROBED
 from pipefix.report.runfile import Caveat, LoopFigures, ProgramFigures, RemedyFigures, Run, StageFigures, Verdict
+from pipefix.subject.failure import exits_as_target_error
+from pipefix.subject.importing import from_file
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import Interrupted, TargetError
 from tests.programs.conftest import Place
@@ -74,6 +77,25 @@ def test_a_program_that_does_not_train_is_told(light: Place) -> None:
     done = light.verb("probe", "train.py", "--", "--lr", "1")
     assert done.returncode != 0
     assert "pipefix run train.py --lr 1" in done.stderr or "cannot be imported" in done.stderr
+
+
+@pytest.mark.parametrize("exits", ["when it is imported", "in a sample"])
+def test_a_file_that_exits_is_run_as_a_program_if_that_was_its_import(
+    exits: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sample that called sys.exit() had the whole training begun."""
+    file = tmp_path / "exits.py"
+    file.write_text(f"{'raise SystemExit' if 'import' in exits else ''}\nif __name__ == '__main__':\n    pass\n")
+
+    def probe(target: Any, **_: Any) -> None:
+        from_file(Path(target))
+        with exits_as_target_error("dataset[0]"):
+            raise SystemExit
+
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(in_program, "in_program", lambda *_, **__: "run")
+    with nullcontext() if "import" in exits else pytest.raises(TargetError, match=r"dataset\[0\] raised SystemExit"):
+        assert in_program.imported_or_run(probe, str(file)) == "run"
 
 
 def planned(place: Place, target: str, **parts: Any) -> str:

@@ -240,6 +240,9 @@ def test_a_program_of_several_epochs_that_still_runs_is_shown(tmp_path: Path) ->
     told = "\n".join(notes(merged_notes(tmp_path, [], None, 0.0)))
     assert "it still runs, or pipefix was killed beside it" in told
     assert "between epochs" not in told
+    program(tmp_path, [PROCESS, LOOP, *[steps(0.3, 0.2)] * 8, ENDED])
+    told = "\n".join(notes(merged_notes(tmp_path, [], None, 0.0)))
+    assert "was not seen: the processes that noted it have ended." in told, "as with import pipefix.auto"
 
 
 def test_a_program_that_shows_its_own_figures_still_runs(tmp_path: Path) -> None:

@@ -34,9 +34,9 @@ from pipefix.vocabulary.version import VERSION
 
 _NOTES = re.compile(r"(run\.json|events-.*\.jsonl|\.pipefix-(enough|noting-.*))\Z")
 
-_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-"""Variables of launchers that start this command for each rank: what others note in the folder is of the same program. Slurm's
-rank is set in every batch script as well: of a job step, the number of its tasks tells."""
+_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+"""Variables of launchers that start this command for each rank, beside ``RANK``: what others note in the folder is of the same
+program if there are several. Ranks of theirs are set for a single task as well, and Slurm's in every batch script."""
 
 
 def run_program(
@@ -207,7 +207,7 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def _refuse(folder: Path, who: str = "") -> None:
-    if not any(name in os.environ for name in _RANKS) and (launched.number("SLURM_STEP_NUM_TASKS") or 1) < 2:
+    if "RANK" not in os.environ and all((launched.number(name) or 1) < 2 for name in _SIZES):
         problem = f"--out {folder}: another program notes there and still runs{who}."
         raise BadUsage(problem, advice="Name another folder: pipefix run --out FOLDER train.py")
 

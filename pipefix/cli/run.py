@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from pipefix.cli import arguments, console, destination
-from pipefix.vocabulary import amounts
+from pipefix.vocabulary import amounts, launched
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 
 if TYPE_CHECKING:
     from pipefix.report.shown import ShownRun
 
-OUT = Path("pipefix-run")
 PROBE = "60"
 
 
@@ -40,7 +39,8 @@ def prepare_parser(parser: ArgumentParser) -> None:
         help="probe the training loop's loader inside the program, which then goes on (--probe alone: 60 seconds)",
     )  # fmt: skip
     add("--plan", type=Path, metavar="PLAN", help="a plan that fix or tune made for this program, put in place")
-    add("--out", type=Path, default=OUT, metavar="DIR", help=f"the folder for run.json and report.html (default: {OUT})")
+    add("--out", type=Path, default=Path(launched.run_folder()), metavar="DIR",
+        help="the folder for run.json and report.html (default: pipefix-run; in a Slurm job pipefix-run-JOB)")  # fmt: skip
     add("--seconds", type=arguments.seconds, metavar="TIME", help="end the program after so long, as Ctrl-C would, and exit with 0")
     add("--steps", type=arguments.batch_size, metavar="N", help="end it so after N optimizer steps")
     add("--no-stages", action="store_true", help="do not look into the making of batches")

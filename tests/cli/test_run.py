@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pipefix.api import observe
 from pipefix.api.run import clear
 from pipefix.cli import destination
 from pipefix.cli.main import main
@@ -171,6 +172,14 @@ def test_nodes_share_a_folder(program: Path, capsys: pytest.CaptureFixture[str])
     program_seen = json.loads(capsys.readouterr().out)["program"]
     assert (program_seen["ranks"], program_seen["exit_code"]) == (2, 1)
     assert {loop["rank"] for loop in program_seen["loops"]} == {0, 1}
+
+
+def test_each_job_of_slurm_has_a_folder(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs of one directory that ran on different nodes at a time, as of an array, were told as one program."""
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    assert main(["run", "-q", "train.py"]) == 1
+    assert observe._own_folder() == program.parent / "pipefix-run-4711"
+    assert not (program.parent / "pipefix-run").exists()
 
 
 def test_a_rank_that_starts_at_the_same_time_removes_the_same(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from pipefix.plan import planfile
 from pipefix.programs.clock_verdict import agreed, clock_verdict
 from pipefix.programs.cost_findings import MANY_ANEW
 from pipefix.programs.launch import ENOUGH, Ended, command_line, launch
+from pipefix.programs.launch import start as start
 from pipefix.programs.merge_notes import mark_ended, merged_notes, noted_elsewhere, notes_in, still_noting
 from pipefix.report import runfile
 from pipefix.report.program_report import NOT_PROBED

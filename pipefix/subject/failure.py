@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 from pipefix.vocabulary.errors import PipefixError, TargetError
 from pipefix.vocabulary.tracebacks import frames as frames
-from pipefix.vocabulary.tracebacks import is_ours as is_ours
 from pipefix.vocabulary.tracebacks import is_raised_by_code as is_raised_by_code
 from pipefix.vocabulary.tracebacks import summary as summary
 
@@ -18,10 +17,7 @@ Advice = Callable[[BaseException], "str | None"]
 
 @contextmanager
 def as_target_error(doing: str, *, advice: Advice | None = None, exits: type[TargetError] = TargetError) -> Iterator[None]:
-    """Whatever the user's code raises inside becomes a `TargetError` that says so. Ctrl-C stays Ctrl-C.
-
-    ``exits``: what a script's ``sys.exit()`` becomes.
-    """
+    """What the user's code raises inside becomes a `TargetError` that says so, its sys.exit() ``exits``. Ctrl-C stays Ctrl-C."""
     try:
         yield
     except (KeyboardInterrupt, PipefixError):

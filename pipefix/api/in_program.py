@@ -81,6 +81,9 @@ class Job:
         if self.file.with_name(f"{self.file.name}.taken").exists():
             problem = "The program's training loop was reached, but what was to be done with its loader there was not done."
             raise TargetError(problem, advice=f"The program itself can be watched with: {watching}", user_traceback=text)
+        if self.file.with_name(f"{self.file.name}.left").exists():
+            problem = "This is done in rank 0 alone, and this command started other ranks."
+            raise TargetError(problem, advice=f"What these do is told by: {watching}", user_traceback=text)
         code = ended.exit_code or 0
         how = f"exit code {code}" if code >= 0 else f"signal {-code}"
         problem = f"The program ended ({how}) before a training loop over a DataLoader had taken {TOO_SHORT}."
@@ -129,8 +132,7 @@ def imported_or_run(
         try:
             return verb(target, progress=progress, **options)
         except TargetError as error:
-            nothing = isinstance(error, NothingToProbe) or isinstance(error.__cause__, SystemExit)
-            if not (in_file and nothing and is_program(path)):
+            if not (in_file and isinstance(error, NothingToProbe) and is_program(path)):
                 raise
             why = "hands over no dataset when it is imported"
     if progress is not None:

@@ -12,9 +12,9 @@ from pathlib import Path
 from pipefix.api.run import clear, from_folder, held
 from pipefix.report.shown import ShownRun as Run
 from pipefix.report.shown import shown
+from pipefix.vocabulary import launched
 from pipefix.vocabulary.errors import BadUsage, PipefixError
 
-_FOLDER = "pipefix-run"
 _started: list[Path] = []
 """The folder of the notes, once there is one."""
 
@@ -63,8 +63,9 @@ def report() -> Run:
 def _own_folder() -> Path | None:
     """The usual one; where another program notes there, or it cannot be used, one of this process's own, here or beside other
     temporary files."""
-    own = f"{_FOLDER}-{os.getpid()}"
-    for folder in (Path(_FOLDER), Path(own), Path(tempfile.gettempdir(), own)):
+    usual = launched.run_folder()
+    own = f"{usual}-{os.getpid()}"
+    for folder in (Path(usual), Path(own), Path(tempfile.gettempdir(), own)):
         with suppress(PipefixError, OSError):
             folder.mkdir(exist_ok=True)
             with held(folder):

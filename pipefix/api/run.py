@@ -20,6 +20,7 @@ from pipefix.plan import planfile
 from pipefix.programs.clock_verdict import agreed, clock_verdict
 from pipefix.programs.cost_findings import MANY_ANEW
 from pipefix.programs.launch import ENOUGH, Ended, command_line, launch
+from pipefix.programs.launch import start as start
 from pipefix.programs.merge_notes import mark_ended, merged_notes, noted_elsewhere, notes_in, still_noting
 from pipefix.report import runfile
 from pipefix.report.program_report import NOT_PROBED
@@ -34,9 +35,9 @@ from pipefix.vocabulary.version import VERSION
 
 _NOTES = re.compile(r"(run\.json|events-.*\.jsonl|\.pipefix-(enough|noting-.*))\Z")
 
-_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-"""Variables of launchers that start this command for each rank: what others note in the folder is of the same program. Slurm's
-rank is set in every batch script as well: of a job step, the number of its tasks tells."""
+_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+"""Variables of launchers that start this command for each rank, beside ``RANK``: what others note in the folder is of the same
+program if there are several. Ranks of theirs are set for a single task as well, and Slurm's in every batch script."""
 
 
 def run_program(
@@ -207,7 +208,7 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def _refuse(folder: Path, who: str = "") -> None:
-    if not any(name in os.environ for name in _RANKS) and (launched.number("SLURM_STEP_NUM_TASKS") or 1) < 2:
+    if "RANK" not in os.environ and all((launched.number(name) or 1) < 2 for name in _SIZES):
         problem = f"--out {folder}: another program notes there and still runs{who}."
         raise BadUsage(problem, advice="Name another folder: pipefix run --out FOLDER train.py")
 
@@ -218,8 +219,11 @@ def clear(folder: Path) -> None:
     Raises `BadUsage` where another program still notes there, `UnreadableFile` where they cannot be removed, or are none of ours.
     """
     file = folder / "run.json"
-    if file.exists():
-        runfile.read(file)  # or it is none of ours
+    try:
+        runfile.read(file)
+    except UnreadableFile:  # there is none; a rank that starts at the same time may have removed it just now
+        if file.exists():  # it is none of ours
+            raise
     ours = [notes for notes in notes_in(folder) if not noted_elsewhere(notes)]
     noting = {notes: process for notes in ours if (process := still_noting(notes)) is not None}
     if noting:

@@ -66,6 +66,8 @@ def _check_existing(path: Path, flag: str, mark: re.Pattern[bytes]) -> None:
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD)
+    except FileNotFoundError:
+        return  # a rank that starts at the same time has removed it just now
     except OSError as error:
         unread = f"{flag} {path}: the file exists and cannot be read: {error.strerror or error}."
         raise UnreadableFile(unread, advice="Choose another name.") from error

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import errno
 import os
 import resource
 import shutil
@@ -19,14 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from pipefix.cli import arguments, console, destination
-from pipefix.vocabulary import amounts
+from pipefix.vocabulary import amounts, launched
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 
 if TYPE_CHECKING:
     from pipefix.report.shown import ShownRun
 
-OUT = Path("pipefix-run")
 PROBE = "60"
 
 
@@ -40,7 +38,8 @@ def prepare_parser(parser: ArgumentParser) -> None:
         help="probe the training loop's loader inside the program, which then goes on (--probe alone: 60 seconds)",
     )  # fmt: skip
     add("--plan", type=Path, metavar="PLAN", help="a plan that fix or tune made for this program, put in place")
-    add("--out", type=Path, default=OUT, metavar="DIR", help=f"the folder for run.json and report.html (default: {OUT})")
+    add("--out", type=Path, default=Path(launched.run_folder()), metavar="DIR",
+        help="the folder for run.json and report.html (default: pipefix-run; in a Slurm job pipefix-run-JOB)")  # fmt: skip
     add("--seconds", type=arguments.seconds, metavar="TIME", help="end the program after so long, as Ctrl-C would, and exit with 0")
     add("--steps", type=arguments.batch_size, metavar="N", help="end it so after N optimizer steps")
     add("--no-stages", action="store_true", help="do not look into the making of batches")
@@ -48,7 +47,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from pipefix.api.run import EndedUntold, check, run_program
+    from pipefix.api.run import EndedUntold, check, run_program, start
     from pipefix.cli.main import unforeseen
 
     words = ["-m", *arguments.module] if arguments.module is not None else list(arguments.words)
@@ -58,7 +57,7 @@ def run(arguments: Namespace) -> int:
         _check_amount(words)
     started = check(words, arguments.plan)
     if os.environ.get("PIPEFIX") == "0":
-        _become(started)
+        start(started, lambda words: os.execvp(words[0], [*words]))  # unseen, and in the place of this process
     _check_folder(arguments.out)
     where = f"run file: {arguments.out / 'run.json'}"
     try:
@@ -100,21 +99,6 @@ def run(arguments: Namespace) -> int:
     except Exception as error:  # noqa: BLE001 - a fault of pipefix's is not the program's
         unforeseen(error)
     return 0 if result.program.at_limit else _as_the_program_ended(result.program.exit_code or 0)
-
-
-def _become(started: list[str]) -> None:
-    """``PIPEFIX=0``: nothing is seen of the program, which takes this process's place."""
-    try:
-        try:
-            os.execvp(started[0], started)
-        except OSError as error:
-            if error.errno != errno.ENOEXEC:
-                raise
-            place = shutil.which(started[0]) or started[0]  # a script that begins without #!, as in `launch`
-            os.execv("/bin/sh", ["/bin/sh", place, *started[1:]])
-    except OSError as error:
-        problem = f"{started[0]} could not be started: {error.strerror or error}."
-        raise BadUsage(problem, advice=f"It has to start by itself: {command(*started)}") from error
 
 
 def _tell_interrupted(folder: Path) -> None:

@@ -53,6 +53,10 @@ def clock_verdict(program: ProgramFigures) -> Verdict:
         none = "No loop of the program took optimizer steps or called backward(), so nothing says which of its loops trains."
         return _inconclusive(f"{none}{_longest(program)}")
     longest = max(training, key=lambda loop: loop.seconds)
+    if longest.wait_share is None:
+        # Another rank may go through the loader for all, as with Accelerate's ``dispatch_batches`` (its default for streams).
+        others = [loop for loop in training if loop.rank != longest.rank and loop.wait_share is not None]
+        longest = max((loop for loop in others if loop.steps >= longest.steps / 2), key=lambda loop: loop.seconds, default=longest)
     if longest.in_turn:
         together = [loop for loop in training if loop is longest or (loop.rank == longest.rank and loop.named in longest.in_turn)]
         return _in_turn(program, together)

@@ -12,10 +12,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 
@@ -23,6 +23,7 @@ from pipefix.programs.merge_notes import notes_in, still_noting
 from pipefix.vocabulary import commands
 from pipefix.vocabulary.errors import BadUsage
 
+T = TypeVar("T")
 STARTUP = Path(__file__).parent / "startup"
 _ASKS_TO_END = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 _PASSED_ON = (*_ASKS_TO_END, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT, signal.SIGWINCH)
@@ -105,7 +106,7 @@ def launch(
     over = threading.Event()
     asked: list[int] = []
     with _signals_passed_on(asked) as started:
-        child = _started(command, environment)
+        child = start(command, lambda words: subprocess.Popen(words, env=environment))
         started(child)
         if seconds is not None or steps is not None or job is not None:
             ending = threading.Thread(target=_end, args=(child, begun + (seconds or float("inf")), folder, over), daemon=True)
@@ -116,15 +117,15 @@ def launch(
     return Ended(code, time.monotonic() - begun, began, at_limit=over.is_set(), interrupted=bool(asked))
 
 
-def _started(command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+def start(command: Sequence[str], begin: Callable[[Sequence[str]], T]) -> T:
+    """``begin`` with the command; with a shell that runs it where it is a script without ``#!``, as shells do."""
     try:
         try:
-            return subprocess.Popen(command, env=environment)
+            return begin(command)
         except OSError as error:
             if error.errno != errno.ENOEXEC:
                 raise
-            place = shutil.which(command[0]) or command[0]  # a script that begins without #! is run so by shells
-            return subprocess.Popen(["/bin/sh", place, *command[1:]], env=environment)
+            return begin(["/bin/sh", shutil.which(command[0]) or command[0], *command[1:]])
     except OSError as error:
         message = f"{command[0]} could not be started: {error.strerror or error}."
         raise BadUsage(message, advice=f"It has to start by itself: {commands.command(*command)}") from error

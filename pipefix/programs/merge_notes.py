@@ -157,7 +157,9 @@ def noted_elsewhere(path: Path) -> bool:
     """Whether a process on another machine still notes in this file, in a folder that both share."""
     host, latest = _host_and_latest(path)
     elsewhere = host not in (None, platform.node()) and latest not in _ENDED
-    return elsewhere and time.time() - path.stat().st_mtime < STILL_NOTES
+    with suppress(FileNotFoundError):
+        return elsewhere and time.time() - path.stat().st_mtime < STILL_NOTES
+    return False
 
 
 def _host_and_latest(path: Path) -> tuple[Any, str]:
@@ -183,13 +185,14 @@ def still_noting(path: Path) -> int | None:
 
 
 def _is_ours(path: Path) -> bool:
-    with path.open("rb") as file:
+    with suppress(OSError), path.open("rb") as file:  # a rank that starts at the same time has removed it, or it cannot be read
         return file.read(len(_MARK)) == _MARK
+    return False
 
 
 def _events(path: Path) -> Iterator[dict[str, Any]]:
     """Whole lines: the last one of a process that was killed may be torn."""
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:  # as above
         for line in file:
             with suppress(ValueError):
                 event = json.loads(line)

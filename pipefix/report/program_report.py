@@ -147,7 +147,8 @@ def notes(program: ProgramFigures) -> Iterator[str]:
         yield "The program still runs: these are its figures by now."
         return
     if program.exit_code is None:
-        yield "How the program ended was not seen: it still runs, or pipefix was killed beside it."
+        known = "it still runs, or pipefix was killed beside it" if program.killed else "the processes that noted it have ended"
+        yield f"How the program ended was not seen: {known}."
         return
     ended = f"exit code {program.exit_code}" if program.exit_code >= 0 else f"signal {-program.exit_code}"
     own = f"; noting this took {program.overhead_share * 100:.2f} % of that" if program.overhead_share else ""

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 from pipefix.vocabulary.errors import PipefixError, TargetError
 from pipefix.vocabulary.tracebacks import frames as frames
-from pipefix.vocabulary.tracebacks import is_ours as is_ours
 from pipefix.vocabulary.tracebacks import is_raised_by_code as is_raised_by_code
 from pipefix.vocabulary.tracebacks import summary as summary
 
@@ -17,15 +16,16 @@ Advice = Callable[[BaseException], "str | None"]
 
 
 @contextmanager
-def as_target_error(doing: str, *, advice: Advice | None = None) -> Iterator[None]:
-    """Whatever the user's code raises inside becomes a `TargetError` that says so. Ctrl-C stays Ctrl-C."""
+def as_target_error(doing: str, *, advice: Advice | None = None, exits: type[TargetError] = TargetError) -> Iterator[None]:
+    """What the user's code raises inside becomes a `TargetError` that says so, its sys.exit() ``exits``. Ctrl-C stays Ctrl-C."""
     try:
         yield
     except (KeyboardInterrupt, PipefixError):
         raise
-    except BaseException as error:  # a script that calls sys.exit() as well
+    except BaseException as error:
+        kind = exits if isinstance(error, SystemExit) else TargetError
         own_advice = advice(error) if advice is not None else None
-        raise TargetError(f"{doing} raised {summary(error)}", advice=own_advice or ALONE, user_traceback=frames(error)) from error
+        raise kind(f"{doing} raised {summary(error)}", advice=own_advice or ALONE, user_traceback=frames(error)) from error
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from pipefix.subject import failure
-from pipefix.vocabulary.errors import TargetError
+from pipefix.vocabulary.errors import NothingToProbe, TargetError
 
 UNIMPORTABLE = "pipefix_target_"
 """Prefix of a module whose own name would hide another one. A spawned worker cannot import it by that name."""
@@ -30,7 +30,7 @@ def from_file(path: Path) -> ModuleType:
     specification = importlib.util.spec_from_file_location(name, path)
     if specification is None or specification.loader is None:
         raise TargetError(f"{str(path)!r} cannot be imported as Python: its name must end in .py.")
-    with as_a_script(path), failure.as_target_error(f"Loading {str(path)!r}", advice=_advice):
+    with as_a_script(path), failure.as_target_error(f"Loading {str(path)!r}", advice=_advice, exits=NothingToProbe):
         if "." in name:
             importlib.import_module(name.rpartition(".")[0])
         module = importlib.util.module_from_spec(specification)

@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
+from pipefix.api import observe
+from pipefix.api.run import clear
+from pipefix.cli import destination
 from pipefix.cli.main import main
+from pipefix.report import runfile
 from pipefix.report.runfile import ProgramFigures, Run, StageFigures
 from pipefix.report.shown import shown
 
@@ -168,6 +172,30 @@ def test_nodes_share_a_folder(program: Path, capsys: pytest.CaptureFixture[str])
     program_seen = json.loads(capsys.readouterr().out)["program"]
     assert (program_seen["ranks"], program_seen["exit_code"]) == (2, 1)
     assert {loop["rank"] for loop in program_seen["loops"]} == {0, 1}
+
+
+def test_each_job_of_slurm_has_a_folder(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs of one directory that ran on different nodes at a time, as of an array, were told as one program."""
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    assert main(["run", "-q", "train.py"]) == 1
+    assert observe._own_folder() == program.parent / "pipefix-run-4711"
+    assert not (program.parent / "pipefix-run").exists()
+
+
+def test_a_rank_that_starts_at_the_same_time_removes_the_same(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one ended before its program began, and the first one's ranks waited for it."""
+    assert main(["run", "train.py"]) == 1
+    file, read = Path("pipefix-run", "run.json"), runfile.read
+
+    def removed_meanwhile(path: Path) -> Run:
+        path.unlink()
+        return read(path)
+
+    monkeypatch.setattr(runfile, "read", removed_meanwhile)
+    monkeypatch.setattr("pipefix.api.run.notes_in", lambda folder: [folder / "events-gone-1.jsonl"])
+    clear(file.parent)
+    destination._check_existing(file, "--out", destination._MARKS["out"])
+    assert not file.exists()
 
 
 def test_the_command_that_shows_every_figure_is_printed_as_it_is_typed(

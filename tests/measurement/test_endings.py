@@ -21,6 +21,7 @@ from pipefix.measurement import failing, run_arms, worker_endings
 from pipefix.measurement.experiments import PLAIN
 from pipefix.measurement.worker_endings import Sockets
 from pipefix.subject import failure
+from pipefix.vocabulary import tracebacks
 from pipefix.vocabulary.errors import TargetError
 from tests.measurement.planted import pool
 
@@ -145,8 +146,8 @@ def test_a_death_by_a_signal_without_a_name_is_told() -> None:
 
 def test_frames_of_a_file_called_like_us_are_the_users() -> None:
     here = Path(failure.__file__).resolve().parents[1]
-    assert failure.is_ours(str(here / "subject" / "failure.py"))
-    assert not failure.is_ours(str(here.parent / "pipefix_demo.py"))
+    assert tracebacks.is_ours(str(here / "subject" / "failure.py"))
+    assert not tracebacks.is_ours(str(here.parent / "pipefix_demo.py"))
 
 
 def test_the_sockets_folder_goes_and_nothing_foreign_with_it(monkeypatch: pytest.MonkeyPatch) -> None:

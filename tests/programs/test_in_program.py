@@ -12,8 +12,10 @@ import sys
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from multiprocessing import forkserver
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -35,6 +37,8 @@ from pipefix.report import fix_report, runfile, terminal
 from pipefix.report.card import card
 from pipefix.report.program_report import NOT_PROBED
 from pipefix.report.runfile import Caveat, LoopFigures, ProgramFigures, RemedyFigures, Run, StageFigures, Verdict
+from pipefix.subject.failure import exits_as_target_error
+from pipefix.subject.importing import from_file
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import Interrupted, TargetError
 from tests.programs.conftest import Place
@@ -76,6 +80,25 @@ def test_a_program_that_does_not_train_is_told(light: Place) -> None:
     assert "pipefix run train.py --lr 1" in done.stderr or "cannot be imported" in done.stderr
 
 
+@pytest.mark.parametrize("exits", ["when it is imported", "in a sample"])
+def test_a_file_that_exits_is_run_as_a_program_if_that_was_its_import(
+    exits: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sample that called sys.exit() had the whole training begun."""
+    file = tmp_path / "exits.py"
+    file.write_text(f"{'raise SystemExit' if 'import' in exits else ''}\nif __name__ == '__main__':\n    pass\n")
+
+    def probe(target: Any, **_: Any) -> None:
+        from_file(Path(target))
+        with exits_as_target_error("dataset[0]"):
+            raise SystemExit
+
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(in_program, "in_program", lambda *_, **__: "run")
+    with nullcontext() if "import" in exits else pytest.raises(TargetError, match=r"dataset\[0\] raised SystemExit"):
+        assert in_program.imported_or_run(probe, str(file)) == "run"
+
+
 def planned(place: Place, target: str, **parts: Any) -> str:
     planfile.write(PlanFile(target=target, **parts), place.folder / "pipefix.plan.toml")
     return "pipefix.plan.toml"
@@ -100,10 +123,23 @@ class TestWhenItIsDone:
         assert not waiting.due(STEPS, 0.5 * SECONDS)
         assert waiting.due(STEPS, SECONDS), "whether it stepped or waited"
 
-    def test_other_ranks_leave_it_to_the_first(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        in_program.Job(tmp_path).write("probe", {}, ends=True)
-        monkeypatch.setenv("RANK", "1")
-        assert not Inside(str(in_program.Job(tmp_path).file)).due(100, 100.0)
+    @pytest.mark.parametrize("told", ["by the launcher", "by torch"])
+    def test_other_ranks_leave_it_to_the_first(
+        self, told: str, waiting: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Under srun each rank was probed, all at once; and the command of another rank said to train for longer."""
+        monkeypatch.delenv("RANK", raising=False)
+        if told == "by the launcher":
+            monkeypatch.setenv("RANK", "1")
+        else:
+            group = SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, get_rank=lambda: 1)
+            monkeypatch.setitem(sys.modules, "torch.distributed", group)
+        assert not waiting.claim()
+        with pytest.raises(TargetError, match="done in rank 0 alone, and this command started other ranks"):
+            in_program.Job(tmp_path).answered(Ended(0, 9.0), ["train.py"])
+        monkeypatch.setenv("RANK", "0")
+        assert waiting.claim()
+        assert not waiting.claim(), "another one of that rank"
 
 
 class Kept(DataLoader[Any]):

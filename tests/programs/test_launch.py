@@ -76,8 +76,9 @@ def test_the_folder_of_a_program_that_notes_nothing_yet_is_left_alone(light: Pla
         second = light.run(stdin=subprocess.DEVNULL)
         assert (second.code, second.out) == (2, "")
         assert "--out pipefix-run: another program notes there and still runs." in second.err
-        alone = light.run(stdin=subprocess.DEVNULL, env={"SLURM_PROCID": "0", "SLURM_NTASKS": "4"})
-        assert alone.code == 2, "in a batch script, which has a rank as well"
+        of_one = {"SLURM_PROCID": "0", "SLURM_NTASKS": "4", "PMI_RANK": "0", "PMI_SIZE": "1"}
+        alone = light.run(stdin=subprocess.DEVNULL, env=of_one)
+        assert alone.code == 2, "in a batch script, or under srun --mpi=pmi2 -n1, which have a rank as well"
         step = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}
         assert light.run(stdin=subprocess.DEVNULL, env=step).code == 0, "another rank of it"
         process.communicate()

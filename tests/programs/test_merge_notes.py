@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from pipefix.programs.clock_verdict import agreed, clock_verdict
-from pipefix.programs.merge_notes import mark_ended, merged_notes, noted_elsewhere, notes_in
+from pipefix.programs import merge_notes
+from pipefix.programs.merge_notes import mark_ended, merged_notes, noted_elsewhere, notes_in, still_noting
 from pipefix.report.program_report import notes
 from pipefix.report.runfile import ProgramFigures, Verdict
 
@@ -239,6 +240,9 @@ def test_a_program_of_several_epochs_that_still_runs_is_shown(tmp_path: Path) ->
     told = "\n".join(notes(merged_notes(tmp_path, [], None, 0.0)))
     assert "it still runs, or pipefix was killed beside it" in told
     assert "between epochs" not in told
+    program(tmp_path, [PROCESS, LOOP, *[steps(0.3, 0.2)] * 8, ENDED])
+    told = "\n".join(notes(merged_notes(tmp_path, [], None, 0.0)))
+    assert "was not seen: the processes that noted it have ended." in told, "as with import pipefix.auto"
 
 
 def test_a_program_that_shows_its_own_figures_still_runs(tmp_path: Path) -> None:
@@ -288,6 +292,14 @@ def test_the_rank_that_waits_most_is_told(tmp_path: Path) -> None:
     found = program(tmp_path, *ranks)
     assert (found.ranks, [loop.rank for loop in found.loops]) == (3, [2, 1, 0])
     assert "rank 2 of 3" in clock_verdict(found).sentence
+
+
+def test_a_rank_that_is_handed_its_batches_says_nothing_of_the_loader(tmp_path: Path) -> None:
+    """Accelerate's ranks that another one reads a stream for: *trains without a DataLoader* was said of a program that waits."""
+    reads = [{**PROCESS, "rank": "0"}, LOOP, *[steps(0.3, 0.2)] * 8, ENDED]
+    found = program(tmp_path, reads, [{**PROCESS, "rank": "1"}, {**LOOP, "loader": ""}, *[steps(0.0, 2.0)] * 8, ENDED])
+    said = clock_verdict(found)
+    assert (said.kind, "train.py:7 (rank 0 of 2)" in said.sentence) == ("input-bound", True), said.sentence
 
 
 def test_an_attempt_that_ended_early_decides_nothing(tmp_path: Path) -> None:
@@ -381,6 +393,14 @@ def test_only_files_of_ours_are_notes(tmp_path: Path) -> None:
     (tmp_path / "events-empty.jsonl").touch()
     (tmp_path / "events-linked.jsonl").symlink_to(tmp_path / "events-here-0.jsonl")
     assert [path.name for path in notes_in(tmp_path)] == ["events-here-0.jsonl"]
+
+
+def test_notes_that_a_rank_removed_meanwhile_are_none(tmp_path: Path) -> None:
+    """Ranks start at once in the folder of an earlier job: one that found its notes gone ended with *this is a bug in pipefix*."""
+    program(tmp_path, [{**PROCESS, "host": "there"}])
+    (path,) = notes_in(tmp_path)
+    path.unlink()
+    assert (merge_notes._is_ours(path), noted_elsewhere(path), still_noting(path)) == (False, False, None)
 
 
 SAYS_STEP = Verdict(kind="step-bound", stage="step", sentence="Step-bound: the step takes 98 % of the time.", confidence=1.0)

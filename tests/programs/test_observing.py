@@ -369,7 +369,6 @@ def test_of_loaders_in_turn_the_one_that_is_waited_for_is_worked_on(tmp_path: Pa
     observer, asked = Observer(str(tmp_path)), []
 
     class Work:
-        done = False
         job: dict[str, Any] = {"ends": False}
 
         def claim(self) -> bool:
@@ -520,7 +519,9 @@ def test_ranks_on_another_machine_than_the_job_are_seen(tmp_path: Path) -> None:
     """`pipefix run --probe srun python train.py`: others were not seen, and told a FileNotFoundError."""
     observer = Observer(str(tmp_path), {"PIPEFIX_RUN_JOB": str(tmp_path / "gone" / "job.json")})
     assert observer.inside is not None
-    observer._work_inside(observer.inside, Epoch(Loop(0, "train.py:1"), Loader(place="train.py:1"), 1, 0.0))
+    loader, loop = Loader(place="train.py:1"), Loop(0, "train.py:1")
+    loop.durations.append(0.1)
+    observer._work_inside(observer.inside, Epoch(loop, loader, 1, 0.0))
     (file,) = tmp_path.iterdir()
     (error,) = [event["error"] for event in map(json.loads, file.read_text().splitlines()) if event["event"] == "error"]
     assert error.startswith("Not probed: the program trains on another machine")

@@ -21,6 +21,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from .lines import OURS
+from .notes import known_rank
 from .samples import processes_of
 
 STEPS, SECONDS = 10, 1.0
@@ -55,18 +56,19 @@ class Inside:
         with contextlib.suppress(FileNotFoundError), open(file, encoding="utf-8") as job:  # of a pipefix on another machine
             self.job = json.load(job)
         self.file = file
-        self.done = os.environ.get("RANK") not in (None, "", "0")
 
     def due(self, steps: int, seconds: float) -> bool:
         """Whether a training loop that took so many steps in so long is warm, so that the work can be done now."""
-        return not self.done and steps >= STEPS and seconds >= SECONDS
+        return steps >= STEPS and seconds >= SECONDS
 
     def claim(self) -> bool:
-        """Whether this process is to do it, and no other one of the program does."""
-        self.done = True
+        """Whether this process is to do it: rank 0, and no other one of the program does."""
+        first = known_rank() in (None, "", "0")
+        if not self.job:
+            return first  # and `do` says why it cannot be done
         with contextlib.suppress(FileExistsError):
-            os.close(os.open(f"{self.file}.taken", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-            return True
+            os.close(os.open(f"{self.file}.{'taken' if first else 'left'}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            return first
         return False
 
     def do(self, loader: Any, place: str, step: tuple[float, float | None], iterators: list[tuple[Any, Any]]) -> str | None:
@@ -75,6 +77,8 @@ class Inside:
         ``step``: seconds of one, and of those the seconds in which the CPU is busy with it (None: in all); ``iterators``: those
         that the program has, each with its loader.
         """
+        if not self.job:
+            return ELSEWHERE
         if threading.current_thread() is not threading.main_thread():
             return "Not probed: batches are taken in a thread of the program's, where no signals would be heard meanwhile."
         before, program = held_back(), os.getpid()

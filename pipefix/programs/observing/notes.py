@@ -46,11 +46,11 @@ class Notes:
         self.own_s = 0.0
 
     def tell_rank(self) -> None:
-        """Of a process that was given none by its launcher, once torch.distributed knows: ``mp.spawn``, srun, Lightning."""
-        distributed = None if self._rank_told else sys.modules.get("torch.distributed")
-        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        """Of a process that was given none by its launcher, once it is known."""
+        rank = None if self._rank_told else known_rank()
+        if rank:
             self._rank_told = True
-            self.write("rank", rank=str(distributed.get_rank()))
+            self.write("rank", rank=rank)
 
     @contextmanager
     def counted(self) -> Iterator[None]:
@@ -92,6 +92,14 @@ class Notes:
             os.write(file, (json.dumps(here) + "\n").encode())
         self._which, self._file = _which(file), file
         return file
+
+
+def known_rank() -> str | None:
+    """This process's, as its launcher told it, or as torch.distributed knows by now: ``mp.spawn``, srun, Lightning."""
+    distributed = None if os.environ.get("RANK") else sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return str(distributed.get_rank())
+    return os.environ.get("RANK")
 
 
 def _command() -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from .batches import FIRST, tensors_in
 from .device import DeviceWaits, in_use
-from .inside import ELSEWHERE, Inside, end_program, without_words
+from .inside import Inside, end_program, without_words
 from .known_loops import KnownLoops
 from .lines import is_within_pipefix, users_line
 from .loops import Epoch, Loop, clock, cost_of_a_step
@@ -181,7 +181,7 @@ class Observer:
             loop.saved_since = 0.0
         epoch = self.epochs[iterator] = Epoch(loop, loader, size if isinstance(size, int) else 0, starting_s, pids_of(asked))
         loop.latest = epoch
-        if (not persistent and type(loader).__iter__.__module__ == _TORCHS) or (self.inside is not None and not self.inside.done):
+        if (not persistent and type(loader).__iter__.__module__ == _TORCHS) or self.inside is not None:
             self.kept[iterator] = loader  # the former hold no iterator, so that it ends when the program lets go of it
         epoch.checksums = [] if loop.begun == 1 else None
         if loop.begun <= EPOCHS:
@@ -217,7 +217,7 @@ class Observer:
         if epoch.delivered:
             begun = epoch.delivered
             self._turns.worked(epoch, requested, now)
-            if self.inside is not None and not self.inside.done and epoch.trains:
+            if self.inside is not None and epoch.trains:
                 loop.durations.append(max(0.0, requested - begun - (self._turns.waited - epoch.others_waited)))
                 loop.trained_s += now - begun
                 if self.inside.due(len(loop.durations), loop.trained_s):
@@ -280,9 +280,7 @@ class Observer:
         """Seconds that the program stood still for it."""
         begun = clock()
         self.inside = None
-        if not inside.job:
-            self.notes.write("error", error=ELSEWHERE)
-        if not inside.job or not inside.claim():
+        if not inside.claim():
             self.kept.clear()
             return clock() - begun
         self.notes.silent = True  # in the forked process as well

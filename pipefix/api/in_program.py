@@ -26,8 +26,8 @@ from pipefix.programs.script import is_program, trains_when_imported
 from pipefix.report.runfile import Run
 from pipefix.stores.store import is_store
 from pipefix.vocabulary import amounts, files
-from pipefix.vocabulary.commands import command as written
 from pipefix.vocabulary.commands import as_measured, on_target, undone_by
+from pipefix.vocabulary.commands import command as written
 from pipefix.vocabulary.errors import Interrupted, NothingToProbe, PipefixError, TargetError
 
 _MODULE = "pipefix.api.in_program"

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from pipefix.programs.clock_verdict import agreed, clock_verdict
 from pipefix.programs import merge_notes
+from pipefix.programs.clock_verdict import agreed, clock_verdict
 from pipefix.programs.merge_notes import mark_ended, merged_notes, noted_elsewhere, notes_in, still_noting
 from pipefix.report.program_report import notes
 from pipefix.report.runfile import ProgramFigures, Verdict

@@ -579,7 +579,7 @@ class TestManners:
         assert [batch[1].tolist() for batch in batches] == [[dataset.targets[index] for index in batch] for batch in own]
         begun: Any = iter(loader)
         begun._shutdown_workers()  # as many programs do; the next batch was waited for for ever, in later epochs too
-        with pytest.raises((AssertionError, RuntimeError), match="shut ?down"):
+        with pytest.raises((AssertionError, RuntimeError), match=r"shut ?down"):
             next(begun)
         assert len(list(loader)) == 5
 

@@ -27,9 +27,11 @@ class Augment(nn.Module):
     Batches of `Swap.dataset` come as a pair of both, which may be given as it is: ``augment(batch)``.
     """
 
-    def __init__(self, *, dtype: torch.dtype | None = None, channels_last: bool = False) -> None:
-        """``dtype`` replaces that of floating-point results (float16, bfloat16)."""
+    def __init__(self, *, operations: Sequence[str] = (), dtype: torch.dtype | None = None, channels_last: bool = False) -> None:
+        """``operations``: names of the transforms that moved here, to be told. ``dtype`` replaces that of floating-point results
+        (float16, bfloat16)."""
         super().__init__()
+        self.operations = tuple(operations)
         self.dtype, self.channels_last = dtype, channels_last
 
     @torch.compiler.disable

@@ -173,7 +173,7 @@ class Swap:
         """What is done to batches: ``images, labels = module((images, labels), calls)``."""
         if self.split.target == "dali":
             raise BadUsage("A swap to DALI makes a loader, not a module.", advice="Use swapped.loader(batch_size=256).")
-        return Augment(**settings)
+        return Augment(operations=self.split.names, **settings)
 
     def loader(self, dataset: Any, **settings: Any) -> Any:
         """DALI's loader over the dataset's files."""

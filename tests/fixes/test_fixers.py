@@ -172,7 +172,7 @@ class TestMovedAugmentation:
                 return self.transform(picture, torch.zeros(1, 40, 40))
 
         data = Masked(tmp_path)
-        data.transform = v2.Compose([v2.RandomHorizontalFlip(), v2.ToImage()])
+        data.transform = v2.Compose([v2.Resize((32, 32)), v2.RandomHorizontalFlip(), v2.ToImage()])
         place = context(DataLoader(data, batch_size=3), tmp_path)
         with pytest.raises(TargetError, match="mask"):
             MoveAugment().make(step("augment-gpu"), place, lambda *_: None)

@@ -149,8 +149,6 @@ def tune(
     try:
         subject = loaded(target, say, batch_size=batch_size, workers=workers, step=step)
         own = subject.loader  # which may have a device= and augment= that no loader made after it has
-        follows = older is not None and (getattr(own, "follows", None) or (None,))[0] == older
-        _check_followed(own, write, home)
         subject = _reading_its_cache(subject, older, write, home, notes)
         _check_forks(subject, emulated=any(emulated.values()))
         machine, ranks = look(), search_space.ranks_here()
@@ -180,7 +178,7 @@ def tune(
         vram=_unwatched(vram.why, device, gpus=bool(machine.gpus)), ranks=ranks,
         program=subject.program,
     )  # fmt: skip
-    return _tuned(telling, machine, older, write, home, notes, follows=follows)
+    return _tuned(telling, machine, older, write, home, notes, followed=(getattr(own, "follows", None) or (None,))[0])
 
 
 def _check_followed(own: Any, write: Path | None, home: Path) -> None:
@@ -244,11 +242,12 @@ def _with_sizes(sizes: list[BatchSize], bench: Any, result: TuneResult, subject:
 
 def _tuned(
     telling: TuneReporter, machine: Machine, older: PlanFile | None, write: Path | None, home: Path, notes: list[str], *,
-    follows: bool = False,
+    followed: PlanFile | None = None,
 ) -> Tuned:  # fmt: skip
     """The plan, written where it says anything new and nothing interrupted the tuning; and the report. ``write``: from ``home``.
-    ``follows``: the loader was tuned as it is with the older plan."""
+    ``followed``: the plan that the loader follows, and was tuned with."""
     result, changes = telling.result, telling.changes()
+    follows = older is not None and followed == older
     evidence = None
     if changes and result.before is not None and result.after is not None:
         evidence = BeforeAfter(before=result.before, after=result.after)
@@ -257,7 +256,7 @@ def _tuned(
     created = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     new = PlanFile(created=created, target=telling.target, machine=tuned_on(machine))
     plan = tuned_plan.new_plan(new, same, changes, evidence, telling.plan.space.declined or {}, follows=follows)
-    gone = tuned_plan.given_up(older, plan)
+    gone = [] if follows else tuned_plan.given_up(older, plan)
     ran = any(trial.status == "run" for trial in result.tried)
     writes = write is not None and not result.partial and bool(changes or (gone and ran and same is not None))
     if write is not None and gone and not writes:
@@ -289,6 +288,7 @@ def _tuned(
 
 def _reading_its_cache(subject: Subject, older: PlanFile | None, write: Path | None, home: Path, notes: list[str]) -> Subject:
     """The subject as it is with the cache that the plan names: tuned is what is going to run."""
+    _check_followed(subject.loader, write, home)
     own, folder = getattr(subject.loader, "follows", None) or (PlanFile(), Path())
     if own.cache is not None and own.augmentation is None:
         notes.append(f"Trials read from {own.cache.path}, as the plan of the loader itself says.")

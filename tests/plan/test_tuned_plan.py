@@ -46,7 +46,7 @@ def tuned(
     space = Space(4, 4, declined={"pin_memory": "no CUDA device is present", "in_order": "--keep-order was given"})
     plan, settings = TuningPlan(space, Goal(), Settings(2)), LoaderSettings(batch_size=4, num_workers=2)
     telling = TuneReporter("data.py", settings, plan, result, ConsumerName("none", present=False))
-    return _tuned(telling, MACHINE, older, path, folder, [], follows=follows)
+    return _tuned(telling, MACHINE, older, path, folder, [], followed=older if follows else None)
 
 
 def test_what_it_found_takes_the_place_of_older_settings_and_the_rest_stays(tmp_path: Path) -> None:

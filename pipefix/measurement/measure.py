@@ -43,6 +43,9 @@ RECORD_SHARE = 0.15
 """Part of the budget that recording may take."""
 RESERVE_SHARE = 0.12
 """Part kept for cold reads and start-up."""
+BRIEF = 0.02
+"""Part of the budget: a first batch that comes within it is timed even where nothing is left, since what is tried beside a probe is
+left out without it."""
 MOST_UNITS, FEWEST_UNITS = 2048, 48
 MOST_CLOSING = 6
 """Times that the verdict is asked what it still needs, once no whole round fits."""
@@ -96,7 +99,7 @@ def _measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, clock:
         raise failing.raised("The loader", error, session.pool.processes) from error
     finally:
         session.close(at_once=not complete)
-    if clock.left > min(0.05 * plan.budget, session.first_seconds):
+    if session.first_seconds < BRIEF * plan.budget or clock.left > min(0.05 * plan.budget, session.first_seconds):
         session.say("measuring start-up")
         startup.measure(subject, measurement, clock.left)
 

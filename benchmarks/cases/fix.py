@@ -24,7 +24,7 @@ from benchmarks.harness.record import ROOT, WORK, Record
 
 TITLE = "Fix"
 ISSUE = "6, bar 4"
-MINUTES = 90
+MINUTES = 25
 QUICK = {"budget": 6.0, "pairs": 1, "seconds": 0.5}
 PLACE = WORK / "fix"
 HELD = 0.9
@@ -66,7 +66,7 @@ def one(name: str, kept: Path, options: argparse.Namespace) -> None:
         plan = planfile.read(out / planfile.NAME)
         ratios = measured(loader, as_planned.loader(loader, plan, out), consumer.get("step_ms", 0) / 1e3, options)
         result |= {"measured": statistics.median(ratios), "ratios": ratios}
-        result["held"] = result["measured"] / fixed.promised
+        result["held"] = (result["measured"] - 1) / (fixed.promised - 1)
     kept.write_text(json.dumps(result, indent=1))
     shutil.rmtree(out, ignore_errors=True)
 
@@ -164,7 +164,7 @@ def bars(body: dict[str, Any]) -> list[Bar]:
     held = sum(one["held"] >= HELD for one in kept) / len(kept) if kept else None
     return [
         at_least("different slow pipelines", len(pipelines), 12, "{:.0f}"),
-        at_least("plans whose measured gain is at least 90 % of the predicted", held, 0.9, "{:.1%}"),
+        at_least("plans that brought at least 90 % of the gain that was predicted", held, 0.9, "{:.1%}"),
         at_least("median gain of the input-bound ones", statistics.median(bound) if bound else None, 2.0, "{:.2f}x"),
         none_of("pipelines slower than before", sum(one["measured"] < 0.98 for one in kept)),
     ]

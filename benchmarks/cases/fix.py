@@ -174,6 +174,9 @@ def table(body: dict[str, Any]) -> str:
     pipelines = body["pipelines"]
     steps = [one for result in pipelines for one in result["kept"]]
     right = sum(one["held"] >= HELD for one in steps)
+    figures = [(*one["predicted"], one["measured"][0]) for one in steps if one["predicted"] and one["measured"]]
+    inside = sum(low <= brought <= high for _, low, high, brought in figures)
+    less = sum(brought < low for _, low, _, brought in figures)
     cells = []
     for one in pipelines:
         names = ", ".join(kept["id"] for kept in one["kept"]) or "nothing"
@@ -183,7 +186,7 @@ def table(body: dict[str, Any]) -> str:
     return f"""
 Each pipeline was handed to `pipefix fix --yes`, which measured {body["budget_s"]:g} s in each round. Promised is the product of what its
 probes predicted for the steps that were kept; measured is the median of pairs of plain loaders, without and with the plan. Of single
-steps {right} of {len(steps)} brought at least {HELD:.0%} of what was predicted.
+steps {right} of {len(steps)} brought at least {HELD:.0%} of what was predicted; {inside} lay within the predicted interval, {less} below it.
 
 {rows(["pipeline", "verdict", "kept", "promised", "measured", "part of it", "samples"], cells)}
 

@@ -577,8 +577,13 @@ class TestManners:
         own = DataLoader(range(19), **{name: value for name, value in options.items() if name != "fuse"})
         next(iter(own)), iter(own)
         assert [batch[1].tolist() for batch in batches] == [[dataset.targets[index] for index in batch] for batch in own]
+
+    def test_an_iterator_that_was_told_to_end_its_workers_gives_no_batch_and_the_next_one_does(self, folder: Path) -> None:
+        """As many programs do. The next batch was waited for for ever, in later epochs too."""
+        dataset = ImageFolder(str(folder), TRAIN)
+        loader = FastLoader(dataset, batch_size=4, num_workers=2, persistent_workers=True, fuse="exact")
         begun: Any = iter(loader)
-        begun._shutdown_workers()  # as many programs do; the next batch was waited for for ever, in later epochs too
+        begun._shutdown_workers()
         with pytest.raises((AssertionError, RuntimeError), match=r"shut ?down"):
             next(begun)
         assert len(list(loader)) == 5

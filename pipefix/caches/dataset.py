@@ -262,5 +262,6 @@ class CachedDataset(Dataset[Any]):
 
 
 def cache_of(dataset: Any) -> CachedDataset | None:
-    """The cache that a dataset, or one that it wraps, reads from; None where it reads from none."""
-    return next((part for _, part in datasets_in(dataset) if isinstance(part, CachedDataset)), None)
+    """The cache that all samples of a dataset are read from, its own or that of the one it wraps; None where they are not."""
+    wrapped = (part for path, part in datasets_in(dataset) if set(path) <= {"dataset"})  # of several, others are read otherwise
+    return next((part for part in wrapped if isinstance(part, CachedDataset)), None)

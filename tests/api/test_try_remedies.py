@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Subset, TensorDataset
+from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset
 
 from pipefix.api import try_remedies
 from pipefix.caches.convert import convert, recipe_of
@@ -103,3 +103,5 @@ def test_no_cache_is_proposed_of_what_a_cache_holds(store: str, why: str, cached
     subject = load(DataLoader(cached, batch_size=2))
     assert try_remedies.begin_cache(subject, store, 0.0, 0.001) == TriedCache(why.format(cached.path))
     assert try_remedies.begin_cache(subject, "sample", 0.0, 0.001) is None, "nothing speaks against it, and there is no time"
+    both = load(DataLoader(ConcatDataset([cached, TensorDataset(torch.zeros(8, 4))]), batch_size=2))
+    assert try_remedies.begin_cache(both, store, 0.0, 0.001) is None, "half of its samples are in no cache"

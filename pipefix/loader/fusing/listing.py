@@ -16,7 +16,7 @@ from typing import Any
 from torch.utils.data import Subset
 
 from pipefix.caches import cut as cuts
-from pipefix.caches.dataset import CachedDataset
+from pipefix.caches.dataset import CachedDataset, cache_of
 from pipefix.loader.fusing import stand_in
 from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.errors import CannotFollow, NotFused
@@ -55,7 +55,7 @@ class Listing:
 
 
 def listed(dataset: Any) -> Listing:
-    if any(isinstance(inner, CachedDataset) for inner in stand_in.chain_of(dataset)):
+    if cache_of(dataset) is not None:
         listing = _of_cache(dataset)
     else:
         chain, transform, loading = _stood_in(dataset)

@@ -35,6 +35,7 @@ from pipefix.plan.operations import pictures_of
 from pipefix.plan.plan import Proposed
 from pipefix.plan.remedies.caches import kept_already
 from pipefix.plan.remedies.moving_batches import HandoverSlots
+from pipefix.plan.remedies.pictures import FuseCalls
 from pipefix.plan.remedy import WORTH_TRYING
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import PipefixError
@@ -43,13 +44,11 @@ from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 MODES = ("exact", "close")
-LOOKING = 0.35
-"""Part of the time in which pictures are made both ways, and as much for the whole loader; the rest goes to starting a process, and
-to finding out how to fuse."""
+LOOKING, RUNNING = 0.35, 0.5
+"""Parts of the time in which pictures are made both ways, and in which the loader is run with fused calls; the rest goes to starting
+processes, and to finding out how to fuse."""
 MADE_TO_FUSE, LONGEST = 18, 4.0
 """Samples that a trial makes at least, counted by their own code's time; and how many times the time that it has it may take."""
-FEW = 4
-"""Batches that do not show a loader's pace."""
 SAMPLES = 3
 MOST_RECORDS = 8
 MADE_FOR_RECORD = 4
@@ -78,8 +77,7 @@ def fused_calls(subject: Subject, diagnosis: Diagnosis, seconds: float) -> dict[
         return {}
     import pipefix.loader.fusing.source  # noqa: F401 - once here, rather than in each of the processes that try it
 
-    each = seconds / len(MODES)
-    return {mode: _tried(subject, mode, LOOKING * each) for mode in MODES}
+    return {mode: _tried(subject, mode, LOOKING * seconds / len(MODES)) for mode in MODES}
 
 
 def _tried(subject: Subject, mode: str, seconds: float) -> FusedCall:
@@ -90,10 +88,9 @@ def _tried(subject: Subject, mode: str, seconds: float) -> FusedCall:
 
 
 def fused_call(trial: fused_trial.DatasetTrial) -> FusedCall:
-    pace = _left(np.array(trial.paces, dtype=float)) if len(trial.paces) >= FEW else None
     return FusedCall(
         left=_left(np.column_stack([trial.fused, trial.own])), pictures=len(trial.own), apart=trial.distance, draws=trial.draws,
-        processes=trial.processes, pace=pace,
+        processes=trial.processes,
     )  # fmt: skip
 
 
@@ -187,17 +184,36 @@ class _Repeated(Dataset[Any]):
         return self.cached.__getitems__([int(index) % len(self.cached) for index in indices])
 
 
+def fused_loader(
+    subject: Subject, consumer: Consumer, measurement: Measurement, diagnosis: Diagnosis, seconds: float
+) -> dict[str, FusedCall]:
+    """The fused calls that were tried, those that promise most with what the whole loader gains by them."""
+    calls, case = measurement.fused, Case(measurement, diagnosis, subject.target)
+    chosen = FuseCalls().chosen(case)
+    if chosen is None or chosen[1].value < WORTH_MAKING:
+        return calls
+    mode = chosen[0]
+    return calls | {mode: replace(calls[mode], gain=_with(subject, consumer, measurement, RUNNING * seconds, fuse=mode))}
+
+
 def handover(
     subject: Subject, consumer: Consumer, measurement: Measurement, diagnosis: Diagnosis, seconds: float
 ) -> MeasuredGain | None:
-    """None where the arms promise nothing of it, where the loader starts too late for it, or where it could not be tried."""
+    """None where the arms promise nothing of it, or it could not be tried."""
     step = HandoverSlots().answer(Case(measurement, diagnosis, subject.target))
     if not isinstance(step, Proposed) or step.speedup.value < WORTH_MAKING:
         return None
+    return _with(subject, consumer, measurement, seconds, engine=HandoverSlots.change.engine)
+
+
+def _with(
+    subject: Subject, consumer: Consumer, measurement: Measurement, seconds: float, **settings: Any
+) -> MeasuredGain | None:
+    """What the loader gains by other settings, run in turn with it as it is; None where it starts too late for that, or fails."""
     if measurement.first_batch is None or measurement.first_batch > LATE * seconds:
         return None
     try:
-        over = replace(subject, loader=as_planned.with_settings(subject.loader, engine=HandoverSlots.change.engine))
+        over = replace(subject, loader=as_planned.with_settings(subject.loader, **settings))
         worth = faster(Pipeline(subject, consumer), Pipeline(over, consumer), seconds=seconds)
     except (PipefixError, RuntimeError):
         return None

@@ -189,10 +189,6 @@ class PipelineModel:
         alone = np.maximum(0.0, self.alone - saved / max(1, self.workers))
         return replace(self, making=making, taking=taking, alone=alone)
 
-    def adding(self, stage: Stage, more: StageTime) -> PipelineModel:
-        """More work where batches are made."""
-        return replace(self, making=_added(self.making, stage.value, more))
-
     def replacing(self, stage: Stage, by: StageTime) -> PipelineModel:
         return replace(self, making={**self.making, stage.value: by})
 

@@ -19,7 +19,6 @@ from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.fusion import Fusing, Fusion, users_init
 from pipefix.loader.fusing.pixel_difference import difference, spread
 from pipefix.loader.fusing.sample_random import seeded
-from pipefix.loader.metering.cost_record import samples_in
 from pipefix.loader.planning import as_planned
 from pipefix.plan.planfile import LoaderChange, PlanFile
 from pipefix.vocabulary.nested import at, with_at
@@ -31,10 +30,6 @@ PICTURES = 16
 """Of the dataset, from all over it."""
 TIMES = 3
 """Each is made in each way, of which the quickest counts."""
-COLD = 6
-"""Batches of a loader whose memory is written for the first time, or that were begun before they were asked for."""
-PATIENCE = 5
-"""A loader that is to show its pace for a second is left after so many, however far it came."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +44,6 @@ class DatasetTrial:
     """The transforms draw random numbers."""
     processes: str
     """Why worker processes would make the calls; empty where threads do."""
-    paces: tuple[tuple[float, int], ...] = ()
-    """Seconds and samples of batches that the loader itself gave by these calls, to nobody who would have it wait; none where that
-    was not tried, or took too long."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +60,8 @@ class Both:
 
 
 def try_on_dataset(loader: DataLoader[Any], mode: str, seconds: float = 1.0) -> DatasetTrial:
-    """Try it on pictures of a loader's dataset for about so long, and for as long the whole loader. Its code runs: to be called in
-    a process of its own. Raises `NotFused`."""
+    """Try it on pictures of a loader's dataset for about so long. Its code runs: to be called in a process of its own. Raises
+    `NotFused`."""
     source, processes = source_of(loader, mode)
     length = len(loader.dataset)  # type: ignore[arg-type]
     begun, pairs = time.perf_counter(), []
@@ -81,9 +73,7 @@ def try_on_dataset(loader: DataLoader[Any], mode: str, seconds: float = 1.0) -> 
     own, fused = tuple(pair.own_s for pair in pairs), tuple(pair.fused_s for pair in pairs)
     if mode == "exact" and distance.max > 0:
         raise NotFused(f"on pictures of the dataset, {distance.sentence()}")
-    # A process that was made to try things has no workers of its own.
-    paces = () if processes else _paces(fused_by(loader, mode), seconds)
-    return DatasetTrial(own, fused, distance.sentence(), source.draws, processes, paces)
+    return DatasetTrial(own, fused, distance.sentence(), source.draws, processes)
 
 
 def source_of(loader: DataLoader[Any], mode: str) -> tuple[FusedSource, str]:
@@ -106,29 +96,6 @@ def fused_by(original: DataLoader[Any], mode: str) -> DataLoader[Any]:
     # What a plan puts around the user's own needs no workers.
     loader.worker_init_fn, loader.pin_memory = users_init(loader), False
     return loader
-
-
-def _paces(loader: DataLoader[Any], seconds: float) -> tuple[tuple[float, int], ...]:
-    """Of batches that come one after the other, for so long once they come."""
-    paces: list[tuple[float, int]] = []
-    cold, spent, given_up = COLD, 0.0, 0.0
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        while True:
-            before = None
-            for batch in loader:
-                now = time.perf_counter()
-                given_up = given_up or now + PATIENCE * seconds
-                if cold:
-                    cold -= 1
-                elif before is not None:  # an epoch's first batch was waited for longer
-                    paces.append((now - before, samples_in(batch)))
-                    spent += now - before
-                before = now
-                if spent > seconds or now > given_up:
-                    return tuple(paces)
-            if before is None:
-                return ()  # there are no batches
 
 
 def both(source: FusedSource, dataset: Any, index: int) -> Both:

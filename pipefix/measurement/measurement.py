@@ -92,8 +92,8 @@ class FusedCall:
     """The transforms draw random numbers."""
     processes: str = ""
     """Why worker processes make the calls; empty where threads of the training process do."""
-    pace: Interval | None = None
-    """Seconds a sample of the whole loader with these calls, files in the page cache, while nobody had it wait; None: not tried."""
+    gain: MeasuredGain | None = None
+    """How much faster the loader with these calls is, run in turn with the loader as it is; None: not tried."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@ caches, and no cache of what a cache already holds."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,34 @@ def test_what_promises_nothing_or_starts_late_is_not_run(world: World, monkeypat
 @pytest.mark.parametrize("error", [TargetError("a sample", advice="look at it"), RuntimeError("a worker died")])
 def test_what_fails_leaves_it_to_the_model(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     assert handover(PROMISING, monkeypatch, error)[0] is None
+
+
+@pytest.mark.parametrize("answer", [GAIN, TargetError("a sample", advice="look at it")])
+def test_the_calls_that_promise_most_are_run_in_the_whole_loader(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Any] = []
+
+    def faster(before: Any, after: Any, **_: Any) -> Measured:
+        ran.append(after.subject.loader.fuse)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(try_remedies, "faster", faster)
+    quick, quicker = FusedCall(left=exactly(0.5)), FusedCall(left=exactly(0.2))
+    measured = MeasuredGain(exactly(1.7), 4) if answer is GAIN else None
+    subject = load(DataLoader(TensorDataset(torch.zeros(8, 4)), batch_size=2))
+    for calls, mode in (
+        ({"exact": quick, "close": quicker}, "close"),
+        ({"exact": quick, "close": FusedCall(why_not="no")}, "exact"),
+        ({"exact": FusedCall(why_not="no")}, None),
+        ({"exact": FusedCall(left=exactly(1.0))}, None),
+        ({}, None),
+    ):
+        ran.clear()
+        world = JPEGS.but(fields={"fused": calls, "first_batch": 0.1})
+        told = try_remedies.fused_loader(subject, Consumer(), world.measurement(), world.diagnosis(), 1.0)
+        assert ran == ([mode] if mode else [])
+        assert told == calls | ({mode: replace(calls[mode], gain=measured)} if mode else {})
 
 
 @pytest.fixture

@@ -87,18 +87,14 @@ class Remembering(ImageFolder):
 # -- trying it ---------------------------------------------------------------------------------------------------------------
 
 
-def test_it_is_tried_on_the_datasets_own_pictures(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Time for every picture however slow the machine is; the loader's pace takes all the time that it is given.
-    paces = fused_trial._paces
-    monkeypatch.setattr(fused_trial, "_paces", lambda loader, seconds: paces(loader, seconds / 60))
+def test_it_is_tried_on_the_datasets_own_pictures(folder: Path) -> None:
+    # Time for every picture however slow the machine is.
     found = in_child_process(partial(fused_trial.try_on_dataset, loader(folder), "exact", 60.0), 90.0)
     assert found.distance == EQUAL
     assert (found.draws, found.processes) == (True, "")
     call = tried.fused_call(found)
     assert call.pictures == len(found.own) == 12
     assert 0 < call.left.low <= call.left.value <= call.left.high
-    assert {samples for _, samples in found.paces} == {4}
-    assert call.pace is not None and 0 < call.pace.low <= call.pace.value <= call.pace.high
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +109,6 @@ def test_what_does_not_fit_says_why(folder: Path) -> None:
         in_child_process(partial(fused_trial.try_on_dataset, loader(folder, odd), "close"))
     own = fused_trial.try_on_dataset(loader(folder, collate_fn=list, num_workers=1), "exact")
     assert own.processes == "collate_fn is your own"
-    assert own.paces == () and tried.fused_call(own).pace is None
 
 
 def test_what_fits_in_part_is_tried_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,24 +135,6 @@ def test_putting_the_generators_at_a_samples_numbers_is_not_its_codes_time(folde
     monkeypatch.setattr(fused_trial, "seeded", slowly)
     found = fused_trial.try_on_dataset(loader(folder, num_workers=0), "exact", 0.01)
     assert spent and 0 < max(found.own) < 1
-
-
-def test_a_loader_that_starts_slowly_shows_its_pace_all_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that was given up before its batches came would be believed as quick as a single call makes it seem."""
-    # The clock is put forward in the place of a sleep: so there can be seconds for the batches on a machine that is held up.
-    seconds, begin, late_by = 0.5, FastLoader.__iter__, []
-
-    def late(self: FastLoader[Any]) -> Any:
-        if not late_by:
-            late_by.append(10 * seconds)
-        return begin(self)
-
-    clock = SimpleNamespace(perf_counter=lambda: time.perf_counter() + sum(late_by), thread_time=time.thread_time)
-    monkeypatch.setattr(fused_trial, "time", clock)
-    monkeypatch.setattr(FastLoader, "__iter__", late)
-    found = fused_trial.try_on_dataset(loader(folder), "exact", seconds)
-    assert late_by, "it was late"
-    assert tried.fused_call(found).pace is not None
 
 
 def test_samples_that_take_long_to_make_are_not_tried(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

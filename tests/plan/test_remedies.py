@@ -468,14 +468,16 @@ def test_a_slow_step_does_not_hide_the_start_of_epochs() -> None:
 
 
 @pytest.mark.parametrize("world", [JPEGS, ALONE], ids=["workers", "alone"])
-def test_calls_are_no_quicker_than_the_whole_loader_was_seen_to_be(world: World) -> None:
-    def gain(**more: Any) -> float:
-        return proposed(fused(world, exact=replace(EXACT, **more)), "fuse-exact").speedup.value
-
-    now = world.case().model.seconds()[0]
-    assert gain(pace=Interval(0.0025, 0.0024, 0.0026)) == pytest.approx(now / 0.0025, rel=0.02)
-    assert gain(pace=Interval(1e-5, 1e-5, 1e-5)) == pytest.approx(gain())
-    assert world is ALONE or gain(processes="collate_fn is your own") < gain()  # worker processes still hand over
+def test_calls_that_the_loader_was_run_with_are_told_as_measured(world: World) -> None:
+    """One call a sample promised 6.1x where the loader brought 4.5x: what a call takes is not all that a loader does."""
+    modelled = proposed(fused(world, exact=EXACT), "fuse-exact")
+    run = proposed(fused(world, exact=replace(EXACT, gain=MeasuredGain(exactly(1.5), 4))), "fuse-exact")
+    assert (run.speedup.value, run.measured) == (1.5, True) != (modelled.speedup.value, modelled.measured)
+    assert run.why == f"{modelled.why}; the loader was run with it"
+    slower = fused(world, exact=replace(EXACT, gain=MeasuredGain(exactly(0.8), 4))).step_called("fuse-exact")
+    assert isinstance(slower, Declined)
+    in_workers = proposed(fused(world, exact=replace(EXACT, processes="collate_fn is your own")), "fuse-exact")
+    assert world is ALONE or in_workers.speedup.value < modelled.speedup.value  # worker processes still hand over
 
 
 def test_equal_pixels_are_preferred() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from pipefix.diagnosis.throughput import PipelineModel, StageTime, draws
 from pipefix.measurement import experiments
 from pipefix.measurement.measurement import FusedCall
@@ -49,22 +47,32 @@ class FuseCalls(Remedy):
                 f"whether one call can make a sample was not tried: that takes a budget of {LEAST_BUDGET:g} s, or more where "
                 f"samples take long to make, and decoding and transforming that are {percent(WORTH_TRYING)} of a sample's making"
             )
-        gains = {mode: case.predicted(with_calls(case, call)) for mode, call in calls.items() if not call.why_not}
-        if not gains:
+        chosen = self.chosen(case)
+        if chosen is None:
             return self.declined(next(iter(calls.values())).why_not)
-        mode = max(gains, key=lambda mode: gains[mode].value * (AS_MUCH if mode == EXACT else 1.0))
+        mode, modelled = chosen
         call, changes_pixels = calls[mode], mode != EXACT
         equal = "close to the dataset's own" if changes_pixels else "equal to the bit"
         spent = case.wall(Stage.DECODE) + case.wall(Stage.AUGMENT)
         risks = [*([call.apart] if changes_pixels else []), *([DRAWN] if call.draws else [])]
         return self.proposed(
             f"Decoding and transforming take {seconds(spent)} a sample; on {call.pictures} of its pictures one call took "
-            f"{percent(call.left.value)} of their code's time, and {call.apart}",
-            gains[mode],
+            f"{percent(call.left.value)} of their code's time, and {call.apart}"
+            + ("; the loader was run with it" if call.gain is not None else ""),
+            call.gain or modelled,
             f"Put pipefix.FastLoader(..., fuse={mode!r}) in DataLoader's place: it takes the same arguments.{case.passed_on}",
             id=f"{self.id}-{mode}", title=f"{self.title}, {equal}", risk="; ".join(risks) or None,
             change=LoaderChange(fuse="close" if changes_pixels else "exact"),
         )  # fmt: skip
+
+    def chosen(self, case: Case) -> tuple[str, Interval] | None:
+        """The mode that gains most by the model, and how much; None where no mode can make these samples."""
+        calls = case.measurement.fused
+        gains = {mode: case.predicted(with_calls(case, call)) for mode, call in calls.items() if not call.why_not}
+        if not gains:
+            return None
+        mode = max(gains, key=lambda mode: gains[mode].value * (AS_MUCH if mode == EXACT else 1.0))
+        return mode, gains[mode]
 
 
 def with_calls(case: Case, call: FusedCall) -> PipelineModel:
@@ -74,15 +82,11 @@ def with_calls(case: Case, call: FusedCall) -> PipelineModel:
     if call.processes:
         return after
     after = after.without(Stage.IPC)
-    # Calls beside each other share caches, memory and Python's lock: the loader was seen to be no quicker than this.
-    least = draws(call.pace, "fused pace") if call.pace is not None else 0.0
     if case.model.workers:
-        return replace(after, crossing=np.maximum(after.crossing, least))
+        return after
     # Without workers as many threads as there are cores make a batch.
     shared = max(1.0, float(int(case.model.cores)))
-    after = replace(after, making={name: StageTime(part.wall / shared, part.cpu) for name, part in after.making.items()})
-    lacking = np.maximum(0.0, least - sum(part.wall for part in after.making.values()))
-    return after.adding(Stage.DECODE, StageTime(lacking, np.zeros_like(lacking)))
+    return replace(after, making={name: StageTime(part.wall / shared, part.cpu) for name, part in after.making.items()})
 
 
 class AugmentGpu(Remedy):

@@ -181,9 +181,9 @@ def _try_aside(subject: Subject, consumer: Consumer, measurement: Measurement, d
     """What fixes would bring, seen beside the pipeline in about so many seconds each; an interruption leaves what was measured."""
     try:
         measurement.fused = try_remedies.fused_calls(subject, diagnosis, each)
-        measurement.fused = try_remedies.fused_loader(subject, consumer, measurement, diagnosis, each)
         measurement.record = try_remedies.sample_record(subject, consumer, diagnosis, each, measurement.first_batch)
         measurement.handover = try_remedies.handover(subject, consumer, measurement, diagnosis, each)
+        measurement.fused = try_remedies.fused_loader(subject, consumer, measurement, diagnosis, each)
     except KeyboardInterrupt:
         measurement.partial = True
 

@@ -10,6 +10,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,10 @@ def convert_to_store(
         return Converted(staging, there, 0.0, 0, len(there.parts), url=store.url, compared=False)
     if others := [name for name in store.list() if not is_of_cache(name)]:
         raise _others(store, others[0])
-    converted = conversion.convert(dataset, recipe, staging, target=target, workers=workers, progress=progress)
+    make = partial(conversion.convert, dataset, recipe, staging, target=target, workers=workers, progress=progress)
+    converted = make()
+    if converted.changed:  # it was finished before, and is not in the store yet
+        converted = make(update=True)
     state = State(samples=converted.manifest.samples, done=converted.manifest.samples, before=converted.manifest.samples)
     begun = time.perf_counter()
 

@@ -129,6 +129,20 @@ def test_the_list_of_damaged_samples_is_brought_too(url, monkeypatch):
     assert json.loads((folder_of(url) / "quarantine.jsonl").read_text())["index"] == 20
 
 
+def test_what_changed_since_an_upload_was_stopped_is_brought_as_it_is_now(url, monkeypatch):
+    """The cache of the old labels was brought, and could not be changed there any more."""
+    dataset = Numbers(60)
+    dataset.labels = [0] * 60
+    act = partial(convert_to_store, dataset, recipe_of("lmdb", "sample"), url, workers=0)
+    with monkeypatch.context() as patched:
+        patched.setattr(FolderStore, "put", mock.Mock(side_effect=UnreadableFile("gone")))
+        with pytest.raises(UnreadableFile, match="gone"):
+            act()
+    dataset.labels[20] = 1
+    done = act()
+    assert (done.made, done.found, done.changed) == (1, 3, ()) and CachedDataset(url, dataset=dataset)[20]["index"] == 20
+
+
 def test_of_two_that_finish_at_once_one_is_told(url, monkeypatch):
     class Late(FolderStore):
         def put(self, name, data, *, if_absent=False):

@@ -254,11 +254,11 @@ def _check_bad(building: Building, plan: Blueprint) -> None:
     samples_read = sum(facts.stop - facts.start for facts in building.done.values())
     bad = [bad_sample for facts in building.done.values() for bad_sample in facts.bad]
     if len(bad) >= _LEAST_BAD and len(bad) > plan.recipe.max_bad * samples_read:
-        first = min(bad, key=lambda sample: sample.index)
+        first, enough = min(bad, key=lambda sample: sample.index), min(10, 10 * len(bad) // samples_read + 1)
         raise TargetError(
             f"{len(bad)} of {samples_read} samples cannot be read, more than {percent(plan.recipe.max_bad)}. The first is sample "
             f"{first.index} ({', '.join(first.files[:2]) or 'no file'}): {first.error}",
-            advice="Mend them, or allow more: --max-bad 20%",
+            advice=f"Mend them, or allow more: --max-bad {enough}0%",
         )
 
 

@@ -522,8 +522,10 @@ def test_too_many_are_a_mistake_elsewhere(make):
             return super().__getitem__(index)
 
     for limit in (0.01, 0.01, 0.1):  # the same command goes on, and ends no better
-        with pytest.raises(TargetError, match=r"20 of 100 samples cannot be read, more than 10?(\.0)? %. The first is sample 0"):
+        said = r"20 of 100 samples cannot be read, more than 10?(\.0)? %. The first is sample 0"
+        with pytest.raises(TargetError, match=said) as raised:
             make(Broken(), "sample", on_bad="skip", max_bad=limit)
+        assert raised.value.advice.endswith("--max-bad 30%"), "no more than there are, or fewer, was said to be enough"
     assert make(Broken(), "sample", on_bad="skip", max_bad=0.5).manifest.length == 80
     assert make(Broken(), "sample", on_bad="skip", max_bad=0.3, update=True).made == 0, "another limit is no other cache"
 

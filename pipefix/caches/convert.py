@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import msgspec
@@ -125,7 +124,7 @@ def convert(
 ) -> Converted:  # fmt: skip
     """Make a cache of ``dataset`` in ``folder``, or go on where an earlier run was.
 
-    ``update`` makes anew what of a finished cache is damaged, or not what the dataset gives today.
+    ``update`` makes anew what of a finished cache is damaged, or not what the dataset gives today; of a stream, all.
     """
     begun = time.perf_counter()
     state = State()
@@ -137,13 +136,13 @@ def convert(
     workers = workers_for(dataset, workers)
     with folders.locked(folder, quarantine=recipe.on_bad == "quarantine") as work:
         with told_by_the_disk(folder):
-            existing = None if work.is_new else _existing(folder, recipe, update=update, stream=is_stream(dataset))
-            if existing is not None and is_stream(dataset):
+            existing = None if work.is_new else _existing(folder, recipe, update=update)
+            if existing is not None and is_stream(dataset) and not update:
                 return Converted(folder, existing, time.perf_counter() - begun, 0, len(existing.parts), compared=False)
         source = survey(dataset, recipe, target, apart=workers != 0)
         with told_by_the_disk(folder):
             parts_kept: dict[int, Facts] = {}
-            if existing is not None:
+            if existing is not None and not is_stream(dataset):  # what of a stream has changed cannot be told
                 parts_kept, stale = _kept(source, existing, folder, update=update, say=progress)
                 if not update or not stale:
                     return Converted(folder, existing, time.perf_counter() - begun, 0, len(parts_kept), stale)
@@ -193,7 +192,7 @@ def workers_for(dataset: Any, workers: int | None) -> int | None:
     return 0
 
 
-def _existing(folder: Path, recipe: Recipe, *, update: bool, stream: bool) -> Manifest:
+def _existing(folder: Path, recipe: Recipe, *, update: bool) -> Manifest:
     manifest = manifests.read(folder)
     if not update:
         folders.forget(folder / PLAN)
@@ -202,11 +201,6 @@ def _existing(folder: Path, recipe: Recipe, *, update: bool, stream: bool) -> Ma
         raise BadUsage(
             f"{folder} is a finished cache already, of another recipe: {told}",
             advice="Give the new one a directory of its own: --out DIR",
-        )
-    if update and stream:
-        raise BadUsage(
-            "What of a stream has changed cannot be told.",
-            advice=f"Move {quote(str(folder))} elsewhere, and run the same command without --update.",
         )
     return manifest
 

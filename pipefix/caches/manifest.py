@@ -192,7 +192,7 @@ class Manifest(Conversion, frozen=True, kw_only=True):
         recipe, inside = self.recipe, os.path.realpath(folder)
         usual = Recipe(store=recipe.store, container=recipe.container)
         options: dict[str, Any] = {"to": recipe.container, "store": recipe.store, "out": os.fspath(folder)}
-        for name in ("size", "quality", "on_bad", "max_bad", "tokenizer", "text"):
+        for name in ("size", "quality", "on_bad", "max_bad", "tokenizer", "text", "limit"):
             if (value := getattr(recipe, name)) != getattr(usual, name):
                 options[name] = f"{100 * value:g}%" if name == "max_bad" else value
         if self.target.endswith(" object>"):

@@ -111,8 +111,19 @@ def test_streams_end_when_they_end_and_are_left_alone_then(make):
     assert len(cached) == 50 and [int(cached[index][1]) for index in range(50)] == list(range(50))
     again = make(Stream(50), "sample")
     assert (again.made, again.changed, again.compared) == (0, (), False)
-    with pytest.raises(BadUsage, match="What of a stream has changed cannot be told"):
-        make(Stream(50), "sample", update=True)
+
+
+def test_an_update_of_a_stream_makes_all_of_it_anew(make, small_parts):
+    """verify and CachedDataset advised it, and it was refused."""
+    folder = make(Stream(50), "sample").folder
+    (folder / "parts" / "00001.mdb").write_bytes(b"damage")
+    with interrupted_after(2), pytest.raises(Interrupted):
+        make(Stream(48), "sample", update=True)
+    assert len(CachedDataset(folder)) == 50, "until it is done, the cache is the old one"
+    done = make(Stream(48), "sample", update=True)
+    assert done.made + done.found == 13 and done.found >= 2 and verify(folder).sound
+    assert [int(sample[1]) for sample in CachedDataset(folder)] == list(range(48))
+    assert len(os.listdir(folder / "parts")) == 12
 
 
 @pytest.mark.parametrize("store", ["resized", "decoded", "sample"])
@@ -120,6 +131,7 @@ def test_of_an_endless_stream_the_first_samples(pictures, make, store):
     done = make(Endless(pictures), store, limit=20)
     cached = CachedDataset(done.folder)
     assert [cached[index][1] for index in range(len(cached))] == list(range(20))
+    assert done.manifest.update(done.folder).endswith(" --limit 20 --update")
     if store != "resized":
         assert same(cached[15][0], Image.open(pictures[3]).convert("RGB"))
 

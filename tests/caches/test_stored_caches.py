@@ -199,6 +199,13 @@ def test_what_is_no_cache_says_so(url, tmp_path):
         CachedDataset(tmp_path, tier=f"{tmp_path}/tier:1MB")
 
 
+def test_a_tier_without_room_for_any_part_is_told(url, tmp_path):
+    """It stayed empty, and every record was read in the store for as long as the training ran."""
+    convert_to_store(Numbers(60), recipe_of("lmdb", "sample"), url, workers=0)
+    with pytest.raises(BadUsage, match=r"tier may take 1.00 kB, and the smallest part of file://.* has"):
+        CachedDataset(url, tier=f"{tmp_path}/tier:1kB")
+
+
 @pytest.mark.parametrize("batched", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 def test_parts_come_to_lie_in_the_tier_and_are_read_there(url, tmp_path, kind, batched):

@@ -304,10 +304,14 @@ def test_parts_from_before_a_restart_are_checked(files, make, monkeypatch, small
 
 
 @pytest.mark.parametrize(
-    ("number", "message"),
-    [(errno.ENOSPC, "is full. Finished parts are kept"), (errno.EIO, f"cache cannot be written: {os.strerror(errno.EIO)}")],
+    ("number", "message", "advice"),
+    [
+        (errno.ENOSPC, "is full. Finished parts are kept", "Make room"),
+        (errno.EIO, f"cache cannot be written: {os.strerror(errno.EIO)}", "--out DIR"),
+        (errno.EMFILE, f"cache cannot be written: {os.strerror(errno.EMFILE)}", "ulimit -n 65536"),
+    ],
 )
-def test_a_full_or_failing_disk_keeps_what_is_finished(files, make, monkeypatch, small_parts, number, message):
+def test_a_full_or_failing_disk_keeps_what_is_finished(files, make, monkeypatch, small_parts, number, message, advice):
     real = Building.finished
 
     def failing(self, part, facts):
@@ -317,8 +321,9 @@ def test_a_full_or_failing_disk_keeps_what_is_finished(files, make, monkeypatch,
 
     with monkeypatch.context() as patch:
         patch.setattr(Building, "finished", failing)
-        with pytest.raises(UnreadableFile, match=message):
+        with pytest.raises(UnreadableFile, match=message) as raised:
             make(files, "source")
+    assert advice in raised.value.advice
     assert make(files, "source").found == 2
 
 

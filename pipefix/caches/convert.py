@@ -257,8 +257,8 @@ def _check_bad(building: Building, plan: Blueprint) -> None:
 
 
 @contextmanager
-def told_by_the_disk(folder: Path) -> Iterator[None]:
-    """A disk that is full or cannot be written is told in words; what was made until then stays."""
+def told_by_the_disk(folder: Path, *, kept: bool = True) -> Iterator[None]:
+    """A disk that is full or cannot be written is told in words. ``kept``: whether parts that are finished stay."""
     try:
         yield
     except SystemExit as error:
@@ -267,8 +267,8 @@ def told_by_the_disk(folder: Path) -> Iterator[None]:
         full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         if full or ("No space left on device" in str(error) and not isinstance(error, TargetError)):
             raise UnreadableFile(
-                f"The disk that holds {folder} is full. Finished parts are kept.",
-                advice="Make room and run the same command again: it goes on where it was.",
+                f"The disk that holds {folder} is full.{' Finished parts are kept.' if kept else ''}",
+                advice=f"Make room and run the same command again{': it goes on where it was' if kept else ''}.",
             ) from error
         if isinstance(error, OSError):  # what the user's code raises became a damaged sample
             raise unwritable(folder, error) from error

@@ -85,7 +85,7 @@ def forecast(
         raise BadUsage(
             f"{trial} exists, and a forecast is made beside it.", advice="Move it elsewhere, or name another directory: --out DIR"
         )
-    with converting.told_by_the_disk(trial):
+    with converting.told_by_the_disk(trial, kept=False):
         try:
             with folders.locked(trial) as work:
                 wanted = 8 * max(1, workers if workers is not None else int(cores()))

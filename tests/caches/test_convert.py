@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import lmdb
 import numpy as np
@@ -150,6 +151,14 @@ def test_an_interrupted_forecast_leaves_nothing_and_says_no_more(files, small_pa
     with interrupted_after(1), pytest.raises(KeyboardInterrupt):
         forecast(files, recipe_of("lmdb", "decoded"), tmp_path / "cache", workers=0)
     assert os.listdir(tmp_path) == ["pictures"]
+
+
+def test_a_forecast_on_a_full_disk_keeps_nothing_and_says_no_more(files, small_parts, tmp_path, monkeypatch):
+    """It said that finished parts were kept, and removed them."""
+    monkeypatch.setattr(Building, "settle", mock.Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
+    with pytest.raises(UnreadableFile, match=r"is full\.$") as raised:
+        forecast(files, recipe_of("lmdb", "decoded"), tmp_path / "cache", workers=0)
+    assert raised.value.advice == "Make room and run the same command again." and os.listdir(tmp_path) == ["pictures"]
 
 
 def test_a_dataset_without_length_is_told(make):

@@ -71,6 +71,12 @@ def test_a_label_beside_a_number_of_another_type_stays_an_integer(make):
     assert_same(cached[10], (3, 5.0))
 
 
+def test_a_tuple_of_numbers_that_are_sometimes_of_one_type(make):
+    """It was refused for a field_0 that only some samples had."""
+    cached = CachedDataset(make(Odd(lambda index: (index % 7, index % 3 / 3 or 0)), "rows", "parquet").folder)
+    assert_same([cached[index] for index in (9, 10, 399)], [(2, 0.0), (3, 1 / 3), (0, 0.0)])
+
+
 def test_texts_are_tokenised_on_the_way(make, tmp_path):
     tokenizers = pytest.importorskip("tokenizers")
     words = {"[UNK]": 0, "the": 1, "quick": 2, "fox": 3, "number": 4}

@@ -313,12 +313,6 @@ def of_text(text: bytes, path: Any) -> Manifest:
     return manifest
 
 
-def refuse_what_is_no_cache(folder: Path) -> None:
-    """Raise where no manifest is in ``folder``, which takes no torch to tell."""
-    if not os.path.lexists(folder / MANIFEST):
-        _text(folder / MANIFEST, folder)
-
-
 def _text(path: Path, folder: Path) -> bytes:
     try:
         text = read_regular(path, LARGEST + 1)

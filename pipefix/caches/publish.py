@@ -62,10 +62,8 @@ def convert_to_store(
     with contextlib.suppress(NoSuchObject):
         there = manifests.of_text(store.get(MANIFEST), f"{store.url}/{MANIFEST}")
         if not recipe.is_same_work(there.recipe):
-            raise BadUsage(
-                f"{store.url} is a finished cache already, of another recipe: {there.recipe.beside(recipe)}.",
-                advice=_ELSEWHERE,
-            )
+            problem = f"{store.url} is a finished cache already, of another recipe: {there.recipe.beside(recipe)}."
+            raise BadUsage(problem, advice=_ELSEWHERE)
         folders.remove(staging)
         return Converted(staging, there, 0.0, 0, len(there.parts), url=store.url, compared=False)
     if others := [name for name in store.list() if not is_of_cache(name)]:
@@ -104,10 +102,7 @@ def _files_of(manifest: Manifest, number: int) -> list[str]:
 
 
 def _others(store: Store, name: str) -> BadUsage:
-    return BadUsage(
-        f"{store.url} holds other things, such as {name!r}: nothing is written there.",
-        advice="Give the cache a place of its own: --out s3://BUCKET/OTHER",
-    )
+    return BadUsage(f"{store.url} holds other things, such as {name!r}: nothing is written there.", advice=_ELSEWHERE)
 
 
 def staging_of(url: str) -> Path:

@@ -22,7 +22,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from pipefix.caches.manifest import refuse_what_is_no_cache
+    from pipefix.caches.manifest import read
 
     if isinstance(arguments.cache, Path):
         if arguments.cache.is_file():
@@ -30,7 +30,7 @@ def run(arguments: Namespace) -> int:
                 f"{arguments.cache} is a file, and a cache is a folder.",
                 advice="Name the folder that convert --out named. A run file is shown by: pipefix show FILE",
             )
-        refuse_what_is_no_cache(arguments.cache)  # before PyTorch is loaded, which takes seconds
+        read(arguments.cache)  # tells what is no cache before PyTorch is loaded, which takes seconds
     checked = delivered(lambda progress: pipefix.verify(arguments.cache, progress=progress), arguments)
     if not checked.sound:
         in_store = not isinstance(arguments.cache, Path)

@@ -36,7 +36,8 @@ def publish(folder: Path, manifest: Manifest, store: Store, say: Callable[[int, 
     _require_ours(folder, store, there)
     for number, part in enumerate(manifest.parts):
         say(number, len(manifest.parts))
-        *names, facts = _files_of(manifest, number)
+        data = part.data(number, manifest.recipe.container)
+        *names, facts = [path.as_posix() for path in (data, beside(data, ".idx"), beside(data, ".facts"))]
         whole = facts in there and [there.get(name) for name in names] == [part.bytes, part.index_bytes]
         if whole and store.get(facts) == (folder / facts).read_bytes():
             continue
@@ -93,12 +94,6 @@ def _require_ours(folder: Path, store: Store, there: Mapping[str, int]) -> None:
         same_size = is_of_cache(name) and path.is_file() and path.stat().st_size == size
         if not same_size or store.ranges([Span(name, 0, length)])[0] != read_regular(path, length):
             raise _others(store, name)
-
-
-def _files_of(manifest: Manifest, number: int) -> list[str]:
-    """Names of a part's files below the cache: data, index and facts."""
-    data = manifest.parts[number].data(number, manifest.recipe.container)
-    return [path.as_posix() for path in (data, beside(data, ".idx"), beside(data, ".facts"))]
 
 
 def _others(store: Store, name: str) -> BadUsage:

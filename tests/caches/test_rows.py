@@ -18,6 +18,7 @@ from PIL import Image
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.verify import verify
 from pipefix.vocabulary.errors import BadUsage, TargetError
+from pipefix.vocabulary.nested import leaves
 from tests.caches.sources import Numbers, Texts
 from tests.loader.likeness import assert_same
 
@@ -141,6 +142,26 @@ def test_pictures_are_columns_that_other_libraries_open(files, make):
     assert CachedDataset(folder, images="tensor")[4]["picture"].shape == (3, 44, 60)
     assert CachedDataset(folder, images="none")[5] == {"picture": None, "label": 5}
     assert verify(folder).sound
+
+
+@pytest.mark.parametrize(
+    "made", [lambda sample: {"picture": sample[0]}, lambda sample: sample, lambda sample: sample[0]], ids=["dict", "tuple", "picture"]
+)
+def test_of_a_row_group_the_picture_that_is_asked_for_is_decoded(files, make, made):
+    """All 1,024 were, and eight row groups of them filled the memory of each worker."""
+
+    class Shaped(type(files)):
+        def __getitem__(self, index):
+            return made(super().__getitem__(index))
+
+    dataset = Shaped(files.paths)
+    cached = CachedDataset(make(dataset, "rows", "parquet").folder)
+    decoded, decode = [], cached._rows._picture
+    cached._rows._picture = lambda picture: decoded.append(picture) or decode(picture)
+    for index in (4, 5):
+        for leaf, expected in zip(leaves(cached[index]), leaves(dataset[index]), strict=True):
+            assert np.array_equal(np.asarray(leaf), np.asarray(expected))
+    assert len(decoded) == 2
 
 
 def test_threads_share_a_cache(cache):

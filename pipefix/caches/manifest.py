@@ -319,11 +319,14 @@ def _text(path: Path, folder: Path) -> bytes:
         if len(text) > LARGEST:
             raise CacheDamaged(f"{path} is longer than any manifest.")
         return text
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         what, advice = f"There is no folder {folder}.", "Name the folder that convert --out named."
         if marked(building_of(folder) / PLAN):
             what = f"{folder} is a cache that was never finished."
             advice = "The command that began it goes on where it was: pipefix convert, with the same arguments."
+        elif folder.is_file():
+            what = f"{folder} is a file, and a cache is a folder."
+            advice += " A run file is shown by: pipefix show FILE"
         elif folder.exists():
             what = f"{folder} is not a pipefix cache: it has no {MANIFEST}."
             advice = "Make one: pipefix convert TARGET --to lmdb --out DIR"

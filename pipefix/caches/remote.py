@@ -81,10 +81,8 @@ class RemoteParts(Parts):
         super().__init__(Path(store.url), manifest.parts, manifest.recipe.container)
         smallest = min((part.bytes for part in manifest.parts[:-1] or manifest.parts), default=0)  # the last one is a rest
         if tier is not None and tier.budget < smallest:
-            raise BadUsage(
-                f"The tier {tier.folder} may take {size(tier.budget)}, and the smallest part of {store.url} has {size(smallest)}.",
-                advice=f"Give it room for more of the cache, which has {size(manifest.bytes)} in all, or leave tier out.",
-            )
+            told = f"The tier {tier.folder} may take {size(tier.budget)}, and a part of {store.url} has {size(smallest)} or more."
+            raise BadUsage(told, advice=f"Give it room for parts of the {size(manifest.bytes)} that there are, or leave tier out.")
         self.store = store
         self.tier = tier.of_cache(store.url, manifest.digest) if tier is not None else None
 

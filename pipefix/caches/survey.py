@@ -321,6 +321,8 @@ class _Look:
         differing = [index for index, found in records.items() if len(found) > 1]
         if len(differing) > tolerated:
             why, instead = _RANDOM_ROWS if self.recipe.store == "rows" and self.holders else _RANDOM
+            if self.samples is None:  # of a stream, what samples read cannot be kept
+                instead = "Turn its shuffling off, or hold the random part in an attribute such as self.transform."
             raise TargetError(f"Sample {differing[0]} comes out different every time: {why}.", advice=instead)
 
 

@@ -114,6 +114,18 @@ def test_streams_end_when_they_end_and_are_left_alone_then(make):
     assert (again.made, again.changed, again.compared) == (0, (), False)
 
 
+def test_a_stream_that_is_shuffled_is_refused_with_what_can_be_done(make):
+    """--store source was advised, and refused with the advice to use --store sample."""
+
+    class Shuffled(Stream):
+        def __iter__(self):
+            return iter(random.sample(list(super().__iter__()), self.length))
+
+    with pytest.raises(TargetError, match="comes out different every time") as raised:
+        make(Shuffled(50), "sample")
+    assert raised.value.advice.startswith("Turn its shuffling off")
+
+
 def test_an_update_of_a_stream_makes_all_of_it_anew(make, small_parts):
     """verify and CachedDataset advised it, and it was refused."""
     folder = make(Stream(50), "sample").folder

@@ -197,11 +197,9 @@ def _existing(folder: Path, recipe: Recipe, *, update: bool) -> Manifest:
     if not update:
         folders.forget(folder / PLAN)
     if not recipe.is_same_work(manifest.recipe):
-        told = f"{manifest.recipe.beside(recipe)}; {counted(manifest.length, 'record')}."
-        raise BadUsage(
-            f"{folder} is a finished cache already, of another recipe: {told}",
-            advice="Give the new one a directory of its own: --out DIR",
-        )
+        was = manifest.recipe.beside(recipe)
+        told = f"{folder} is a finished cache already, of another recipe: {was}; {counted(manifest.length, 'record')}."
+        raise BadUsage(told, advice="Give the new one a directory of its own: --out DIR")
     return manifest
 
 

@@ -145,7 +145,9 @@ def test_pictures_are_columns_that_other_libraries_open(files, make):
 
 
 @pytest.mark.parametrize(
-    "made", [lambda sample: {"picture": sample[0]}, lambda sample: sample, lambda sample: sample[0]], ids=["dict", "tuple", "picture"]
+    "made",
+    [lambda sample: {"picture": sample[0]}, lambda sample: sample, lambda sample: sample[0]],
+    ids=["dict", "tuple", "picture"],
 )
 def test_of_a_row_group_the_picture_that_is_asked_for_is_decoded(files, make, made):
     """All 1,024 were, and eight row groups of them filled the memory of each worker."""

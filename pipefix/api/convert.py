@@ -69,14 +69,11 @@ def convert(
     # Before the target's code, which may change the working directory.
     folder = Path(os.path.abspath(out if out is not None and not is_store(out) else f"cache-{recipe.store}"))
     subject = loaded(target, say)
+    how: dict[str, Any] = {"target": subject.target, "workers": workers, "progress": _Pace(say)}
     if is_store(out):
-        result = publishing.convert_to_store(
-            subject.dataset, recipe, str(out), target=subject.target, workers=workers, progress=_Pace(say)
-        )
+        result = publishing.convert_to_store(subject.dataset, recipe, str(out), **how)
     else:
-        result = conversion.convert(
-            subject.dataset, recipe, folder, target=subject.target, workers=workers, update=update, progress=_Pace(say)
-        )
+        result = conversion.convert(subject.dataset, recipe, folder, update=update, **how)
     return shown_as(Converted, result)
 
 

@@ -149,6 +149,8 @@ def _given(options: dict[str, Any], verb: str) -> dict[str, Any]:
         chosen.setdefault("out", Path(f"cache-{chosen.get('store') or container.stores[0]}"))
     if isinstance(chosen.get("out"), str) and not is_store(chosen["out"]):
         chosen["out"] = Path(chosen["out"])
+    if Path(chosen.get("tokenizer", "")).is_file():
+        chosen["tokenizer"] = str(Path(chosen["tokenizer"]).absolute())
     return {name: value.absolute() if isinstance(value, Path) else value for name, value in chosen.items()}
 
 

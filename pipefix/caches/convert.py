@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import msgspec
@@ -125,7 +124,7 @@ def convert(
 ) -> Converted:  # fmt: skip
     """Make a cache of ``dataset`` in ``folder``, or go on where an earlier run was.
 
-    ``update`` makes anew what of a finished cache is damaged, or not what the dataset gives today.
+    ``update`` makes anew what of a finished cache is damaged, or not what the dataset gives today; of a stream, all.
     """
     begun = time.perf_counter()
     state = State()
@@ -137,13 +136,13 @@ def convert(
     workers = workers_for(dataset, workers)
     with folders.locked(folder, quarantine=recipe.on_bad == "quarantine") as work:
         with told_by_the_disk(folder):
-            existing = None if work.is_new else _existing(folder, recipe, update=update, stream=is_stream(dataset))
-            if existing is not None and is_stream(dataset):
+            existing = None if work.is_new else _existing(folder, recipe, update=update)
+            if existing is not None and is_stream(dataset) and not update:
                 return Converted(folder, existing, time.perf_counter() - begun, 0, len(existing.parts), compared=False)
         source = survey(dataset, recipe, target, apart=workers != 0)
         with told_by_the_disk(folder):
             parts_kept: dict[int, Facts] = {}
-            if existing is not None:
+            if existing is not None and not is_stream(dataset):  # what of a stream has changed cannot be told
                 parts_kept, stale = _kept(source, existing, folder, update=update, say=progress)
                 if not update or not stale:
                     return Converted(folder, existing, time.perf_counter() - begun, 0, len(parts_kept), stale)
@@ -193,21 +192,14 @@ def workers_for(dataset: Any, workers: int | None) -> int | None:
     return 0
 
 
-def _existing(folder: Path, recipe: Recipe, *, update: bool, stream: bool) -> Manifest:
+def _existing(folder: Path, recipe: Recipe, *, update: bool) -> Manifest:
     manifest = manifests.read(folder)
     if not update:
         folders.forget(folder / PLAN)
     if not recipe.is_same_work(manifest.recipe):
-        told = f"{manifest.recipe.beside(recipe)}; {counted(manifest.length, 'record')}."
-        raise BadUsage(
-            f"{folder} is a finished cache already, of another recipe: {told}",
-            advice="Give the new one a directory of its own: --out DIR",
-        )
-    if update and stream:
-        raise BadUsage(
-            "What of a stream has changed cannot be told.",
-            advice=f"Move {quote(str(folder))} elsewhere, and run the same command without --update.",
-        )
+        was = manifest.recipe.beside(recipe)
+        told = f"{folder} is a finished cache already, of another recipe: {was}; {counted(manifest.length, 'record')}."
+        raise BadUsage(told, advice="Give the new one a directory of its own: --out DIR")
     return manifest
 
 
@@ -254,17 +246,17 @@ def _check_bad(building: Building, plan: Blueprint) -> None:
     samples_read = sum(facts.stop - facts.start for facts in building.done.values())
     bad = [bad_sample for facts in building.done.values() for bad_sample in facts.bad]
     if len(bad) >= _LEAST_BAD and len(bad) > plan.recipe.max_bad * samples_read:
-        first = min(bad, key=lambda sample: sample.index)
+        first, enough = min(bad, key=lambda sample: sample.index), min(10, 10 * len(bad) // samples_read + 1)
         raise TargetError(
             f"{len(bad)} of {samples_read} samples cannot be read, more than {percent(plan.recipe.max_bad)}. The first is sample "
             f"{first.index} ({', '.join(first.files[:2]) or 'no file'}): {first.error}",
-            advice="Mend them, or allow more: --max-bad 20%",
+            advice=f"Mend them, or allow more: --max-bad {enough}0%",
         )
 
 
 @contextmanager
-def told_by_the_disk(folder: Path) -> Iterator[None]:
-    """A disk that is full or cannot be written is told in words; what was made until then stays."""
+def told_by_the_disk(folder: Path, *, kept: bool = True) -> Iterator[None]:
+    """A disk that is full or cannot be written is told in words. ``kept``: whether parts that are finished stay."""
     try:
         yield
     except SystemExit as error:
@@ -273,8 +265,8 @@ def told_by_the_disk(folder: Path) -> Iterator[None]:
         full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         if full or ("No space left on device" in str(error) and not isinstance(error, TargetError)):
             raise UnreadableFile(
-                f"The disk that holds {folder} is full. Finished parts are kept.",
-                advice="Make room and run the same command again: it goes on where it was.",
+                f"The disk that holds {folder} is full.{' Finished parts are kept.' if kept else ''}",
+                advice=f"Make room and run the same command again{': it goes on where it was' if kept else ''}.",
             ) from error
         if isinstance(error, OSError):  # what the user's code raises became a damaged sample
             raise unwritable(folder, error) from error

@@ -208,12 +208,8 @@ def _copied(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
 # -- where the results lie in the sample -----------------------------------------------------------------------------------
 
 
-Way = list[int | str]
-"""Positions and keys that lead to a value in a sample."""
-
-
-def ways(sample: Any, depth: int = 0) -> Iterator[tuple[Way, Any]]:
-    """Every value in a sample, itself and containers included, and the way to it."""
+def ways(sample: Any, depth: int = 0) -> Iterator[tuple[list[int | str], Any]]:
+    """Every value in a sample, itself and containers included, and the way to it: positions and keys."""
     yield [], sample
     pairs: Any = sample.items() if isinstance(sample, dict) else enumerate(sample) if isinstance(sample, (tuple, list)) else ()
     for key, value in pairs if depth <= _DEEPEST else ():

@@ -85,7 +85,7 @@ def forecast(
         raise BadUsage(
             f"{trial} exists, and a forecast is made beside it.", advice="Move it elsewhere, or name another directory: --out DIR"
         )
-    with converting.told_by_the_disk(trial):
+    with converting.told_by_the_disk(trial, kept=False):
         try:
             with folders.locked(trial) as work:
                 wanted = 8 * max(1, workers if workers is not None else int(cores()))
@@ -128,6 +128,7 @@ def _converted(
     starts = [0] if beginning else [start for start in starts if start + each <= samples] or [0]
     trial = msgspec.structs.replace(plan, part_samples=each, starts=starts)
     with closing(Building(scratch, trial)) as building:
+        folders.sweep(scratch, set(), None)  # a larger round, or one that was killed, made parts that this one does not
         building.begin()
         begun = time.perf_counter()
         converting.make_parts(Surveyed(source.dataset, trial), building, workers, State(), say)

@@ -180,12 +180,6 @@ def _open(path: Path, expected: int) -> BinaryIO:
     return file
 
 
-def _most_open() -> int:
-    """Parts of a cache whose files, two each, a process has open at once: half of those that it may open are left to others."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if soft == resource.RLIM_INFINITY else max(1, soft // 4)
-
-
 class Parts:
     """The data files of a cache, opened when they are first needed; pickled without them."""
 
@@ -195,7 +189,9 @@ class Parts:
         self.folder, self.parts, self.container = folder, parts, container
         self.scattered: bool = sum(part.bytes for part in parts) > psutil.virtual_memory().available
         self.kept = sum(part.records for part in parts) <= _FEW
-        self.most_open = _most_open()
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.most_open = sys.maxsize if soft == resource.RLIM_INFINITY else max(1, soft // 4)
+        """Parts whose files, two each, are open at once: half of those that a process may open are left to others."""
         self.files: list[Any] = [None] * len(parts)
         """Those that are open; the same list for as long as this object lives."""
 

@@ -51,13 +51,6 @@ def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> tuple[str |
     return root, statistics.fmean(held), statistics.fmean(described), statistics.median(unseen)
 
 
-def spread(samples: int | None, count: int) -> list[int]:
-    """Evenly over the dataset; of a stream, its beginning."""
-    if samples is None or samples <= count:
-        return list(range(count if samples is None else samples))
-    return [(2 * at + 1) * samples // (2 * count) for at in range(count)]
-
-
 def good(make: Callable[[int], Any], indices: Sequence[int], count: int | None = None) -> Iterator[tuple[int, Any]]:
     """So many samples that can be made, with their numbers; of damaged ones it is told when their part is made."""
     good_count, last, failed = 0, None, 0

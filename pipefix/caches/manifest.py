@@ -192,7 +192,7 @@ class Manifest(Conversion, frozen=True, kw_only=True):
         recipe, inside = self.recipe, os.path.realpath(folder)
         usual = Recipe(store=recipe.store, container=recipe.container)
         options: dict[str, Any] = {"to": recipe.container, "store": recipe.store, "out": os.fspath(folder)}
-        for name in ("size", "quality", "on_bad", "max_bad", "tokenizer", "text"):
+        for name in ("size", "quality", "on_bad", "max_bad", "tokenizer", "text", "limit"):
             if (value := getattr(recipe, name)) != getattr(usual, name):
                 options[name] = f"{100 * value:g}%" if name == "max_bad" else value
         if self.target.endswith(" object>"):
@@ -313,23 +313,20 @@ def of_text(text: bytes, path: Any) -> Manifest:
     return manifest
 
 
-def refuse_what_is_no_cache(folder: Path) -> None:
-    """Raise where no manifest is in ``folder``, which takes no torch to tell."""
-    if not os.path.lexists(folder / MANIFEST):
-        _text(folder / MANIFEST, folder)
-
-
 def _text(path: Path, folder: Path) -> bytes:
     try:
         text = read_regular(path, LARGEST + 1)
         if len(text) > LARGEST:
             raise CacheDamaged(f"{path} is longer than any manifest.")
         return text
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         what, advice = f"There is no folder {folder}.", "Name the folder that convert --out named."
         if marked(building_of(folder) / PLAN):
             what = f"{folder} is a cache that was never finished."
             advice = "The command that began it goes on where it was: pipefix convert, with the same arguments."
+        elif folder.is_file():
+            what = f"{folder} is a file, and a cache is a folder."
+            advice += " A run file is shown by: pipefix show FILE"
         elif folder.exists():
             what = f"{folder} is not a pipefix cache: it has no {MANIFEST}."
             advice = "Make one: pipefix convert TARGET --to lmdb --out DIR"

@@ -8,7 +8,8 @@ from __future__ import annotations
 import io
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,10 @@ import pyarrow.parquet as pq
 
 from pipefix.caches import rows
 from pipefix.caches.manifest import Blueprint, Manifest
+from pipefix.caches.record import Picture
 from pipefix.hooks.snapshot import snapshot
 from pipefix.vocabulary.errors import CacheDamaged
+from pipefix.vocabulary.nested import members, with_members
 
 _GROUP_ROWS = 1024
 _LARGEST_GROUP = 1 << 30
@@ -161,7 +164,9 @@ class Rows:
         self._manifest, self._picture = manifest, picture
         self._groups: dict[int, RowGroups] = {}
         self._kept: dict[tuple[int, int], list[Any]] = {}
-        """Samples of row groups, the last one used last. Another takes its place; it is never changed."""
+        """Samples of row groups, the last one used last, with pictures as files: those of a whole group, decoded, fill the memory.
+        Another dict takes its place; it is never changed."""
+        self._has_pictures = any(column.like == "image" for column in manifest.columns)
 
     def part(self, number: int) -> RowGroups:
         groups = self._groups.get(number)
@@ -187,16 +192,30 @@ class Rows:
         groups_kept = self._kept
         samples = groups_kept.get((number, group))
         if samples is None:
-            samples = self.read(number, group)
+            samples = self.read(number, group, lambda picture: picture)
         if next(reversed(groups_kept), None) != (number, group):
             others = [(key, held) for key, held in groups_kept.items() if key != (number, group)]
             self._kept = dict([*others[1 - _KEPT_GROUPS :], ((number, group), samples)])
-        return snapshot(samples[row])  # whoever gets it may change it
+        sample = snapshot(samples[row])  # whoever gets it may change it
+        return self._with_pictures(sample) if self._has_pictures else sample
 
-    def read(self, number: int, group: int) -> list[Any]:
-        """The samples of a part's row group."""
+    def _with_pictures(self, sample: Any) -> Any:
+        with _told_as_damage():
+            if isinstance(sample, Picture):
+                return self._picture(sample)
+            decoded = [(key, self._picture(held) if isinstance(held, Picture) else held) for key, held in members(sample) or []]
+            return with_members(sample, decoded)
+
+    def read(self, number: int, group: int, picture: Callable[[Picture], Any]) -> list[Any]:
+        """The samples of a part's row group; ``picture`` makes images of their files."""
         table = self.part(number).group(self._parts[number], group)
-        try:
-            return rows.samples_of(table, self._manifest.columns, self._manifest.shape, self._picture)
-        except (AttributeError, TypeError, ValueError, KeyError) as error:
-            raise CacheDamaged(f"The rows of a cache are not what its manifest says: {error}.") from error
+        with _told_as_damage():
+            return rows.samples_of(table, self._manifest.columns, self._manifest.shape, picture)
+
+
+@contextmanager
+def _told_as_damage() -> Iterator[None]:
+    try:
+        yield
+    except (AttributeError, TypeError, ValueError, KeyError) as error:
+        raise CacheDamaged(f"The rows of a cache are not what its manifest says: {error}.") from error

@@ -10,6 +10,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,8 @@ def publish(folder: Path, manifest: Manifest, store: Store, say: Callable[[int, 
     _require_ours(folder, store, there)
     for number, part in enumerate(manifest.parts):
         say(number, len(manifest.parts))
-        *names, facts = _files_of(manifest, number)
+        data = part.data(number, manifest.recipe.container)
+        *names, facts = [path.as_posix() for path in (data, beside(data, ".idx"), beside(data, ".facts"))]
         whole = facts in there and [there.get(name) for name in names] == [part.bytes, part.index_bytes]
         if whole and store.get(facts) == (folder / facts).read_bytes():
             continue
@@ -61,15 +63,16 @@ def convert_to_store(
     with contextlib.suppress(NoSuchObject):
         there = manifests.of_text(store.get(MANIFEST), f"{store.url}/{MANIFEST}")
         if not recipe.is_same_work(there.recipe):
-            raise BadUsage(
-                f"{store.url} is a finished cache already, of another recipe: {there.recipe.beside(recipe)}.",
-                advice=_ELSEWHERE,
-            )
+            problem = f"{store.url} is a finished cache already, of another recipe: {there.recipe.beside(recipe)}."
+            raise BadUsage(problem, advice=_ELSEWHERE)
         folders.remove(staging)
         return Converted(staging, there, 0.0, 0, len(there.parts), url=store.url, compared=False)
     if others := [name for name in store.list() if not is_of_cache(name)]:
         raise _others(store, others[0])
-    converted = conversion.convert(dataset, recipe, staging, target=target, workers=workers, progress=progress)
+    make = partial(conversion.convert, dataset, recipe, staging, target=target, workers=workers, progress=progress)
+    converted = make()
+    if converted.changed:  # it was finished before, and is not in the store yet
+        converted = make(update=True)
     state = State(samples=converted.manifest.samples, done=converted.manifest.samples, before=converted.manifest.samples)
     begun = time.perf_counter()
 
@@ -93,17 +96,8 @@ def _require_ours(folder: Path, store: Store, there: Mapping[str, int]) -> None:
             raise _others(store, name)
 
 
-def _files_of(manifest: Manifest, number: int) -> list[str]:
-    """Names of a part's files below the cache: data, index and facts."""
-    data = manifest.parts[number].data(number, manifest.recipe.container)
-    return [path.as_posix() for path in (data, beside(data, ".idx"), beside(data, ".facts"))]
-
-
 def _others(store: Store, name: str) -> BadUsage:
-    return BadUsage(
-        f"{store.url} holds other things, such as {name!r}: nothing is written there.",
-        advice="Give the cache a place of its own: --out s3://BUCKET/OTHER",
-    )
+    return BadUsage(f"{store.url} holds other things, such as {name!r}: nothing is written there.", advice=_ELSEWHERE)
 
 
 def staging_of(url: str) -> Path:

@@ -199,7 +199,10 @@ class RecordDecoder:
         if tag == "T":
             return self._as_tensor(record, *rest)
         if tag == "s":
-            return _scalar(*rest)
+            name, data = rest
+            kind = _dtype(name)
+            _fits((), kind.itemsize, len(data))
+            return np.frombuffer(data, kind)[0]
         if tag == "b":
             return bytes(payload(record, *rest))
         if tag in ("d", "o"):
@@ -269,12 +272,6 @@ def _torch_dtype(name: str) -> Any:
     if not isinstance(dtype, torch.dtype) or not (dtype.is_floating_point or name in _INTEGERS):
         raise ValueError(f"no tensor type {name!r}")
     return dtype
-
-
-def _scalar(dtype: str, data: bytes) -> Any:
-    kind = _dtype(dtype)
-    _fits((), kind.itemsize, len(data))
-    return np.frombuffer(data, kind)[0]
 
 
 def _named(name: str, fields: tuple[str, ...]) -> Any:

@@ -20,7 +20,8 @@ from pipefix.caches.manifest import Manifest, Part, beside
 from pipefix.stores.store import NoSuchObject, Span, Store
 from pipefix.tier.client import Tier, Wanted
 from pipefix.vocabulary.commands import command
-from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
+from pipefix.vocabulary.errors import BadUsage, CacheDamaged, UnreadableFile
+from pipefix.vocabulary.quantity import size
 
 _PIECE = 32 << 20
 _AGAIN = 2
@@ -78,6 +79,10 @@ class RemoteParts(Parts):
         self._ahead: dict[Span, bytes] = {}
         """Blocks of the last batch that are yet to be read; each is compared with its checksum then."""
         super().__init__(Path(store.url), manifest.parts, manifest.recipe.container)
+        smallest = min((part.bytes for part in manifest.parts[:-1] or manifest.parts), default=0)  # the last one is a rest
+        if tier is not None and tier.budget < smallest:
+            told = f"The tier {tier.folder} may take {size(tier.budget)}, and a part of {store.url} has {size(smallest)} or more."
+            raise BadUsage(told, advice=f"Give it room for parts of the {size(manifest.bytes)} that there are, or leave tier out.")
         self.store = store
         self.tier = tier.of_cache(store.url, manifest.digest) if tier is not None else None
 

@@ -45,8 +45,8 @@ def type_of(name: str) -> Any:
     return pa.list_(plain) if list_match else plain
 
 
-def fields(sample: Any) -> tuple[str, dict[str, Any]]:
-    """The shape of a sample, and its fields by name."""
+def fields(sample: Any, *, apart: bool = False) -> tuple[str, dict[str, Any]]:
+    """The shape of a sample, and its fields by name. ``apart``: numbers of a tuple are fields also where all are of one type."""
     if isinstance(sample, dict):
         for key in sample:
             if not isinstance(key, str):
@@ -58,7 +58,7 @@ def fields(sample: Any) -> tuple[str, dict[str, Any]]:
         return "dict", dict(zip(sample._fields, sample, strict=True))
     numbers = isinstance(sample, (tuple, list)) and all(isinstance(element, (int, float)) for element in sample)
     mixed = isinstance(sample, tuple) and len(set(map(type, sample))) > 1  # of a class and a target one column would make floats
-    if isinstance(sample, (tuple, list)) and (mixed or not numbers):
+    if isinstance(sample, (tuple, list)) and (mixed or apart or not numbers):
         return "tuple", {f"field_{place}": element for place, element in enumerate(sample)}
     return "value", {"value": sample}
 
@@ -107,6 +107,8 @@ def _arrow_type(name: str, dtype: Any) -> Any:
 def infer(samples: Sequence[Any]) -> tuple[str, list[Column]]:
     """The shape of these samples, and columns that fit them."""
     shapes = [fields(sample) for sample in samples]
+    if len({shape for shape, _ in shapes}) > 1:  # (3, 0.5) and (3, 0)
+        shapes = [fields(sample, apart=True) for sample in samples]
     columns = []
     for name in dict.fromkeys(key for _, fields_of_sample in shapes for key in fields_of_sample):
         if name == SAMPLE:
@@ -147,7 +149,7 @@ def schema_of(columns: Sequence[Column]) -> Any:
 
 def row_of(sample: Any, kinds: dict[str, tuple[Any, str]]) -> dict[str, Any]:
     """A sample's fields, each checked against its column's kind, so that a misfit is told of the sample that it is in."""
-    _, sample_fields = fields(sample)
+    _, sample_fields = fields(sample, apart="field_0" in kinds)
     row = {}
     for name, value in sample_fields.items():
         held, like, wanted = plain(name, value)

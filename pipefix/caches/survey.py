@@ -198,7 +198,9 @@ class _Look:
     def __init__(self, dataset: Any, recipe: Recipe, samples: int | None, witness: Witness, *, most: int | None = None) -> None:
         self.dataset, self.recipe, self.witness, self.samples = dataset, recipe, witness, samples
         most = most or (_ROWS_LOOKED_AT if recipe.store == "rows" else _LOOKED_AT)
-        self.indices = learn_reads.spread(samples, most)[: recipe.limit]
+        # Evenly over the dataset; of a stream, its beginning.
+        places = range(most) if samples is None else sorted({(2 * at + 1) * samples // (2 * most) for at in range(most)})
+        self.indices = list(places)[: recipe.limit]
         self.holders = cuts.holders(dataset)
         self.unseen_bytes = self.record_bytes = self.described_bytes = 0.0
 
@@ -321,6 +323,8 @@ class _Look:
         differing = [index for index, found in records.items() if len(found) > 1]
         if len(differing) > tolerated:
             why, instead = _RANDOM_ROWS if self.recipe.store == "rows" and self.holders else _RANDOM
+            if self.samples is None:  # of a stream, what samples read cannot be kept
+                instead = "Turn its shuffling off, or hold the random part in an attribute such as self.transform."
             raise TargetError(f"Sample {differing[0]} comes out different every time: {why}.", advice=instead)
 
 

@@ -115,7 +115,7 @@ class PartCheck:
         if self.manifest.recipe.store == "rows":
             rows = Rows(self.manifest, {self.number: file}, [], pictures.check_size)
             blocks = len(rows.part(self.number).firsts) - 1
-            return lambda number: rows.read(self.number, number) if number < blocks else file.read(number)
+            return lambda number: rows.read(self.number, number, pictures.check_size) if number < blocks else file.read(number)
         if self.manifest.recipe.store == "source":
             return lambda number: replay.check(file.read(number), file.read)
         decode = RecordDecoder(pictures.check_size, len)

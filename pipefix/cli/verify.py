@@ -11,7 +11,7 @@ from pathlib import Path
 import pipefix
 from pipefix.cli import arguments
 from pipefix.cli.deliver import delivered
-from pipefix.vocabulary.errors import GateFailed, UnreadableFile
+from pipefix.vocabulary.errors import GateFailed
 
 
 def prepare_parser(parser: ArgumentParser) -> None:
@@ -22,15 +22,10 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from pipefix.caches.manifest import refuse_what_is_no_cache
+    from pipefix.caches.manifest import read
 
     if isinstance(arguments.cache, Path):
-        if arguments.cache.is_file():
-            raise UnreadableFile(
-                f"{arguments.cache} is a file, and a cache is a folder.",
-                advice="Name the folder that convert --out named. A run file is shown by: pipefix show FILE",
-            )
-        refuse_what_is_no_cache(arguments.cache)  # before PyTorch is loaded, which takes seconds
+        read(arguments.cache)  # tells what is no cache before PyTorch is loaded, which takes seconds
     checked = delivered(lambda progress: pipefix.verify(arguments.cache, progress=progress), arguments)
     if not checked.sound:
         in_store = not isinstance(arguments.cache, Path)

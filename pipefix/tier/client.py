@@ -11,12 +11,14 @@ used half answers a sixth.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
 import re
 import subprocess
 import sys
+import warnings
 import weakref
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -100,12 +102,15 @@ class TieredCache:
             if not (self._folder / ORIGIN).exists():
                 write_whole(self._folder / ORIGIN, self._url.encode(), durable=False)
             write_whole(self._folder / WANTED / Path(wanted.name).name, msgspec.msgpack.encode(wanted), durable=False)
+            self._start()
         except OSError as error:
-            raise UnreadableFile(
-                f"The tier {self._tier.folder} cannot be written: {error.strerror or error}.",
-                advice="Name a directory on a local disk that you may write to.",
-            ) from error
-        self._start()
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise UnreadableFile(
+                    f"The tier {self._tier.folder} cannot be written: {error.strerror or error}.",
+                    advice="Name a directory on a local disk that you may write to.",
+                ) from error
+            told = f"The disk of the tier {self._tier.folder} is full: parts that are not there yet are read in the store."
+            warnings.warn(told, RuntimeWarning, stacklevel=2)
         return None
 
     def _start(self) -> None:

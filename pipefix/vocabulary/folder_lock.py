@@ -95,6 +95,8 @@ class FolderLock:
 
 def unwritable(folder: Path, error: OSError) -> UnreadableFile:
     advice = "Choose a directory that you may write to, on a disk of this machine: --out DIR"
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        advice = "Allow more open files, ulimit -n 65536, or ask for fewer --workers; then run the same command again."
     return UnreadableFile(f"{folder} cannot be written: {error.strerror or error}.", advice=advice)
 
 

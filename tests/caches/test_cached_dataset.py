@@ -57,7 +57,7 @@ def test_the_index_of_a_large_cache_stays_in_its_file(files, make, monkeypatch):
 @pytest.mark.parametrize(("store", "to"), [("decoded", "lmdb"), ("rows", "parquet")])
 def test_a_cache_of_many_parts_has_few_of_them_open(files, make, monkeypatch, small_parts, store, to):
     """Of ImageNet it has some 500, two files each, and a process may open 1,024: training ended there."""
-    monkeypatch.setattr("pipefix.caches.index._most_open", lambda: 2)
+    monkeypatch.setattr("resource.getrlimit", lambda _: (8, 8))
     cached = CachedDataset(make(files, store, to).folder)
     assert [cached[index][1] for index in range(12)] == list(range(12)) and cached[0][1] == 0
     assert sum(file.path.startswith(f"{cached.path}/") for file in psutil.Process().open_files()) == 2

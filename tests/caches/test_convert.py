@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import lmdb
 import numpy as np
@@ -111,8 +112,31 @@ def test_streams_end_when_they_end_and_are_left_alone_then(make):
     assert len(cached) == 50 and [int(cached[index][1]) for index in range(50)] == list(range(50))
     again = make(Stream(50), "sample")
     assert (again.made, again.changed, again.compared) == (0, (), False)
-    with pytest.raises(BadUsage, match="What of a stream has changed cannot be told"):
-        make(Stream(50), "sample", update=True)
+
+
+def test_a_stream_that_is_shuffled_is_refused_with_what_can_be_done(make):
+    """--store source was advised, and refused with the advice to use --store sample."""
+
+    class Shuffled(Stream):
+        def __iter__(self):
+            return iter(random.sample(list(super().__iter__()), self.length))
+
+    with pytest.raises(TargetError, match="comes out different every time") as raised:
+        make(Shuffled(50), "sample")
+    assert raised.value.advice.startswith("Turn its shuffling off")
+
+
+def test_an_update_of_a_stream_makes_all_of_it_anew(make, small_parts):
+    """verify and CachedDataset advised it, and it was refused."""
+    folder = make(Stream(50), "sample").folder
+    (folder / "parts" / "00001.mdb").write_bytes(b"damage")
+    with interrupted_after(2), pytest.raises(Interrupted):
+        make(Stream(48), "sample", update=True)
+    assert len(CachedDataset(folder)) == 50, "until it is done, the cache is the old one"
+    done = make(Stream(48), "sample", update=True)
+    assert done.made + done.found == 13 and done.found >= 2 and verify(folder).sound
+    assert [int(sample[1]) for sample in CachedDataset(folder)] == list(range(48))
+    assert len(os.listdir(folder / "parts")) == 12
 
 
 @pytest.mark.parametrize("store", ["resized", "decoded", "sample"])
@@ -120,6 +144,7 @@ def test_of_an_endless_stream_the_first_samples(pictures, make, store):
     done = make(Endless(pictures), store, limit=20)
     cached = CachedDataset(done.folder)
     assert [cached[index][1] for index in range(len(cached))] == list(range(20))
+    assert done.manifest.update(done.folder).endswith(" --limit 20 --update")
     if store != "resized":
         assert same(cached[15][0], Image.open(pictures[3]).convert("RGB"))
 
@@ -138,6 +163,15 @@ def test_an_interrupted_forecast_leaves_nothing_and_says_no_more(files, small_pa
     with interrupted_after(1), pytest.raises(KeyboardInterrupt):
         forecast(files, recipe_of("lmdb", "decoded"), tmp_path / "cache", workers=0)
     assert os.listdir(tmp_path) == ["pictures"]
+
+
+def test_a_forecast_on_a_full_disk_keeps_nothing_and_says_no_more(files, small_parts, tmp_path, monkeypatch):
+    """It said that finished parts were kept, and removed them."""
+    monkeypatch.setattr(Building, "settle", mock.Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
+    with pytest.raises(UnreadableFile, match="is full") as raised:
+        forecast(files, recipe_of("lmdb", "decoded"), tmp_path / "cache", workers=0)
+    assert str(raised.value).endswith("is full.")
+    assert raised.value.advice == "Make room and run the same command again." and os.listdir(tmp_path) == ["pictures"]
 
 
 def test_a_dataset_without_length_is_told(make):
@@ -292,10 +326,14 @@ def test_parts_from_before_a_restart_are_checked(files, make, monkeypatch, small
 
 
 @pytest.mark.parametrize(
-    ("number", "message"),
-    [(errno.ENOSPC, "is full. Finished parts are kept"), (errno.EIO, f"cache cannot be written: {os.strerror(errno.EIO)}")],
+    ("number", "message", "advice"),
+    [
+        (errno.ENOSPC, "is full. Finished parts are kept", "Make room"),
+        (errno.EIO, f"cache cannot be written: {os.strerror(errno.EIO)}", "--out DIR"),
+        (errno.EMFILE, f"cache cannot be written: {os.strerror(errno.EMFILE)}", "ulimit -n 65536"),
+    ],
 )
-def test_a_full_or_failing_disk_keeps_what_is_finished(files, make, monkeypatch, small_parts, number, message):
+def test_a_full_or_failing_disk_keeps_what_is_finished(files, make, monkeypatch, small_parts, number, message, advice):
     real = Building.finished
 
     def failing(self, part, facts):
@@ -305,8 +343,9 @@ def test_a_full_or_failing_disk_keeps_what_is_finished(files, make, monkeypatch,
 
     with monkeypatch.context() as patch:
         patch.setattr(Building, "finished", failing)
-        with pytest.raises(UnreadableFile, match=message):
+        with pytest.raises(UnreadableFile, match=message) as raised:
             make(files, "source")
+    assert advice in raised.value.advice
     assert make(files, "source").found == 2
 
 
@@ -522,8 +561,10 @@ def test_too_many_are_a_mistake_elsewhere(make):
             return super().__getitem__(index)
 
     for limit in (0.01, 0.01, 0.1):  # the same command goes on, and ends no better
-        with pytest.raises(TargetError, match=r"20 of 100 samples cannot be read, more than 10?(\.0)? %. The first is sample 0"):
+        said = r"20 of 100 samples cannot be read, more than 10?(\.0)? %. The first is sample 0"
+        with pytest.raises(TargetError, match=said) as raised:
             make(Broken(), "sample", on_bad="skip", max_bad=limit)
+        assert raised.value.advice.endswith("--max-bad 30%"), "no more than there are, or fewer, was said to be enough"
     assert make(Broken(), "sample", on_bad="skip", max_bad=0.5).manifest.length == 80
     assert make(Broken(), "sample", on_bad="skip", max_bad=0.3, update=True).made == 0, "another limit is no other cache"
 

@@ -9,6 +9,7 @@ import os
 import random
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -225,6 +226,15 @@ def test_what_a_killed_forecast_left_goes_with_the_next(files: Files, tmp_path: 
     assert [path.name for path in sorted(tmp_path.iterdir()) if path not in before] == [".cache.pipefix-trial.building"]
     assert forecast(files, recipe_of("lmdb", "source"), tmp_path / "cache", workers=0).samples == 12
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_forecast_whose_last_round_makes_fewer_parts_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part of the round before stayed, and because of it the next forecast was refused."""
+    ticks = itertools.count()
+    monkeypatch.setattr(estimate, "time", SimpleNamespace(perf_counter=lambda: next(ticks) / 8))
+    for _ in range(2):  # of 24 parts and then 23
+        assert forecast(Numbers(959), recipe_of("lmdb", "sample"), tmp_path / "cache", workers=0).tried == 23 * 39
+        assert not list(tmp_path.iterdir())
 
 
 def test_a_forecast_leaves_a_cache_of_theirs_alone(tmp_path: Path, make: Any) -> None:

@@ -18,6 +18,7 @@ from PIL import Image
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.verify import verify
 from pipefix.vocabulary.errors import BadUsage, TargetError
+from pipefix.vocabulary.nested import leaves
 from tests.caches.sources import Numbers, Texts
 from tests.loader.likeness import assert_same
 
@@ -69,6 +70,12 @@ def test_a_label_beside_a_number_of_another_type_stays_an_integer(make):
     """Both were put into one column of floats, and a loss that takes class numbers was given 3.0."""
     cached = CachedDataset(make(Odd(lambda index: (index % 7, index / 2)), "rows", "parquet").folder)
     assert_same(cached[10], (3, 5.0))
+
+
+def test_a_tuple_of_numbers_that_are_sometimes_of_one_type(make):
+    """It was refused for a field_0 that only some samples had."""
+    cached = CachedDataset(make(Odd(lambda index: (index % 7, index % 3 / 3 or 0)), "rows", "parquet").folder)
+    assert_same([cached[index] for index in (9, 10, 399)], [(2, 0.0), (3, 1 / 3), (0, 0.0)])
 
 
 def test_texts_are_tokenised_on_the_way(make, tmp_path):
@@ -135,6 +142,28 @@ def test_pictures_are_columns_that_other_libraries_open(files, make):
     assert CachedDataset(folder, images="tensor")[4]["picture"].shape == (3, 44, 60)
     assert CachedDataset(folder, images="none")[5] == {"picture": None, "label": 5}
     assert verify(folder).sound
+
+
+@pytest.mark.parametrize(
+    "made",
+    [lambda sample: {"picture": sample[0]}, lambda sample: sample, lambda sample: sample[0]],
+    ids=["dict", "tuple", "picture"],
+)
+def test_of_a_row_group_the_picture_that_is_asked_for_is_decoded(files, make, made):
+    """All 1,024 were, and eight row groups of them filled the memory of each worker."""
+
+    class Shaped(type(files)):
+        def __getitem__(self, index):
+            return made(super().__getitem__(index))
+
+    dataset = Shaped(files.paths)
+    cached = CachedDataset(make(dataset, "rows", "parquet").folder)
+    decoded, decode = [], cached._rows._picture
+    cached._rows._picture = lambda picture: decoded.append(picture) or decode(picture)
+    for index in (4, 5):
+        for leaf, expected in zip(leaves(cached[index]), leaves(dataset[index]), strict=True):
+            assert np.array_equal(np.asarray(leaf), np.asarray(expected))
+    assert len(decoded) == 2
 
 
 def test_threads_share_a_cache(cache):

@@ -129,6 +129,20 @@ def test_the_list_of_damaged_samples_is_brought_too(url, monkeypatch):
     assert json.loads((folder_of(url) / "quarantine.jsonl").read_text())["index"] == 20
 
 
+def test_what_changed_since_an_upload_was_stopped_is_brought_as_it_is_now(url, monkeypatch):
+    """The cache of the old labels was brought, and could not be changed there any more."""
+    dataset = Numbers(60)
+    dataset.labels = [0] * 60
+    act = partial(convert_to_store, dataset, recipe_of("lmdb", "sample"), url, workers=0)
+    with monkeypatch.context() as patched:
+        patched.setattr(FolderStore, "put", mock.Mock(side_effect=UnreadableFile("gone")))
+        with pytest.raises(UnreadableFile, match="gone"):
+            act()
+    dataset.labels[20] = 1
+    done = act()
+    assert (done.made, done.found, done.changed) == (1, 3, ()) and CachedDataset(url, dataset=dataset)[20]["index"] == 20
+
+
 def test_of_two_that_finish_at_once_one_is_told(url, monkeypatch):
     class Late(FolderStore):
         def put(self, name, data, *, if_absent=False):
@@ -183,6 +197,13 @@ def test_what_is_no_cache_says_so(url, tmp_path):
         CachedDataset(url)
     with pytest.raises(BadUsage, match="is a directory, which needs no tier"):
         CachedDataset(tmp_path, tier=f"{tmp_path}/tier:1MB")
+
+
+def test_a_tier_without_room_for_any_part_is_told(url, tmp_path):
+    """It stayed empty, and every record was read in the store for as long as the training ran."""
+    convert_to_store(Numbers(60), recipe_of("lmdb", "sample"), url, workers=0)
+    with pytest.raises(BadUsage, match=r"tier may take 1.00 kB, and a part of file://.* or more"):
+        CachedDataset(url, tier=f"{tmp_path}/tier:1kB")
 
 
 @pytest.mark.parametrize("batched", [True, False])

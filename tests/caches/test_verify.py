@@ -97,3 +97,11 @@ def test_whatever_happens_to_its_files_it_opens_right_or_is_told_as_damaged(pict
         except UnreadableFile:
             sound = False
         assert not (sound and outcome == "damaged"), f"seed {seed}, {mutation}: verify saw nothing"
+
+
+def test_a_file_is_said_to_be_no_cache_by_calls_too(tmp_path):
+    """They said that it cannot be read, and that its permissions were to be looked at."""
+    (tmp_path / "run.json").write_text("{}")
+    for read in (CachedDataset, verify):
+        with pytest.raises(UnreadableFile, match=r"run.json is a file, and a cache is a folder\."):
+            read(tmp_path / "run.json")

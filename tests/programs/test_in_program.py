@@ -497,6 +497,13 @@ class TestWork:
         """A program that changes its directory (Hydra) took it there, and the report named it as if it were here."""
         assert in_program._given(options, verb)["out"] == out
 
+    def test_a_tokenizer_is_looked_for_where_the_command_was_typed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """In a program that changes its directory there was no such file; a model's name stays as it is."""
+        monkeypatch.chdir(tmp_path)
+        Path("mine.json").write_text("{}")
+        given = [in_program._given({"to": "parquet", "tokenizer": name}, "convert")["tokenizer"] for name in ("mine.json", "gpt2")]
+        assert given == [str(tmp_path / "mine.json"), "gpt2"]
+
     @pytest.mark.parametrize(
         ("out", "told"),
         [(".", (".", "pipefix.plan.toml", "pipefix.fix.html")), ("a/b", ("a/b", "a/b/pipefix.plan.toml", "a/b/pipefix.fix.html"))],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import zlib
+from unittest import mock
 
 import msgspec
 import pytest
@@ -69,6 +71,14 @@ def test_where_no_room_can_be_taken_beforehand_parts_arrive_all_the_same(cache, 
     cache.part(wanted(2))
     fetch(tmp_path)
     assert cache.part(wanted(2)).read_bytes() == bytes([2]) * 40
+
+
+def test_where_no_wish_can_be_written_parts_are_read_in_the_store(cache, monkeypatch):
+    """Training ended where the disk of a tier was filled by others, although all could be read in the store."""
+    monkeypatch.setattr("pipefix.tier.client.write_whole", mock.Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+    with pytest.warns(RuntimeWarning, match="tier is full: parts that are not there yet are read in the store"):
+        assert cache.part(wanted(1)) is None
+    assert cache.part(wanted(1)) is None
 
 
 def test_what_is_not_in_the_store_never_arrives(cache, tmp_path):

@@ -184,6 +184,15 @@ def test_storage_is_that_of_the_first_path_that_a_dataset_holds(tmp_path: Path) 
     assert samples.storage_of(range(3)) is None
 
 
+def test_of_pictures_and_texts_that_a_dataset_holds_a_few_values_are_looked_at() -> None:
+    """Each epoch began with a list of millions of numbers where a dataset holds its pictures as one array."""
+    pictures, corpus = np.arange(2 * 200 * 200 * 3).reshape(2, 200, 200, 3), "a b " * 100_000
+    held = (pictures, pictures + 1, pictures[:1], corpus, "c " + corpus)
+    outlines = [repr(samples._outline(SimpleNamespace(held=each))) for each in held]
+    assert len(set(outlines)) == 5 and max(map(len, outlines)) < 10_000
+    assert samples._outline(torch.arange(9)) == ((9,), [0, 1, 2, 3]) and samples._outline(np.float32(1)) == ((), None)
+
+
 def test_time_without_a_cpu_is_counted_between_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the thread that goes through the loop, and of its workers; another thread's says nothing of it."""
     queued = {(): 1.0, (1, 2): 5.0}

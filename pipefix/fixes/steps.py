@@ -52,9 +52,7 @@ class Fixer:
         """Why it cannot be done here; None where it can be tried."""
         if not isinstance(step.change, LoaderChange):
             return step.by_hand
-        if step.change.fuse is not None:
-            return _is_fused(context)
-        return _needs_no_handing_over(context) if step.change.engine == "processes" else None
+        return _is_fused(context) if step.change.fuse is not None else None
 
     def alters(self, step: Proposed) -> str | None:
         """What training sees afterwards that it did not before; None where samples stay what they were."""
@@ -85,16 +83,6 @@ def _is_fused(context: FixContext) -> str | None:
     if context.plan.augmentation is not None:
         return "the plan moves transforms to whole batches, and a fused call makes all of them"
     return None
-
-
-def _needs_no_handing_over(context: FixContext) -> str | None:
-    """Why batches are not to be handed over through reused memory; None where they can be."""
-    change, loader = context.plan.loader, context.subject.loader
-    planned, own = getattr(change, "engine", None), getattr(loader, "engine", None)
-    if "processes" in (planned, own):
-        return f"the {'plan' if planned == 'processes' else 'loader'} hands batches over through reused memory already"
-    workers = loader.num_workers if change is None or change.num_workers is None else change.num_workers
-    return None if workers else "without workers there is nothing to hand over"
 
 
 @dataclass

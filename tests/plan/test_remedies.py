@@ -179,6 +179,8 @@ GPU: list[tuple[World, str, str, dict[str, Any]]] = [
 BATCHES: list[tuple[World, str, str, dict[str, Any]]] = [
     (JPEGS.but(ipc=0.0001), "handover-slots", "would gain under 3 %: 1.00x", {}),
     (ALONE, "handover-slots", "no workers: nothing crosses a process border", {}),
+    (JPEGS.but(ipc=0.004, fields={"reuses_memory": True}), "handover-slots",
+     "the loader hands batches over through reused memory already", {}),
     (JPEGS.but(facts={"batch.piped_bytes": 19_000_000.0}), "handover-slots",
      "batches are not tensors but arrays or bytes, which go through a pipe: return tensors from collate_fn first", {}),
     (JPEGS.but(fields={"looks": {}}), "handover-slots", "how large a batch is could not be looked at", {}),

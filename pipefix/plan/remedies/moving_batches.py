@@ -42,6 +42,8 @@ class HandoverSlots(Remedy):
     def answer(self, case: Case) -> Step:
         if not case.measurement.workers:
             return self.declined("no workers: nothing crosses a process border")
+        if case.measurement.reuses_memory:
+            return self.declined("the loader hands batches over through reused memory already")
         if not case.batch_bytes:
             return self.declined("how large a batch is could not be looked at")
         if case.measurement.facts.get("batch.piped_bytes", 0.0) > 0.5 * case.batch_bytes:

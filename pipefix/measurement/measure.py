@@ -63,6 +63,7 @@ def measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, *, core
     measurement = Measurement(settings, settings.num_workers, cores, consumer.name, consumer.present)
     measurement.seam_cost = plan.seam_cost
     measurement.reuses_memory = getattr(subject.loader, "another", DataLoader) is not DataLoader
+    measurement.copies_early = getattr(consumer.way, "copies", False)
     measurement.shards = shards_of(subject.loader.dataset) if subject.iterable else None
     clock = BudgetClock(plan.budget)
     before, neighbours = cgroups.throttle(), Neighbours()

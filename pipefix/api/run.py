@@ -161,6 +161,8 @@ def _probed_elsewhere(run: runfile.Run, file: Path) -> runfile.Run:
 
 def _instead(program: runfile.ProgramFigures) -> str:
     """What to do so that the program can be probed."""
+    if program.at_limit:
+        return " --seconds or --steps ended it before that: give it more of them."
     training = [loop for loop in program.loops if loop.role == "training"]
     if not training and program.exit_code:
         return ""  # it failed, and says why

@@ -105,9 +105,13 @@ def test_a_loader_with_a_plan_is_measured_over_its_cache(tmp_path: Path, monkeyp
     assert notes == ["Trials read from cache, as the plan of the loader itself says."]
 
 
-def test_of_fused_calls_a_probe_says_that_it_does_not_see_them() -> None:
-    fused = as_planned(load_target(FastLoader(LOADER.dataset, fuse="exact")))
-    assert "fused calls (fuse='exact'), which a probe does not see into" in fused.wrapper
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [({"fuse": "exact"}, "fused calls (fuse='exact')"), ({"threads_per_worker": 8}, "threads (threads_per_worker=8)")],
+)
+def test_of_fused_calls_and_threads_a_probe_says_that_it_does_not_see_them(option: dict[str, Any], told: str) -> None:
+    planned = as_planned(load_target(FastLoader(LOADER.dataset, **option)))
+    assert f"{told}, which a probe does not see into" in planned.wrapper
     assert as_planned(load_target(LOADER)).wrapper == ""
 
 

@@ -60,7 +60,7 @@ def as_planned(subject: Subject) -> Subject:
     if on_bad != "raise":
         told.append(f"Samples that cannot be read are left out here, too (on_bad={on_bad!r}).")
     subject = replace(subject, wrapper=" ".join(filter(None, told)))
-    if plan.augmentation is not None or (plan.cache is None and change.worker_threads is None):
+    if plan.augmentation is not None or (plan.cache, change.worker_threads, change.fuse) == (None, None, None):
         return subject
     # All other settings are the loader's arguments by now.
     settings = LoaderChange(worker_threads=change.worker_threads, fuse=change.fuse)

@@ -15,6 +15,7 @@ from pipefix.api.probe import probe
 from pipefix.api.target import as_planned, consumed, load_target
 from pipefix.api.tune import _reading_its_cache, tune
 from pipefix.caches.convert import convert, recipe_of
+from pipefix.fixes.same_samples import mode_of
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement.consumer import consumer_for
 from pipefix.plan.planfile import CacheChange, LoaderChange, PlanFile, write
@@ -113,6 +114,15 @@ def test_of_fused_calls_and_threads_a_probe_says_that_it_does_not_see_them(optio
     planned = as_planned(load_target(FastLoader(LOADER.dataset, **option)))
     assert f"{told}, which a probe does not see into" in planned.wrapper
     assert as_planned(load_target(LOADER)).wrapper == ""
+
+
+def test_a_loader_whose_plan_fuses_is_known_to_fuse(tmp_path: Path) -> None:
+    """A probe told it to be a FastLoader with fuse=."""
+    place = tmp_path / "pipefix.plan.toml"
+    write(PlanFile(loader=LoaderChange(fuse="exact")), place)
+    planned = as_planned(load_target(FastLoader(LOADER.dataset, plan=place)))
+    assert mode_of(planned.loader) == "exact"
+    assert "fused calls (fuse='exact')" in planned.wrapper
 
 
 @pytest.mark.parametrize("place", [{"trace": "none/trace.json"}, {"write": "none/pipefix.plan.toml"}], ids=["probe", "tune"])

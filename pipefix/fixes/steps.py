@@ -52,7 +52,9 @@ class Fixer:
         """Why it cannot be done here; None where it can be tried."""
         if not isinstance(step.change, LoaderChange):
             return step.by_hand
-        return _is_fused(context) if step.change.fuse is not None else None
+        if step.change.fuse is not None and context.plan.augmentation is not None:
+            return "the plan moves transforms to whole batches, and a fused call makes all of them"
+        return None
 
     def alters(self, step: Proposed) -> str | None:
         """What training sees afterwards that it did not before; None where samples stay what they were."""
@@ -73,16 +75,6 @@ class Fixer:
 
     def make(self, step: Proposed, context: FixContext, say: Say) -> None:
         """Build what the change names, where there is anything to be built. Raises what stands in the way."""
-
-
-def _is_fused(context: FixContext) -> str | None:
-    """Why pictures are not to be made by fused calls; None where they can be, as far as the plan tells."""
-    now = getattr(context.plan.loader, "fuse", None) or getattr(context.subject.loader, "fuse", None)
-    if now is not None:
-        return f"pictures are made by one call each already (fuse = {now!r})"
-    if context.plan.augmentation is not None:
-        return "the plan moves transforms to whole batches, and a fused call makes all of them"
-    return None
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from pipefix.caches.convert import convert, recipe_of
 from pipefix.fixes.same_samples import mode_of
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement.consumer import consumer_for
-from pipefix.plan.planfile import CacheChange, LoaderChange, PlanFile, write
+from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile, write
 from pipefix.vocabulary import amounts
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from tests.fixes.benchtop import Lines
@@ -123,6 +124,13 @@ def test_a_loader_whose_plan_fuses_is_known_to_fuse(tmp_path: Path) -> None:
     planned = as_planned(load_target(FastLoader(LOADER.dataset, plan=place)))
     assert mode_of(planned.loader) == "exact"
     assert "fused calls (fuse='exact')" in planned.wrapper
+
+
+def test_a_loader_whose_plan_moves_transforms_is_not_told_to_move_them() -> None:
+    follows = PlanFile(augmentation=AugmentationChange(backend="kornia")), Path()
+    subject: Any = SimpleNamespace(loader=SimpleNamespace(follows=follows))
+    moving = sys.modules["pipefix.api.probe"]._moving(subject, "kornia")
+    assert not moving.names and moving.why_none == "the loader's plan moves transforms to whole batches already"
 
 
 @pytest.mark.parametrize("place", [{"trace": "none/trace.json"}, {"write": "none/pipefix.plan.toml"}], ids=["probe", "tune"])

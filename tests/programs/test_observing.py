@@ -20,6 +20,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.data import DataLoader
 
+from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.metering.cost_record import CostRecord, TimedBatch
 from pipefix.loader.metering.stage_clock import StageClock
 from pipefix.programs.observing import batches, lines, loops, notes, patches, samples, timed_batches
@@ -522,6 +523,20 @@ def test_other_base_classes_of_a_loader_are_told_of_it(tmp_path: Path) -> None:
         pass
 
     assert told == [("Mine", "mine")]
+
+
+def test_a_batch_of_a_fast_loader_is_not_told_as_many_pieces(tmp_path: Path) -> None:
+    class Fast(Loader):
+        explain = FastLoader.explain
+
+    observer = Observer(str(tmp_path))
+    for loader in (Loader(), Fast()):
+        epoch = Epoch(Loop(0, "train.py:1"), loader, 4, 0.0)
+        epoch.batches = 1
+        observer._first_batches(None, epoch, [torch.zeros(2)] * 70)
+    (file,) = tmp_path.iterdir()
+    noted = [event["tensors"] for event in map(json.loads, file.read_text().splitlines()) if event["event"] == "batch"]
+    assert noted == [70]
 
 
 def test_ranks_on_another_machine_than_the_job_are_seen(tmp_path: Path) -> None:

@@ -74,7 +74,9 @@ HEALTHY = [
     Case(
         "many small tensors in memory that is used again",
         described(
-            machine=machine(fd_soft=256), settings=loader(), batch=BatchFacts(bytes=8, tensors=90, small_tensors=90),
+            machine=machine(fd_soft=256),
+            settings=loader(),
+            batch=BatchFacts(bytes=8, tensors=90, small_tensors=90),
             sharing_strategy=REUSED,
         ),
     ),

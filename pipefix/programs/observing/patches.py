@@ -141,8 +141,8 @@ def _subclasses(kind: Any) -> list[Any]:
 
 
 class _InItsPlace:
-    """In a class: a function of ours in the place of its own. By value, as cloudpickle has it of the classes of a program's own file,
-    a class is pickled with that one: ours hold what cannot be pickled."""
+    """In a class: a function of ours in the place of its own. Pickled by value, as cloudpickle has it of what a program's own file
+    defines, the class takes its own along: ours hold what cannot be pickled."""
 
     def __init__(self, own: Any, ours: Any) -> None:
         self.__func__, self._ours = own, ours  # by that name it is known of class methods as well

@@ -239,6 +239,9 @@ def _moving(subject: Subject, to: str) -> Moving | None:
     from pipefix.augment.split import split
     from pipefix.augment.transforms import files_of, find
 
+    plan, _ = getattr(subject.loader, "follows", None) or (None, None)
+    if plan is not None and plan.augmentation is not None:
+        return Moving(frozenset(), "the loader's plan moves transforms to whole batches already")
     try:
         support.check(to)
         at = find(subject.dataset)

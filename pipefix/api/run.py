@@ -33,7 +33,7 @@ from pipefix.vocabulary.errors import BadUsage, Interrupted, PipefixError, Unrea
 from pipefix.vocabulary.folder_lock import taken
 from pipefix.vocabulary.version import VERSION
 
-_NOTES = re.compile(r"(run\.json|events-.*\.jsonl|\.pipefix-(enough|noting-.*))\Z")
+_NOTES = re.compile(r"(run\.json|report\.html|events-.*\.jsonl|\.pipefix-(enough|noting-.*))\Z")
 
 _SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 """Variables of launchers that start this command for each rank, beside ``RANK``: what others note in the folder is of the same
@@ -161,6 +161,8 @@ def _probed_elsewhere(run: runfile.Run, file: Path) -> runfile.Run:
 
 def _instead(program: runfile.ProgramFigures) -> str:
     """What to do so that the program can be probed."""
+    if program.at_limit:
+        return " --seconds or --steps ended it before that: give it more of them."
     training = [loop for loop in program.loops if loop.role == "training"]
     if not training and program.exit_code:
         return ""  # it failed, and says why
@@ -219,8 +221,10 @@ def clear(folder: Path) -> None:
     Raises `BadUsage` where another program still notes there, `UnreadableFile` where they cannot be removed, or are none of ours.
     """
     file = folder / "run.json"
+    earlier: list[Path] = []
     try:
         runfile.read(file)
+        earlier = [file, folder / "report.html"]  # which `import pipefix.auto` does not write anew
     except UnreadableFile:  # there is none; a rank that starts at the same time may have removed it just now
         if file.exists():  # it is none of ours
             raise
@@ -229,7 +233,7 @@ def clear(folder: Path) -> None:
     if noting:
         _refuse(folder, f" (process {min(noting.values())})")
     try:
-        for path in (file, folder / ENOUGH, *(notes for notes in ours if notes not in noting)):
+        for path in (*earlier, folder / ENOUGH, *(notes for notes in ours if notes not in noting)):
             files.remove(path, _NOTES)
     except OSError as error:
         problem = f"--out {folder}: the notes of an earlier program cannot be removed: {error.strerror or error}."

@@ -50,14 +50,17 @@ def as_planned(subject: Subject) -> Subject:
     plan, folder = getattr(subject.loader, "follows", None) or (PlanFile(), Path())
     change = plan.loader or LoaderChange()
     fuse = change.fuse or getattr(subject.loader, "fuse", None)
+    threads = getattr(subject.loader, "threads_per_worker", 1) if not subject.batched_fetch else 1
     unseen = f"fused calls (fuse={fuse!r})" if fuse else "augmentation of whole batches" if plan.augmentation else ""
-    words = f"The loader is told to use {unseen}, which a probe does not see into: figures are those of the dataset's own code."
+    unseen = unseen or (f"threads (threads_per_worker={threads})" if threads > 1 else "")
+    own = "figures are those of the dataset's own code, one sample after the other."
+    words = f"The loader is told to use {unseen}, which a probe does not see into: {own}"
     told = [subject.wrapper, words if unseen else ""]
     on_bad = getattr(subject.loader, "on_bad", "raise")
     if on_bad != "raise":
         told.append(f"Samples that cannot be read are left out here, too (on_bad={on_bad!r}).")
     subject = replace(subject, wrapper=" ".join(filter(None, told)))
-    if plan.augmentation is not None or (plan.cache is None and change.worker_threads is None):
+    if plan.augmentation is not None or (plan.cache, change.worker_threads, change.fuse) == (None, None, None):
         return subject
     # All other settings are the loader's arguments by now.
     settings = LoaderChange(worker_threads=change.worker_threads, fuse=change.fuse)

@@ -15,6 +15,9 @@ from pipefix.system.machine import Filesystem, Machine
 from pipefix.vocabulary.finding import SEVERITIES, Finding
 from pipefix.vocabulary.settings import LoaderSettings
 
+REUSED = "reused memory"
+"""How a FastLoader shares batches: as one piece each."""
+
 
 class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What one batch is made of."""
@@ -114,7 +117,7 @@ class AuditFacts(msgspec.Struct, frozen=True, kw_only=True):
     preload: list[str] | None = None
     """Modules that the fork server imports once for all workers."""
     sharing_strategy: str | None = None
-    """``torch.multiprocessing.get_sharing_strategy()``."""
+    """``torch.multiprocessing.get_sharing_strategy()``, or `REUSED`."""
     filesystems: dict[str, Filesystem] = {}
     """Mount point -> file system, of the paths that samples were read from."""
     store: ObjectStoreFacts | None = None

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch.multiprocessing import get_sharing_strategy
-from torch.utils.data import IterableDataset
+from torch.utils.data import DataLoader, IterableDataset
 
 from pipefix.audit.dataset_scan import scan_dataset
-from pipefix.audit.facts import BatchFacts, MemoryGrowth
+from pipefix.audit.facts import REUSED, BatchFacts, MemoryGrowth
 from pipefix.audit.handle_scan import open_handles
 from pipefix.audit.on_handover import SMALL_BYTES
 from pipefix.audit.storage_facts import store_in
@@ -102,11 +102,12 @@ def loader_facts(loader: Any) -> dict[str, Any]:
     """Fields of `AuditFacts` that can be read off a loader without running it."""
     # FastLoader has the fork server load modules when its workers start.
     by_itself = any(kind.__module__ == "pipefix.loader.fast_loader" for kind in type(loader).__mro__)
+    reused = getattr(loader, "another", DataLoader) is not DataLoader
     return {
         "start_method": start_method_of(loader),
         "lost_by_fork": lost_by_workers_of(loader),
         "preload": None if by_itself else list(forkserver._forkserver._preload_modules),  # type: ignore[attr-defined]
-        "sharing_strategy": str(get_sharing_strategy()),
+        "sharing_strategy": REUSED if reused else str(get_sharing_strategy()),
         "dataset": scan_dataset(loader.dataset),
         "store": store_in(loader.dataset),
         "handles": open_handles(loader.dataset, getattr(loader, "worker_init_fn", None)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipefix.audit.facts import AuditFacts, Message, rule
+from pipefix.audit.facts import REUSED, AuditFacts, Message, rule
 from pipefix.vocabulary.quantity import counted, size
 
 SHM_SAFETY = 2
@@ -57,7 +57,7 @@ def shm_size(facts: AuditFacts) -> Message | None:
 @rule("fd-limit", "problem", "open files + workers x prefetch_factor x tensors a batch > the soft limit on open files")
 def fd_limit(facts: AuditFacts) -> Message | None:
     machine = facts.machine
-    if machine is None or machine.fd_soft is None or facts.num_workers == 0 or facts.sharing_strategy == "file_system":
+    if machine is None or machine.fd_soft is None or facts.num_workers == 0 or facts.sharing_strategy in ("file_system", REUSED):
         return None
     if facts.batch is None or facts.in_flight is None:
         if machine.fd_soft >= LOW_FDS:
@@ -83,7 +83,7 @@ def _raise_fds(facts: AuditFacts, wanted: int) -> str:
 @rule("batch-parts", "warning", f"{MANY_SMALL} tensors below 64 KiB, or over 1 MiB of arrays or bytes, in a batch from a worker")
 def batch_parts(facts: AuditFacts) -> Message | None:
     batch = facts.batch
-    if batch is None or not facts.num_workers:
+    if batch is None or not facts.num_workers or facts.sharing_strategy == REUSED:
         return None
     sentences, advice = [], []
     if batch.small_tensors >= MANY_SMALL:

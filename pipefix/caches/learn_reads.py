@@ -22,7 +22,9 @@ def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> tuple[str |
     which ranges of which files these are, and those that it reads in ways that a ``source`` cache cannot answer.
     """
     get = decoded(getter(dataset, None))
-    runs = list(good(lambda index: witness.whole(get, index)[1], indices, _LEARNED_FROM))
+    # From all over: the first ones may lie in one folder of several.
+    spaced = dict.fromkeys((*indices[:: max(1, len(indices) // _LEARNED_FROM)], *indices))
+    runs = list(good(lambda index: witness.whole(get, index)[1], [*spaced], _LEARNED_FROM))
     chosen = [index for index, _ in runs]
     witness.install()  # for what the first samples imported
     again = [witness.again(get, index) for index in chosen]
@@ -31,7 +33,7 @@ def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> tuple[str |
         witness.maps = False
         again = [witness.again(get, index) for index in chosen]
     reads_again, unseen = zip(*again, strict=True)
-    files = list(dict.fromkeys(path for reads in reads_again for path in reads.files))
+    files = dict.fromkeys(path for reads in reads_again for path in reads.files)
     if not files:
         raise TargetError(
             f"Samples were made, and none of the {len(chosen)} looked at read a file in a way that can be seen.",
@@ -39,16 +41,17 @@ def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> tuple[str |
         )
     # A client that the first sample of a process makes may decode on the way (botocore its JSON): stopped there, it never asks.
     learned = not any(map(is_remote, files)) and witness.learn(get, chosen, reads_again)
-    root = root_of(dataset, files)
+    root = root_of(dataset, [*files])
 
     def sizes(reads: Reads) -> tuple[int, int]:
         """Of a shard, not those of its other samples."""
+        files.update(dict.fromkeys(reads.files))
         held = sum(len(data) for read in reads.files.values() for data in read.chunks)
         return held, len(source_record(reads, root, {}, 0)) - held
 
     short = (size for _, size in good(lambda index: sizes(witness.read_only(get, index)), indices))
     held, described = zip(*(short if learned else map(sizes, reads_again)), strict=True)
-    return root, statistics.fmean(held), statistics.fmean(described), statistics.median(unseen)
+    return root_of(dataset, [*files]), statistics.fmean(held), statistics.fmean(described), statistics.median(unseen)
 
 
 def good(make: Callable[[int], Any], indices: Sequence[int], count: int | None = None) -> Iterator[tuple[int, Any]]:

@@ -123,7 +123,7 @@ def _step_bound(measurement: Measurement, diagnosis: Diagnosis, share: Interval)
     if ratio is not None:
         could = times_between(ratio.inverted()) if diagnosis.verdict.blocks >= FEWEST_FOR_INTERVAL else times(1 / ratio.value)
         text += f", and the loader could deliver {could} what it uses"
-    free = _free_input(measurement, diagnosis)
+    free = free_input(measurement, diagnosis)
     best = f": free input would gain at most {times(max(1.0, free.high))}" if free is not None else ""
     if (free.low if free is not None else 1.0 if measurement.workers else 1 / share.high) <= NOTICEABLE:
         return f"{text}. Work on the model, not the data{best}."
@@ -131,7 +131,7 @@ def _step_bound(measurement: Measurement, diagnosis: Diagnosis, share: Interval)
     return f"{text}. It is the largest part, and not the only one worth work{best or ': making batches takes the rest'}."
 
 
-def _free_input(measurement: Measurement, diagnosis: Diagnosis) -> Interval | None:
+def free_input(measurement: Measurement, diagnosis: Diagnosis) -> Interval | None:
     """What it gains if neither samples nor batches take any time, as far as that was tried; None where it was not.
 
     Where workers collate, and the step limits, whole samples are nearly all of it.

@@ -52,9 +52,9 @@ class Fixer:
         """Why it cannot be done here; None where it can be tried."""
         if not isinstance(step.change, LoaderChange):
             return step.by_hand
-        if step.change.fuse is not None:
-            return _is_fused(context)
-        return _needs_no_handing_over(context) if step.change.engine == "processes" else None
+        if step.change.fuse is not None and context.plan.augmentation is not None:
+            return "the plan moves transforms to whole batches, and a fused call makes all of them"
+        return None
 
     def alters(self, step: Proposed) -> str | None:
         """What training sees afterwards that it did not before; None where samples stay what they were."""
@@ -75,26 +75,6 @@ class Fixer:
 
     def make(self, step: Proposed, context: FixContext, say: Say) -> None:
         """Build what the change names, where there is anything to be built. Raises what stands in the way."""
-
-
-def _is_fused(context: FixContext) -> str | None:
-    """Why pictures are not to be made by fused calls; None where they can be, as far as the plan tells."""
-    now = getattr(context.plan.loader, "fuse", None) or getattr(context.subject.loader, "fuse", None)
-    if now is not None:
-        return f"pictures are made by one call each already (fuse = {now!r})"
-    if context.plan.augmentation is not None:
-        return "the plan moves transforms to whole batches, and a fused call makes all of them"
-    return None
-
-
-def _needs_no_handing_over(context: FixContext) -> str | None:
-    """Why batches are not to be handed over through reused memory; None where they can be."""
-    change, loader = context.plan.loader, context.subject.loader
-    planned, own = getattr(change, "engine", None), getattr(loader, "engine", None)
-    if "processes" in (planned, own):
-        return f"the {'plan' if planned == 'processes' else 'loader'} hands batches over through reused memory already"
-    workers = loader.num_workers if change is None or change.num_workers is None else change.num_workers
-    return None if workers else "without workers there is nothing to hand over"
 
 
 @dataclass

@@ -154,6 +154,8 @@ class OnItsWay:
     def __init__(self, device: Any, augment: Move | None) -> None:
         self._device, self._augment = device, augment
         self._carrier: Carrier | None = None
+        self.copies = device is not None and torch.device(device).type == "cuda"
+        """Whether it brings batches to a CUDA device."""
 
     def __call__(self, batch: Any) -> Any:
         if self._device is not None:

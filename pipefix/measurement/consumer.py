@@ -32,6 +32,8 @@ class Consumer:
     present = False
     why_none = ""
     """Why what the target's file holds could not be made a consumer."""
+    way: Any = None
+    """What the loader itself does to a batch before its caller has it; None: nothing."""
 
     def __call__(self, batch: Any) -> None:
         """Take one batch."""
@@ -58,7 +60,7 @@ class Consumer:
 
 
 Way = Callable[[Any], Any]
-"""What the loader itself does to a batch before its caller has it: brings it to a device, augments it."""
+"""Brings a batch to a device, augments it."""
 
 
 def as_it_is(batch: Any) -> Any:
@@ -74,14 +76,14 @@ class Emulated(Consumer):
     present = True
 
     def __init__(self, seconds: float, *, name: str, transform: Way = as_it_is, launch: float | None = None) -> None:
-        self.seconds, self.name, self._way = seconds, name, transform
+        self.seconds, self.name, self.way = seconds, name, transform
         self._launch = launch if launch is not None and launch < seconds else None
         self._done: float | None = None
         """When the device will have done all that it was handed."""
         self._times: list[gpu.DeviceTime] = []
 
     def __call__(self, batch: Any) -> None:
-        self._way(batch)
+        self.way(batch)
         if self._launch is None:
             time.sleep(self.seconds)
             return
@@ -105,7 +107,7 @@ class UserStep(Consumer):
     name = "train_step"
 
     def __init__(self, step: Callable[[Any], object], transform: Way = as_it_is) -> None:
-        self._step, self._way = step, transform
+        self._step, self.way = step, transform
         self._events = gpu.StepEvents() if gpu.present() else None
         self._spent_ns = 0
         """Of all calls that returned."""
@@ -125,7 +127,7 @@ class UserStep(Consumer):
         try:
             if self._events is not None:
                 self._events.begin()
-            self._step(self._way(batch))
+            self._step(self.way(batch))
             if self._events is not None:
                 self._events.end()
         except PipefixError:

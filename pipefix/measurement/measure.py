@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import torch
+from torch.utils.data import DataLoader
 
 from pipefix.measurement import experiments, failing, gpu, residency, startup
 from pipefix.measurement.budget import BudgetClock, MeasurementPlan
@@ -61,6 +62,8 @@ def measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, *, core
     settings = subject.settings
     measurement = Measurement(settings, settings.num_workers, cores, consumer.name, consumer.present)
     measurement.seam_cost = plan.seam_cost
+    measurement.reuses_memory = getattr(subject.loader, "another", DataLoader) is not DataLoader
+    measurement.copies_early = getattr(consumer.way, "copies", False)
     measurement.shards = shards_of(subject.loader.dataset) if subject.iterable else None
     clock = BudgetClock(plan.budget)
     before, neighbours = cgroups.throttle(), Neighbours()

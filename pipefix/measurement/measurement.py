@@ -204,6 +204,10 @@ class Measurement:
     """None where nobody tried."""
     handover: MeasuredGain | None = None
     """What FastLoader's hand-over gained in the place of the loader's own; None where nobody tried."""
+    reuses_memory: bool = False
+    """Whether the loader hands batches over through memory that was used before, as a FastLoader does."""
+    copies_early: bool = False
+    """Whether it brings them to the device beside the step before, from pinned memory, likewise."""
     tried_caches: dict[str, TriedCache] = field(default_factory=dict)
     """By what a cache keeps of a sample."""
     same_every_time: bool = False

@@ -87,6 +87,8 @@ class SampleMaker:
         self.asked_for: list[Any] = []
         """The units of the batch."""
         self._whole_batches, self._leaves_out = task.whole_batches, task.leaves_out
+        self._readable_unit: Any = None
+        """The latest that could be read."""
         self._told = 0
         """Recorded units (or whole batches of them) that the training process knows."""
         self._pieces: set[tuple[str, int, int]] = set()
@@ -107,16 +109,21 @@ class SampleMaker:
                 try:
                     self._run(unit, experiment, samples, trace)
                 except Exception:
-                    if not self._leaves_out or (unit is units[-1] and not samples):  # a batch needs one
+                    none_is_left = unit is units[-1] and not samples
+                    if not self._leaves_out or (none_is_left and self._readable_unit is None):
                         raise
                     self.recording.files.reads.clear()
+                    if none_is_left:  # a batch needs one, where training goes on with the next batch
+                        self._run(self._readable_unit, experiment, samples, trace)
+                else:
+                    self._readable_unit = unit
             recorded = self.recording.samples
             if experiment is RECORD and self._whole_batches and all(self._key(unit) in recorded for unit in units):
                 self.recorded_orders.append(units)
             order = units[0] if self.kind != "map" else order
         trace.samples = len(samples)
         if self.kind == "batched" or (isinstance(order, list) and self.kind == "single"):
-            told = samples[0] if self._leaves_out and isinstance(samples[0], list) else order
+            told = samples[0] if self.kind == "batched" and self._leaves_out and isinstance(samples[0], list) else order
             trace.samples = len(told)  # without auto-collation a list is a batch that the dataset makes itself
         return samples
 

@@ -136,7 +136,7 @@ def probe_of(subject: Subject, switch: torch.Tensor, options: ProbeOptions) -> W
     """Of the subject's loader."""
     loader = subject.loader
     kind = "stream" if subject.iterable else "batched" if subject.batched_fetch else "map" if subject.auto_collation else "single"
-    leaves_out = kind in ("map", "batched") and getattr(loader, "on_bad", "raise") != "raise"
+    leaves_out = kind != "stream" and getattr(loader, "on_bad", "raise") != "raise"
     task = ProbeTask(loader.collate_fn, switch, options, kind, whole_batches=subject.groups_samples, leaves_out=leaves_out)
     return WorkerProbe(task, loader.worker_init_fn, forked=start_method_of(loader) == "fork")
 

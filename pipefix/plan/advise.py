@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pipefix.diagnosis.sentences import longer_budget
+from pipefix.diagnosis.sentences import NOTICEABLE, free_input, longer_budget
 from pipefix.plan.case import Case
 from pipefix.plan.plan import Declined, Plan, Proposed, Step
 from pipefix.plan.remedy import all_remedies
-from pipefix.vocabulary.gain import figure
+from pipefix.vocabulary.gain import figure, surely_above
 from pipefix.vocabulary.quantity import seconds, size
 from pipefix.vocabulary.stage import INPUT, Stage
 
@@ -42,8 +42,7 @@ def saved(step: Proposed, case: Case) -> float:
 def _worth(step: Step, case: Case) -> Step:
     if not isinstance(step, Proposed):
         return step
-    hidden = case.measurement.workers and case.diagnosis.verdict.kind == "step-bound"  # without workers, data and step take turns
-    if hidden and step.stage in INPUT and not step.every_epoch:
+    if _waits_for_step(step, case):
         at_most = f"; this would gain {figure(step.gain)}" if step.speedup.value >= WORTH_MAKING else ""
         batch = seconds(case.wall(Stage.STEP) * case.batch)
         return step.declined(f"the training step limits ({batch} a batch), so faster data would wait for it{at_most}")
@@ -54,6 +53,16 @@ def _worth(step: Step, case: Case) -> Step:
         longer = longer_budget(case.measurement)
         return step.declined(f"{figure(step.gain)} is too uncertain to act on; --budget {longer} narrows it")
     return step
+
+
+def _waits_for_step(step: Proposed, case: Case) -> bool:
+    """Whether faster data would wait for the training step. They do not where workers take cores from it, as it is seen where this
+    really ran, or where data were free."""
+    limits = case.measurement.workers and case.diagnosis.verdict.kind == "step-bound"  # without workers, data and step take turns
+    if not limits or step.stage not in INPUT or step.every_epoch or surely_above(step.gain, WORTH_MAKING):
+        return False
+    free = free_input(case.measurement, case.diagnosis)
+    return free is None or free.low <= NOTICEABLE
 
 
 def _without_dominated(steps: list[Step]) -> list[Step]:

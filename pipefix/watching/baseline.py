@@ -27,12 +27,12 @@ def read(path: Path) -> Baseline:
 
 
 def _windows(lines: Sequence[bytes], path: Path) -> Iterator[window.Window]:
-    """Those of a file; a line after the first that was cut, as on a full disk, is passed over."""
+    """Those of a file; a line that was cut, as on a full disk, is passed over."""
     for number, line in enumerate(lines):
         try:
             yield window.decode(line, origin=str(path))
-        except UnreadableFile:
-            if not number:
+        except UnreadableFile as error:
+            if not number and error.__cause__ is None:  # it is of a newer version
                 raise
 
 

@@ -109,7 +109,8 @@ def _read(path: Path, once: bool, every: float, sleep: Callable[[float], object]
                 try:
                     group.append(windows.decode(line, origin=str(path)))
                 except UnreadableFile as error:
-                    if not known and not group:
+                    torn = error.__cause__ is not None and b'"pipefix.watch/' in line  # by a disk that was full
+                    if not known and not group and not torn:
                         raise  # it is no file of ours
                     damaged += 1
                     if damaged == 1:

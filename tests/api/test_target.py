@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,9 +16,10 @@ from pipefix.api.probe import probe
 from pipefix.api.target import as_planned, consumed, load_target
 from pipefix.api.tune import _reading_its_cache, tune
 from pipefix.caches.convert import convert, recipe_of
+from pipefix.fixes.same_samples import mode_of
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement.consumer import consumer_for
-from pipefix.plan.planfile import CacheChange, LoaderChange, PlanFile, write
+from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile, write
 from pipefix.vocabulary import amounts
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from tests.fixes.benchtop import Lines
@@ -105,10 +107,30 @@ def test_a_loader_with_a_plan_is_measured_over_its_cache(tmp_path: Path, monkeyp
     assert notes == ["Trials read from cache, as the plan of the loader itself says."]
 
 
-def test_of_fused_calls_a_probe_says_that_it_does_not_see_them() -> None:
-    fused = as_planned(load_target(FastLoader(LOADER.dataset, fuse="exact")))
-    assert "fused calls (fuse='exact'), which a probe does not see into" in fused.wrapper
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [({"fuse": "exact"}, "fused calls (fuse='exact')"), ({"threads_per_worker": 8}, "threads (threads_per_worker=8)")],
+)
+def test_of_fused_calls_and_threads_a_probe_says_that_it_does_not_see_them(option: dict[str, Any], told: str) -> None:
+    planned = as_planned(load_target(FastLoader(LOADER.dataset, **option)))
+    assert f"{told}, which a probe does not see into" in planned.wrapper
     assert as_planned(load_target(LOADER)).wrapper == ""
+
+
+def test_a_loader_whose_plan_fuses_is_known_to_fuse(tmp_path: Path) -> None:
+    """A probe told it to be a FastLoader with fuse=."""
+    place = tmp_path / "pipefix.plan.toml"
+    write(PlanFile(loader=LoaderChange(fuse="exact")), place)
+    planned = as_planned(load_target(FastLoader(LOADER.dataset, plan=place)))
+    assert mode_of(planned.loader) == "exact"
+    assert "fused calls (fuse='exact')" in planned.wrapper
+
+
+def test_a_loader_whose_plan_moves_transforms_is_not_told_to_move_them() -> None:
+    follows = PlanFile(augmentation=AugmentationChange(backend="kornia")), Path()
+    subject: Any = SimpleNamespace(loader=SimpleNamespace(follows=follows))
+    moving = sys.modules["pipefix.api.probe"]._moving(subject, "kornia")
+    assert not moving.names and moving.why_none == "the loader's plan moves transforms to whole batches already"
 
 
 @pytest.mark.parametrize("place", [{"trace": "none/trace.json"}, {"write": "none/pipefix.plan.toml"}], ids=["probe", "tune"])

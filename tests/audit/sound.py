@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.utils.data import DataLoader
 
-from pipefix.audit.facts import AuditFacts, BatchFacts, DatasetFacts, MemoryGrowth
+from pipefix.audit.facts import REUSED, AuditFacts, BatchFacts, DatasetFacts, MemoryGrowth
 from pipefix.audit.observe import loader_facts
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement.measurement import Unpacked
@@ -69,6 +69,15 @@ HEALTHY = [
             settings=loader(num_workers=16, prefetch_factor=8),
             batch=BatchFacts(bytes=8, tensors=30, small_tensors=30),
             sharing_strategy="file_system",
+        ),
+    ),
+    Case(
+        "many small tensors in memory that is used again",
+        described(
+            machine=machine(fd_soft=256),
+            settings=loader(),
+            batch=BatchFacts(bytes=8, tensors=90, small_tensors=90),
+            sharing_strategy=REUSED,
         ),
     ),
     Case(

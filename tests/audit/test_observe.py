@@ -18,10 +18,11 @@ import torch
 from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 from pipefix.audit.dataset_scan import scan_dataset
-from pipefix.audit.facts import BatchFacts, DatasetFacts
+from pipefix.audit.facts import REUSED, BatchFacts, DatasetFacts
 from pipefix.audit.handle_scan import open_handles
 from pipefix.audit.observe import batch_facts, growth, loader_facts, run_facts, worker_facts
 from pipefix.audit.storage_facts import store_in
+from pipefix.loader.fast_loader import FastLoader
 from tests.audit import pipelines
 
 SPECIAL = ("__len__", "__iter__", "__getitem__", "__sizeof__", "__contains__", "items", "values", "keys", "__repr__")
@@ -159,6 +160,10 @@ class TestProcess:
         facts = run_facts(loader, worker_facts(batch), ["/"])
         assert facts["batch"] == batch_facts(batch)
         assert set(loader_facts(loader)) <= set(facts)
+
+    def test_a_fast_loader_shares_batches_in_a_way_of_its_own(self) -> None:
+        told = [loader_facts(FastLoader([1], engine=engine))["sharing_strategy"] for engine in ("auto", "torch")]
+        assert told == [REUSED, loader_facts(DataLoader([1]))["sharing_strategy"]]
 
     def test_growth_needs_two_figures(self) -> None:
         seen = growth([(4, {"worker.uss_bytes": 100.0}), (9, {}), (14, {"worker.uss_bytes": 150.0, "batch.bytes": 3.0})])

@@ -262,6 +262,15 @@ def test_a_dataset_that_moved(folder, make, tmp_path):
     assert equal(cached[3], dataset[3]) and cached.misses == 0
 
 
+def test_a_dataset_of_several_folders_that_moved(make, tmp_path):
+    """Its first samples all lay in one of them, which was taken for the root of all."""
+    paths = [draw(tmp_path / "data" / name / f"{index}.jpg", index) for name in ("cats", "dogs") for index in range(20)]
+    done = make(ReadBy(paths, "pil"), "source")
+    moved = ReadBy([tmp_path / "elsewhere" / path.parent.name / path.name for path in paths], "pil")
+    cached = CachedDataset(done.folder, dataset=moved, root=tmp_path / "elsewhere")
+    assert equal(cached[3], ReadBy(paths, "pil")[3]) and equal(cached[33], ReadBy(paths, "pil")[33]) and cached.misses == 0
+
+
 def test_another_dataset_is_refused(folder, make):
     from pipefix.vocabulary.errors import BadUsage
 

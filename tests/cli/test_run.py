@@ -137,6 +137,17 @@ def test_nothing_of_the_users_is_replaced(program: Path, capfd: pytest.CaptureFi
     assert sorted(path.name for path in out.iterdir()) == ["events-mine.jsonl", "report.html", "run.json"]
 
 
+def test_the_page_of_an_earlier_program_goes_with_its_figures(tmp_path: Path) -> None:
+    """One that imports pipefix.auto writes none, and another one's lay beside its notes."""
+    page = tmp_path / "report.html"
+    page.write_text("the user's own")
+    clear(tmp_path)
+    assert page.exists()
+    runfile.write(Run(), tmp_path / "run.json")
+    clear(tmp_path)
+    assert not [*tmp_path.iterdir()]
+
+
 def test_what_a_killed_one_left_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "events-a.jsonl").write_text(NOTED)
     assert main(["show", str(tmp_path)]) == 0

@@ -190,10 +190,6 @@ def test_it_writes_the_plan_and_refuses_what_cannot_be(folder: Path, tmp_path: P
     assert 'fuse = "exact"' in (tmp_path / planfile.NAME).read_text()
     made = apply_plan.fixed(at.subject, planfile.read(tmp_path / planfile.NAME), tmp_path).loader
     assert isinstance(made, FastLoader) and (made.fuse, made.num_workers) == ("exact", 2)
-    again = context(loader(folder), tmp_path, plan)
-    assert fixer.refuses(exact, again) == "pictures are made by one call each already (fuse = 'exact')"
-    theirs = context(FastLoader(at.subject.dataset, fuse="close"), tmp_path)
-    assert "already (fuse = 'close')" in str(fixer.refuses(exact, theirs))
     moved = context(loader(folder), tmp_path, PlanFile(augmentation=AugmentationChange(backend="kornia")))
     assert fixer.refuses(exact, moved) == "the plan moves transforms to whole batches, and a fused call makes all of them"
 

@@ -327,6 +327,11 @@ class TestOnItsWay:
         assert len(augmented) == 1 and bool((augmented[0] == 2).all())
         assert how or taken[0] is augmented[0]
 
+    def test_that_it_copies_them_is_known(self) -> None:
+        for device, copies in (("cuda", True), ("cpu", False)):
+            built = FastLoader([torch.ones(2)] * 4, device=device)
+            assert consumer_for(planted.subject(built), step_ms=1.0).way.copies == copies
+
     def test_a_loader_that_is_run_does_it_no_second_time(self) -> None:
         loader = FastLoader([torch.ones(2)] * 4, batch_size=2, augment=lambda batch: batch * 2, device="cpu")
         run = planted.subject(loader).loader_to_run()

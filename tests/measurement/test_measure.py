@@ -371,23 +371,25 @@ class TestApart:
         assert measurement.first_batch is not None and measurement.epoch_restart is None
         assert measurement.declined[startup.NAME] == "an epoch's first batch raised ValueError: torn"
 
+    @pytest.mark.parametrize("size", [4, 1, None])
     @pytest.mark.parametrize(("kind", "workers"), [(planted.Mapped, 0), (planted.Mapped, 1), (planted.Batched, 0)])
     def test_a_sample_that_training_leaves_out_ends_no_probe(
-        self, kind: Any, workers: int, paths: list[str], monkeypatch: pytest.MonkeyPatch
+        self, kind: Any, workers: int, size: int | None, paths: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
 
         Path(paths[5]).unlink()
-        built: Any = FastLoader(kind(paths), batch_size=4, collate_fn=planted.collate, num_workers=workers, on_bad="skip")
+        by = planted.collate if size else planted.collate_nothing
+        built: Any = FastLoader(kind(paths), batch_size=size, collate_fn=by, num_workers=workers, on_bad="skip")
         measurement = measured(built, budget=AMPLE, enough=lambda measurement: True)  # fake clock
-        assert measurement.of("real") and not measurement.partial
+        assert measurement.of("real") and measurement.reuses_memory and not measurement.partial
 
     def test_an_endless_loader_is_probed_and_keeps_its_place(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         """As ultralytics makes it: one iterator, begun with the loader, for all epochs."""
         monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
         built: Any = Endless(planted.Mapped(paths), batch_size=4, collate_fn=planted.collate)
         measurement = measured(built, budget=AMPLE, enough=lambda measurement: True)  # fake clock
-        assert measurement.of("real")
+        assert measurement.of("real") and not measurement.reuses_memory
         assert measurement.first_batch is None
         assert "hands batches out of one iterator" in measurement.declined[startup.NAME]
         assert [name for _, names in built for name in names] == [f"{index:03d}.bin" for index in range(24)]

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipefix.measurement.measurement import TriedCache
+from pipefix.measurement.measurement import Block, TriedCache
 from pipefix.plan import cache_disk
-from pipefix.plan.advise import WORTH_MAKING, saved
+from pipefix.plan.advise import WORTH_MAKING, advise, saved
 from pipefix.plan.plan import Plan, Proposed
 from pipefix.plan.remedies.caches import DESCRIBED_BYTES
 from pipefix.vocabulary.gain import Modelled
@@ -42,6 +42,16 @@ class TestRanking:
         assert not plan.proposed
         fewer = next(step for step in plan if step.id == "workers-1")
         assert "as fast as today" in fewer.why and "1 worker and its memory" in fewer.why
+
+    def test_a_step_that_computes_beside_workers_hides_nothing(self) -> None:
+        """Where it said that the step is not the only one worth work, every remedy was declined as one that would wait for it."""
+        tried = STEP_BOUND.but(fields={"trials": {"workers-1": [(1.4, 1.0)] * 4}}).plan()
+        assert ids(tried) == ["workers-1"]
+        case = STEP_BOUND.but(settings={"collate": "pad_batch"}, collate=0.005,
+                              arms={"collate-recorded": exactly(1.5), "loader-floor": exactly(1.5)}).case()  # fmt: skip
+        assert "collate-faster" not in ids(advise(case))
+        case.measurement.blocks += [Block("loader-floor", (), 1.0, 1)] * 2
+        assert "collate-faster" in ids(advise(case))
 
     def test_a_step_that_takes_most_of_the_time_hides_nothing_without_workers(self) -> None:
         plan = STEP_BOUND.but(workers=0).with_arms().plan()

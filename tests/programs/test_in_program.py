@@ -268,6 +268,10 @@ def test_what_could_not_be_done_in_the_program_is_told(tmp_path: Path) -> None:
     run = _with_probe(failed, job, Ended(1, 1.0), ["train.py"])
     assert run.program is not None
     assert run.program.errors[0].endswith("first batches of epochs left out.")
+    limited = Run(program=ProgramFigures(command=["train.py"], exit_code=-2, seconds=1.0, at_limit=True))
+    run = _with_probe(limited, job, Ended(-2, 1.0, at_limit=True), ["train.py"])
+    assert run.program is not None
+    assert run.program.errors[0].endswith("--seconds or --steps ended it before that: give it more of them.")
     for role, steps, advice in (("unknown", 50, "pipefix probe FILE.py:NAME"), ("training", 12, "make the iterator once")):
         loop = LoopFigures(loader="train.py:3", role=role, steps=steps, first_batch_s=[0.1] * 12)
         program = ProgramFigures(command=["train.py"], exit_code=0, seconds=1.0, loops=[loop])

@@ -326,6 +326,32 @@ torch.utils.data.DataLoader = Mine
     assert [(loop.steps, loop.role) for loop in ran.program.loops] == [(20, "training")]
 
 
+def test_a_class_of_loaders_goes_to_other_machines_as_without_pipefix(light: Place) -> None:
+    """submitit, Ray and joblib pickle what the program's own file defines by value, and met the observer's locks."""
+    light.write("""\
+        import io, pickle
+        from types import FunctionType
+        from torch.utils.data import DataLoader
+
+        class Own(DataLoader):
+            def __init__(self, *args): super().__init__(*args)
+            def __iter__(self): return super().__iter__()
+
+        class ByValue(pickle.Pickler):
+            def reducer_override(self, value):
+                if isinstance(value, FunctionType) and value.__module__ == "__main__":
+                    return list, ([value.__name__, [cell.cell_contents for cell in value.__closure__]],)
+                return NotImplemented
+
+        held = io.BytesIO()
+        ByValue(held).dump([vars(Own)[name] for name in ("__init__", "__iter__")])
+        print(pickle.loads(held.getvalue()), [*Own(range(3))])
+        """)
+    ran, alone = light.run(), light.alone()
+    assert (ran.code, ran.out) == (0, alone.out), ran.err
+    assert "Own" in alone.out and [loop.steps for loop in ran.program.loops] == [3]
+
+
 @pytest.mark.parametrize("of", ["the program", "both"])
 def test_the_disk_of_out_may_be_full(of: str, looping: Callable[..., Place]) -> None:
     """A limit of 0 bytes a file: every write to one fails, as on a full disk."""

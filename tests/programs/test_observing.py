@@ -20,6 +20,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.data import DataLoader
 
+from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.metering.cost_record import CostRecord, TimedBatch
 from pipefix.loader.metering.stage_clock import StageClock
 from pipefix.programs.observing import batches, lines, loops, notes, patches, samples, timed_batches
@@ -182,6 +183,15 @@ def test_storage_is_that_of_the_first_path_that_a_dataset_holds(tmp_path: Path) 
     assert samples.storage_of(SimpleNamespace(root=tmp_path)) == kind
     assert samples.storage_of(SimpleNamespace(root="gone/away")) is None
     assert samples.storage_of(range(3)) is None
+
+
+def test_of_pictures_and_texts_that_a_dataset_holds_a_few_values_are_looked_at() -> None:
+    """Each epoch began with a list of millions of numbers where a dataset holds its pictures as one array."""
+    pictures, corpus = np.arange(2 * 200 * 200 * 3).reshape(2, 200, 200, 3), "a b " * 100_000
+    held = (pictures, pictures + 1, pictures[:1], corpus, "c " + corpus)
+    outlines = [repr(samples._outline(SimpleNamespace(held=each))) for each in held]
+    assert len(set(outlines)) == 5 and max(map(len, outlines)) < 10_000
+    assert samples._outline(torch.arange(9)) == ((9,), [0, 1, 2, 3]) and samples._outline(np.float32(1)) == ((), None)
 
 
 def test_time_without_a_cpu_is_counted_between_looks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -513,6 +523,20 @@ def test_other_base_classes_of_a_loader_are_told_of_it(tmp_path: Path) -> None:
         pass
 
     assert told == [("Mine", "mine")]
+
+
+def test_a_batch_of_a_fast_loader_is_not_told_as_many_pieces(tmp_path: Path) -> None:
+    class Fast(Loader):
+        explain = FastLoader.explain
+
+    observer = Observer(str(tmp_path))
+    for loader in (Loader(), Fast()):
+        epoch = Epoch(Loop(0, "train.py:1"), loader, 4, 0.0)
+        epoch.batches = 1
+        observer._first_batches(None, epoch, [torch.zeros(2)] * 70)
+    (file,) = tmp_path.iterdir()
+    noted = [event["tensors"] for event in map(json.loads, file.read_text().splitlines()) if event["event"] == "batch"]
+    assert noted == [70]
 
 
 def test_ranks_on_another_machine_than_the_job_are_seen(tmp_path: Path) -> None:

@@ -251,8 +251,11 @@ def test_an_endpoint_without_a_window_is_told_as_that(monkeypatch: pytest.Monkey
 def test_half_a_line_of_a_full_disk_is_passed_over(tmp_path: Path):
     windows, told = job(3), list[str]()
     path = tmp_path / "watch.jsonl"
-    path.write_bytes(encode(windows[0]) + encode(windows[1])[:50] + b"\n" + encode(windows[2]))
-    assert numbers(list(follow(str(path), say=told.append))) == [[1, 3]]
+    for place, seen in ((1, [1, 3]), (0, [2, 3])):
+        told.clear()
+        lines = [encode(window)[: 50 if number == place else None].rstrip() for number, window in enumerate(windows)]
+        path.write_bytes(b"\n".join([*lines, b""]))
+        assert numbers(list(follow(str(path), say=told.append))) == [seen]
     (line,) = told
     assert line.startswith(f"A line is passed over: {path} is not what pipefix.watch writes")
     assert baselines.read(path).levels["decode"] > 0

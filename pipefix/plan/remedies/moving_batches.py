@@ -42,6 +42,8 @@ class HandoverSlots(Remedy):
     def answer(self, case: Case) -> Step:
         if not case.measurement.workers:
             return self.declined("no workers: nothing crosses a process border")
+        if case.measurement.reuses_memory:
+            return self.declined("the loader hands batches over through reused memory already")
         if not case.batch_bytes:
             return self.declined("how large a batch is could not be looked at")
         if case.measurement.facts.get("batch.piped_bytes", 0.0) > 0.5 * case.batch_bytes:
@@ -126,6 +128,8 @@ class Pinning(Remedy):
         copies = case.measurement.transfer
         if case.measurement.settings.pin_memory:
             return self.declined("pin_memory=True is set already")
+        if case.measurement.copies_early:
+            return self.declined("the loader copies batches to the device from pinned memory already")
         if not case.cuda:
             return self.declined(f"{NO_CUDA}: pinned memory only speeds up copies to one")
         if "pinned" not in copies or "pageable" not in copies:
@@ -163,6 +167,8 @@ class EarlyCopy(Remedy):
         copies, taking = case.measurement.transfer, case.model.taking
         if not case.cuda:
             return self.declined(f"{NO_CUDA}: nothing is copied to one")
+        if case.measurement.copies_early:
+            return self.declined("the loader copies batches to the device beside the step before already")
         if "exposed" not in copies or "pinned" not in copies:
             return self.declined("how long a step waits for its copy could not be measured")
         if not copies["exposed"]:

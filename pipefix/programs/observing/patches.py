@@ -9,6 +9,7 @@ import atexit
 import functools
 import inspect
 import json
+import operator
 import os
 import re
 import weakref
@@ -139,6 +140,20 @@ def _subclasses(kind: Any) -> list[Any]:
     return [subclass for below in kind.__subclasses__() for subclass in (below, *_subclasses(below))]
 
 
+class _InItsPlace:
+    """In a class: a function of ours in the place of its own. Pickled by value, as cloudpickle has it of what a program's own file
+    defines, the class takes its own along: ours hold what cannot be pickled."""
+
+    def __init__(self, own: Any, ours: Any) -> None:
+        self.__func__, self._ours = own, ours  # by that name it is known of class methods as well
+
+    def __get__(self, instance: Any, kind: Any = None) -> Any:
+        return self._ours.__get__(instance, kind)
+
+    def __reduce__(self) -> Any:
+        return operator.getitem, ((self.__func__,), 0)
+
+
 def _patch_methods(loader_class: Any, observer: Observer, patched: set[type], plan: PlanInProgram | None = None) -> None:
     make = vars(loader_class).get("__init__")
     if inspect.isfunction(make):
@@ -163,12 +178,13 @@ def _patch_methods(loader_class: Any, observer: Observer, patched: set[type], pl
                 without_this_frame(error)
                 raise
 
-        loader_class.__init__ = __init__
+        loader_class.__init__ = _InItsPlace(make, __init__)
     for name in ("__iter__", "_get_iterator"):  # ultralytics calls the second one itself
         begin = vars(loader_class).get(name)
         # A generator asks an iterator of the base class, which is seen.
         if inspect.isfunction(begin) and not inspect.isgeneratorfunction(begin):
-            setattr(loader_class, name, _beginning(begin, observer, patched, makes=name == "_get_iterator"))
+            began = _beginning(begin, observer, patched, makes=name == "_get_iterator")
+            setattr(loader_class, name, _InItsPlace(begin, began))
 
 
 def _beginning(begin: Any, observer: Observer, patched: set[type], *, makes: bool) -> Any:

@@ -14,6 +14,8 @@ from typing import Any
 
 BATCHES, INDICES = 8, 256
 """Of an epoch's order: so many batches at its beginning, and so many of their indices."""
+VALUES = 256
+"""Numbers of an array's first rows, and characters of a text, by which datasets that hold them are told apart."""
 _SHARES = ("num_replicas", "num_processes", "world_size")
 """Attributes of samplers that give each rank its share."""
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
@@ -88,10 +90,15 @@ def storage_of(dataset: Any) -> str | None:
 
 
 def _outline(value: Any, depth: int = 0) -> Any:
-    if isinstance(value, (str, int, float, bool, os.PathLike)) or value is None:
+    if isinstance(value, str):
+        return len(value), value[:VALUES]  # it may be a whole corpus
+    if isinstance(value, (int, float, bool, os.PathLike)) or value is None:
         return value
     if hasattr(value, "shape") and hasattr(value, "tolist"):
-        return tuple(value.shape), value[:4].tolist() if len(value.shape) else None
+        if not len(value.shape):
+            return (), None
+        rows = value[:4] if len(value.shape) == 1 else value[:4].reshape(-1)  # of pictures and volumes these are millions
+        return tuple(value.shape), rows[:: max(1, len(rows) // VALUES)].tolist()
     if isinstance(value, (list, tuple)):
         ends = [*value[:2], *value[-1:]] if depth < 3 else []
         return len(value), [_outline(item, depth + 1) for item in ends]

@@ -144,8 +144,8 @@ def state_of(loader: Any, standing: EpochPosition | None, epoch: int, *, starts_
 
 
 def _readers(loader: Any) -> int | None:
-    """Processes that read a stream: each has a part of it, so that its order goes by their number. None for other datasets."""
-    return max(1, loader.num_workers) if isinstance(loader.dataset, IterableDataset) else None
+    """Workers that read a stream: each has a part of it, and numbers of its own, unlike this process. None for other datasets."""
+    return int(loader.num_workers) if isinstance(loader.dataset, IterableDataset) else None
 
 
 def length(loader: Any) -> int | None:
@@ -191,10 +191,10 @@ def _place(loader: Any, state: dict[str, Any]) -> tuple[int, int, bool]:
         if world_size != state["world_size"]
         else f"{state['batch_size']} as batch size, and this loader has {size}"
         if size != state["batch_size"]
-        else f"{counted(state['workers'] or 1, 'process')} to read the stream, and this loader has {_readers(loader) or 1}"
+        else f"{counted(state['workers'] or 0, 'worker')} to read the stream, and this loader has {_readers(loader) or 0}"
     )
     why = ""
-    if how is None or state["workers"]:
+    if how is None or state["workers"] is not None:
         why = "only torch's own samplers and batches have places that can be counted"
     elif (world_size is None) != (state["world_size"] is None):
         why = "the order of a DistributedSampler is another than that of other samplers"

@@ -54,15 +54,15 @@ def _like(
         dataset_once.preload(reads, original.collate_fn)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of more workers than cores: what that brings is about to be measured
-        return FastLoader(reads, **planned_arguments) if whole else _kind(original, change)(reads, **planned_arguments)
+        return _kind(original, change, whole=whole)(reads, **planned_arguments)
 
 
-def _kind(original: DataLoader[Any], change: LoaderChange) -> Callable[..., DataLoader[Any]]:
+def _kind(original: DataLoader[Any], change: LoaderChange, *, whole: bool) -> Callable[..., DataLoader[Any]]:
     """What the plan's loader is made by: as the plan says, or as ``original`` was told to make batches and hand them over."""
     own = {name: getattr(original, name) for name in _HOW_SAMPLES_ARE_READ} if isinstance(original, FastLoader) else {}
     if change.fuse is not None:
         own["fuse"] = change.fuse
     engine = change.engine or getattr(original, "_engine", None)  # as its own plan has it, or the code
-    if own:
+    if own or whole:
         return functools.partial(FastLoader, **own, engine=engine or "auto", quarantine=None, max_bad=1.0)
     return DataLoader if engine in (None, "torch") else functools.partial(FastLoader, engine=engine)

@@ -510,6 +510,20 @@ def test_a_batch_that_raised_lies_behind(workers: int) -> None:
     assert [float(batch[0, 0]) for batch in resumed] == [16.0, 20.0]
 
 
+@pytest.mark.parametrize("told", ["DataLoader timed out after 5 seconds", "Pin memory thread exited", "Too many open files"])
+def test_a_batch_that_did_not_arrive_does_not_lie_behind(told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: Any) -> None:
+        raise RuntimeError(told)
+
+    loader = FastLoader(pipelines.Tensors(16), batch_size=4, num_workers=1)
+    iterator = iter(loader)
+    next(iterator)
+    monkeypatch.setattr(WorkersIterator, "_get_data", broken)
+    with pytest.raises(RuntimeError, match=told):
+        next(iterator)
+    assert loader.state_dict()["batches"] == 1
+
+
 def test_a_batch_whose_augmenting_raised_lies_behind() -> None:
     def augment(batch: Any) -> Any:
         if float(batch[0, 0]) == 4.0:

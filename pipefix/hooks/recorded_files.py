@@ -93,10 +93,10 @@ def descriptor(data: Any) -> int | None:
 
     What is handed a descriptor instead of a file (``os.read``, ``mmap``, libraries in C) reads recorded bytes from it.
     """
-    make = getattr(os, "memfd_create", None)
-    if make is None:
+    try:
+        fd = os.memfd_create(_NAME)
+    except (AttributeError, OSError):  # this system has it not, or refuses it
         return None
-    fd: int = make(_NAME)
     try:
         left = memoryview(data)
         while left:

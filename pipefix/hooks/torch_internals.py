@@ -75,8 +75,8 @@ _RELIED_ON: tuple[tuple[Any, str, str], ...] = (
     (AnyIterator, "_reset _next_index _next_data",
      "_dataset _dataset_kind _auto_collation _index_sampler _sampler_iter _collate_fn _timeout _pin_memory _num_yielded"),
     (SingleIterator, "", "_dataset_fetcher"),
-    (WorkersIterator, "_try_get_data _get_data _try_put_index _shutdown_workers",
-     "_workers _index_queues _worker_queue_idx_cycle _send_idx _rcvd_idx _task_info _tasks_outstanding _shutdown"),
+    (WorkersIterator, "_try_get_data _get_data _try_put_index _mark_worker_as_unavailable _shutdown_workers",
+     "_workers _workers_status _index_queues _worker_queue_idx_cycle _send_idx _rcvd_idx _task_info _tasks_outstanding _shutdown"),
 )  # fmt: skip
 """By class: its methods that are called or overridden, and the attributes that its constructor or ``_reset`` sets."""
 

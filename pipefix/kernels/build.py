@@ -45,7 +45,9 @@ def build(product: Path = PRODUCT, extra: tuple[str, ...] = ()) -> Path:
         command = [*compiler, *shared, *FLAGS, *extra, *includes, *sources, "-o", str(draft), *where_jpeg_is()[1], "-lm"]
         done = run(command)
         if done.returncode:
-            raise CannotBuild(f"The compiler refused: {words(done)}", f"Send this with the name of your system; {AGAIN}")
+            lines = [line.strip() for line in done.stderr.splitlines() if line.strip()] or [f"it ended with {done.returncode}"]
+            complaint = next((line for line in lines if "error" in line), lines[-1])
+            raise CannotBuild(f"The compiler refused: {complaint}", f"Send this with the name of your system; {AGAIN}")
         draft.replace(product)
     return product
 
@@ -118,12 +120,6 @@ def require() -> tuple[list[str], list[str]]:
 
 def run(command: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-
-
-def words(done: subprocess.CompletedProcess[str]) -> str:
-    """The first complaint."""
-    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-    return next((line for line in lines if "error" in line), lines[-1] if lines else f"it ended with {done.returncode}")
 
 
 def main(product: Path = PRODUCT) -> int:

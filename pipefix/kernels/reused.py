@@ -35,7 +35,10 @@ class Memory:
         with contextlib.suppress(IndexError):  # another thread may take the last one, or give back one of a size before
             block = self._free.pop()
         if block is None or len(block) < size:
-            block = _block(max(size, self.size))
+            # Private: a child that is forked has pages of its own. In large pages, where the system has some.
+            block = mmap.mmap(-1, max(size, self.size), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            with contextlib.suppress(AttributeError, OSError):
+                block.madvise(mmap.MADV_HUGEPAGE)
         held = (ctypes.c_ubyte * len(block)).from_buffer(block)
         weakref.finalize(held, self._back, block).atexit = False
         return torch.frombuffer(held, dtype=dtype, count=count).view(shape)
@@ -43,11 +46,3 @@ class Memory:
     def _back(self, block: mmap.mmap) -> None:
         if len(block) == self.size and len(self._free) < self.kept:
             self._free.append(block)
-
-
-def _block(size: int) -> mmap.mmap:
-    """Private: a child that is forked has pages of its own. In large pages, where the system has some."""
-    block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with contextlib.suppress(AttributeError, OSError):
-        block.madvise(mmap.MADV_HUGEPAGE)
-    return block

@@ -138,8 +138,8 @@ class FastLoader(_Base[T]):
         self._beginning = replace(going_on, passed=0) if isinstance(self.dataset, IterableDataset) else going_on
         with resume.generators_restored(self, going_on.generators):
             iterator = super().__iter__()
-            for _ in range(going_on.passed - self._beginning.passed):
-                next(iterator, None)  # a stream has no places: what lies behind is read again, by the same numbers
+            # A stream has no places: what lies behind is read again, by the same numbers.
+            resume.pass_over(iterator, going_on.passed - self._beginning.passed, going_on.missed)
         return iterator
 
     @property
@@ -256,7 +256,8 @@ class FastLoader(_Base[T]):
 
     def state_dict(self) -> dict[str, Any]:
         """Where the latest epoch stands, for `load_state_dict` of a loader over the same dataset, in this process or another."""
-        place = self._standing if self._pending is None else EpochPosition(self._pending, self._pending.passed)
+        begin = self._pending
+        place = self._standing if begin is None else EpochPosition(begin, begin.passed, begin.missed)
         return resume.state_of(self, place, self._epoch, starts_workers=self._starts_workers)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -91,7 +91,7 @@ class LoaderIterator(AnyIterator):
         self._rest_of_order = RemainingOrder(loader, self.begin.dealt_from) if self.begin.dealt_from else None
         self.course = Course(self.meter, self.begin.epoch, loader, self._rest_of_order)
         self._may_repeat = self.guarded and self._work.rules.keyed and may_repeat(loader)
-        self._asked = self._missed = 0
+        self._asked = 0
         self._staged.clear()
         if self._work.quarantine is not None:
             self._work.quarantine.found.clear()
@@ -194,30 +194,30 @@ class LoaderIterator(AnyIterator):
         return batch
 
     def _next_on_its_way(self) -> Any:
-        carrier = self._work.carrier
+        carrier, standing = self._work.carrier, self.standing
         try:
             if carrier is None:
-                batch, missed = self._next_usable(), self._missed
+                batch, missed = self._next_usable(), standing.missed
             else:
-                begun, missed = self._staged.popleft() if self._staged else (carrier.begin(self._next_usable()), self._missed)
+                begun, missed = self._staged.popleft() if self._staged else (carrier.begin(self._next_usable()), standing.missed)
                 if isinstance(begun, Exception):
                     raise begun
                 batch = carrier.end(begun)
         except StopIteration:
-            self.standing.ended = True
+            standing.ended = True
             self._over()
             raise
         except Exception as error:
             if lies_behind(error):
-                self._missed += 1
-                self.standing.batches += 1
+                standing.missed += 1
+                standing.batches += 1
             raise
-        self.standing.batches = self.begin.passed + self._num_yielded + 1 + missed
+        standing.batches = self.begin.passed + self._num_yielded + 1 + missed
         try:
             for step in self._work.steps:
                 batch = step(batch)
         except Exception as error:
-            self._missed += 1  # it lies behind all the same
+            standing.missed += 1  # it lies behind all the same
             if isinstance(error, StopIteration):  # whoever iterates would take it for the end of the epoch
                 raise RuntimeError("augment raised StopIteration. Does it read an iterator that has ended?") from error
             raise
@@ -225,9 +225,9 @@ class LoaderIterator(AnyIterator):
             # The batch that has arrived meanwhile is on its way already. An error keeps its place in the row.
             try:
                 if self._has_arrived():
-                    self._staged.append((carrier.begin(self._next_usable()), self._missed))
+                    self._staged.append((carrier.begin(self._next_usable()), standing.missed))
             except Exception as error:  # noqa: BLE001 - raised when its turn comes
-                self._staged.append((error, self._missed))
+                self._staged.append((error, standing.missed))
         return batch
 
     def _over(self) -> None:
@@ -247,7 +247,7 @@ class LoaderIterator(AnyIterator):
             self._work.quarantine.add(batch.bad, epoch=self.begin.epoch, samples_asked=self._asked)
             if not batch.empty:
                 return batch.batch
-            self._missed += 1
+            self.standing.missed += 1
 
     def _next_made(self) -> Any:
         """The next batch as it was made; `FlawedBatch` where samples could not be read."""
@@ -280,7 +280,7 @@ class InProcessLoaderIterator(LoaderIterator, SingleIterator):
             self.standing.ended = True
             raise
         except Exception:
-            self._missed += 1
+            self.standing.missed += 1
             self.standing.batches += 1
             raise
         self.standing.batches += 1

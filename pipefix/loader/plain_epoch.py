@@ -33,7 +33,7 @@ class PlainEpoch:
         refused = [f"{name}={getattr(loader, name)!r}" for name, nothing in _WITHOUT.items() if getattr(loader, name) != nothing]
         if refused:
             warnings.warn(f"{', '.join(refused)} cannot be had: {why or why_plain()}.", RuntimeWarning, stacklevel=4)
-        self.standing, self.meter = EpochPosition(begin, begin.passed), loader.meter
+        self.standing, self.meter = EpochPosition(begin, begin.passed, begin.missed), loader.meter
         self.course = Course(self.meter, begin.epoch, loader)
         module = loader._planned.module
         self._steps = [step for step in (module, loader.augment) if step is not None]
@@ -54,8 +54,7 @@ class PlainEpoch:
     def _begun(self, twin: Any, passed: int) -> Iterator[Any]:
         """The batches of a plain loader like this one, after the first ``passed``."""
         batches: Iterator[Any] = iter(twin)
-        for _ in range(passed):
-            next(batches, None)
+        resume.pass_over(batches, passed, self.standing.missed)
         return batches
 
     def __iter__(self) -> Iterator[Any]:
@@ -71,7 +70,9 @@ class PlainEpoch:
         except BaseException as error:
             self.meter.ended()
             self.standing.ended = isinstance(error, StopIteration)
-            self.standing.batches += lies_behind(error) and not (self.standing.ended or is_worker_death(error))
+            behind = lies_behind(error) and not (self.standing.ended or is_worker_death(error))
+            self.standing.batches += behind
+            self.standing.missed += behind
             raise
         self.standing.batches += 1
         if self._carrier is not None:

@@ -22,9 +22,11 @@ from torch.utils.data import IterableDataset
 
 from pipefix.hooks.torch_internals import in_order
 from pipefix.loader import ranks
+from pipefix.loader.workers.deaths import lies_behind
 from pipefix.vocabulary.nested import map_leaves
 from pipefix.vocabulary.quantity import counted
 from pipefix.vocabulary.random_state import preserved
+from pipefix.vocabulary.worker_exit import is_worker_death
 
 FORMAT = "pipefix.loader/2"
 
@@ -49,6 +51,8 @@ class EpochStart:
     """Whether the ranks it is gone on with are others than those it began with."""
     twice: bool = False
     """Whether its sampler was asked for an iterator twice, as torch does where there are workers; one may draw each time."""
+    missed: int = 0
+    """Batches of ``passed`` that raised an error: they may do so again where they are made again."""
 
 
 def begin_augmenting(steps: Iterable[Any], begin: EpochStart) -> None:
@@ -65,6 +69,8 @@ class EpochPosition:
     beginning: EpochStart
     batches: int = 0
     """That lie behind."""
+    missed: int = 0
+    """Of these, such as the caller did not get: they raised an error, or had no sample that could be read."""
     ended: bool = False
 
 
@@ -122,6 +128,17 @@ def generators_restored(loader: Any, generators: dict[str, Any]) -> Iterator[Non
         yield
 
 
+def pass_over(batches: Iterator[Any], count: int, missed: int) -> None:
+    """Make ``count`` batches again, which lie behind. As many as were ``missed`` the first time may raise their error again."""
+    for _ in range(count):
+        try:
+            next(batches, None)
+        except Exception as error:
+            if not missed or not lies_behind(error) or is_worker_death(error):
+                raise
+            missed -= 1
+
+
 def state_of(loader: Any, standing: EpochPosition | None, epoch: int, *, starts_workers: bool) -> dict[str, Any]:
     """``epoch`` and ``starts_workers``: the number of the next one, and whether it does, for where none is under way."""
     how = ranks.batching(loader)
@@ -139,13 +156,13 @@ def state_of(loader: Any, standing: EpochPosition | None, epoch: int, *, starts_
         return {**known, **place, "generators": None, "owned": states}
     begun = standing.beginning
     place = {"epoch": begun.epoch, "batches": standing.batches, "dealt_from": begun.dealt_from, "twice": begun.twice}
-    place["consumed"] = ranks.consumed(loader, begun.dealt_from, standing.batches)
+    place["missed"], place["consumed"] = standing.missed, ranks.consumed(loader, begun.dealt_from, standing.batches)
     return {**known, **place, "seed": begun.seed, "fresh": begun.fresh, "generators": begun.generators, "owned": None}
 
 
 def _readers(loader: Any) -> int | None:
-    """Processes that read a stream: each has a part of it, so that its order goes by their number. None for other datasets."""
-    return max(1, loader.num_workers) if isinstance(loader.dataset, IterableDataset) else None
+    """Workers that read a stream: each has a part of it, and numbers of its own, unlike this process. None for other datasets."""
+    return int(loader.num_workers) if isinstance(loader.dataset, IterableDataset) else None
 
 
 def length(loader: Any) -> int | None:
@@ -168,7 +185,7 @@ def beginning_of(loader: Any, state: dict[str, Any]) -> EpochStart:
     _set_owned(loader, state["owned"] or {})
     return EpochStart(
         epoch=state["epoch"], passed=passed, seed=state["seed"] or 0, generators=state["generators"] or {}, fresh=state["fresh"],
-        again=True, dealt_from=dealt_from, redealt=redealt, twice=state.get("twice", False),
+        again=True, dealt_from=dealt_from, redealt=redealt, twice=state.get("twice", False), missed=state.get("missed", 0),
     )  # fmt: skip
 
 
@@ -191,10 +208,10 @@ def _place(loader: Any, state: dict[str, Any]) -> tuple[int, int, bool]:
         if world_size != state["world_size"]
         else f"{state['batch_size']} as batch size, and this loader has {size}"
         if size != state["batch_size"]
-        else f"{counted(state['workers'] or 1, 'process')} to read the stream, and this loader has {_readers(loader) or 1}"
+        else f"{counted(state['workers'] or 0, 'worker')} to read the stream, and this loader has {_readers(loader) or 0}"
     )
     why = ""
-    if how is None or state["workers"]:
+    if how is None or state["workers"] is not None:
         why = "only torch's own samplers and batches have places that can be counted"
     elif (world_size is None) != (state["world_size"] is None):
         why = "the order of a DistributedSampler is another than that of other samplers"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import builtins
+import errno
 import io
 import mmap
 import os
@@ -200,7 +201,13 @@ def test_files_that_are_neither_kept_nor_answered_are_read_without_keeping_track
     assert hooks.run(lambda: path.open("rb").read(5), replace=[Stage.DECODE]) == path.read_bytes()[:5]
 
 
-def test_a_replayed_file_still_has_a_descriptor(hooks, path):
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_replayed_file_still_has_a_descriptor(hooks, path, monkeypatch, refused):
+    def refuse(*_):
+        raise PermissionError(errno.EACCES, "Permission denied")  # as vm.memfd_noexec=2 has it
+
+    if refused:
+        monkeypatch.setattr(os, "memfd_create", refuse, raising=False)
     hooks.install("files")
     hooks.run(lambda: _read(path), record=True)
 
@@ -211,7 +218,7 @@ def test_a_replayed_file_still_has_a_descriptor(hooks, path):
                 return view[:]
 
     assert hooks.run(mapped, replace=[Stage.STORAGE]) == TEXT.encode()
-    assert hooks.timer.misses == (0 if hasattr(os, "memfd_create") else 1)
+    assert hooks.timer.misses == (0 if hasattr(os, "memfd_create") and not refused else 1)
 
 
 def test_reads_inside_a_replaced_decode_are_still_made(hooks, path):

@@ -347,3 +347,6 @@ def test_a_loader_like_a_fastloader_reads_samples_as_that_does(tmp_path: Path) -
         assert torch.cat(list(loader)).tolist() == [0, 1, 2, *range(4, 10)]
     assert tuned.threads_per_worker == fixed.threads_per_worker == 2
     assert not (tmp_path / "bad.jsonl").exists(), "and what they left out is noted as training's"
+    by_dali: Any = as_planned.loader(theirs, PlanFile(augmentation=AugmentationChange(backend="dali")), tmp_path)
+    with pytest.warns(RuntimeWarning, match="The dataset makes the samples"):
+        assert torch.cat(list(by_dali)).tolist() == [0, 1, 2, *range(4, 10)]

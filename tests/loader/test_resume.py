@@ -224,6 +224,42 @@ def test_a_stream_that_shuffles_itself_goes_on_in_its_order() -> None:
     assert sorted(torch.cat(behind + rest).tolist()) == list(range(21))
 
 
+class Stumbling(pipelines.Stream):
+    """One of its samples raises, and it goes on behind it."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self.at = at
+
+    def __iter__(self) -> Any:
+        return map(self._read, range(self.length))
+
+    def _read(self, index: int) -> torch.Tensor:
+        if index == self.at:
+            raise KeyError(f"sample {index}")
+        return torch.tensor(index)
+
+
+@pytest.mark.parametrize(("workers", "plain"), [(0, False), (1, False), (0, True)])
+def test_a_stream_is_read_again_past_a_batch_that_raised(workers: int, plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its error was raised again by each `iter`: there was no way to go on."""
+    if plain:
+        monkeypatch.setattr("pipefix.loader.fast_loader.why_plain", lambda: "told so")
+    whole, resumed, other = (FastLoader(Stumbling(at), batch_size=2, num_workers=workers) for at in (5, 5, 3))
+    iterator = iter(whole)
+    next(iterator), next(iterator)
+    with pytest.raises(KeyError):
+        next(iterator)
+    next(iterator)
+    resumed.load_state_dict(whole.state_dict())
+    state = through_a_file(resumed.state_dict())
+    resumed.load_state_dict(state)
+    assert_same(list(resumed), list(iterator))
+    other.load_state_dict({**state, "missed": 0})  # what raises only now is told
+    with pytest.raises(KeyError):
+        iter(other)
+
+
 class IndexByIndex(Sampler[int]):
     """Draws each index when it is asked for it."""
 
@@ -472,6 +508,20 @@ def test_a_batch_that_raised_lies_behind(workers: int) -> None:
     resumed = FastLoader(pipelines.Faulty(24), batch_size=4)
     resumed.load_state_dict(whole.state_dict())
     assert [float(batch[0, 0]) for batch in resumed] == [16.0, 20.0]
+
+
+@pytest.mark.parametrize("told", ["DataLoader timed out after 5 seconds", "Pin memory thread exited", "Too many open files"])
+def test_a_batch_that_did_not_arrive_does_not_lie_behind(told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: Any) -> None:
+        raise RuntimeError(told)
+
+    loader = FastLoader(pipelines.Tensors(16), batch_size=4, num_workers=1)
+    iterator = iter(loader)
+    next(iterator)
+    monkeypatch.setattr(WorkersIterator, "_get_data", broken)
+    with pytest.raises(RuntimeError, match=told):
+        next(iterator)
+    assert loader.state_dict()["batches"] == 1
 
 
 def test_a_batch_whose_augmenting_raised_lies_behind() -> None:

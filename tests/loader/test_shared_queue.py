@@ -68,6 +68,17 @@ def test_one_queue_is_everybodys_and_a_killed_worker_holds_up_no_end() -> None:
     assert not any(worker.is_alive() for worker in workers)
 
 
+def test_a_workers_death_is_not_told_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which read that it was to leave, and died of it: its traceback, of an AssertionError, stood beside the true error."""
+    iterator: Any = iter(FastLoader(pipelines.Tensors(16), batch_size=4, num_workers=2, **FREE))
+    said: list[Any] = []
+    with monkeypatch.context() as shared_queue:
+        shared_queue.setattr(iterator._index_queues[0], "put", said.append)
+        iterator._mark_worker_as_unavailable(0)
+    assert not said and iterator._workers_status == [False, True]
+    iterator._workers_status[0] = True  # it lives, and is told at the end
+
+
 class Awaiting(Dataset[Any]):
     """Its sample 5 is done only when that of number ``last`` is, and its sample 0 when that of number ``first`` is."""
 

@@ -103,6 +103,14 @@ def test_a_system_without_nameless_files_goes_torchs_way(monkeypatch: pytest.Mon
     assert loader.explain().startswith("As DataLoader does it: this system has no memory to share without a name")
 
 
+def test_a_system_that_takes_no_memory_back_goes_torchs_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As gVisor, under which many clouds run containers: the epoch ended with an OSError."""
+    monkeypatch.setattr(arenas, "REMOVE", 9999)
+    loader = FastLoader(pipelines.Tensors(16), batch_size=4, num_workers=1)
+    assert len(list(loader)) == 4
+    assert "this system has no memory to share without a name" in loader.explain()
+
+
 @pytest.mark.parametrize(("options", "why"), [({"engine": "torch", "num_workers": 1}, "asks for it"), ({}, "without workers")])
 def test_why_torchs_way_is_taken_is_told(options: dict[str, Any], why: str) -> None:
     loader = FastLoader(pipelines.Tensors(8), **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import multiprocessing
 import os
@@ -73,6 +74,16 @@ def test_small_datasets_and_those_that_hold_tensors_go_torchs_way() -> None:
     assert pack(dataset) is None
     dataset.table = lambda: None  # type: ignore[attr-defined]
     assert pack(dataset) is None
+
+
+def test_a_system_that_refuses_files_in_memory_goes_torchs_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where vm.memfd_noexec=2 says so, or a container's seccomp profile."""
+
+    def refuse(*_: Any) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    assert pack(Many()) is None
 
 
 def test_tensors_of_a_dataset_are_still_shared() -> None:

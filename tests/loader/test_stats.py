@@ -32,7 +32,11 @@ def course(pace: int, batches: int = FEW) -> Course:
 def test_an_epoch_is_told_in_a_line() -> None:
     assert (
         str(course(10_000_000, 3).stats())
-        == "Epoch 2: 3 batches of 24 samples in 0.06 s, 40 % of the time waiting for them, the first after 0.01 s."
+        == "Epoch 2: 3 batches of 24 samples in 60.0 ms, 40 % of the time waiting for them, the first after 10.0 ms."
+    )
+    assert (  # these were 4.13e+03 s and 1.3e+02 s
+        str(Stats(3, 1250, 80_000, 130.0, 400.0, 3600.0))
+        == "Epoch 3: 1,250 batches of 80,000 samples in 68.8 min, 10 % of the time waiting for them, the first after 2.2 min."
     )
 
 

@@ -55,10 +55,6 @@ class _Here(threading.local):
 _here = _Here()
 
 
-def _kernel_here() -> NativeKernel | None:
-    return None if _here.put_off is None else _here.put_off.kernel
-
-
 def _opened(*args: Any, **named: Any) -> Any:
     """Stands in the place of `Image.open`."""
     picture = _others.own[0](*args, **named)
@@ -74,7 +70,8 @@ class _Others:
 
     def __init__(self) -> None:
         self._turn, self._entered = threading.Lock(), 0
-        self._places: list[tuple[Place, Function]] = [((vars(Image), "open"), _opened), *native_operations(_kernel_here)]
+        others = native_operations(lambda: None if _here.put_off is None else _here.put_off.kernel)
+        self._places: list[tuple[Place, Function]] = [((vars(Image), "open"), _opened), *others]
         self.own: list[Any] = [names[key] for (names, key), _ in self._places]
         """The functions that stood there."""
         self._over: list[Any] = [None] * len(self._places)

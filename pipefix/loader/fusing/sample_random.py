@@ -21,17 +21,12 @@ _WORD = (1 << 64) - 1
 def sample_key(seed: int, epoch: int, index: int) -> int:
     """32 bits, well mixed: as many as torch's generator on the CPU takes from a seed. Part of what runs rest on: never changes."""
     state = 0
-    for part in (seed, epoch, index):
-        state = _mixed((state ^ (part & _WORD)) & _WORD)
+    for part in (seed, epoch, index):  # a step of splitmix64 each
+        state = ((state ^ (part & _WORD)) + 0x9E3779B97F4A7C15) & _WORD
+        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
+        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _WORD
+        state ^= state >> 31
     return state >> 32
-
-
-def _mixed(value: int) -> int:
-    """A step of splitmix64."""
-    value = (value + 0x9E3779B97F4A7C15) & _WORD
-    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
-    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _WORD
-    return value ^ (value >> 31)
 
 
 class SampleNumbers:

@@ -17,7 +17,7 @@ from torch.utils.data import default_collate
 
 from pipefix.hooks.torch_internals import makes_streams
 from pipefix.loader.metering.cost_record import CostRecord, TimedBatch, Totals, samples_in
-from pipefix.vocabulary.quantity import counted, percent
+from pipefix.vocabulary.quantity import counted, percent, seconds
 
 LENGTH = 4096
 """Steps that are kept: at 200 a second, those of twenty seconds."""
@@ -224,10 +224,10 @@ class Stats:
     def __str__(self) -> str:
         if not self.batches:
             return "No batch has been loaded yet."
-        whole = self.start_s + self.waited_s + self.worked_s
+        whole = seconds(self.start_s + self.waited_s + self.worked_s)
         sentence = (
-            f"Epoch {self.epoch}: {counted(self.batches, 'batch')} of {counted(self.samples, 'sample')} in {whole:.3g} s, "
-            f"{percent(self.waiting)} of the time waiting for them, the first after {self.start_s:.2g} s"
+            f"Epoch {self.epoch}: {counted(self.batches, 'batch')} of {counted(self.samples, 'sample')} in {whole}, "
+            f"{percent(self.waiting)} of the time waiting for them, the first after {seconds(self.start_s)}"
         )
         return sentence + ("." if self.metered else "; those after were too quick to be metered each.")
 

@@ -40,12 +40,22 @@ def _like(
     original: DataLoader[Any], reads: Any, change: LoaderChange, batch_size: int | None = None, *, collate_fn: Any = None,
     whole: bool = False,
 ) -> DataLoader[Any]:  # fmt: skip
-    """``whole``: a `FastLoader`, whose plan has batches made whole. ``collate_fn``: in place of the original's."""
+    """As the plan says, or as ``original`` was told to make batches and hand them over. ``whole``: a `FastLoader`, whose plan has
+    batches made whole. ``collate_fn``: in place of the original's."""
     arguments = loader_arguments(original, batch_size=batch_size)
     if collate_fn is not None:
         arguments["collate_fn"] = collate_fn
+    own = {name: getattr(original, name) for name in _HOW_SAMPLES_ARE_READ} if isinstance(original, FastLoader) else {}
+    if change.fuse is not None:
+        own["fuse"] = change.fuse
+    engine = change.engine or getattr(original, "_engine", None)  # as its own plan has it, or the code
+    kind: Callable[..., DataLoader[Any]] = DataLoader
+    if own or whole:
+        kind = functools.partial(FastLoader, **own, engine=engine or "auto", quarantine=None, max_bad=1.0)
+    elif engine not in (None, "torch"):
+        kind = functools.partial(FastLoader, engine=engine)
     # Threads that make fused calls need neither, and a worker_init_fn would have workers make them.
-    wraps = (change.fuse or getattr(original, "fuse", None)) is None or original.worker_init_fn is not None
+    wraps = own.get("fuse") is None or original.worker_init_fn is not None
     if change.worker_threads is not None and wraps:
         first = functools.partial(cap_threads, change.worker_threads)
         arguments["worker_init_fn"] = FirstInWorker(first, arguments["worker_init_fn"])
@@ -54,15 +64,4 @@ def _like(
         dataset_once.preload(reads, original.collate_fn)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of more workers than cores: what that brings is about to be measured
-        return FastLoader(reads, **planned_arguments) if whole else _kind(original, change)(reads, **planned_arguments)
-
-
-def _kind(original: DataLoader[Any], change: LoaderChange) -> Callable[..., DataLoader[Any]]:
-    """What the plan's loader is made by: as the plan says, or as ``original`` was told to make batches and hand them over."""
-    own = {name: getattr(original, name) for name in _HOW_SAMPLES_ARE_READ} if isinstance(original, FastLoader) else {}
-    if change.fuse is not None:
-        own["fuse"] = change.fuse
-    engine = change.engine or getattr(original, "_engine", None)  # as its own plan has it, or the code
-    if own:
-        return functools.partial(FastLoader, **own, engine=engine or "auto", quarantine=None, max_bad=1.0)
-    return DataLoader if engine in (None, "torch") else functools.partial(FastLoader, engine=engine)
+        return kind(reads, **planned_arguments)

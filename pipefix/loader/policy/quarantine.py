@@ -38,7 +38,7 @@ class Quarantine:
             raise TooManyBadSamples(
                 f"{len(self.found)} of about {samples_asked} samples could not be read, more than {share} allows. "
                 f"The first is sample {first.index}{where}: {first.error}{line}. {listed}"
-                "Mend the samples, or allow more with FastLoader(..., max_bad=0.05)."
+                f"Mend the samples, or allow more with FastLoader(..., max_bad={min(1, max(0.01, 5 * self.max_bad)):g})."
             )
 
     def _write(self, bad: tuple[QuarantinedSample, ...], epoch: int) -> None:
@@ -52,7 +52,7 @@ class Quarantine:
         except OSError as error:
             warnings.warn(
                 f"The samples that could not be read cannot be noted in {self.path}: {error.strerror}. "
-                'Name a file that can be written: FastLoader(..., quarantine="quarantine.jsonl").',
+                'Name a file in a folder of yours, FastLoader(..., quarantine="/tmp/quarantine.jsonl"), or None.',
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -40,7 +40,9 @@ class SampleThreads:
         """What ``read`` gives for each index, in their order."""
         if self._draws or self.threads <= 1:
             return map(read, indices)
-        before = RandomState(*_held(self._dataset))
+        # Of the dataset, of those that it is made of, and of the modules that their classes are written in.
+        held = {id(generator): generator for _, part in datasets_in(self._dataset) for generator in generators(part)}
+        before = RandomState(*held.values())
         if self._draws is None:
             results = list(map(read, indices))
             self._draws = before.changed()
@@ -60,12 +62,6 @@ class SampleThreads:
                 stacklevel=2,
             )
         return results
-
-
-def _held(dataset: Any) -> list[Any]:
-    """Generators of a dataset, of those that it is made of, and of the modules that their classes are written in."""
-    held = (generator for _, part in datasets_in(dataset) for generator in generators(part))
-    return list({id(generator): generator for generator in held}.values())
 
 
 class DaemonPool:

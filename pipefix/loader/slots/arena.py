@@ -27,8 +27,8 @@ SlotBytes: TypeAlias = "ctypes.Array[ctypes.c_ubyte]"
 FREE, LENT = 0, 1
 SPARE = 16
 """Slots a worker has beyond those it needs: used in the place of those that a forked child may still look at."""
-REMOVE: int = getattr(mmap, "MADV_REMOVE", 0)
-"""Gives pages of a file in memory back to the kernel; where it is missing, no arena is made."""
+REMOVE: int = getattr(mmap, "MADV_REMOVE", -1)
+"""Gives pages of a file in memory back to the kernel; where that is missing or refused, no arena is made."""
 LARGEST = 1 << 28
 """Bytes of a slot. A larger batch goes torch's way."""
 SMALLEST = 1 << 16
@@ -70,9 +70,8 @@ class Arena:
         self.workers, self.slots, self.capacity = workers, slots + SPARE, capacity
         self.key = f"{os.getpid()}-{next(_numbers)}-{secrets.token_hex(4)}"
         self.receiver: int | None = None
-        if not REMOVE:
-            raise OSError("memory of a file cannot be given back")
         self._open(os.memfd_create(f"pipefix-{self.key}", os.MFD_CLOEXEC), self._start(self.workers * self.slots))
+        self._forget(0)  # nothing lies there yet: a system that refuses it (gVisor) would do so at the end of an epoch
         if receives:
             self.receive()
 

@@ -76,11 +76,12 @@ def pack(dataset: Any, *beside: Any) -> PackedDataset | None:
     looking.sought = {id(part) for _, part in datasets_in(dataset)}
     try:
         _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(dataset)
-        if file.tell() >= SMALLEST:
-            looking.dump(beside)
-    except Exception:  # noqa: BLE001 - whatever the user's __reduce__ raises: torch meets it again, and says it
+        if file.tell() < SMALLEST:
+            return None
+        looking.dump(beside)
+        return None if looking.found else PackedDataset(file.getbuffer())
+    except Exception:  # noqa: BLE001 - the user's __reduce__, which torch meets again, or a system that refuses such memory
         return None
-    return None if looking.found or file.tell() < SMALLEST else PackedDataset(file.getbuffer())
 
 
 def preload(*users: Any) -> None:

@@ -25,7 +25,7 @@ class WorkerDied(RuntimeError):
 def lies_behind(error: BaseException) -> bool:
     """Whether iteration goes on after the batch that raised this: no worker died, and the batch is not waited for any more."""
     if type(error) is RuntimeError:  # of another, the user's own, the text may be anything
-        return not str(error).startswith("DataLoader timed out")
+        return not str(error).startswith(("DataLoader timed out", "Pin memory thread exited", "Too many open files"))
     return isinstance(error, Exception) and not isinstance(error, WorkerDied)
 
 

@@ -163,6 +163,12 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
         """Whether a batch is waited for, and there is a worker that has none to make."""
         return len(self._task_info.get(self._rcvd_idx, ())) == 1 and self._tasks_outstanding < self._num_workers
 
+    def _mark_worker_as_unavailable(self, worker_id: int, shutdown: bool = False) -> None:
+        if self._work.shared_queue and not shutdown:
+            self._workers_status[worker_id] = False  # it died; what it would be told another would read, and die of
+        else:
+            super()._mark_worker_as_unavailable(worker_id, shutdown)
+
     def _has_arrived(self) -> bool:
         if self._rcvd_idx >= self._send_idx:
             return False

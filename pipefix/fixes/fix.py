@@ -25,7 +25,6 @@ from pipefix.subject.subject import Subject
 from pipefix.system.machine import Machine
 from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile
 from pipefix.vocabulary.quantity import times_between
-from pipefix.vocabulary.versioned import writable
 
 MOST_STEPS = 10
 """Kept in one run: a pipeline that still gains then is looked at again by another."""
@@ -100,8 +99,8 @@ class Session:
             return
         self.plan = planfile.decode(text, origin=str(self.path))
         followed, _ = getattr(self.subject.loader, "follows", None) or (None, None)
-        if followed != self.plan and self.plan.target not in ("", writable(self.subject.target)):
-            problem = f"{self.path} is the plan of {self.plan.target}, not of {self.subject.target}."
+        if followed != self.plan and not self.plan.is_for(self.subject.plan_target):
+            problem = f"{self.path} is the plan of {self.plan.target}, not of {self.subject.plan_target}."
             raise BadUsage(problem, advice="Give this target a folder of its own: --out DIR")
         went_on = any((self.plan.loader, self.plan.cache, self.plan.augmentation))
         self._went_on, self._followed = went_on and followed is None, went_on and followed is not None
@@ -253,7 +252,7 @@ class Session:
         assert same is not None
         evidence = BeforeAfter(before=measured.before, after=measured.after, run=RUN_FILE)
         plan = apply_plan.with_evidence(attempt.plan, self.plan, evidence)
-        plan = msgspec.structs.replace(plan, target=self.subject.target, machine=apply_plan.tuned_on(self.machine))
+        plan = msgspec.structs.replace(plan, target=self.subject.plan_target, machine=apply_plan.tuned_on(self.machine))
         try:
             number = backups.replace(self.path, planfile.encode(plan))
         except UnreadableFile as error:

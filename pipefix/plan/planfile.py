@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -125,6 +126,11 @@ class PlanFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if isinstance(change, CacheChange):
             return msgspec.structs.replace(self, cache=change)
         return msgspec.structs.replace(self, augmentation=change)
+
+    def is_for(self, target: str) -> bool:
+        """Whether it was made for this target (``./data.py:loader`` is ``data.py:loader``), or does not say for which."""
+        (path, *name), (own, *own_name) = writable(target).partition(":"), self.target.partition(":")
+        return not own or (os.path.abspath(path), name) == (os.path.abspath(own), own_name)
 
 
 def _named(gpus: list[str]) -> str:

@@ -21,7 +21,7 @@ from pipefix.plan import planfile
 from pipefix.report import runfile
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from tests.caches.killing import interrupted_after
-from tests.fixes.benchtop import Bench, declined, step
+from tests.fixes.benchtop import Bench, Lines, declined, step
 
 
 def events(bench):
@@ -250,6 +250,14 @@ def test_a_plan_of_another_target_is_refused(tmp_path):
     planfile.write(planfile.PlanFile(target="other.py:loader"), tmp_path / "out" / planfile.NAME)
     with pytest.raises(BadUsage, match=r"is the plan of other.py:loader"):
         Bench(tmp_path, [step("workers-2")]).run()
+
+
+def test_two_loaders_of_python_do_not_share_a_plan(tmp_path):
+    """pipefix.fix(train_loader), and then pipefix.fix(val_loader): that went on from the first one's plan, and wrote over it."""
+    Bench(tmp_path, [step("workers-2", 1.5)], []).run()
+    other = DataLoader(Lines(tmp_path / "data", 8), batch_size=4)
+    with pytest.raises(BadUsage, match="is the plan of Lines of 12 samples in a <DataLoader object>, not of Lines of 8 samples"):
+        Bench(tmp_path, [step("workers-4", 1.5)], target=other).run()
 
 
 def test_ctrl_c_keeps_what_was_kept(tmp_path, monkeypatch):

@@ -46,7 +46,7 @@ def tuned(
     space = Space(4, 4, declined={"pin_memory": "no CUDA device is present", "in_order": "--keep-order was given"})
     plan, settings = TuningPlan(space, Goal(), Settings(2)), LoaderSettings(batch_size=4, num_workers=2)
     telling = TuneReporter("data.py", settings, plan, result, ConsumerName("none", present=False))
-    return _tuned(telling, MACHINE, older, path, folder, [], followed=older if follows else None)
+    return _tuned(telling, "data.py", MACHINE, older, path, folder, [], followed=older if follows else None)
 
 
 def test_what_it_found_takes_the_place_of_older_settings_and_the_rest_stays(tmp_path: Path) -> None:
@@ -102,6 +102,13 @@ def test_nothing_is_taken_over_from_a_plan_of_another_target(tmp_path: Path) -> 
     plan = planfile.read(tmp_path / planfile.NAME)
     assert plan.cache is None and plan.loader is not None and plan.loader.fuse is None
     assert "was one of other.py" in result.report.notes[0] and (tmp_path / BACKUP).exists()
+
+
+@pytest.mark.parametrize("written", ["./data.py", "{}/data.py"])
+def test_a_target_is_the_same_however_its_path_is_written(tmp_path: Path, written: str) -> None:
+    """pipefix fix ./data.py and then pipefix tune data.py: the cache and the fused calls were not in the plan any more."""
+    tuned(tmp_path, Settings(4), msgspec.structs.replace(OLDER, target=written.format(Path.cwd())))
+    assert planfile.read(tmp_path / planfile.NAME).cache == OLDER.cache
 
 
 def test_without_an_older_plan_nothing_lies_beside_it(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def tune(
     telling = TuneReporter(
         subject.target, subject.settings, plan, result, consumer, swept, dealt=work.lots > 1,
         vram=_unwatched(vram.why, device, gpus=bool(machine.gpus)), ranks=ranks,
-        program=subject.program,
+        program=subject.program, workers=subject.given.get("workers"),
     )  # fmt: skip
     return _tuned(telling, plan_target, machine, older, write, home, notes, followed=(getattr(own, "follows", None) or (None,))[0])
 

@@ -19,7 +19,7 @@ from pipefix.loader.planning import planned
 from pipefix.measurement.consumer import Consumer
 from pipefix.plan import backups, planfile
 from pipefix.plan.plan import Plan, Proposed
-from pipefix.plan.planfile import BeforeAfter, CacheChange, PlanFile
+from pipefix.plan.planfile import BeforeAfter, CacheChange, LoaderChange, PlanFile
 from pipefix.plan.remedies.scheduling import PersistentWorkers
 from pipefix.subject.subject import Subject
 from pipefix.system.machine import Machine
@@ -252,6 +252,9 @@ class Session:
         assert same is not None
         evidence = BeforeAfter(before=measured.before, after=measured.after, run=RUN_FILE)
         plan = apply_plan.with_evidence(attempt.plan, self.plan, evidence)
+        workers = self.subject.given.get("workers")
+        if workers is not None and (plan.loader is None or plan.loader.num_workers is None):
+            plan = plan.merged(LoaderChange(num_workers=workers))  # what was measured had them, and the code has not
         plan = msgspec.structs.replace(plan, target=self.subject.plan_target, machine=apply_plan.tuned_on(self.machine))
         try:
             number = backups.replace(self.path, planfile.encode(plan))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import json
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -53,6 +54,17 @@ def test_the_fixed_pipeline_is_looked_at_next_and_gives_the_same_samples(tmp_pat
     assert [list(map(str, batch)) for batch in again.loader] == plain
     plan = planfile.read(bench.out / "pipefix.plan.toml")
     assert [list(map(str, batch)) for batch in as_planned.loader(bench.target, plan, bench.out)] == plain
+
+
+@pytest.mark.parametrize(("steps", "workers"), [(["cache-source"], 1), (["cache-source", "workers-2"], 2)])
+def test_workers_that_were_typed_are_in_the_plan(tmp_path, monkeypatch, steps, workers):
+    """fix --workers 4 measured with four; its plan said nothing of them, and the code that read it had none."""
+    from tests.fixes import benchtop
+
+    monkeypatch.setattr(benchtop, "load", partial(benchtop.load, workers=1))
+    bench = Bench(tmp_path, *([step(one, 3.0)] for one in steps), [])
+    assert [one.id for one in bench.run().applied] == steps
+    assert planfile.read(bench.out / planfile.NAME).loader.num_workers == workers
 
 
 @pytest.mark.parametrize(("start", "kept"), [(1.0, ["workers-2", "persistent-workers"]), (0.001, ["workers-2"])])

@@ -33,7 +33,7 @@ BACKUP = "pipefix.plan.before-1.toml"
 
 def tuned(
     folder: Path, chosen: Settings, older: PlanFile | None, *, ran: bool = True, partial: bool = False, name: str = planfile.NAME,
-    follows: bool = False,
+    follows: bool = False, workers: int | None = None,
 ) -> Tuned:  # fmt: skip
     """As typed in ``folder``, which the target's code has left."""
     path = Path(name)
@@ -45,7 +45,7 @@ def tuned(
     result = TuneResult(rows, chosen, kept, rate, rate if kept else rate.scaled(1.4), (), None, "", partial=partial)
     space = Space(4, 4, declined={"pin_memory": "no CUDA device is present", "in_order": "--keep-order was given"})
     plan, settings = TuningPlan(space, Goal(), Settings(2)), LoaderSettings(batch_size=4, num_workers=2)
-    telling = TuneReporter("data.py", settings, plan, result, ConsumerName("none", present=False))
+    telling = TuneReporter("data.py", settings, plan, result, ConsumerName("none", present=False), workers=workers)
     return _tuned(telling, "data.py", MACHINE, older, path, folder, [], followed=older if follows else None)
 
 
@@ -109,6 +109,14 @@ def test_a_target_is_the_same_however_its_path_is_written(tmp_path: Path, writte
     """pipefix fix ./data.py and then pipefix tune data.py: the cache and the fused calls were not in the plan any more."""
     tuned(tmp_path, Settings(4), msgspec.structs.replace(OLDER, target=written.format(Path.cwd())))
     assert planfile.read(tmp_path / planfile.NAME).cache == OLDER.cache
+
+
+def test_workers_that_were_typed_are_in_the_plan(tmp_path: Path) -> None:
+    """tune --workers 2 wrote no plan where two were the best, and the code, which had none, was told to stay as it is."""
+    assert not tuned(tmp_path, Settings(2), None, workers=2, ran=False).changed
+    assert tuned(tmp_path, Settings(2), None, workers=2).report.changes == {"num_workers": 2}
+    plan = planfile.read(tmp_path / planfile.NAME)
+    assert plan.loader is not None and plan.loader.num_workers == 2
 
 
 def test_without_an_older_plan_nothing_lies_beside_it(tmp_path: Path) -> None:

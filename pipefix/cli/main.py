@@ -107,6 +107,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.errno in (errno.ENOSPC, errno.EDQUOT) or "usable temporary directory" in str(error):
             full = f"{error.filename or 'Temporary files'}: {error.strerror}."
             return _tell(UnreadableFile(full, advice="Name a folder with room for temporary files: TMPDIR=DIR pipefix ..."))
+        if isinstance(error, PermissionError) and error.filename is not None:
+            denied = f"{error.filename}: {error.strerror}."
+            return _tell(UnreadableFile(denied, advice="Name another place, or change the rights there: ls -ld FOLDER shows them"))
         if error.errno != errno.ENAMETOOLONG:
             return unforeseen(error)
         from pipefix.vocabulary.versioned import short

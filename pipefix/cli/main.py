@@ -9,6 +9,7 @@ import sys
 import threading
 from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -31,6 +32,8 @@ def run() -> NoReturn:
     _deliver_lost_interrupts()
     with watched(next((word for word in sys.argv[1:] if not word.startswith("-")), "")):  # -q may stand before it
         code = main()
+    with suppress(OSError):
+        os.dup2(2, 1)  # what the target's code prints while the interpreter ends is no result
     sys.exit(code)
 
 

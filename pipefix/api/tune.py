@@ -12,7 +12,7 @@ import msgspec
 import torch
 
 from pipefix.api import search_space
-from pipefix.api.target import Progress, consumed, loaded, placed, silent
+from pipefix.api.target import Progress, check_followed, consumed, loaded, placed, silent
 from pipefix.fixes.apply_plan import fixed, tuned_on
 from pipefix.measurement.consumer import consumer_for
 from pipefix.measurement.gpu import forks_without_cuda
@@ -181,16 +181,6 @@ def tune(
     return _tuned(telling, plan_target, machine, older, write, home, notes, followed=(getattr(own, "follows", None) or (None,))[0])
 
 
-def _check_followed(own: Any, write: Path | None, home: Path) -> None:
-    """Refuse to write a plan beside the one that the loader follows: it would hold what changes, and nothing of that one."""
-    if write is None or getattr(own, "follows", None) is None:
-        return
-    followed = own.follows[1] / Path(own.plan).name
-    if followed.resolve() != (home / write).resolve():
-        there = f"Go on from that one, {command('--write', followed)}, or write none: --no-write"
-        raise BadUsage(f"The loader follows a plan already, {followed}.", advice=there)
-
-
 def _without_copies(subject: Subject, space: Space, notes: list[str]) -> Space:
     """Of a stream that every worker goes through whole, more of them deliver copies: no more are tried than it has."""
     if not subject.iterable or shards_of(subject.dataset) is not None or not whole_stream_each(subject):
@@ -288,7 +278,9 @@ def _tuned(
 
 def _reading_its_cache(subject: Subject, older: PlanFile | None, write: Path | None, home: Path, notes: list[str]) -> Subject:
     """The subject as it is with the cache that the plan names: tuned is what is going to run."""
-    _check_followed(subject.loader, write, home)
+    if write is not None:
+        other = "or write none: --no-write"
+        check_followed(subject.loader, home / write, lambda plan: f"Go on from that one, {command('--write', plan)}, {other}")
     own, folder = getattr(subject.loader, "follows", None) or (PlanFile(), Path())
     if own.cache is not None and own.augmentation is None:
         notes.append(f"Trials read from {own.cache.path}, as the plan of the loader itself says.")

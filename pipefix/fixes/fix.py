@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,6 +103,12 @@ class Session:
         if followed != self.plan and not self.plan.is_for(self.subject.plan_target):
             problem = f"{self.path} is the plan of {self.plan.target}, not of {self.subject.plan_target}."
             raise BadUsage(problem, advice="Give this target a folder of its own: --out DIR")
+        cache = self.plan.cache
+        if cache is not None and cache.is_of_fix and not os.path.lexists(self.folder / cache.path):
+            # Removed to have its room, or left behind when the plan went to another machine.
+            self.plan = msgspec.structs.replace(self.plan, cache=None)
+            gone = f"The cache {cache.path}, which the plan names, was not there."
+            self._left_alone.append(f"{gone} If it was not made anew now, take [cache] out of the plan.")
         went_on = any((self.plan.loader, self.plan.cache, self.plan.augmentation))
         self._went_on, self._followed = went_on and followed is None, went_on and followed is not None
 

@@ -73,6 +73,11 @@ class CacheChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     format: Literal["lmdb", "parquet"] = "lmdb"
     evidence: BeforeAfter | None = None
 
+    @property
+    def is_of_fix(self) -> bool:
+        """Whether `fix` made it, and nobody typed convert."""
+        return Path(self.path).parts[:1] == (CACHES,)
+
 
 class AugmentationChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Operations that move to the device."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -234,6 +235,17 @@ def test_it_goes_on_from_the_plan_that_is_there(tmp_path):
     plan = planfile.read(bench.out / "pipefix.plan.toml")
     assert plan.loader.num_workers == 2 and plan.cache is not None
     assert fixed.went_on and fixed.applied[0].step == 2
+
+
+def test_a_cache_that_is_gone_is_made_anew(tmp_path):
+    """Of a plan that came with a repository, say. FastLoader said "Make it anew, pipefix fix TARGET", and so did that command."""
+    Bench(tmp_path, [step("cache-source", 3.0)], []).run()
+    shutil.rmtree(tmp_path / "out/pipefix-caches")
+    bench = Bench(tmp_path, [step("cache-source", 3.0)], [])
+    fixed = bench.run()
+    assert [one.id for one in fixed.applied] == ["cache-source"] and (bench.out / "pipefix-caches/source").exists()
+    assert planfile.read(bench.out / planfile.NAME).cache.path == "pipefix-caches/source"
+    assert "which the plan names, was not there" in fixed.left_alone[0]
 
 
 def follows(bench):

@@ -85,10 +85,10 @@ class Session:
                     settle(self.folder)
             if interrupted:
                 self.stopped = "interrupted"
-                if self._attempt is not None:
-                    number, name = self._attempt.number, self._attempt.step.id
-                    holds = number in backups.numbers(self.path)
-                    log.write("kept" if holds else "dropped", step=number, id=name, why="interrupted")
+                if self._attempt is not None and self._attempt.number in backups.numbers(self.path):
+                    self.outcomes.append(self._kept(self._attempt))
+                elif self._attempt is not None:
+                    log.write("dropped", step=self._attempt.number, id=self._attempt.step.id, why="interrupted")
             # In the log it is the gain of the whole plan over none.
             log.write("ended", why=self.stopped, measured=None if self._followed else self.total)
             return self._fixed(interrupted=interrupted)
@@ -254,26 +254,31 @@ class Session:
             self.log.write("removed", makes=path)
 
     def _keep(self, attempt: Attempt) -> Outcome:
-        step, measured, same = attempt.step, attempt.measured, attempt.same
-        assert measured is not None
-        assert same is not None
-        evidence = BeforeAfter(before=measured.before, after=measured.after, run=RUN_FILE)
+        assert attempt.measured is not None
+        evidence = BeforeAfter(before=attempt.measured.before, after=attempt.measured.after, run=RUN_FILE)
         plan = apply_plan.with_evidence(attempt.plan, self.plan, evidence)
         workers = self.subject.given.get("workers")
         if workers is not None and (plan.loader is None or plan.loader.num_workers is None):
             plan = plan.merged(LoaderChange(num_workers=workers))  # what was measured had them, and the code has not
-        plan = msgspec.structs.replace(plan, target=self.subject.plan_target, machine=apply_plan.tuned_on(self.machine))
+        machine = apply_plan.tuned_on(self.machine)
+        attempt.plan = msgspec.structs.replace(plan, target=self.subject.plan_target, machine=machine)
         try:
-            number = backups.replace(self.path, planfile.encode(plan))
+            attempt.number = backups.replace(self.path, planfile.encode(attempt.plan))
         except UnreadableFile as error:
             return self._drop(attempt, str(error).rstrip("."))
-        # From here on it holds, whatever becomes of the next line.
-        self.plan = plan
-        self.log.write("kept", step=number, id=step.id, measured=measured, same=same)
+        return self._kept(attempt)
+
+    def _kept(self, attempt: Attempt) -> Applied:
+        """Tell of a step whose plan is in its place: it holds, whatever becomes of the next line."""
+        step, measured, same = attempt.step, attempt.measured, attempt.same
+        assert measured is not None
+        assert same is not None
+        self.plan = attempt.plan
+        self.log.write("kept", step=attempt.number, id=step.id, measured=measured, same=same)
         made = (self.folder / attempt.makes).rglob("*") if attempt.makes else None
         return Applied(
             id=step.id, title=step.title, stage=str(step.stage), predicted=step.speedup, measured=measured, same=same,
-            step=number, makes=attempt.makes, seconds=attempt.seconds,
+            step=attempt.number, makes=attempt.makes, seconds=attempt.seconds,
             disk_bytes=sum(path.stat().st_size for path in made if path.is_file()) if made is not None else None,
         )  # fmt: skip
 

@@ -298,6 +298,22 @@ def test_ctrl_c_keeps_what_was_kept(tmp_path, monkeypatch):
     assert events(bench)[-2:] == ["dropped", "ended"]
 
 
+def test_ctrl_c_as_soon_as_a_plan_is_in_its_place(tmp_path, monkeypatch):
+    """The plan held the step, and "Interrupted: nothing was changed" was told."""
+    write_text = planfile.write_text
+
+    def interrupted(*args, **options):
+        write_text(*args, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(planfile, "write_text", interrupted)
+    bench = Bench(tmp_path, [step("workers-2", 1.8)])
+    fixed = bench.run()
+    assert fixed.interrupted and [one.id for one in fixed.applied] == ["workers-2"]
+    assert planfile.read(bench.out / planfile.NAME).loader.num_workers == 2
+    assert events(bench)[-2:] == ["kept", "ended"]
+
+
 def test_an_error_of_a_later_look_comes_with_what_was_kept(tmp_path, monkeypatch):
     """Of a sample that only the second probe came to, nothing but the error was told: not that there is a plan."""
     bench = Bench(tmp_path, [step("workers-2", 1.8)])

@@ -26,6 +26,7 @@ from pipefix.subject.subject import Subject
 from pipefix.system.machine import Machine
 from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile
 from pipefix.vocabulary.quantity import times_between
+from pipefix.vocabulary.version import VERSION
 
 MOST_STEPS = 10
 """Kept in one run: a pipeline that still gains then is looked at again by another."""
@@ -72,7 +73,7 @@ class Session:
         with self.log as log, self._builder:
             settle(self.folder)
             self._take_up()
-            log.begin(self.subject.target)
+            log.write("started", target=self.subject.target, pipefix=VERSION)
             try:
                 interrupted = not self._rounds()
                 if not interrupted:

@@ -23,7 +23,6 @@ from pipefix.plan import backups, planfile
 from pipefix.vocabulary import files, versioned
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from pipefix.vocabulary.folder_lock import taken
-from pipefix.vocabulary.version import VERSION
 
 LOG = "pipefix.log.jsonl"
 _CALLED = re.compile(r"pipefix\.log\.jsonl\Z")
@@ -104,9 +103,6 @@ class Log:
             os.fsync(self._file.fileno())
         except OSError as error:
             self.unwritten = [f"The log {self.path} could not be written to its end: {error.strerror or error}."]
-
-    def begin(self, target: str) -> None:
-        self.write("started", target=target, pipefix=VERSION)
 
     def name_of(self, step: int) -> str:
         """What an earlier run called a step that it kept, for people to read; empty where the log does not say."""

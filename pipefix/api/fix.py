@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from pipefix.api.probe import look_at
-from pipefix.api.target import Progress, consumed, loaded, silent
+from pipefix.api.target import Progress, check_followed, consumed, loaded, silent
 from pipefix.fixes import history as undoing
 from pipefix.fixes import outcome
 from pipefix.fixes.choice import Wishes
@@ -119,7 +119,7 @@ def fix(
     if not dry_run:
         _check_own(place)
     subject = loaded(target, say, batch_size=batch_size, workers=workers, step=step)
-    _check_followed(subject, place)
+    check_followed(subject.loader, place / planfile.NAME, _go_on_from)
     consumer = consumer_for(subject, **consumed(step_ms, target_rate, step))
 
     def seen(subject: Subject, consumer: Consumer, seconds: float) -> ProbeResult:
@@ -169,15 +169,10 @@ def _check_own(folder: Path) -> None:
             )
 
 
-def _check_followed(subject: Subject, place: Path) -> None:
-    """Refuse a `FastLoader` that follows a plan which lies elsewhere: it would be fixed as if there were none."""
-    follows = getattr(subject.loader, "follows", None)
-    if follows is not None and follows[1].resolve() != place.resolve():
-        there = command("pipefix", "fix", "TARGET", "--out", follows[1])
-        raise BadUsage(
-            f"The loader follows a plan already, which lies in {follows[1]}.",
-            advice=f"Go on from that one: {there}, or take plan= out of the code.",
-        )
+def _go_on_from(plan: Path) -> str:
+    renamed = f"call it {planfile.NAME}, in the code too, and type " if plan.name != planfile.NAME else ""
+    there = command("pipefix", "fix", "TARGET", "--out", plan.parent)
+    return f"Go on from that one: {renamed}{there}; or take plan= out of the code."
 
 
 def _write(report: FixReport, folder: Path) -> None:

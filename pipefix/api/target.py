@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,14 @@ def as_planned(subject: Subject) -> Subject:
     # All other settings are the loader's arguments by now.
     settings = LoaderChange(worker_threads=change.worker_threads, fuse=change.fuse)
     return fixed(subject, PlanFile(loader=settings, cache=plan.cache), folder)
+
+
+def check_followed(loader: Any, plan: Path, go_on: Callable[[Path], str]) -> None:
+    """Refuse to write ``plan`` where the loader follows another one: nothing of that would be in it. ``go_on`` is the advice."""
+    follows = getattr(loader, "follows", None)
+    followed = follows[1] / Path(loader.plan).name if follows is not None else plan
+    if followed.resolve() != plan.resolve():
+        raise BadUsage(f"The loader follows a plan already, {followed}.", advice=go_on(followed))
 
 
 def placed(name: str, path: str | Path | None) -> Path | None:

@@ -12,7 +12,7 @@ import msgspec
 import torch
 
 from pipefix.api import search_space
-from pipefix.api.target import Progress, consumed, loaded, placed, silent
+from pipefix.api.target import Progress, check_followed, consumed, loaded, placed, silent
 from pipefix.fixes.apply_plan import fixed, tuned_on
 from pipefix.measurement.consumer import consumer_for
 from pipefix.measurement.gpu import forks_without_cuda
@@ -148,7 +148,7 @@ def tune(
     previous, os.environ[_ASLEEP] = os.environ.get(_ASLEEP), "1"
     try:
         subject = loaded(target, say, batch_size=batch_size, workers=workers, step=step)
-        own = subject.loader  # which may have a device= and augment= that no loader made after it has
+        own, plan_target = subject.loader, subject.plan_target  # which may have a device= and augment= that later loaders have not
         subject = _reading_its_cache(subject, older, write, home, notes)
         _check_forks(subject, emulated=any(emulated.values()))
         machine, ranks = look(), search_space.ranks_here()
@@ -176,19 +176,9 @@ def tune(
     telling = TuneReporter(
         subject.target, subject.settings, plan, result, consumer, swept, dealt=work.lots > 1,
         vram=_unwatched(vram.why, device, gpus=bool(machine.gpus)), ranks=ranks,
-        program=subject.program,
+        program=subject.program, workers=subject.given.get("workers"),
     )  # fmt: skip
-    return _tuned(telling, machine, older, write, home, notes, followed=(getattr(own, "follows", None) or (None,))[0])
-
-
-def _check_followed(own: Any, write: Path | None, home: Path) -> None:
-    """Refuse to write a plan beside the one that the loader follows: it would hold what changes, and nothing of that one."""
-    if write is None or getattr(own, "follows", None) is None:
-        return
-    followed = own.follows[1] / Path(own.plan).name
-    if followed.resolve() != (home / write).resolve():
-        there = f"Go on from that one, {command('--write', followed)}, or write none: --no-write"
-        raise BadUsage(f"The loader follows a plan already, {followed}.", advice=there)
+    return _tuned(telling, plan_target, machine, older, write, home, notes, followed=(getattr(own, "follows", None) or (None,))[0])
 
 
 def _without_copies(subject: Subject, space: Space, notes: list[str]) -> Space:
@@ -241,20 +231,20 @@ def _with_sizes(sizes: list[BatchSize], bench: Any, result: TuneResult, subject:
 
 
 def _tuned(
-    telling: TuneReporter, machine: Machine, older: PlanFile | None, write: Path | None, home: Path, notes: list[str], *,
-    followed: PlanFile | None = None,
+    telling: TuneReporter, plan_target: str, machine: Machine, older: PlanFile | None, write: Path | None, home: Path,
+    notes: list[str], *, followed: PlanFile | None = None,
 ) -> Tuned:  # fmt: skip
     """The plan, written where it says anything new and nothing interrupted the tuning; and the report. ``write``: from ``home``.
-    ``followed``: the plan that the loader follows, and was tuned with."""
+    ``plan_target``: what the plan says that it is for. ``followed``: the plan that the loader follows, and was tuned with."""
     result, changes = telling.result, telling.changes()
     follows = older is not None and followed == older
     evidence = None
     if changes and result.before is not None and result.after is not None:
         evidence = BeforeAfter(before=result.before, after=result.after)
     loader = LoaderChange(**changes, evidence=evidence)  # type: ignore[arg-type]
-    same = older if older is not None and (follows or older.target in ("", telling.target)) else None
+    same = older if older is not None and (follows or older.is_for(plan_target)) else None
     created = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    new = PlanFile(created=created, target=telling.target, machine=tuned_on(machine))
+    new = PlanFile(created=created, target=plan_target, machine=tuned_on(machine))
     plan = tuned_plan.new_plan(new, same, changes, evidence, telling.plan.space.declined or {}, follows=follows)
     gone = [] if follows else tuned_plan.given_up(older, plan)
     ran = any(trial.status == "run" for trial in result.tried)
@@ -288,12 +278,14 @@ def _tuned(
 
 def _reading_its_cache(subject: Subject, older: PlanFile | None, write: Path | None, home: Path, notes: list[str]) -> Subject:
     """The subject as it is with the cache that the plan names: tuned is what is going to run."""
-    _check_followed(subject.loader, write, home)
+    if write is not None:
+        other = "or write none: --no-write"
+        check_followed(subject.loader, home / write, lambda plan: f"Go on from that one, {command('--write', plan)}, {other}")
     own, folder = getattr(subject.loader, "follows", None) or (PlanFile(), Path())
     if own.cache is not None and own.augmentation is None:
         notes.append(f"Trials read from {own.cache.path}, as the plan of the loader itself says.")
         return fixed(subject, PlanFile(cache=own.cache), folder)
-    if older is None or write is None or older.target not in ("", subject.target):
+    if older is None or write is None or not older.is_for(subject.plan_target):
         return subject
     if older.augmentation is not None:
         notes.append(f"Trials ran without the operations that {write} moves to the device.")

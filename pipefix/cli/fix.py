@@ -49,9 +49,11 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     if arguments.undo:
-        if arguments.target is not None:
-            needless = f"--undo takes a step back in a folder, and needs no target ({arguments.target!r} was given)."
-            raise BadUsage(needless, advice="Name the folder: pipefix fix --undo --out DIR")
+        needless = [f"target ({arguments.target!r} was given)"] if arguments.target is not None else []
+        needless += [flag for flag, given in (("--only", arguments.only), ("--dry-run", arguments.dry_run)) if given]
+        if needless:
+            advice = "It takes the last step back, at once: pipefix fix --undo --out DIR. Steps are told by: pipefix log DIR"
+            raise BadUsage(f"--undo takes a step back in a folder, and needs no {needless[0]}.", advice=advice)
         deliver(pipefix.undo(arguments.out), json=arguments.json)
         return 0
     if arguments.target is None:

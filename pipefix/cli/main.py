@@ -9,6 +9,7 @@ import sys
 import threading
 from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -31,6 +32,8 @@ def run() -> NoReturn:
     _deliver_lost_interrupts()
     with watched(next((word for word in sys.argv[1:] if not word.startswith("-")), "")):  # -q may stand before it
         code = main()
+    with suppress(OSError):
+        os.dup2(2, 1)  # what the target's code prints while the interpreter ends is no result
     sys.exit(code)
 
 
@@ -107,6 +110,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.errno in (errno.ENOSPC, errno.EDQUOT) or "usable temporary directory" in str(error):
             full = f"{error.filename or 'Temporary files'}: {error.strerror}."
             return _tell(UnreadableFile(full, advice="Name a folder with room for temporary files: TMPDIR=DIR pipefix ..."))
+        if isinstance(error, PermissionError) and error.filename is not None:
+            denied = f"{error.filename}: {error.strerror}."
+            return _tell(UnreadableFile(denied, advice="Name another place, or change the rights there: ls -ld FOLDER shows them"))
         if error.errno != errno.ENAMETOOLONG:
             return unforeseen(error)
         from pipefix.vocabulary.versioned import short

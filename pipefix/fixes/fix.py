@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,13 +20,13 @@ from pipefix.loader.planning import planned
 from pipefix.measurement.consumer import Consumer
 from pipefix.plan import backups, planfile
 from pipefix.plan.plan import Plan, Proposed
-from pipefix.plan.planfile import BeforeAfter, CacheChange, PlanFile
+from pipefix.plan.planfile import BeforeAfter, CacheChange, LoaderChange, PlanFile
 from pipefix.plan.remedies.scheduling import PersistentWorkers
 from pipefix.subject.subject import Subject
 from pipefix.system.machine import Machine
 from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile
 from pipefix.vocabulary.quantity import times_between
-from pipefix.vocabulary.versioned import writable
+from pipefix.vocabulary.version import VERSION
 
 MOST_STEPS = 10
 """Kept in one run: a pipeline that still gains then is looked at again by another."""
@@ -72,7 +73,7 @@ class Session:
         with self.log as log, self._builder:
             settle(self.folder)
             self._take_up()
-            log.begin(self.subject.target)
+            log.write("started", target=self.subject.target, pipefix=VERSION)
             try:
                 interrupted = not self._rounds()
                 if not interrupted:
@@ -85,10 +86,10 @@ class Session:
                     settle(self.folder)
             if interrupted:
                 self.stopped = "interrupted"
-                if self._attempt is not None:
-                    number, name = self._attempt.number, self._attempt.step.id
-                    holds = number in backups.numbers(self.path)
-                    log.write("kept" if holds else "dropped", step=number, id=name, why="interrupted")
+                if self._attempt is not None and self._attempt.number in backups.numbers(self.path):
+                    self.outcomes.append(self._kept(self._attempt))
+                elif self._attempt is not None:
+                    log.write("dropped", step=self._attempt.number, id=self._attempt.step.id, why="interrupted")
             # In the log it is the gain of the whole plan over none.
             log.write("ended", why=self.stopped, measured=None if self._followed else self.total)
             return self._fixed(interrupted=interrupted)
@@ -100,9 +101,15 @@ class Session:
             return
         self.plan = planfile.decode(text, origin=str(self.path))
         followed, _ = getattr(self.subject.loader, "follows", None) or (None, None)
-        if followed != self.plan and self.plan.target not in ("", writable(self.subject.target)):
-            problem = f"{self.path} is the plan of {self.plan.target}, not of {self.subject.target}."
+        if followed != self.plan and not self.plan.is_for(self.subject.plan_target):
+            problem = f"{self.path} is the plan of {self.plan.target}, not of {self.subject.plan_target}."
             raise BadUsage(problem, advice="Give this target a folder of its own: --out DIR")
+        cache = self.plan.cache
+        if cache is not None and cache.is_of_fix and not os.path.lexists(self.folder / cache.path):
+            # Removed to have its room, or left behind when the plan went to another machine.
+            self.plan = msgspec.structs.replace(self.plan, cache=None)
+            gone = f"The cache {cache.path}, which the plan names, was not there."
+            self._left_alone.append(f"{gone} If it was not made anew now, take [cache] out of the plan.")
         went_on = any((self.plan.loader, self.plan.cache, self.plan.augmentation))
         self._went_on, self._followed = went_on and followed is None, went_on and followed is not None
 
@@ -248,23 +255,31 @@ class Session:
             self.log.write("removed", makes=path)
 
     def _keep(self, attempt: Attempt) -> Outcome:
+        assert attempt.measured is not None
+        evidence = BeforeAfter(before=attempt.measured.before, after=attempt.measured.after, run=RUN_FILE)
+        plan = apply_plan.with_evidence(attempt.plan, self.plan, evidence)
+        workers = self.subject.given.get("workers")
+        if workers is not None and (plan.loader is None or plan.loader.num_workers is None):
+            plan = plan.merged(LoaderChange(num_workers=workers))  # what was measured had them, and the code has not
+        machine = apply_plan.tuned_on(self.machine)
+        attempt.plan = msgspec.structs.replace(plan, target=self.subject.plan_target, machine=machine)
+        try:
+            attempt.number = backups.replace(self.path, planfile.encode(attempt.plan))
+        except UnreadableFile as error:
+            return self._drop(attempt, str(error).rstrip("."))
+        return self._kept(attempt)
+
+    def _kept(self, attempt: Attempt) -> Applied:
+        """Tell of a step whose plan is in its place: it holds, whatever becomes of the next line."""
         step, measured, same = attempt.step, attempt.measured, attempt.same
         assert measured is not None
         assert same is not None
-        evidence = BeforeAfter(before=measured.before, after=measured.after, run=RUN_FILE)
-        plan = apply_plan.with_evidence(attempt.plan, self.plan, evidence)
-        plan = msgspec.structs.replace(plan, target=self.subject.target, machine=apply_plan.tuned_on(self.machine))
-        try:
-            number = backups.replace(self.path, planfile.encode(plan))
-        except UnreadableFile as error:
-            return self._drop(attempt, str(error).rstrip("."))
-        # From here on it holds, whatever becomes of the next line.
-        self.plan = plan
-        self.log.write("kept", step=number, id=step.id, measured=measured, same=same)
+        self.plan = attempt.plan
+        self.log.write("kept", step=attempt.number, id=step.id, measured=measured, same=same)
         made = (self.folder / attempt.makes).rglob("*") if attempt.makes else None
         return Applied(
             id=step.id, title=step.title, stage=str(step.stage), predicted=step.speedup, measured=measured, same=same,
-            step=number, makes=attempt.makes, seconds=attempt.seconds,
+            step=attempt.number, makes=attempt.makes, seconds=attempt.seconds,
             disk_bytes=sum(path.stat().st_size for path in made if path.is_file()) if made is not None else None,
         )  # fmt: skip
 

@@ -23,7 +23,6 @@ from pipefix.plan import backups, planfile
 from pipefix.vocabulary import files, versioned
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from pipefix.vocabulary.folder_lock import taken
-from pipefix.vocabulary.version import VERSION
 
 LOG = "pipefix.log.jsonl"
 _CALLED = re.compile(r"pipefix\.log\.jsonl\Z")
@@ -65,16 +64,13 @@ class Log:
     def __enter__(self) -> Log:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            problem = f"{self.folder} cannot be made: {error.strerror or error}."
-            raise UnreadableFile(problem, advice="Choose another directory: --out DIR") from error
-        self._is_new = not os.path.lexists(self.path)
-        try:
+            self._is_new = not os.path.lexists(self.path)
             self._file = files.open_own(self.path)
             held = taken(self._file)
         except OSError as error:
-            problem = f"The log {self.path} cannot be written: {error.strerror or error}."
-            raise UnreadableFile(problem, advice="Choose a directory that you may write to: --out DIR") from error
+            what = f"The log {self.path} cannot be written" if os.path.isdir(self.folder) else f"{self.folder} cannot be made"
+            advice = "Choose a directory that you may write to: --out DIR"
+            raise UnreadableFile(f"{what}: {error.strerror or error}.", advice=advice) from error
         if not held:
             self._file.close()
             problem = f"Another pipefix fix is at work in {self.folder}."
@@ -107,9 +103,6 @@ class Log:
             os.fsync(self._file.fileno())
         except OSError as error:
             self.unwritten = [f"The log {self.path} could not be written to its end: {error.strerror or error}."]
-
-    def begin(self, target: str) -> None:
-        self.write("started", target=target, pipefix=VERSION)
 
     def name_of(self, step: int) -> str:
         """What an earlier run called a step that it kept, for people to read; empty where the log does not say."""

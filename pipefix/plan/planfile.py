@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -72,6 +73,11 @@ class CacheChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     format: Literal["lmdb", "parquet"] = "lmdb"
     evidence: BeforeAfter | None = None
 
+    @property
+    def is_of_fix(self) -> bool:
+        """Whether `fix` made it, and nobody typed convert."""
+        return Path(self.path).parts[:1] == (CACHES,)
+
 
 class AugmentationChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Operations that move to the device."""
@@ -125,6 +131,11 @@ class PlanFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if isinstance(change, CacheChange):
             return msgspec.structs.replace(self, cache=change)
         return msgspec.structs.replace(self, augmentation=change)
+
+    def is_for(self, target: str) -> bool:
+        """Whether it was made for this target (``./data.py:loader`` is ``data.py:loader``), or does not say for which."""
+        (path, *name), (own, *own_name) = writable(target).partition(":"), self.target.partition(":")
+        return not own or (os.path.abspath(path), name) == (os.path.abspath(own), own_name)
 
 
 def _named(gpus: list[str]) -> str:

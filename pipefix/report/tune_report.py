@@ -114,6 +114,8 @@ class TuneReporter:
     """Of a distributed job, that share the machine."""
     program: tuple[str, ...] = ()
     """The program and its arguments, where the target is a loader inside one."""
+    workers: int | None = None
+    """Given in place of the code's own: then the plan says how many are to be used, these ones too."""
 
     def report(self, *, created: str, written: str | None) -> TuneReport:
         changes, result = self.changes(), self.result
@@ -132,6 +134,8 @@ class TuneReporter:
         changes = {name: value for name, value in self.plan.start.changes(self._chosen()).items() if value is not None}
         if not self.result.chosen.workers:
             changes.pop("prefetch_factor", None)
+        if self.workers is not None and any(trial.status == "run" for trial in self.result.tried):
+            changes.setdefault("num_workers", self.result.chosen.workers)
         return changes
 
     def _chosen(self) -> Settings:

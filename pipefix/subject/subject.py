@@ -18,6 +18,7 @@ from pipefix.hooks.torch_internals import in_order
 from pipefix.subject.candidates import parts
 from pipefix.vocabulary.attributes import attributes
 from pipefix.vocabulary.generators import generators, untouched
+from pipefix.vocabulary.quantity import counted
 from pipefix.vocabulary.settings import LoaderSettings
 from pipefix.vocabulary.user_modules import is_users
 
@@ -54,6 +55,14 @@ class Subject:
     """In which the CPU hands a step of the program's to its device, where the loader is one inside a program."""
     given: dict[str, int] = field(default_factory=dict, compare=False)
     """What was given in place of the loader's own: batch_size, workers."""
+
+    @property
+    def plan_target(self) -> str:
+        """What a plan says that it is for. Objects of Python have no name that tells one from another: their datasets are told."""
+        if not self.target.endswith(" object>"):
+            return self.target
+        length = length_of(self.dataset)
+        return f"{type(self.dataset).__name__} of {'samples' if length is None else counted(length, 'sample')} in a {self.target}"
 
     @property
     def dataset(self) -> Any:

@@ -143,13 +143,17 @@ def test_a_file_in_no_folder_is_refused_before_anything_is_measured(place: dict[
     assert refused.value.advice == f"Make it first: mkdir -p {tmp_path / 'none'}"
 
 
-def test_a_loader_that_follows_a_plan_is_fixed_from_there(tmp_path: Path) -> None:
-    """It was looked at as if it had no plan: the cache that it reads from was built once more, and brought nothing."""
-    write(PlanFile(loader=LoaderChange(num_workers=1)), tmp_path / "pipefix.plan.toml")
-    loader = FastLoader(TensorDataset(torch.zeros(16, 2)), batch_size=4, plan=tmp_path / "pipefix.plan.toml")
-    with pytest.raises(BadUsage, match=f"follows a plan already, which lies in {tmp_path}") as caught:
-        fix(loader, out=tmp_path / "elsewhere", dry_run=True)
-    assert f"--out {tmp_path}" in caught.value.advice
+@pytest.mark.parametrize(("plan", "out"), [("pipefix.plan.toml", "elsewhere"), ("tuned.toml", ".")])
+def test_a_loader_that_follows_a_plan_is_fixed_from_there(tmp_path: Path, plan: str, out: str) -> None:
+    """It was looked at as if it had no plan: the cache that it reads from was built once more, and brought nothing. What tune had
+    written under another name was not in the plan beside it."""
+    write(PlanFile(loader=LoaderChange(num_workers=1)), tmp_path / plan)
+    loader = FastLoader(TensorDataset(torch.zeros(16, 2)), batch_size=4, plan=tmp_path / plan)
+    with pytest.raises(BadUsage, match=f"follows a plan already, {tmp_path / plan}") as caught:
+        fix(loader, out=tmp_path / out, dry_run=True)
+    there = f"pipefix fix TARGET --out {tmp_path}; or take plan= out of the code."
+    renamed = "call it pipefix.plan.toml, in the code too, and type " if plan == "tuned.toml" else ""
+    assert caught.value.advice == f"Go on from that one: {renamed}{there}"
 
 
 def test_no_plan_is_tuned_beside_the_one_that_the_loader_follows(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -52,6 +53,14 @@ def test_code_that_has_its_children_buried_by_the_kernel(tmp_path: Path, preload
     (tmp_path / "train.py").write_text(ignores + PIPELINE.format(act="pass"))
     done = subprocess.run([*preloaded.split(), "doctor", "train.py"], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_the_target_prints_while_the_interpreter_ends_is_no_result(tmp_path: Path, preloaded: str) -> None:
+    """It came behind the JSON, which nobody could read then."""
+    (tmp_path / "train.py").write_text("import atexit\natexit.register(print, 'goodbye')\n" + PIPELINE.format(act="pass"))
+    done = subprocess.run([*preloaded.split(), "doctor", "train.py", "--json"], cwd=tmp_path, capture_output=True, text=True)
+    assert "audit" in json.loads(done.stdout)
+    assert done.stderr == "goodbye\n"
 
 
 def test_a_command_whose_standard_input_is_closed(tmp_path: Path) -> None:

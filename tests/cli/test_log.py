@@ -31,7 +31,7 @@ def folder(tmp_path: Path, a_run: Run) -> Path:
     probed = msgspec.structs.replace(a_run, target="data.py:loader", created="2026-01-02T03:04:05+00:00", settings=settings)
     runfile.write(probed, tmp_path / "run.json")
     with Log(tmp_path) as log:
-        log.begin("data.py:loader")
+        log.write("started", target="data.py:loader")
         log.write("refused", id="augment-gpu", why="no CUDA device is present")
         log.write("begun", step=1, id="workers-2")
         log.write("kept", step=1, id="workers-2", measured=TOTAL)
@@ -98,7 +98,7 @@ def test_a_step_whose_end_nobody_told_is_told(tmp_path: Path, capsys: pytest.Cap
     """After an out-of-memory kill the folder held a log and a cache, and "nothing was done here"."""
     for _ in range(2):
         with Log(tmp_path) as log:
-            log.begin("data.py:loader")
+            log.write("started", target="data.py:loader")
             log.write("begun", step=1, id="cache-sample", makes="pipefix-caches/sample")
     assert main(["log", str(tmp_path)]) == 0
     told = " ".join(capsys.readouterr().out.split())
@@ -119,7 +119,7 @@ def test_steps_that_were_taken_back_save_nothing(folder: Path, capsys: pytest.Ca
     # A day later the machine is half as fast: what was measured side by side counts, not one day's figure against another's.
     slower = {**TOTAL, "before": {"value": 50.0, "low": 49.0, "high": 51.0}, "after": TOTAL["after"]}
     with Log(folder) as log:
-        log.begin("data.py:loader")
+        log.write("started", target="data.py:loader")
         log.write("kept", step=2, id="cache-source", measured=TOTAL)
         assert saved() is None, "interrupted: nobody has measured both steps"
         assert main(["log", str(folder), "--epochs", "90"]) == 0

@@ -74,6 +74,8 @@ OTHERS = [
       "  Name a folder with room for temporary files: TMPDIR=DIR pipefix ...\n")),
     (FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']"), 4,
      "pipefix: Temporary files: No usable temporary directory found in ['/tmp'].\n  Name a folder"),
+    (PermissionError(errno.EACCES, "Permission denied", "/home/other/run.json"), 4,
+     "pipefix: /home/other/run.json: Permission denied.\n  Name another place, or change the rights there"),
     (ModuleNotFoundError("No module named 'torch'", name="torch"), 5,
      ("pipefix: The package 'torch', which pipefix stands on, cannot be imported: No module named 'torch'.\n"
       "  Install pipefix again, which brings it: from a checkout, pip install .\n")),
@@ -81,7 +83,9 @@ OTHERS = [
 """The user's own frames come first."""
 
 
-@pytest.mark.parametrize(("error", "code", "told"), OTHERS, ids=["frames", "interrupted", "memory", "full", "no place", "library"])
+@pytest.mark.parametrize(
+    ("error", "code", "told"), OTHERS, ids=["frames", "interrupted", "memory", "full", "no place", "denied", "library"]
+)
 def test_what_is_no_error_of_ours(
     error: BaseException, code: int, told: str, command: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

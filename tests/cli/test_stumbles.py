@@ -84,6 +84,8 @@ STUMBLES = [
     ("fix", 2, "there is no TARGET to fix"),
     ("fix data.py --only magic", 2, "There is no remedy 'magic'."),
     ("fix data.py --undo", 2, "--undo takes a step back in a folder, and needs no target ('data.py' was given)"),
+    ("fix --undo --only workers", 2, "--undo takes a step back in a folder, and needs no --only"),
+    ("fix --undo --dry-run", 2, "--undo takes a step back in a folder, and needs no --dry-run"),
     ("compare other.json", 2, "the following arguments are required: AFTER"),
     (f"compare {RUN} {RUN} --max-regression 0.05", 2, "'0.05' could mean 0.05% or 5%; write 5% or 0.05%"),
     (f"compare {RUN} {RUN} --max-regression -5%", 2, "'-5%' is not between 0% and 100%; write 5%"),

@@ -207,7 +207,7 @@ def test_a_log_that_is_no_file_of_its_own_is_neither_read_nor_written(tmp_path, 
     else:
         (tmp_path / logs.LOG).mkdir()
     with pytest.raises(PipefixError, match="log"), logs.Log(tmp_path) as log:
-        log.begin("x")
+        log.write("started", target="x")
     assert (tmp_path / "bashrc").read_text() == ""
 
 

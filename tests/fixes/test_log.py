@@ -22,7 +22,7 @@ def told(folder):
 
 def test_lines_are_appended_and_read_again(tmp_path):
     with Log(tmp_path) as log:
-        log.begin("data.py:loader")
+        log.write("started", target="data.py:loader")
         log.write("begun", step=1, id="cache-source", makes="pipefix-caches/source")
     with Log(tmp_path) as log:
         log.write("kept", step=1, id="cache-source")
@@ -54,7 +54,7 @@ def test_a_file_of_something_else_is_refused(tmp_path):
 
 def test_names_that_are_no_utf8_are_kept_as_escapes(tmp_path):
     with Log(tmp_path) as log:
-        log.begin("data\udcff.py:loader")
+        log.write("started", target="data\udcff.py:loader")
     assert "\\udcff" in log.path.read_text()
     assert told(tmp_path) == ["started"]
 
@@ -62,7 +62,7 @@ def test_names_that_are_no_utf8_are_kept_as_escapes(tmp_path):
 def test_one_process_at_a_time(tmp_path):
     code = f"from pathlib import Path; from pipefix.fixes.history import Log; Log(Path({str(tmp_path)!r})).__enter__()"
     with Log(tmp_path) as log:
-        log.begin("x")
+        log.write("started", target="x")
         other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert "Another pipefix fix is at work" in other.stderr
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -21,7 +23,7 @@ from pipefix.plan import planfile
 from pipefix.report import runfile
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from tests.caches.killing import interrupted_after
-from tests.fixes.benchtop import Bench, declined, step
+from tests.fixes.benchtop import Bench, Lines, declined, step
 
 
 def events(bench):
@@ -53,6 +55,17 @@ def test_the_fixed_pipeline_is_looked_at_next_and_gives_the_same_samples(tmp_pat
     assert [list(map(str, batch)) for batch in again.loader] == plain
     plan = planfile.read(bench.out / "pipefix.plan.toml")
     assert [list(map(str, batch)) for batch in as_planned.loader(bench.target, plan, bench.out)] == plain
+
+
+@pytest.mark.parametrize(("steps", "workers"), [(["cache-source"], 1), (["cache-source", "workers-2"], 2)])
+def test_workers_that_were_typed_are_in_the_plan(tmp_path, monkeypatch, steps, workers):
+    """fix --workers 4 measured with four; its plan said nothing of them, and the code that read it had none."""
+    from tests.fixes import benchtop
+
+    monkeypatch.setattr(benchtop, "load", partial(benchtop.load, workers=1))
+    bench = Bench(tmp_path, *([step(one, 3.0)] for one in steps), [])
+    assert [one.id for one in bench.run().applied] == steps
+    assert planfile.read(bench.out / planfile.NAME).loader.num_workers == workers
 
 
 @pytest.mark.parametrize(("start", "kept"), [(1.0, ["workers-2", "persistent-workers"]), (0.001, ["workers-2"])])
@@ -224,6 +237,17 @@ def test_it_goes_on_from_the_plan_that_is_there(tmp_path):
     assert fixed.went_on and fixed.applied[0].step == 2
 
 
+def test_a_cache_that_is_gone_is_made_anew(tmp_path):
+    """Of a plan that came with a repository, say. FastLoader said "Make it anew, pipefix fix TARGET", and so did that command."""
+    Bench(tmp_path, [step("cache-source", 3.0)], []).run()
+    shutil.rmtree(tmp_path / "out/pipefix-caches")
+    bench = Bench(tmp_path, [step("cache-source", 3.0)], [])
+    fixed = bench.run()
+    assert [one.id for one in fixed.applied] == ["cache-source"] and (bench.out / "pipefix-caches/source").exists()
+    assert planfile.read(bench.out / planfile.NAME).cache.path == "pipefix-caches/source"
+    assert "which the plan names, was not there" in fixed.left_alone[0]
+
+
 def follows(bench):
     """A loader whose code names the plan that lies there."""
     path = bench.out / planfile.NAME
@@ -252,6 +276,14 @@ def test_a_plan_of_another_target_is_refused(tmp_path):
         Bench(tmp_path, [step("workers-2")]).run()
 
 
+def test_two_loaders_of_python_do_not_share_a_plan(tmp_path):
+    """pipefix.fix(train_loader), and then pipefix.fix(val_loader): that went on from the first one's plan, and wrote over it."""
+    Bench(tmp_path, [step("workers-2", 1.5)], []).run()
+    other = DataLoader(Lines(tmp_path / "data", 8), batch_size=4)
+    with pytest.raises(BadUsage, match="is the plan of Lines of 12 samples in a <DataLoader object>, not of Lines of 8 samples"):
+        Bench(tmp_path, [step("workers-4", 1.5)], target=other).run()
+
+
 def test_ctrl_c_keeps_what_was_kept(tmp_path, monkeypatch):
     from pipefix.fixes import fixers
 
@@ -264,6 +296,22 @@ def test_ctrl_c_keeps_what_was_kept(tmp_path, monkeypatch):
     assert fixed.interrupted and [one.id for one in fixed.applied] == ["workers-2"]
     assert planfile.read(bench.out / "pipefix.plan.toml").cache is None
     assert events(bench)[-2:] == ["dropped", "ended"]
+
+
+def test_ctrl_c_as_soon_as_a_plan_is_in_its_place(tmp_path, monkeypatch):
+    """The plan held the step, and "Interrupted: nothing was changed" was told."""
+    write_text = planfile.write_text
+
+    def interrupted(*args, **options):
+        write_text(*args, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(planfile, "write_text", interrupted)
+    bench = Bench(tmp_path, [step("workers-2", 1.8)])
+    fixed = bench.run()
+    assert fixed.interrupted and [one.id for one in fixed.applied] == ["workers-2"]
+    assert planfile.read(bench.out / planfile.NAME).loader.num_workers == 2
+    assert events(bench)[-2:] == ["kept", "ended"]
 
 
 def test_an_error_of_a_later_look_comes_with_what_was_kept(tmp_path, monkeypatch):

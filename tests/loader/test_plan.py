@@ -153,14 +153,17 @@ def test_a_plan_is_of_the_directory_that_it_was_named_in(cached: Any, plan: Any,
     assert len(planned.cached(dataset, named.plan.cache, named.folder)) == 12  # type: ignore[arg-type]
 
 
-def test_a_plan_that_names_another_store_or_no_cache_says_what_to_write(cached: Any, plan: Any) -> None:
+def test_a_plan_that_names_another_store_or_no_cache_says_what_to_write(cached: Any, plan: Any, tmp_path: Path) -> None:
     dataset, _ = cached
     with pytest.raises(BadUsage, match="of store 'sample', and it is one of 'source'") as told:
         FastLoader(dataset, plan=plan(cache=CacheChange(path="cache", store="sample")))
     assert 'store = "source"' in told.value.advice
     with pytest.raises(UnreadableFile, match=r"The plan names the cache .*gone, and there is none") as absent:
         FastLoader(dataset, plan=plan(cache=CacheChange(path="gone", store="source")))
-    assert "take [cache] out of the plan" in absent.value.advice
+    assert absent.value.advice == "Bring it back there, or take [cache] out of the plan."
+    with pytest.raises(UnreadableFile) as absent:
+        FastLoader(dataset, plan=plan(cache=CacheChange(path="pipefix-caches/source", store="source")))
+    assert absent.value.advice.startswith(f"Make it anew, pipefix fix TARGET --out {tmp_path}, with plan= left out")
 
 
 @pytest.mark.parametrize("wrong", [["one.toml", "two.toml"], {"loader": {}}, 3, True])

@@ -33,7 +33,7 @@ BACKUP = "pipefix.plan.before-1.toml"
 
 def tuned(
     folder: Path, chosen: Settings, older: PlanFile | None, *, ran: bool = True, partial: bool = False, name: str = planfile.NAME,
-    follows: bool = False,
+    follows: bool = False, workers: int | None = None,
 ) -> Tuned:  # fmt: skip
     """As typed in ``folder``, which the target's code has left."""
     path = Path(name)
@@ -45,8 +45,8 @@ def tuned(
     result = TuneResult(rows, chosen, kept, rate, rate if kept else rate.scaled(1.4), (), None, "", partial=partial)
     space = Space(4, 4, declined={"pin_memory": "no CUDA device is present", "in_order": "--keep-order was given"})
     plan, settings = TuningPlan(space, Goal(), Settings(2)), LoaderSettings(batch_size=4, num_workers=2)
-    telling = TuneReporter("data.py", settings, plan, result, ConsumerName("none", present=False))
-    return _tuned(telling, MACHINE, older, path, folder, [], followed=older if follows else None)
+    telling = TuneReporter("data.py", settings, plan, result, ConsumerName("none", present=False), workers=workers)
+    return _tuned(telling, "data.py", MACHINE, older, path, folder, [], followed=older if follows else None)
 
 
 def test_what_it_found_takes_the_place_of_older_settings_and_the_rest_stays(tmp_path: Path) -> None:
@@ -102,6 +102,21 @@ def test_nothing_is_taken_over_from_a_plan_of_another_target(tmp_path: Path) -> 
     plan = planfile.read(tmp_path / planfile.NAME)
     assert plan.cache is None and plan.loader is not None and plan.loader.fuse is None
     assert "was one of other.py" in result.report.notes[0] and (tmp_path / BACKUP).exists()
+
+
+@pytest.mark.parametrize("written", ["./data.py", "{}/data.py"])
+def test_a_target_is_the_same_however_its_path_is_written(tmp_path: Path, written: str) -> None:
+    """pipefix fix ./data.py and then pipefix tune data.py: the cache and the fused calls were not in the plan any more."""
+    tuned(tmp_path, Settings(4), msgspec.structs.replace(OLDER, target=written.format(Path.cwd())))
+    assert planfile.read(tmp_path / planfile.NAME).cache == OLDER.cache
+
+
+def test_workers_that_were_typed_are_in_the_plan(tmp_path: Path) -> None:
+    """tune --workers 2 wrote no plan where two were the best, and the code, which had none, was told to stay as it is."""
+    assert not tuned(tmp_path, Settings(2), None, workers=2, ran=False).changed
+    assert tuned(tmp_path, Settings(2), None, workers=2).report.changes == {"num_workers": 2}
+    plan = planfile.read(tmp_path / planfile.NAME)
+    assert plan.loader is not None and plan.loader.num_workers == 2
 
 
 def test_without_an_older_plan_nothing_lies_beside_it(tmp_path: Path) -> None:

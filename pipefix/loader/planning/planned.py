@@ -97,14 +97,15 @@ def cached(original: Any, change: CacheChange, folder: Path) -> CachedDataset:
             advice="Give the loader the cache itself, pipefix.CachedDataset(path), or take [cache] out of the plan.",
         )
     if not os.path.lexists(place):
+        anew = f"Make it anew, {command('pipefix', 'fix', 'TARGET', '--out', folder)}, with plan= left out of the code meanwhile"
         raise UnreadableFile(
             f"The plan names the cache {place}, and there is none.",
-            advice="Make it anew, pipefix fix TARGET, or take [cache] out of the plan.",
+            advice=f"{anew if change.is_of_fix else 'Bring it back there'}, or take [cache] out of the plan.",
         )
     try:
         opened = CachedDataset(place, dataset=original)
     except BadUsage as error:  # the dataset is another one now
-        if Path(change.path).parts[:1] == (planfile.CACHES,):  # that fix made it with, and nobody typed convert
+        if change.is_of_fix:
             back = command("pipefix", "fix", "--undo", "--out", folder)
             error.advise(f"Take the step back, {back}, and have it made anew: pipefix fix TARGET; or take [cache] out of the plan.")
         raise

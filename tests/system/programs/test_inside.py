@@ -33,7 +33,7 @@ def test_what_cannot_be_put_in_place_leaves_the_loader_as_it_is(place: Place) ->
     assert (ran.code, ran.out) == (0, alone.out)
     told = " ".join(ran.err.split())
     assert "The plan could not be put in place, and the loader is as the program has it" in told
-    assert "and there is none. Make it anew, pipefix fix TARGET, or take [cache] out of the plan." in told
+    assert "and there is none. Bring it back there, or take [cache] out of the plan." in told
 
 
 def test_a_program_is_probed_and_ended(place: Place) -> None:

@@ -158,7 +158,8 @@ def _checked(picture: Any) -> Any:
 def described(pictures: Sequence[Any]) -> dict[str, Any]:
     """The arguments of `split` that say what a dataset hands to its transforms."""
     first, sizes = pictures[0], [_size_of(picture) for picture in pictures]
-    kind = "pil" if isinstance(first, Image.Image) else "tensor" if isinstance(first, torch.Tensor) else "array"
+    kinds = {"pil": Image.Image, "image": tv_tensors.Image, "tensor": torch.Tensor}
+    kind = next((kind for kind, held in kinds.items() if isinstance(first, held)), "array")
     is_float = kind != "pil" and "float" in str(first.dtype)
     dtype = as_tensor(first).dtype if is_float else torch.uint8
     return {"size": sizes[0], "same_size": len(set(sizes)) == 1 and len(sizes) > 1, "kind": kind, "dtype": dtype}

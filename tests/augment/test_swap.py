@@ -90,6 +90,20 @@ def test_pictures_of_pil_are_resized_as_pil_does_it(is_tensor: bool) -> None:
         assert (images.double() - wanted.double()).abs().mean() < 0.5
 
 
+def test_settings_by_type_are_those_of_an_image() -> None:
+    """Pictures stayed bytes where ``dtype`` named their type, and were padded with black where ``fill`` did."""
+    image = tv_tensors.Image
+    floats = v2.ToDtype({image: torch.float32, "others": None}, scale=True)
+    dataset = Pictures(v2.Compose([v2.ToImage(), v2.Pad(2, fill={image: 127, tv_tensors.Mask: 0}), floats]))
+    swap = swapped(dataset, size=(3, 40, 50), same_size=True)
+    assert swap.split.names == ["ToImage", "Pad", "ToDtype"]
+    images, labels = swap.module()(*next(iter(DataLoader(swap.dataset(dataset), 4))))
+    assert images.dtype == torch.float32
+    assert torch.equal(images, torch.stack([dataset[int(label)][0] for label in labels]))
+    early = split([v2.Pad(2, fill={image: 127, "others": 0}), v2.ToImage()], size=(3, 40, 50), same_size=True)
+    assert [part.name for part in early.in_dataset] == ["Pad"], "a picture of PIL is no tv_tensors.Image"
+
+
 def test_workers_and_a_collate_function_of_the_users_own() -> None:
     def collate(samples: list[Any]) -> dict[str, Any]:
         return {"x": torch.stack([image for image, _ in samples]), "y": [label for _, label in samples]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,8 +16,8 @@ from torchvision import tv_tensors
 
 from pipefix.augment import support
 from pipefix.augment.dali_front import front_of
-from pipefix.augment.module import Augment
-from pipefix.augment.record import Program, RecordedImage, packed
+from pipefix.augment.module import Augment, pictures_of
+from pipefix.augment.record import Program, RecordedImage, apart, outline_of, packed
 from pipefix.augment.split import Split, as_tensor
 from pipefix.augment.transforms import TO_TENSOR, files_of, parts_of, replaced
 from pipefix.vocabulary.errors import BadUsage, TargetError
@@ -142,7 +143,22 @@ def _recorded_in(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
 
 
 def _collated(collate_fn: Callable[[Any], Any], samples: Sequence[Any]) -> tuple[Any, list[bytes]]:
-    return collate_fn([sample for sample, _ in samples]), [calls for _, calls in samples]
+    """Raises `TargetError` where the first or the last picture of the batch is another one: calls are done by their places."""
+    calls = [own for _, own in samples]
+    outlines = [outline_of(apart(own)[0]) for own in calls]
+    ends = [(list(leaves(samples[end][0])), outlines[end].place) for end in (0, -1) if samples]
+    own_pictures = [None if place is None else listed[place] for listed, place in ends]
+    batch = collate_fn([sample for sample, _ in samples])
+    with suppress(ValueError, IndexError):  # a batch without such pictures: the module says so, if it is given it
+        pictures, _ = pictures_of(batch, outlines)
+        for own, picture in zip(own_pictures, (pictures[0], pictures[-1]), strict=True):
+            if own is not None and (own.dtype != picture.dtype or not torch.equal(own, picture.cpu())):
+                raise TargetError(
+                    "The collate function changes pictures or their order (as CutMix or sorting does), and what moved to the batch "
+                    "is done to each picture afterwards, by its place.",
+                    advice="Do that to the batch that the module returns, or leave the transforms in the dataset.",
+                )
+    return batch, calls
 
 
 def with_calls_apart(collate_fn: Callable[[Any], Any]) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader, IterableDataset, Subset
+from torch.utils.data import DataLoader, IterableDataset, Subset, default_collate
 from torchvision import transforms as v1
 from torchvision import tv_tensors
 from torchvision.datasets import ImageFolder
@@ -117,6 +117,23 @@ def test_workers_and_a_collate_function_of_the_users_own() -> None:
         augmented = module(*batch)
         assert augmented["y"] == wanted["y"]
         assert (augmented["x"] - wanted["x"]).abs().mean() < 0.01
+
+
+def sorted_first(samples: list[Any]) -> Any:
+    samples.sort(key=lambda sample: -sample[1])
+    return default_collate(samples)
+
+
+def mixed(samples: list[Any]) -> Any:
+    return v2.CutMix(alpha=1000.0, num_classes=12)(default_collate(samples))
+
+
+@pytest.mark.parametrize("collate", [sorted_first, mixed])
+def test_a_collate_function_that_changes_or_sorts_pictures_is_refused(collate: Any) -> None:
+    """What was drawn for one picture was done to another, and the patch of CutMix was flipped with the picture below it."""
+    swap = swapped(Pictures(NEW))
+    with pytest.raises(TargetError, match="collate function changes pictures or their order"):
+        next(iter(DataLoader(swap.dataset(Pictures(NEW)), 4, collate_fn=swap.collate(collate))))
 
 
 def test_what_crosses_is_bytes_of_one_size() -> None:

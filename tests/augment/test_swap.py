@@ -90,6 +90,15 @@ def test_pictures_of_pil_are_resized_as_pil_does_it(is_tensor: bool) -> None:
         assert (images.double() - wanted.double()).abs().mean() < 0.5
 
 
+def test_the_nearest_pixel_is_the_one_that_pil_takes() -> None:
+    """torch takes the first of those that become one, PIL the one in the middle."""
+    dataset = Pictures(v2.Compose([v2.Resize((20, 25), interpolation=v2.InterpolationMode.NEAREST), v2.ToImage()]))
+    swap = swapped(dataset, size=(3, 40, 50), same_size=True)
+    assert swap.split.names == ["Resize", "ToImage"]
+    images, labels = swap.module()(*next(iter(DataLoader(swap.dataset(dataset), 4))))
+    assert torch.equal(images, torch.stack([dataset[int(label)][0] for label in labels]))
+
+
 def test_settings_by_type_are_those_of_an_image() -> None:
     """Pictures stayed bytes where ``dtype`` named their type, and were padded with black where ``fill`` did."""
     image = tv_tensors.Image

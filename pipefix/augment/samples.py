@@ -160,8 +160,7 @@ def described(pictures: Sequence[Any]) -> dict[str, Any]:
     first, sizes = pictures[0], [_size_of(picture) for picture in pictures]
     kinds = {"pil": Image.Image, "image": tv_tensors.Image, "tensor": torch.Tensor}
     kind = next((kind for kind, held in kinds.items() if isinstance(first, held)), "array")
-    is_float = kind != "pil" and "float" in str(first.dtype)
-    dtype = as_tensor(first).dtype if is_float else torch.uint8
+    dtype = torch.uint8 if kind == "pil" else as_tensor(first).dtype
     return {"size": sizes[0], "same_size": len(set(sizes)) == 1 and len(sizes) > 1, "kind": kind, "dtype": dtype}
 
 

@@ -199,7 +199,7 @@ def _example(shape: tuple[int, ...], dtype: torch.dtype, kind: Kind) -> Any:
     image = tv.resize(image, list(shape[1:]), antialias=True)
     if kind == "pil" and dtype == torch.uint8 and shape[0] in (1, 3, 4):
         return tv.to_pil_image(image)
-    image = tv.to_dtype(image, dtype, scale=True)
+    image = tv.to_dtype(image, dtype, scale=dtype.is_floating_point)
     return tv.to_image(image) if kind == "image" else image
 
 

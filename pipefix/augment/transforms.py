@@ -170,7 +170,7 @@ def possible_calls(transform: Any, like: RecordedImage) -> Iterator[list[Recorde
 
 
 class _ToTensor(v2.Transform):  # type: ignore[misc]
-    """The step from PIL to a tensor; `ToTensor`'s is one to floating point too, for what was no tensor before."""
+    """The step to a tensor; `ToTensor`'s is one to floating point too, for bytes that were none before."""
 
     _transformed_types = (RecordedImage,)
 
@@ -179,7 +179,8 @@ class _ToTensor(v2.Transform):  # type: ignore[misc]
         self._to_float = to_float
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        image = tv.to_dtype(inpt, torch.float32, scale=True) if inpt.from_pil and self._to_float else inpt
+        scales = self._to_float and inpt.from_pil and inpt.dtype == torch.uint8
+        image = tv.to_dtype(inpt, torch.float32, scale=True) if scales else inpt
         image.from_pil = False
         return image
 

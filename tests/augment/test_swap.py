@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -198,6 +199,17 @@ def test_pictures_that_cannot_be_bytes_and_arrays_before_they_are_tensors_are_re
         assert DatasetTransform(split([v2.ToImage()], size=(4, 9, 9), same_size=True))(Image.new(mode, (9, 9))) is not None
     with pytest.raises(TargetError, match="RandomHorizontalFlip passes over"):
         DatasetTransform(cut)(pictures(1)[0].permute(1, 2, 0).numpy())
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float64])
+def test_arrays_that_are_no_bytes_become_tensors_of_their_own_dtype(dtype: Any) -> None:
+    """They were divided as bytes are, and made float32."""
+    array = np.full((9, 9, 1), 300, dtype)
+    cut = split(v1.ToTensor(), size=(1, 9, 9), same_size=True, kind="array", dtype=torch.from_numpy(array).dtype)
+    pixels, calls = with_calls(DatasetTransform(cut)(array))
+    made, wanted = Augment()(pixels[None], [calls])[0], v1.ToTensor()(array)
+    assert made.dtype == wanted.dtype
+    assert made.tolist() == wanted.tolist()
 
 
 PIPELINE = """

@@ -301,9 +301,16 @@ def test_transforms_of_another_name_are_named() -> None:
     assert find(data, "my_steps") is not None
 
 
-def test_mistakes_are_told(target: Path) -> None:
+def test_mistakes_are_told(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadUsage, match="The device 'tpu' cannot be used"):
         pipefix.swap(f"{target}:loader", device="tpu")
+    with monkeypatch.context() as two:
+        two.setattr(torch.cuda, "is_available", lambda: True)
+        two.setattr(torch.cuda, "device_count", lambda: 2)
+        with pytest.raises(BadUsage, match="The device 'cuda:9' cannot be used") as raised:  # the transforms were blamed for it
+            pipefix.swap(f"{target}:loader", device="cuda:9", check=True)
+    assert raised.value.advice.endswith("one of: cuda, cuda:0, cuda:1, cpu.")
+    assert pipefix.swap(f"{target}:loader", device=torch.device("cpu")).swap.split.on_batch  # type: ignore[arg-type]
     with pytest.raises(BadUsage, match="There is no 'DALI' to choose"):  # it was told as Kornia's, under that name
         pipefix.swap(f"{target}:loader", to="DALI")  # type: ignore[arg-type]
     data = Pictures(v1.Compose([v1.Lambda(lambda picture: 1 / 0), v1.RandomInvert()]))

@@ -26,7 +26,7 @@ class Swapped(Shown):
 
     swap: Swap
     parity: Parity | None
-    """What was checked; None where that was not asked for."""
+    """What was checked; None where that was not asked for, or nothing moves."""
     worth: PredictedGain
     subject: Subject
 
@@ -128,7 +128,7 @@ def swap(
             if isinstance(files, tuple):
                 sampled.refuse_other_files(subject.dataset, place, *files)
     result = None
-    if check:
+    if check and cut.on_batch:
         with failure.as_target_error("The dataset's transforms"):
             result = parity.check(cut, pictures, seed=seed, device=where, progress=lambda phase, done: say(phase, 0.1 + 0.9 * done))
     worth = swap_report.predicted(probed, subject.target)

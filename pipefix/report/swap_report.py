@@ -77,8 +77,7 @@ def figures(target: str, swap: Swap, parity: Parity | None, worth: PredictedGain
 
 def _checks(parity: Parity) -> dict[str, Any]:
     pixels, whole = [_error(error) for error in parity.pixels], _error(parity.whole) if parity.whole is not None else None
-    told: dict[str, Any] = {"device": parity.device, "holds": parity.holds, "pixels": pixels, "whole": whole}
-    return told | {"declined": _reasons(parity.declined)}
+    return {"device": parity.device, "holds": parity.holds, "pixels": pixels, "whole": whole}
 
 
 def _format(sample: SampleFormat) -> dict[str, Any]:
@@ -110,7 +109,6 @@ def report(target: str, swap: Swap, parity: Parity | None, worth: PredictedGain,
     card += [Field("NOTE", [*notes])] if notes else []
     if parity is not None:
         card.append(field("PARITY", verdict(parity), "good" if parity.holds else "bad"))
-        card += [field("UNCHECKED", f"{name}: {why}") for name, why in parity.declined]
     kind = "warn" if parity is None else "good" if parity.holds else "bad"
     sections = [*_parity(parity), *(contact_sheet(parity.sheet) if full else [])] if parity is not None else []
     return Document(
@@ -139,17 +137,12 @@ def verdict(parity: Parity) -> str:
         checked = f"{quantity.counted(len(parity.pixels), 'transform')} and the whole list"
         within = f"{checked} within 1/255 on average and 4/255 at the 99th percentile"
         return f"The same seed gives the same samples both ways, on {parity.device}: {within}."
-    return f"Not equal: {', '.join(error.op for error in _checked(parity) if not error.within)}. The figures are below."
-
-
-def _checked(parity: Parity) -> list[PixelError]:
-    """Each transform, then the list from end to end."""
-    return [*parity.pixels, *([parity.whole] if parity.whole is not None else [])]
+    return f"Not equal: {', '.join(error.op for error in parity.checked if not error.within)}. The figures are below."
 
 
 def _parity(parity: Parity) -> list[Section]:
     heads = ["transform", "pictures", "mean", "99 %", "worst", "where a difference comes from"]
-    table = Table(heads, list(map(_pixels, _checked(parity))), "lrrrrl", caption="Pixels")
+    table = Table(heads, list(map(_pixels, parity.checked)), "lrrrrl", caption="Pixels")
     blocks: list[Block] = [table, Paragraph("Errors are in 1/255 of the pixels' range; 0 is exact.", "soft")]
     return [Section(title="How equal the two sides are", blocks=blocks)] if table.rows else []
 

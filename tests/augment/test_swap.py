@@ -386,8 +386,10 @@ class TestLightning:
 
 
 def test_where_nothing_can_be_moved_there_are_no_halves() -> None:
-    """A loop over (batch, calls) took what the collate function made for both."""
-    result = pipefix.swap(Pictures(v2.Compose([v2.ToImage(), v2.Resize((8, 8)), v2.ToDtype(torch.float32), v2.GaussianNoise()])))
+    """A loop over (batch, calls) took what the collate function made for both; and the samples of both were said to be the same."""
+    listed = v2.Compose([v2.ToImage(), v2.Resize((8, 8)), v2.ToDtype(torch.float32), v2.GaussianNoise()])
+    result = pipefix.swap(Pictures(listed), check=True)
+    assert result.parity is None
     for half in (result.dataset, result.module):
         with pytest.raises(BadUsage, match="None of these transforms can be moved"):
             half()

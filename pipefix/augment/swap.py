@@ -39,6 +39,8 @@ class DatasetTransform:
         self.stays = [part.source for part in cut.in_dataset]
         self.moves = [part.recorded for part in cut.on_batch]
         self.first = cut.names[0]
+        self.size = () if cut.target == "dali" else (cut.format_after.shape or ())[1:]
+        """Height and width of all pictures that were looked at; empty where they differ."""
 
     def __call__(self, *sample: Any) -> Any:
         unpack = len(sample) > 1
@@ -57,6 +59,12 @@ class DatasetTransform:
                 advice="Convert pictures to RGB or L where they are read, or leave the transforms in the dataset.",
             )
         tensor = as_tensor(picture)
+        if self.size and tuple(tensor.shape[1:]) != self.size:
+            own, others = (" x ".join(map(str, size)) for size in (tensor.shape[1:], self.size))
+            raise TargetError(
+                f"A picture has {own} pixels before {self.first}, those looked at have {others}, and a batch holds one size.",
+                advice="Have more looked at, pipefix.swap(..., check=True, samples=200): where sizes differ, the crop stays.",
+            )
         image = RecordedImage.of(tuple(tensor.shape), tensor.dtype, from_pil=not isinstance(picture, torch.Tensor))
         recorded_sample: Any = tuple(map_leaves(lambda leaf: image if leaf is picture else leaf, sample))
         for place, transform in enumerate(self.moves):

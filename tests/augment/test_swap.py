@@ -91,6 +91,15 @@ def test_pictures_of_pil_are_resized_as_pil_does_it(is_tensor: bool) -> None:
         assert (images.double() - wanted.double()).abs().mean() < 0.5
 
 
+def test_a_picture_of_another_size_than_those_that_were_looked_at_is_told() -> None:
+    """An epoch ended in torch's *stack expects each tensor to be equal size*, though the list crops pictures to one."""
+    dataset = Pictures(v2.Compose([v2.RandomCrop(24), v2.ToImage()]))
+    dataset.images[5] = dataset.images[5].resize((60, 45))
+    with pytest.raises(TargetError, match="has 45 x 60 pixels before RandomCrop, those looked at have 40 x 50"):
+        pipefix.swap(dataset).dataset()[5]
+    assert pipefix.swap(dataset, check=True, samples=12).swap.split.names == ["ToImage"]
+
+
 def test_the_nearest_pixel_is_the_one_that_pil_takes() -> None:
     """torch takes the first of those that become one, PIL the one in the middle."""
     dataset = Pictures(v2.Compose([v2.Resize((20, 25), interpolation=v2.InterpolationMode.NEAREST), v2.ToImage()]))

@@ -131,7 +131,7 @@ def swap(
     if check and cut.on_batch:
         with failure.as_target_error("The dataset's transforms"):
             result = parity.check(cut, pictures, seed=seed, device=where, progress=lambda phase, done: say(phase, 0.1 + 0.9 * done))
-    worth = swap_report.predicted(probed, subject.target)
+    worth = swap_report.predicted(probed, subject.target, to)
     return Swapped(Swap(cut, place, seed), result, worth, subject)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pipefix.augment.split import SampleFormat, Split
     from pipefix.augment.swap import Swap
 
-REMEDY = "augment-gpu"
+_REMEDIES = {"kornia": "augment-gpu", "dali": "decode-gpu"}
 SIDE = 160
 """Pixels of a picture on the contact sheet."""
 _TO = {"kornia": "To the batch, as one module on its device:", "dali": "To DALI's graph, from encoded bytes to the batch:"}
@@ -41,17 +41,18 @@ class PredictedGain(msgspec.Struct, frozen=True):
         return f"{quantity.times_between(self.gain)} the throughput is what the probe predicts. {self.why}".strip()
 
 
-def predicted(run: Run | None, target: str) -> PredictedGain:
+def predicted(run: Run | None, target: str, to: str) -> PredictedGain:
     if run is None and target.endswith(" object>"):
         measured = f"{on_target('probe', target)}.save('run.json') measures it"
         return PredictedGain(None, f"Not predicted: {measured}; then add run='run.json'.")
     if run is None:
         probe = command("pipefix", "probe", target, "--out", "run.json")
         return PredictedGain(None, f"Not predicted: {probe} measures it; then add --run run.json.")
-    remedy = next((remedy for remedy in run.remedies if remedy.id == REMEDY), None)
-    if remedy is None or remedy.speedup is None:
+    remedy = next((remedy for remedy in run.remedies if remedy.id == _REMEDIES[to]), None)
+    if remedy is None or quantity.usable(remedy.speedup) is None:
         return PredictedGain(None, "The run file says nothing about moving augmentation.")
-    return PredictedGain(remedy.speedup, "" if remedy.status == "proposed" else f"The probe declines it here: {remedy.why}.")
+    declined = "" if remedy.status == "proposed" else "The probe declines it here: "
+    return PredictedGain(remedy.speedup, f"{declined}{remedy.why}.")
 
 
 def figures(target: str, swap: Swap, parity: Parity | None, worth: PredictedGain) -> dict[str, Any]:

@@ -20,7 +20,8 @@ from pipefix.augment.swap import Swap
 from pipefix.augment.transforms import ListedTransform
 from pipefix.cli.main import main
 from pipefix.report import terminal
-from pipefix.report.swap_report import PredictedGain, verdict
+from pipefix.report.runfile import GainFigures, RemedyFigures, Run
+from pipefix.report.swap_report import PredictedGain, predicted, verdict
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.held_transforms import HeldTransforms
 from pipefix.vocabulary.quantity import Interval
@@ -80,6 +81,20 @@ def test_nothing_to_move_and_nothing_known() -> None:
     assert "Nothing can be moved." in said
     assert "DALI begins with the encoded file" in said
     assert "GAIN     Not predicted." in said
+
+
+def test_the_gain_that_is_told_is_that_of_where_it_moves() -> None:
+    """Of --to dali it was the gain of Kornia, which does not decode."""
+    remedies = [
+        RemedyFigures(
+            id=name, stage="augment", title=name, status="proposed", why=f"{name} is why",
+            speedup=GainFigures(value=gain, low=gain, high=gain),
+        )
+        for name, gain in (("augment-gpu", 1.5), ("decode-gpu", 3.0))
+    ]  # fmt: skip
+    run = Run(target="x", remedies=remedies)
+    assert str(predicted(run, "x", "dali")).startswith("3.00x")
+    assert str(predicted(run, "x", "kornia")).endswith("is what the probe predicts. augment-gpu is why.")
 
 
 def test_a_difference_is_named() -> None:

@@ -121,7 +121,8 @@ def swap(
         )
     with failure.as_target_error("Reading samples of the dataset"):
         pictures = sampled.pictures(subject.dataset, place, samples if check else 8)
-    cut = split(place.value, to, **sampled.described(pictures))
+        described = sampled.described(pictures)
+    cut = split(place.value, to, **described)
     if cut.on_batch:
         with failure.as_target_error("Reading samples of the dataset"):
             sampled.refuse_more_than_pictures(subject.dataset, place, cut)

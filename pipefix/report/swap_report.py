@@ -65,7 +65,7 @@ def figures(target: str, swap: Swap, parity: Parity | None, worth: PredictedGain
         "target": target,
         "to": cut.target,
         "where": ".".join(swap.place.path),
-        "stays": _reasons(cut.reasons),
+        "stays": [{"transform": name, "why": why} for name, why in cut.reasons],
         "moves": [{"transform": part.name, "settings": str(part.source)} for part in cut.on_batch],
         "before": _format(cut.format_before),
         "after": _format(cut.format_after),
@@ -83,10 +83,6 @@ def _checks(parity: Parity) -> dict[str, Any]:
 
 def _format(sample: SampleFormat) -> dict[str, Any]:
     return {"shape": sample.shape, "dtype": sample.dtype, "bytes": sample.nbytes}
-
-
-def _reasons(pairs: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
-    return [{"transform": name, "why": why} for name, why in pairs]
 
 
 def _error(error: PixelError) -> dict[str, Any]:

@@ -26,7 +26,7 @@ class Swapped(Shown):
 
     swap: Swap
     parity: Parity | None
-    """What was checked; None where that was not asked for."""
+    """What was checked; None where that was not asked for, or nothing moves."""
     worth: PredictedGain
     subject: Subject
 
@@ -103,15 +103,15 @@ def swap(
     say = progress or silent
     probed = runfile.read(Path(run)) if run is not None else None
     support.check(to)
+    where = _device(device)
     subject = loaded(target, say)
     place = find(subject.dataset, transforms)
     if place is None:
-        where = f"under {transforms!r}" if transforms else "under any of the usual names (transform, transforms, augment)"
+        names = f"under {transforms!r}" if transforms else "under any of the usual names (transform, transforms, augment)"
         raise TargetError(
-            f"{subject.target}: the dataset keeps no transforms {where}.",
+            f"{subject.target}: the dataset keeps no transforms {names}.",
             advice="Say which attribute of the dataset holds them, and is called in __getitem__: --transforms NAME",
         )
-    where = _device(device)
     files = files_of(subject.dataset) if to == "dali" else ""
     if files and isinstance(files, str):
         raise TargetError(
@@ -121,27 +121,30 @@ def swap(
         )
     with failure.as_target_error("Reading samples of the dataset"):
         pictures = sampled.pictures(subject.dataset, place, samples if check else 8)
-    cut = split(place.value, to, **sampled.described(pictures))
+        described = sampled.described(pictures)
+    cut = split(place.value, to, **described)
     if cut.on_batch:
         with failure.as_target_error("Reading samples of the dataset"):
             sampled.refuse_more_than_pictures(subject.dataset, place, cut)
             if isinstance(files, tuple):
                 sampled.refuse_other_files(subject.dataset, place, *files)
     result = None
-    if check:
+    if check and cut.on_batch:
         with failure.as_target_error("The dataset's transforms"):
             result = parity.check(cut, pictures, seed=seed, device=where, progress=lambda phase, done: say(phase, 0.1 + 0.9 * done))
-    worth = swap_report.predicted(probed, subject.target)
+    worth = swap_report.predicted(probed, subject.target, to)
     return Swapped(Swap(cut, place, seed), result, worth, subject)
 
 
-def _device(name: str | None) -> str:
-    """The device to check on, which must be there."""
+def _device(name: Any) -> str:
+    """The device to check on, which must be there: by its name, or a `torch.device`."""
     import torch
 
-    if name is None:
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if name != "cpu" and not (name.startswith("cuda") and torch.cuda.is_available()):
-        has = "a CUDA device" if torch.cuda.is_available() else "no CUDA device"
-        raise BadUsage(f"The device {name!r} cannot be used: this machine has {has}.", advice="Leave --device away, or give cpu.")
+    there = ["cpu"]
+    if torch.cuda.is_available():
+        there = ["cuda", *(f"cuda:{number}" for number in range(torch.cuda.device_count())), *there]
+    name = str(there[0] if name is None else name)
+    if name not in there:
+        choice = f"Leave --device away, or give one of: {', '.join(there)}."
+        raise BadUsage(f"The device {name!r} cannot be used on this machine.", advice=choice)
     return name

@@ -19,7 +19,7 @@ BLACK, MEAN_GREY, GREY = range(3)
 
 
 def _white(images: torch.Tensor) -> float:
-    return 1.0 if images.is_floating_point() else 255.0
+    return 1.0 if images.is_floating_point() or images.dtype == torch.bool else float(torch.iinfo(images.dtype).max)
 
 
 def _column(factor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
@@ -89,9 +89,10 @@ def permute_channels(images: torch.Tensor, *, permutation: torch.Tensor) -> torc
 
 
 def posterize(images: torch.Tensor, *, bits: torch.Tensor) -> torch.Tensor:
-    """Bytes lose their lowest bits; floating point is cut to as many levels of the range."""
+    """Whole numbers lose their lowest bits; floating point is cut to as many levels of the range."""
     if not images.is_floating_point():
-        return images & ((255 << (8 - bits.to(torch.int64))) & 255).to(images.dtype).view(-1, 1, 1, 1)
+        most = torch.iinfo(images.dtype).max
+        return images & ((most << (most.bit_length() - bits.to(torch.int64))) & most).to(images.dtype).view(-1, 1, 1, 1)
     levels = _column(2.0 ** bits.to(torch.float32), images)
     return torch.minimum((images * levels).floor().clamp(min=0), levels - 1) / levels
 

@@ -14,7 +14,7 @@ from pipefix.augment.record import RecordedCall, RecordedImage
 from pipefix.augment.transforms import SIZES, TRIALS, ListedTransform, possible_calls
 from pipefix.vocabulary.random_state import seeded
 
-INTERPOLATIONS = {"nearest": "INTERP_NN", "bilinear": "INTERP_LINEAR", "bicubic": "INTERP_CUBIC"}
+INTERPOLATIONS = {"nearest-exact": "INTERP_NN", "bilinear": "INTERP_LINEAR", "bicubic": "INTERP_CUBIC"}
 _RANKS = {"resized_crop": 1, "resize": 1, "crop": 2, "center_crop": 2, "horizontal_flip": 3, "to_dtype": 4, "normalize": 5}
 
 
@@ -81,7 +81,7 @@ def _with(front: Front, rank: int, called: Sequence[Sequence[RecordedCall]]) -> 
         mode = mode_name(arguments["interpolation"])
         if mode not in INTERPOLATIONS:
             return None
-        resize = (mode, bool(arguments["antialias"]) and mode != "nearest")
+        resize = (mode, bool(arguments["antialias"]) and mode != "nearest-exact")
         return replace(front, resize=resize, window=front.window or call.name == "resized_crop"), 1
     if call.name in ("crop", "center_crop"):
         first = front.resize is None and call.name == "crop"

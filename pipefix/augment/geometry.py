@@ -39,10 +39,11 @@ def pair(size: Any) -> tuple[int, int]:
 
 
 def to_input_dtype(floats: torch.Tensor, like: torch.Tensor, *, truncate: bool = False) -> torch.Tensor:
-    """Convert back to the dtype of the input: bytes are rounded, or truncated as torchvision's colour functions do."""
+    """Convert back to the dtype of the input: whole numbers are rounded, or truncated as torchvision's colour functions do."""
     if like.is_floating_point():
         return floats.to(like.dtype)
-    return (floats if truncate else floats.round()).clamp(0, 255).to(like.dtype)
+    whole = floats if truncate else floats.round()
+    return (whole.clamp(0, 255) if like.dtype == torch.uint8 else whole).to(like.dtype)
 
 
 def as_float(images: torch.Tensor) -> torch.Tensor:

@@ -240,7 +240,8 @@ def _wave(images: Images, wave: Sequence[Group], ours: bool) -> tuple[Images, bo
     if isinstance(images, list):
         return _by_size(images, wave), True
     if len(wave) == 1 and len(wave[0].rows) == len(images):
-        return _call(wave[0], images, slice(None)), True
+        changed = _call(wave[0], images, slice(None))  # perhaps a view of them, such as their centre
+        return changed, ours or changed.untyped_storage().data_ptr() != images.untyped_storage().data_ptr()
     for place, group in enumerate(wave):
         part = images[group.there]
         changed = _call(group, part, slice(None))

@@ -63,12 +63,15 @@ class Parity:
     whole: PixelError | None = None
     """The list from end to end: the user's own objects on pictures as the dataset gives them, beside the swap."""
     sheet: list[Panel] = field(default_factory=list)
-    declined: list[tuple[str, str]] = field(default_factory=list)
-    """What was not checked, and why."""
+
+    @property
+    def checked(self) -> list[PixelError]:
+        """Each transform, then the list from end to end."""
+        return [*self.pixels, *([self.whole] if self.whole is not None else [])]
 
     @property
     def holds(self) -> bool:
-        return all(each.within for each in (*self.pixels, *([self.whole] if self.whole is not None else [])))
+        return all(each.within for each in self.checked)
 
 
 def check(
@@ -76,9 +79,6 @@ def check(
 ) -> Parity:
     """Hold a swap against the user's own list on ``pictures``, samples as the dataset hands them to its transforms."""
     result = Parity(cut.target, device)
-    if not cut.on_batch:
-        result.declined.append((WHOLE, f"nothing of it can be moved to {cut.target}"))
-        return result
     if cut.target == "dali":
         _check_dali(result, cut, pictures, seed, progress)
         return result

@@ -17,10 +17,12 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 import torch
 from torchvision import tv_tensors
+from torchvision.transforms import InterpolationMode
 from torchvision.transforms.v2 import functional as tv
 from typing_extensions import Self
 
 from pipefix.augment.batched import BY_NAME, NOT_MOVED, TABLE, BatchedOp
+from pipefix.augment.geometry import mode_name
 
 
 class NotRecordable(Exception):
@@ -88,6 +90,8 @@ def _kernel(row: BatchedOp) -> Callable[..., Any]:
         arguments = {**defaults, **dict(zip(names, args, strict=False)), **named}
         if image.from_pil and "antialias" in arguments:
             arguments["antialias"] = True  # PIL has no other resize
+            if mode_name(arguments["interpolation"]) == "nearest":  # of those that become one PIL takes the middle one
+                arguments["interpolation"] = InterpolationMode.NEAREST_EXACT
         shape = tuple(image.shape)
         why = row.refuses(shape, arguments) if row.refuses is not None else None
         if why is not None:

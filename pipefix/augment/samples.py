@@ -157,16 +157,8 @@ def _checked(picture: Any) -> Any:
 
 def described(pictures: Sequence[Any]) -> dict[str, Any]:
     """The arguments of `split` that say what a dataset hands to its transforms."""
-    first, sizes = pictures[0], [_size_of(picture) for picture in pictures]
-    kind = "pil" if isinstance(first, Image.Image) else "tensor" if isinstance(first, torch.Tensor) else "array"
-    is_float = kind != "pil" and "float" in str(first.dtype)
-    dtype = as_tensor(first).dtype if is_float else torch.uint8
+    first, sizes = pictures[0], [tuple(tv.get_dimensions(as_tensor(picture))) for picture in pictures]
+    kinds: dict[str, type] = {"pil": Image.Image, "image": tv_tensors.Image, "tensor": torch.Tensor}
+    kind = next((kind for kind, held in kinds.items() if isinstance(first, held)), "array")
+    dtype = torch.uint8 if kind == "pil" else as_tensor(first).dtype
     return {"size": sizes[0], "same_size": len(set(sizes)) == 1 and len(sizes) > 1, "kind": kind, "dtype": dtype}
-
-
-def _size_of(picture: Any) -> tuple[int, int, int]:
-    """Channels, height and width."""
-    if isinstance(picture, np.ndarray):
-        return (picture.shape[2] if picture.ndim == 3 else 1, picture.shape[0], picture.shape[1])
-    channels, height, width = tv.get_dimensions(picture)
-    return (channels, height, width)

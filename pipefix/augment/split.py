@@ -19,7 +19,8 @@ from pipefix.augment.record import NotRecordable, RecordedImage, replayed
 from pipefix.augment.transforms import SIZES, TO_TENSOR, TRIALS, ListedTransform, parts_of, possible_calls
 from pipefix.vocabulary.random_state import RandomState, seeded
 
-Kind = Literal["pil", "tensor", "array"]
+Kind = Literal["pil", "image", "tensor", "array"]
+"""``image``: a tensor that torchvision has marked as one (`tv_tensors.Image`)."""
 COMPARED = 6
 """Seeds that a converted transform is held against its old self with."""
 
@@ -109,7 +110,8 @@ def _tried(
     if size is not None:
         channels, height, width = size
         sizes = [(height, width)] if same_size else [(height, width), (height + 64, width + 32), (width + 64, height + 32)]
-    images = [RecordedImage.of((channels, *sizes[trial % len(sizes)]), dtype, from_pil=kind != "tensor") for trial in range(TRIALS)]
+    from_pil = kind in ("pil", "array")
+    images = [RecordedImage.of((channels, *sizes[trial % len(sizes)]), dtype, from_pil=from_pil) for trial in range(TRIALS)]
     reasons: list[str] = []
     formats = [_format(images)]
     for place, part in enumerate(parts):
@@ -117,7 +119,7 @@ def _tried(
         images = after if not why else _as_it_makes_them(part, images, place, kind)
         if kind == "array" and part.name not in TO_TENSOR:
             why = "the dataset gives arrays, which torchvision's transforms pass over until they are tensors"
-        kind = "tensor" if part.name in TO_TENSOR else kind
+        kind = "image" if part.name == "ToImage" else "tensor" if part.name in TO_TENSOR else kind
         reasons.append(why)
         formats.append(_format(images))
     return reasons, formats
@@ -178,7 +180,7 @@ def _does_the_same(part: ListedTransform, like: RecordedImage, kind: Kind) -> bo
                 return False
             drawn = RandomState()
         with seeded(seed):
-            image = RecordedImage.of(tuple(like.shape), like.dtype, from_pil=kind != "tensor")
+            image = RecordedImage.of(tuple(like.shape), like.dtype, from_pil=kind in ("pil", "array"))
             part.recorded(image)  # type: ignore[misc]
             if drawn.changed():
                 return False
@@ -197,7 +199,8 @@ def _example(shape: tuple[int, ...], dtype: torch.dtype, kind: Kind) -> Any:
     image = tv.resize(image, list(shape[1:]), antialias=True)
     if kind == "pil" and dtype == torch.uint8 and shape[0] in (1, 3, 4):
         return tv.to_pil_image(image)
-    return image if dtype == torch.uint8 else tv.to_dtype(image, dtype, scale=True)
+    image = tv.to_dtype(image, dtype, scale=dtype.is_floating_point)
+    return tv.to_image(image) if kind == "image" else image
 
 
 def as_tensor(picture: Any) -> torch.Tensor:

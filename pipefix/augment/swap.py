@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,8 +16,8 @@ from torchvision import tv_tensors
 
 from pipefix.augment import support
 from pipefix.augment.dali_front import front_of
-from pipefix.augment.module import Augment
-from pipefix.augment.record import Program, RecordedImage, packed
+from pipefix.augment.module import Augment, pictures_of
+from pipefix.augment.record import Program, RecordedImage, apart, outline_of, packed
 from pipefix.augment.split import Split, as_tensor
 from pipefix.augment.transforms import TO_TENSOR, files_of, parts_of, replaced
 from pipefix.vocabulary.errors import BadUsage, TargetError
@@ -38,6 +39,8 @@ class DatasetTransform:
         self.stays = [part.source for part in cut.in_dataset]
         self.moves = [part.recorded for part in cut.on_batch]
         self.first = cut.names[0]
+        self.size = () if cut.target == "dali" else (cut.format_after.shape or ())[1:]
+        """Height and width of all pictures that were looked at; empty where they differ."""
 
     def __call__(self, *sample: Any) -> Any:
         unpack = len(sample) > 1
@@ -56,6 +59,12 @@ class DatasetTransform:
                 advice="Convert pictures to RGB or L where they are read, or leave the transforms in the dataset.",
             )
         tensor = as_tensor(picture)
+        if self.size and tuple(tensor.shape[1:]) != self.size:
+            own, others = (" x ".join(map(str, size)) for size in (tensor.shape[1:], self.size))
+            raise TargetError(
+                f"A picture has {own} pixels before {self.first}, those looked at have {others}, and a batch holds one size.",
+                advice="Have more looked at, pipefix.swap(..., check=True, samples=200): where sizes differ, the crop stays.",
+            )
         image = RecordedImage.of(tuple(tensor.shape), tensor.dtype, from_pil=not isinstance(picture, torch.Tensor))
         recorded_sample: Any = tuple(map_leaves(lambda leaf: image if leaf is picture else leaf, sample))
         for place, transform in enumerate(self.moves):
@@ -142,7 +151,22 @@ def _recorded_in(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
 
 
 def _collated(collate_fn: Callable[[Any], Any], samples: Sequence[Any]) -> tuple[Any, list[bytes]]:
-    return collate_fn([sample for sample, _ in samples]), [calls for _, calls in samples]
+    """Raises `TargetError` where the first or the last picture of the batch is another one: calls are done by their places."""
+    calls = [own for _, own in samples]
+    outlines = [outline_of(apart(own)[0]) for own in calls]
+    ends = [(list(leaves(samples[end][0])), outlines[end].place) for end in (0, -1) if samples]
+    own_pictures = [None if place is None else listed[place] for listed, place in ends]
+    batch = collate_fn([sample for sample, _ in samples])
+    with suppress(ValueError, IndexError):  # a batch without such pictures: the module says so, if it is given it
+        pictures, _ = pictures_of(batch, outlines)
+        for own, picture in zip(own_pictures, (pictures[0], pictures[-1]), strict=True):
+            if own is not None and (own.dtype != picture.dtype or not torch.equal(own, picture.cpu())):
+                raise TargetError(
+                    "The collate function changes pictures or their order (as CutMix or sorting does), and what moved to the batch "
+                    "is done to each picture afterwards, by its place.",
+                    advice="Do that to the batch that the module returns, or leave the transforms in the dataset.",
+                )
+    return batch, calls
 
 
 def with_calls_apart(collate_fn: Callable[[Any], Any]) -> Any:

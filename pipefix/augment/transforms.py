@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch.utils.data import Subset
 from torchvision import transforms as v1
+from torchvision import tv_tensors
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as tv
 
@@ -169,7 +170,7 @@ def possible_calls(transform: Any, like: RecordedImage) -> Iterator[list[Recorde
 
 
 class _ToTensor(v2.Transform):  # type: ignore[misc]
-    """The step from PIL to a tensor; `ToTensor`'s is one to floating point too, for what was no tensor before."""
+    """The step to a tensor; `ToTensor`'s is one to floating point too, for bytes that were none before."""
 
     _transformed_types = (RecordedImage,)
 
@@ -178,7 +179,8 @@ class _ToTensor(v2.Transform):  # type: ignore[misc]
         self._to_float = to_float
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        image = tv.to_dtype(inpt, torch.float32, scale=True) if inpt.from_pil and self._to_float else inpt
+        scales = self._to_float and inpt.from_pil and inpt.dtype == torch.uint8
+        image = tv.to_dtype(inpt, torch.float32, scale=True) if scales else inpt
         image.from_pil = False
         return image
 
@@ -208,13 +210,24 @@ def _with_new_members(transform: Any) -> Any:
     """A container of v2 may hold old transforms."""
     inner = getattr(transform, "transforms", None)
     if not isinstance(inner, (list, tuple, nn.ModuleList)):
-        return transform
+        return _set_by_type(transform)
     new = [as_v2(member) for member in inner]
     if all(member is old for member, old in zip(new, inner, strict=True)):
         return transform
     changed = copy.copy(transform)
     changed.__dict__ = {**transform.__dict__, "_modules": dict(transform._modules)}
     changed.transforms = nn.ModuleList(new) if isinstance(inner, nn.ModuleList) else new
+    return changed
+
+
+def _set_by_type(transform: Any) -> Any:
+    """Settings for each type of input (``dtype`` of `ToDtype`, ``fill``): a picture without pixels has those of an image."""
+    by_type = {name: held for name, held in vars(transform).items() if isinstance(held, dict) and any(map(inspect.isclass, held))}
+    if not by_type:
+        return transform
+    changed = copy.copy(transform)
+    for name, held in by_type.items():
+        vars(changed)[name] = {**held, RecordedImage: held.get(tv_tensors.Image, held.get("others"))}
     return changed
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pipefix.augment.split import SampleFormat, Split
     from pipefix.augment.swap import Swap
 
-REMEDY = "augment-gpu"
+_REMEDIES = {"kornia": "augment-gpu", "dali": "decode-gpu"}
 SIDE = 160
 """Pixels of a picture on the contact sheet."""
 _TO = {"kornia": "To the batch, as one module on its device:", "dali": "To DALI's graph, from encoded bytes to the batch:"}
@@ -41,17 +41,18 @@ class PredictedGain(msgspec.Struct, frozen=True):
         return f"{quantity.times_between(self.gain)} the throughput is what the probe predicts. {self.why}".strip()
 
 
-def predicted(run: Run | None, target: str) -> PredictedGain:
+def predicted(run: Run | None, target: str, to: str) -> PredictedGain:
     if run is None and target.endswith(" object>"):
         measured = f"{on_target('probe', target)}.save('run.json') measures it"
         return PredictedGain(None, f"Not predicted: {measured}; then add run='run.json'.")
     if run is None:
         probe = command("pipefix", "probe", target, "--out", "run.json")
         return PredictedGain(None, f"Not predicted: {probe} measures it; then add --run run.json.")
-    remedy = next((remedy for remedy in run.remedies if remedy.id == REMEDY), None)
-    if remedy is None or remedy.speedup is None:
+    remedy = next((remedy for remedy in run.remedies if remedy.id == _REMEDIES[to]), None)
+    if remedy is None or quantity.usable(remedy.speedup) is None:
         return PredictedGain(None, "The run file says nothing about moving augmentation.")
-    return PredictedGain(remedy.speedup, "" if remedy.status == "proposed" else f"The probe declines it here: {remedy.why}.")
+    declined = "" if remedy.status == "proposed" else "The probe declines it here: "
+    return PredictedGain(remedy.speedup, f"{declined}{remedy.why}.")
 
 
 def figures(target: str, swap: Swap, parity: Parity | None, worth: PredictedGain) -> dict[str, Any]:
@@ -64,7 +65,7 @@ def figures(target: str, swap: Swap, parity: Parity | None, worth: PredictedGain
         "target": target,
         "to": cut.target,
         "where": ".".join(swap.place.path),
-        "stays": _reasons(cut.reasons),
+        "stays": [{"transform": name, "why": why} for name, why in cut.reasons],
         "moves": [{"transform": part.name, "settings": str(part.source)} for part in cut.on_batch],
         "before": _format(cut.format_before),
         "after": _format(cut.format_after),
@@ -77,16 +78,11 @@ def figures(target: str, swap: Swap, parity: Parity | None, worth: PredictedGain
 
 def _checks(parity: Parity) -> dict[str, Any]:
     pixels, whole = [_error(error) for error in parity.pixels], _error(parity.whole) if parity.whole is not None else None
-    told: dict[str, Any] = {"device": parity.device, "holds": parity.holds, "pixels": pixels, "whole": whole}
-    return told | {"declined": _reasons(parity.declined)}
+    return {"device": parity.device, "holds": parity.holds, "pixels": pixels, "whole": whole}
 
 
 def _format(sample: SampleFormat) -> dict[str, Any]:
     return {"shape": sample.shape, "dtype": sample.dtype, "bytes": sample.nbytes}
-
-
-def _reasons(pairs: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
-    return [{"transform": name, "why": why} for name, why in pairs]
 
 
 def _error(error: PixelError) -> dict[str, Any]:
@@ -110,7 +106,6 @@ def report(target: str, swap: Swap, parity: Parity | None, worth: PredictedGain,
     card += [Field("NOTE", [*notes])] if notes else []
     if parity is not None:
         card.append(field("PARITY", verdict(parity), "good" if parity.holds else "bad"))
-        card += [field("UNCHECKED", f"{name}: {why}") for name, why in parity.declined]
     kind = "warn" if parity is None else "good" if parity.holds else "bad"
     sections = [*_parity(parity), *(contact_sheet(parity.sheet) if full else [])] if parity is not None else []
     return Document(
@@ -139,17 +134,12 @@ def verdict(parity: Parity) -> str:
         checked = f"{quantity.counted(len(parity.pixels), 'transform')} and the whole list"
         within = f"{checked} within 1/255 on average and 4/255 at the 99th percentile"
         return f"The same seed gives the same samples both ways, on {parity.device}: {within}."
-    return f"Not equal: {', '.join(error.op for error in _checked(parity) if not error.within)}. The figures are below."
-
-
-def _checked(parity: Parity) -> list[PixelError]:
-    """Each transform, then the list from end to end."""
-    return [*parity.pixels, *([parity.whole] if parity.whole is not None else [])]
+    return f"Not equal: {', '.join(error.op for error in parity.checked if not error.within)}. The figures are below."
 
 
 def _parity(parity: Parity) -> list[Section]:
     heads = ["transform", "pictures", "mean", "99 %", "worst", "where a difference comes from"]
-    table = Table(heads, list(map(_pixels, _checked(parity))), "lrrrrl", caption="Pixels")
+    table = Table(heads, list(map(_pixels, parity.checked)), "lrrrrl", caption="Pixels")
     blocks: list[Block] = [table, Paragraph("Errors are in 1/255 of the pixels' range; 0 is exact.", "soft")]
     return [Section(title="How equal the two sides are", blocks=blocks)] if table.rows else []
 

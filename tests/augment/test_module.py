@@ -87,10 +87,11 @@ def test_grey_pictures_normalised_by_three_numbers_have_three_channels() -> None
     assert torch.allclose(augmented, torch.stack(expected_of(listed, images)), atol=1e-5)
 
 
-def test_a_batch_is_not_written_to() -> None:
+@pytest.mark.parametrize("first", [[], [v2.CenterCrop(30)]])
+def test_a_batch_is_not_written_to(first: list[Any]) -> None:
     images = pictures(6)
     before = images.clone()
-    listed = v2.Compose([v2.RandomHorizontalFlip(), v2.RandomInvert(), v2.RandomErasing(0.5)])
+    listed = v2.Compose([*first, v2.RandomHorizontalFlip(), v2.RandomInvert(), v2.RandomErasing(0.5)])
     augmented = Augment()(images, calls_of(listed, images))
     assert torch.equal(images, before)
     assert torch.equal(augmented, torch.stack(expected_of(listed, images)))

@@ -67,6 +67,17 @@ def test_floating_point(name: str) -> None:
         assert gap.quantile(0.99) <= 4
 
 
+@pytest.mark.parametrize("name", ["RandomResizedCrop", "RandomRotation bilinear", "ColorJitter", "GaussianBlur", "RandomPosterize"])
+def test_pictures_of_16_bits(name: str) -> None:
+    """All that they hold above 255 was lost."""
+    images = pictures(SEEDS).to(torch.int16) * 100
+    expected, programs = both(ALL[name], images)
+    for image, wanted in zip(run(images, programs), expected, strict=True):
+        gap = (image.double() - wanted.double()).abs() / 100
+        assert gap.mean() <= 1
+        assert gap.quantile(0.99) <= 4
+
+
 def test_every_row_is_used_by_a_list_and_has_a_name_of_its_own() -> None:
     used = set()
     for transform in ALL.values():

@@ -9,10 +9,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader, IterableDataset, Subset
+from torch.utils.data import DataLoader, IterableDataset, Subset, default_collate
 from torchvision import transforms as v1
 from torchvision import tv_tensors
 from torchvision.datasets import ImageFolder
@@ -90,6 +91,38 @@ def test_pictures_of_pil_are_resized_as_pil_does_it(is_tensor: bool) -> None:
         assert (images.double() - wanted.double()).abs().mean() < 0.5
 
 
+def test_a_picture_of_another_size_than_those_that_were_looked_at_is_told() -> None:
+    """An epoch ended in torch's *stack expects each tensor to be equal size*, though the list crops pictures to one."""
+    dataset = Pictures(v2.Compose([v2.RandomCrop(24), v2.ToImage()]))
+    dataset.images[5] = dataset.images[5].resize((60, 45))
+    with pytest.raises(TargetError, match="has 45 x 60 pixels before RandomCrop, those looked at have 40 x 50"):
+        pipefix.swap(dataset).dataset()[5]
+    assert pipefix.swap(dataset, check=True, samples=12).swap.split.names == ["ToImage"]
+
+
+def test_the_nearest_pixel_is_the_one_that_pil_takes() -> None:
+    """torch takes the first of those that become one, PIL the one in the middle."""
+    dataset = Pictures(v2.Compose([v2.Resize((20, 25), interpolation=v2.InterpolationMode.NEAREST), v2.ToImage()]))
+    swap = swapped(dataset, size=(3, 40, 50), same_size=True)
+    assert swap.split.names == ["Resize", "ToImage"]
+    images, labels = swap.module()(*next(iter(DataLoader(swap.dataset(dataset), 4))))
+    assert torch.equal(images, torch.stack([dataset[int(label)][0] for label in labels]))
+
+
+def test_settings_by_type_are_those_of_an_image() -> None:
+    """Pictures stayed bytes where ``dtype`` named their type, and were padded with black where ``fill`` did."""
+    image = tv_tensors.Image
+    floats = v2.ToDtype({image: torch.float32, "others": None}, scale=True)
+    dataset = Pictures(v2.Compose([v2.ToImage(), v2.Pad(2, fill={image: 127, tv_tensors.Mask: 0}), floats]))
+    swap = swapped(dataset, size=(3, 40, 50), same_size=True)
+    assert swap.split.names == ["ToImage", "Pad", "ToDtype"]
+    images, labels = swap.module()(*next(iter(DataLoader(swap.dataset(dataset), 4))))
+    assert images.dtype == torch.float32
+    assert torch.equal(images, torch.stack([dataset[int(label)][0] for label in labels]))
+    early = split([v2.Pad(2, fill={image: 127, "others": 0}), v2.ToImage()], size=(3, 40, 50), same_size=True)
+    assert [part.name for part in early.in_dataset] == ["Pad"], "a picture of PIL is no tv_tensors.Image"
+
+
 def test_workers_and_a_collate_function_of_the_users_own() -> None:
     def collate(samples: list[Any]) -> dict[str, Any]:
         return {"x": torch.stack([image for image, _ in samples]), "y": [label for _, label in samples]}
@@ -103,6 +136,23 @@ def test_workers_and_a_collate_function_of_the_users_own() -> None:
         augmented = module(*batch)
         assert augmented["y"] == wanted["y"]
         assert (augmented["x"] - wanted["x"]).abs().mean() < 0.01
+
+
+def sorted_first(samples: list[Any]) -> Any:
+    samples.sort(key=lambda sample: -sample[1])
+    return default_collate(samples)
+
+
+def mixed(samples: list[Any]) -> Any:
+    return v2.CutMix(alpha=1000.0, num_classes=12)(default_collate(samples))
+
+
+@pytest.mark.parametrize("collate", [sorted_first, mixed])
+def test_a_collate_function_that_changes_or_sorts_pictures_is_refused(collate: Any) -> None:
+    """What was drawn for one picture was done to another, and the patch of CutMix was flipped with the picture below it."""
+    swap = swapped(Pictures(NEW))
+    with pytest.raises(TargetError, match="collate function changes pictures or their order"):
+        next(iter(DataLoader(swap.dataset(Pictures(NEW)), 4, collate_fn=swap.collate(collate))))
 
 
 def test_what_crosses_is_bytes_of_one_size() -> None:
@@ -158,6 +208,17 @@ def test_pictures_that_cannot_be_bytes_and_arrays_before_they_are_tensors_are_re
         assert DatasetTransform(split([v2.ToImage()], size=(4, 9, 9), same_size=True))(Image.new(mode, (9, 9))) is not None
     with pytest.raises(TargetError, match="RandomHorizontalFlip passes over"):
         DatasetTransform(cut)(pictures(1)[0].permute(1, 2, 0).numpy())
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float64])
+def test_arrays_that_are_no_bytes_become_tensors_of_their_own_dtype(dtype: Any) -> None:
+    """They were divided as bytes are, and made float32."""
+    array = np.full((9, 9, 1), 300, dtype)
+    cut = split(v1.ToTensor(), size=(1, 9, 9), same_size=True, kind="array", dtype=torch.from_numpy(array).dtype)
+    pixels, calls = with_calls(DatasetTransform(cut)(array))
+    made, wanted = Augment()(pixels[None], [calls])[0], v1.ToTensor()(array)
+    assert made.dtype == wanted.dtype
+    assert made.tolist() == wanted.tolist()
 
 
 PIPELINE = """
@@ -249,9 +310,16 @@ def test_transforms_of_another_name_are_named() -> None:
     assert find(data, "my_steps") is not None
 
 
-def test_mistakes_are_told(target: Path) -> None:
+def test_mistakes_are_told(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadUsage, match="The device 'tpu' cannot be used"):
         pipefix.swap(f"{target}:loader", device="tpu")
+    with monkeypatch.context() as two:
+        two.setattr(torch.cuda, "is_available", lambda: True)
+        two.setattr(torch.cuda, "device_count", lambda: 2)
+        with pytest.raises(BadUsage, match="The device 'cuda:9' cannot be used") as raised:  # the transforms were blamed for it
+            pipefix.swap(f"{target}:loader", device="cuda:9", check=True)
+    assert raised.value.advice.endswith("one of: cuda, cuda:0, cuda:1, cpu.")
+    assert pipefix.swap(f"{target}:loader", device=torch.device("cpu")).swap.split.on_batch  # type: ignore[arg-type]
     with pytest.raises(BadUsage, match="There is no 'DALI' to choose"):  # it was told as Kornia's, under that name
         pipefix.swap(f"{target}:loader", to="DALI")  # type: ignore[arg-type]
     data = Pictures(v1.Compose([v1.Lambda(lambda picture: 1 / 0), v1.RandomInvert()]))
@@ -327,8 +395,10 @@ class TestLightning:
 
 
 def test_where_nothing_can_be_moved_there_are_no_halves() -> None:
-    """A loop over (batch, calls) took what the collate function made for both."""
-    result = pipefix.swap(Pictures(v2.Compose([v2.ToImage(), v2.Resize((8, 8)), v2.ToDtype(torch.float32), v2.GaussianNoise()])))
+    """A loop over (batch, calls) took what the collate function made for both; and the samples of both were said to be the same."""
+    listed = v2.Compose([v2.ToImage(), v2.Resize((8, 8)), v2.ToDtype(torch.float32), v2.GaussianNoise()])
+    result = pipefix.swap(Pictures(listed), check=True)
+    assert result.parity is None
     for half in (result.dataset, result.module):
         with pytest.raises(BadUsage, match="None of these transforms can be moved"):
             half()

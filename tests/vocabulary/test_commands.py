@@ -77,7 +77,7 @@ def test_words_stay_words() -> None:
     assert command("rm", "-r", Path("-rf")) == "rm -r ./-rf"
     assert on_target("convert", "a b.py", to="lmdb", size=256) == "pipefix convert 'a b.py' --to lmdb --size 256"
     assert on_target("convert", "<DataLoader object>", to="lmdb", size=256) == "pipefix.convert(loader, to='lmdb', size=256)"
-    assert "pipefix.probe(loader).save('run.json') measures it" in str(predicted(None, "<DataLoader object>"))
+    assert "pipefix.probe(loader).save('run.json') measures it" in str(predicted(None, "<DataLoader object>", "kornia"))
     assert with_plan('a" b; x', "data.py") == 'FastLoader(dataset, ..., plan="a\\" b; x")'
     assert with_plan("a b; x", "train.py:14") == "pipefix run --plan 'a b; x' PROGRAM"
     assert with_plan("p", "train.py:14", ["train.py", "--name", "a b"]) == "pipefix run --plan p train.py --name 'a b'"

@@ -118,7 +118,7 @@ class AugmentGpu(Remedy):
             f"Augmentation takes {seconds(spent)} a sample{costly}{part}; the GPU's own share of it is not in the figure",
             gain,
             on_target("swap", case.target, to="kornia"),
-            risk="Random numbers differ from those on the CPU: check that their distribution is the one you want.",
+            risk="Pixels change by rounding, at most 1/255 on average; random numbers stay as they are.",
         )
 
 

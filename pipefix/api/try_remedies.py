@@ -45,8 +45,8 @@ from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 MODES = ("exact", "close")
 LOOKING, RUNNING = 0.35, 0.5
-"""Parts of the time in which pictures are made both ways, and in which the loader is run with fused calls; the rest goes to starting
-processes, and to finding out how to fuse."""
+"""Parts of the time in which pictures are made both ways, and the loader is run with fused calls; the rest goes to starting processes,
+and to finding out how to fuse."""
 MADE_TO_FUSE, LONGEST = 18, 4.0
 """Samples that a trial makes at least, counted by their own code's time; and how many times the time that it has it may take."""
 SAMPLES = 3
@@ -206,9 +206,7 @@ def handover(
     return _with(subject, consumer, measurement, seconds, engine=HandoverSlots.change.engine)
 
 
-def _with(
-    subject: Subject, consumer: Consumer, measurement: Measurement, seconds: float, **settings: Any
-) -> MeasuredGain | None:
+def _with(subject: Subject, consumer: Consumer, measurement: Measurement, seconds: float, **settings: Any) -> MeasuredGain | None:
     """What the loader gains by other settings, run in turn with it as it is; None where it starts too late for that, or fails."""
     if measurement.first_batch is None or measurement.first_batch > LATE * seconds:
         return None

@@ -143,8 +143,8 @@ def _device(name: Any) -> str:
     there = ["cpu"]
     if torch.cuda.is_available():
         there = ["cuda", *(f"cuda:{number}" for number in range(torch.cuda.device_count())), *there]
-    name = str(there[0] if name is None else name)
-    if name not in there:
+    device = str(there[0] if name is None else name)
+    if device not in there:
         choice = f"Leave --device away, or give one of: {', '.join(there)}."
-        raise BadUsage(f"The device {name!r} cannot be used on this machine.", advice=choice)
-    return name
+        raise BadUsage(f"The device {device!r} cannot be used on this machine.", advice=choice)
+    return device

@@ -45,8 +45,8 @@ from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 MODES = ("exact", "close")
 LOOKING, RUNNING = 0.35, 0.5
-"""Parts of the time in which pictures are made both ways, and the loader is run with fused calls; the rest goes to starting processes,
-and to finding out how to fuse."""
+"""Parts of the time in which pictures are made both ways, and the loader is run with fused calls; the rest goes to starting
+processes, and to finding out how to fuse."""
 MADE_TO_FUSE, LONGEST = 18, 4.0
 """Samples that a trial makes at least, counted by their own code's time; and how many times the time that it has it may take."""
 SAMPLES = 3

@@ -86,7 +86,7 @@ def test_the_calls_that_promise_most_are_run_in_the_whole_loader(answer: Any, mo
         ({"exact": quick, "close": quicker}, "close"),
         ({"exact": quick, "close": FusedCall(why_not="no")}, "exact"),
         ({"exact": FusedCall(why_not="no")}, None),
-        ({"exact": FusedCall(left=exactly(1.0))}, None),
+        ({"exact": FusedCall(left=exactly(5.0))}, None),
         ({}, None),
     ):
         ran.clear()

@@ -128,9 +128,10 @@ class Spots(Dataset):
 
 
 def mixed(samples):
-    """As recipes with MixUp do it: pictures that are augmented already are mixed."""
+    """As recipes with MixUp do it: pictures that are augmented already are mixed, here some of them."""
     images, labels = torch.utils.data.default_collate(samples)
-    return 0.5 * images + 0.5 * images.roll(1, 0) ** 2, labels
+    images[1:-1] = (0.5 * images + 0.5 * images.roll(1, 0) ** 2)[1:-1]
+    return images, labels
 
 
 @pytest.mark.parametrize("collate_fn", [None, mixed])

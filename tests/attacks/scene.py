@@ -16,7 +16,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from multiprocessing import util
+from multiprocessing import process, util
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -206,6 +206,7 @@ def _become(folder: Path, arguments: tuple[str, ...], safe: Path, output: Path, 
         tempfile.tempdir = None
         # What this process inherits of multiprocessing is not its own to remove.
         util._finalizer_registry.clear()  # type: ignore[attr-defined]
+        process._children.clear()  # type: ignore[attr-defined]
         multiprocessing.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]
         sys.path[:] = [path for path in sys.path if path not in ("", str(folder))]
         sys.argv = ["pipefix", *arguments]
@@ -224,10 +225,12 @@ def _become(folder: Path, arguments: tuple[str, ...], safe: Path, output: Path, 
         traceback.print_exc()
         code = 71
     finally:
-        util._exit_function()  # type: ignore[attr-defined]
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code if isinstance(code, int) else 1)
+        try:
+            util._exit_function()  # type: ignore[attr-defined]
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:  # or what is left of it would go on with the tests
+            os._exit(code if isinstance(code, int) else 1)
 
 
 def ended(pid: int) -> int:

@@ -31,6 +31,7 @@ from pipefix.plan.plan import Proposed
 from pipefix.plan.remedies.scheduling import PersistentWorkers
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary import worker_exit
+from pipefix.vocabulary.garbage import existing_objects_skipped
 from pipefix.vocabulary.generators import untouched
 from pipefix.vocabulary.quantity import Interval, counted
 
@@ -67,8 +68,9 @@ def faster(before: Pipeline, after: Pipeline, *, seconds: float, epochs: bool = 
     try:
         for name, pipeline in (("before", before), ("after", after)):
             pools[name] = _pool(pipeline)
+        # A full collection takes as long as several blocks where the heap is large, which is not a training run's: it falls into one.
         # Not torch.manual_seed: that would also seed CUDA, now or when it wakes up.
-        with untouched(before.subject.loader), untouched(after.subject.loader):
+        with untouched(before.subject.loader), untouched(after.subject.loader), existing_objects_skipped():
             torch.default_generator.manual_seed(0)
             for pair in in_turn(*(partial(_rate_of, pools[name], length, max(2.0, seconds)) for name in rates)):
                 for name, rate in zip(rates, pair, strict=True):

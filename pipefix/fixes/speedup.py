@@ -68,7 +68,7 @@ def faster(before: Pipeline, after: Pipeline, *, seconds: float, epochs: bool = 
     try:
         for name, pipeline in (("before", before), ("after", after)):
             pools[name] = _pool(pipeline)
-        # A full collection takes as long as several blocks where the heap is large, which is not a training run's: it falls into one.
+        # A full collection takes as long as several blocks where the heap is large, and this heap is not that of a training run.
         # Not torch.manual_seed: that would also seed CUDA, now or when it wakes up.
         with untouched(before.subject.loader), untouched(after.subject.loader), existing_objects_skipped():
             torch.default_generator.manual_seed(0)

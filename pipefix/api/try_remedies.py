@@ -193,7 +193,7 @@ def fused_loader(
     if chosen is None or chosen[1].value < WORTH_MAKING:
         return calls
     mode = chosen[0]
-    return calls | {mode: replace(calls[mode], gain=_with(subject, consumer, measurement, RUNNING * seconds, fuse=mode))}
+    return calls | {mode: replace(calls[mode], gain=_gain_with(subject, consumer, measurement, RUNNING * seconds, fuse=mode))}
 
 
 def handover(
@@ -203,10 +203,12 @@ def handover(
     step = HandoverSlots().answer(Case(measurement, diagnosis, subject.target))
     if not isinstance(step, Proposed) or step.speedup.value < WORTH_MAKING:
         return None
-    return _with(subject, consumer, measurement, seconds, engine=HandoverSlots.change.engine)
+    return _gain_with(subject, consumer, measurement, seconds, engine=HandoverSlots.change.engine)
 
 
-def _with(subject: Subject, consumer: Consumer, measurement: Measurement, seconds: float, **settings: Any) -> MeasuredGain | None:
+def _gain_with(
+    subject: Subject, consumer: Consumer, measurement: Measurement, seconds: float, **settings: Any
+) -> MeasuredGain | None:
     """What the loader gains by other settings, run in turn with it as it is; None where it starts too late for that, or fails."""
     if measurement.first_batch is None or measurement.first_batch > LATE * seconds:
         return None

@@ -52,7 +52,7 @@ class Quarantine:
         except OSError as error:
             warnings.warn(
                 f"The samples that could not be read cannot be noted in {self.path}: {error.strerror}. "
-                'Name a file in a folder of yours, FastLoader(..., quarantine="/tmp/quarantine.jsonl"), or None.',
+                'Name a file in a folder of yours, FastLoader(..., quarantine="FOLDER/quarantine.jsonl"), or None.',
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -1,6 +1,6 @@
-"""Cold storage, proven: puts files out of the page cache, and checks page by page that they are.
+"""Cold storage, proven: puts files out of the page cache, checks page by page that they are, and reads them in again.
 
-Where either cannot be done, or does not mean what it says, the word "cold" is refused with the reason.
+Where either of the first two cannot be done, or does not mean what it says, the word "cold" is refused with the reason.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+import time
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -67,6 +68,19 @@ def cold(read: Mapping[str, Ranges]) -> ColdProof:
         in_use = "is in use: something maps it into memory (an open LMDB, Arrow or memmap file), or reads, writes or holds it"
         why = f"{left}: {_unreachable_cache([worst]) or f'{worst} {in_use}'}"
     return msgspec.structs.replace(bare, before=before, after=after, cold=not why, why=why)
+
+
+def warm(read: Mapping[str, Ranges], seconds: float) -> bool:
+    """Read these parts of files into the page cache, for so many seconds at most. False where some were not read."""
+    until = time.perf_counter() + seconds
+    files = _distinct(read, failed := {})
+    for path, parts in files.items():
+        try:
+            if not page_cache.read_in(path, parts, until):
+                return False
+        except OSError as error:
+            failed[path] = error.strerror or str(error)
+    return not failed
 
 
 def _distinct(read: Mapping[str, Ranges], failed: dict[str, str]) -> dict[str, Ranges]:

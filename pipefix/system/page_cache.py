@@ -1,4 +1,4 @@
-"""Which pages of files are in the page cache, and how to evict them. Needs no root.
+"""Which pages of files are in the page cache, and how to evict them and read them in. Needs no root.
 
 A file is put out with ``posix_fadvise(DONTNEED)``, after ``fdatasync`` where it still had unwritten pages (both work on a
 descriptor opened for reading). What is left is counted with ``mincore``, which looks at the cache and never fills it.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -17,6 +18,8 @@ from pipefix.system.mounts import text_of
 PAGE = os.sysconf("SC_PAGE_SIZE")
 LOWEST_BIT = bytes(byte & 1 for byte in range(256))
 CAP_FOWNER = 3
+PIECE = 1 << 20
+"""Bytes that are read in at a time."""
 
 Ranges = list[tuple[int, int]]
 """Starts and lengths of what matters of a file, in bytes; empty: all of it."""
@@ -43,6 +46,19 @@ def forget(path: str, parts: Ranges) -> None:
             _advise(descriptor, parts)
     finally:
         os.close(descriptor)
+
+
+def read_in(path: str, parts: Ranges, until: float) -> bool:
+    """Read the file, or the parts named, into memory. False where that was not done by this time of ``perf_counter``."""
+    buffer = bytearray(PIECE)
+    with open(path, "rb", buffering=0) as file:
+        for start, length in parts or [(0, os.path.getsize(path))]:
+            os.posix_fadvise(file.fileno(), start, length, os.POSIX_FADV_WILLNEED)
+            for begin in range(start, start + length, PIECE):
+                if time.perf_counter() > until:
+                    return False
+                os.preadv(file.fileno(), [memoryview(buffer)[: start + length - begin]], begin)
+    return True
 
 
 def _advise(descriptor: int, parts: Ranges) -> None:

@@ -410,6 +410,30 @@ class TestApart:
         assert measurement.cold["after"] == proofs[-1].after
         assert measurement.cold["files"] == len(measurement.paths)
 
+    @pytest.mark.parametrize(("before", "again"), [(1.0, True), (0.4, False), (None, False)])
+    def test_what_was_in_memory_is_read_in_again_after_cold_reads(
+        self, before: float | None, again: bool, paths: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The loader as it is read its files from the disk, in the first blocks beside a remedy: a cache was promised too much."""
+        happened: list[tuple[str, list[str]]] = []
+        found = iter((before, 0.1, 0.1, 0.1))
+
+        def evicted(read: dict[str, Any]) -> residency.ColdProof:
+            happened.append(("evicted", sorted(read)))
+            return residency.ColdProof(before=next(found), after=0.0, cold=True)
+
+        def warmed(read: dict[str, Any], seconds: float) -> bool:
+            happened.append(("read in", sorted(read)))
+            assert seconds == 0.05 * 5.0
+            return True
+
+        monkeypatch.setattr(residency, "cold", evicted)
+        monkeypatch.setattr(residency, "warm", warmed)
+        measurement = measured(loader("map", paths), budget=5.0)  # fake clock
+        blocks = len(measurement.of("real-cold"))
+        assert blocks and measurement.cold["before"] == before, "as it was before the first of them"
+        assert happened == [("evicted", measurement.paths)] * blocks + [("read in", measurement.paths)] * again
+
     def test_what_was_cold_stays_so_though_pages_stay_in_memory_later(
         self, paths: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:

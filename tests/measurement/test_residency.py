@@ -170,3 +170,27 @@ def test_a_large_file_of_which_nobody_saw_what_was_read_is_left_alone(
     (path,) = files(tmp_path, 1)
     assert "which parts of it were read cannot be seen" in cold([path]).why
     assert residency.cold({str(path): [(0, PAGE)]}).why == ""
+
+
+def test_what_was_evicted_is_read_in_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_cache, "PIECE", 4 * PAGE)
+    read: list[tuple[str, int, int]] = []
+    genuine = os.preadv
+
+    def preadv(descriptor: int, buffers: list[memoryview], start: int) -> int:
+        count = genuine(descriptor, buffers, start)
+        read.append((Path(os.readlink(f"/proc/self/fd/{descriptor}")).name, start // PAGE, count))
+        return count
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    whole, parts = files(tmp_path, 2)
+    assert residency.warm({str(whole): [], str(parts): [(PAGE + 5, 10), (5 * PAGE, PAGE)]}, 60.0)
+    assert read == [("0.bin", 0, 4 * PAGE), ("0.bin", 4, 4 * PAGE), ("0.bin", 8, 2 * PAGE), ("1.bin", 1, PAGE), ("1.bin", 5, PAGE)]
+
+
+def test_what_could_not_be_read_in_again_is_told(tmp_path: Path) -> None:
+    first, second = map(str, files(tmp_path, 2))
+    assert not residency.warm({first: []}, -1.0), "no time was left"
+    os.remove(first)
+    assert not residency.warm({first: [], second: []}, 60.0)
+    assert residency.warm({second: []}, 60.0)

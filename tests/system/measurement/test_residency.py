@@ -59,6 +59,13 @@ def test_read_files_are_in_memory_and_evicted_ones_are_not(on_disk: Path) -> Non
     assert (proof.files, proof.bytes) == (40, 40 * 110_000)
 
 
+def test_evicted_files_are_read_in_again(on_disk: Path) -> None:
+    paths = files(on_disk)
+    assert cold(paths).cold
+    assert residency.warm({str(path): [] for path in paths}, 60.0)
+    assert [resident(path) for path in paths] == [1.0] * len(paths)
+
+
 def test_unwritten_pages_are_synced_first_and_their_content_survives(on_disk: Path) -> None:
     paths = [on_disk / f"{index}.bin" for index in range(10)]
     contents = [os.urandom(300_001) for _ in paths]

@@ -73,13 +73,15 @@ def slow_storage(place: Path) -> Path:
 
 
 def drawn(folder: Path, count: int, make: Callable[[int], bytes], suffix: str) -> list[Path]:
-    """``count`` files, made once."""
+    """``count`` files, made once, and in memory as after a first epoch: slow storage is what a pipeline is planted with."""
     paths = [folder / f"class-{number % 4}" / f"{number:05d}{suffix}" for number in range(count)]
     if not (folder / ".drawn").exists():
         for number, path in enumerate(paths):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(make(number))
         (folder / ".drawn").touch()
+    for path in paths:
+        path.read_bytes()
     return paths
 
 

@@ -173,13 +173,7 @@ class _Session:
         if self.pool.serving < measurement.workers:
             measurement.idle_workers, measurement.workers = measurement.workers - self.pool.serving, self.pool.serving
             measurement.shards = measurement.workers  # whatever the stream says: the others found nothing to read
-        measurement.recorded_bytes = sum(row.trace.recorded_bytes for row in last.values())
-        for row in last.values():
-            measurement.refused.update(row.trace.refused)
-            measurement.own_lines.update(row.trace.own_lines)
-            measurement.collate_lines.update(row.trace.collate_lines)
-            measurement.mixed = sorted({*measurement.mixed, *row.trace.mixed})
-            measurement.left_out = sorted({*measurement.left_out, *row.trace.left_out})
+        measurement.take_in([row.trace for row in last.values()])
         measurement.unpacked = unpacked_of(list(last.values()), sum(row.trace.samples for row in rows))
         # What is imported and set up with a worker's first batch is no part of a sample.
         begun = {row.trace.worker: row.trace.begun for row in reversed(rows)}

@@ -280,6 +280,16 @@ class Measurement:
         """The first look into the first process."""
         return next((looks[0][1] for looks in self.looks.values()), {})
 
+    def take_in(self, traces: Sequence[BatchTrace]) -> None:
+        """What the workers' last traces say of all that was recorded."""
+        self.recorded_bytes = sum(trace.recorded_bytes for trace in traces)
+        for trace in traces:
+            self.refused.update(trace.refused)
+            self.own_lines.update(trace.own_lines)
+            self.collate_lines.update(trace.collate_lines)
+            self.mixed = sorted({*self.mixed, *trace.mixed})
+            self.left_out = sorted({*self.left_out, *trace.left_out})
+
     def of(self, arm: str) -> list[Block]:
         return [block for block in self.blocks if block.arm == arm]
 

@@ -142,7 +142,7 @@ def look_at(
         _see_parts(subject, machine, measurement, diagnosis)
     if aside and diagnosis is not None and not measurement.partial and not hung:
         progress("trying what fixes would bring", measured)
-        _try_aside(subject, consumer, measurement, diagnosis, aside)
+        _try_aside(subject, machine, consumer, measurement, diagnosis, aside)
         patience = max(LEAST_PATIENT, PATIENT * aside, min(MOST_PATIENT * budget, SLOW_SAMPLES * making(diagnosis)))
         _try_conversions(subject, machine, measurement, diagnosis, 0.0 if measurement.partial else patience)
     elif diagnosis is not None:
@@ -177,13 +177,16 @@ def _see_parts(subject: Subject, machine: Machine, measurement: Measurement, dia
         measurement.partial = True
 
 
-def _try_aside(subject: Subject, consumer: Consumer, measurement: Measurement, diagnosis: Diagnosis, each: float) -> None:
+def _try_aside(
+    subject: Subject, machine: Machine, consumer: Consumer, measurement: Measurement, diagnosis: Diagnosis, each: float
+) -> None:
     """What fixes would bring, seen beside the pipeline in about so many seconds each; an interruption leaves what was measured."""
     try:
         measurement.fused = try_remedies.fused_calls(subject, diagnosis, each)
-        measurement.record = try_remedies.sample_record(subject, consumer, diagnosis, each, measurement.first_batch)
-        measurement.handover = try_remedies.handover(subject, consumer, measurement, diagnosis, each)
-        measurement.fused = try_remedies.fused_loader(subject, consumer, measurement, diagnosis, each)
+        case = Case(measurement, diagnosis, subject.target, machine)
+        measurement.record = try_remedies.sample_record(subject, consumer, case, each)
+        measurement.handover = try_remedies.handover(subject, consumer, case, each)
+        measurement.fused = try_remedies.fused_loader(subject, consumer, case, each)
     except KeyboardInterrupt:
         measurement.partial = True
 

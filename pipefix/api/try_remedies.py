@@ -27,7 +27,7 @@ from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.pixel_difference import spread
 from pipefix.loader.planning import as_planned
 from pipefix.measurement.consumer import Consumer
-from pipefix.measurement.measurement import FusedCall, KeptRecord, Measurement, TriedCache
+from pipefix.measurement.measurement import FusedCall, KeptRecord, TriedCache
 from pipefix.measurement.statistics import Floats, bootstrap, interval
 from pipefix.plan.advise import WORTH_MAKING
 from pipefix.plan.case import Case
@@ -104,15 +104,13 @@ def _left(pairs: Floats) -> Interval:
     return interval(bootstrap([pairs], ratio)[:, 0], float(ratio(pairs)[0]))
 
 
-def sample_record(
-    subject: Subject, consumer: Consumer, diagnosis: Diagnosis, seconds: float, first_batch: float | None
-) -> KeptRecord | None:
+def sample_record(subject: Subject, consumer: Consumer, case: Case, seconds: float) -> KeptRecord | None:
     """None where there is too little to be gained, or it could not be tried.
 
-    ``seconds``: for the loader over such records, which is left out where its ``first_batch`` comes late, or nobody knows when.
+    ``seconds``: for the loader over such records, which is left out where its first batch comes late, or nobody knows when.
     """
-    length = subject.settings.length
-    if subject.iterable or not length or diagnosis.part_of_making(*IN_SAMPLE) <= WORTH_TRYING:
+    length, first_batch = subject.settings.length, case.measurement.first_batch
+    if subject.iterable or not length or case.diagnosis.part_of_making(*IN_SAMPLE) <= WORTH_TRYING:
         return None
     with tempfile.TemporaryDirectory(prefix="pipefix-read-back-") as folder:
         trial = partial(estimate.read_back, subject.dataset, spread(length, SAMPLES), Path(folder), seconds)
@@ -123,7 +121,7 @@ def sample_record(
         record = kept_record(result)
         if record is None or result.cache is None or first_batch is None or first_batch > LATE * seconds:
             return record
-        worth = _gain(subject, consumer, CachedDataset(result.cache), seconds)
+        worth = _gain(subject, consumer, case, CachedDataset(result.cache), seconds)
         return replace(record, gain=worth.gain, pairs=worth.pairs) if worth is not None else record
 
 
@@ -158,7 +156,7 @@ def kept_record(result: ReadBack) -> KeptRecord | None:
     return KeptRecord(interval(bootstrap([spent], lambda rows: rows.mean(axis=0))[:, 0], float(spent.mean())), result.bytes)
 
 
-def _gain(subject: Subject, consumer: Consumer, cached: CachedDataset, seconds: float) -> Measured | None:
+def _gain(subject: Subject, consumer: Consumer, case: Case, cached: CachedDataset, seconds: float) -> Measured | None:
     """How much faster the user's loader is over these records, run in turn with it as it is."""
     if subject.batched_fetch or mode_of(subject.loader) is not None:
         return None  # whole batches are made at once, which records of single samples do not show
@@ -166,7 +164,7 @@ def _gain(subject: Subject, consumer: Consumer, cached: CachedDataset, seconds: 
     vars(loader)["dataset"] = _Repeated(cached)
     over = replace(subject, loader=loader)
     try:
-        return faster(Pipeline(subject, consumer), Pipeline(over, consumer), seconds=seconds)
+        return faster(Pipeline(subject, consumer), Pipeline(over, consumer), seconds=seconds, from_memory=case.files_fit)
     except (PipefixError, RuntimeError):  # records are not all that the collate function or the step makes use of
         return None
 
@@ -184,37 +182,31 @@ class _Repeated(Dataset[Any]):
         return self.cached.__getitems__([int(index) % len(self.cached) for index in indices])
 
 
-def fused_loader(
-    subject: Subject, consumer: Consumer, measurement: Measurement, diagnosis: Diagnosis, seconds: float
-) -> dict[str, FusedCall]:
+def fused_loader(subject: Subject, consumer: Consumer, case: Case, seconds: float) -> dict[str, FusedCall]:
     """The fused calls that were tried, those that promise most with what the whole loader gains by them."""
-    calls, case = measurement.fused, Case(measurement, diagnosis, subject.target)
-    chosen = FuseCalls().chosen(case)
+    calls, chosen = case.measurement.fused, FuseCalls().chosen(case)
     if chosen is None or chosen[1].value < WORTH_MAKING:
         return calls
     mode = chosen[0]
-    return calls | {mode: replace(calls[mode], gain=_gain_with(subject, consumer, measurement, RUNNING * seconds, fuse=mode))}
+    return calls | {mode: replace(calls[mode], gain=_gain_with(subject, consumer, case, RUNNING * seconds, fuse=mode))}
 
 
-def handover(
-    subject: Subject, consumer: Consumer, measurement: Measurement, diagnosis: Diagnosis, seconds: float
-) -> MeasuredGain | None:
+def handover(subject: Subject, consumer: Consumer, case: Case, seconds: float) -> MeasuredGain | None:
     """None where the arms promise nothing of it, or it could not be tried."""
-    step = HandoverSlots().answer(Case(measurement, diagnosis, subject.target))
+    step = HandoverSlots().answer(case)
     if not isinstance(step, Proposed) or step.speedup.value < WORTH_MAKING:
         return None
-    return _gain_with(subject, consumer, measurement, seconds, engine=HandoverSlots.change.engine)
+    return _gain_with(subject, consumer, case, seconds, engine=HandoverSlots.change.engine)
 
 
-def _gain_with(
-    subject: Subject, consumer: Consumer, measurement: Measurement, seconds: float, **settings: Any
-) -> MeasuredGain | None:
+def _gain_with(subject: Subject, consumer: Consumer, case: Case, seconds: float, **settings: Any) -> MeasuredGain | None:
     """What the loader gains by other settings, run in turn with it as it is; None where it starts too late for that, or fails."""
-    if measurement.first_batch is None or measurement.first_batch > LATE * seconds:
+    first_batch = case.measurement.first_batch
+    if first_batch is None or first_batch > LATE * seconds:
         return None
     try:
         over = replace(subject, loader=as_planned.with_settings(subject.loader, **settings))
-        worth = faster(Pipeline(subject, consumer), Pipeline(over, consumer), seconds=seconds)
+        worth = faster(Pipeline(subject, consumer), Pipeline(over, consumer), seconds=seconds, from_memory=case.files_fit)
     except (PipefixError, RuntimeError):
         return None
     return MeasuredGain(worth.gain, worth.pairs)

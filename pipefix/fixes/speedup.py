@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import cycle, islice
 from time import perf_counter
 from typing import Any
 
@@ -38,6 +38,8 @@ from pipefix.vocabulary.quantity import Interval, counted
 FEWEST_PAIRS, MOST_PAIRS = 3, 24
 SHORTEST = 0.08
 """Seconds of a block."""
+READ_FIRST = 2
+"""Times as long as a block: batches that are made again and again are made for the first time."""
 STARTS = 3
 """Epochs whose beginning is timed."""
 EPOCH_BATCHES = 3
@@ -55,10 +57,13 @@ class Pipeline:
     consumer: Consumer
 
 
-def faster(before: Pipeline, after: Pipeline, *, seconds: float, epochs: bool = False, say: Say | None = None) -> Measured:
+def faster(
+    before: Pipeline, after: Pipeline, *, seconds: float, epochs: bool = False, from_memory: bool = False, say: Say | None = None
+) -> Measured:
     """Run both in turn, every second time in the other order, until the difference is clear or the time is spent.
 
-    ``epochs``: the start of each epoch counts.
+    ``epochs``: the start of each epoch counts. ``from_memory``: both make a few batches again and again, so that files are read as
+    they are from the second epoch on.
     """
     pools: dict[str, Any] = {}
     rates: dict[str, list[float]] = {"before": [], "after": []}
@@ -72,6 +77,9 @@ def faster(before: Pipeline, after: Pipeline, *, seconds: float, epochs: bool = 
         # Not torch.manual_seed: that would also seed CUDA, now or when it wakes up.
         with untouched(before.subject.loader), untouched(after.subject.loader), existing_objects_skipped():
             torch.default_generator.manual_seed(0)
+            for pool in pools.values():
+                if from_memory and isinstance(pool, WholeLoader):
+                    pool.repeat(READ_FIRST * length, most=max(2.0, seconds))
             for pair in in_turn(*(partial(_rate_of, pools[name], length, max(2.0, seconds)) for name in rates)):
                 for name, rate in zip(rates, pair, strict=True):
                     rates[name].append(rate)
@@ -179,7 +187,8 @@ class WholeLoader:
     def __init__(self, subject: Subject, consumer: Consumer) -> None:
         self.consumer, self._subject, self._loader = consumer, subject, subject.loader_to_run()
         self._asked: deque[int] = deque()
-        vars(self._loader)["batch_sampler"] = _Endless(subject, self._asked)
+        self._orders = _Endless(subject, self._asked)
+        vars(self._loader)["batch_sampler"] = self._orders
         self._iterator: Any = None
         self._time_limit = BatchTimeLimit()
         self._each = 0.0
@@ -211,6 +220,13 @@ class WholeLoader:
         spent = perf_counter() - begun
         self._each = spent / batches
         return Block(experiment.name, (), spent, samples)
+
+    def repeat(self, seconds: float, *, most: float) -> None:
+        """Make batches for about so long, and from then on these again and again."""
+        self._orders.kept = []
+        self.block(experiments.PLAIN, seconds, most=most)
+        self._orders.repeats = True
+        self.rest()
 
     def rest(self) -> None:
         """Wait until what was asked for ahead is made: what is measured next shares the machine with its workers."""
@@ -256,8 +272,19 @@ class _Endless(Sampler[Any]):
 
     def __init__(self, subject: Subject, sizes: deque[int]) -> None:
         self._subject, self._asked = subject, sizes
+        self.kept: list[Any] | None = None
+        """What was asked for, where it is to be asked for again."""
+        self.repeats = False
 
     def __iter__(self) -> Iterator[Any]:
-        for order in self._subject.orders():
+        for order in self._in_turn():
             self._asked.append(len(order))
+            yield order
+
+    def _in_turn(self) -> Iterator[Any]:
+        for order in self._subject.orders():
+            if self.repeats:
+                yield from cycle(self.kept or ())
+            if self.kept is not None:
+                self.kept.append(order)
             yield order

@@ -93,6 +93,14 @@ class Case:
         return self.machine.memory_room_bytes if self.machine is not None else None
 
     @property
+    def files_fit(self) -> bool:
+        """Whether all files that samples are read from fit into memory, and the dataset itself keeps nothing of what it read."""
+        kept = self.measurement.kept_by_dataset or self.measurement.kept_by_library
+        if not (self.measurement.paths and self.length and self.memory is not None) or kept:
+            return False
+        return self.length * self.source_bytes <= self.memory
+
+    @property
     def passed_on(self) -> str:
         """What a loader in this one's place needs, in words, where a library collates; empty elsewhere."""
         library = self.measurement.settings.collate_library

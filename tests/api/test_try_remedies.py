@@ -25,7 +25,7 @@ from pipefix.vocabulary.quantity import exactly
 from pipefix.vocabulary.stage import Stage
 from tests.plan.builders import JPEGS, World
 
-PROMISING = JPEGS.but(arms={"handover-skipped": exactly(2.0)}, fields={"first_batch": 0.1})
+PROMISING = JPEGS.but(arms={"handover-skipped": exactly(2.0)}, fields={"first_batch": 0.1, "paths": ["one.jpg"]})
 GAIN = Measured(gain=exactly(1.7), before=exactly(10.0), after=exactly(17.0), pairs=4)
 
 
@@ -33,7 +33,8 @@ def handover(world: World, monkeypatch: pytest.MonkeyPatch, answer: Any = GAIN) 
     """What is told, and the kinds of loaders that were run in turn."""
     ran: list[type] = []
 
-    def faster(before: Any, after: Any, **_: Any) -> Measured:
+    def faster(before: Any, after: Any, *, from_memory: bool, **_: Any) -> Measured:
+        assert from_memory
         ran.extend(type(pipeline.subject.loader) for pipeline in (before, after))
         if isinstance(answer, BaseException):
             raise answer
@@ -41,7 +42,7 @@ def handover(world: World, monkeypatch: pytest.MonkeyPatch, answer: Any = GAIN) 
 
     monkeypatch.setattr(try_remedies, "faster", faster)
     subject = load(DataLoader(TensorDataset(torch.zeros(8, 4)), batch_size=2, num_workers=2))
-    return try_remedies.handover(subject, Consumer(), world.measurement(), world.diagnosis(), 1.0), ran
+    return try_remedies.handover(subject, Consumer(), world.case(), 1.0), ran
 
 
 def test_what_the_arms_promise_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +92,7 @@ def test_the_calls_that_promise_most_are_run_in_the_whole_loader(answer: Any, mo
     ):
         ran.clear()
         world = JPEGS.but(fields={"fused": calls, "first_batch": 0.1})
-        told = try_remedies.fused_loader(subject, Consumer(), world.measurement(), world.diagnosis(), 1.0)
+        told = try_remedies.fused_loader(subject, Consumer(), world.case(), 1.0)
         assert ran == ([mode] if mode else [])
         assert told == calls | ({mode: replace(calls[mode], gain=measured)} if mode else {})
 

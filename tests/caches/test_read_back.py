@@ -111,7 +111,7 @@ def tried(
     **settings: Any,
 ) -> KeptRecord | None:
     subject = load(DataLoader(dataset, batch_size=4, collate_fn=collate, **settings))
-    return sample_record(subject, Consumer(), world.diagnosis(), seconds, first_batch)
+    return sample_record(subject, Consumer(), world.but(fields={**world.fields, "first_batch": first_batch}).case(), seconds)
 
 
 def test_samples_of_a_loader_are_tried_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

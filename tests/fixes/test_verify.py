@@ -123,6 +123,19 @@ class OnAClock(Numbers):
         return index
 
 
+class OnADisk(OnAClock):
+    """Takes ten times its ``seconds`` where a sample is read for the first time."""
+
+    def __init__(self, seconds):
+        super().__init__(seconds=seconds, count=4000)
+        self.read = set()
+
+    def __getitem__(self, index):
+        OnAClock.now += 0.0 if index in self.read else 9 * self.seconds
+        self.read.add(index)
+        return super().__getitem__(index)
+
+
 class TestFaster:
     def test_where_the_second_pipeline_cannot_start_the_first_is_closed(self, monkeypatch):
         closed = []
@@ -149,6 +162,13 @@ class TestFaster:
         assert up.faster and up.gain.value > 1.5 and up.pairs >= speedup.FEWEST_PAIRS
         assert down.slower and not down.faster
         assert up.after.value > up.before.value
+
+    def test_what_is_read_from_memory_later_is_not_read_from_the_disk_alone(self, monkeypatch):
+        """A cache's few records lie in memory, and files of samples that come for the first time do not."""
+        monkeypatch.setattr(speedup, "perf_counter", lambda: OnAClock.now)
+        pair = [speedup.Pipeline(subject(dataset), Consumer()) for dataset in (OnADisk(0.006), OnAClock(seconds=0.002))]
+        assert speedup.faster(*pair, seconds=0.4, from_memory=True).gain.value == pytest.approx(3.0, rel=0.1)
+        assert speedup.faster(*pair, seconds=0.4).gain.value > 10
 
     def test_the_starts_of_epochs_count_where_they_are_asked_for(self, monkeypatch):
         """48 samples, 1,000 in a second, and half a second until the first comes."""

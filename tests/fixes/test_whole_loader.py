@@ -103,6 +103,33 @@ def test_a_block_is_whole_rounds_of_all_workers(running: Any) -> None:
         assert found.samples % (3 * 2) == 0 and found.samples >= 2 * 3 * 2
 
 
+@pytest.mark.usefixtures("looks_take_a_millisecond")
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_are_made_again_and_again(running: Any, workers: int) -> None:
+    consumer = Counts()
+    whole = running(DataLoader(Numbers(4000), batch_size=4, collate_fn=list, num_workers=workers), consumer)
+    whole.repeat(0.02, most=1.0)
+    asked_first = 1 + max(consumer.seen) + 4 * whole._ahead()
+    consumer.seen.clear()
+    block = whole.block(PLAIN, 0.2)
+    assert block.samples > asked_first > max(consumer.seen) and 0 in consumer.seen
+    turns = [number for number in consumer.seen if number % 4 == 0]
+    assert all(then == now + 4 or then == 0 for now, then in itertools.pairwise(turns)), "in the same order"
+
+
+@pytest.mark.usefixtures("looks_take_a_millisecond")
+def test_an_iterator_that_ends_begins_these_batches_anew(running: Any) -> None:
+    class Short(DataLoader[Any]):
+        def __iter__(self) -> Any:
+            return itertools.islice(super().__iter__(), 3)
+
+    consumer = Counts()
+    whole = running(Short(Numbers(4000), batch_size=4, collate_fn=list), consumer)
+    whole.repeat(0.001, most=1.0)
+    whole.block(PLAIN, 0.1)
+    assert {*consumer.seen} == {*range(12)}
+
+
 def test_a_loader_whose_iterator_gives_nothing_is_told(running: Any) -> None:
     class Silent(DataLoader[Any]):
         def __iter__(self) -> Any:

@@ -501,3 +501,14 @@ def test_a_source_cache_that_keeps_whole_files_is_judged_by_what_they_take() -> 
         assert step.why.startswith("would be slower")
     beaten = world.but(storage=1.0).step_called("cache-source")
     assert beaten.disk_bytes == pytest.approx(3200 / 10 * 28e6, rel=0.01), "worth its while, but a smaller cache does as well"
+
+
+def test_files_fit_into_memory_where_all_of_them_do() -> None:
+    """50,000 samples of 100 kB, and 16 GB of memory."""
+    in_files = JPEGS.but(fields={"paths": ["one.jpg"]})
+    assert in_files.case().files_fit
+    assert not in_files.but(source_bytes=400_000.0).case().files_fit
+    assert not in_files.case(machine=None).files_fit
+    assert not JPEGS.case().files_fit, "nothing was read from files"
+    kept = in_files.but(fields={"paths": ["one.jpg"], "first_calls": {"storage": 50.0}}).case()
+    assert kept.measurement.kept_by_dataset and not kept.files_fit

@@ -16,6 +16,7 @@ from pipefix.api.try_remedies import making
 from pipefix.audit import observe, storage_facts
 from pipefix.audit.facts import AuditFacts, StepFacts, audit
 from pipefix.audit.on_workers import handle_before_fork
+from pipefix.caches.cut import says_random
 from pipefix.diagnosis.diagnose import diagnose, settled, wanting
 from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.measurement import calibrate
@@ -27,6 +28,7 @@ from pipefix.measurement.measurement import Measurement, TriedCache
 from pipefix.measurement.stream_parts import WORKERS, whole_stream_each
 from pipefix.plan.advise import advise
 from pipefix.plan.case import Case, Moving
+from pipefix.plan.operations import operations_of
 from pipefix.plan.plan import Plan as Advice
 from pipefix.plan.planfile import CacheChange, LoaderChange
 from pipefix.plan.remedies.pictures import LEAST_BUDGET
@@ -192,8 +194,8 @@ def _try_aside(
 
 
 def _try_conversions(subject: Subject, machine: Machine, measurement: Measurement, diagnosis: Diagnosis, seconds: float) -> None:
-    """Caches that would be proposed are begun on a few samples: what `convert` refuses is not told as a remedy. Samples that no
-    transforms of a known place change may come out the same every time, whatever functions make them: that is seen so, too."""
+    """Caches that would be proposed are begun on a few samples: what `convert` refuses is not told as a remedy. Samples may
+    come out the same every time, whatever functions make them: that is seen so, too."""
     known, until = measurement.tried_caches, time.perf_counter() + seconds
 
     def tried(store: str) -> TriedCache:
@@ -201,7 +203,9 @@ def _try_conversions(subject: Subject, machine: Machine, measurement: Measuremen
         return began or TriedCache(late=True)
 
     try:
-        if diagnosis.part_of_making(Stage.AUGMENT) > WORTH_TRYING and not held_transforms(subject.dataset):
+        first = operations_of(measurement, diagnosis).first_random
+        unknown = not held_transforms(subject.dataset) or (first is not None and not says_random(first))
+        if diagnosis.part_of_making(Stage.AUGMENT) > WORTH_TRYING and unknown:
             known["sample"] = tried("sample")
             measurement.same_every_time = known["sample"].whole
         while new := {

@@ -144,7 +144,8 @@ def begin_cache(subject: Subject, store: str, seconds: float, sample_s: float) -
     why = f"convert would refuse it: {result.refused}" if result.refused else ""
     if result.keeps_nothing:
         why = "nothing that its transforms give could be stored, so this is the same as cache-decoded"
-    return TriedCache(why, result.record_bytes, result.described_bytes, result.part_samples, whole=result.whole)
+    made = result.record_bytes, result.described_bytes, result.part_samples
+    return TriedCache(why, *made, whole=result.whole, uncut=result.uncut)
 
 
 def kept_record(result: ReadBack) -> KeptRecord | None:

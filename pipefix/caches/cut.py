@@ -21,7 +21,7 @@ from pipefix.vocabulary.held_transforms import held_transforms
 from pipefix.vocabulary.nested import at, with_at
 from pipefix.vocabulary.random_state import RandomState, seeded
 
-_RANDOM = re.compile(
+_SAYS_RANDOM = re.compile(
     r"Random|Jitter|AutoAugment|RandAugment|TrivialAugment|AugMix|MixUp|CutMix|Dropout|Noise|Erasing|Elastic|OneOf|SomeOf|Flip(?!.*functional)"
 )
 """Names of operations that draw numbers, whether or not a few tries show it."""
@@ -158,7 +158,7 @@ def fixed_operations(holder: Holder, inputs: Sequence[Arguments]) -> int:
     values, storable = list(inputs), 0
     with suppress(Exception):  # whatever the user's operation raises alone: it stays where it is, live
         for count, operation in enumerate(holder.operations, 1):
-            tried = [] if _says_random(operation) else [_tried(operation, args, kwargs) for args, kwargs in values]
+            tried = [] if _may_draw(operation) else [_tried(operation, args, kwargs) for args, kwargs in values]
             fixed = [result for result in tried if result is not None]
             if len(fixed) < len(values):
                 break
@@ -168,10 +168,14 @@ def fixed_operations(holder: Holder, inputs: Sequence[Arguments]) -> int:
     return storable
 
 
-def _says_random(operation: Any) -> bool:
-    says_random = bool(_RANDOM.search(label(operation))) or 0 < _chance(operation) < 1
+def says_random(name: str) -> bool:
+    return _SAYS_RANDOM.search(name) is not None
+
+
+def _may_draw(operation: Any) -> bool:
+    drawn = says_random(label(operation)) or 0 < _chance(operation) < 1
     # Those of albumentations all hold generators, used or not; what is random of them has a chance or a name that says so.
-    return says_random or (not type(operation).__module__.startswith("albumentations.") and holds_generator(operation))
+    return drawn or (not type(operation).__module__.startswith("albumentations.") and holds_generator(operation))
 
 
 def _chance(operation: Any) -> float:

@@ -103,7 +103,9 @@ class FirstRecords(NamedTuple):
     keeps_nothing: bool = False
     """Of what transforms give, where that is wanted: they run live, all of them."""
     whole: bool = False
-    """They are finished samples, since no transforms could be cut off, and came out the same when they were made again."""
+    """They are finished samples, none of whose transforms are left to run, and came out the same when they were made again."""
+    uncut: bool = False
+    """Whatever is stored, they are: the transforms cannot be held apart from the dataset's code."""
 
 
 def first_records(dataset: Any, recipe: Recipe, count: int) -> FirstRecords:
@@ -118,7 +120,7 @@ def first_records(dataset: Any, recipe: Recipe, count: int) -> FirstRecords:
     return FirstRecords(
         record_bytes=look.record_bytes, described_bytes=look.described_bytes, part_samples=plan.part_samples,
         keeps_nothing=recipe.store == "sample" and cut is not None and bool(cut.live) and not cut.kept,
-        whole=recipe.store != "source" and (cut is None or cut.attribute is None),
+        whole=recipe.store != "source" and (cut is None or not cut.live), uncut=cut is not None and cut.attribute is None,
     )  # fmt: skip
 
 

@@ -127,6 +127,8 @@ class TriedCache:
     """Whether it was left before anything had come of it."""
     whole: bool = False
     """Whether its records are finished samples, none of whose transforms run when they are read."""
+    uncut: bool = False
+    """Whether they would be whatever it keeps: the transforms cannot be held apart."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +213,7 @@ class Measurement:
     tried_caches: dict[str, TriedCache] = field(default_factory=dict)
     """By what a cache keeps of a sample."""
     same_every_time: bool = False
-    """Whether a few samples of a dataset, none of whose transforms can be held apart, were made twice and came out the same."""
+    """Whether a few finished samples were made twice and came out the same."""
     throttled: float | None = None
     """Part of the run's scheduling periods in which the CPU quota ran out; None with no quota."""
     others_cores: float | None = None

@@ -56,6 +56,11 @@ class Operations:
         return next((op.name for op in self.augment if not self.same and not is_fixed(op.name)), None)
 
     @property
+    def same_by_trial(self) -> bool:
+        """Whether nothing but that tells that they give the same every time."""
+        return self.same and not (self.augment and all(is_fixed(op.name) for op in self.augment))
+
+    @property
     def all_fixed(self) -> bool:
         return self.first_random is None
 

@@ -45,6 +45,7 @@ TOO_UNCERTAIN = JPEGS.but(fields={"trials": {"workers-4": [(900.0, 500.0), (300.
 REPEATING = STREAM.but(workers=0, fields={"trials": {"workers-2": [(190.0, 100.0)] * 4}, "whole_stream_each": True})
 PACKED = TEXTS.but(augment=0.002, ops={Stage.DECODE: ("json.loads",), Stage.AUGMENT: ("Normalize",)}, source_bytes=5000.0)
 RESAMPLED = FINISHED.but(augment=0.02, ops={Stage.DECODE: ("soundfile.read",), Stage.AUGMENT: ("scipy.signal.resample_poly",)})
+UNCUT: dict[str, Any] = {"same_every_time": True, "tried_caches": {"sample": TriedCache(whole=True, uncut=True)}}
 GRAPHS = TEXTS.but(augment=0.002, fields={"record": KeptRecord(why_not="a my.Graph: records hold numbers, text, bytes")})
 SHOWN = KeptRecord(exactly(25e-6), 2048.0, gain=Interval(7.0, 6.5, 7.5), pairs=3)
 PYTHON = TEXTS.but(decode=0.0002, ops={Stage.DECODE: ("tokenizer()",)})
@@ -137,7 +138,7 @@ CACHES: list[tuple[World, str, str, dict[str, Any]]] = [
      "cache-sample gains 26.2x (24.1-28.6) for 208 MB of disk, this 1.94x (1.87-2.02) for 208 MB", {}),
     (unrecorded(FINISHED, "it is nested more than 32 deep"), "cache-sample",
      "a sample was to be stored, and could not be: it is nested more than 32 deep", {}),
-    (RESAMPLED.but(fields={"same_every_time": True}), "cache-decoded",
+    (RESAMPLED.but(fields=UNCUT), "cache-decoded",
      "no transforms can be held apart, so it would keep finished samples: the same as cache-sample", {}),
     (RESAMPLED, "cache-sample",
      "the first operation on decoded samples, scipy.signal.resample_poly, may be random: the same as cache-decoded", {}),
@@ -328,6 +329,8 @@ PROPOSED: list[tuple[World, str, str, float | None, dict[str, Any], dict[str, An
      {"speedup": MeasuredGain(SHOWN.gain, 3).told, "measured": True}, {}),
     (FINISHED.with_arms(), "cache-sample", ("Everything up to ToTensor takes 9.20 ms a sample and always gives the same; reading a "
      "record of 602 kB back takes about 47.6 µs"), 0.0049 / ((0.0002 + 0.0004 + 0.0000476) / 2), {}, {}),
+    (FINISHED.but(fields={"same_every_time": True}).with_arms(), "cache-sample", "Everything up to ToTensor...", None,
+     {"risk": None}, {}),
     # What is random stays live.
     (FINISHED.but(ops={Stage.DECODE: ("PIL.Image.load",), Stage.AUGMENT: ("Resize", "RandomHorizontalFlip", "ToTensor")}),
      "cache-sample", "Everything up to Resize takes 7.20 ms a sample...", None, {"risk": None}, {}),
@@ -448,11 +451,13 @@ def test_finished_samples_are_the_most_that_any_cache_brings() -> None:
 
 def test_where_whole_samples_are_stored_no_cache_leaves_any_of_their_making() -> None:
     """A dataset that resizes in its __getitem__, and holds no transforms: 1.88x was told for decoded arrays, that were 7.84x."""
-    world = RESAMPLED.but(fields={"same_every_time": True}).with_arms()
+    world = RESAMPLED.but(fields=UNCUT).with_arms()
     decoded, sample = (world.step_called(id) for id in ("cache-decoded", "cache-sample"))
     assert (decoded.speedup, decoded.disk_bytes) == (sample.speedup, sample.disk_bytes)
     unknown = RESAMPLED.but(ops={Stage.AUGMENT: ()}, fields={"same_every_time": True})
     assert isinstance(unknown.step_called("cache-sample"), Proposed)
+    held = RESAMPLED.but(fields=UNCUT | {"tried_caches": {"sample": TriedCache(whole=True)}}).with_arms()
+    assert held.step_called("cache-decoded").speedup != decoded.speedup, "of transforms that are held apart it keeps nothing"
 
 
 def test_what_stays_on_the_cpu_is_not_promised() -> None:

@@ -265,7 +265,8 @@ class CacheDecoded(Cache):
     arm = experiments.DECODED
 
     def answer(self, case: Case) -> Step:
-        if not case.measurement.same_every_time or not case.wall(Stage.AUGMENT):
+        sample = case.measurement.tried_caches.get("sample")
+        if sample is None or not (sample.whole and sample.uncut) or not case.wall(Stage.AUGMENT):
             return super().answer(case)
         finished = CacheSample().answer(case)
         why = "no transforms can be held apart, so it would keep finished samples: the same as cache-sample"
@@ -330,7 +331,7 @@ class CacheSample(Cache):
 
     def saves(self, case: Case) -> str:
         spent = self.making_seconds(case)
-        if case.measurement.same_every_time:
+        if case.operations.same_by_trial:
             return f"Making a sample takes {seconds(spent)}, and a few that were made twice came out the same"
         last = case.operations.fixed[-1].name
         return f"Everything up to {last} takes {seconds(spent)} a sample and always gives the same"
@@ -340,4 +341,4 @@ class CacheSample(Cache):
 
     def risk(self, case: Case) -> str | None:
         warning = "A random step that is taken too seldom to show in a few samples would be stored as it came out."
-        return warning if case.measurement.same_every_time else None
+        return warning if case.operations.same_by_trial else None

@@ -35,10 +35,10 @@ _ENOUGH_S = 2.0
 _BLOCKS = 24
 _READ_AT_MOST = 128
 _READ_TIMES = 5
-MOST_BYTES = 16e6
-"""Written for `read_back`."""
+MOST_BYTES = 64e6
+"""Written for `read_back`: more than finds room in the caches of a processor, as the records of a real cache do not."""
 MOST_RECORDS, LEAST_RECORDS = 2048, 8
-"""Copies of the few samples: as many as find no room in a core's own caches, as the records of a real cache do not."""
+"""Copies of the few samples."""
 TIMES = 3
 
 

@@ -54,7 +54,7 @@ def test_larger_samples_are_copied_less_often(tmp_path: Path) -> None:
 
 
 def test_samples_so_large_that_only_copying_counts_are_left(tmp_path: Path) -> None:
-    assert read_back([torch.zeros(1_000_000)], [0], tmp_path) == estimate.ReadBack()
+    assert read_back([torch.zeros(4_000_000)], [0], tmp_path) == estimate.ReadBack()
     assert not list(tmp_path.iterdir())
 
 

@@ -140,7 +140,7 @@ def test_no_cache_is_proposed_of_what_a_cache_holds(store: str, why: str, cached
 class Transformed(TensorDataset):
     def __init__(self, values: torch.Tensor) -> None:
         super().__init__(values)
-        self.transform = list
+        self.transform = sorted
 
 
 @pytest.mark.parametrize(

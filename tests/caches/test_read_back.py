@@ -173,7 +173,7 @@ def test_a_conversion_that_would_be_refused_is_known_before_it_is_proposed() -> 
     assert "the same as cache-decoded" in begun(marked, "sample").refused and begun(marked, "decoded").refused == ""
     assert "no image" in begun(still, "resized").refused
     assert begun(still, "decoded").whole and not begun(marked, "decoded").whole
-    fixed = load(DataLoader(Transformed(v2.Compose([v2.ToImage(), v2.Resize(4)])), batch_size=2))
+    fixed = load(DataLoader(Transformed(v2.Compose([v2.PILToTensor(), v2.Resize(4)])), batch_size=2))
     kept, cut_before = begun(fixed, "sample"), begun(fixed, "decoded")
     assert (kept.whole, kept.uncut, cut_before.whole) == (True, False, False), "all of its transforms' results are kept"
     assert begun(still, "sample").uncut

@@ -25,7 +25,7 @@ import numpy as np
 from pipefix.caches import folder as folders
 from pipefix.caches import layout
 from pipefix.caches.index import DataFile, Index
-from pipefix.caches.manifest import STAGES, Blueprint, Conversion, Manifest, beside, data_of, part_name, read_blueprint, sealed_text
+from pipefix.caches.manifest import STAGES, Blueprint, Conversion, Manifest, read_blueprint, sealed_text
 from pipefix.caches.writer import Facts, facts_crc, read_facts
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged
 from pipefix.vocabulary.files import sync_folder, write_whole
@@ -56,7 +56,7 @@ class Building:
         with contextlib.suppress(OSError, CacheDamaged):
             self._go_on(read_blueprint(self.folder / layout.PLAN), is_current)
         if self._existing is None:
-            folders.sweep(self.folder, {part_name(number) for number in self.done}, None)
+            folders.sweep(self.folder, {layout.part_name(number) for number in self.done}, None)
         self.begin()
 
     def begin(self) -> None:
@@ -98,7 +98,7 @@ class Building:
             facts = read_facts(path)
             if (facts.start, facts.stop) == self.blueprint.range(number) or self.blueprint.samples is None:
                 part = facts.part(0)
-                index = Index.read(beside(data, ".idx"), part)
+                index = Index.read(layout.beside(data, ".idx"), part)
                 file = DataFile(data, part, index)
                 for block in range(0 if trusted else len(index.blocks)):
                     file.read(block)
@@ -113,7 +113,7 @@ class Building:
 
     def data(self, number: int) -> Path:
         """The data file of a part."""
-        return self.folder / data_of(number, self._generation(number), self.blueprint.recipe.container)
+        return self.folder / layout.data_of(number, self._generation(number), self.blueprint.recipe.container)
 
     def missing(self) -> Iterator[int]:
         """Parts that are to be made; of a stream, until it ends."""
@@ -129,7 +129,8 @@ class Building:
         """A part was made. It is written to the disk while others are being made."""
         self.done[number] = facts
         data = self.data(number)
-        self._syncing[number] = [self._pool.submit(_sync, path) for path in (data, beside(data, ".idx"), beside(data, ".facts"))]
+        paths = (data, layout.beside(data, ".idx"), layout.beside(data, ".facts"))
+        self._syncing[number] = [self._pool.submit(_sync, path) for path in paths]
 
     def settle(self) -> None:
         """Everything that was made is on the disk."""
@@ -154,7 +155,7 @@ class Building:
         elif self.blueprint.recipe.on_bad == "quarantine":
             folders.forget(self.folder / layout.QUARANTINE)
         write_whole(self.folder / layout.MANIFEST, sealed_text(manifest))
-        names = {part_name(number, part.generation) for number, part in enumerate(manifest.parts)}
+        names = {layout.part_name(number, part.generation) for number, part in enumerate(manifest.parts)}
         folders.sweep(self.folder, names, max(len(self.done), len(self._existing.parts) if self._existing is not None else 0))
         return manifest
 
@@ -162,7 +163,7 @@ class Building:
         """What the parts that are there make up."""
         plan = self.blueprint
         parts = [
-            facts.part(facts_crc(beside(self.data(number), ".facts")), self._generation(number))
+            facts.part(facts_crc(layout.beside(self.data(number), ".facts")), self._generation(number))
             for number, facts in sorted(self.done.items())
             if facts.records or facts.bad or plan.samples is not None  # a stream may end right before a part
         ]
@@ -177,7 +178,7 @@ class Building:
         """Of every file that was read: one that several parts were made from is one file."""
         known = [np.empty((0, 2), np.int64)]  # hash of the name, and size: names of millions of files would fill the memory
         for number in self.done:
-            files = read_facts(beside(self.data(number), ".facts")).files
+            files = read_facts(layout.beside(self.data(number), ".facts")).files
             known.append(np.array([(hash(name), size) for name, size, _ in files], np.int64).reshape(-1, 2))
         states = np.concatenate(known)
         sizes: np.ndarray[Any, Any] = states[np.unique(states[:, 0], return_index=True)[1], 1]

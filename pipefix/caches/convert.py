@@ -21,9 +21,9 @@ from pipefix.caches import pool
 from pipefix.caches.building import Building
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.fingerprint import Fingerprint, changed
-from pipefix.caches.layout import CONTAINERS, PLAN, STORES, keeps
+from pipefix.caches.layout import CONTAINERS, PLAN, STORES, beside, keeps
 from pipefix.caches.maker import is_stream
-from pipefix.caches.manifest import Blueprint, Manifest, Recipe, Source, beside
+from pipefix.caches.manifest import Blueprint, Manifest, Recipe, Source
 from pipefix.caches.source_files import any_found, any_object_changed, changed_files
 from pipefix.caches.survey import Surveyed, survey
 from pipefix.caches.verify import PartCheck

@@ -20,8 +20,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from pipefix.caches import manifest as manifests
-from pipefix.caches.layout import CONTAINERS
-from pipefix.caches.manifest import Part, beside
+from pipefix.caches.layout import CONTAINERS, beside
+from pipefix.caches.manifest import Part
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
 from pipefix.vocabulary.files import open_regular

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from pipefix.caches.fingerprint import changed
-from pipefix.caches.layout import CONTAINERS, MANIFEST, PLAN, building_of, keeps, marked
+from pipefix.caches.layout import MANIFEST, PLAN, building_of, data_of, keeps, marked
 from pipefix.vocabulary import versioned
 from pipefix.vocabulary.commands import command, made_in_program, on_target
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
@@ -245,21 +245,6 @@ class Blueprint(Conversion, frozen=True, kw_only=True):
         names += ["source"] if self.source.root != later.source.root else []
         names += [] if later.recipe.is_same_work(self.recipe) else ["recipe"]
         return changed(self.source.attributes, later.source.attributes) + names
-
-
-def part_name(number: int, generation: int = 0) -> str:
-    """What a part's files are called, without suffix."""
-    return f"{number:05d}-{generation}" if generation else f"{number:05d}"
-
-
-def data_of(number: int, generation: int, container: str) -> Path:
-    """The data file of a part, below the cache's directory."""
-    return Path("parts", f"{part_name(number, generation)}{CONTAINERS[container].suffix}")
-
-
-def beside(data: Path, suffix: str) -> Path:
-    """A data file's index or facts: in a directory of their own, so that ``parts`` holds nothing but data."""
-    return data.parent.parent / "index" / f"{data.stem}{suffix}"
 
 
 def sealed_text(value: msgspec.Struct) -> bytes:

@@ -18,8 +18,8 @@ from pipefix.caches import convert as conversion
 from pipefix.caches import folder as folders
 from pipefix.caches import manifest as manifests
 from pipefix.caches.convert import Converted, Progress, State
-from pipefix.caches.layout import MANIFEST, QUARANTINE, is_of_cache
-from pipefix.caches.manifest import Manifest, Recipe, beside
+from pipefix.caches.layout import MANIFEST, QUARANTINE, beside, is_of_cache
+from pipefix.caches.manifest import Manifest, Recipe
 from pipefix.stores.opening import open_store
 from pipefix.stores.store import NoSuchObject, Span, Store
 from pipefix.vocabulary.errors import BadUsage

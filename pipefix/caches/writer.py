@@ -20,8 +20,9 @@ from pipefix.caches import rows
 from pipefix.caches.cut import Hook
 from pipefix.caches.fingerprint import Fingerprint
 from pipefix.caches.index import Index
+from pipefix.caches.layout import beside
 from pipefix.caches.lmdb import LmdbWriter
-from pipefix.caches.manifest import Blueprint, Part, PartSizes, Recipe, beside
+from pipefix.caches.manifest import Blueprint, Part, PartSizes, Recipe
 from pipefix.caches.parquet import RowsWriter
 from pipefix.caches.record import Unstorable
 from pipefix.caches.witness import Witness, last_changed

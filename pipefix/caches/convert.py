@@ -74,6 +74,8 @@ class Converted:
     """The store that it was brought to; then nothing is left in ``folder``."""
     compared: bool = True
     """Whether what was there already was held against its source."""
+    finished: bool = False
+    """Whether it was finished, or brought to its store, by this call; otherwise it was there, and nothing was done."""
 
 
 Progress = Callable[[State], None]
@@ -156,7 +158,8 @@ def convert(
                 manifest = building.seal()
             work.publish()
             folders.forget(folder / PLAN)
-    return Converted(folder, manifest, time.perf_counter() - begun, parts_made, parts_found, unseen_bytes=source.unseen_bytes)
+    seconds, unseen = time.perf_counter() - begun, source.unseen_bytes
+    return Converted(folder, manifest, seconds, parts_made, parts_found, unseen_bytes=unseen, finished=True)
 
 
 def refuse_places_of_the_source(dataset: Any, folder: Path) -> None:

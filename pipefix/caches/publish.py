@@ -82,7 +82,7 @@ def convert_to_store(
 
     publish(staging, converted.manifest, store, say)
     folders.remove(staging)
-    return replace(converted, seconds=converted.seconds + time.perf_counter() - begun, url=store.url)
+    return replace(converted, seconds=converted.seconds + time.perf_counter() - begun, url=store.url, finished=True)
 
 
 def _require_ours(folder: Path, store: Store, there: Mapping[str, int]) -> None:

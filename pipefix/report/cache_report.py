@@ -79,18 +79,15 @@ def _made(result: Converted, folder: str) -> Iterator[str]:
         f"{folder}: {counted(manifest.length, 'record')}, {recipe.store}{of} in {recipe.container}, {size(manifest.bytes)} in "
         f"{counted(len(manifest.parts), 'part')}."
     )
-    if not result.made and result.changed:
-        yield (
-            f"The source has changed since: {counted(len(result.changed), 'part')} of {len(manifest.parts)} would be made anew. "
-            "Add --update to do that."
-        )
-    elif not result.made and not result.compared:
-        yield "It was there already: nothing was done, and whether its source has changed since was not looked at."
-    elif not result.made:
-        yield "It was there already, and its source is unchanged: nothing was done."
-    else:
+    if result.changed:
+        yield f"The source has changed since. Add --update to make {counted(len(result.changed), 'part')} of it anew."
+    elif result.finished:
         from_before = f", {counted(result.found, 'part')} of them kept from before" if result.found else ""
         yield f"Made in {seconds(result.seconds)}{from_before}."
+    elif result.compared:
+        yield "It was there already, and its source is unchanged: nothing was done."
+    else:
+        yield "It was there already: nothing was done, and whether its source has changed since was not looked at."
     source = manifest.source.bytes
     if source:
         yield f"Its source is {size(source)} in {counted(manifest.source.files, 'file')}; {_than(1 - manifest.bytes / source)}."

@@ -155,8 +155,8 @@ class Building:
         elif self.blueprint.recipe.on_bad == "quarantine":
             folders.forget(self.folder / layout.QUARANTINE)
         write_whole(self.folder / layout.MANIFEST, sealed_text(manifest))
-        names = {layout.part_name(number, part.generation) for number, part in enumerate(manifest.parts)}
-        folders.sweep(self.folder, names, max(len(self.done), len(self._existing.parts) if self._existing is not None else 0))
+        before = len(self._existing.parts) if self._existing is not None else 0
+        folders.sweep(self.folder, manifest.names, max(len(self.done), before))
         return manifest
 
     def manifest(self) -> Manifest:

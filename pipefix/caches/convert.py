@@ -138,7 +138,7 @@ def convert(
     workers = workers_for(dataset, workers)
     with folders.locked(folder, quarantine=recipe.on_bad == "quarantine") as work:
         with told_by_the_disk(folder):
-            existing = None if work.is_new else _existing(folder, recipe, update=update)
+            existing = None if work.is_new else _existing(folder, recipe)
             if existing is not None and is_stream(dataset) and not update:
                 return Converted(folder, existing, time.perf_counter() - begun, 0, len(existing.parts), compared=False)
         source = survey(dataset, recipe, target, apart=workers != 0)
@@ -146,6 +146,8 @@ def convert(
             parts_kept: dict[int, Facts] = {}
             if existing is not None and not is_stream(dataset):  # what of a stream has changed cannot be told
                 parts_kept, stale = _kept(source, existing, folder, update=update, say=progress)
+                if not stale:
+                    _end_update(folder, existing)
                 if not update or not stale:
                     return Converted(folder, existing, time.perf_counter() - begun, 0, len(parts_kept), stale)
             with closing(Building(work.path, source.blueprint, existing, parts_kept)) as building:
@@ -195,15 +197,21 @@ def workers_for(dataset: Any, workers: int | None) -> int | None:
     return 0
 
 
-def _existing(folder: Path, recipe: Recipe, *, update: bool) -> Manifest:
+def _existing(folder: Path, recipe: Recipe) -> Manifest:
     manifest = manifests.read(folder)
-    if not update:
-        folders.forget(folder / PLAN)
     if not recipe.is_same_work(manifest.recipe):
         was = manifest.recipe.beside(recipe)
         told = f"{folder} is a finished cache already, of another recipe: {was}; {counted(manifest.length, 'record')}."
         raise BadUsage(told, advice="Give the new one a directory of its own: --out DIR")
     return manifest
+
+
+def _end_update(folder: Path, existing: Manifest) -> None:
+    """Nothing is to be made anew: what an update left that was interrupted goes."""
+    with suppress(OSError, CacheDamaged):
+        begun = manifests.read_blueprint(folder / PLAN)
+        folders.sweep(folder, existing.names, max(len(existing.parts), begun.parts or 0))
+    folders.forget(folder / PLAN)
 
 
 def make_parts(source: Surveyed, building: Building, workers: int | None, state: State, say: Progress) -> None:

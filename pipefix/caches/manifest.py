@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from pipefix.caches.fingerprint import changed
-from pipefix.caches.layout import MANIFEST, PLAN, building_of, data_of, keeps, marked
+from pipefix.caches.layout import MANIFEST, PLAN, building_of, data_of, keeps, marked, part_name
 from pipefix.vocabulary import versioned
 from pipefix.vocabulary.commands import command, made_in_program, on_target
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
@@ -186,6 +186,11 @@ class Manifest(Conversion, frozen=True, kw_only=True):
     @property
     def bad(self) -> int:
         return self.samples - self.length
+
+    @property
+    def names(self) -> set[str]:
+        """What the files of its parts are called, without suffix."""
+        return {part_name(number, part.generation) for number, part in enumerate(self.parts)}
 
     def update(self, folder: Path) -> str:
         """The command or call that makes anew what of the cache in ``folder`` is damaged, or not what its source is today."""

@@ -200,6 +200,22 @@ def test_an_interrupted_update_goes_on_where_it_was(files: Files, make: Any, sma
     assert make(files, "decoded", update=True).made == 1
 
 
+def test_a_look_at_the_cache_takes_nothing_from_an_update_that_was_interrupted(files: Files, make: Any, small_parts: None) -> None:
+    """What it had made stayed on the disk, in no manifest, and was made once more."""
+    folder = make(files, "decoded").folder
+    before, changed_at = contents(folder), [os.stat(path).st_mtime_ns for path in files.paths]
+    for path in files.paths:
+        os.utime(path, (5, 5))
+    with interrupted_after(1), pytest.raises(Interrupted):
+        make(files, "decoded", update=True)
+    assert make(files, "decoded").changed == (0, 1, 2)
+    with interrupted_after(1), pytest.raises(Interrupted, match="keeps 2 finished parts"):
+        make(files, "decoded", update=True)
+    for path, when in zip(files.paths, changed_at, strict=True):
+        os.utime(path, ns=(when, when))
+    assert make(files, "decoded").changed == () and contents(folder) == before, "nothing is to be made anew any more"
+
+
 def test_no_more_processes_than_a_quota_allows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipefix.caches.convert.cores", lambda: 1.5)
     indices: list[int] = []

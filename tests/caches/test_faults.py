@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import errno
 import io
 import itertools
 import os
@@ -13,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
 
+import lmdb
 import numpy as np
 import pytest
 import torch
@@ -26,7 +28,7 @@ from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.estimate import forecast
 from pipefix.caches.verify import verify
-from pipefix.vocabulary.errors import BadUsage, Interrupted, TargetError
+from pipefix.vocabulary.errors import BadUsage, Interrupted, TargetError, UnreadableFile
 from tests.caches.killing import Killed, contents, interrupted_after
 from tests.caches.mutating import plain
 from tests.caches.sources import Files, Numbers, Shard, draw
@@ -142,6 +144,21 @@ def test_no_process_to_be_had_is_told(make: Any, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("multiprocessing.context.ForkProcess.start", full)
     with pytest.raises(TargetError, match="process cannot be started: Resource temporarily unavailable"):
         make(Numbers(), "sample", workers=2)
+
+
+def test_where_no_more_files_can_be_opened_it_is_told_so(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a part's first moment that was an error of pipefix's own, and of a cache its permissions were to be looked at."""
+    folder, no_more = make(Numbers(), "sample").folder, os.strerror(errno.EMFILE)
+    cached = CachedDataset(folder)
+    with monkeypatch.context() as patched:
+        patched.setattr("lmdb.open", mock.Mock(side_effect=lmdb.Error(f"{folder}: {no_more}")))
+        with pytest.raises(UnreadableFile, match=f"cannot be written: {no_more}") as raised:
+            make(Numbers(), "sample", name="other", workers=2)
+        assert "ulimit -n" in raised.value.advice
+    monkeypatch.setattr("pipefix.caches.index.open_regular", mock.Mock(side_effect=OSError(errno.EMFILE, no_more)))
+    with pytest.raises(UnreadableFile, match=f"cannot be read: {no_more}") as raised:
+        cached[0]
+    assert "ulimit -n" in raised.value.advice
 
 
 class Held(Shard):

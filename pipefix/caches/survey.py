@@ -234,7 +234,7 @@ class _Look:
             told = "; ".join(f"{name} = {operations}" for (name, _), operations in list(lists.items())[:2])
             raise TargetError(
                 f"The dataset holds several different lists of transforms, by their operations or settings: {told}.",
-                advice="Convert its parts one by one, or keep what it reads: --store source",
+                advice="Convert its parts one by one" + ("" if self.samples is None else ", or keep what it reads: --store source"),
             )
         states = [cuts.state_of(holders, length) for length in range(len(holders[0].operations) + 1)]  # before they are run
         count = self._fixed(holders[0]) if self.recipe.store == "sample" else 0
@@ -287,7 +287,7 @@ class _Look:
             try:
                 return maker.row(index, get) if is_rows else len(maker.make(index, get))
             except Unstorable as error:
-                raise not_stored(error, index, self.recipe) from error
+                raise not_stored(error, index, plan) from error
 
         for _, value in learn_reads.good(make, self.indices):
             stored.append(value)
@@ -309,7 +309,7 @@ class _Look:
             shape, columns = rows.infer(values)
             sizes = [len(record.encode(list(rows.fields(value)[1].values()))) for value in values]
         except Unstorable as error:
-            raise not_stored(error, self.indices[0], self.recipe) from error
+            raise not_stored(error, self.indices[0], plan) from error
         columns = rows.with_tokens(columns, self.recipe)
         return msgspec.structs.replace(plan, shape=shape, columns=columns), sizes
 

@@ -115,7 +115,13 @@ def test_samples_are_read_from_the_plans_cache(cached: Any, plan: Any) -> None:
 
 
 def test_a_cache_of_another_length_is_refused(cached: Any, plan: Any) -> None:
-    dataset, _ = cached
+    dataset, folder = cached
+    again = f"pipefix convert files.py --to lmdb --store source --out {folder / 'bad'} --on-bad skip --update; or take"
+    dataset.files[5].rename(folder / "away")
+    convert(dataset, recipe_of("lmdb", "source", on_bad="skip"), folder / "bad", target="files.py", workers=0)
+    with pytest.raises(BadUsage, match="has 11 records, and the dataset 12 samples") as told:
+        FastLoader(dataset, plan=plan(cache=CacheChange(path="bad", store="source")))
+    assert told.value.advice.startswith(f"Mend the damaged samples that it leaves out. Bring it up to date with: {again}")
     dataset.files = dataset.files[:5]
     with pytest.raises(BadUsage, match="of 12"):
         FastLoader(dataset, plan=plan(cache=CacheChange(path="cache", store="source")))

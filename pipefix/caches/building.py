@@ -25,7 +25,7 @@ import numpy as np
 from pipefix.caches import folder as folders
 from pipefix.caches import layout
 from pipefix.caches.index import DataFile, Index
-from pipefix.caches.manifest import STAGES, Blueprint, Conversion, Manifest, read_blueprint, sealed_text
+from pipefix.caches.manifest import Blueprint, Conversion, Manifest, read_blueprint, sealed_text
 from pipefix.caches.writer import Facts, facts_crc, read_facts
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged
 from pipefix.vocabulary.files import sync_folder, write_whole
@@ -172,7 +172,7 @@ class Building:
         read = sum(facts.source_bytes for facts in self.done.values())
         conversion["source"] = msgspec.structs.replace(plan.source, bytes=min(read, int(sizes.sum())), files=len(sizes))
         length, samples = sum(part.records for part in parts), parts[-1].stop if parts else 0
-        return Manifest(**conversion, stage=STAGES[plan.recipe.store], length=length, samples=samples, parts=parts)
+        return Manifest(**conversion, length=length, samples=samples, parts=parts)
 
     def _sizes_of_files(self) -> np.ndarray[Any, Any]:
         """Of every file that was read: one that several parts were made from is one file."""

@@ -27,7 +27,6 @@ from pipefix.vocabulary.version import VERSION
 
 FORMAT = "pipefix.cache"
 MAJOR = 1
-STAGES = {"source": "storage", "resized": "decode", "decoded": "decode", "sample": "augment", "rows": "decode"}
 LARGEST = 256 * 1024 * 1024
 _DIGEST = re.compile(rb'"digest": "([0-9a-f]{64})"\n}\n\Z')
 _BLANK = b'"digest": ""\n}\n'
@@ -170,7 +169,6 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True):
 
 class Manifest(Conversion, frozen=True, kw_only=True):
     format: str = f"{FORMAT}/{MAJOR}"
-    stage: str = ""
     length: int
     """Records."""
     samples: int

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 DRAFT = re.compile(r"\.pipefix-[0-9a-f]{12}\Z")
 """Names of files that were begun and not renamed into place: what a process that was killed leaves."""
 
@@ -78,13 +79,19 @@ def write_new(path: Path, data: bytes) -> bool:
     """`write_whole` where nothing is at ``path`` yet; False where something is."""
     draft = draft_beside(path)
     try:
-        with contextlib.suppress(FileExistsError):
-            write_whole(draft, data)
-            os.link(draft, path)
-            return True
+        write_whole(draft, data)
+        os.link(draft, path)
+    except FileExistsError:
         return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if os.path.lexists(path):  # a share without links: of two writers at the very same moment the later one counts
+            return False
+        os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
+    return True
 
 
 def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:

@@ -90,6 +90,11 @@ def recipe_of(
     max_bad: float | str = 0.01, tokenizer: str | None = None, text: str | None = None, limit: int | None = None,
 ) -> Recipe:  # fmt: skip
     """Check what was asked for."""
+    numbers: dict[str, Any] = {"size": size, "quality": quality, "limit": limit}
+    for name, number in numbers.items():
+        if number is not None and not isinstance(number, int):
+            told = f"{name} should be an int, but got a {type(number).__name__}: {number}."
+            raise BadUsage(told, advice=f"Write a whole number: {name}=256")
     if store is None:
         store = CONTAINERS[to].stores[0] if to in CONTAINERS else ""
     for choice, known in ((to, CONTAINERS), (store, STORES), (on_bad, ON_BAD)):

@@ -435,6 +435,8 @@ def test_another_recipe_does_not_overwrite(files, make):
         ({"quality": 0}, "quality of 0"),
         ({"text": "a"}, "Tokenising takes"),
         ({"on_bad": "ignore"}, "no 'ignore' to choose"),
+        ({"store": "sample", "limit": 1e6}, "limit should be an int, but got a float: 1000000.0"),
+        ({"size": 22.5}, "size should be an int"),  # its manifest could not be read
         ({"max_bad": 5}, "a share from 0 to 1, and 5 is not"),  # meant as 5 %, it allowed all samples to be left out
     ],
 )

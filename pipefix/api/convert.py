@@ -11,7 +11,6 @@ from pipefix.api.target import Progress, loaded, silent
 from pipefix.caches import convert as conversion
 from pipefix.caches import estimate
 from pipefix.caches import publish as publishing
-from pipefix.caches.manifest import Recipe
 from pipefix.report import cache_report
 from pipefix.report.cache_report import ShownConversion, ShownForecast
 from pipefix.report.shown import shown_as
@@ -67,7 +66,7 @@ def convert(
     if is_store(out) and update:
         problem = f"{out} is in a store: what is there is not changed."
         raise BadUsage(problem, advice="Make the new one elsewhere: --out s3://BUCKET/OTHER")
-    folder = _made_in(out, recipe)
+    folder = _made_in(out, recipe.store)
     subject = loaded(target, say)
     how: dict[str, Any] = {"target": subject.target, "workers": workers, "progress": _Pace(say)}
     if is_store(out):
@@ -98,16 +97,16 @@ def forecast(
         Seconds, bytes and the reading rate of the cache that `convert` would make.
     """
     wanted, say = conversion.recipe_of(**recipe), progress or silent
-    folder = _made_in(out, wanted)
+    folder = _made_in(out, wanted.store)
     subject = loaded(target, say)
     result = estimate.forecast(subject.dataset, wanted, folder, target=subject.target, workers=workers, progress=_Pace(say))
     return shown_as(Forecast, result)
 
 
-def _made_in(out: str | Path | None, recipe: Recipe) -> Path:
+def _made_in(out: str | Path | None, store: str) -> Path:
     """The directory that a cache is made in: told before the target's code runs, which may change the working directory."""
     place = publishing.staging_of(str(out)) if is_store(out) else out
-    return Path(os.path.abspath(place if place is not None else f"cache-{recipe.store}"))
+    return Path(os.path.abspath(place if place is not None else f"cache-{store}"))
 
 
 class _Pace:

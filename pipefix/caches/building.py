@@ -25,8 +25,9 @@ import numpy as np
 from pipefix.caches import folder as folders
 from pipefix.caches import layout
 from pipefix.caches.index import DataFile, Index
+from pipefix.caches.layout import beside
 from pipefix.caches.manifest import Blueprint, Conversion, Manifest, read_blueprint, sealed_text
-from pipefix.caches.writer import Facts, facts_crc, read_facts
+from pipefix.caches.writer import Facts, read_facts
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged
 from pipefix.vocabulary.files import sync_folder, write_whole
 from pipefix.vocabulary.quantity import counted
@@ -98,7 +99,7 @@ class Building:
             facts = read_facts(path)
             if (facts.start, facts.stop) == self.blueprint.range(number) or self.blueprint.samples is None:
                 part = facts.part(0)
-                index = Index.read(layout.beside(data, ".idx"), part)
+                index = Index.read(beside(data, ".idx"), part)
                 file = DataFile(data, part, index)
                 for block in range(0 if trusted else len(index.blocks)):
                     file.read(block)
@@ -129,8 +130,7 @@ class Building:
         """A part was made. It is written to the disk while others are being made."""
         self.done[number] = facts
         data = self.data(number)
-        paths = (data, layout.beside(data, ".idx"), layout.beside(data, ".facts"))
-        self._syncing[number] = [self._pool.submit(_sync, path) for path in paths]
+        self._syncing[number] = [self._pool.submit(_sync, path) for path in (data, beside(data, ".idx"), beside(data, ".facts"))]
 
     def settle(self) -> None:
         """Everything that was made is on the disk."""
@@ -163,7 +163,7 @@ class Building:
         """What the parts that are there make up."""
         plan = self.blueprint
         parts = [
-            facts.part(facts_crc(layout.beside(self.data(number), ".facts")), self._generation(number))
+            facts.part(int.from_bytes(beside(self.data(number), ".facts").read_bytes()[-4:], "little"), self._generation(number))
             for number, facts in sorted(self.done.items())
             if facts.records or facts.bad or plan.samples is not None  # a stream may end right before a part
         ]
@@ -178,7 +178,7 @@ class Building:
         """Of every file that was read: one that several parts were made from is one file."""
         known = [np.empty((0, 2), np.int64)]  # hash of the name, and size: names of millions of files would fill the memory
         for number in self.done:
-            files = read_facts(layout.beside(self.data(number), ".facts")).files
+            files = read_facts(beside(self.data(number), ".facts")).files
             known.append(np.array([(hash(name), size) for name, size, _ in files], np.int64).reshape(-1, 2))
         states = np.concatenate(known)
         sizes: np.ndarray[Any, Any] = states[np.unique(states[:, 0], return_index=True)[1], 1]

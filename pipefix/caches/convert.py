@@ -38,7 +38,6 @@ from pipefix.vocabulary.quantity import counted, percent
 
 _LEAST_BAD = 10
 DEFAULT_SIZE, QUALITY = 256, 90
-ON_BAD = ("raise", "skip", "quarantine")
 
 
 @dataclass
@@ -81,10 +80,6 @@ class Converted:
 Progress = Callable[[State], None]
 
 
-def silent(_: State) -> None:
-    """No progress."""
-
-
 def recipe_of(
     to: str = "lmdb", store: str | None = None, size: int | None = None, quality: int = QUALITY, on_bad: str = "raise",
     max_bad: float | str = 0.01, tokenizer: str | None = None, text: str | None = None, limit: int | None = None,
@@ -97,7 +92,7 @@ def recipe_of(
             raise BadUsage(told, advice=f"Write a whole number: {name}=256")
     if store is None:
         store = CONTAINERS[to].stores[0] if to in CONTAINERS else ""
-    for choice, known in ((to, CONTAINERS), (store, STORES), (on_bad, ON_BAD)):
+    for choice, known in ((to, CONTAINERS), (store, STORES), (on_bad, ("raise", "skip", "quarantine"))):
         if choice not in known:
             raise BadUsage(f"There is no {choice!r} to choose.", advice=f"Choose one of {', '.join(known)}.")
     instead = f", or this as --to lmdb --store {store}" if store != "rows" else ""
@@ -127,7 +122,7 @@ def recipe_of(
 
 def convert(
     dataset: Any, recipe: Recipe, folder: Path, *, target: str = "", workers: int | None = None, update: bool = False,
-    progress: Progress = silent,
+    progress: Progress = lambda _: None,
 ) -> Converted:  # fmt: skip
     """Make a cache of ``dataset`` in ``folder``, or go on where an earlier run was.
 

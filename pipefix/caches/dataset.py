@@ -145,12 +145,8 @@ class CachedDataset(Dataset[Any]):
 
     def _refresh(self) -> str:
         """What to do where the dataset is another one by now."""
-        if is_store(self.path):
-            anew = "Make it anew elsewhere: pipefix convert TARGET --out s3://BUCKET/OTHER, and the other arguments as before"
-        else:
-            anew = f"Make anew what changed: {self.manifest.update(Path(self.path))}"
         as_stored = "; or take the samples as they are stored: CachedDataset(..., transform=...) with what is to run live"
-        return anew + ("" if self.manifest.recipe.store == "source" else as_stored)
+        return self.manifest.refresh(self.path) + ("" if self.manifest.recipe.store == "source" else as_stored)
 
     @property
     def classes(self) -> list[str]:

@@ -19,6 +19,7 @@ import msgspec
 
 from pipefix.caches.fingerprint import changed
 from pipefix.caches.layout import MANIFEST, PLAN, building_of, data_of, keeps, marked, part_name
+from pipefix.stores.store import is_store
 from pipefix.vocabulary import versioned
 from pipefix.vocabulary.commands import command, made_in_program, on_target
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
@@ -189,6 +190,12 @@ class Manifest(Conversion, frozen=True, kw_only=True):
     def names(self) -> set[str]:
         """What the files of its parts are called, without suffix."""
         return {part_name(number, part.generation) for number, part in enumerate(self.parts)}
+
+    def refresh(self, place: Path | str) -> str:
+        """What to do about damage, or about a source that is another one today."""
+        if is_store(place):
+            return "Make it anew elsewhere: pipefix convert TARGET --out s3://BUCKET/OTHER, and the other arguments as before"
+        return f"Make anew what is not as it was: {self.update(Path(place))}"
 
     def update(self, folder: Path) -> str:
         """The command or call that makes anew what of the cache in ``folder`` is damaged, or not what its source is today."""

@@ -58,7 +58,7 @@ def publish(folder: Path, manifest: Manifest, store: Store, say: Callable[[int, 
 
 def convert_to_store(
     dataset: Any, recipe: Recipe, url: str, staging: Path, *, target: str = "", workers: int | None = None,
-    progress: Progress = conversion.silent,
+    progress: Progress = lambda _: None,
 ) -> Converted:  # fmt: skip
     """Make a cache in the directory ``staging``, bring it to the store, and remove it here."""
     store = open_store(url)

@@ -272,9 +272,3 @@ def read_facts(path: Path, crc: int | None = None) -> Facts:
         return msgspec.msgpack.decode(text, type=Facts)
     except msgspec.DecodeError as error:
         raise CacheDamaged(f"{path} does not say what facts say: {error}.") from error
-
-
-def facts_crc(path: Path) -> int:
-    with path.open("rb") as file:
-        file.seek(-4, os.SEEK_END)
-        return int.from_bytes(file.read(4), "little")

@@ -137,9 +137,6 @@ def _verified(check: Checked, folder: str) -> Iterator[Paragraph | CommandLine]:
         yield from (Paragraph(f"- {line}") for line in lines[:_NAMED])
         if len(lines) > _NAMED:
             yield Paragraph(f"- and {len(lines) - _NAMED} more.")
-        if not is_remote(folder):
-            yield Paragraph("Mend it from its source with:")
-            yield CommandLine(manifest.update(Path(folder)))
     else:
         yield Paragraph(f"{folder} is sound: {recipe.store} in {recipe.container}, {counted(check.records, 'record')} checked.")
     if check.missing_count:
@@ -147,8 +144,8 @@ def _verified(check: Checked, folder: str) -> Iterator[Paragraph | CommandLine]:
     if check.changed_count:
         some = ", ".join(check.changed[:3]) + (" …" if check.changed_count > 3 else "")
         yield Paragraph(f"{counted(check.changed_count, 'source file')} changed since: {some}.")
-        if is_remote(folder):
-            yield Paragraph("A cache in a store is not changed: make a new one of them elsewhere.")
-        else:
-            yield Paragraph("Bring the cache up to date with:")
-            yield CommandLine(manifest.update(Path(folder)))
+    if (check.damage or check.changed_count) and is_remote(folder):
+        yield Paragraph("A cache in a store is not changed: make a new one elsewhere.")
+    elif check.damage or check.changed_count:
+        yield Paragraph("Make anew what is not as it was with:")
+        yield CommandLine(manifest.update(Path(folder)))

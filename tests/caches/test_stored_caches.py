@@ -125,7 +125,7 @@ def test_another_cache_is_not_overwritten(url):
         convert_to_store(Numbers(60), recipe_of("lmdb", "decoded"), url, workers=0)
     with pytest.raises(BadUsage, match="The dataset has 61 samples") as raised:
         CachedDataset(url, dataset=Numbers(61))
-    assert "Make it anew elsewhere" in raised.value.advice, "an update was advised, which caches in a store refuse"
+    assert raised.value.advice.startswith("Make it anew elsewhere"), "an update was advised, which caches in a store refuse"
 
 
 def test_the_list_of_damaged_samples_is_brought_too(url, monkeypatch):

@@ -82,18 +82,6 @@ class Hook(Chain):
         return False
 
 
-class Spy:
-    """Runs the transforms as ever, and notes what they were called with."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-        self.calls: list[Arguments] = []
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        self.calls.append(_copied(args, kwargs))
-        return self.inner(*args, **kwargs)
-
-
 class Holder:
     """A dataset's attribute that holds transforms."""
 
@@ -181,7 +169,7 @@ def _tried(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
     for attempt in range(_TRIES):
         with seeded(attempt):
             before = RandomState()
-            own_args, own_kwargs = _copied(args, kwargs)
+            own_args, own_kwargs = copied(args, kwargs)
             results.append(operation(*own_args, **own_kwargs))
             if before.changed():
                 return None
@@ -189,7 +177,7 @@ def _tried(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
     return (_following(results[0], args, kwargs), None not in records) if len(records) == 1 else None
 
 
-def _copied(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+def copied(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     """Arguments of their own for a call that may change them, as far as they can be copied."""
     from pipefix.hooks.snapshot import NotCopyable, snapshot
 

@@ -246,10 +246,15 @@ class _Look:
         return Cut(attribute=holders[0].name, kept=labels[:count], live=labels[count:], call=call, state=states[count]), hook
 
     def _fixed(self, holder: Holder) -> int:
-        spy = cuts.Spy(holder.value)
-        with cuts.replaced(self.holders, spy):
+        calls: list[cuts.Arguments] = []
+
+        def noting(*args: Any, **kwargs: Any) -> Any:
+            calls.append(cuts.copied(args, kwargs))
+            return holder.value(*args, **kwargs)
+
+        with cuts.replaced(self.holders, noting):
             list(learn_reads.good(getter(self.dataset, None), self.indices, 3))
-        return cuts.fixed_operations(holder, spy.calls) if spy.calls else 0
+        return cuts.fixed_operations(holder, calls) if calls else 0
 
     def _call(self, hook: Hook) -> Call | None:
         """How the hook's results are found in samples; None where they are not, or the rest of the transforms, run on them there,

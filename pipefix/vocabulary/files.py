@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 DRAFT = re.compile(r"\.pipefix-[0-9a-f]{12}\Z")
 """Names of files that were begun and not renamed into place: what a process that was killed leaves."""
+_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+"""Of disks without hard links, such as shares of Windows."""
 
 
 def draft_beside(path: Path) -> Path:
@@ -81,14 +82,12 @@ def write_new(path: Path, data: bytes) -> bool:
     try:
         write_whole(draft, data)
         os.link(draft, path)
-    except FileExistsError:
-        return False
     except OSError as error:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in (errno.EEXIST, *_NO_LINKS):
             raise
-        if os.path.lexists(path):  # a share without links: of two writers at the very same moment the later one counts
+        if os.path.lexists(path):
             return False
-        os.replace(draft, path)
+        os.replace(draft, path)  # of two who do this at the very same moment, the later one counts
     finally:
         draft.unlink(missing_ok=True)
     return True

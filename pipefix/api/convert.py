@@ -66,12 +66,11 @@ def convert(
     if is_store(out) and update:
         problem = f"{out} is in a store: what is there is not changed."
         raise BadUsage(problem, advice="Make the new one elsewhere: --out s3://BUCKET/OTHER")
-    # Before the target's code, which may change the working directory.
-    folder = Path(os.path.abspath(out if out is not None and not is_store(out) else f"cache-{recipe.store}"))
+    folder = _made_in(out, recipe.store)
     subject = loaded(target, say)
     how: dict[str, Any] = {"target": subject.target, "workers": workers, "progress": _Pace(say)}
     if is_store(out):
-        result = publishing.convert_to_store(subject.dataset, recipe, str(out), **how)
+        result = publishing.convert_to_store(subject.dataset, recipe, str(out), folder, **how)
     else:
         result = conversion.convert(subject.dataset, recipe, folder, update=update, **how)
     return shown_as(Converted, result)
@@ -98,11 +97,16 @@ def forecast(
         Seconds, bytes and the reading rate of the cache that `convert` would make.
     """
     wanted, say = conversion.recipe_of(**recipe), progress or silent
-    place = publishing.staging_of(str(out)) if is_store(out) else out
-    folder = Path(os.path.abspath(place if place is not None else f"cache-{wanted.store}"))
+    folder = _made_in(out, wanted.store)
     subject = loaded(target, say)
     result = estimate.forecast(subject.dataset, wanted, folder, target=subject.target, workers=workers, progress=_Pace(say))
     return shown_as(Forecast, result)
+
+
+def _made_in(out: str | Path | None, store: str) -> Path:
+    """The directory that a cache is made in: told before the target's code runs, which may change the working directory."""
+    place = publishing.staging_of(str(out)) if is_store(out) else out
+    return Path(os.path.abspath(place if place is not None else f"cache-{store}"))
 
 
 class _Pace:

@@ -59,7 +59,8 @@ class Job:
         budget = amounts.taken("budget", options.get("budget", 60.0), amounts.seconds)
         job = {
             "module": _MODULE, "verb": verb, "folder": str(self.folder), "answer": str(self.answer), "ends": ends,
-            "program": list(program), "patience": LONGER * budget + LATEST if verb == "probe" else 24 * 3600.0,
+            "home": str(Path.cwd()), "program": list(program),
+            "patience": LONGER * budget + LATEST if verb == "probe" else 24 * 3600.0,
         }  # fmt: skip
         self.file.write_text(json.dumps(job), encoding="utf-8")
 
@@ -204,8 +205,10 @@ def work(loader: Any, place: str, step: tuple[float, float | None], job: dict[st
     """Use the verb on ``loader``. ``step``: seconds of the steps that its loop takes, and of those in which the CPU is busy."""
     import torch
 
+    from pipefix.caches import publish
     from pipefix.subject.load import load
 
+    publish.home = Path(job["home"])
     torch.set_num_threads(1)  # threads that torch had are not in a forked process, and to wait for them is for ever
     own_job, told_at = Job(Path(job["folder"])), [0.0]
 

@@ -25,8 +25,9 @@ import numpy as np
 from pipefix.caches import folder as folders
 from pipefix.caches import layout
 from pipefix.caches.index import DataFile, Index
-from pipefix.caches.manifest import STAGES, Blueprint, Conversion, Manifest, beside, data_of, part_name, read_blueprint, sealed_text
-from pipefix.caches.writer import Facts, facts_crc, read_facts
+from pipefix.caches.layout import beside
+from pipefix.caches.manifest import Blueprint, Conversion, Manifest, read_blueprint, sealed_text
+from pipefix.caches.writer import Facts, read_facts
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged
 from pipefix.vocabulary.files import sync_folder, write_whole
 from pipefix.vocabulary.quantity import counted
@@ -56,7 +57,7 @@ class Building:
         with contextlib.suppress(OSError, CacheDamaged):
             self._go_on(read_blueprint(self.folder / layout.PLAN), is_current)
         if self._existing is None:
-            folders.sweep(self.folder, {part_name(number) for number in self.done}, None)
+            folders.sweep(self.folder, {layout.part_name(number) for number in self.done}, None)
         self.begin()
 
     def begin(self) -> None:
@@ -113,7 +114,7 @@ class Building:
 
     def data(self, number: int) -> Path:
         """The data file of a part."""
-        return self.folder / data_of(number, self._generation(number), self.blueprint.recipe.container)
+        return self.folder / layout.data_of(number, self._generation(number), self.blueprint.recipe.container)
 
     def missing(self) -> Iterator[int]:
         """Parts that are to be made; of a stream, until it ends."""
@@ -154,15 +155,15 @@ class Building:
         elif self.blueprint.recipe.on_bad == "quarantine":
             folders.forget(self.folder / layout.QUARANTINE)
         write_whole(self.folder / layout.MANIFEST, sealed_text(manifest))
-        names = {part_name(number, part.generation) for number, part in enumerate(manifest.parts)}
-        folders.sweep(self.folder, names, max(len(self.done), len(self._existing.parts) if self._existing is not None else 0))
+        before = len(self._existing.parts) if self._existing is not None else 0
+        folders.sweep(self.folder, manifest.names, max(len(self.done), before))
         return manifest
 
     def manifest(self) -> Manifest:
         """What the parts that are there make up."""
         plan = self.blueprint
         parts = [
-            facts.part(facts_crc(beside(self.data(number), ".facts")), self._generation(number))
+            facts.part(int.from_bytes(beside(self.data(number), ".facts").read_bytes()[-4:], "little"), self._generation(number))
             for number, facts in sorted(self.done.items())
             if facts.records or facts.bad or plan.samples is not None  # a stream may end right before a part
         ]
@@ -171,7 +172,7 @@ class Building:
         read = sum(facts.source_bytes for facts in self.done.values())
         conversion["source"] = msgspec.structs.replace(plan.source, bytes=min(read, int(sizes.sum())), files=len(sizes))
         length, samples = sum(part.records for part in parts), parts[-1].stop if parts else 0
-        return Manifest(**conversion, stage=STAGES[plan.recipe.store], length=length, samples=samples, parts=parts)
+        return Manifest(**conversion, length=length, samples=samples, parts=parts)
 
     def _sizes_of_files(self) -> np.ndarray[Any, Any]:
         """Of every file that was read: one that several parts were made from is one file."""

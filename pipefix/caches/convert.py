@@ -21,9 +21,9 @@ from pipefix.caches import pool
 from pipefix.caches.building import Building
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.fingerprint import Fingerprint, changed
-from pipefix.caches.layout import CONTAINERS, PLAN, STORES, keeps
+from pipefix.caches.layout import CONTAINERS, PLAN, STORES, beside, keeps
 from pipefix.caches.maker import is_stream
-from pipefix.caches.manifest import Blueprint, Manifest, Recipe, Source, beside
+from pipefix.caches.manifest import Blueprint, Manifest, Recipe, Source
 from pipefix.caches.source_files import any_found, any_object_changed, changed_files
 from pipefix.caches.survey import Surveyed, survey
 from pipefix.caches.verify import PartCheck
@@ -38,7 +38,6 @@ from pipefix.vocabulary.quantity import counted, percent
 
 _LEAST_BAD = 10
 DEFAULT_SIZE, QUALITY = 256, 90
-ON_BAD = ("raise", "skip", "quarantine")
 
 
 @dataclass
@@ -74,13 +73,11 @@ class Converted:
     """The store that it was brought to; then nothing is left in ``folder``."""
     compared: bool = True
     """Whether what was there already was held against its source."""
+    finished: bool = False
+    """Whether it was finished, or brought to its store, by this call; otherwise it was there, and nothing was done."""
 
 
 Progress = Callable[[State], None]
-
-
-def silent(_: State) -> None:
-    """No progress."""
 
 
 def recipe_of(
@@ -88,9 +85,14 @@ def recipe_of(
     max_bad: float | str = 0.01, tokenizer: str | None = None, text: str | None = None, limit: int | None = None,
 ) -> Recipe:  # fmt: skip
     """Check what was asked for."""
+    numbers: dict[str, Any] = {"size": size, "quality": quality, "limit": limit}
+    for name, number in numbers.items():
+        if number is not None and not isinstance(number, int):
+            told = f"{name} should be an int, but got a {type(number).__name__}: {number}."
+            raise BadUsage(told, advice=f"Write a whole number: {name}=256")
     if store is None:
         store = CONTAINERS[to].stores[0] if to in CONTAINERS else ""
-    for choice, known in ((to, CONTAINERS), (store, STORES), (on_bad, ON_BAD)):
+    for choice, known in ((to, CONTAINERS), (store, STORES), (on_bad, ("raise", "skip", "quarantine"))):
         if choice not in known:
             raise BadUsage(f"There is no {choice!r} to choose.", advice=f"Choose one of {', '.join(known)}.")
     instead = f", or this as --to lmdb --store {store}" if store != "rows" else ""
@@ -120,7 +122,7 @@ def recipe_of(
 
 def convert(
     dataset: Any, recipe: Recipe, folder: Path, *, target: str = "", workers: int | None = None, update: bool = False,
-    progress: Progress = silent,
+    progress: Progress = lambda _: None,
 ) -> Converted:  # fmt: skip
     """Make a cache of ``dataset`` in ``folder``, or go on where an earlier run was.
 
@@ -136,7 +138,7 @@ def convert(
     workers = workers_for(dataset, workers)
     with folders.locked(folder, quarantine=recipe.on_bad == "quarantine") as work:
         with told_by_the_disk(folder):
-            existing = None if work.is_new else _existing(folder, recipe, update=update)
+            existing = None if work.is_new else _existing(folder, recipe)
             if existing is not None and is_stream(dataset) and not update:
                 return Converted(folder, existing, time.perf_counter() - begun, 0, len(existing.parts), compared=False)
         source = survey(dataset, recipe, target, apart=workers != 0)
@@ -144,6 +146,8 @@ def convert(
             parts_kept: dict[int, Facts] = {}
             if existing is not None and not is_stream(dataset):  # what of a stream has changed cannot be told
                 parts_kept, stale = _kept(source, existing, folder, update=update, say=progress)
+                if not stale:
+                    _end_update(folder, existing)
                 if not update or not stale:
                     return Converted(folder, existing, time.perf_counter() - begun, 0, len(parts_kept), stale)
             with closing(Building(work.path, source.blueprint, existing, parts_kept)) as building:
@@ -156,7 +160,8 @@ def convert(
                 manifest = building.seal()
             work.publish()
             folders.forget(folder / PLAN)
-    return Converted(folder, manifest, time.perf_counter() - begun, parts_made, parts_found, unseen_bytes=source.unseen_bytes)
+    seconds, unseen = time.perf_counter() - begun, source.unseen_bytes
+    return Converted(folder, manifest, seconds, parts_made, parts_found, unseen_bytes=unseen, finished=True)
 
 
 def refuse_places_of_the_source(dataset: Any, folder: Path) -> None:
@@ -192,15 +197,21 @@ def workers_for(dataset: Any, workers: int | None) -> int | None:
     return 0
 
 
-def _existing(folder: Path, recipe: Recipe, *, update: bool) -> Manifest:
+def _existing(folder: Path, recipe: Recipe) -> Manifest:
     manifest = manifests.read(folder)
-    if not update:
-        folders.forget(folder / PLAN)
     if not recipe.is_same_work(manifest.recipe):
         was = manifest.recipe.beside(recipe)
         told = f"{folder} is a finished cache already, of another recipe: {was}; {counted(manifest.length, 'record')}."
         raise BadUsage(told, advice="Give the new one a directory of its own: --out DIR")
     return manifest
+
+
+def _end_update(folder: Path, existing: Manifest) -> None:
+    """Nothing is to be made anew: what an update left that was interrupted goes."""
+    with suppress(OSError, CacheDamaged):
+        begun = manifests.read_blueprint(folder / PLAN)
+        folders.sweep(folder, existing.names, max(len(existing.parts), begun.parts or 0))
+    folders.forget(folder / PLAN)
 
 
 def make_parts(source: Surveyed, building: Building, workers: int | None, state: State, say: Progress) -> None:

@@ -27,10 +27,6 @@ _SAYS_RANDOM = re.compile(
 """Names of operations that draw numbers, whether or not a few tries show it."""
 _TRIES = 3
 _DEEPEST = 6
-REFRESH = (
-    "Make anew what changed: pipefix convert TARGET --update, and the other arguments as before. Or take the stored samples as "
-    "they are, and give what is to run live yourself: CachedDataset(..., transform=...)"
-)
 _BY_HAND = "Give the operations that are to run live yourself: CachedDataset(..., transform=...)"
 _LISTS = ("Compose", "Sequential")
 
@@ -84,18 +80,6 @@ class Hook(Chain):
         with suppress(LookupError, TypeError):
             return all(at(sample, path) is held[name] for name, path in zip(names, call.leaves, strict=True))
         return False
-
-
-class Spy:
-    """Runs the transforms as ever, and notes what they were called with."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-        self.calls: list[Arguments] = []
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        self.calls.append(_copied(args, kwargs))
-        return self.inner(*args, **kwargs)
 
 
 class Holder:
@@ -189,7 +173,7 @@ def _tried(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
     for attempt in range(_TRIES):
         with seeded(attempt):
             before = RandomState()
-            own_args, own_kwargs = _copied(args, kwargs)
+            own_args, own_kwargs = copied(args, kwargs)
             results.append(operation(*own_args, **own_kwargs))
             if before.changed():
                 return None
@@ -197,7 +181,7 @@ def _tried(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
     return (_following(results[0], args, kwargs), None not in records) if len(records) == 1 else None
 
 
-def _copied(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+def copied(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     """Arguments of their own for a call that may change them, as far as they can be copied."""
     from pipefix.hooks.snapshot import NotCopyable, snapshot
 
@@ -258,13 +242,14 @@ def state_of(holders: Sequence[Holder], count: int | None = None) -> str:
     return digest_of([operation for holder in holders for operation in holder.operations[:count]])
 
 
-def rest_of(dataset: Any, cut: Cut) -> Callable[..., Any] | None:
-    """What is to run live of a dataset's own transforms, checked by name and settings against the cache's cut."""
+def rest_of(dataset: Any, cut: Cut, refresh: Callable[[], str]) -> Callable[..., Any] | None:
+    """What is to run live of a dataset's own transforms, checked by name and settings against the cache's cut. ``refresh`` gives
+    what to type where the stored ones differ."""
     own = holders(dataset)
     if cut.attribute is None:
         if state_of(own) != cut.state:
             stored = "its transforms, all of which are stored," if cut.state else "it had no transforms, and those of this one"
-            raise _other_transforms(stored)
+            raise _other_transforms(stored, refresh())
         return None
     for holder in own:
         names = [label(operation) for operation in holder.operations]
@@ -277,7 +262,7 @@ def rest_of(dataset: Any, cut: Cut) -> Callable[..., Any] | None:
                 )
             if cut.state and state_of(own, len(cut.kept)) != cut.state:
                 are = "is" if len(cut.kept) == 1 else "are"
-                raise _other_transforms(f"{', '.join(cut.kept)} of {cut.attribute}, which {are} stored,")
+                raise _other_transforms(f"{', '.join(cut.kept)} of {cut.attribute}, which {are} stored,", refresh())
             if not cut.kept:
                 value: Callable[..., Any] = holder.value
                 return value
@@ -285,8 +270,6 @@ def rest_of(dataset: Any, cut: Cut) -> Callable[..., Any] | None:
     raise BadUsage(f"The cache was cut in the dataset's attribute {cut.attribute!r}, and this dataset has none.", advice=_BY_HAND)
 
 
-def _other_transforms(difference: str) -> BadUsage:
-    return BadUsage(
-        f"The cache was made from a dataset whose code or settings differ: {difference} would give other samples today.",
-        advice=REFRESH,
-    )
+def _other_transforms(difference: str, advice: str) -> BadUsage:
+    told = f"The cache was made from a dataset whose code or settings differ: {difference} would give other samples today."
+    return BadUsage(told, advice=advice)

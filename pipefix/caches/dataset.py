@@ -112,7 +112,7 @@ class CachedDataset(Dataset[Any]):
             self._check_length(dataset)
         elif dataset is not None and transform is None:
             self._check_source(dataset)
-            self.transform = cuts.rest_of(dataset, cut) if cut is not None else None
+            self.transform = cuts.rest_of(dataset, cut, self._refresh) if cut is not None else None
         self._call = cut.call if cut is not None else None
         self._open()
 
@@ -121,7 +121,7 @@ class CachedDataset(Dataset[Any]):
         if length != self.manifest.samples:
             raise BadUsage(
                 f"The dataset has {counted(length, 'sample')}, and {self.path} was made from one of {self.manifest.samples}.",
-                advice="Bring the cache up to date with: pipefix convert TARGET --update, and the other arguments as before",
+                advice=self._refresh(),
             )
 
     def _check_source(self, dataset: Any) -> None:
@@ -140,8 +140,13 @@ class CachedDataset(Dataset[Any]):
             more = f" and {len(differing) - 3} more" if len(differing) > 3 else ""
             raise BadUsage(
                 f"The dataset is not the one that {self.path} was made from: {', '.join(differing[:3])}{more} changed since.",
-                advice=cuts.REFRESH,
+                advice=self._refresh(),
             )
+
+    def _refresh(self) -> str:
+        """What to do where the dataset is another one by now."""
+        as_stored = "; or take the samples as they are stored: CachedDataset(..., transform=...) with what is to run live"
+        return self.manifest.refresh(self.path) + ("" if self.manifest.recipe.store == "source" else as_stored)
 
     @property
     def classes(self) -> list[str]:

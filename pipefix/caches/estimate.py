@@ -63,7 +63,7 @@ class Forecast:
 
 def forecast(
     dataset: Any, recipe: Recipe, folder: Path, *, target: str = "", workers: int | None = None,
-    progress: Callable[[State], None] = converting.silent,
+    progress: Callable[[State], None] = lambda _: None,
 ) -> Forecast:  # fmt: skip
     """Convert a few seconds' worth beside ``folder``, and remove it again: also what an earlier one left that was killed."""
     begun = time.perf_counter()

@@ -8,6 +8,7 @@ checks a block when it first reads it.
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import struct
@@ -20,8 +21,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from pipefix.caches import manifest as manifests
-from pipefix.caches.layout import CONTAINERS
-from pipefix.caches.manifest import Part, beside
+from pipefix.caches.layout import CONTAINERS, beside
+from pipefix.caches.manifest import Part
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
 from pipefix.vocabulary.files import open_regular
@@ -170,9 +171,10 @@ def _open(path: Path, expected: int) -> BinaryIO:
     except FileNotFoundError:
         raise CacheDamaged(f"{path} is missing.") from None
     except OSError as error:
-        raise UnreadableFile(
-            f"{path} cannot be read: {error.strerror}.", advice=f"Check its permissions: {command('ls', '-l', path)}"
-        ) from error
+        advice = f"Check its permissions: {command('ls', '-l', path)}"
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            advice = "Allow more open files, ulimit -n 65536, and start the program again."
+        raise UnreadableFile(f"{path} cannot be read: {error.strerror}.", advice=advice) from error
     size = os.fstat(file.fileno()).st_size
     if size != expected:
         file.close()

@@ -62,6 +62,21 @@ def building_of(folder: Path) -> Path:
     return whole.parent / f"{whole.name}.building"
 
 
+def part_name(number: int, generation: int = 0) -> str:
+    """What a part's files are called, without suffix."""
+    return f"{number:05d}-{generation}" if generation else f"{number:05d}"
+
+
+def data_of(number: int, generation: int, container: str) -> Path:
+    """The data file of a part, below the cache's directory."""
+    return Path("parts", f"{part_name(number, generation)}{CONTAINERS[container].suffix}")
+
+
+def beside(data: Path, suffix: str) -> Path:
+    """A data file's index or facts: in a directory of their own, so that ``parts`` holds nothing but data."""
+    return data.parent.parent / "index" / f"{data.stem}{suffix}"
+
+
 def is_cache(folder: Path) -> bool:
     """Whether a finished cache is there, whole or damaged."""
     return marked(folder / MANIFEST)

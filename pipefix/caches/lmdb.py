@@ -31,9 +31,7 @@ class LmdbWriter:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._environment = lmdb.open(
-            str(path), subdir=False, map_size=_FIRST_MAP, lock=False, sync=False, metasync=False, readahead=False, max_readers=1
-        )
+        self._environment = _opened(path, map_size=_FIRST_MAP, sync=False, metasync=False, readahead=False, max_readers=1)
         self._waiting: list[tuple[bytes, Any]] = []
         self._waiting_bytes = 0
         self._crcs: list[int] = []
@@ -70,7 +68,7 @@ class LmdbWriter:
         if not self._crcs:
             return []
         with (
-            lmdb.open(str(self._path), subdir=False, readonly=True, lock=False, create=False) as environment,
+            _opened(self._path, readonly=True, create=False) as environment,
             self._path.open("rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
             environment.begin(buffers=True) as transaction,
@@ -80,6 +78,15 @@ class LmdbWriter:
 
     def abandon(self) -> None:
         self._environment.close()
+
+
+def _opened(path: Path, **how: Any) -> Any:
+    """The environment in this file. What the system refuses is told as of any other file."""
+    try:
+        return lmdb.open(str(path), subdir=False, lock=False, **how)
+    except lmdb.Error as error:
+        number = next((number for number in errno.errorcode if os.strerror(number) in str(error)), errno.EIO)
+        raise OSError(number, os.strerror(number), str(path)) from error
 
 
 def _places(mapped: mmap.mmap, transaction: Any) -> list[tuple[int, int]]:

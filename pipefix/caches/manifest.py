@@ -18,7 +18,8 @@ from typing import Any
 import msgspec
 
 from pipefix.caches.fingerprint import changed
-from pipefix.caches.layout import CONTAINERS, MANIFEST, PLAN, building_of, keeps, marked
+from pipefix.caches.layout import MANIFEST, PLAN, building_of, data_of, keeps, marked, part_name
+from pipefix.stores.store import is_store
 from pipefix.vocabulary import versioned
 from pipefix.vocabulary.commands import command, made_in_program, on_target
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
@@ -27,7 +28,6 @@ from pipefix.vocabulary.version import VERSION
 
 FORMAT = "pipefix.cache"
 MAJOR = 1
-STAGES = {"source": "storage", "resized": "decode", "decoded": "decode", "sample": "augment", "rows": "decode"}
 LARGEST = 256 * 1024 * 1024
 _DIGEST = re.compile(rb'"digest": "([0-9a-f]{64})"\n}\n\Z')
 _BLANK = b'"digest": ""\n}\n'
@@ -170,7 +170,6 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True):
 
 class Manifest(Conversion, frozen=True, kw_only=True):
     format: str = f"{FORMAT}/{MAJOR}"
-    stage: str = ""
     length: int
     """Records."""
     samples: int
@@ -186,6 +185,17 @@ class Manifest(Conversion, frozen=True, kw_only=True):
     @property
     def bad(self) -> int:
         return self.samples - self.length
+
+    @property
+    def names(self) -> set[str]:
+        """What the files of its parts are called, without suffix."""
+        return {part_name(number, part.generation) for number, part in enumerate(self.parts)}
+
+    def refresh(self, place: Path | str) -> str:
+        """What to do about damage, or about a source that is another one today."""
+        if is_store(place):
+            return "Make it anew elsewhere: pipefix convert TARGET --out s3://BUCKET/OTHER, and the other arguments as before"
+        return f"Make anew what is not as it was: {self.update(Path(place))}"
 
     def update(self, folder: Path) -> str:
         """The command or call that makes anew what of the cache in ``folder`` is damaged, or not what its source is today."""
@@ -245,21 +255,6 @@ class Blueprint(Conversion, frozen=True, kw_only=True):
         names += ["source"] if self.source.root != later.source.root else []
         names += [] if later.recipe.is_same_work(self.recipe) else ["recipe"]
         return changed(self.source.attributes, later.source.attributes) + names
-
-
-def part_name(number: int, generation: int = 0) -> str:
-    """What a part's files are called, without suffix."""
-    return f"{number:05d}-{generation}" if generation else f"{number:05d}"
-
-
-def data_of(number: int, generation: int, container: str) -> Path:
-    """The data file of a part, below the cache's directory."""
-    return Path("parts", f"{part_name(number, generation)}{CONTAINERS[container].suffix}")
-
-
-def beside(data: Path, suffix: str) -> Path:
-    """A data file's index or facts: in a directory of their own, so that ``parts`` holds nothing but data."""
-    return data.parent.parent / "index" / f"{data.stem}{suffix}"
 
 
 def sealed_text(value: msgspec.Struct) -> bytes:

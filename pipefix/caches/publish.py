@@ -18,8 +18,8 @@ from pipefix.caches import convert as conversion
 from pipefix.caches import folder as folders
 from pipefix.caches import manifest as manifests
 from pipefix.caches.convert import Converted, Progress, State
-from pipefix.caches.layout import MANIFEST, QUARANTINE, is_of_cache
-from pipefix.caches.manifest import Manifest, Recipe, beside
+from pipefix.caches.layout import MANIFEST, QUARANTINE, beside, is_of_cache
+from pipefix.caches.manifest import Manifest, Recipe
 from pipefix.stores.opening import open_store
 from pipefix.stores.store import NoSuchObject, Span, Store
 from pipefix.vocabulary.errors import BadUsage
@@ -28,6 +28,8 @@ from pipefix.vocabulary.files import read_regular
 _COMPARED = 1 << 16
 """Bytes of an object by which it is known as one that an interrupted conversion put: of its length, with the same beginning."""
 _ELSEWHERE = "Give the new one a place of its own: --out s3://BUCKET/OTHER"
+home = Path()
+"""Where caches are made that go to stores: in the working directory, or in that of the command whose work is done in a program."""
 
 
 def publish(folder: Path, manifest: Manifest, store: Store, say: Callable[[int, int], None]) -> None:
@@ -55,11 +57,11 @@ def publish(folder: Path, manifest: Manifest, store: Store, say: Callable[[int, 
 
 
 def convert_to_store(
-    dataset: Any, recipe: Recipe, url: str, *, target: str = "", workers: int | None = None, progress: Progress = conversion.silent
-) -> Converted:
-    """Make a cache in a directory beside the working directory's files, bring it to the store, and remove it here."""
+    dataset: Any, recipe: Recipe, url: str, staging: Path, *, target: str = "", workers: int | None = None,
+    progress: Progress = lambda _: None,
+) -> Converted:  # fmt: skip
+    """Make a cache in the directory ``staging``, bring it to the store, and remove it here."""
     store = open_store(url)
-    staging = staging_of(store.url)
     with contextlib.suppress(NoSuchObject):
         there = manifests.of_text(store.get(MANIFEST), f"{store.url}/{MANIFEST}")
         if not recipe.is_same_work(there.recipe):
@@ -82,7 +84,7 @@ def convert_to_store(
 
     publish(staging, converted.manifest, store, say)
     folders.remove(staging)
-    return replace(converted, seconds=converted.seconds + time.perf_counter() - begun, url=store.url)
+    return replace(converted, seconds=converted.seconds + time.perf_counter() - begun, url=store.url, finished=True)
 
 
 def _require_ours(folder: Path, store: Store, there: Mapping[str, int]) -> None:
@@ -102,4 +104,4 @@ def _others(store: Store, name: str) -> BadUsage:
 
 def staging_of(url: str) -> Path:
     """Where a cache is made that goes to this store: the same place for the same URL, so that the same command goes on."""
-    return Path(f"pipefix-staging-{hashlib.sha256(open_store(url).url.encode()).hexdigest()[:12]}").absolute()
+    return Path(home, f"pipefix-staging-{hashlib.sha256(open_store(url).url.encode()).hexdigest()[:12]}").absolute()

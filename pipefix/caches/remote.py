@@ -15,8 +15,8 @@ from typing import Any
 
 from pipefix.caches import manifest as manifests
 from pipefix.caches.index import DataFile, Index, Parts
-from pipefix.caches.layout import FOLDERS, MANIFEST
-from pipefix.caches.manifest import Manifest, Part, beside
+from pipefix.caches.layout import FOLDERS, MANIFEST, beside
+from pipefix.caches.manifest import Manifest, Part
 from pipefix.stores.store import NoSuchObject, Span, Store
 from pipefix.tier.client import Tier, Wanted
 from pipefix.vocabulary.commands import command

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import stat
 import urllib.error
@@ -61,7 +62,7 @@ def _is_changed(web_object: tuple[str, int, int]) -> bool:
             headers = {name.lower(): value for name, value in answer.headers.items()}
     except urllib.error.HTTPError as error:
         return error.code in _GONE
-    except (OSError, ValueError):
+    except (OSError, ValueError, http.client.HTTPException):
         return False
     now = Answer(url, size, 0, None, {"headers": headers}).mark
     if mark == mark_of("") or now == mark_of(""):

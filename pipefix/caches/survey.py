@@ -236,7 +236,7 @@ class _Look:
             told = "; ".join(f"{name} = {operations}" for (name, _), operations in list(lists.items())[:2])
             raise TargetError(
                 f"The dataset holds several different lists of transforms, by their operations or settings: {told}.",
-                advice="Convert its parts one by one, or keep what it reads: --store source",
+                advice="Convert its parts one by one" + ("" if self.samples is None else ", or keep what it reads: --store source"),
             )
         states = [cuts.state_of(holders, length) for length in range(len(holders[0].operations) + 1)]  # before they are run
         count = self._fixed(holders[0]) if self.recipe.store == "sample" else 0
@@ -248,10 +248,15 @@ class _Look:
         return Cut(attribute=holders[0].name, kept=labels[:count], live=labels[count:], call=call, state=states[count]), hook
 
     def _fixed(self, holder: Holder) -> int:
-        spy = cuts.Spy(holder.value)
-        with cuts.replaced(self.holders, spy):
+        calls: list[cuts.Arguments] = []
+
+        def noting(*args: Any, **kwargs: Any) -> Any:
+            calls.append(cuts.copied(args, kwargs))
+            return holder.value(*args, **kwargs)
+
+        with cuts.replaced(self.holders, noting):
             list(learn_reads.good(getter(self.dataset, None), self.indices, 3))
-        return cuts.fixed_operations(holder, spy.calls) if spy.calls else 0
+        return cuts.fixed_operations(holder, calls) if calls else 0
 
     def _call(self, hook: Hook) -> Call | None:
         """How the hook's results are found in samples; None where they are not, or the rest of the transforms, run on them there,
@@ -289,7 +294,7 @@ class _Look:
             try:
                 return maker.row(index, get) if is_rows else len(maker.make(index, get))
             except Unstorable as error:
-                raise not_stored(error, index, self.recipe) from error
+                raise not_stored(error, index, plan) from error
 
         for _, value in learn_reads.good(make, self.indices):
             stored.append(value)
@@ -311,7 +316,7 @@ class _Look:
             shape, columns = rows.infer(values)
             sizes = [len(record.encode(list(rows.fields(value)[1].values()))) for value in values]
         except Unstorable as error:
-            raise not_stored(error, self.indices[0], self.recipe) from error
+            raise not_stored(error, self.indices[0], plan) from error
         columns = rows.with_tokens(columns, self.recipe)
         return msgspec.structs.replace(plan, shape=shape, columns=columns), sizes
 

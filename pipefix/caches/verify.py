@@ -12,7 +12,8 @@ from typing import Any
 from pipefix.caches import manifest as manifests
 from pipefix.caches import pictures, remote, replay
 from pipefix.caches.index import DataFile, Index
-from pipefix.caches.manifest import Manifest, Part, beside
+from pipefix.caches.layout import beside
+from pipefix.caches.manifest import Manifest, Part
 from pipefix.caches.parquet import Rows
 from pipefix.caches.record import RecordDecoder
 from pipefix.caches.source_files import changed_files

@@ -20,8 +20,9 @@ from pipefix.caches import rows
 from pipefix.caches.cut import Hook
 from pipefix.caches.fingerprint import Fingerprint
 from pipefix.caches.index import Index
+from pipefix.caches.layout import beside
 from pipefix.caches.lmdb import LmdbWriter
-from pipefix.caches.manifest import Blueprint, Part, PartSizes, Recipe, beside
+from pipefix.caches.manifest import Blueprint, Part, PartSizes
 from pipefix.caches.parquet import RowsWriter
 from pipefix.caches.record import Unstorable
 from pipefix.caches.witness import Witness, last_changed
@@ -175,7 +176,7 @@ def _fill(writer: Any, opened: OpenedSource, start: int, stop: int, tell: Sample
             is_at_end = True
             break
         except Unstorable as error:
-            raise not_stored(error, index, blueprint.recipe) from error
+            raise not_stored(error, index, blueprint) from error
         except PipefixError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever the user's code raises on a damaged sample
@@ -252,9 +253,13 @@ def _is_want(error: BaseException | None) -> bool:
     return False
 
 
-def not_stored(error: Unstorable, index: int, recipe: Recipe) -> TargetError:
-    store = "sample" if recipe.store == "rows" else "source"
-    return TargetError(f"Sample {index} cannot be stored as {recipe.store}: {error}.", advice=f"Keep it otherwise: --store {store}")
+def not_stored(error: Unstorable, index: int, plan: Blueprint) -> TargetError:
+    advice = "Keep it otherwise: --store source"
+    if plan.recipe.store == "rows":
+        advice = "Keep it otherwise: --to lmdb --store sample"
+    elif plan.samples is None:  # of a stream, what samples read cannot be kept
+        advice = "Let the stream give what can be: numbers, text, bytes, arrays, tensors and images."
+    return TargetError(f"Sample {index} cannot be stored as {plan.recipe.store}: {error}.", advice=advice)
 
 
 def read_facts(path: Path, crc: int | None = None) -> Facts:
@@ -267,9 +272,3 @@ def read_facts(path: Path, crc: int | None = None) -> Facts:
         return msgspec.msgpack.decode(text, type=Facts)
     except msgspec.DecodeError as error:
         raise CacheDamaged(f"{path} does not say what facts say: {error}.") from error
-
-
-def facts_crc(path: Path) -> int:
-    with path.open("rb") as file:
-        file.seek(-4, os.SEEK_END)
-        return int.from_bytes(file.read(4), "little")

@@ -28,8 +28,5 @@ def run(arguments: Namespace) -> int:
         read(arguments.cache)  # tells what is no cache before PyTorch is loaded, which takes seconds
     checked = delivered(lambda progress: pipefix.verify(arguments.cache, progress=progress), arguments)
     if not checked.sound:
-        in_store = not isinstance(arguments.cache, Path)
-        anew = "Make it anew elsewhere: pipefix convert TARGET --out s3://BUCKET/OTHER, and the other arguments as before"
-        advice = anew if in_store else f"Mend it from its source: {checked.manifest.update(arguments.cache)}"
-        raise GateFailed(f"{arguments.cache} is damaged.", advice=advice)
+        raise GateFailed(f"{arguments.cache} is damaged.", advice=checked.manifest.refresh(arguments.cache))
     return 0

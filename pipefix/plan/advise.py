@@ -21,14 +21,10 @@ DISK_PRICE = 1e-9
 
 
 def advise(case: Case) -> Plan:
-    steps = [step for kind in all_remedies() for step in kind().judge(case)]
-    return Plan(tuple(ranked(_without_dominated([_worth(step, case) for step in steps]), case)))
-
-
-def ranked(steps: list[Step], case: Case) -> list[Step]:
+    steps = _without_dominated([_worth(step, case) for kind in all_remedies() for step in kind().judge(case)])
     proposed = [step for step in steps if isinstance(step, Proposed)]
     declined = [step for step in steps if isinstance(step, Declined)]
-    return [*sorted(proposed, key=lambda step: (-saved(step, case), step.id)), *declined]
+    return Plan((*sorted(proposed, key=lambda step: (-saved(step, case), step.id)), *declined))
 
 
 def saved(step: Proposed, case: Case) -> float:

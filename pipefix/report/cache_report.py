@@ -79,18 +79,15 @@ def _made(result: Converted, folder: str) -> Iterator[str]:
         f"{folder}: {counted(manifest.length, 'record')}, {recipe.store}{of} in {recipe.container}, {size(manifest.bytes)} in "
         f"{counted(len(manifest.parts), 'part')}."
     )
-    if not result.made and result.changed:
-        yield (
-            f"The source has changed since: {counted(len(result.changed), 'part')} of {len(manifest.parts)} would be made anew. "
-            "Add --update to do that."
-        )
-    elif not result.made and not result.compared:
-        yield "It was there already: nothing was done, and whether its source has changed since was not looked at."
-    elif not result.made:
-        yield "It was there already, and its source is unchanged: nothing was done."
-    else:
+    if result.changed:
+        yield f"The source has changed since. Add --update to make {counted(len(result.changed), 'part')} of it anew."
+    elif result.finished:
         from_before = f", {counted(result.found, 'part')} of them kept from before" if result.found else ""
         yield f"Made in {seconds(result.seconds)}{from_before}."
+    elif result.compared:
+        yield "It was there already, and its source is unchanged: nothing was done."
+    else:
+        yield "It was there already: nothing was done, and whether its source has changed since was not looked at."
     source = manifest.source.bytes
     if source:
         yield f"Its source is {size(source)} in {counted(manifest.source.files, 'file')}; {_than(1 - manifest.bytes / source)}."
@@ -140,9 +137,6 @@ def _verified(check: Checked, folder: str) -> Iterator[Paragraph | CommandLine]:
         yield from (Paragraph(f"- {line}") for line in lines[:_NAMED])
         if len(lines) > _NAMED:
             yield Paragraph(f"- and {len(lines) - _NAMED} more.")
-        if not is_remote(folder):
-            yield Paragraph("Mend it from its source with:")
-            yield CommandLine(manifest.update(Path(folder)))
     else:
         yield Paragraph(f"{folder} is sound: {recipe.store} in {recipe.container}, {counted(check.records, 'record')} checked.")
     if check.missing_count:
@@ -150,8 +144,8 @@ def _verified(check: Checked, folder: str) -> Iterator[Paragraph | CommandLine]:
     if check.changed_count:
         some = ", ".join(check.changed[:3]) + (" …" if check.changed_count > 3 else "")
         yield Paragraph(f"{counted(check.changed_count, 'source file')} changed since: {some}.")
-        if is_remote(folder):
-            yield Paragraph("A cache in a store is not changed: make a new one of them elsewhere.")
-        else:
-            yield Paragraph("Bring the cache up to date with:")
-            yield CommandLine(manifest.update(Path(folder)))
+    if (check.damage or check.changed_count) and is_remote(folder):
+        yield Paragraph("A cache in a store is not changed: make a new one elsewhere.")
+    elif check.damage or check.changed_count:
+        yield Paragraph("Make anew what is not as it was with:")
+        yield CommandLine(manifest.update(Path(folder)))

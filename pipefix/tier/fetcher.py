@@ -89,6 +89,7 @@ class Fetcher:
                     os.pwrite(file.fileno(), data, span.begin)
             if not all(zlib.crc32(os.pread(file.fileno(), length, at)) == crc for at, length, crc in wanted.blocks):
                 raise CacheDamaged(f"{store.url}/{wanted.name} is not what was written.")
+            os.fsync(file.fileno())  # or a power failure may leave its length and no bytes, under its name
 
 
 def _taken(lock: int) -> bool:

@@ -17,6 +17,8 @@ from typing import BinaryIO, Literal
 
 DRAFT = re.compile(r"\.pipefix-[0-9a-f]{12}\Z")
 """Names of files that were begun and not renamed into place: what a process that was killed leaves."""
+_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+"""Of disks without hard links, such as shares of Windows."""
 
 
 def draft_beside(path: Path) -> Path:
@@ -78,13 +80,17 @@ def write_new(path: Path, data: bytes) -> bool:
     """`write_whole` where nothing is at ``path`` yet; False where something is."""
     draft = draft_beside(path)
     try:
-        with contextlib.suppress(FileExistsError):
-            write_whole(draft, data)
-            os.link(draft, path)
-            return True
-        return False
+        write_whole(draft, data)
+        os.link(draft, path)
+    except OSError as error:
+        if error.errno not in (errno.EEXIST, *_NO_LINKS):
+            raise
+        if os.path.lexists(path):
+            return False
+        os.replace(draft, path)  # of two who do this at the very same moment, the later one counts
     finally:
         draft.unlink(missing_ok=True)
+    return True
 
 
 def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:

@@ -126,6 +126,19 @@ def test_a_stream_that_is_shuffled_is_refused_with_what_can_be_done(make):
     assert raised.value.advice.startswith("Turn its shuffling off")
 
 
+def test_what_a_stream_gives_that_cannot_be_stored_is_told_with_what_can_be_done(make):
+    """--store source was advised, which takes no stream; of rows --store sample, which --to parquet does not keep."""
+
+    class Objects(Stream):
+        def __iter__(self):
+            return ((index, object()) for index in range(self.length))
+
+    for to, store, advice in (("lmdb", "sample", "Let the stream give"), ("parquet", "rows", "--to lmdb --store sample")):
+        with pytest.raises(TargetError, match=f"cannot be stored as {store}") as raised:
+            make(Objects(50), store, to)
+        assert advice in raised.value.advice
+
+
 def test_an_update_of_a_stream_makes_all_of_it_anew(make, small_parts):
     """verify and CachedDataset advised it, and it was refused."""
     folder = make(Stream(50), "sample").folder
@@ -422,6 +435,8 @@ def test_another_recipe_does_not_overwrite(files, make):
         ({"quality": 0}, "quality of 0"),
         ({"text": "a"}, "Tokenising takes"),
         ({"on_bad": "ignore"}, "no 'ignore' to choose"),
+        ({"store": "sample", "limit": 1e6}, "limit should be an int, but got a float: 1000000.0"),
+        ({"size": 22.5}, "size should be an int"),  # its manifest could not be read
         ({"max_bad": 5}, "a share from 0 to 1, and 5 is not"),  # meant as 5 %, it allowed all samples to be left out
     ],
 )

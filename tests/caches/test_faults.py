@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import errno
 import io
 import itertools
 import os
@@ -13,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
 
+import lmdb
 import numpy as np
 import pytest
 import torch
@@ -26,7 +28,7 @@ from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.estimate import forecast
 from pipefix.caches.verify import verify
-from pipefix.vocabulary.errors import BadUsage, Interrupted, TargetError
+from pipefix.vocabulary.errors import BadUsage, Interrupted, TargetError, UnreadableFile
 from tests.caches.killing import Killed, contents, interrupted_after
 from tests.caches.mutating import plain
 from tests.caches.sources import Files, Numbers, Shard, draw
@@ -144,6 +146,21 @@ def test_no_process_to_be_had_is_told(make: Any, monkeypatch: pytest.MonkeyPatch
         make(Numbers(), "sample", workers=2)
 
 
+def test_where_no_more_files_can_be_opened_it_is_told_so(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a part's first moment that was an error of pipefix's own, and of a cache its permissions were to be looked at."""
+    folder, no_more = make(Numbers(), "sample").folder, os.strerror(errno.EMFILE)
+    cached = CachedDataset(folder)
+    with monkeypatch.context() as patched:
+        patched.setattr("lmdb.open", mock.Mock(side_effect=lmdb.Error(f"{folder}: {no_more}")))
+        with pytest.raises(UnreadableFile, match=f"cannot be written: {no_more}") as raised:
+            make(Numbers(), "sample", name="other", workers=2)
+        assert "ulimit -n" in raised.value.advice
+    monkeypatch.setattr("pipefix.caches.index.open_regular", mock.Mock(side_effect=OSError(errno.EMFILE, no_more)))
+    with pytest.raises(UnreadableFile, match=f"cannot be read: {no_more}") as raised:
+        cached[0]
+    assert "ulimit -n" in raised.value.advice
+
+
 class Held(Shard):
     """Its file is opened once and for all."""
 
@@ -198,6 +215,22 @@ def test_an_interrupted_update_goes_on_where_it_was(files: Files, make: Any, sma
     assert not list(done.folder.glob("plan.json")) and len(list((done.folder / "parts").iterdir())) == 3
     os.utime(files.paths[0], (6, 6))
     assert make(files, "decoded", update=True).made == 1
+
+
+def test_a_look_at_the_cache_takes_nothing_from_an_update_that_was_interrupted(files: Files, make: Any, small_parts: None) -> None:
+    """What it had made stayed on the disk, in no manifest, and was made once more."""
+    folder = make(files, "decoded").folder
+    before, changed_at = contents(folder), [os.stat(path).st_mtime_ns for path in files.paths]
+    for path in files.paths:
+        os.utime(path, (5, 5))
+    with interrupted_after(1), pytest.raises(Interrupted):
+        make(files, "decoded", update=True)
+    assert make(files, "decoded").changed == (0, 1, 2)
+    with interrupted_after(1), pytest.raises(Interrupted, match="keeps 2 finished parts"):
+        make(files, "decoded", update=True)
+    for path, when in zip(files.paths, changed_at, strict=True):
+        os.utime(path, ns=(when, when))
+    assert make(files, "decoded").changed == () and contents(folder) == before, "nothing is to be made anew any more"
 
 
 def test_no_more_processes_than_a_quota_allows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

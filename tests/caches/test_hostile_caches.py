@@ -19,7 +19,7 @@ from pipefix.caches import manifest as manifests
 from pipefix.caches import parquet, record
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.index import Index
-from pipefix.caches.layout import CONTAINERS
+from pipefix.caches.layout import CONTAINERS, beside
 from pipefix.caches.pictures import decoder_to
 from pipefix.caches.record import Picture, RecordDecoder
 from pipefix.caches.verify import verify
@@ -35,11 +35,11 @@ def sealed_again(folder: Path, blocks: list[tuple[int, int, int, int]] | None = 
     (part,) = manifest.parts
     data = folder / "parts" / f"00000{CONTAINERS[manifest.recipe.container].suffix}"
     if blocks is None:
-        held = Index.read(manifests.beside(data, ".idx"), part).blocks.tolist()
+        held = Index.read(beside(data, ".idx"), part).blocks.tolist()
         text = data.read_bytes()
         blocks = [(offset, length, zlib.crc32(text[offset : offset + length]), count) for offset, length, _, count in held]
     index = Index.of(blocks, data).to_bytes()
-    manifests.beside(data, ".idx").write_bytes(index)
+    beside(data, ".idx").write_bytes(index)
     count = part.records if records is None else records
     part = msgspec.structs.replace(
         part, bytes=data.stat().st_size, index_bytes=len(index), index_crc=zlib.crc32(index), records=count, stop=count
@@ -52,7 +52,7 @@ def sealed_with(folder: Path, described: Any) -> None:
     """The first record of a cache of files describes itself so, and all checksums are made to fit."""
     manifest = manifests.read(folder)
     (data,) = (folder / "parts").iterdir()
-    index = Index.read(manifests.beside(data, ".idx"), manifest.parts[0])
+    index = Index.read(beside(data, ".idx"), manifest.parts[0])
     offset, length = (int(index.blocks[0][name]) for name in ("offset", "length"))
     try:
         text = record.closed([], described)

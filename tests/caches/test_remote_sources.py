@@ -11,8 +11,9 @@ import warnings
 import pytest
 
 from pipefix.caches.dataset import CachedDataset
+from pipefix.caches.source_files import any_object_changed
 from pipefix.caches.verify import verify
-from pipefix.caches.writer import read_facts
+from pipefix.caches.writer import Facts, read_facts
 from pipefix.hooks.object_answers import Answer, key_of, mark_of, span
 from tests.caches.far import WAYS, Far, Store, by_urlopen
 
@@ -151,3 +152,9 @@ def test_ranges_and_marks():
     ]  # fmt: skip
     assert mark_of('W/"a"') == mark_of('"a"') == mark_of("a") != mark_of("b") and mark_of("") == 1
     assert Answer("u", 1, 0, b"", {"headers": {"etag": '"a"'}}).mark == Answer("u", 1, 0, None, {"info": {"e_tag": "a"}}).mark
+
+
+def test_an_object_that_cannot_be_asked_for_counts_as_unchanged():
+    """A blank in its URL, which other clients write as %20, ended every later `convert`."""
+    sizes = dict.fromkeys(("records", "bytes", "index_bytes", "index_crc"), 1)
+    assert not any_object_changed(Facts(start=0, stop=1, files=[("http://127.0.0.1:9/a b.jpg", 1, 1)], **sizes))

@@ -11,6 +11,8 @@ import pytest
 
 from pipefix.caches.building import Building
 from pipefix.caches.dataset import CachedDataset
+from pipefix.report.cache_report import ShownConversion
+from pipefix.report.shown import shown_as
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from tests.caches.killing import Killed
 from tests.caches.sources import Files, draw
@@ -78,3 +80,20 @@ def test_the_advice_of_a_damaged_sample_can_be_taken_by_an_update(make: Any, fil
         make(files, "decoded", update=True)
     done = make(files, "decoded", update=True, on_bad="skip")
     assert (done.found, done.made, done.manifest.bad, done.manifest.recipe.on_bad) == (2, 1, 1, "skip")
+
+
+def test_what_only_had_to_be_sealed_is_not_said_to_have_been_there(begun: Path, make: Any, files: Files) -> None:
+    """Of a cache that nobody could open it was said that it was there already, and that nothing was done."""
+    sealed = make(files, "decoded")
+    files.paths, files.labels = files.paths[:8], files.labels[:8]
+    shortened = make(files, "decoded", update=True)  # takes a part away, and makes none
+    for done, found in ((sealed, 3), (shortened, 2)):
+        assert (done.made, done.found) == (0, found)
+        assert f"{found} parts of them kept from before" in " ".join(str(shown_as(ShownConversion, done)).split())
+
+
+def test_what_a_change_would_make_anew_is_no_part_of_what_is_there(make: Any, files: Files, small_parts: None) -> None:
+    """Where files came to it, 4 parts of 3 would be made anew."""
+    make(files, "decoded")
+    more = Files([Path(path) for path in [*files.paths, *files.paths, *files.paths]])
+    assert "Add --update to make 6 parts of it anew" in " ".join(str(shown_as(ShownConversion, make(more, "decoded"))).split())

@@ -76,7 +76,7 @@ def test_another_code_or_other_labels_are_noticed(tmp_path, make, old, new):
     assert make(edited, "sample").changed
     with pytest.raises(BadUsage, match=r"is not the one that .* was made from") as raised:
         CachedDataset(folder, dataset=edited)
-    assert "--update" in raised.value.advice
+    assert f"--to lmdb --store sample --out {folder} --update; or take" in raised.value.advice, "--out was left to be guessed"
     make(edited, "sample", update=True)
     assert repr(CachedDataset(folder, dataset=edited)[3]) == repr(edited[3])
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import time
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
 from torch.utils.data import DataLoader
 
+import pipefix
 from pipefix.caches import publish
 from pipefix.caches.convert import recipe_of
 from pipefix.caches.dataset import CachedDataset
-from pipefix.caches.publish import convert_to_store, staging_of
+from pipefix.caches.publish import staging_of
 from pipefix.caches.verify import verify
 from pipefix.stores.folder import FolderStore
 from pipefix.stores.opening import open_store
@@ -31,6 +34,10 @@ def url(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("pipefix.caches.survey._part_samples", lambda samples, record_bytes: 16)
     return f"file://{tmp_path}/bucket/cache"
+
+
+def convert_to_store(dataset, recipe, url, **how):
+    return publish.convert_to_store(dataset, recipe, url, staging_of(url), **how)
 
 
 def folder_of(url) -> Path:
@@ -116,6 +123,9 @@ def test_another_cache_is_not_overwritten(url):
     convert_to_store(Numbers(60), recipe_of("lmdb", "sample"), url, workers=0)
     with pytest.raises(BadUsage, match="finished cache already, of another recipe"):
         convert_to_store(Numbers(60), recipe_of("lmdb", "decoded"), url, workers=0)
+    with pytest.raises(BadUsage, match="The dataset has 61 samples") as raised:
+        CachedDataset(url, dataset=Numbers(61))
+    assert raised.value.advice.startswith("Make it anew elsewhere"), "an update was advised, which caches in a store refuse"
 
 
 def test_the_list_of_damaged_samples_is_brought_too(url, monkeypatch):
@@ -125,7 +135,8 @@ def test_the_list_of_damaged_samples_is_brought_too(url, monkeypatch):
         patched.setattr("pipefix.stores.folder.write_new", mock.Mock(side_effect=OSError(5, "gone")))
         with pytest.raises(UnreadableFile, match="gone"):  # all but the manifest is there
             act()
-    assert act().manifest.bad == 1
+    done = act()
+    assert (done.manifest.bad, done.made, done.finished) == (1, 0, True), "nothing was done, it said"
     assert json.loads((folder_of(url) / "quarantine.jsonl").read_text())["index"] == 20
 
 
@@ -229,3 +240,17 @@ def test_parts_come_to_lie_in_the_tier_and_are_read_there(url, tmp_path, kind, b
         path.unlink()
     assert read() == expected
     assert tiered._parts.store.ledger.requests["range"] == ranges == before["range"]
+
+
+def test_it_goes_on_where_a_dataset_changes_the_working_directory(url, tmp_path, monkeypatch):
+    """Hydra makes a new one for each run: each time the cache was made from its beginning, and what was made stayed behind."""
+    (tmp_path / "outputs").mkdir()
+    subject = SimpleNamespace(dataset=Numbers(60), target="data.py")
+    monkeypatch.setattr("pipefix.api.convert.loaded", lambda *_, **__: os.chdir("outputs") or subject)
+    with monkeypatch.context() as patched:
+        patched.setattr(FolderStore, "put", mock.Mock(side_effect=UnreadableFile("gone")))
+        with pytest.raises(UnreadableFile, match="gone"):
+            pipefix.convert("data.py", store="sample", out=url, workers=0)
+    monkeypatch.chdir(tmp_path)
+    assert pipefix.convert("data.py", store="sample", out=url, workers=0).made == 0
+    assert not list(tmp_path.rglob("pipefix-staging-*"))

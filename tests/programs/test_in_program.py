@@ -27,6 +27,7 @@ from torch.utils.data._utils import signal_handling
 from pipefix.api import in_program
 from pipefix.api.fix import FixReport
 from pipefix.api.run import _probed_elsewhere, _with_probe
+from pipefix.caches import publish
 from pipefix.fixes.outcome import Fixed
 from pipefix.plan import planfile
 from pipefix.plan.planfile import LoaderChange, PlanFile
@@ -37,6 +38,7 @@ from pipefix.report import fix_report, runfile, terminal
 from pipefix.report.card import card
 from pipefix.report.program_report import NOT_PROBED
 from pipefix.report.runfile import Caveat, LoopFigures, ProgramFigures, RemedyFigures, Run, StageFigures, Verdict
+from pipefix.subject import load as subject_load
 from pipefix.subject.failure import exits_as_target_error
 from pipefix.subject.importing import from_file
 from pipefix.subject.subject import Subject
@@ -463,6 +465,20 @@ class TestWork:
         assert self.done(tmp_path, monkeypatch, probe, budget=3.0) == ("train.py:3", 2, 0.002, {"budget": 3.0, "step_ms": 12.346})
         assert self.done(tmp_path, monkeypatch, probe, batch_size=4, step_ms=5.0) == ("train.py:3", 4, None, {"step_ms": 5.0})
         assert in_program.Job(tmp_path).progress.read_text() == "measuring\t0.5"
+
+    def test_a_cache_for_a_store_is_made_where_the_command_was_typed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Hydra gives a program a new directory for each run: there no conversion that was interrupted was gone on with."""
+        monkeypatch.setattr(publish, "home", publish.home)
+        typed_in = Path.cwd()
+
+        def load(loader: Any, **settings: Any) -> Subject:
+            monkeypatch.chdir(tmp_path)
+            return real(loader, **settings)
+
+        real = subject_load.load
+        monkeypatch.setattr(subject_load, "load", load)
+        made_in = self.done(tmp_path, monkeypatch, lambda *_, **__: publish.staging_of("file:///bucket/cache").parent)
+        assert made_in == typed_in != Path.cwd()
 
     def test_what_is_fixed_says_how_the_users_program_uses_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """It said ``pipefix run --plan pipefix.plan.toml PROGRAM``."""

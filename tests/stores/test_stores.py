@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib.util
 import os
 import pickle
+from unittest import mock
 
 import pytest
 
@@ -34,6 +36,12 @@ def test_objects_come_back(store, tmp_path):
 def test_only_the_first_puts_what_must_be_absent(store):
     assert store.put("manifest.json", b"mine", if_absent=True) and not store.put("manifest.json", b"yours", if_absent=True)
     assert store.get("manifest.json") == b"mine" and store.list() == {"manifest.json": 4}
+
+
+def test_a_share_without_links_takes_what_must_be_absent(store, monkeypatch):
+    """All of a cache was brought to a share of Windows or a bucket that is mounted, and its manifest could not be."""
+    monkeypatch.setattr(os, "link", mock.Mock(side_effect=OSError(errno.EOPNOTSUPP, "Operation not supported")))
+    test_only_the_first_puts_what_must_be_absent(store)
 
 
 def test_what_is_not_there(store):

@@ -65,6 +65,15 @@ def test_a_part_that_is_not_what_was_written_never_arrives(cache, tmp_path):
     assert fetcher.held() == 0 and not cache.arrived("parts/2")
 
 
+def test_a_part_is_on_the_disk_before_it_has_its_name(cache, tmp_path, monkeypatch):
+    """After a power failure a part may have had its length and no bytes: from then on every training ended with it as damaged."""
+    real, synced = os.fsync, []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append((cache.arrived("parts/2"), os.pread(file, 50, 0))) or real(file))
+    cache.part(wanted(2))
+    fetch(tmp_path)
+    assert synced == [(False, bytes([2]) * 40)] and cache.arrived("parts/2")
+
+
 def test_where_no_room_can_be_taken_beforehand_parts_arrive_all_the_same(cache, tmp_path, monkeypatch):
     """On macOS the fetcher ended at its first part."""
     monkeypatch.delattr(os, "posix_fallocate", raising=False)

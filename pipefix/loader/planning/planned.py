@@ -115,10 +115,11 @@ def cached(original: Any, change: CacheChange, folder: Path) -> CachedDataset:
             advice=f'Say so in the plan: store = "{opened.manifest.recipe.store}"',
         )
     if hasattr(type(original), "__len__") and len(opened) != len(original):
+        mend = "Mend the damaged samples that it leaves out. " if opened.manifest.bad else ""
         raise BadUsage(
             f"The cache {place} that the plan names has {counted(len(opened), 'record')}, and the dataset "
             f"{counted(len(original), 'sample')}.",
-            advice="Bring it up to date with: pipefix convert TARGET --update; or take [cache] out of the plan.",
+            advice=f"{mend}Bring it up to date with: {opened.manifest.update(place)}; or take [cache] out of the plan.",
         )
     return opened
 

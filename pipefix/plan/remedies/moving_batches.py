@@ -91,22 +91,19 @@ class CollateFaster(Remedy):
         wall = (case.batch_bytes / draws(STACK_RATE, "stack")) / case.batch
         least = wall.clip(max=case.model.wall(Stage.COLLATE))
         collate, copied = case.measurement.settings.collate, float(least[0]) * case.batch
-        if collate == "default_collate" and _small_tensors(case) < MANY_SMALL and case.batch_bytes <= LARGEST_REUSED:
+        small = case.measurement.facts.get("batch.small_tensors", 0.0)
+        if collate == "default_collate" and small < MANY_SMALL and case.batch_bytes <= LARGEST_REUSED:
             return self.declined("default_collate copies every sample once already")
         if collate != "default_collate" and spent > COMPUTES * copied:
             takes = f"{seconds(spent)} a batch, where a copy of its {size(case.batch_bytes)} takes {seconds(copied)}"
             return self.declined(f"{collate} takes {takes}: it computes, and what of that can go only its author knows")
         gain = case.after(experiments.NO_COLLATE, case.model.replacing(Stage.COLLATE, StageTime(least, least)), name=self.id)
         once = f"copying its {size(case.batch_bytes)} once takes about {seconds(copied)}"
-        return self.proposed(f"Collating takes {seconds(spent)} a batch; {once}", gain, _collate_advice(case))
+        return self.proposed(f"Collating takes {seconds(spent)} a batch; {once}", gain, _collate_advice(case, small))
 
 
-def _small_tensors(case: Case) -> float:
-    return case.measurement.facts.get("batch.small_tensors", 0.0)
-
-
-def _collate_advice(case: Case) -> str:
-    small = _small_tensors(case)
+def _collate_advice(case: Case, small: float) -> str:
+    """``small``: how many small tensors a batch holds."""
     if small >= MANY_SMALL:
         pack = "pack the small fields of a sample into one array in __getitem__."
         return f"Return one tensor a field instead of {small:.0f} small ones a batch: {pack}"

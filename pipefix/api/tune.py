@@ -12,7 +12,7 @@ import msgspec
 import torch
 
 from pipefix.api import search_space
-from pipefix.api.target import Progress, check_followed, consumed, loaded, placed, silent
+from pipefix.api.target import Progress, check_followed, consumed, loaded, placed, silent, unseen
 from pipefix.fixes.apply_plan import fixed, tuned_on
 from pipefix.measurement.consumer import consumer_for
 from pipefix.measurement.gpu import forks_without_cuda
@@ -149,6 +149,7 @@ def tune(
     try:
         subject = loaded(target, say, batch_size=batch_size, workers=workers, step=step)
         own, plan_target = subject.loader, subject.plan_target  # which may have a device= and augment= that later loaders have not
+        notes += unseen(subject, "a trial")
         subject = _reading_its_cache(subject, older, write, home, notes)
         _check_forks(subject, emulated=any(emulated.values()))
         machine, ranks = look(), search_space.ranks_here()

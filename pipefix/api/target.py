@@ -70,7 +70,7 @@ def unseen(subject: Subject, measured: str) -> Iterator[str]:
         code = "figures are those of the dataset's own code, one sample after the other."
         yield f"The loader is told to use {way}, which {measured} does not see into: {code}"
     if own["sample_timeout"]:
-        yield f"Samples that take longer than sample_timeout={own['sample_timeout']:g} are waited for in {measured}."
+        yield f"Samples that take longer than sample_timeout={own['sample_timeout']!r} are waited for in {measured}."
     if own["on_bad"] not in (None, "raise"):
         yield f"Samples that cannot be read are left out here, too (on_bad={own['on_bad']!r})."
 

@@ -109,14 +109,14 @@ def _saved(entries: list[Entry], runs: list[runfile.Run]) -> float | None:
 
 
 def _said(entry: Entry) -> str:
-    name = entry.id or f"step {entry.step}"
+    name = entry.id or (f"step {entry.step}" if entry.step else "")
     measured = _measured(entry)
     worth = f", {quantity.times_between(measured.gain)} measured" if measured is not None else ""
     why = f": {entry.why}" if entry.why else ""
     return {
         "kept": f"kept {name}{worth}",
         "refused": f"left {name} alone{worth}{why}",
-        "dropped": f"took {name} back{why}",
+        "dropped": f"took {name} back{why}" if name else "took back what an interrupted run had left",
         "undone": f"undid {name}",
     }.get(entry.event, "")
 
@@ -129,14 +129,12 @@ def _measured(entry: Entry) -> Measured | None:
 
 
 def _of_plan(path: Path) -> list[Done]:
-    plan = None
     with suppress(PipefixError):
-        plan = planfile.read(path) if path.is_file() else None
-    if plan is None:
-        return []
-    parts = {"loader settings": plan.loader, "a cache": plan.cache, "augmentation on the device": plan.augmentation}
-    changes = ", ".join(name for name, part in parts.items() if part is not None) or "no change"
-    return [Done(at=plan.created, what="plan", target=plan.target, said=changes, where=str(path))]
+        plan = planfile.read(path)
+        parts = {"loader settings": plan.loader, "a cache": plan.cache, "augmentation on the device": plan.augmentation}
+        changes = ", ".join(name for name, part in parts.items() if part is not None) or "no change"
+        return [Done(at=plan.created, what="plan", target=plan.target, said=changes, where=str(path))]
+    return []
 
 
 def target_here(folder: Path) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import msgspec
 import torch
 
 from pipefix.api import search_space
-from pipefix.api.target import Progress, check_followed, consumed, loaded, placed, silent
+from pipefix.api.target import Progress, check_followed, consumed, loaded, placed, silent, unseen
 from pipefix.fixes.apply_plan import fixed, tuned_on
 from pipefix.measurement.consumer import consumer_for
 from pipefix.measurement.gpu import forks_without_cuda
@@ -149,6 +150,7 @@ def tune(
     try:
         subject = loaded(target, say, batch_size=batch_size, workers=workers, step=step)
         own, plan_target = subject.loader, subject.plan_target  # which may have a device= and augment= that later loaders have not
+        notes += unseen(subject, "a trial")
         subject = _reading_its_cache(subject, older, write, home, notes)
         _check_forks(subject, emulated=any(emulated.values()))
         machine, ranks = look(), search_space.ranks_here()
@@ -224,7 +226,8 @@ def _with_sizes(sizes: list[BatchSize], bench: Any, result: TuneResult, subject:
     if not own or result.batch is None:
         return result
     try:
-        sizes.extend(sweep(bench, result, own, plan.limits, seconds=plan.budget / 30))
+        most = subject.settings.epoch or math.inf
+        sizes.extend(sweep(bench, result, own, plan.limits, seconds=plan.budget / 30, most=most))
     except KeyboardInterrupt:
         return replace(result, partial=True, enough="it was interrupted")
     return result

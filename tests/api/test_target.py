@@ -117,6 +117,26 @@ def test_of_fused_calls_and_threads_a_probe_says_that_it_does_not_see_them(optio
     assert as_planned(load_target(LOADER)).wrapper == ""
 
 
+def test_a_tuning_says_what_its_trials_do_not_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a loader with fused calls or threads it found workers for the dataset's own code, and said nothing."""
+    told: list[str] = []
+
+    def reading(subject: Any, older: Any, write: Any, home: Any, notes: list[str]) -> Any:
+        told.extend(notes)
+        raise BadUsage("seen")
+
+    monkeypatch.setattr(sys.modules["pipefix.api.tune"], "_reading_its_cache", reading)
+    with pytest.raises(BadUsage, match="seen"):
+        tune(FastLoader(LOADER.dataset, threads_per_worker=8))
+    assert "threads (threads_per_worker=8), which a trial does not see into" in told[0]
+
+
+def test_that_slow_samples_are_waited_for_is_told() -> None:
+    """A probe left sample_timeout out, and did not say so."""
+    planned = as_planned(load_target(FastLoader(LOADER.dataset, sample_timeout=5)))
+    assert "Samples that take longer than sample_timeout=5 are waited for in a probe." in planned.wrapper
+
+
 def test_a_loader_whose_plan_fuses_is_known_to_fuse(tmp_path: Path) -> None:
     """A probe told it to be a FastLoader with fuse=."""
     place = tmp_path / "pipefix.plan.toml"
@@ -141,6 +161,13 @@ def test_a_file_in_no_folder_is_refused_before_anything_is_measured(place: dict[
     with pytest.raises(UnreadableFile, match=f"there is no folder {tmp_path / 'none'}") as refused:
         verb(pytest.fail, **{name: str(tmp_path / path)})
     assert refused.value.advice == f"Make it first: mkdir -p {tmp_path / 'none'}"
+
+
+@pytest.mark.parametrize(("verb", "name", "file"), [(probe, "trace", "trace.json"), (tune, "write", "pipefix.plan.toml")])
+def test_a_folder_in_a_files_place_is_refused_before_anything_is_measured(verb: Any, name: str, file: str, tmp_path: Path) -> None:
+    with pytest.raises(BadUsage, match="is a directory, not a file") as refused:
+        verb(pytest.fail, **{name: tmp_path})
+    assert refused.value.advice == f"Name a file in it: {name}={str(tmp_path / file)!r}"
 
 
 @pytest.mark.parametrize(("plan", "out"), [("pipefix.plan.toml", "elsewhere"), ("tuned.toml", ".")])

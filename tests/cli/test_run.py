@@ -13,7 +13,8 @@ from pipefix.api.run import clear
 from pipefix.cli import destination
 from pipefix.cli.main import main
 from pipefix.report import runfile
-from pipefix.report.runfile import ProgramFigures, Run, StageFigures
+from pipefix.report.program_figures import ProgramFigures
+from pipefix.report.runfile import Run, StageFigures
 from pipefix.report.shown import shown
 
 STEPS = {"steps": 3, "samples": 12, "optimizer_steps": 3, "without_gradients": 0, "wait_s": 0.3, "step_s": 0.1}

@@ -35,8 +35,9 @@ from pipefix.programs.observing.inside import ELSEWHERE, SECONDS, STEPS, Inside,
 from pipefix.programs.observing.observer import Observer
 from pipefix.report import fix_report, runfile, terminal
 from pipefix.report.card import card
+from pipefix.report.program_figures import LoopFigures, ProgramFigures
 from pipefix.report.program_report import NOT_PROBED
-from pipefix.report.runfile import Caveat, LoopFigures, ProgramFigures, RemedyFigures, Run, StageFigures, Verdict
+from pipefix.report.runfile import Caveat, RemedyFigures, Run, StageFigures, Verdict
 from pipefix.subject.failure import exits_as_target_error
 from pipefix.subject.importing import from_file
 from pipefix.subject.subject import Subject

@@ -101,6 +101,8 @@ def swap(
     from pipefix.augment.transforms import files_of, find
 
     say = progress or silent
+    if samples < 1:
+        raise BadUsage(f"With {samples} samples nothing is checked.", advice="Give at least one: --samples 16.")
     probed = runfile.read(Path(run)) if run is not None else None
     support.check(to)
     where = _device(device)
@@ -120,7 +122,7 @@ def swap(
             "pipefix.augment.swap.dali_loader yourself.",
         )
     with failure.as_target_error("Reading samples of the dataset"):
-        pictures = sampled.pictures(subject.dataset, place, samples if check else 8)
+        pictures = sampled.pictures(subject.dataset, place, max(8, samples if check else 0))
         described = sampled.described(pictures)
     cut = split(place.value, to, **described)
     if cut.on_batch:
@@ -131,7 +133,9 @@ def swap(
     result = None
     if check and cut.on_batch:
         with failure.as_target_error("The dataset's transforms"):
-            result = parity.check(cut, pictures, seed=seed, device=where, progress=lambda phase, done: say(phase, 0.1 + 0.9 * done))
+            result = parity.check(
+                cut, pictures[:samples], seed=seed, device=where, progress=lambda phase, done: say(phase, 0.1 + 0.9 * done)
+            )
     worth = swap_report.predicted(probed, subject.target, to)
     return Swapped(Swap(cut, place, seed), result, worth, subject)
 

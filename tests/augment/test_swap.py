@@ -410,3 +410,13 @@ def test_pictures_that_are_floating_point_cross_as_that() -> None:
     dataset.images = list(pictures(12, dtype=torch.float32))
     after = pipefix.swap(dataset).figures()["after"]
     assert (after["dtype"], after["bytes"]) == ("float32", 4 * 3 * 40 * 48)
+
+
+def test_few_samples_are_checked_and_no_fewer_looked_at_than_without_a_check() -> None:
+    """Of 0 samples the transforms were said not to be called, and of one that pictures differ in size: nothing moved, or was checked."""
+    dataset = Pictures(v2.Compose([v2.RandomInvert(1.0), v2.ToImage()]))
+    with pytest.raises(BadUsage, match="With 0 samples nothing is checked"):
+        pipefix.swap(dataset, check=True, samples=0)
+    result = pipefix.swap(dataset, check=True, samples=1)
+    assert result.swap.split.names == pipefix.swap(dataset).swap.split.names == ["RandomInvert", "ToImage"]
+    assert result.parity is not None and result.parity.whole is not None and result.parity.whole.pictures == 1

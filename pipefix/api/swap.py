@@ -136,7 +136,9 @@ def swap(
             result = parity.check(
                 cut, pictures[:samples], seed=seed, device=where, progress=lambda phase, done: say(phase, 0.1 + 0.9 * done)
             )
-    worth = swap_report.predicted(probed, subject.target, to)
+    worth = PredictedGain(None, "None: nothing moves.")
+    if cut.on_batch:
+        worth = swap_report.predicted(probed, subject.target, to)
     return Swapped(Swap(cut, place, seed), result, worth, subject)
 
 

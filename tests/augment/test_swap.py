@@ -399,6 +399,7 @@ def test_where_nothing_can_be_moved_there_are_no_halves() -> None:
     listed = v2.Compose([v2.ToImage(), v2.Resize((8, 8)), v2.ToDtype(torch.float32), v2.GaussianNoise()])
     result = pipefix.swap(Pictures(listed), check=True)
     assert result.parity is None
+    assert str(result.worth) == "None: nothing moves.", "a probe was to measure it"
     for half in (result.dataset, result.module):
         with pytest.raises(BadUsage, match="None of these transforms can be moved"):
             half()
@@ -413,7 +414,7 @@ def test_pictures_that_are_floating_point_cross_as_that() -> None:
 
 
 def test_few_samples_are_checked_and_no_fewer_looked_at_than_without_a_check() -> None:
-    """Of 0 samples the transforms were said not to be called, and of one that pictures differ in size: nothing moved, or was checked."""
+    """With 0 the dataset was blamed; with 1 pictures were said to differ in size, so that nothing moved and nothing was checked."""
     dataset = Pictures(v2.Compose([v2.RandomInvert(1.0), v2.ToImage()]))
     with pytest.raises(BadUsage, match="With 0 samples nothing is checked"):
         pipefix.swap(dataset, check=True, samples=0)

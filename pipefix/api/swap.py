@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from pipefix.api.run_files import load
 from pipefix.api.target import Progress, loaded, silent
-from pipefix.report import runfile, swap_report
+from pipefix.report import swap_report
 from pipefix.report.document import Document
 from pipefix.report.shown import Shown
 from pipefix.report.swap_report import PredictedGain
@@ -103,7 +104,7 @@ def swap(
     say = progress or silent
     if samples < 1:
         raise BadUsage(f"With {samples} samples nothing is checked.", advice="Give at least one: --samples 16.")
-    probed = runfile.read(Path(run)) if run is not None else None
+    probed = load(run) if run is not None else None
     support.check(to)
     where = _device(device)
     subject = loaded(target, say)

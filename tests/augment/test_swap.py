@@ -26,6 +26,8 @@ from pipefix.augment.samples import pictures as samples_of
 from pipefix.augment.split import split
 from pipefix.augment.swap import DatasetTransform, with_calls
 from pipefix.augment.transforms import files_of, find
+from pipefix.report import runfile
+from pipefix.report.runfile import GainFigures, RemedyFigures
 from pipefix.vocabulary.errors import BadUsage, MissingExtra, TargetError
 from tests.augment.calls import Pictures, swapped
 from tests.augment.lists import pictures
@@ -421,3 +423,12 @@ def test_few_samples_are_checked_and_no_fewer_looked_at_than_without_a_check() -
     result = pipefix.swap(dataset, check=True, samples=1)
     assert result.swap.split.names == pipefix.swap(dataset).swap.split.names == ["RandomInvert", "ToImage"]
     assert result.parity is not None and result.parity.whole is not None and result.parity.whole.pictures == 1
+
+
+def test_the_run_may_be_named_by_its_folder(tmp_path: Path) -> None:
+    """`pipefix show` and `compare` take it, and swap said that it is a directory."""
+    gain = GainFigures(value=1.5, low=1.4, high=1.6)
+    remedy = RemedyFigures(id="augment-gpu", stage="augment", title="on the GPU", status="proposed", why="", speedup=gain)
+    runfile.write(runfile.Run(target="train.py", remedies=[remedy]), tmp_path / "run.json")
+    result = pipefix.swap(Pictures(v2.Compose([v2.RandomCrop(8), v2.ToImage()])), run=tmp_path)
+    assert result.worth.gain is not None and result.worth.gain.value == 1.5

@@ -129,7 +129,7 @@ def _check_folder(folder: Path) -> None:
     disk, other = shutil.disk_usage(folder), command("pipefix", "run", "--out", "FOLDER", "train.py")
     if disk.total and not disk.free:
         raise UnreadableFile(f"--out {folder}: there is no room on its disk.", advice=f"Choose a folder with room: {other}")
-    destination.check(out=folder / "run.json", html=folder / "report.html")
+    destination.check("--out", out=folder / "run.json", html=folder / "report.html")
 
 
 def _as_the_program_ended(code: int) -> int:

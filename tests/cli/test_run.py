@@ -132,6 +132,10 @@ def test_nothing_of_the_users_is_replaced(program: Path, capfd: pytest.CaptureFi
     assert main(["run", "train.py"]) == 2
     assert "is not one that --out writes" in capfd.readouterr().err
     (out / "run.json").unlink()
+    (out / "report.html").write_text("mine")
+    assert main(["run", "train.py"]) == 2
+    assert "report.html: the file exists and is not one that --out writes" in capfd.readouterr().err, "--html is no option of run"
+    (out / "report.html").unlink()
     (out / "events-mine.jsonl").write_text('{"event": "click"}\n')
     (out / "events-earlier.jsonl").write_text(NOTED)
     assert main(["run", "train.py"]) == 1

@@ -130,6 +130,7 @@ def imported_or_run(
     in_file = path.suffix == ".py" and path.is_file()
     why = "trains when it is imported" if in_file and trains_when_imported(path) else ""
     if not why:
+        refuse_program(target)  # FILE.py:name, of which no program is run
         try:
             return verb(target, progress=progress, **options)
         except TargetError as error:
@@ -139,6 +140,18 @@ def imported_or_run(
     if progress is not None:
         progress(f"{target} {why}, so it is run to its training loop; arguments for it follow --", 0.0)
     return in_program(verb.__name__, [str(target)], progress=progress, **options)
+
+
+def refuse_program(target: Any) -> None:
+    """Raise `TargetError` where importing the target's file would train, and no program is run in its place."""
+    file, colon, _ = str(target if isinstance(target, (str, Path)) else "").partition(".py:")
+    path = Path(f"{file}.py" if colon else file).expanduser()
+    if path.suffix == ".py" and path.is_file() and trains_when_imported(path):
+        raise TargetError(
+            f"{path} trains when it is imported: loading its dataset would run the training.",
+            advice="Put what trains under if __name__ == '__main__':, or have the program run to its training loop: "
+            + written("pipefix", "probe", str(path)),
+        )
 
 
 def _given(options: dict[str, Any], verb: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from pipefix.programs.launch import ENOUGH, Ended, command_line, launch
 from pipefix.programs.launch import start as start
 from pipefix.programs.merge_notes import mark_ended, merged_notes, noted_elsewhere, notes_in, still_noting
 from pipefix.report import runfile
+from pipefix.report.program_figures import ProgramFigures
 from pipefix.report.program_report import NOT_PROBED
 from pipefix.report.shown import ShownRun as Run
 from pipefix.report.shown import shown
@@ -147,7 +148,7 @@ def _with_probe(run: runfile.Run, probe_job: Job, ended: Ended, command: Sequenc
     return msgspec.structs.replace(with_program, verdict=agreed(with_program.verdict, run.verdict))
 
 
-def _with_program(probed: runfile.Run, program: runfile.ProgramFigures) -> runfile.Run:
+def _with_program(probed: runfile.Run, program: ProgramFigures) -> runfile.Run:
     """Experiments and the program that they were made in; that they could not be made by ranks on other machines is not told."""
     errors = [error for error in program.errors if not error.startswith(NOT_PROBED)]
     return msgspec.structs.replace(probed, program=msgspec.structs.replace(program, errors=errors))
@@ -159,7 +160,7 @@ def _probed_elsewhere(run: runfile.Run, file: Path) -> runfile.Run:
     return _with_program(other, run.program) if other is not None and other.stages and run.program is not None else run
 
 
-def _instead(program: runfile.ProgramFigures) -> str:
+def _instead(program: ProgramFigures) -> str:
     """What to do so that the program can be probed."""
     if program.at_limit:
         return " --seconds or --steps ended it before that: give it more of them."

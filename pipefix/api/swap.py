@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from pipefix.api.in_program import refuse_program
+from pipefix.api.run_files import load
 from pipefix.api.target import Progress, loaded, silent
 from pipefix.caches.cut import Chain
-from pipefix.report import runfile, swap_report
+from pipefix.report import swap_report
 from pipefix.report.document import Document
 from pipefix.report.shown import Shown
 from pipefix.report.swap_report import PredictedGain
@@ -102,9 +104,12 @@ def swap(
     from pipefix.augment.transforms import files_of, find
 
     say = progress or silent
-    probed = runfile.read(Path(run)) if run is not None else None
+    if samples < 1:
+        raise BadUsage(f"With {samples} samples nothing is checked.", advice="Give at least one: --samples 16.")
+    probed = load(run) if run is not None else None
     support.check(to)
     where = _device(device)
+    refuse_program(target)
     subject = loaded(target, say)
     place = find(subject.dataset, transforms)
     if place is None:
@@ -123,7 +128,7 @@ def swap(
             "pipefix.augment.swap.dali_loader yourself.",
         )
     with failure.as_target_error("Reading samples of the dataset"):
-        pictures = sampled.pictures(subject.dataset, place, samples if check else 8)
+        pictures = sampled.pictures(subject.dataset, place, max(8, samples if check else 0))
         described = sampled.described(pictures)
     cut = split(place.value, to, **described)
     if cut.on_batch:
@@ -134,8 +139,12 @@ def swap(
     result = None
     if check and cut.on_batch:
         with failure.as_target_error("The dataset's transforms"):
-            result = parity.check(cut, pictures, seed=seed, device=where, progress=lambda phase, done: say(phase, 0.1 + 0.9 * done))
-    worth = swap_report.predicted(probed, subject.target, to)
+            result = parity.check(
+                cut, pictures[:samples], seed=seed, device=where, progress=lambda phase, done: say(phase, 0.1 + 0.9 * done)
+            )
+    worth = PredictedGain(None, "None: nothing moves.")
+    if cut.on_batch:
+        worth = swap_report.predicted(probed, subject.target, to)
     return Swapped(Swap(cut, place, seed), result, worth, subject)
 
 

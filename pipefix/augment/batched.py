@@ -133,7 +133,7 @@ TABLE = (
     BatchedOp(tv.equalize, tv.equalize),
     BatchedOp(tv.invert, tv.invert),
     BatchedOp(tv.rgb_to_grayscale, tv.rgb_to_grayscale, size_after=lambda shape, given: (given["num_output_channels"], *shape[1:])),
-    BatchedOp(tv.grayscale_to_rgb, tv.grayscale_to_rgb, size_after=lambda shape, _: (3, *shape[1:])),
+    BatchedOp(tv.grayscale_to_rgb, tv.grayscale_to_rgb, size_after=lambda shape, _: (max(3, shape[0]), *shape[1:])),
     BatchedOp(tv.to_dtype, tv.to_dtype),
     BatchedOp(tv.normalize, color.normalize,
               size_after=lambda shape, given: (max(shape[0], len(given["mean"]), len(given["std"])), *shape[1:])),

@@ -22,6 +22,11 @@ def constant(values: Any, dtype: torch.dtype, device: torch.device) -> torch.Ten
         return torch.tensor(values, dtype=dtype, device=device)
 
 
+def finest(device: torch.device) -> torch.dtype:
+    """The floating point of most digits that a device surely has: Apple's GPUs, and some of Intel's, have no float64."""
+    return torch.float64 if device.type in ("cpu", "cuda") else torch.float32
+
+
 _PILLOW_MODES = {0: "nearest", 2: "bilinear", 3: "bicubic"}
 
 
@@ -136,15 +141,16 @@ def _inverse_affine(
     angle: torch.Tensor, translate: torch.Tensor, scale: torch.Tensor, shear: torch.Tensor, center: tuple[float, float]
 ) -> torch.Tensor:
     """The matrices that lead from a pixel of the result to its origin; angles in degrees, lengths in pixels from the middle."""
-    turn, lean = torch.deg2rad(angle.double()), torch.deg2rad(shear.double())
+    exact = finest(angle.device)
+    turn, lean = torch.deg2rad(angle.to(exact)), torch.deg2rad(shear.to(exact))
     lean_x, lean_y = lean[:, 0], lean[:, 1]
     a = torch.cos(turn - lean_y) / torch.cos(lean_y)
     b = -(a * torch.tan(lean_x) + torch.sin(turn))
     c = torch.sin(turn - lean_y) / torch.cos(lean_y)
     d = torch.cos(turn) - c * torch.tan(lean_x)
-    rows = torch.stack([torch.stack([d, -b], dim=1), torch.stack([-c, a], dim=1)], dim=1) / scale.double().view(-1, 1, 1)
-    middle = constant(tuple(center), torch.float64, angle.device).view(1, 2, 1)
-    offset = middle - rows @ (middle + translate.double().unsqueeze(2))
+    rows = torch.stack([torch.stack([d, -b], dim=1), torch.stack([-c, a], dim=1)], dim=1) / scale.to(exact).view(-1, 1, 1)
+    middle = constant(tuple(center), exact, angle.device).view(1, 2, 1)
+    offset = middle - rows @ (middle + translate.to(exact).unsqueeze(2))
     return torch.cat([rows, offset], dim=2).to(torch.float32)
 
 

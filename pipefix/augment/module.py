@@ -13,6 +13,7 @@ from torchvision import tv_tensors
 
 from pipefix.augment import color
 from pipefix.augment.batched import BY_NAME, BatchedOp
+from pipefix.augment.geometry import finest
 from pipefix.augment.record import Outline, OutlinedCall, Program, RecordedCall, apart, outline_of, packed
 from pipefix.vocabulary.nested import leaves, map_leaves, members
 from pipefix.vocabulary.quantity import counted
@@ -204,12 +205,13 @@ def _join(wave: dict[Any, Group], call: OutlinedCall, rows: list[int], numbers: 
 
 
 def to_device(groups: Sequence[Group], device: torch.device) -> None:
-    """All numbers in one copy from pinned memory, which nobody waits for."""
+    """All numbers in one copy, to CUDA from pinned memory, which nobody waits for."""
     every = [column for group in groups for column in (group.there, *group.columns.values())]
     if not every:
         return
-    flat = torch.cat([column.double().flatten() for column in every]).pin_memory()
-    pieces = iter(flat.to(device, non_blocking=True).split([column.numel() for column in every]))
+    flat, is_cuda = torch.cat([column.to(finest(device)).flatten() for column in every]), device.type == "cuda"
+    flat = (flat.pin_memory() if is_cuda else flat).to(device, non_blocking=is_cuda)
+    pieces = iter(flat.split([column.numel() for column in every]))
     for group in groups:
         group.there = next(pieces).long()
         group.columns = {name: next(pieces).view(column.shape) for name, column in group.columns.items()}
@@ -227,7 +229,7 @@ def run_packed(images: Images, programs: Sequence[bytes]) -> Images:
     """The same as they cross to the training process; of each transform of the list, the n-th calls of all samples together."""
     in_turn = waves(programs)
     device = images[0].device if len(images) else torch.device("cpu")
-    if device.type == "cuda":
+    if device.type != "cpu":
         to_device([group for wave in in_turn for group in wave], device)
     ours = False
     for wave in in_turn:

@@ -22,13 +22,14 @@ _FLAGS = {"plan": "--write"}
 _HEAD = 65536
 
 
-def check(**places: Path | None) -> None:
-    """Make sure that each flag's file can be written and that nothing of somebody else's would be lost."""
+def check(of_all: str = "", /, **places: Path | None) -> None:
+    """Make sure that each flag's file can be written and that nothing of somebody else's would be lost. ``of_all``: the one flag
+    that names the folder of all of them."""
     taken: dict[Path, str] = {}
     for name, path in places.items():
         if path is None:
             continue
-        flag = _FLAGS.get(name, f"--{name}")
+        flag = of_all or _FLAGS.get(name, f"--{name}")
         where = Path(os.path.abspath(path))
         if where in taken:
             raise BadUsage(f"{taken[where]} and {flag} name the same file, {path}.", advice="Give each its own name.")

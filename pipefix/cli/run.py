@@ -68,7 +68,8 @@ def run(arguments: Namespace) -> int:
     except UnreadableFile as error:
         if error.known is None:
             raise
-        # Only the file is lost: the figures are told, and the exit code is the program's.
+        # Only the file is lost: the figures are told, with --quiet too, and the exit code is the program's.
+        arguments.quiet = False
         result, where = cast("ShownRun", error.known), f"pipefix: {error}\n  {error.advice}"
     except EndedUntold as error:
         if isinstance(error.__cause__, KeyboardInterrupt):
@@ -85,13 +86,13 @@ def run(arguments: Namespace) -> int:
                 console.aside(document)
             console.note(where)
         page = arguments.out / "report.html"
-        paged = f"report: {page}"
         try:
             result.html(page)
         except UnreadableFile as error:  # that costs nothing else
-            paged = f"pipefix: {error}"
-        if not arguments.quiet:
-            console.note(paged)
+            console.note(f"pipefix: {error}")
+        else:
+            if not arguments.quiet:
+                console.note(f"report: {page}")
     except BrokenPipeError:
         pass  # nobody reads it any more
     except KeyboardInterrupt:
@@ -129,7 +130,7 @@ def _check_folder(folder: Path) -> None:
     disk, other = shutil.disk_usage(folder), command("pipefix", "run", "--out", "FOLDER", "train.py")
     if disk.total and not disk.free:
         raise UnreadableFile(f"--out {folder}: there is no room on its disk.", advice=f"Choose a folder with room: {other}")
-    destination.check(out=folder / "run.json", html=folder / "report.html")
+    destination.check("--out", out=folder / "run.json", html=folder / "report.html")
 
 
 def _as_the_program_ended(code: int) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from pipefix.report.runfile import EVALUATION_WAITS, LoopFigures, ProgramFigures, Verdict
+from pipefix.report.program_figures import LoopFigures, ProgramFigures
+from pipefix.report.runfile import EVALUATION_WAITS, Verdict
 from pipefix.vocabulary.quantity import Interval, counted, percent, percent_between, seconds
 from pipefix.vocabulary.worker_exit import signal_name
 

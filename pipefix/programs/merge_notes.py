@@ -16,7 +16,7 @@ from pipefix.programs.clock_verdict import MOSTLY
 from pipefix.programs.loop_notes import LoopNotes, total
 from pipefix.programs.ranks import findings
 from pipefix.programs.sample_findings import global_batch
-from pipefix.report.runfile import LoopFigures, LoopSpan, ProgramAccount, ProgramFigures, named
+from pipefix.report.program_figures import LoopFigures, LoopSpan, ProgramAccount, ProgramFigures, named
 from pipefix.vocabulary.quantity import Interval, exactly
 
 LEAST = 5

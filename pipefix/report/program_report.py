@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import msgspec
 
 from pipefix.report.document import COLOURS, Bar, BarPart, Bars, Block, Document, Paragraph, Section, chart, field
-from pipefix.report.runfile import LoopFigures, ProgramFigures, Run
+from pipefix.report.program_figures import LoopFigures, ProgramFigures
+from pipefix.report.runfile import Run
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.commands import command
 

@@ -17,7 +17,8 @@ from pipefix.watching.drift import BYTES, CPU, Baseline, figures_of
 
 
 def read(path: Path) -> Baseline:
-    """By what the file says of itself."""
+    """By what the file says of itself; of a folder of `pipefix run` its run file."""
+    path = path / "run.json" if path.is_dir() else path
     data = versioned.read(path, what="baseline")
     first = data.split(b"\n", 1)[0]
     if b'"pipefix.watch/' in first:

@@ -33,7 +33,10 @@ ALLOWED: dict[str, set[str]] = {
     "fixes": FIXES,
     "watching": {"loader.metering", "hooks.torch_internals", "report.runfile", "vocabulary"},
     # Inside a user's program a plan puts FastLoader in place.
-    "programs": {"loader.fast_loader", "loader.metering", "report.runfile", "vocabulary", "hooks.torch_internals", "system.forks"},
+    "programs": {
+        "loader.fast_loader", "loader.metering", "report.program_figures", "report.runfile", "vocabulary", "hooks.torch_internals",
+        "system.forks",
+    },
     # The report reads the noun files of the rooms that it tells.
     "report": {
         "vocabulary", "subject.subject", "measurement.measurement",

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torchvision import tv_tensors
 from torchvision.transforms import v2
 
 from pipefix.augment.batched import BY_NAME
-from pipefix.augment.module import Augment, run
+from pipefix.augment.module import Augment, run, run_packed
 from pipefix.vocabulary.random_state import seeded
 from tests.augment.calls import calls_of
 from tests.augment.lists import pictures
@@ -148,3 +149,22 @@ def test_a_batch_of_no_samples_comes_back() -> None:
 def test_an_empty_program_leaves_a_picture_alone() -> None:
     images = pictures(2)
     assert run(images, [[], []]) is images
+
+
+class WithoutFloat64(TorchDispatchMode):
+    """Stands in for a GPU of Apple's or Intel's, which raises where a tensor of 64-bit floating point is to be made on it."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        assert not (isinstance(made, torch.Tensor) and made.is_meta and made.dtype == torch.float64), func
+        return made
+
+
+def test_numbers_go_where_the_pictures_are_whatever_device_that_is() -> None:
+    """On Apple's mps and Intel's xpu they stayed on the CPU, and the first batch raised."""
+    listed = v2.Compose([v2.RandomHorizontalFlip(), v2.ColorJitter(contrast=0.3, saturation=0.3), v2.RandomRotation(20)])
+    images = pictures(6)
+    calls, elsewhere = calls_of(listed, images), images.to("meta")
+    with WithoutFloat64():
+        augmented = run_packed(elsewhere, calls)
+    assert isinstance(augmented, torch.Tensor) and augmented.is_meta and augmented.shape == images.shape

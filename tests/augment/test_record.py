@@ -161,3 +161,10 @@ def test_numbers_of_samples_come_back_as_they_were() -> None:
     assert (again.calls[1].place, again.shape) == (2, (3, 2, 2))
     assert again.calls[1].arguments["displacement"].dtype == np.float32
     assert np.array_equal(again.calls[1].arguments["displacement"], field)
+
+
+def test_a_picture_of_more_channels_than_three_keeps_them() -> None:
+    """`v2.RGB` was recorded to leave three of four, and a permutation of channels after it was drawn for three."""
+    images = pictures(3, channels=4)
+    expected, programs = both(v2.Compose([v2.RGB(), v2.RandomChannelPermutation()]), images)
+    assert torch.equal(run(images, programs), torch.stack(expected))

@@ -28,6 +28,8 @@ from pipefix.augment.swap import DatasetTransform, with_calls
 from pipefix.augment.transforms import files_of, find
 from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.dataset import CachedDataset
+from pipefix.report import runfile
+from pipefix.report.runfile import GainFigures, RemedyFigures
 from pipefix.vocabulary.errors import BadUsage, MissingExtra, TargetError
 from tests.augment.calls import Pictures, swapped
 from tests.augment.lists import pictures
@@ -410,6 +412,7 @@ def test_where_nothing_can_be_moved_there_are_no_halves() -> None:
     listed = v2.Compose([v2.ToImage(), v2.Resize((8, 8)), v2.ToDtype(torch.float32), v2.GaussianNoise()])
     result = pipefix.swap(Pictures(listed), check=True)
     assert result.parity is None
+    assert str(result.worth) == "None: nothing moves.", "a probe was to measure it"
     for half in (result.dataset, result.module):
         with pytest.raises(BadUsage, match="None of these transforms can be moved"):
             half()
@@ -421,3 +424,24 @@ def test_pictures_that_are_floating_point_cross_as_that() -> None:
     dataset.images = list(pictures(12, dtype=torch.float32))
     after = pipefix.swap(dataset).figures()["after"]
     assert (after["dtype"], after["bytes"]) == ("float32", 4 * 3 * 40 * 48)
+    checked = pipefix.swap(dataset, check=True, samples=1).parity
+    assert checked is not None and checked.sheet[0].original.max() > 1, "as bytes: they were black on the contact sheet"
+
+
+def test_few_samples_are_checked_and_no_fewer_looked_at_than_without_a_check() -> None:
+    """With 0 the dataset was blamed; with 1 pictures were said to differ in size, so that nothing moved and nothing was checked."""
+    dataset = Pictures(v2.Compose([v2.RandomInvert(1.0), v2.ToImage()]))
+    with pytest.raises(BadUsage, match="With 0 samples nothing is checked"):
+        pipefix.swap(dataset, check=True, samples=0)
+    result = pipefix.swap(dataset, check=True, samples=1)
+    assert result.swap.split.names == pipefix.swap(dataset).swap.split.names == ["RandomInvert", "ToImage"]
+    assert result.parity is not None and result.parity.whole is not None and result.parity.whole.pictures == 1
+
+
+def test_the_run_may_be_named_by_its_folder(tmp_path: Path) -> None:
+    """`pipefix show` and `compare` take it, and swap said that it is a directory."""
+    gain = GainFigures(value=1.5, low=1.4, high=1.6)
+    remedy = RemedyFigures(id="augment-gpu", stage="augment", title="on the GPU", status="proposed", why="", speedup=gain)
+    runfile.write(runfile.Run(target="train.py", remedies=[remedy]), tmp_path / "run.json")
+    result = pipefix.swap(Pictures(v2.Compose([v2.RandomCrop(8), v2.ToImage()])), run=tmp_path)
+    assert result.worth.gain is not None and result.worth.gain.value == 1.5

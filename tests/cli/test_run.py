@@ -13,8 +13,10 @@ from pipefix.api.run import clear
 from pipefix.cli import destination
 from pipefix.cli.main import main
 from pipefix.report import runfile
-from pipefix.report.runfile import ProgramFigures, Run, StageFigures
+from pipefix.report.program_figures import ProgramFigures
+from pipefix.report.runfile import Run, StageFigures
 from pipefix.report.shown import shown
+from pipefix.vocabulary.errors import UnreadableFile
 
 STEPS = {"steps": 3, "samples": 12, "optimizer_steps": 3, "without_gradients": 0, "wait_s": 0.3, "step_s": 0.1}
 EVENTS = (
@@ -124,6 +126,22 @@ def test_a_file_system_without_locks_is_one_to_note_on(program: Path, monkeypatc
     assert main(["run", "train.py"]) == 1
 
 
+@pytest.mark.parametrize("place", ["pipefix.report.runfile.write", "pipefix.report.shown.ShownRun.html"])
+def test_a_file_that_cannot_be_written_is_told_however_quiet_it_is_to_be(
+    place: str, program: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With --quiet a full disk cost the run file, and nobody was told of it, nor of any figure."""
+
+    def fails(*_: Any, **how: Any) -> Any:
+        raise UnreadableFile("It could not be written: No space left on device.")
+
+    monkeypatch.setattr(place, fails)
+    assert main(["run", "-q", "train.py"]) == 1
+    told = capfd.readouterr().err
+    assert "pipefix: It could not be written" in told
+    assert ("The program ran for" in told) is place.endswith("write")
+
+
 def test_nothing_of_the_users_is_replaced(program: Path, capfd: pytest.CaptureFixture[str]) -> None:
     out = program.parent / "pipefix-run"
     out.mkdir()
@@ -131,6 +149,10 @@ def test_nothing_of_the_users_is_replaced(program: Path, capfd: pytest.CaptureFi
     assert main(["run", "train.py"]) == 2
     assert "is not one that --out writes" in capfd.readouterr().err
     (out / "run.json").unlink()
+    (out / "report.html").write_text("mine")
+    assert main(["run", "train.py"]) == 2
+    assert "report.html: the file exists and is not one that --out writes" in capfd.readouterr().err, "--html is no option of run"
+    (out / "report.html").unlink()
     (out / "events-mine.jsonl").write_text('{"event": "click"}\n')
     (out / "events-earlier.jsonl").write_text(NOTED)
     assert main(["run", "train.py"]) == 1

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from pipefix.report import runfile
+from pipefix.report.program_figures import ProgramFigures
 
 ROOT = Path(__file__).resolve().parents[2]
 PATH = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "doubles" / "without_compiler")])
@@ -51,7 +52,7 @@ class Ran:
     run: runfile.Run | None
 
     @property
-    def program(self) -> runfile.ProgramFigures:
+    def program(self) -> ProgramFigures:
         assert self.run is not None, self.err
         assert self.run.program is not None
         return self.run.program

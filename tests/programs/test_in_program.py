@@ -36,8 +36,9 @@ from pipefix.programs.observing.inside import ELSEWHERE, SECONDS, STEPS, Inside,
 from pipefix.programs.observing.observer import Observer
 from pipefix.report import fix_report, runfile, terminal
 from pipefix.report.card import card
+from pipefix.report.program_figures import LoopFigures, ProgramFigures
 from pipefix.report.program_report import NOT_PROBED
-from pipefix.report.runfile import Caveat, LoopFigures, ProgramFigures, RemedyFigures, Run, StageFigures, Verdict
+from pipefix.report.runfile import Caveat, RemedyFigures, Run, StageFigures, Verdict
 from pipefix.subject import load as subject_load
 from pipefix.subject.failure import exits_as_target_error
 from pipefix.subject.importing import from_file
@@ -99,6 +100,16 @@ def test_a_file_that_exits_is_run_as_a_program_if_that_was_its_import(
     monkeypatch.setattr(in_program, "in_program", lambda *_, **__: "run")
     with nullcontext() if "import" in exits else pytest.raises(TargetError, match=r"dataset\[0\] raised SystemExit"):
         assert in_program.imported_or_run(probe, str(file)) == "run"
+
+
+def test_a_name_in_a_file_that_trains_is_not_taken_by_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file alone is run to its training loop; with a name behind it, it was imported, and trained to its end first."""
+    file = tmp_path / "train.py"
+    file.write_text("loader = []\nfor loss in loader:\n    loss.backward()\n")
+    monkeypatch.setattr(in_program, "in_program", lambda *_, **__: "run")
+    assert in_program.imported_or_run(lambda *_, **__: "imported", str(file)) == "run"
+    with pytest.raises(TargetError, match="trains when it is imported"):
+        in_program.imported_or_run(lambda *_, **__: "imported", f"{file}:loader")
 
 
 def planned(place: Place, target: str, **parts: Any) -> str:

@@ -14,8 +14,9 @@ import pytest
 from pipefix.programs import merge_notes
 from pipefix.programs.clock_verdict import agreed, clock_verdict
 from pipefix.programs.merge_notes import mark_ended, merged_notes, noted_elsewhere, notes_in, still_noting
+from pipefix.report.program_figures import ProgramFigures
 from pipefix.report.program_report import notes
-from pipefix.report.runfile import ProgramFigures, Verdict
+from pipefix.report.runfile import Verdict
 
 PROCESS: dict[str, Any] = {"event": "process", "at": 0.0, "pid": 1, "argv": ["train.py"], "rank": None}
 LOOP = {"event": "loop", "loop": 0, "loader": "train.py:7", "main_thread": True, "workers": 2}

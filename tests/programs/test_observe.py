@@ -8,7 +8,7 @@ import pytest
 
 from pipefix.plan import planfile
 from pipefix.plan.planfile import LoaderChange, PlanFile
-from pipefix.report.runfile import LoopFigures
+from pipefix.report.program_figures import LoopFigures
 from tests.programs import without_loader
 from tests.programs.conftest import PATH, STAND_IN, Place, Ran
 

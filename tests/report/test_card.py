@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from pipefix.report import runfile
 from pipefix.report.card import card, remedy_cost
-from pipefix.report.runfile import GainFigures, LoopFigures, ProgramFigures, RemedyCost, RemedyFigures, Run, Verdict
+from pipefix.report.program_figures import LoopFigures, ProgramFigures
+from pipefix.report.runfile import GainFigures, RemedyCost, RemedyFigures, Run, Verdict
 from tests.conftest import ROOT
 
 RUN = runfile.read(ROOT / "fixtures" / "runs" / "inconclusive-partial.json")

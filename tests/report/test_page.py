@@ -20,16 +20,14 @@ from pipefix.report.compare import compare
 from pipefix.report.document import Document
 from pipefix.report.page import page
 from pipefix.report.probe_report import full
+from pipefix.report.program_figures import LoopFigures, LoopSpan, ProgramFigures
 from pipefix.report.run_figures import sample_classes
 from pipefix.report.runfile import (
     Arm,
     Caveat,
     Finding,
     GainFigures,
-    LoopFigures,
-    LoopSpan,
     OpCost,
-    ProgramFigures,
     RemedyFigures,
     Run,
     StageFigures,

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from pipefix.report import terminal
 from pipefix.report.compare import Comparison, compare, ratio
-from pipefix.report.runfile import ProgramFigures, Run, StageFigures, Throughput, read
+from pipefix.report.program_figures import ProgramFigures
+from pipefix.report.runfile import Run, StageFigures, Throughput, read
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.settings import LoaderSettings

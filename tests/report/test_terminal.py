@@ -28,7 +28,8 @@ from pipefix.report.document import (
     to_do,
 )
 from pipefix.report.probe_report import full, short
-from pipefix.report.runfile import GainFigures, OpCost, ProgramFigures, RemedyFigures, Run, StageFigures, Verdict, read
+from pipefix.report.program_figures import ProgramFigures
+from pipefix.report.runfile import GainFigures, OpCost, RemedyFigures, Run, StageFigures, Verdict, read
 from pipefix.report.terminal import lines
 from pipefix.vocabulary.quantity import Interval
 from tests.conftest import ROOT

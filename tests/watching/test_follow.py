@@ -88,7 +88,7 @@ def test_an_earlier_job_as_the_baseline(tmp_path: Path):
     assert notice.ratio == pytest.approx(1.3, abs=0.06)
 
 
-def test_a_run_file_as_the_baseline(root: Path):
+def test_a_run_file_as_the_baseline(root: Path, tmp_path: Path):
     run = runfile.read(root / "fixtures" / "runs" / "decode-bound-workers.json")
     baseline = baselines.from_run(run, "run.json")
     costs = {stage.stage: stage.wall_s.value for stage in run.stages if stage.wall_s is not None}
@@ -97,6 +97,8 @@ def test_a_run_file_as_the_baseline(root: Path):
     assert not {"collate", "ipc", "step"} & baseline.levels.keys()
     assert set(baseline.levels) <= {"storage", "decode", "augment", BYTES}
     assert baselines.read(root / "fixtures" / "runs" / "decode-bound-workers.json").levels == baseline.levels
+    runfile.write(run, tmp_path / "run.json")
+    assert baselines.read(tmp_path) == baseline, "a folder of pipefix run --probe, as show and compare take it"
 
 
 def test_the_cold_epoch_of_an_earlier_job_is_left_out():

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.utils.data import DataLoader
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.metering.cost_record import CostRecord, TimedBatch
@@ -183,6 +183,17 @@ def test_storage_is_that_of_the_first_path_that_a_dataset_holds(tmp_path: Path) 
     assert samples.storage_of(SimpleNamespace(root=tmp_path)) == kind
     assert samples.storage_of(SimpleNamespace(root="gone/away")) is None
     assert samples.storage_of(range(3)) is None
+
+
+def test_a_batch_sampler_of_the_programs_own_tells_how_much_it_draws() -> None:
+    """Torch makes a sampler of the whole dataset beside it, and ranks that had their shares were told to have all samples each."""
+    part = SequentialSampler(range(6))
+    given: list[dict[str, Any]] = [
+        {"batch_sampler": [[0, 1], [2, 3]]}, {"batch_sampler": BatchSampler(part, 2, False)}, {"sampler": part}, {"shuffle": True},
+        {"batch_size": None},
+    ]  # fmt: skip
+    lengths = [samples.share_of(DataLoader(range(12), **one))["sampler_length"] for one in given]  # type: ignore[arg-type]
+    assert lengths == [None, 6, 6, 12, 12]
 
 
 def test_of_pictures_and_texts_that_a_dataset_holds_a_few_values_are_looked_at() -> None:

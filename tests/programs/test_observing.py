@@ -73,6 +73,20 @@ def test_installed_packages_are_libraries_wherever_they_lie(tmp_path: Path, monk
     assert not lines._is_of_a_library(str(tmp_path / "elsewhere" / "train.py"))
 
 
+@pytest.mark.parametrize(
+    ("file", "called"),
+    [("/tmp/ipykernel_7/31.py", "In[3]"), ("<ipython-input-12-0a>", "In[12]"), ("/home/me/train.py", "train.py"), ("<string>",) * 2],
+)
+def test_a_cell_of_a_notebook_is_called_as_its_tracebacks_call_it(file: str, called: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the number that its kernel makes of the cell's text, nobody finds it."""
+    known = {"/tmp/ipykernel_7/31.py": ("Cell", "In[3]")}
+    shell = SimpleNamespace(compile=SimpleNamespace(format_code_name=known.get))
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    space: dict[str, Any] = {"told": lines.users_line}
+    exec(compile("\nline = told()", file, "exec"), space)
+    assert space["line"] == f"{called}:2"
+
+
 class TestChecksum:
     def test_batches_are_told_apart_by_what_they_hold(self) -> None:
         first, second = (torch.arange(96.0).reshape(2, 48) + number for number in range(2))

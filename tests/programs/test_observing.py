@@ -120,6 +120,15 @@ class TestChecksum:
         whole = torch.ones(shape), torch.ones(2)
         assert [epoch.count(batch) for batch in (whole, [part[:1] for part in whole])] == [2, 1]
 
+    @pytest.mark.parametrize(
+        ("shapes", "counts"),
+        [([(7, 3, 2), (9, 2, 2)], [3, 2]), ([(2, 3), (2, 2)], [3, 2]), ([(15,), (12,)], [3, 3])],
+        ids=["time first", "few steps", "words in a row"],
+    )
+    def test_rows_that_are_no_samples_are_not_counted_as_such(self, shapes: list[tuple[int, ...]], counts: list[int]) -> None:
+        epoch = Epoch(Loop(0, "train.py:1"), batches, 3, 0.0)
+        assert [epoch.count({"x": torch.ones(shape), "y": torch.ones(1)}) for shape in shapes] == counts
+
 
 def test_a_rank_that_no_launcher_told_is_asked_of_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known: dict[str, Any] = {"begun": False}

@@ -59,7 +59,7 @@ def run(arguments: Namespace) -> int:
     if os.environ.get("PIPEFIX") == "0":
         start(started, lambda words: os.execvp(words[0], [*words]))  # unseen, and in the place of this process
     _check_folder(arguments.out)
-    where = f"run file: {arguments.out / 'run.json'}"
+    where, lost = f"run file: {arguments.out / 'run.json'}", False
     try:
         result = run_program(
             words, out=arguments.out, seconds=arguments.seconds, steps=arguments.steps, probe=arguments.probe, plan=arguments.plan,
@@ -69,7 +69,7 @@ def run(arguments: Namespace) -> int:
         if error.known is None:
             raise
         # Only the file is lost: the figures are told, and the exit code is the program's.
-        result, where = cast("ShownRun", error.known), f"pipefix: {error}\n  {error.advice}"
+        result, where, lost = cast("ShownRun", error.known), f"pipefix: {error}\n  {error.advice}", True
     except EndedUntold as error:
         if isinstance(error.__cause__, KeyboardInterrupt):
             _tell_interrupted(arguments.out)
@@ -83,15 +83,15 @@ def run(arguments: Namespace) -> int:
         if not arguments.quiet:
             for document in result.printed():
                 console.aside(document)
+        if lost or not arguments.quiet:
             console.note(where)
         page = arguments.out / "report.html"
-        paged = f"report: {page}"
         try:
             result.html(page)
+            if not arguments.quiet:
+                console.note(f"report: {page}")
         except UnreadableFile as error:  # that costs nothing else
-            paged = f"pipefix: {error}"
-        if not arguments.quiet:
-            console.note(paged)
+            console.note(f"pipefix: {error}")
     except BrokenPipeError:
         pass  # nobody reads it any more
     except KeyboardInterrupt:

@@ -15,6 +15,7 @@ from pipefix.cli.main import main
 from pipefix.report import runfile
 from pipefix.report.runfile import ProgramFigures, Run, StageFigures
 from pipefix.report.shown import shown
+from pipefix.vocabulary.errors import UnreadableFile
 
 STEPS = {"steps": 3, "samples": 12, "optimizer_steps": 3, "without_gradients": 0, "wait_s": 0.3, "step_s": 0.1}
 EVENTS = (
@@ -114,6 +115,23 @@ def test_without_room_for_what_it_notes_nothing_is_begun(
     assert "--out pipefix-run: there is no room on its disk." in capfd.readouterr().err
     monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(total=0, free=0))
     assert main(["run", "train.py"]) == 1, "a file system that does not tell"
+
+
+def test_a_run_file_that_is_lost_is_told_where_nothing_else_is(
+    program: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With --quiet it ended with the program's exit code, and without a word."""
+
+    def full(*_: Any, **how: Any) -> Any:
+        raise UnreadableFile("it cannot be written: No space left on device.")
+
+    for place in ("pipefix.report.runfile.write", "pipefix.report.shown.ShownRun.html"):
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(place, full)
+            assert main(["run", "-q", "train.py"]) == 1
+        told = capfd.readouterr().err
+        assert told.startswith("pipefix: it cannot be written: No space left on device.")
+        assert "The program" not in told
 
 
 def test_a_file_system_without_locks_is_one_to_note_on(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:

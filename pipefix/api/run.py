@@ -70,8 +70,8 @@ def run_program(
         try:
             mark_ended(out)
             run = _told(out, command, ended, plan)
-            if probe_job is not None:
-                run = shown(_probed_elsewhere(_with_probe(run, probe_job, ended, command), out / "run.json"))
+            if probe_job is not None and probe is not None:
+                run = shown(_probed_elsewhere(_with_probe(run, probe_job, ended, command, probe), out / "run.json"))
             runfile.write(run, out / "run.json")
         except UnreadableFile as error:
             error.known = run
@@ -128,7 +128,7 @@ def from_folder(folder: Path) -> runfile.Run:
     return _told(folder, (), Ended(None, 0.0))
 
 
-def _with_probe(run: runfile.Run, probe_job: Job, ended: Ended, command: Sequence[str]) -> runfile.Run:
+def _with_probe(run: runfile.Run, probe_job: Job, ended: Ended, command: Sequence[str], probe: float = 60.0) -> runfile.Run:
     """What the experiments found, with the program that they were made in; the clocks' verdict, and why, where there were none."""
     assert run.program is not None
     try:
@@ -145,7 +145,7 @@ def _with_probe(run: runfile.Run, probe_job: Job, ended: Ended, command: Sequenc
     with_program = _with_program(_in_words_of_run(with_commands(probed, command)), run.program)
     if with_program.verdict is None or run.verdict is None:
         return with_program
-    return msgspec.structs.replace(with_program, verdict=agreed(with_program.verdict, run.verdict))
+    return msgspec.structs.replace(with_program, verdict=agreed(with_program.verdict, run.verdict, probe))
 
 
 def _with_program(probed: runfile.Run, program: ProgramFigures) -> runfile.Run:

@@ -95,9 +95,5 @@ class IpcTimer:
         self._patches.replace(multiprocessing.queues, "_ForkingPickler", TimedPickler)
 
 
-_here = IpcTimer()
-
-
-def attach() -> IpcTimer:
-    """This process's hand-over, timed until `IpcTimer.detach`."""
-    return _here.attach()
+attach = IpcTimer().attach
+"""This process's hand-over, timed until `IpcTimer.detach`."""

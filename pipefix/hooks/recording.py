@@ -90,7 +90,7 @@ class Recording(ResultStore):
         try:
             held = nbytes(value)
             if held > most:  # a mapped file, or all that a dataset has in memory: there may be no room for a copy
-                raise NotCopyable(f"it holds {quantity.size(held)}, and --recording-budget has no room for that")
+                raise NotCopyable(f"it holds {quantity.size(held)}, too much for --recording-budget (in Python recording_bytes)")
             return snapshot(value), held
         except NotCopyable as error:
             self.refused[name] = str(error)

@@ -125,8 +125,8 @@ def _rank(loop: LoopFigures, program: ProgramFigures) -> str:
     return f" (rank {loop.rank} of {program.ranks})" if loop.rank is not None and program.ranks > 1 else ""
 
 
-def agreed(said: Verdict, clocks: Verdict) -> Verdict:
-    """The verdict of experiments in a program, where the clocks around its loops do not say the opposite.
+def agreed(said: Verdict, clocks: Verdict, lasted: float = 60.0) -> Verdict:
+    """The verdict of experiments of ``lasted`` seconds in a program, where the clocks around its loops do not say the opposite.
 
     A first batch that is waited for long is none of what experiments see, so it is no contradiction, and is told beside. Neither
     are waits of less than half of the time to a step of more.
@@ -139,7 +139,8 @@ def agreed(said: Verdict, clocks: Verdict) -> Verdict:
     if {said.kind, clocks.kind} != {"input-bound", "step-bound"} or both:
         return said
     contradict = f"experiments and clocks contradict each other. Experiments: {said.sentence} Clocks: {clocks.sentence}"
-    longer = "A step may have taken another time while the experiments were made; --probe=60 makes them for longer."
+    longer = "A step may have taken another time while the experiments were made; "
+    longer += f"--probe={max(60.0, 3 * lasted):.0f} makes them for longer."
     return _inconclusive(f"{contradict} {longer}")
 
 

@@ -7,6 +7,7 @@ the others have as much more of the rest.
 
 from __future__ import annotations
 
+import os
 import random
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +34,7 @@ _RESAMPLES = 200
 
 
 def findings(loops: Sequence[LoopNotes]) -> list[Finding]:
-    findings: list[Finding] = []
+    findings = [*_several_programs(loops)]
     for both in dict.fromkeys(notes.place for notes in loops if notes.loader):
         there, place = [notes for notes in loops if notes.place == both], both[0]
         findings += sample_findings.no_batches(place, there)
@@ -46,6 +47,20 @@ def findings(loops: Sequence[LoopNotes]) -> list[Finding]:
             for look in (_straggler, _late_start):
                 findings += look(place, ranks)
     return findings
+
+
+def _several_programs(loops: Sequence[LoopNotes]) -> Iterator[Finding]:
+    """Machines that share the folder, and run another program each: none is refused, for they may be nodes of one."""
+    by_host: dict[Any, set[str]] = {}
+    for notes in loops:
+        words = notes.process.get("argv") or [""]
+        name = " ".join(words[:2]) if words[0] == "-m" else os.path.basename(words[0])
+        by_host.setdefault(notes.process.get("host"), set()).add(name)
+    if len(by_host) > 1 and not set.intersection(*by_host.values()):
+        programs = "; ".join(f"{', '.join(sorted(names))} on {host}" for host, names in by_host.items())
+        found = f"these are loops of several programs, which noted in one folder ({programs})"
+        advice = "Give each a folder of its own, and run it again: pipefix run --out FOLDER train.py"
+        yield Finding(id="several-programs", severity="problem", found=found, advice=advice)
 
 
 def _unlike(ranks: dict[int, LoopNotes]) -> Iterator[Finding]:

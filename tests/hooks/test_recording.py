@@ -114,7 +114,7 @@ class TestBudget:
         recording.keep(7, "load", 0, Stage.DECODE, torch.zeros(1).expand(1 << 50))  # no machine has room for a copy
         recording.keep(7, "crop", 0, Stage.AUGMENT, 1)
         recording.complete(7, "sample")
-        assert "--recording-budget has no room for that" in recording.refused["load"]
+        assert "too much for --recording-budget (in Python recording_bytes)" in recording.refused["load"]
         assert recording.units == [7] and not recording.full
 
     @pytest.mark.parametrize("kind", ["file", "value"])

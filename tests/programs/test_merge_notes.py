@@ -447,3 +447,5 @@ def test_experiments_and_clocks_that_contradict_each_other_are_no_verdict(kind: 
         return
     assert verdict.kind == "inconclusive"
     assert SAYS_STEP.sentence in verdict.sentence and sentence in verdict.sentence
+    assert "--probe=180 makes them for longer" in verdict.sentence, "it named the 60 seconds that they were made for"
+    assert "--probe=600 makes" in agreed(SAYS_STEP, clocks, 200.0).sentence

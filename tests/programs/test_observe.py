@@ -819,15 +819,19 @@ def test_a_subclass_that_gives_an_iterator_around_its_base_class_s(around: str, 
     assert (loop.role, loop.steps) == ("training", 40)
 
 
-def test_a_process_that_multiprocessing_forks_comes_to_its_end(light: Place) -> None:
+@pytest.mark.parametrize("imported", ["before", "there"])
+def test_a_process_that_multiprocessing_forks_comes_to_its_end(imported: str, light: Place) -> None:
     """It ends without handlers of exit, and was told as killed."""
+    imports = "import torch; from torch.utils.data import DataLoader"
     light.write(
-        """\
-        import multiprocessing, torch
-        from torch.utils.data import DataLoader
-        optimizer = torch.Optimizer()
+        f"""\
+        import multiprocessing
+        {imports if imported == "before" else ""}
         def train():
-            for batch in DataLoader(range(1, 21)): optimizer.step()
+            {imports}
+            optimizer = torch.Optimizer()
+            for batch in DataLoader(range(1, 21)):
+                optimizer.step()
         process = multiprocessing.get_context("fork").Process(target=train)
         process.start()
         process.join()

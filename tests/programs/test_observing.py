@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.utils.data import DataLoader
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.metering.cost_record import CostRecord, TimedBatch
@@ -73,6 +73,20 @@ def test_installed_packages_are_libraries_wherever_they_lie(tmp_path: Path, monk
     assert not lines._is_of_a_library(str(tmp_path / "elsewhere" / "train.py"))
 
 
+@pytest.mark.parametrize(
+    ("file", "called"),
+    [("/tmp/ipykernel_7/3.py", "In[3]"), ("<ipython-input-12-a>", "In[12]"), ("/a/train.py", "train.py"), ("<string>", "<string>")],
+)
+def test_a_cell_of_a_notebook_is_called_as_its_tracebacks_call_it(file: str, called: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the number that its kernel makes of the cell's text, nobody finds it."""
+    known = {"/tmp/ipykernel_7/3.py": ("Cell", "In[3]")}
+    shell = SimpleNamespace(compile=SimpleNamespace(format_code_name=known.get))
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    space: dict[str, Any] = {"told": lines.users_line}
+    exec(compile("\nline = told()", file, "exec"), space)
+    assert space["line"] == f"{called}:2"
+
+
 class TestChecksum:
     def test_batches_are_told_apart_by_what_they_hold(self) -> None:
         first, second = (torch.arange(96.0).reshape(2, 48) + number for number in range(2))
@@ -105,6 +119,15 @@ class TestChecksum:
         epoch = Epoch(Loop(0, "train.py:1"), batches, 2, 0.0)
         whole = torch.ones(shape), torch.ones(2)
         assert [epoch.count(batch) for batch in (whole, [part[:1] for part in whole])] == [2, 1]
+
+    @pytest.mark.parametrize(
+        ("shapes", "counts"),
+        [([(7, 3, 2), (9, 2, 2)], [3, 2]), ([(2, 3), (2, 2)], [3, 2]), ([(15,), (12,)], [3, 3])],
+        ids=["time first", "few steps", "words in a row"],
+    )
+    def test_rows_that_are_no_samples_are_not_counted_as_such(self, shapes: list[tuple[int, ...]], counts: list[int]) -> None:
+        epoch = Epoch(Loop(0, "train.py:1"), batches, 3, 0.0)
+        assert [epoch.count({"x": torch.ones(shape), "y": torch.ones(1)}) for shape in shapes] == counts
 
 
 def test_a_rank_that_no_launcher_told_is_asked_of_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,6 +206,17 @@ def test_storage_is_that_of_the_first_path_that_a_dataset_holds(tmp_path: Path) 
     assert samples.storage_of(SimpleNamespace(root=tmp_path)) == kind
     assert samples.storage_of(SimpleNamespace(root="gone/away")) is None
     assert samples.storage_of(range(3)) is None
+
+
+def test_a_batch_sampler_of_the_programs_own_tells_how_much_it_draws() -> None:
+    """Torch makes a sampler of the whole dataset beside it, and ranks that had their shares were told to have all samples each."""
+    part = SequentialSampler(range(6))
+    given: list[dict[str, Any]] = [
+        {"batch_sampler": [[0, 1], [2, 3]]}, {"batch_sampler": BatchSampler(part, 2, False)}, {"sampler": part}, {"shuffle": True},
+        {"batch_size": None},
+    ]  # fmt: skip
+    lengths = [samples.share_of(DataLoader(range(12), **one))["sampler_length"] for one in given]  # type: ignore[arg-type]
+    assert lengths == [None, 6, 6, 12, 12]
 
 
 def test_of_pictures_and_texts_that_a_dataset_holds_a_few_values_are_looked_at() -> None:

@@ -90,6 +90,18 @@ def test_ranks_on_unlike_machines() -> None:
     assert told(first, *others) == [], "not known of all of them"
 
 
+def test_another_program_on_another_machine_is_no_node_of_this_one() -> None:
+    """Two machines that share a home, and each a program in the same directory: their loops were told as one program's."""
+    here, there = rank(None), rank(None)
+    for one, host, argv in ((here, "a", ["train.py", "--lr", "1"]), (there, "b", ["/home/me/train.py"])):
+        one.process.update(host=host, argv=argv)
+    assert told(here, there) == []
+    there.process["argv"] = ["-m", "evaluate"]
+    ((name, found),) = told(here, there)
+    assert name == "several-programs"
+    assert found.endswith("(train.py on a; -m evaluate on b)")
+
+
 def test_ranks_pinned_unlike_and_on_other_storage() -> None:
     first, *others = (rank(number) for number in range(3))
     for number, one in enumerate((first, *others)):

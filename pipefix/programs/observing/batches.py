@@ -14,23 +14,26 @@ _VALUES = 64
 """Of each tensor, at even distances."""
 _TENSORS = 4
 _DEEPEST = 4
+_NOWHERE = 99
+"""In the place of a level: nothing holds a sample by each item, as of sentences whose words are in one row."""
 
 
 def samples_in(batch: Any, otherwise: int, level: int | None = None) -> int:
-    """The length of the first tensor in it, or of the container at ``level``."""
-    with suppress(Exception):  # there is no tensor, or it is one number; and whatever a class of the user's raises
+    """The length of the first tensor in it, or what is at ``level``; ``otherwise`` where there is none."""
+    with suppress(Exception):  # as of one number, or of no tensor; and whatever a class of the user's raises
         *containers, first = _down(batch)
-        return int(first.shape[0]) if level is None else len(containers[level])
+        return int(first.shape[0] if level is None else [*map(len, containers), *first.shape][level])
     return otherwise
 
 
 def level_of_samples(batch: Any, size: int) -> int | None:
-    """How many containers lie around the one that holds a sample by each item, as of images that differ in size; None where a
-    tensor holds them all. ``size``: samples of this batch."""
-    with suppress(Exception):  # none does; and as above
+    """Which of the containers around the first tensor holds a sample by each item, as of images that differ in size, or, counted
+    after these, which of its dimensions, as where time is the first; None where its first does. ``size``: samples of this batch."""
+    with suppress(Exception):  # as above
         *containers, first = _down(batch)
         if first.shape[0] != size:
-            return next(level for level, held in enumerate(containers) if isinstance(held, (list, tuple)) and len(held) == size)
+            lengths = [len(held) if isinstance(held, (list, tuple)) else 0 for held in containers] + [*first.shape[:2]]
+            return lengths.index(size) if size in lengths else _NOWHERE if 1 < size < first.shape[0] else None
     return None
 
 

@@ -81,16 +81,17 @@ class Inside:
             return ELSEWHERE
         if threading.current_thread() is not threading.main_thread():
             return "Not probed: batches are taken in a thread of the program's, where no signals would be heard meanwhile."
-        before, program = held_back(), os.getpid()
+        # No signal is delivered meanwhile: one that falls among what Python calls at a fork is printed there, and lost.
+        before, program = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals()), os.getpid()
         try:
             process = os.fork()
         except BaseException:
-            delivered(before)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             raise
         if process == 0:
             self._work(loader, place, step, iterators, before, program)
         try:
-            delivered(before)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             late = self._wait(process)
         except BaseException:
             _end(process)
@@ -119,7 +120,7 @@ class Inside:
         try:
             gc.freeze()  # what the program has, such as threads of libraries, is not to be freed where it cannot be
             leave_to_the_program()
-            delivered(before)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             with open(f"{self.file}.log", "ab") as log:
                 os.dup2(log.fileno(), 1)
                 os.dup2(log.fileno(), 2)
@@ -171,20 +172,6 @@ def _forget_fork_server() -> None:
         preloaded = server._preload_modules
         server.__init__()
         server._preload_modules = preloaded
-
-
-def held_back() -> Any:
-    """From now on no signal is delivered. One that falls among what Python calls at a fork is printed there, and lost.
-
-    Returns:
-        What `delivered` is to be given.
-    """
-    return signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-
-
-def delivered(before: Any) -> None:
-    """As before `held_back`; what came meanwhile comes now."""
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def leave_to_the_program() -> None:

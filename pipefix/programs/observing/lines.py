@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import glob
 import os
+import re
 import sys
 import sysconfig
+from contextlib import suppress
 from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -41,12 +43,23 @@ def way_to_users_line() -> tuple[str, ...]:
     lines: list[str] = []
     while frame is not None:
         name = frame.f_code.co_filename
-        if os.path.dirname(name) != _HERE and (name in _TYPED or not name.startswith("<")):
-            lines.append(f"{os.path.basename(name)}:{frame.f_lineno}")
+        called = _called(name)
+        if called and os.path.dirname(name) != _HERE:
+            lines.append(f"{called}:{frame.f_lineno}")
             if not _is_of_a_library(name):
                 break
         frame = frame.f_back
     return tuple(lines)
+
+
+def _called(file: str) -> str:
+    """A file without its folder, and a notebook's cell as tracebacks call it, ``In[3]``; empty where a library made the code."""
+    with suppress(Exception):  # there is no IPython, or it knows of no such cell
+        return str(sys.modules["IPython"].get_ipython().compile.format_code_name(file)[1])
+    name = os.path.basename(file)
+    if cell := re.match(r"<?ipython-input-(\d+)-", name):  # of an IPython before 8
+        return f"In[{cell[1]}]"
+    return "" if file.startswith("<") and file not in _TYPED else name
 
 
 def is_within_pipefix() -> bool:

@@ -75,7 +75,7 @@ class Observer:
             self.notes.write("error", error=f"{message}: {type(error).__name__}: {error} {getattr(error, 'advice', '')}".rstrip())
 
     def ended(self) -> None:
-        if self.notes.begun:
+        if self.notes.begun and not self.notes.silent:
             if self.device is not None:
                 self.device.collect()
             self._turns.leave_all(self.here.current)

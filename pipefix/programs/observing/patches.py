@@ -59,6 +59,7 @@ def _observer_of(asked: Mapping[str, str]) -> Observer:
         atexit.register(_observer.ended)
         os.register_at_fork(after_in_child=_observer.forget)
         util.register_after_fork(_observer, _ended_by_multiprocessing)
+        _ended_by_multiprocessing(_observer)  # this may be one of them, forked before torch was imported
     return _observer
 
 

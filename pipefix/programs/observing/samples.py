@@ -59,9 +59,12 @@ class Orders:
 def share_of(loader: Any) -> dict[str, Any]:
     """How large a part of its dataset the loader's sampler gives this process."""
     batches = getattr(loader, "batch_sampler", None)
-    samplers = [loader, getattr(loader, "sampler", None), batches, getattr(batches, "sampler", None)]
+    sampler, within = getattr(loader, "sampler", None), getattr(batches, "sampler", None)
+    samplers = [loader, sampler, batches, within]
     facts: dict[str, Any] = {"shared": any(hasattr(sampler, name) for sampler in samplers for name in _SHARES)}
-    for name, of in (("dataset_length", getattr(loader, "dataset", None)), ("sampler_length", samplers[1])):
+    if batches is not None and all(held is not sampler for held in (within, getattr(within, "sampler", None))):
+        sampler = within  # torch makes a sampler of the whole dataset beside a batch sampler that it is given, and never asks it
+    for name, of in (("dataset_length", getattr(loader, "dataset", None)), ("sampler_length", sampler)):
         facts[name] = None
         with suppress(Exception):  # streams have none, and whatever a class of the user's raises
             facts[name] = len(of)  # type: ignore[arg-type]

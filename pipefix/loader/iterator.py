@@ -185,10 +185,8 @@ class LoaderIterator(AnyIterator):
         meter.asked()
         try:
             batch = self._next_on_its_way()
-        except BaseException as error:
+        except BaseException:
             meter.ended()
-            if isinstance(error, StopIteration) and log.isEnabledFor(logging.INFO):
-                log.info("%s", self.course.stats())
             raise
         self.course.got(batch, self.standing.batches)
         return batch
@@ -204,7 +202,6 @@ class LoaderIterator(AnyIterator):
                     raise begun
                 batch = carrier.end(begun)
         except StopIteration:
-            standing.ended = True
             self._over()
             raise
         except Exception as error:
@@ -232,6 +229,8 @@ class LoaderIterator(AnyIterator):
 
     def _over(self) -> None:
         """The epoch has ended."""
+        self.standing.ended = True
+        log.info("%s", self.course.stats())
 
     def _has_arrived(self) -> bool:
         """Whether the next batch is here, so that taking it holds nobody up."""
@@ -277,7 +276,7 @@ class InProcessLoaderIterator(LoaderIterator, SingleIterator):
         try:
             batch = self._dataset_fetcher.fetch(next(self._indices))
         except StopIteration:
-            self.standing.ended = True
+            self._over()
             raise
         except Exception:
             self.standing.missed += 1

@@ -93,10 +93,12 @@ def test_the_last_batches_of_a_stream_are_counted_as_they_are(workers: int) -> N
     assert loader.stats().samples == 21
 
 
-def test_without_workers_quick_batches_are_metered_only_while_somebody_reads() -> None:
+def test_without_workers_quick_batches_are_metered_only_while_somebody_reads(caplog: pytest.LogCaptureFixture) -> None:
     loader: Any = FastLoader(pipelines.Tensors(400), batch_size=2)
     loader._meter = Meter(clock=count(0, 10_000).__next__)  # each look at it is 10 µs after the one before
-    list(loader)
+    with caplog.at_level(logging.INFO, "pipefix.loader"):
+        list(loader)
+    assert caplog.messages == [str(loader.stats())], "the end of such an epoch was not logged"
     assert (loader.stats().batches, loader.stats().metered) == (FEW, False)
     assert "too quick to be metered each" in str(loader.stats())
     loader.meter.read = True

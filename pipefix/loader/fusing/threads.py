@@ -110,6 +110,7 @@ class ThreadsLoaderIterator(LoaderIterator):
         self._top_up(max(1, self._ahead_by))
 
     def _over(self) -> None:
+        super()._over()
         # Also where a sample raised StopIteration: nothing comes after it.
         _drop(self._under_way)
         self._indices = iter(())  # setting `_sampler_iter` would begin an order that was dealt anew once more

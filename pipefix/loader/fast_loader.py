@@ -92,7 +92,7 @@ class FastLoader(_Base[T]):
             # Lightning makes a loader of a hook anew from what it saw it made with: what `DataLoader` was given, perhaps.
             noted.update(options.of(self))
         options.check(self)
-        self._why = "Nothing has been loaded yet."
+        self._why = ""
         self._latest: EpochWork | None = None
         self._standing: EpochPosition | None = None
         self._course: Course | None = None
@@ -288,7 +288,7 @@ class FastLoader(_Base[T]):
         return (self._course or Course(self.meter, self._epoch)).stats()
 
     def explain(self) -> str:
-        """How batches are made, and why so."""
+        """How batches are made, or will be, and why so."""
         work = self._latest
         if by_dali.of(self._planned, self) is not None:
             return self._planned.explain(self._carrier)
@@ -296,8 +296,7 @@ class FastLoader(_Base[T]):
             return f"As DataLoader does it: {why_plain()}."
         if work is None:
             self._decide()
-            known = self._fusion_sentence()
-            return known if isinstance(self._fusion, Fusion) else f"{known} {self._why}".lstrip()
+            work, self._latest = self._work(), None  # as the first epoch would have it
         sentences = [self._fusion_sentence(), ranks.sentence(self, self._beginning.dealt_from)]
         if work.fused is None or (self.num_workers and not work.fused.by_threads):
             sentences.append(self._why)

@@ -17,8 +17,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe
-
 from pipefix.hooks.torch_internals import AnyIterator, DatasetKind, SingleIterator, named_block, processes_of, profiled
 from pipefix.loader.device import Carrier
 from pipefix.loader.fusing.batches import FusedCollate, FusedOrders
@@ -104,18 +102,14 @@ class LoaderIterator(AnyIterator):
         carrier = self._work.carrier
         # What goes to a device is copied from pinned memory, which the caller's thread is not to wait for.
         pins = bool(loader.pin_memory) or (self._pins_apart and carrier is not None and carrier.streams)
-        parts = {"dataset": self._under_rules(loader.dataset), "collate_fn": self._made_by(loader.collate_fn), "pin_memory": pins}
+        parts = {"dataset": self._under_rules(), "collate_fn": self._made_by(loader.collate_fn), "pin_memory": pins}
         return Overlaid(loader, **(parts | others))
 
-    def _under_rules(self, dataset: Any) -> Any:
+    def _under_rules(self) -> Any:
         """What samples are read from."""
-        if isinstance(dataset, (IterDataPipe, MapDataPipe)):
-            return dataset
         if self._work.fused is not None:
             return FusedOrders(self._work.fused.source, self._work.rules)
-        if self._work.rules and not isinstance(dataset, IterableDataset):
-            return PolicedDataset(self._work.reads, self._work.rules)
-        return self._work.reads
+        return PolicedDataset(self._work.reads, self._work.rules) if self.guarded else self._work.reads
 
     def _made_by(self, collate_fn: Any) -> Any:
         """What makes a batch of what was read: the user's collate function, under the loader's rules."""
@@ -185,10 +179,8 @@ class LoaderIterator(AnyIterator):
         meter.asked()
         try:
             batch = self._next_on_its_way()
-        except BaseException as error:
+        except BaseException:
             meter.ended()
-            if isinstance(error, StopIteration) and log.isEnabledFor(logging.INFO):
-                log.info("%s", self.course.stats())
             raise
         self.course.got(batch, self.standing.batches)
         return batch
@@ -204,7 +196,6 @@ class LoaderIterator(AnyIterator):
                     raise begun
                 batch = carrier.end(begun)
         except StopIteration:
-            standing.ended = True
             self._over()
             raise
         except Exception as error:
@@ -232,6 +223,8 @@ class LoaderIterator(AnyIterator):
 
     def _over(self) -> None:
         """The epoch has ended."""
+        self.standing.ended = True
+        log.info("%s", self.course.stats())
 
     def _has_arrived(self) -> bool:
         """Whether the next batch is here, so that taking it holds nobody up."""
@@ -277,7 +270,7 @@ class InProcessLoaderIterator(LoaderIterator, SingleIterator):
         try:
             batch = self._dataset_fetcher.fetch(next(self._indices))
         except StopIteration:
-            self.standing.ended = True
+            self._over()
             raise
         except Exception:
             self.standing.missed += 1

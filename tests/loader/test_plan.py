@@ -356,3 +356,12 @@ def test_a_loader_like_a_fastloader_reads_samples_as_that_does(tmp_path: Path) -
     by_dali: Any = as_planned.loader(theirs, PlanFile(augmentation=AugmentationChange(backend="dali")), tmp_path)
     with pytest.warns(RuntimeWarning, match="The dataset makes the samples"):
         assert torch.cat(list(by_dali)).tolist() == [0, 1, 2, *range(4, 10)]
+
+
+def test_a_loader_like_one_with_a_plan_does_what_that_plan_says(plan: Any) -> None:
+    """tune of a loader with plan= measured batches that nobody fused, where training fuses them."""
+    theirs: Any = FastLoader(pipelines.Told(), plan=plan(loader=LoaderChange(fuse="exact")))
+    tuned: Any = as_planned.with_settings(theirs, num_workers=1)
+    assert tuned.fuse == "exact"
+    capped: Any = FastLoader(pipelines.Told(), num_workers=1, batch_size=1, plan=plan(loader=LoaderChange(worker_threads=2)))
+    assert {int(batch[5]) for batch in as_planned.with_settings(capped, prefetch_factor=3)} == {2}

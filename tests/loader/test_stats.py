@@ -7,6 +7,8 @@ from itertools import count
 from typing import Any
 
 import pytest
+import torch
+from torch.utils.data import BatchSampler, SequentialSampler
 
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.metering.meter import FEW, Course, Meter, Stats
@@ -85,6 +87,15 @@ def test_a_smaller_last_batch_is_counted_as_it_is(workers: int, drop_last: bool,
     assert resumed.stats().samples == samples - 12
 
 
+def test_pictures_that_are_not_stacked_are_counted() -> None:
+    """As detection has them, with a batch sampler: each batch counted as three samples, the channels of its first picture."""
+    pictures: Any = [(torch.zeros(3, 5, 7), {"boxes": torch.zeros(2, 4)})] * 24
+    batches = BatchSampler(SequentialSampler(pictures), 4, False)
+    loader: Any = FastLoader(pictures, batch_sampler=batches, collate_fn=lambda samples: tuple(zip(*samples, strict=True)))
+    list(loader)
+    assert loader.stats().samples == 24
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_the_last_batches_of_a_stream_are_counted_as_they_are(workers: int) -> None:
     """Each worker's."""
@@ -93,10 +104,12 @@ def test_the_last_batches_of_a_stream_are_counted_as_they_are(workers: int) -> N
     assert loader.stats().samples == 21
 
 
-def test_without_workers_quick_batches_are_metered_only_while_somebody_reads() -> None:
+def test_without_workers_quick_batches_are_metered_only_while_somebody_reads(caplog: pytest.LogCaptureFixture) -> None:
     loader: Any = FastLoader(pipelines.Tensors(400), batch_size=2)
     loader._meter = Meter(clock=count(0, 10_000).__next__)  # each look at it is 10 µs after the one before
-    list(loader)
+    with caplog.at_level(logging.INFO, "pipefix.loader"):
+        list(loader)
+    assert caplog.messages == [str(loader.stats())], "the end of such an epoch was not logged"
     assert (loader.stats().batches, loader.stats().metered) == (FEW, False)
     assert "too quick to be metered each" in str(loader.stats())
     loader.meter.read = True

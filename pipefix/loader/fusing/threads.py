@@ -97,7 +97,6 @@ class ThreadsLoaderIterator(LoaderIterator):
         self._under_way.popleft()
         if isinstance(batch, Exception):
             raise batch
-        self._top_up(self._ahead_by)
         for task in batch.tasks:
             task.result()  # raises what ended one of the threads
         batch_made = batch.parts.together(self._work.rules, self._own_collate)
@@ -110,6 +109,7 @@ class ThreadsLoaderIterator(LoaderIterator):
         self._top_up(max(1, self._ahead_by))
 
     def _over(self) -> None:
+        super()._over()
         # Also where a sample raised StopIteration: nothing comes after it.
         _drop(self._under_way)
         self._indices = iter(())  # setting `_sampler_iter` would begin an order that was dealt anew once more

@@ -45,9 +45,13 @@ def _like(
     arguments = loader_arguments(original, batch_size=batch_size)
     if collate_fn is not None:
         arguments["collate_fn"] = collate_fn
-    own = {name: getattr(original, name) for name in _HOW_SAMPLES_ARE_READ} if isinstance(original, FastLoader) else {}
-    if change.fuse is not None:
-        own["fuse"] = change.fuse
+    own: dict[str, Any] = {}
+    fuse, threads = change.fuse, change.worker_threads
+    if isinstance(original, FastLoader):
+        own, followed = {name: getattr(original, name) for name in _HOW_SAMPLES_ARE_READ}, original._planned.settings
+        fuse, threads = fuse or followed.fuse, followed.worker_threads if threads is None else threads
+    if fuse is not None:
+        own["fuse"] = fuse
     engine = change.engine or getattr(original, "_engine", None)  # as its own plan has it, or the code
     kind: Callable[..., DataLoader[Any]] = DataLoader
     if own or whole:
@@ -56,8 +60,8 @@ def _like(
         kind = functools.partial(FastLoader, engine=engine)
     # Threads that make fused calls need neither, and a worker_init_fn would have workers make them.
     wraps = own.get("fuse") is None or original.worker_init_fn is not None
-    if change.worker_threads is not None and wraps:
-        first = functools.partial(cap_threads, change.worker_threads)
+    if threads is not None and wraps:
+        first = functools.partial(cap_threads, threads)
         arguments["worker_init_fn"] = FirstInWorker(first, arguments["worker_init_fn"])
     planned_arguments = planned.arguments(change, arguments)
     if planned_arguments.get("multiprocessing_context") == "forkserver":

@@ -200,7 +200,7 @@ def reads_batches(dataset: Any) -> bool:
     """Whether a dataset has a way of its own to read a batch. A `Subset` only passes the question on."""
     while type(dataset) is Subset:
         dataset = dataset.dataset
-    return hasattr(dataset, "__getitems__")
+    return callable(getattr(dataset, "__getitems__", None))  # None is how a class takes it back
 
 
 def _single(batched: Callable[[list[Any]], Any], index: Any) -> Any:

@@ -194,9 +194,11 @@ def remove_empty_folder(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names in a directory to the disk: a file that was synced is found after a power failure only then."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    """Bring the names in a directory to the disk: a file that was synced is found after a power failure only then. Some file
+    systems refuse it; what was written is in its place all the same."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

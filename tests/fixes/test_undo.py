@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
+import stat
 from contextlib import suppress
 from itertools import pairwise
 
@@ -134,6 +137,19 @@ def test_a_backup_that_is_a_link_is_none(tmp_path):
         undo(tmp_path)
     assert backups.replace(path, planfile.encode(planfile.PlanFile())) == 5
     assert undo(tmp_path).step == 5 and (tmp_path / "theirs.toml").read_text() == "theirs"
+
+
+def test_where_folders_are_not_synced_steps_can_be_taken_back_all_the_same(tmp_path, monkeypatch):
+    """What stood on the disk was told as not written, and its backup was removed: CIFS and shared folders of virtual machines."""
+
+    def sync(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    path = tmp_path / planfile.NAME
+    assert backups.replace(path, planfile.encode(planfile.PlanFile())) == 1
+    assert undo(tmp_path).step == 1 and not path.exists()
 
 
 def test_a_plan_that_is_no_file_is_told(tmp_path):

@@ -49,8 +49,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Log:
-    """The log of one folder, which is made where it is missing; held by one process at a time. Reads and writes through the one
-    open file that bears the lock."""
+    """The log of one folder, which is made where it is missing; held by one process at a time, where the file system has locks.
+    Reads and writes through the one open file that bears the lock."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.path = folder, folder / LOG
@@ -66,7 +66,7 @@ class Log:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._is_new = not os.path.lexists(self.path)
             self._file = files.open_own(self.path)
-            held = taken(self._file)
+            held = taken(self._file, needed=False)
         except OSError as error:
             what = f"The log {self.path} cannot be written" if os.path.isdir(self.folder) else f"{self.folder} cannot be made"
             advice = "Choose a directory that you may write to: --out DIR"

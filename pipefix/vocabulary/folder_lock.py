@@ -131,14 +131,16 @@ def _foreign(path: Path) -> BadUsage:
     return BadUsage(f"{path} is not a lock of pipefix: nothing is written there.", advice="Name another directory: --out DIR")
 
 
-def taken(file: BinaryIO) -> bool:
+def taken(file: BinaryIO, *, needed: bool = True) -> bool:
     """Lock an open file; False where another process holds it. The lock goes with this process, however that ends, and processes
-    forked from it do not hold it."""
+    forked from it do not hold it. Where it is not ``needed``, a file system without locks is gone on with."""
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EAGAIN):
             return False
+        if not needed and error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+            return True
         file.close()
         raise
     return True

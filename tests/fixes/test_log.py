@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import subprocess
@@ -66,6 +67,19 @@ def test_one_process_at_a_time(tmp_path):
         other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert "Another pipefix fix is at work" in other.stderr
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_one_to_fix_on(tmp_path, monkeypatch, number):
+    """Lustre without flock, some NFS: "No locks available", and the advice was a directory that one may write to."""
+
+    def lockf(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "lockf", lockf)
+    with Log(tmp_path) as log:
+        log.write("started", target="data.py:loader")
+    assert told(tmp_path) == ["started"]
 
 
 def test_a_folder_that_cannot_be_written_to_is_told(tmp_path):

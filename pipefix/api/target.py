@@ -14,7 +14,7 @@ from pipefix.caches.dataset import CachedDataset
 from pipefix.fixes.apply_plan import fixed
 from pipefix.measurement.budget import Progress as Progress
 from pipefix.measurement.budget import silent as silent
-from pipefix.plan.planfile import LoaderChange, PlanFile
+from pipefix.plan.planfile import NAME, LoaderChange, PlanFile
 from pipefix.subject.load import load
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary import amounts
@@ -77,9 +77,12 @@ def check_followed(loader: Any, plan: Path, go_on: Callable[[Path], str]) -> Non
 
 
 def placed(name: str, path: str | Path | None) -> Path | None:
-    """Where a file is to be written; refused where there is no folder for it, before anything is measured."""
+    """Where a file is to be written; refused where that cannot be, before anything is measured."""
     if path is None:
         return None
+    if Path(path).is_dir():
+        file = Path(path) / {"write": NAME, "trace": "trace.json"}[name]
+        raise BadUsage(f"{name}={str(path)!r} is a directory, not a file.", advice=f"Name a file in it: {name}={str(file)!r}")
     folder = Path(path).parent
     if not folder.is_dir():
         make = command("mkdir", "-p", folder)

@@ -143,6 +143,13 @@ def test_a_file_in_no_folder_is_refused_before_anything_is_measured(place: dict[
     assert refused.value.advice == f"Make it first: mkdir -p {tmp_path / 'none'}"
 
 
+@pytest.mark.parametrize(("verb", "name", "file"), [(probe, "trace", "trace.json"), (tune, "write", "pipefix.plan.toml")])
+def test_a_folder_in_a_files_place_is_refused_before_anything_is_measured(verb: Any, name: str, file: str, tmp_path: Path) -> None:
+    with pytest.raises(BadUsage, match="is a directory, not a file") as refused:
+        verb(pytest.fail, **{name: tmp_path})
+    assert refused.value.advice == f"Name a file in it: {name}={str(tmp_path / file)!r}"
+
+
 @pytest.mark.parametrize(("plan", "out"), [("pipefix.plan.toml", "elsewhere"), ("tuned.toml", ".")])
 def test_a_loader_that_follows_a_plan_is_fixed_from_there(tmp_path: Path, plan: str, out: str) -> None:
     """It was looked at as if it had no plan: the cache that it reads from was built once more, and brought nothing. What tune had

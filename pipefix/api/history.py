@@ -109,14 +109,14 @@ def _saved(entries: list[Entry], runs: list[runfile.Run]) -> float | None:
 
 
 def _said(entry: Entry) -> str:
-    name = entry.id or f"step {entry.step}"
+    name = entry.id or (f"step {entry.step}" if entry.step else "")
     measured = _measured(entry)
     worth = f", {quantity.times_between(measured.gain)} measured" if measured is not None else ""
     why = f": {entry.why}" if entry.why else ""
     return {
         "kept": f"kept {name}{worth}",
         "refused": f"left {name} alone{worth}{why}",
-        "dropped": f"took {name} back{why}",
+        "dropped": f"took {name} back{why}" if name else "took back what an interrupted run had left",
         "undone": f"undid {name}",
     }.get(entry.event, "")
 

@@ -105,8 +105,9 @@ class Log:
             self.unwritten = [f"The log {self.path} could not be written to its end: {error.strerror or error}."]
 
     def name_of(self, step: int) -> str:
-        """What an earlier run called a step that it kept, for people to read; empty where the log does not say."""
-        return next((entry.id or "" for entry in reversed(self._entries) if entry.event == "kept" and entry.step == step), "")
+        """What an earlier run called a step that it made, for people to read; empty where the log does not say."""
+        made = (entry for entry in reversed(self._entries) if entry.event in ("begun", "kept") and entry.step == step)
+        return next((entry.id or "" for entry in made), "")
 
 
 def read_entries(data: bytes, *, origin: str) -> list[Entry]:

@@ -11,7 +11,7 @@ import pytest
 
 from pipefix.api.history import target_here
 from pipefix.cli.main import main
-from pipefix.fixes.history import Log
+from pipefix.fixes.history import Log, undo
 from pipefix.plan import planfile
 from pipefix.report import runfile
 from pipefix.report.runfile import Run
@@ -107,6 +107,20 @@ def test_a_step_whose_end_nobody_told_is_told(tmp_path: Path, capsys: pytest.Cap
         log.write("dropped", step=1, id="cache-sample", why="it is slower")
     assert main(["log", str(tmp_path)]) == 0
     assert capsys.readouterr().out.count("began") == 1
+
+
+def test_what_an_interrupted_fix_left_is_told_by_name_or_as_that(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It told "took step 0 back" of caches, and "took step 1 back" of a step whose name the log holds."""
+    with Log(tmp_path) as log:
+        log.write("started", target="data.py:loader")
+        log.write("begun", step=1, id="workers-2")
+    (tmp_path / "pipefix.plan.before-1.toml").touch()
+    undo(tmp_path)
+    (tmp_path / "pipefix-caches" / "source" / "parts").mkdir(parents=True)
+    undo(tmp_path)
+    assert main(["log", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert "took workers-2 back: it was not in effect" in told and told.endswith("took back what an interrupted run had left\n")
 
 
 def test_steps_that_were_taken_back_save_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,7 +47,8 @@ def space(subject: Subject, machine: Machine, most: int | None, keep_order: bool
     part = "it is part of the training; --batch-sizes shows what others would deliver"
     declined["batch_size"] = part if now.batch_size else "your own sampler decides it"
     if not slots:
-        declined["engine"] = f"engine={engine!r} was chosen"
+        already = "batches are handed over through reusable shared memory already"
+        declined["engine"] = "engine='torch' was chosen" if engine == "torch" else already
     return Space(
         most_workers=most_workers(cores, now.num_workers) if most is None else most, cores=cores,
         reorder=not keep_order and not subject.iterable, pin=bool(machine.gpus) and real, slots=slots,

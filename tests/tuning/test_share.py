@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 from pipefix.api.search_space import limits as limits_of
 from pipefix.api.search_space import own_cpus, ranks_here
 from pipefix.api.search_space import space as space_of
+from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement.consumer import consumer_for
 from pipefix.report.tune_report import ConsumerName, TuneReporter
 from pipefix.subject.load import load
@@ -72,6 +73,16 @@ def test_what_is_searched_and_what_may_be_taken_is_a_ranks_part() -> None:
     assert whole.shm_bytes == 8_000 and part.shm_bytes == 2_000
     assert whole.memory_bytes is not None and part.memory_bytes is not None
     assert whole.memory_bytes - part.memory_bytes == pytest.approx(48_000, abs=2e7), "what this process holds is added to both"
+
+
+@pytest.mark.parametrize(
+    ("engine", "why"),
+    [("torch", "engine='torch' was chosen"), ("auto", "batches are handed over through reusable shared memory already")],
+)
+def test_why_the_hand_over_is_not_searched(engine: str, why: str) -> None:
+    """Of a FastLoader as it is by default it said that engine='auto' was chosen."""
+    subject = load(FastLoader(list(range(40)), batch_size=4, engine=engine))  # type: ignore[arg-type]
+    assert (space_of(subject, MACHINE, None, False).declined or {})["engine"] == why
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system binds no process to CPUs")

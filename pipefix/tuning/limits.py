@@ -14,7 +14,7 @@ import msgspec
 
 from pipefix.system.resources import WORKER_BYTES
 from pipefix.tuning.space import Settings
-from pipefix.vocabulary.quantity import size
+from pipefix.vocabulary import quantity
 
 NEAR = 0.92
 """A trial that has taken this share of a limit is ended."""
@@ -73,7 +73,7 @@ _WORDS = ("of memory", "of /dev/shm", "open files", "CPU cores", "of the device'
 
 
 def _said(name: str, value: float) -> str:
-    number = size(value) if name.endswith("bytes") else f"{value:.2g}" if name == "cores" else f"{value:.0f}"
+    number = quantity.size(value) if name.endswith("bytes") else quantity.number(value) if name == "cores" else f"{value:.0f}"
     return f"{number} {_WORDS[Usage.__struct_fields__.index(name)]}"
 
 
@@ -233,7 +233,8 @@ class StartTimes:
         seconds = self._alone(workers)
         if seconds <= max(most, LIKE_SEEN * max((took for _, took in self.seen), default=0.0)):
             return None
-        return f"starting its workers would take about {seconds:.2g} s, and the budget has {most:.2g} s for each trial"
+        takes, each = quantity.seconds(seconds), quantity.seconds(most)
+        return f"starting its workers would take about {takes}, and the budget has {each} for each trial"
 
     def longest_trial(self, workers: int, each: float, left: float) -> float:
         """Seconds after which a trial of so many workers is ended: ``each`` are meant for one, and ``left`` are left for all."""

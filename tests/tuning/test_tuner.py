@@ -9,7 +9,7 @@ import pytest
 
 from pipefix.report.tune_report import ConsumerName, TuneReporter
 from pipefix.tuning.block_figures import TrialBlock
-from pipefix.tuning.limits import BatchCost, Footprint, ResourceLimits, Usage, ending, refusal
+from pipefix.tuning.limits import BatchCost, Footprint, ResourceLimits, StartTimes, Usage, ending, refusal
 from pipefix.tuning.space import Settings
 from pipefix.tuning.trial import TrialEnded, Watch
 from pipefix.vocabulary.errors import BadUsage, TargetError
@@ -236,7 +236,11 @@ def test_the_sentences_of_limits() -> None:
     limits = ResourceLimits(memory_bytes=1e9, files=100, cores=2.0, shm_bytes=64e6)
     assert refusal(limits, Usage(memory_bytes=9e8)) == "it would take about 900 MB of memory, and the limit is 1.00 GB of memory"
     assert refusal(limits, Usage(files=101)) == "it would take about 101 open files, and the limit is 100 open files"
-    assert ending(limits, Usage(cores=1.95)) == "it took 1.9 CPU cores, which is near the limit of 2 CPU cores"
+    assert ending(limits, Usage(cores=1.95)) == "it took 1.95 CPU cores, which is near the limit of 2 CPU cores"
+    many = refusal(ResourceLimits(cores=100.0), Usage(cores=120.0))
+    assert many == "it would take about 120 CPU cores, and the limit is 100 CPU cores", "it said 1.2e+02 and 1e+02"
+    why = StartTimes(cores=2.0, batch_s=0.0, seen=((2, 10.0),)).too_long(64, 8.0)
+    assert why == "starting its workers would take about 5.3 min, and the budget has 8.00 s for each trial", "it said 3.2e+02 s"
     assert ending(limits, Usage(shm_bytes=63e6)) == "it took 63.0 MB of /dev/shm, which is near the limit of 64.0 MB of /dev/shm"
     assert refusal(limits, Usage()) is None
     assert ending(ResourceLimits(), Usage(1e12, 1e12, 1e6, 1e3)) is None

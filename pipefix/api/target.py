@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,22 +50,29 @@ def as_planned(subject: Subject) -> Subject:
     """With what the plan of the subject's own `FastLoader` says: the cache above all, which it has in the dataset's place."""
     plan, folder = getattr(subject.loader, "follows", None) or (PlanFile(), Path())
     change = plan.loader or LoaderChange()
-    fuse = change.fuse or getattr(subject.loader, "fuse", None)
-    threads = getattr(subject.loader, "threads_per_worker", 1) if not subject.batched_fetch else 1
-    unseen = f"fused calls (fuse={fuse!r})" if fuse else "augmentation of whole batches" if plan.augmentation else ""
-    unseen = unseen or (f"threads (threads_per_worker={threads})" if threads > 1 else "")
-    own = "figures are those of the dataset's own code, one sample after the other."
-    words = f"The loader is told to use {unseen}, which a probe does not see into: {own}"
-    told = [subject.wrapper, words if unseen else ""]
-    on_bad = getattr(subject.loader, "on_bad", "raise")
-    if on_bad != "raise":
-        told.append(f"Samples that cannot be read are left out here, too (on_bad={on_bad!r}).")
-    subject = replace(subject, wrapper=" ".join(filter(None, told)))
+    subject = replace(subject, wrapper=" ".join(filter(None, (subject.wrapper, *unseen(subject, "a probe")))))
     if plan.augmentation is not None or (plan.cache, change.worker_threads, change.fuse) == (None, None, None):
         return subject
     # All other settings are the loader's arguments by now.
     settings = LoaderChange(worker_threads=change.worker_threads, fuse=change.fuse)
     return fixed(subject, PlanFile(loader=settings, cache=plan.cache), folder)
+
+
+def unseen(subject: Subject, measured: str) -> Iterator[str]:
+    """Sentences on what the subject's own `FastLoader` is told to do, and is not done in ``measured``: a probe or a trial."""
+    plan, _ = getattr(subject.loader, "follows", None) or (PlanFile(), Path())
+    own = {name: getattr(subject.loader, name, None) for name in ("fuse", "threads_per_worker", "sample_timeout", "on_bad")}
+    fuse = (plan.loader and plan.loader.fuse) or own["fuse"]
+    threads = own["threads_per_worker"] or 1 if not subject.batched_fetch else 1
+    way = f"fused calls (fuse={fuse!r})" if fuse else "augmentation of whole batches" if plan.augmentation else ""
+    way = way or (f"threads (threads_per_worker={threads})" if threads > 1 else "")
+    if way:
+        code = "figures are those of the dataset's own code, one sample after the other."
+        yield f"The loader is told to use {way}, which {measured} does not see into: {code}"
+    if own["sample_timeout"]:
+        yield f"Samples that take longer than sample_timeout={own['sample_timeout']!r} are waited for in {measured}."
+    if own["on_bad"] not in (None, "raise"):
+        yield f"Samples that cannot be read are left out here, too (on_bad={own['on_bad']!r})."
 
 
 def check_followed(loader: Any, plan: Path, go_on: Callable[[Path], str]) -> None:

@@ -117,6 +117,26 @@ def test_of_fused_calls_and_threads_a_probe_says_that_it_does_not_see_them(optio
     assert as_planned(load_target(LOADER)).wrapper == ""
 
 
+def test_a_tuning_says_what_its_trials_do_not_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a loader with fused calls or threads it found workers for the dataset's own code, and said nothing."""
+    told: list[str] = []
+
+    def reading(subject: Any, older: Any, write: Any, home: Any, notes: list[str]) -> Any:
+        told.extend(notes)
+        raise BadUsage("seen")
+
+    monkeypatch.setattr(sys.modules["pipefix.api.tune"], "_reading_its_cache", reading)
+    with pytest.raises(BadUsage, match="seen"):
+        tune(FastLoader(LOADER.dataset, threads_per_worker=8))
+    assert "threads (threads_per_worker=8), which a trial does not see into" in told[0]
+
+
+def test_that_slow_samples_are_waited_for_is_told() -> None:
+    """A probe left sample_timeout out, and did not say so."""
+    planned = as_planned(load_target(FastLoader(LOADER.dataset, sample_timeout=5)))
+    assert "Samples that take longer than sample_timeout=5 are waited for in a probe." in planned.wrapper
+
+
 def test_a_loader_whose_plan_fuses_is_known_to_fuse(tmp_path: Path) -> None:
     """A probe told it to be a FastLoader with fuse=."""
     place = tmp_path / "pipefix.plan.toml"

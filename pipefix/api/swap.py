@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pipefix.api.target import Progress, loaded, silent
+from pipefix.caches.cut import Chain
 from pipefix.report import runfile, swap_report
 from pipefix.report.document import Document
 from pipefix.report.shown import Shown
@@ -112,6 +113,8 @@ def swap(
             f"{subject.target}: the dataset keeps no transforms {names}.",
             advice="Say which attribute of the dataset holds them, and is called in __getitem__: --transforms NAME",
         )
+    if isinstance(place.value, Chain):  # of a cache: what it does not store of its dataset's list
+        place = place._replace(value=place.value.operations)
     files = files_of(subject.dataset) if to == "dali" else ""
     if files and isinstance(files, str):
         raise TargetError(

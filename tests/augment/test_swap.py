@@ -26,6 +26,8 @@ from pipefix.augment.samples import pictures as samples_of
 from pipefix.augment.split import split
 from pipefix.augment.swap import DatasetTransform, with_calls
 from pipefix.augment.transforms import files_of, find
+from pipefix.caches.convert import convert, recipe_of
+from pipefix.caches.dataset import CachedDataset
 from pipefix.vocabulary.errors import BadUsage, MissingExtra, TargetError
 from tests.augment.calls import Pictures, swapped
 from tests.augment.lists import pictures
@@ -45,6 +47,15 @@ NEW = v2.Compose([v2.ToImage(), v2.RandomCrop(32), v2.TrivialAugmentWide(), v2.T
 def batches(loader: Any) -> list[Any]:
     torch.manual_seed(5)
     return list(loader)
+
+
+def test_of_a_cache_the_transforms_that_it_does_not_store_are_read(tmp_path: Path) -> None:
+    """They were one transform called Chain, which cannot be looked into."""
+    dataset = Pictures(v1.Compose([v1.Resize((32, 32)), v1.RandomHorizontalFlip(), v1.ToTensor()]))
+    convert(dataset, recipe_of("lmdb", "sample"), tmp_path / "cache", target="data.py", workers=1)
+    of_cache = pipefix.swap(CachedDataset(tmp_path / "cache", dataset=dataset))
+    assert of_cache.swap.split.names == ["RandomHorizontalFlip", "ToTensor"]
+    assert of_cache.dataset()[0][0][0].shape == (3, 32, 32)
 
 
 def test_transforms_are_found_where_people_keep_them(photos: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -224,7 +225,8 @@ def _with_sizes(sizes: list[BatchSize], bench: Any, result: TuneResult, subject:
     if not own or result.batch is None:
         return result
     try:
-        sizes.extend(sweep(bench, result, own, plan.limits, seconds=plan.budget / 30))
+        most = subject.settings.epoch or math.inf
+        sizes.extend(sweep(bench, result, own, plan.limits, seconds=plan.budget / 30, most=most))
     except KeyboardInterrupt:
         return replace(result, partial=True, enough="it was interrupted")
     return result

@@ -16,13 +16,15 @@ DOUBLINGS = 6
 BLOCKS = 2
 
 
-def sweep(bench: TrialProcesses, tuned: TuneResult, own: int, limits: ResourceLimits, *, seconds: float) -> Iterator[BatchSize]:
-    """From half the present size upwards, with the settings that were chosen."""
+def sweep(
+    bench: TrialProcesses, tuned: TuneResult, own: int, limits: ResourceLimits, *, seconds: float, most: float = math.inf,
+) -> Iterator[BatchSize]:  # fmt: skip
+    """From half the present size upwards, up to ``most`` (an epoch has no more samples), with the settings that were chosen."""
     assert tuned.batch is not None
     footprint = Footprint(tuned.batch).with_trial(tuned.chosen.but(batch_size=own), tuned.used)
     for power in range(-1, DOUBLINGS):
         count = int(own * 2**power)
-        if count < 1:
+        if not 1 <= count <= most:
             continue
         settings = tuned.chosen.but(batch_size=count)
         why = refusal(limits, footprint.predict(settings))

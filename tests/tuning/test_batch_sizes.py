@@ -49,6 +49,15 @@ def test_a_size_that_does_not_fit_is_told_and_ends_it() -> None:
     assert any("The batch size stays 32." in note for note in report.notes)
 
 
+def test_no_batch_is_larger_than_an_epoch() -> None:
+    """They held no more samples than the dataset has, were told as slower from batch to batch, and with drop_last failed."""
+    machine = Machine(EIGHT)
+    subject = SimpleNamespace(settings=LoaderSettings(batch_size=32, length=100))
+    sizes: list[BatchSize] = []
+    _with_sizes(sizes, machine, tuned(machine, Settings(4)), subject, planned(machine, Settings(4)))
+    assert [size.batch_size for size in sizes] == [16, 32, 64]
+
+
 def test_an_interrupt_among_the_sizes_keeps_what_was_tuned() -> None:
     machine = Machine(EIGHT)
     plan = planned(machine, Settings(4))

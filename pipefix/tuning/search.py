@@ -129,7 +129,7 @@ class Search:
 
     def _modest(self, allowed: Callable[[Settings], bool]) -> NextTrial | Finished:
         """Nothing is known and the start cannot be run: the most modest settings that can."""
-        for workers in (max(1, self.start.workers // 2), 1, 0):
+        for workers in (max(1, min(self.start.workers // 2, self.space.most_workers)), 1, 0):
             settings = self.start.but(workers=min(workers, self.start.workers), prefetch=min(2, self.start.prefetch)).normal()
             if allowed(settings):
                 return NextTrial(settings, "the settings as they are do not fit the limits")

@@ -20,7 +20,7 @@ from pipefix.tuning.search import Finished, Search, confirmed
 from pipefix.tuning.space import Settings, most_workers, said
 from pipefix.tuning.trial import TrialEnded, TrialProcess, TrialProcesses, Watch
 from pipefix.vocabulary.errors import BadUsage, TargetError
-from pipefix.vocabulary.quantity import Interval
+from pipefix.vocabulary.quantity import Interval, counted
 
 PAIRS = 6
 """Blocks of a trial, each beside one of the incumbent's: many short ones, since a machine's pace changes within seconds."""
@@ -140,7 +140,9 @@ class Tuner:
             self.search = replace(self.search, space=replace(space, most_workers=most))
 
     def _fits(self, settings: Settings) -> str | None:
-        why = refusal(self.plan.limits, self.footprint.predict(settings))
+        why, space = refusal(self.plan.limits, self.footprint.predict(settings)), self.search.space
+        if not space.open and settings.workers > space.most_workers:
+            why = f"no more than {counted(space.most_workers, 'worker')} may be tried"
         if why is None and settings.normal() != self.plan.start.normal():
             why = self.starts.too_long(settings.workers, self.each)
         if why is not None:

@@ -187,6 +187,15 @@ def test_where_all_others_fail_the_start_is_kept_for_that_reason(most: int, says
     assert result.kept == f"{says} (dataset[3] raised OSError)"
 
 
+def test_no_more_workers_run_than_may_be_tried() -> None:
+    """With --max-workers 4 the eight of the loader ran, and could be kept."""
+    machine = Machine(EIGHT)
+    result = tuned(machine, Settings(8), space=replace(EIGHT.space, most_workers=4))
+    assert max(settings.workers for settings in machine.started) <= 4
+    assert 0 < result.chosen.workers <= 4 and result.before is None
+    assert [trial.reason for trial in result.tried if trial.settings == Settings(8)] == ["no more than 4 workers may be tried"]
+
+
 def test_where_nothing_else_was_tried_that_is_why_the_start_is_kept() -> None:
     result = tuned(Machine(EIGHT), most_trials=1)
     assert [trial.settings for trial in result.tried if trial.ran] == [Settings(1)]

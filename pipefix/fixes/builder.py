@@ -6,19 +6,19 @@ import contextlib
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 from pipefix.caches import convert as conversion
 from pipefix.caches import pool
 from pipefix.caches.manifest import Recipe
+from pipefix.measurement.budget import Progress
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import Interrupted, TargetError
 from pipefix.vocabulary.garbage import existing_objects_skipped
+from pipefix.vocabulary.worker_exit import describe_exit
 
-Say = Callable[[str, float], None]
-"""Told what is being done and the part of it that is done."""
+Say = Progress
 LONGEST_END_S = 30
 
 
@@ -64,7 +64,7 @@ class Builder:
                 say(*message)
         except (EOFError, ConnectionError) as error:
             self._process.join()
-            problem = f"The process that builds caches ended with {self._process.exitcode}"
+            problem = f"The process that builds caches has ended: {describe_exit(self._process.exitcode)}."
             raise TargetError(problem, advice="Build it by itself, which says more: pipefix convert TARGET --to lmdb") from error
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +17,9 @@ from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
 from pipefix.augment import parity, support
+from pipefix.caches import pool
 from pipefix.fixes import apply_plan, history
+from pipefix.fixes.builder import Builder
 from pipefix.fixes.choice import fixer_for
 from pipefix.fixes.fixers import DecodeByDali, MoveAugment
 from pipefix.fixes.outcome import Applied
@@ -71,6 +75,16 @@ def test_what_is_done_by_hand_says_why(place, kind):
 
 def planned_by(step, context):
     return context.plan.merged(fixer_for(step).change(step, context))
+
+
+def test_how_the_process_died_that_builds_caches_is_told(place, monkeypatch):
+    """It "ended with -9"."""
+    monkeypatch.setattr(pool, "can_fork", lambda: True)
+    with Builder(place.subject) as builder:
+        os.kill(builder._process.pid, signal.SIGKILL)
+        builder._process.join()
+        with pytest.raises(TargetError, match=r"has ended: it was killed by signal 9 \(SIGKILL\)\."):
+            builder.build(None, place.folder, lambda *_: None)
 
 
 def test_the_hand_over_is_fastloaders(place):

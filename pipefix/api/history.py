@@ -129,14 +129,12 @@ def _measured(entry: Entry) -> Measured | None:
 
 
 def _of_plan(path: Path) -> list[Done]:
-    plan = None
     with suppress(PipefixError):
-        plan = planfile.read(path) if path.is_file() else None
-    if plan is None:
-        return []
-    parts = {"loader settings": plan.loader, "a cache": plan.cache, "augmentation on the device": plan.augmentation}
-    changes = ", ".join(name for name, part in parts.items() if part is not None) or "no change"
-    return [Done(at=plan.created, what="plan", target=plan.target, said=changes, where=str(path))]
+        plan = planfile.read(path)
+        parts = {"loader settings": plan.loader, "a cache": plan.cache, "augmentation on the device": plan.augmentation}
+        changes = ", ".join(name for name, part in parts.items() if part is not None) or "no change"
+        return [Done(at=plan.created, what="plan", target=plan.target, said=changes, where=str(path))]
+    return []
 
 
 def target_here(folder: Path) -> tuple[str, str]:

@@ -20,14 +20,13 @@ import msgspec
 from pipefix.caches import folder as cache_folder
 from pipefix.fixes.outcome import Undone
 from pipefix.plan import backups, planfile
+from pipefix.plan.planfile import CACHES
 from pipefix.vocabulary import files, versioned
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from pipefix.vocabulary.folder_lock import taken
 
 LOG = "pipefix.log.jsonl"
 _CALLED = re.compile(r"pipefix\.log\.jsonl\Z")
-FOLDER = planfile.CACHES
-"""Beside the plan file."""
 NAMES = ("source", "resized-256", "decoded", "sample")
 
 
@@ -131,7 +130,7 @@ def read_entries(data: bytes, *, origin: str) -> list[Entry]:
 
 def unused(folder: Path) -> list[str]:
     """Caches of ours, finished or begun, that no plan in ``folder`` names, relative to it."""
-    ours = [f"{FOLDER}/{name}" for name in NAMES if cache_folder.is_ours(folder / FOLDER / name)]
+    ours = [f"{CACHES}/{name}" for name in NAMES if cache_folder.is_ours(folder / CACHES / name)]
     if not ours:
         return []
     named = _named(folder)
@@ -151,7 +150,7 @@ def _named(folder: Path) -> set[str] | None:
             mentioned = b""
             with suppress(OSError):
                 mentioned = files.read_regular(path, planfile.LARGEST)
-            if path.stem.startswith(Path(planfile.NAME).stem) or FOLDER.encode() in mentioned:
+            if path.stem.startswith(Path(planfile.NAME).stem) or CACHES.encode() in mentioned:
                 return None
             continue
         if plan is not None and plan.cache is not None:
@@ -165,13 +164,13 @@ def remove_unused(folder: Path, only: str | None = None) -> tuple[list[str], lis
     for path in unused(folder):
         if only is not None and path != only:
             continue
-        why = f"{FOLDER} is a symbolic link" if (folder / FOLDER).is_symlink() else cache_folder.remove(folder / path)
+        why = f"{CACHES} is a symbolic link" if (folder / CACHES).is_symlink() else cache_folder.remove(folder / path)
         if why is None:
             removed.append(path)
         else:
             left.append(f"{path} is left alone: {why}.")
     if removed:
-        files.remove_empty_folder(folder / FOLDER)
+        files.remove_empty_folder(folder / CACHES)
     return removed, left
 
 

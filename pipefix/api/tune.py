@@ -142,7 +142,6 @@ def tune(
         raise BadUsage(f"The consumer cannot wait {share:g} of its time.", advice="Give a share below one: --stall 1%.")
     older = planfile.read(write) if write is not None and write.is_file() else None
     home = Path.cwd()  # which the target's code may leave
-    notes: list[str] = []
     vram, threads = Vram(), torch.get_num_threads()
     # A process that is forked after OpenMP made its threads hangs when it computes: nothing computes in parallel until then.
     torch.set_num_threads(1)
@@ -150,7 +149,7 @@ def tune(
     try:
         subject = loaded(target, say, batch_size=batch_size, workers=workers, step=step)
         own, plan_target = subject.loader, subject.plan_target  # which may have a device= and augment= that later loaders have not
-        notes += unseen(subject, "a trial")
+        notes = list(unseen(subject, "a trial"))
         subject = _reading_its_cache(subject, older, write, home, notes)
         _check_forks(subject, emulated=any(emulated.values()))
         machine, ranks = look(), search_space.ranks_here()

@@ -190,7 +190,7 @@ def panel(original: Any, expected: torch.Tensor, swapped: torch.Tensor, scale: A
     gap = (expected.double() - swapped.double()).abs() * scale
     widened = (gap * 16).clamp(0, 255).to(torch.uint8)
     return Panel(
-        _hwc(as_tensor(original)), _shown(expected, mean, std), _shown(swapped, mean, std), _hwc(widened), float(gap.mean())
+        _shown(as_tensor(original), 0, 1), _shown(expected, mean, std), _shown(swapped, mean, std), _hwc(widened), float(gap.mean())
     )
 
 

@@ -23,9 +23,11 @@ def doctor(target: Any = None) -> tuple[dict[str, Any], list[Finding]]:
     facts = AuditFacts(machine=machine, no_kernel=absent)
     if target is not None:
         # A target needs PyTorch; the machine alone does not.
+        from pipefix.api.in_program import refuse_program
         from pipefix.api.target import load_target
         from pipefix.audit import observe
 
+        refuse_program(target)
         subject = load_target(target)
         loader_facts = observe.loader_facts(subject.loader)
         facts = AuditFacts(machine=machine, settings=subject.settings, no_kernel=absent, **loader_facts)

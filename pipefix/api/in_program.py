@@ -140,6 +140,18 @@ def imported_or_run(
     return in_program(verb.__name__, [str(target)], progress=progress, **options)
 
 
+def refuse_program(target: Any) -> None:
+    """Raise `TargetError` where importing the target's file would train: for verbs and names of which no program is run."""
+    file, colon, _ = str(target if isinstance(target, (str, Path)) else "").partition(".py:")
+    path = Path(f"{file}.py" if colon else file).expanduser()
+    if path.suffix == ".py" and path.is_file() and trains_when_imported(path):
+        raise TargetError(
+            f"{path} trains when it is imported: loading its dataset would run the training.",
+            advice="Put what trains under if __name__ == '__main__':, or have the program run to its training loop: "
+            + written("pipefix", "probe", str(path)),
+        )
+
+
 def _given(options: dict[str, Any], verb: str) -> dict[str, Any]:
     """As the program can take them, which may work in another folder, and in which nobody can be asked."""
     chosen = {name: value for name, value in options.items() if value is not None and name != "ask"}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from pipefix.api.in_program import refuse_program
 from pipefix.api.run_files import load
 from pipefix.api.target import Progress, loaded, silent
 from pipefix.report import swap_report
@@ -107,6 +108,7 @@ def swap(
     probed = load(run) if run is not None else None
     support.check(to)
     where = _device(device)
+    refuse_program(target)
     subject = loaded(target, say)
     place = find(subject.dataset, transforms)
     if place is None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
+import pipefix
 from pipefix.api.fix import fix
 from pipefix.api.probe import probe
 from pipefix.api.target import as_planned, consumed, load_target
@@ -21,7 +22,7 @@ from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement.consumer import consumer_for
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile, write
 from pipefix.vocabulary import amounts
-from pipefix.vocabulary.errors import BadUsage, UnreadableFile
+from pipefix.vocabulary.errors import BadUsage, TargetError, UnreadableFile
 from tests.fixes.benchtop import Lines
 
 LOADER = DataLoader(TensorDataset(torch.zeros(16, 2)), batch_size=4)
@@ -163,3 +164,16 @@ def test_no_plan_is_tuned_beside_the_one_that_the_loader_follows(tmp_path: Path)
     with pytest.raises(BadUsage, match=f"follows a plan already, {tmp_path}") as caught:
         tune(loader, write=tmp_path / "tuned.toml")
     assert f"--write {tmp_path / 'pipefix.plan.toml'}" in caught.value.advice
+
+
+@pytest.mark.parametrize("name", ["", ":loader"])
+def test_doctor_and_swap_do_not_train(tmp_path: Path, name: str) -> None:
+    """A script that trains as it stands was imported, so that it trained to its end before its loader was looked at."""
+    file = tmp_path / "train.py"
+    file.write_text("open(__file__ + '.ran', 'w').close()\nloader = []\nfor loss in loader:\n    loss.backward()\n")
+    verbs: tuple[Any, ...] = (pipefix.doctor, pipefix.swap)
+    for verb in verbs:
+        with pytest.raises(TargetError, match="trains when it is imported") as caught:
+            verb(f"{file}{name}")
+        assert f"pipefix probe {file}" in caught.value.advice
+    assert not (tmp_path / "train.py.ran").exists()

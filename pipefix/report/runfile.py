@@ -256,20 +256,16 @@ def read(path: Path) -> Run:
     return decode(versioned.read(path, what="run file"), origin=str(path))
 
 
-def _with_unknowns(data: Any, kind: msgspec.inspect.Type) -> Any:
+def _with_unknowns(data: Any, kind: msgspec.inspect.Type | None, unknown: float = math.nan) -> Any:
     """Give nulls their meaning where a figure is required: an interval's end is unbounded, any other figure is unknown (NaN)."""
-    if isinstance(kind, msgspec.inspect.UnionType) and data is not None:
+    if data is None:
+        return unknown if isinstance(kind, msgspec.inspect.FloatType) else None
+    if isinstance(kind, msgspec.inspect.UnionType):
         kind = next((member for member in kind.types if not isinstance(member, msgspec.inspect.NoneType)), kind)
     if isinstance(kind, msgspec.inspect.StructType) and isinstance(data, dict):
         known = {field.encode_name: field.type for field in kind.fields}
-        ends = {"low": float("-inf"), "high": float("inf")} if issubclass(kind.cls, Interval) else {}
-        return {name: _unknown(value, known[name], ends.get(name)) if name in known else value for name, value in data.items()}
+        ends = {"low": -math.inf, "high": math.inf} if issubclass(kind.cls, Interval) else {}
+        return {name: _with_unknowns(value, known.get(name), ends.get(name, math.nan)) for name, value in data.items()}
     if isinstance(kind, msgspec.inspect.ListType) and isinstance(data, list):
-        return [_unknown(item, kind.item_type, None) for item in data]
+        return [_with_unknowns(item, kind.item_type) for item in data]
     return data
-
-
-def _unknown(value: Any, kind: msgspec.inspect.Type, end: float | None) -> Any:
-    if value is None and isinstance(kind, msgspec.inspect.FloatType):
-        return float("nan") if end is None else end
-    return _with_unknowns(value, kind)

@@ -122,7 +122,7 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
     def figures(self) -> dict[str, object]:
         """What changed; the runs themselves are named, not repeated."""
         return {
-            "sentence": self.sentence, "ratio": self.ratio, "settled": self.settled,
+            "sentence": self.sentence, "ratio": self.ratio, "settled": self.settled, "regressed": self.regressed, "gate": self.gate,
             "machine": {**msgspec.structs.asdict(self.machine), "ratio_without": self.own},
             "stages": [{**msgspec.structs.asdict(change), "settled": change.settled} for change in self.stages],
             "beside": self.beside, "before": _named(self.before), "after": _named(self.after),

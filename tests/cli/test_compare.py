@@ -36,6 +36,7 @@ def test_json_holds_the_ratio_and_every_stage(two: tuple[str, str], capsys: pyte
     assert decode["ratio"]["low"] < decode["ratio"]["value"] == 1.0 < decode["ratio"]["high"]
     assert decode["settled"] is False
     assert figures["before"]["delivered"]["value"] == 1000
+    assert figures["regressed"] is True and figures["gate"].startswith("Regression: "), "every format but this one told it"
     assert "Regression: " in told.err
 
 

@@ -13,7 +13,7 @@ from pipefix.hooks.torch_internals import cuda_lost_by_fork
 from pipefix.measurement import experiments, failing, gpu
 from pipefix.measurement.budget import BudgetClock, MeasurementPlan
 from pipefix.measurement.consumer import Consumer, UserStep
-from pipefix.measurement.kept_batch import KeptBatch
+from pipefix.measurement.kept_batch import KeptBatch, copy_of
 from pipefix.measurement.measurement import Block, Measurement
 from pipefix.subject import failure
 from pipefix.vocabulary.nested import leaves, map_leaves
@@ -141,6 +141,7 @@ def copy_seconds(batch: Any) -> dict[str, float]:
     tensors = [leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor) and leaf.device.type == "cpu"]
     if not tensors or not torch.cuda.is_available():
         return {}
+    tensors = [copy_of(tensor) if tensor.is_pinned() else tensor for tensor in tensors]  # which the loader has pinned
     pinned, main = [tensor.pin_memory() for tensor in tensors], gpu.main_device()
     seconds = {"pinning": _pinning(tensors), "bytes": float(sum(tensor.nbytes for tensor in tensors))}
     for device in gpu.devices():

@@ -21,7 +21,11 @@ COPY_MS = {True: 2.0, False: 5.0}
 
 
 class Pinned(torch.Tensor):
-    pass
+    def is_pinned(self, *_: Any, **__: Any) -> bool:
+        return True
+
+    def clone(self, *_: Any, **__: Any) -> torch.Tensor:
+        return self.as_subclass(torch.Tensor).clone()
 
 
 @pytest.fixture
@@ -56,7 +60,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         return tensor
 
     def pin_memory(tensor: torch.Tensor) -> torch.Tensor:
-        ticks.passes(0.001)
+        ticks.passes(0.0 if isinstance(tensor, Pinned) else 0.001)
         return tensor.as_subclass(Pinned)
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -79,6 +83,11 @@ class TestTransfer:
         assert seconds["bytes"] == 4000
         assert set(device.copies) == {(True, True), (False, False)}, "pinned copies do not block"
         assert device.waits == 2, "the stream is waited for once a way"
+
+    def test_what_the_loader_has_pinned_is_copied_from_ordinary_memory_too(self, device: SimpleNamespace) -> None:
+        """Of a loader with pin_memory=True both ways were copies from pinned memory, and pinning took nothing."""
+        seconds = consumer_alone.copy_seconds(torch.zeros(1000).as_subclass(Pinned))
+        assert (seconds["pageable"], seconds["pinning"]) == (pytest.approx(0.005), pytest.approx(0.001))
 
     @pytest.mark.parametrize(
         ("batch", "tensors"),

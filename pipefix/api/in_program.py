@@ -129,6 +129,7 @@ def imported_or_run(
     in_file = path.suffix == ".py" and path.is_file()
     why = "trains when it is imported" if in_file and trains_when_imported(path) else ""
     if not why:
+        refuse_program(target)  # FILE.py:name, of which no program is run
         try:
             return verb(target, progress=progress, **options)
         except TargetError as error:
@@ -141,7 +142,7 @@ def imported_or_run(
 
 
 def refuse_program(target: Any) -> None:
-    """Raise `TargetError` where importing the target's file would train: for verbs and names of which no program is run."""
+    """Raise `TargetError` where importing the target's file would train, and no program is run in its place."""
     file, colon, _ = str(target if isinstance(target, (str, Path)) else "").partition(".py:")
     path = Path(f"{file}.py" if colon else file).expanduser()
     if path.suffix == ".py" and path.is_file() and trains_when_imported(path):

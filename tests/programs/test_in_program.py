@@ -100,6 +100,16 @@ def test_a_file_that_exits_is_run_as_a_program_if_that_was_its_import(
         assert in_program.imported_or_run(probe, str(file)) == "run"
 
 
+def test_a_name_in_a_file_that_trains_is_not_taken_by_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file alone is run to its training loop; with a name behind it, it was imported, and trained to its end first."""
+    file = tmp_path / "train.py"
+    file.write_text("loader = []\nfor loss in loader:\n    loss.backward()\n")
+    monkeypatch.setattr(in_program, "in_program", lambda *_, **__: "run")
+    assert in_program.imported_or_run(lambda *_, **__: "imported", str(file)) == "run"
+    with pytest.raises(TargetError, match="trains when it is imported"):
+        in_program.imported_or_run(lambda *_, **__: "imported", f"{file}:loader")
+
+
 def planned(place: Place, target: str, **parts: Any) -> str:
     planfile.write(PlanFile(target=target, **parts), place.folder / "pipefix.plan.toml")
     return "pipefix.plan.toml"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -38,7 +38,7 @@ def check(loader: Any) -> None:
     for name, right, what in (
         ("max_bad", _is_number(loader.max_bad) and 0 <= loader.max_bad <= 1, "a share between 0 and 1"),
         ("sample_timeout", _is_number(timeout) and 0 <= timeout < math.inf, "seconds, such as 60, or 0 for no limit"),
-        ("threads_per_worker", _is_number(threads, int) and threads > 0, "a whole number above 0"),
+        ("threads_per_worker", _is_number(threads, Integral) and threads > 0, "a whole number above 0"),
         ("quarantine", path is None or isinstance(path, (str, os.PathLike)), "the path of a file, or None"),
         ("augment", loader.augment is None or callable(loader.augment), "a function of a batch, or None"),
         ("device", loader.device is None or _is_device(loader.device), "a device, such as 'cuda', 'cuda:0' or 'cpu', or None"),

@@ -89,6 +89,13 @@ def test_a_batch_outlives_its_loader() -> None:
     assert torch.equal(batch, torch.arange(4.0).repeat_interleave(1000).view(4, 1000) + 1)
 
 
+def test_numbers_may_be_numpys() -> None:
+    """As tuners of hyperparameters draw them: no slots were made, and 4 threads were no whole number."""
+    loader: Any = FastLoader(pipelines.Tensors(16), batch_size=4, num_workers=np.int64(1), threads_per_worker=np.int64(4))
+    assert [first_value(batch) for batch in loader] == [0.0, 4.0, 8.0, 12.0]
+    assert "through reusable shared memory" in loader.explain()
+
+
 def test_batches_too_large_for_a_slot_go_torchs_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arenas, "LARGEST", 1 << 12)
     loader = FastLoader(pipelines.Tensors(16, (1000,)), batch_size=4, num_workers=1)

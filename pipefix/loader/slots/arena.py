@@ -197,5 +197,5 @@ os.register_at_fork(before=_before_fork, after_in_parent=_forked)
 
 def room(batches: int) -> int:
     """Bytes that a slot may have so that ``batches`` of them take at most a quarter of the memory that is free now."""
-    allowed = max(memory_left() // 4 // max(1, batches), SMALLEST)
+    allowed = max(memory_left() // 4 // max(1, int(batches)), SMALLEST)
     return min(LARGEST, 1 << (allowed.bit_length() - 1))

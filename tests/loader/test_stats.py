@@ -7,6 +7,8 @@ from itertools import count
 from typing import Any
 
 import pytest
+import torch
+from torch.utils.data import BatchSampler, SequentialSampler
 
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.metering.meter import FEW, Course, Meter, Stats
@@ -83,6 +85,15 @@ def test_a_smaller_last_batch_is_counted_as_it_is(workers: int, drop_last: bool,
     resumed.load_state_dict(loader.state_dict())
     list(resumed)
     assert resumed.stats().samples == samples - 12
+
+
+def test_pictures_that_are_not_stacked_are_counted() -> None:
+    """As detection has them, with a batch sampler: each batch counted as three samples, the channels of its first picture."""
+    pictures: Any = [(torch.zeros(3, 5, 7), {"boxes": torch.zeros(2, 4)})] * 24
+    batches = BatchSampler(SequentialSampler(pictures), 4, False)
+    loader: Any = FastLoader(pictures, batch_sampler=batches, collate_fn=lambda samples: tuple(zip(*samples, strict=True)))
+    list(loader)
+    assert loader.stats().samples == 24
 
 
 @pytest.mark.parametrize("workers", [0, 2])

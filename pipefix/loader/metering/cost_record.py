@@ -120,8 +120,9 @@ class CostPage:
         pack_into("q", self._memory, place, self._looks)
 
 
-def samples_in(batch: Any) -> int:
-    """Samples of a batch, by the first thing in it that has as many of something as there are samples."""
+def samples_in(batch: Any, usual: int | None = None) -> int:
+    """Samples of a batch, by the first thing in it that has as many of something as there are samples. ``usual``: of most batches,
+    by which a list of pictures is known for one."""
     with suppress(Exception):  # a type of the user's, or a nested tensor, whose shape is an error
         for _ in range(4):
             shape = getattr(batch, "shape", None)
@@ -130,7 +131,7 @@ def samples_in(batch: Any) -> int:
             if isinstance(batch, Mapping) and batch:
                 batch = next(iter(batch.values()))
             elif isinstance(batch, (list, tuple)) and batch:
-                if isinstance(batch[0], (str, bytes, int, float)):
+                if len(batch) == usual or isinstance(batch[0], (str, bytes, int, float)):
                     return len(batch)
                 batch = batch[0]
             else:

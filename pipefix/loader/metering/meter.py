@@ -243,6 +243,8 @@ class Course:
         self.may_stop = False
         """Metering may be left off where it would be felt."""
         self._size = None if loader is None else size_of(loader)
+        own = None if getattr(loader, "batch_size", None) else getattr(loader, "batch_sampler", None)
+        self._usual = getattr(own, "batch_size", None)
         self._last = self._left = 0
         """The number of the epoch's last batch, from 1, and its samples, where it may have fewer than others; else no batch's."""
         with contextlib.suppress(Exception):  # a stream's has no length, and one of the user's nobody else asks for it
@@ -253,7 +255,7 @@ class Course:
 
     def got(self, batch: Any, number: int = -1) -> None:
         """The consumer has the epoch's batch of this number, from 1."""
-        self.meter.got((self._left if number == self._last else self._size) or samples_in(batch))
+        self.meter.got((self._left if number == self._last else self._size) or samples_in(batch, self._usual))
         self._few -= 1
         if not self._few and self.may_stop and not self.meter.read and self.quick():
             self.metered = False

@@ -16,7 +16,7 @@ MS = 1_000_000
 def look(number: int, **changes: int) -> TimedBatch:
     plain = TimedBatch(
         number, at=0, samples=10, storage=10 * MS, decode=40 * MS, augment=20 * MS, own=0, collate=5 * MS, bytes=1000, cpu=60 * MS,
-        made=80 * MS, handed=2 * MS, sent=2, calls=100,
+        made=80 * MS, handed=2 * MS, sent=2,
     )  # fmt: skip
     return plain._replace(**changes)
 

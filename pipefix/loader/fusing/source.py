@@ -38,12 +38,11 @@ class FusedSource:
         self.dataset, self.listing, self.fused = dataset, listing, fused
         self.path = listing.path
         self.width, self.height = size
-        self.mode = "exact" if fused.exact else "close"
         self.kind = torch.uint8 if fused.finish.table is None else torch.float32
 
     def __reduce__(self) -> Any:
         """For a worker that is spawned: compiled there."""
-        return _again, (self.dataset, self.mode)
+        return _again, (self.dataset, "exact" if self.fused.exact else "close")
 
     def begin(self, index: Any, key: int, target: Target, place: int) -> Any:
         """The picture of a sample is written; the rest of the sample is returned. Raises where `finish` has to make it."""

@@ -97,7 +97,6 @@ class ThreadsLoaderIterator(LoaderIterator):
         self._under_way.popleft()
         if isinstance(batch, Exception):
             raise batch
-        self._top_up(self._ahead_by)
         for task in batch.tasks:
             task.result()  # raises what ended one of the threads
         batch_made = batch.parts.together(self._work.rules, self._own_collate)

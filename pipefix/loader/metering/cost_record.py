@@ -41,7 +41,6 @@ class TimedBatch(NamedTuple):
     handed: int
     """Processor time spent on packing and sending batches since the look before; `sent` says how many."""
     sent: int
-    calls: int
 
 
 class Totals(NamedTuple):

@@ -167,7 +167,7 @@ class StageClock:
         sums, calls, handed = stages(timer, cpu + queued, self._call_ns), sum(timer.calls), self._handed.take()
         look = TimedBatch(
             0, done, samples, sums[Stage.STORAGE], sums[Stage.DECODE], sums[Stage.AUGMENT], sums[None], between[1] - between[0],
-            timer.bytes_read, cpu, done - ready, handed.dumps_ns + handed.send_ns, handed.count, calls,
+            timer.bytes_read, cpu, done - ready, handed.dumps_ns + handed.send_ns, handed.count,
         )  # fmt: skip
         self._page.write(look)  # type: ignore[union-attr]
         self._plan(samples, done - ready, ready - begun + perf_counter_ns() - done + int(calls * self._call_ns))

@@ -17,8 +17,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe
-
 from pipefix.hooks.torch_internals import AnyIterator, DatasetKind, SingleIterator, named_block, processes_of, profiled
 from pipefix.loader.device import Carrier
 from pipefix.loader.fusing.batches import FusedCollate, FusedOrders
@@ -104,18 +102,14 @@ class LoaderIterator(AnyIterator):
         carrier = self._work.carrier
         # What goes to a device is copied from pinned memory, which the caller's thread is not to wait for.
         pins = bool(loader.pin_memory) or (self._pins_apart and carrier is not None and carrier.streams)
-        parts = {"dataset": self._under_rules(loader.dataset), "collate_fn": self._made_by(loader.collate_fn), "pin_memory": pins}
+        parts = {"dataset": self._under_rules(), "collate_fn": self._made_by(loader.collate_fn), "pin_memory": pins}
         return Overlaid(loader, **(parts | others))
 
-    def _under_rules(self, dataset: Any) -> Any:
+    def _under_rules(self) -> Any:
         """What samples are read from."""
-        if isinstance(dataset, (IterDataPipe, MapDataPipe)):
-            return dataset
         if self._work.fused is not None:
             return FusedOrders(self._work.fused.source, self._work.rules)
-        if self._work.rules and not isinstance(dataset, IterableDataset):
-            return PolicedDataset(self._work.reads, self._work.rules)
-        return self._work.reads
+        return PolicedDataset(self._work.reads, self._work.rules) if self.guarded else self._work.reads
 
     def _made_by(self, collate_fn: Any) -> Any:
         """What makes a batch of what was read: the user's collate function, under the loader's rules."""

@@ -17,6 +17,7 @@ from torch.utils.data import Subset
 
 from pipefix.caches import cut as cuts
 from pipefix.caches.dataset import CachedDataset, cache_of
+from pipefix.caches.record import Pixels
 from pipefix.loader.fusing import stand_in
 from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.errors import CannotFollow, NotFused
@@ -204,20 +205,16 @@ class _Numbered:
 def _of_pictures(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
     likes: set[str] = set()
 
-    def picture(image: Any) -> PictureStandIn:
+    def put(image: Any) -> PictureStandIn:
         likes.add(image.like)
-        return PictureStandIn(image.data, image.kind)
-
-    def pixels(image: Any) -> PictureStandIn:
-        likes.add(image.like)
-        return PictureStandIn(image.array, "pixels")
+        return PictureStandIn(image.array, "pixels") if isinstance(image, Pixels) else PictureStandIn(image.data, image.kind)
 
     if any("transform" in vars(wrapper) for wrapper in outer[:place]):
         raise NotFused("the cache is wrapped in a dataset with transforms of its own")
     if cache.transform is None:
         raise NotFused("the cache has no transforms that run live")
     transform = cache.transform.operations if isinstance(cache.transform, cuts.Chain) else cache.transform
-    numbered = cache.given(picture, pixels, stand_in.Transforms())
+    numbered = cache.given(put, put, stand_in.Transforms())
     first = numbered[0]
     outer[place] = numbered
     if place:

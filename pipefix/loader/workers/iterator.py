@@ -49,7 +49,7 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
         method = start_method_of(loader)
         first = partial(start_worker, self._work.threads, forked=method == "fork")
         arguments: dict[str, Any] = {"worker_init_fn": FirstInWorker(first, loader.worker_init_fn)}
-        reads = self._under_rules(loader.dataset)
+        reads = self._under_rules()
         if method == "forkserver":
             preload(loader.dataset, loader.collate_fn)
         if method != "fork" and not isinstance(loader.dataset, (IterDataPipe, MapDataPipe)):

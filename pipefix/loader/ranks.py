@@ -46,6 +46,11 @@ class Batching:
         """Whether the sampler deals to ranks, as torch's does."""
         return isinstance(self.sampler, DistributedSampler) and type(self.sampler).__iter__ is DistributedSampler.__iter__
 
+    @property
+    def ranks(self) -> int:
+        """That share the order; 1 where it is not dealt."""
+        return int(self.sampler.num_replicas) if self.ranked else 1
+
 
 def batching(loader: Any) -> Batching | None:
     """None where positions in the order cannot be counted: a stream, a batch sampler or a rank sampler of the user's own."""
@@ -112,15 +117,13 @@ class RemainingOrder:
     @property
     def samples(self) -> int:
         """That this rank takes."""
-        if not self._how.ranked:
-            return self._left
-        ranks = int(self._how.sampler.num_replicas)
-        return self._left // ranks if self._how.sampler.drop_last else -(-self._left // ranks)
+        dropped = self._how.ranked and self._how.sampler.drop_last
+        return self._left // self._how.ranks if dropped else -(-self._left // self._how.ranks)
 
     @property
     def doubled(self) -> int:
         """Samples that are given once more, so that ranks are equally long; negative: so many are dropped."""
-        return self.samples * int(self._how.sampler.num_replicas) - self._left if self._how.ranked else 0
+        return self.samples * self._how.ranks - self._left
 
     def __iter__(self) -> Iterator[Any]:
         indices = self._dealt() if self._how.ranked else self._undealt()
@@ -147,14 +150,6 @@ class RemainingOrder:
         # As torch does: from the beginning of the order, more than once where there are fewer samples than ranks.
         rest += itertools.islice(itertools.cycle(order), max(0, self.doubled))
         return iter(rest[sampler.rank :: sampler.num_replicas])
-
-
-def consumed(loader: Any, behind: int, batches: int) -> int | None:
-    """Samples of the epoch that the whole job has consumed, where every rank has taken ``batches`` since ``behind``."""
-    how = batching(loader)
-    if how is None:
-        return None
-    return behind + batches * how.batch_size * (int(how.sampler.num_replicas) if how.ranked else 1)
 
 
 def sentence(loader: Any, behind: int) -> str:

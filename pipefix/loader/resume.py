@@ -156,7 +156,9 @@ def state_of(loader: Any, standing: EpochPosition | None, epoch: int, *, starts_
         return {**known, **place, "generators": None, "owned": states}
     begun = standing.beginning
     place = {"epoch": begun.epoch, "batches": standing.batches, "dealt_from": begun.dealt_from, "twice": begun.twice}
-    place["missed"], place["consumed"] = standing.missed, ranks.consumed(loader, begun.dealt_from, standing.batches)
+    place["missed"] = standing.missed
+    # Samples that the whole job has consumed, where every rank has taken as many batches.
+    place["consumed"] = None if how is None else begun.dealt_from + standing.batches * how.batch_size * how.ranks
     return {**known, **place, "seed": begun.seed, "fresh": begun.fresh, "generators": begun.generators, "owned": None}
 
 

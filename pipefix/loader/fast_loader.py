@@ -195,7 +195,7 @@ class FastLoader(_Base[T]):
         self._planned.begin()
         fused = self._fusion if isinstance(self._fusion, Fusion) else None
         keyed = self.rng == "sample" or fused is not None
-        threads = self.threads_per_worker if fused is None and not keyed else 1
+        threads = int(self.threads_per_worker) if fused is None and not keyed else 1
         rules = ReadPolicy(self.on_bad, float(self.sample_timeout), keyed, threads)
         work = EpochWork(
             reads=getattr(self._fusion, "reads", self._reads), rules=rules, fused=fused,

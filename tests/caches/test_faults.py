@@ -151,7 +151,8 @@ def test_where_no_more_files_can_be_opened_it_is_told_so(make: Any, monkeypatch:
     folder, no_more = make(Numbers(), "sample").folder, os.strerror(errno.EMFILE)
     cached = CachedDataset(folder)
     with monkeypatch.context() as patched:
-        patched.setattr("lmdb.open", mock.Mock(side_effect=lmdb.Error(f"{folder}: {no_more}")))
+        failing = SimpleNamespace(Error=lmdb.Error, open=mock.Mock(side_effect=lmdb.Error(f"x: {no_more}")))
+        patched.setattr("pipefix.caches.lmdb.lmdb", failing)  # hooks put a stand-in in the place of lmdb.open
         with pytest.raises(UnreadableFile, match=f"cannot be written: {no_more}") as raised:
             make(Numbers(), "sample", name="other", workers=2)
         assert "ulimit -n" in raised.value.advice

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import tempfile
 import time
 from functools import partial
 from pathlib import Path
@@ -244,9 +245,8 @@ def test_parts_come_to_lie_in_the_tier_and_are_read_there(url, tmp_path, kind, b
 
 def test_it_goes_on_where_a_dataset_changes_the_working_directory(url, tmp_path, monkeypatch):
     """Hydra makes a new one for each run: each time the cache was made from its beginning, and what was made stayed behind."""
-    (tmp_path / "outputs").mkdir()
     subject = SimpleNamespace(dataset=Numbers(60), target="data.py")
-    monkeypatch.setattr("pipefix.api.convert.loaded", lambda *_, **__: os.chdir("outputs") or subject)
+    monkeypatch.setattr("pipefix.api.convert.loaded", lambda *_, **__: os.chdir(tempfile.mkdtemp(dir=tmp_path)) or subject)
     with monkeypatch.context() as patched:
         patched.setattr(FolderStore, "put", mock.Mock(side_effect=UnreadableFile("gone")))
         with pytest.raises(UnreadableFile, match="gone"):

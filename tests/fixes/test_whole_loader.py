@@ -111,7 +111,7 @@ def test_batches_are_made_again_and_again(running: Any, workers: int) -> None:
     whole.repeat(0.02, most=1.0)
     asked_first = 1 + max(consumer.seen) + 4 * whole._ahead()
     consumer.seen.clear()
-    block = whole.block(PLAIN, 0.2)
+    block = whole.block(PLAIN, 0.2)  # fake clock
     assert block.samples > asked_first > max(consumer.seen) and 0 in consumer.seen
     turns = [number for number in consumer.seen if number % 4 == 0]
     assert all(then == now + 4 or then == 0 for now, then in itertools.pairwise(turns)), "in the same order"
@@ -126,7 +126,7 @@ def test_an_iterator_that_ends_begins_these_batches_anew(running: Any) -> None:
     consumer = Counts()
     whole = running(Short(Numbers(4000), batch_size=4, collate_fn=list), consumer)
     whole.repeat(0.001, most=1.0)
-    whole.block(PLAIN, 0.1)
+    whole.block(PLAIN, 0.1)  # fake clock
     assert {*consumer.seen} == {*range(12)}
 
 

@@ -115,7 +115,7 @@ def test_messages_about_a_hostile_path(cache: Path, harm: str, arguments: list[s
         (cache / harm).write_bytes(data)
     assert main(arguments) != 0
     said = capsys.readouterr()
-    advice = " ".join((said.out + said.err).split())
+    advice = " ".join(f"{said.out} . {said.err}".split())
     for match in re.finditer(PROGRAMS + r" [^.]*", advice):
         assert re.search(r"(?<!')ca che; touch PWNED(?!'|/)", match[0]) is None, advice
     assert f"'{HOSTILE}" in advice or f"/{HOSTILE}" in advice

@@ -34,6 +34,9 @@ from pipefix.vocabulary.quantity import counted
 
 _SYNCING_AT_ONCE = 4
 
+STAGES = {"source": "storage", "resized": "decode", "decoded": "decode", "sample": "augment", "rows": "decode"}
+"""What of samples a cache stores: as it is after this stage."""
+
 
 class Building:
     """The parts that are there, and what becomes of them. Only the process that holds the lock has one.
@@ -172,7 +175,7 @@ class Building:
         read = sum(facts.source_bytes for facts in self.done.values())
         conversion["source"] = msgspec.structs.replace(plan.source, bytes=min(read, int(sizes.sum())), files=len(sizes))
         length, samples = sum(part.records for part in parts), parts[-1].stop if parts else 0
-        return Manifest(**conversion, length=length, samples=samples, parts=parts)
+        return Manifest(**conversion, stage=STAGES[plan.recipe.store], length=length, samples=samples, parts=parts)
 
     def _sizes_of_files(self) -> np.ndarray[Any, Any]:
         """Of every file that was read: one that several parts were made from is one file."""

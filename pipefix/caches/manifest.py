@@ -26,8 +26,7 @@ from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
 from pipefix.vocabulary.files import read_regular
 from pipefix.vocabulary.version import VERSION
 
-FORMAT = "pipefix.cache"
-MAJOR = 1
+FORMAT, MAJOR = "pipefix.cache", 1
 LARGEST = 256 * 1024 * 1024
 _DIGEST = re.compile(rb'"digest": "([0-9a-f]{64})"\n}\n\Z')
 _BLANK = b'"digest": ""\n}\n'
@@ -170,6 +169,7 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True):
 
 class Manifest(Conversion, frozen=True, kw_only=True):
     format: str = f"{FORMAT}/{MAJOR}"
+    stage: str = ""
     length: int
     """Records."""
     samples: int

@@ -295,6 +295,11 @@ def test_lmdb_alone_reads_it(files, make):
     assert keys == list(range(12)) and picture.size == (30, 22)
 
 
+@pytest.mark.parametrize(("store", "stage"), [("source", "storage"), ("decoded", "decode"), ("sample", "augment")])
+def test_the_manifest_names_the_stage_that_samples_are_stored_at(store, stage, files, make):
+    assert json.loads((make(files, store).folder / "manifest.json").read_text())["stage"] == stage
+
+
 # -- parts are pure; nothing is lost ---------------------------------------------------------------------------------------
 
 

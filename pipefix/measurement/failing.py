@@ -147,8 +147,9 @@ def nothing_came(subject: Subject) -> TargetError:
     return TargetError(f"The loader's sampler, a {type(sampler).__name__}, names no sample.", advice=advice)
 
 
+_LESS = "use fewer workers, a smaller batch, or --recording-budget 100MB (in Python recording_bytes)."
 _BY_SIGNAL: dict[int, str] = {
-    signal.SIGKILL: f"{CAUSES[signal.SIGKILL]}: use fewer workers, a smaller batch, or --recording-budget 100MB.",
+    signal.SIGKILL: f"{CAUSES[signal.SIGKILL]}: {_LESS}",
     signal.SIGSEGV: f"{CAUSES[signal.SIGSEGV]}: probe with --workers 0 under python -X faulthandler to see where.",
     signal.SIGABRT: f"{CAUSES[signal.SIGABRT]}; probe with --workers 0 to see where.",
 }
@@ -214,7 +215,7 @@ def _advice(error: BaseException) -> str | None:
     if "shared memory" in text or "/torch_" in text or ("No space left on device" in text and "shm" in text):
         return f"{_shared_memory()} {_MORE_SHARED}"
     if isinstance(error, MemoryError):
-        return "Memory ran out: use fewer workers, a smaller batch, or --recording-budget 100MB."
+        return f"Memory ran out: {_LESS}"
     return None
 
 

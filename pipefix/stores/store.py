@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple, Protocol
 
+from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.urls import is_remote
 
 
@@ -57,4 +58,6 @@ class Store(Protocol):
 
 def is_store(place: object) -> bool:
     """Whether this names a store rather than a folder's path."""
+    if isinstance(place, PurePath) and is_remote(url := str(place).replace(":/", "://", 1)):
+        raise BadUsage(f"{place} was a URL until it was made a path.", advice=f'Give it as text: "{url}"')
     return isinstance(place, str) and is_remote(place)

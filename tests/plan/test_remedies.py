@@ -379,7 +379,7 @@ PROPOSED: list[tuple[World, str, str, float | None, dict[str, Any], dict[str, An
     (with_threads(CROWDED, 2_000_000, 1_000_000), "thread-caps",
      "20 busy threads of 4 workers share 4 cores and use 2.00x the CPU time of the main ones", None,
      {"speedup": Interval(2**0.5, 1.0, 2.0),
-      "command": "Give worker_init_fn=lambda worker: cv2.setNumThreads(0), and set OMP_NUM_THREADS=1 in the environment."}, {}),
+      "command": "Have a worker_init_fn call cv2.setNumThreads(0), and set OMP_NUM_THREADS=1 in the environment."}, {}),
     (SLOW_NETWORK, "batched-fetch", "Reading takes 10.0 ms a sample, 95 % of it waiting; 8 requests at once share the wait",
      0.0124 / (0.0024 + 0.01 * (0.05 + 0.95 / 8)), {}, {}),
     (PYTHON, "batched-tokenisation", "tokenizer() takes 200 µs a sample, in a call of its own; 50.0 µs of it are Python's",

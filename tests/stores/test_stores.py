@@ -7,6 +7,7 @@ import errno
 import importlib.util
 import os
 import pickle
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -90,6 +91,13 @@ def test_a_folder_that_cannot_be_written_says_so(tmp_path):
 )
 def test_which_places_are_stores(place, far):
     assert is_store(place) == far
+
+
+def test_a_url_that_was_made_a_path_is_refused() -> None:
+    """pathlib takes one slash from it: the cache went into a folder called s3: beside the program."""
+    with pytest.raises(BadUsage, match="s3:/bucket/cache was a URL until it was made a path"):
+        is_store(Path("s3://bucket/cache"))
+    assert not is_store(Path("folder/cache"))
 
 
 def test_a_scheme_that_nobody_knows():

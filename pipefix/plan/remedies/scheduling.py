@@ -100,7 +100,7 @@ class ThreadCaps(Remedy):
         gain = Interval(used**0.5, 1.0, used)
         own = "Set OMP_NUM_THREADS=1 (and the library's own setting) in the environment before the workers start."
         if case.measurement.facts.get("worker.cv2_threads", 0.0) > 1:
-            own = "Give worker_init_fn=lambda worker: cv2.setNumThreads(0), and set OMP_NUM_THREADS=1 in the environment."
+            own = "Have a worker_init_fn call cv2.setNumThreads(0), and set OMP_NUM_THREADS=1 in the environment."
         return self.proposed(f"{run} share {core_count(cores)} and use {times(used)} the CPU time of the main ones", gain, own)
 
 

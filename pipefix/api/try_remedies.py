@@ -145,7 +145,7 @@ def begin_cache(subject: Subject, store: str, seconds: float, sample_s: float) -
     if result.keeps_nothing:
         why = "nothing that its transforms give could be stored, so this is the same as cache-decoded"
     made = result.record_bytes, result.described_bytes, result.part_samples
-    return TriedCache(why, *made, whole=result.whole, uncut=result.uncut)
+    return TriedCache(why, *made, whole=result.whole, uncut=result.uncut, kept=result.kept)
 
 
 def kept_record(result: ReadBack) -> KeptRecord | None:

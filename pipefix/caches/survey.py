@@ -104,6 +104,8 @@ class FirstRecords(NamedTuple):
     """Of what transforms give, where that is wanted: they run live, all of them."""
     whole: bool = False
     """They are finished samples, none of whose transforms are left to run, and came out the same when they were made again."""
+    kept: tuple[str, ...] = ()
+    """Of which transforms the results are stored."""
     uncut: bool = False
     """Whatever is stored, they are: the transforms cannot be held apart from the dataset's code."""
 
@@ -121,6 +123,7 @@ def first_records(dataset: Any, recipe: Recipe, count: int) -> FirstRecords:
         record_bytes=look.record_bytes, described_bytes=look.described_bytes, part_samples=plan.part_samples,
         keeps_nothing=recipe.store == "sample" and cut is not None and bool(cut.live) and not cut.kept,
         whole=recipe.store != "source" and (cut is None or not cut.live), uncut=cut is not None and cut.attribute is None,
+        kept=tuple(cut.kept) if cut is not None else (),
     )  # fmt: skip
 
 

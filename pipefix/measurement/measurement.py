@@ -129,6 +129,8 @@ class TriedCache:
     """Whether its records are finished samples, none of whose transforms run when they are read."""
     uncut: bool = False
     """Whether they would be whatever it keeps: the transforms cannot be held apart."""
+    kept: tuple[str, ...] = ()
+    """Transforms whose results it keeps, each with its settings in brackets."""
 
 
 @dataclass(frozen=True)

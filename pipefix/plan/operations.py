@@ -43,12 +43,14 @@ class Operations:
     """In the order in which a sample meets them."""
     same: bool = False
     """Whether whole samples came out the same again: then none of them is random, whatever its name."""
+    kept: frozenset[str] = frozenset()
+    """Names of those that a conversion was seen to keep."""
 
     @property
     def fixed(self) -> tuple[OpCost, ...]:
-        """The augmentations before the first one that may be random: their results can be kept."""
-        before = takewhile(lambda op: self.same or is_fixed(op.name), self.augment)
-        return tuple(op for op in before if op.name not in _CONTAINERS)
+        """The augmentations whose results can be kept: those before the first one that may be random, and those that were."""
+        before = list(takewhile(lambda op: self.same or is_fixed(op.name), self.augment))
+        return tuple(op for op in self.augment if op.name not in _CONTAINERS and (op in before or op.name in self.kept))
 
     @property
     def first_random(self) -> str | None:
@@ -78,7 +80,8 @@ def operations_of(measurement: Measurement, diagnosis: Diagnosis) -> Operations:
     whole = sum(op.wall_s for op in met)
     augment = tuple(op for op in met if op.name not in OWN_NAMES or op.wall_s > _GLUE * whole)
     tokenisers = tuple(op for op in (*diagnosis.stages[Stage.DECODE].ops, *augment) if _TOKENS.match(op.name))
-    return Operations(pictures_of(diagnosis), tokenisers, augment, measurement.same_every_time)
+    kept = frozenset(name.partition("(")[0] for tried in measurement.tried_caches.values() for name in tried.kept)
+    return Operations(pictures_of(diagnosis), tokenisers, augment, measurement.same_every_time, kept)
 
 
 def pictures_of(diagnosis: Diagnosis) -> tuple[str, ...]:

@@ -177,6 +177,7 @@ def test_a_conversion_that_would_be_refused_is_known_before_it_is_proposed() -> 
     kept, cut_before = begun(fixed, "sample"), begun(fixed, "decoded")
     assert (kept.whole, kept.uncut, cut_before.whole) == (True, False, False), "all of its transforms' results are kept"
     assert begun(still, "sample").uncut
+    assert (kept.kept, cut_before.kept) == (("PILToTensor", "Resize([4])"), ())
     assert begin_cache(still, "decoded", 0.0, 0.0) is None
 
 

@@ -331,6 +331,10 @@ PROPOSED: list[tuple[World, str, str, float | None, dict[str, Any], dict[str, An
      "record of 602 kB back takes about 47.6 µs"), 0.0049 / ((0.0002 + 0.0004 + 0.0000476) / 2), {}, {}),
     (FINISHED.but(fields={"same_every_time": True}).with_arms(), "cache-sample", "Everything up to ToTensor...", None,
      {"risk": None}, {}),
+    # The dataset's own code, which may be random, before what a conversion was seen to keep.
+    (FINISHED.but(ops={Stage.DECODE: ("PIL.Image.load",), Stage.AUGMENT: ("crop() at mine.py:7", "Resize", "RandomHorizontalFlip")},
+                  fields={"tried_caches": {"sample": TriedCache(kept=("Resize(256)",))}}),
+     "cache-sample", "Everything up to Resize takes 7.20 ms a sample...", None, {"risk": None}, {}),
     # What is random stays live.
     (FINISHED.but(ops={Stage.DECODE: ("PIL.Image.load",), Stage.AUGMENT: ("Resize", "RandomHorizontalFlip", "ToTensor")}),
      "cache-sample", "Everything up to Resize takes 7.20 ms a sample...", None, {"risk": None}, {}),

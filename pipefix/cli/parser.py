@@ -110,7 +110,7 @@ def build(commands: dict[str, ModuleType]) -> tuple[Parser, dict[str, Parser]]:
 
 def parse(argv: Sequence[str], commands: dict[str, ModuleType]) -> Namespace:
     top, parsers = build(commands)
-    argv = _as_flags(list(argv))
+    argv = command_first(list(argv))
     word = argv[0] if argv else "--help"
     if not word.startswith("-") and word not in parsers:
         meant = nearest(word.lower(), parsers)
@@ -137,7 +137,7 @@ def parse(argv: Sequence[str], commands: dict[str, ModuleType]) -> Namespace:
     return arguments
 
 
-def _as_flags(argv: list[str]) -> list[str]:
+def command_first(argv: list[str]) -> list[str]:
     """``help``, ``help COMMAND``, ``version``, and ``--color never`` or ``-q`` before the command are what people type as well."""
     before = 0
     while argv[before:] and argv[before].partition("=")[0] in ("--color", "-q", "--quiet"):

@@ -88,11 +88,10 @@ def run(arguments: Namespace) -> int:
         page = arguments.out / "report.html"
         try:
             result.html(page)
-        except UnreadableFile as error:  # that costs nothing else
-            console.note(f"pipefix: {error}")
-        else:
             if not arguments.quiet:
                 console.note(f"report: {page}")
+        except UnreadableFile as error:  # that costs nothing else
+            console.note(f"pipefix: {error}")
     except KeyboardInterrupt:
         _tell_interrupted(arguments.out)
     except Exception as error:  # noqa: BLE001 - a fault of pipefix's is not the program's

@@ -162,8 +162,7 @@ def _refuse(unknown: list[str], parser: Parser) -> NoReturn:
     if parser.prog == "pipefix run":
         advice = f"Flags of the program's own come after it: pipefix run train.py {flag} ... {advice}"
     elif "-m" in parser.flags():
-        after = f"A program's own arguments come after --: {parser.prog} train.py -- {flag} ..."
-        advice = f"{advice} {after}" if meant else f"{after} {advice}"
+        advice = f"A program's own arguments come after --: {parser.prog} train.py -- {flag} ... {advice}"
     if os.path.exists(flag):
         advice = f"The file of that name is written ./{flag}"
     if flag == "-m":

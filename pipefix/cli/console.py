@@ -62,9 +62,8 @@ def print_lines(lines: Iterable[str]) -> bool:
         stream.writelines(f"{line}\n" for line in lines)
         stream.flush()
     except OSError as error:
-        with contextlib.suppress(
-            OSError, ValueError
-        ):  # stdout points nowhere, or the interpreter complains when it flushes at exit
+        # stdout points nowhere, or the interpreter complains when it flushes at exit
+        with contextlib.suppress(OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, sys.stdout.fileno())
             os.close(nowhere)

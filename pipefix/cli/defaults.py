@@ -24,20 +24,22 @@ TYPED = frozenset({"arg", "out", "html", "trace", "write", "fail_on", "only", "r
 
 
 def apply(parsers: Mapping[str, ArgumentParser], command: str, typed: Sequence[str]) -> None:
-    """Set the defaults of a command's options; those that cannot stand beside what was typed are left."""
+    """Set the defaults of a command's options; those that cannot stand beside what counts more are left."""
     parser = parsers.get(command)
     if parser is None:
         return
     table = _table(Path.cwd(), parsers)
     # A table of a command is no value of the option of that name, such as --run.
-    settings = {name: value for name, value in table.items() if name not in parsers} | table.get(command, {})
-    excluded = _excluded(parser, typed)
-    for action in _settable(parser):
-        value = os.environ.get(PREFIX + action.dest.upper(), settings.get(_name(action)))
-        if value is None or action in excluded:
-            continue
-        is_on = str(value).lower() in ("1", "true", "yes", "on")
-        action.default = is_on if action.nargs == 0 else _checked(action, str(value))
+    general = {name: value for name, value in table.items() if name not in parsers}
+    settable, settled = _settable(parser), _excluded(parser, typed)
+    environment: dict[str, Any] = {_name(action): os.environ.get(PREFIX + action.dest.upper()) for action in settable}
+    for settings in (environment, table.get(command, {}), general):
+        new = [action for action in settable if settings.get(_name(action)) is not None and action not in settled]
+        for action in new:
+            value = str(settings[_name(action)])
+            is_on = value.lower() in ("1", "true", "yes", "on")
+            action.default = is_on if action.nargs == 0 else _checked(action, value)
+        settled += new + _excluded(parser, [option for action in new for option in action.option_strings])
 
 
 def _settable(parser: ArgumentParser) -> list[Action]:

@@ -16,7 +16,7 @@ from typing import NoReturn
 from pipefix.cli.command import find
 from pipefix.cli.console import ask_color, note, results, tolerate_any_encoding
 from pipefix.cli.end_notice import watched
-from pipefix.cli.parser import parse
+from pipefix.cli.parser import command_first, parse
 from pipefix.subject.naming import named, with_arguments
 from pipefix.vocabulary.errors import BadUsage, Interrupted, MissingExtra, OutOfMemory, PipefixError, TargetError, UnreadableFile
 from pipefix.vocabulary.version import VERSION
@@ -30,7 +30,7 @@ SOON = 0.05
 def run() -> NoReturn:
     _treat_termination_as_interrupt()
     _deliver_lost_interrupts()
-    with watched(next((word for word in sys.argv[1:] if not word.startswith("-")), "")):  # -q may stand before it
+    with watched("".join(command_first(sys.argv[1:])[:1])):
         code = main()
     with suppress(OSError):
         os.dup2(2, 1)  # what the target's code prints while the interpreter ends is no result

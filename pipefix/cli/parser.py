@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from pipefix.cli import console, defaults
 from pipefix.cli.command import nearest
+from pipefix.vocabulary.commands import command as written
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.version import VERSION
 
@@ -110,10 +111,10 @@ def build(commands: dict[str, ModuleType]) -> tuple[Parser, dict[str, Parser]]:
 
 def parse(argv: Sequence[str], commands: dict[str, ModuleType]) -> Namespace:
     top, parsers = build(commands)
-    argv = _as_flags(list(argv))
+    argv = command_first(list(argv))
     word = argv[0] if argv else "--help"
     if not word.startswith("-") and word not in parsers:
-        meant = nearest(word.lower(), parsers)
+        meant = written("run", word) if word.endswith(".py") else nearest(word.lower(), parsers)
         others = f"Its commands are {', '.join(sorted(parsers))}; start with: pipefix probe TARGET"
         raise BadUsage(f"pipefix has no command {word!r}.", advice=f"Did you mean: pipefix {meant}?" if meant else others)
     if word.startswith("-") and word not in top.flags():
@@ -137,7 +138,7 @@ def parse(argv: Sequence[str], commands: dict[str, ModuleType]) -> Namespace:
     return arguments
 
 
-def _as_flags(argv: list[str]) -> list[str]:
+def command_first(argv: list[str]) -> list[str]:
     """``help``, ``help COMMAND``, ``version``, and ``--color never`` or ``-q`` before the command are what people type as well."""
     before = 0
     while argv[before:] and argv[before].partition("=")[0] in ("--color", "-q", "--quiet"):
@@ -152,15 +153,16 @@ def _as_flags(argv: list[str]) -> list[str]:
 def _refuse(unknown: list[str], parser: Parser) -> NoReturn:
     flags, see = [word for word in unknown if word.startswith("-") and word != "-"], f"See what it takes with: {parser.prog} --help"
     if not flags:
-        advice = "A number and its unit are one word, such as 8GB, 90s or 5%."
-        if not re.fullmatch(r"%|[a-zA-Z]{1,3}", unknown[0]):
-            advice = see
+        is_unit = re.fullmatch(r"%|[a-zA-Z]{1,3}", unknown[0])
+        advice = "A number and its unit are one word, such as 8GB, 90s or 5%." if is_unit else see
         raise BadUsage(f"{parser.prog}: {unknown[0]!r} is one argument too many.", advice=advice)
     flag = flags[0].split("=", 1)[0]
     meant = nearest(flag, parser.flags())
     advice = f"Did you mean {meant}?" if meant else see
     if parser.prog == "pipefix run":
         advice = f"Flags of the program's own come after it: pipefix run train.py {flag} ... {advice}"
+    elif "-m" in parser.flags():
+        advice = f"A program's own arguments come after --: {parser.prog} train.py -- {flag} ... {advice}"
     if os.path.exists(flag):
         advice = f"The file of that name is written ./{flag}"
     if flag == "-m":

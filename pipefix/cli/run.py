@@ -88,13 +88,10 @@ def run(arguments: Namespace) -> int:
         page = arguments.out / "report.html"
         try:
             result.html(page)
-        except UnreadableFile as error:  # that costs nothing else
-            console.note(f"pipefix: {error}")
-        else:
             if not arguments.quiet:
                 console.note(f"report: {page}")
-    except BrokenPipeError:
-        pass  # nobody reads it any more
+        except UnreadableFile as error:  # that costs nothing else
+            console.note(f"pipefix: {error}")
     except KeyboardInterrupt:
         _tell_interrupted(arguments.out)
     except Exception as error:  # noqa: BLE001 - a fault of pipefix's is not the program's
@@ -120,14 +117,13 @@ def _check_amount(words: list[str]) -> None:
 
 def _check_folder(folder: Path) -> None:
     """Before the program starts, and not after it ran for a day."""
+    other = command("pipefix", "run", "--out", "FOLDER", "train.py")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UnreadableFile(
-            f"--out {folder}: the folder cannot be made: {error.strerror or error}.",
-            advice=f"Choose a folder of your own: {command('pipefix', 'run', '--out', 'FOLDER', 'train.py')}",
-        ) from error
-    disk, other = shutil.disk_usage(folder), command("pipefix", "run", "--out", "FOLDER", "train.py")
+        problem = f"--out {folder}: the folder cannot be made: {error.strerror or error}."
+        raise UnreadableFile(problem, advice=f"Choose a folder of your own: {other}") from error
+    disk = shutil.disk_usage(folder)
     if disk.total and not disk.free:
         raise UnreadableFile(f"--out {folder}: there is no room on its disk.", advice=f"Choose a folder with room: {other}")
     destination.check("--out", out=folder / "run.json", html=folder / "report.html")

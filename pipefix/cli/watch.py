@@ -72,10 +72,8 @@ def _lines(jobs: list[list[Window]], *, whole: bool) -> Iterator[str]:
     """What was known at the start is told once, in full, of the last job alone; what comes after it, in a line a window."""
     from pipefix.watching import follow
 
-    for job, windows in enumerate(jobs):
-        if whole and job + 1 < len(jobs):
-            continue
-        if job and not whole:
+    for job, windows in enumerate(jobs[-1:] if whole else jobs):
+        if job:
             yield "note   Another job writes here from now on."
         for window in windows:
             yield from (f"{'DRIFT' if notice.alarm else 'note '}  {notice.sentence}" for notice in window.notices)

@@ -67,15 +67,19 @@ def command_line(words: Sequence[str]) -> list[str]:
             raise BadUsage(f"There is no file {words[0]}.", advice=advice)
         return [sys.executable, *words]
     if shutil.which(words[0]) is None:
+        problem = f"There is no program {words[0]!r} on the PATH."
         advice = "Name a Python file, -m MODULE, or a program, such as: pipefix run torchrun --nproc-per-node 2 train.py"
         if words[0].endswith(".ipynb"):
             advice = commands.of_a_notebook(words[0])
         elif Path(f"{words[0]}.py").is_file():
             advice = f"Did you mean: {commands.command('pipefix', 'run', f'{words[0]}.py')}?"
-        elif os.sep not in words[0] and Path(words[0]).is_file():
-            here = commands.command("pipefix", "run", f"./{words[0]}"), commands.command("pipefix", "run", "sh", words[0])
-            advice = f"As in a shell, the one here is named by its folder: {here[0]}, or {here[1]}"
-        raise BadUsage(f"There is no program {words[0]!r} on the PATH.", advice=advice)
+        elif Path(words[0]).is_file():
+            here, by_shell = (commands.command("pipefix", "run", *how, *words[1:]) for how in ([f"./{words[0]}"], ["sh", words[0]]))
+            advice = f"As in a shell, the one here is named by its folder: {here}, or {by_shell}"
+            if os.sep in words[0]:
+                problem = f"{words[0]} is a file that may not be executed."
+                advice = f"Allow it with {commands.command('chmod', '+x', words[0])}, or name what runs it: {by_shell}"
+        raise BadUsage(problem, advice=advice)
     return words
 
 

@@ -67,9 +67,8 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
     def settled(self) -> bool:
         """True where the interval of the ratio, as it would be on one machine, leaves no change out. More neighbours, whatever they
         cost, made nothing faster."""
-        return (self.machine.told or self.ratio.low > 1.0) and all(
-            not ratio.low <= 1.0 <= ratio.high for ratio in (self.ratio, self.own)
-        )
+        outside = all(not ratio.low <= 1.0 <= ratio.high for ratio in (self.ratio, self.own))
+        return outside and (self.machine.told or self.ratio.low > 1.0)
 
     @property
     def regressed(self) -> bool:
@@ -297,10 +296,8 @@ def markdown(comparison: Comparison) -> list[str]:
         lines += ["", _cell(comparison.gate)]
     lines += _markdown_table(HEADS, [row(change) for change in comparison.stages])
     lines += _markdown_table(["figure", "before", "after"], _beside_rows(comparison))
-    for title, notes in (
-        ("Changed settings", changed_settings(comparison.before, comparison.after)),
-        ("Doubts", comparison.doubts),
-    ):
+    listed = {"Changed settings": changed_settings(comparison.before, comparison.after), "Doubts": comparison.doubts}
+    for title, notes in listed.items():
         if notes:
             lines += ["", f"{title}:", "", *(f"- {_cell(note)}" for note in notes)]
     return lines

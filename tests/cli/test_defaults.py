@@ -57,6 +57,16 @@ def test_what_cannot_stand_beside_what_is_typed_is_left(project: Path) -> None:
     assert (probe.budget, probe.step_ms, probe.target_rate) == (20.0, None, 100.0)
 
 
+def test_what_counts_more_leaves_out_what_cannot_stand_beside_it(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIPEFIX_TARGET_RATE", "100")
+    probe = parsed("probe", "x.py")
+    assert (probe.budget, probe.step_ms, probe.target_rate) == (120.0, None, 100.0)
+    monkeypatch.delenv("PIPEFIX_TARGET_RATE")
+    (project / "pyproject.toml").write_text("[tool.pipefix]\nstep-ms = 25\n[tool.pipefix.tune]\ntarget-rate = 50\n")
+    tune = parsed("tune", "x.py")
+    assert (tune.step_ms, tune.target_rate) == (None, 50.0)
+
+
 def test_agreement_and_files_are_typed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIPEFIX_YES", "1")
     monkeypatch.setenv("PIPEFIX_OUT", "somewhere")

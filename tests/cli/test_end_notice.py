@@ -26,9 +26,9 @@ loader = DataLoader(Numbers(), batch_size=4)
 """
 
 
-def run(pipefix: str, folder: Path, act: str) -> subprocess.CompletedProcess[str]:
+def run(pipefix: str, folder: Path, act: str, *before: str) -> subprocess.CompletedProcess[str]:
     (folder / "train.py").write_text(PIPELINE.format(act=act))
-    command = [*pipefix.split(), "probe", "train.py", "--budget", "2", "-q"]
+    command = [*pipefix.split(), *before, "probe", "train.py", "--budget", "2", "-q"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
@@ -46,6 +46,11 @@ def test_a_sample_that_ends_the_process_is_told(tmp_path: Path, act: str, code: 
     assert "the process ended without a report while it was making a batch of the samples 0, 1, 2, 3" in done.stderr
     if code == 128 + signal.SIGSEGV:
         assert 'train.py", line 10 in __getitem__' in done.stderr
+
+
+def test_it_is_told_where_an_option_stands_before_the_command(tmp_path: Path, preloaded: str) -> None:
+    """The option's value was taken for the command."""
+    assert "the process ended without a report" in run(preloaded, tmp_path, "os._exit(0)", "--color", "never").stderr
 
 
 def test_code_that_has_its_children_buried_by_the_kernel(tmp_path: Path, preloaded: str) -> None:

@@ -66,8 +66,11 @@ STUMBLES = [
     ("probe data.py --rec 5MB", 2, "there is no flag --rec."),  # an abbreviation would mean another flag when one is added
     ("probe data.py --record", 2, "Did you mean --recording-budget?"),
     ("probe data.py --zzzz", 2, "See what it takes with: pipefix probe --help"),
+    ("probe data.py --lr 0.1", 2, "A program's own arguments come after --: pipefix probe train.py -- --lr ..."),
+    ("fix train.py --epochs 3", 2, "come after --: pipefix fix train.py -- --epochs ... Did you mean"),
     ("show run.json --htm", 2, "Did you mean --html?"),
     ("--versoin", 2, "Did you mean --version?"),
+    ("watch.py --epochs 3", 2, "Did you mean: pipefix run watch.py?"),  # and not: pipefix watch
     ("qqq", 2, "Its commands are compare, completion, convert"),
     ("probe", 2, "the following arguments are required: TARGET"),
     ("probe data.py other.py", 2, "'other.py' is one argument too many"),

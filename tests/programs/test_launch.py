@@ -266,6 +266,7 @@ def test_the_terminal_stays_a_terminal(light: Place) -> None:
         (["gone.py"], r"There is no file gone\.py", "Name a Python file"),
         (["torchrum", "train.py"], "There is no program 'torchrum'", "torchrun"),
         (["job.sh"], r"There is no program 'job\.sh' on the PATH", "pipefix run ./job.sh"),
+        (["./job.sh", "3"], r"\./job\.sh is a file that may not be executed", "pipefix run sh ./job.sh 3"),
     ],
 )
 def test_commands_that_are_none(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pipefix.measurement.experiments import FAILED
 from pipefix.measurement.measurement import Block, FusedCall, KeptRecord, Row, TriedCache
 from pipefix.measurement.trace import BatchTrace, Charge
 from pipefix.plan.case import Moving
@@ -107,6 +108,12 @@ WORKERS: list[tuple[World, str, str, dict[str, Any]]] = [
     # Three quarters of the time without a CPU on two cores was told as waiting, with 3.34x for eight workers.
     (computing(JPEGS.but(computing={"decode": 0.2, "augment": 0.2}, diagnosed={"starved": 0.74}), 0.001), "workers",
      "for 74 % of the time the pipeline was ready to run and had no CPU, though it uses only 0.2 of 4 cores...", {}),
+    # Killed for want of memory, or hanging: what the model thinks of that count, or of more, was proposed all the same.
+    (ALONE.but(fields={"declined": {"workers-2": f"{FAILED}: A worker process died while making a batch: killed by SIGKILL."}}),
+     "workers", "2 workers failed when tried: A worker process died while making a batch: killed by SIGKILL", {}),
+    (JPEGS.but(fields={"declined": {"workers-4": f"{FAILED}: it hung."}}), "workers", "4 workers failed when tried: it hung", {}),
+    (TRIED.but(fields={**TRIED.fields, "declined": {"workers-4": f"{FAILED}: it hung."}}), "workers-4",
+     "4 workers failed when tried: it hung", {}),
 ]  # fmt: skip
 CACHES: list[tuple[World, str, str, dict[str, Any]]] = [
     (JPEGS, "cache-source", "would gain under 3 %: 1.02x (1.01-1.02)", {}),

@@ -267,13 +267,13 @@ def _moving(subject: Subject, to: str) -> Moving | None:
 
 
 def _audit(subject: Subject, machine: Machine, measurement: Measurement, diagnosis: Diagnosis) -> list[Finding]:
-    sample = [cost for stage, cost in diagnosis.stages.items() if stage in IN_SAMPLE and cost.cpu is not None]
+    sample = [cost for stage, cost in diagnosis.stages.items() if stage in IN_SAMPLE and cost.waiting is not None]
     wall = sum(cost.wall.value for cost in sample)
     facts = AuditFacts(
         machine=machine,
         settings=measurement.settings,
         growth=max(filter(None, map(observe.growth, measurement.looks.values())), key=lambda grown: grown.bytes, default=None),
-        cpu_share=sum(cost.cpu.value for cost in sample if cost.cpu is not None) / wall if wall else None,
+        cpu_share=1 - sum(cost.waiting or 0.0 for cost in sample) / wall if wall else None,
         throttled_share=measurement.throttled,
         first_batch_s=measurement.first_batch,
         step=StepFacts(**measurement.step_facts) if measurement.step_facts else None,

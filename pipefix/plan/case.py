@@ -66,6 +66,11 @@ class Case:
         return max(1, round(self.measurement.settings.samples_a_batch))
 
     @property
+    def fetches_batches(self) -> bool:
+        """Whether the dataset is asked for a batch's samples at once: by ``__getitems__``, or by a sampler that gives lists."""
+        return self.measurement.settings.kind == "batched" or self.diagnosis.tail.get("together", 1.0) > 1
+
+    @property
     def length(self) -> int | None:
         return self.measurement.settings.length
 

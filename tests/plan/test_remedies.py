@@ -244,6 +244,10 @@ BATCHES: list[tuple[World, str, str, dict[str, Any]]] = [
 ]  # fmt: skip
 CALLS: list[tuple[World, str, str, dict[str, Any]]] = [
     (SLOW_NETWORK.but(settings={"kind": "batched"}), "batched-fetch", "the dataset has __getitems__ already", {}),
+    # DataLoader(batch_size=None, sampler=BatchSampler(...)) asks for no __getitems__.
+    (SLOW_NETWORK.but(tail={**TAIL, "together": 32.0}), "batched-fetch",
+     "the dataset is given the indices of a whole batch already", {}),
+    (PYTHON.but(tail={**TAIL, "together": 32.0}), "batched-tokenisation", "tokenizer() is given whole batches already", {}),
     (STREAM, "batched-fetch", "an IterableDataset is not asked for indices", {}),
     (SLOW_NETWORK.but(settings={"batch_size": 1}), "batched-fetch",
      "a batch holds 1 sample: there is nothing to fetch together", {}),

@@ -203,6 +203,8 @@ BATCHES: list[tuple[World, str, str, dict[str, Any]]] = [
       "author knows"), {}),
     (SLOW_COLLATE.but(settings={"collate": "Collater", "collate_library": "torch_geometric"}), "collate-faster",
      "Collater is a part of torch_geometric: only its authors can change how it puts samples together", {}),
+    (SLOW_COLLATE.but(settings={"collate": "default_convert", "batch_size": None}), "collate-faster",
+     "with batch_size=None samples are passed on as they are: nothing is put together", {}),
     (JPEGS.but(collate=0.0), "collate-faster", "collating takes no time", {}),
     (STEP_BOUND.but(settings={"collate": "pad_batch"}, arms={"collate-recorded": exactly(1.5)}, collate=0.005), "collate-faster",
      "the training step limits (640 ms a batch), so faster data would wait for it; this would gain 1.41x...", {}),

@@ -83,6 +83,8 @@ class CollateFaster(Remedy):
     def answer(self, case: Case) -> Step:
         if not (spent := case.wall(Stage.COLLATE) * case.batch):
             return self.declined("collating takes no time")
+        if case.measurement.settings.collate == "default_convert":
+            return self.declined("with batch_size=None samples are passed on as they are: nothing is put together")
         if library := case.measurement.settings.collate_library:
             collate = case.measurement.settings.collate
             return self.declined(f"{collate} is a part of {library}: only its authors can change how it puts samples together")

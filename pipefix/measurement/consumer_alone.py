@@ -23,10 +23,8 @@ TOGETHER = 0.05
 """Seconds of steps that are launched before their device is waited for."""
 LONGEST = 5.0
 """Times the seconds asked for that all of it may take, copies of the batch included."""
-
 LATE_FIRST_STEP = 0.03
 """Part of the budget that a first step may take before it is asked whether others take as long."""
-
 REPEATS = 20
 """Copies of a batch, of which the median counts."""
 NOISE = 0.03

@@ -26,7 +26,6 @@ NEAR = 0.98
 MOST = 32
 """The model is not asked about more workers than this, or than twice what there are."""
 
-
 _COPIES = {
     True: "Each goes through the whole stream: as it is",
     None: "With the same random numbers each gives the same samples: unless these are drawn without end",

@@ -245,10 +245,11 @@ BATCHES: list[tuple[World, str, str, dict[str, Any]]] = [
      "20 threads share 4 cores, but those beside the main ones use next to no CPU time", {}),
 ]  # fmt: skip
 CALLS: list[tuple[World, str, str, dict[str, Any]]] = [
-    (SLOW_NETWORK.but(settings={"kind": "batched"}), "batched-fetch", "the dataset has __getitems__ already", {}),
+    (SLOW_NETWORK.but(settings={"kind": "batched"}), "batched-fetch",
+     "the dataset is asked for all samples of a batch at once already", {}),
     # DataLoader(batch_size=None, sampler=BatchSampler(...)) asks for no __getitems__.
     (SLOW_NETWORK.but(tail={**TAIL, "together": 32.0}), "batched-fetch",
-     "the dataset is given the indices of a whole batch already", {}),
+     "the dataset is asked for all samples of a batch at once already", {}),
     (PYTHON.but(tail={**TAIL, "together": 32.0}), "batched-tokenisation", "tokenizer() is given whole batches already", {}),
     (STREAM, "batched-fetch", "an IterableDataset is not asked for indices", {}),
     (SLOW_NETWORK.but(settings={"batch_size": 1}), "batched-fetch",

@@ -31,13 +31,10 @@ class BatchedFetch(Remedy):
     by_hand = "the dataset would need a __getitems__ of its own, which only its author can write"
 
     def answer(self, case: Case) -> Step:
-        kind = case.measurement.settings.kind
-        if kind == "batched":
-            return self.declined("the dataset has __getitems__ already")
-        if kind == "iterable":
+        if case.measurement.settings.kind == "iterable":
             return self.declined("an IterableDataset is not asked for indices")
         if case.fetches_batches:
-            return self.declined("the dataset is given the indices of a whole batch already")
+            return self.declined("the dataset is asked for all samples of a batch at once already")
         if case.batch < 2:
             return self.declined(f"a batch holds {case.batch} sample: there is nothing to fetch together")
         if not (reading := case.wall(Stage.STORAGE)):

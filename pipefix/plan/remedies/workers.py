@@ -68,8 +68,7 @@ class WorkerCount(Remedy):
         elif case.model.with_workers(2 * now or 1, case.batch, case.batch_bytes).busy >= SATURATED:
             limit = f"nothing is left of {core_count(case.measurement.cores)}"
         workers = f"more workers than the {now} in use" if now else "workers"
-        why = f"{workers} would not help, {limit}{gain} (predicted, no other number was tried)"
-        return self.declined(why)
+        return self.declined(f"{workers} would not help, {limit}{gain} (predicted, no other number was tried)")
 
     def _other(self, case: Case, count: int, gain: Told, beside: str, *, tried: bool) -> Step:
         """A count that is not taken."""

@@ -172,7 +172,7 @@ def _copy(tensors: list[torch.Tensor], device: int, *, non_blocking: bool) -> fl
                 tensor.to(torch.device("cuda", device), non_blocking=non_blocking)
             ended.record(stream)
     stream.synchronize()
-    return statistics.median(begun.elapsed_time(ended) / 1e3 for begun, ended in marks[2:])
+    return float(statistics.median(begun.elapsed_time(ended) / 1e3 for begun, ended in marks[2:]))
 
 
 def _pinning(tensors: list[torch.Tensor]) -> float:

@@ -22,7 +22,7 @@ from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.measurement import calibrate
 from pipefix.measurement.budget import MeasurementPlan
 from pipefix.measurement.consumer import Consumer, consumer_for
-from pipefix.measurement.experiments import POOL, REAL
+from pipefix.measurement.experiments import FAILED, POOL, REAL
 from pipefix.measurement.measure import measure
 from pipefix.measurement.measurement import Measurement, TriedCache
 from pipefix.measurement.stream_parts import WORKERS, whole_stream_each
@@ -139,7 +139,7 @@ def look_at(
         raise
     diagnosis = diagnose(measurement) if measurement.of(REAL.name) else None
     # Where processes forked for other settings gave no batch, or would give none, those for other trials would hang as well.
-    hung = bool(measurement.lost_by_fork) or any(why.startswith("it failed when tried") for why in measurement.declined.values())
+    hung = bool(measurement.lost_by_fork) or any(why.startswith(FAILED) for why in measurement.declined.values())
     if diagnosis is not None and not measurement.partial and not hung:
         _see_parts(subject, machine, measurement, diagnosis)
     if aside and diagnosis is not None and not measurement.partial and not hung:
@@ -267,13 +267,13 @@ def _moving(subject: Subject, to: str) -> Moving | None:
 
 
 def _audit(subject: Subject, machine: Machine, measurement: Measurement, diagnosis: Diagnosis) -> list[Finding]:
-    sample = [cost for stage, cost in diagnosis.stages.items() if stage in IN_SAMPLE and cost.cpu is not None]
+    sample = [cost for stage, cost in diagnosis.stages.items() if stage in IN_SAMPLE and cost.waiting is not None]
     wall = sum(cost.wall.value for cost in sample)
     facts = AuditFacts(
         machine=machine,
         settings=measurement.settings,
         growth=max(filter(None, map(observe.growth, measurement.looks.values())), key=lambda grown: grown.bytes, default=None),
-        cpu_share=sum(cost.cpu.value for cost in sample if cost.cpu is not None) / wall if wall else None,
+        cpu_share=1 - sum(cost.waiting or 0.0 for cost in sample) / wall if wall else None,
         throttled_share=measurement.throttled,
         first_batch_s=measurement.first_batch,
         step=StepFacts(**measurement.step_facts) if measurement.step_facts else None,

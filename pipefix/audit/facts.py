@@ -124,7 +124,7 @@ class AuditFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Where samples come from over the network, if they do."""
     unpacked: list[AmplifiedReads] = []
     cpu_share: float | None = None
-    """CPU seconds over wall seconds of making a sample: 1 is CPU-bound, 0 is waiting."""
+    """Part of the making of a sample that computes, or queues for a core: 1 is CPU-bound, 0 is waiting."""
     throttled_share: float | None = None
     """Part of the scheduling periods of the run in which the CPU quota ran out."""
     first_batch_s: float | None = None

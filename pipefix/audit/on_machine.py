@@ -37,7 +37,7 @@ def cpu_quota(facts: AuditFacts) -> Message | None:
     demand = workers * min(1.0, facts.cpu_share)
     if demand <= CROWDED * machine.effective_cores or workers <= 1:
         return _throttled(facts)
-    found = f"{workers} workers keep {demand:.1f} cores busy, and this process may use {cores(machine)}."
+    found = f"{workers} workers would keep {demand:.1f} cores busy, and this process may use {cores(machine)}."
     raising = f"{RAISE_QUOTA}, or let" if machine.quota_cores is not None else "Let"
     return Message(found, f"{raising} pipefix tune TARGET find how many workers are best")
 

@@ -198,6 +198,16 @@ def _handed(blocks: Sequence[Block]) -> float:
     return spent / count if count else 0.0
 
 
+def charged(blocks: Sequence[Block], stage: Stage) -> float:
+    """Nanoseconds a sample that the clocks charged to a stage."""
+    rows, samples = rows_of(blocks), sum(block.samples for block in blocks)
+    if stage is Stage.COLLATE:
+        walls = sum(row.trace.collate_wall for row in rows)
+    else:
+        walls = sum(charge.wall for charge in charges_of(rows) if charge.stage == stage)
+    return walls / samples if samples else 0.0
+
+
 def cpu_shares(blocks: Sequence[Block]) -> dict[str, float]:
     """CPU over wall by stage, from those samples whose CPU time was read."""
     wall: Counter[str] = Counter()

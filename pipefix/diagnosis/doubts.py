@@ -13,12 +13,12 @@ from functools import cached_property
 import numpy as np
 
 from pipefix.diagnosis import verdict_rules
-from pipefix.diagnosis.attribution import WORKER
+from pipefix.diagnosis.attribution import WORKER, charged
 from pipefix.diagnosis.throughput import PipelineModel
 from pipefix.diagnosis.verdict_rules import Ranking
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import LEAVE_ONE_OUT, POOL, Experiment
-from pipefix.measurement.measurement import Measurement, charges_of
+from pipefix.measurement.measurement import Measurement
 from pipefix.measurement.statistics import Floats
 from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, Bounded, MeasuredGain
 from pipefix.vocabulary.quantity import Interval
@@ -185,18 +185,12 @@ def _supported_in_part(claim: Claim) -> bool:
     """Where the stage's own arm ran part of it all the same (a video is opened, whatever its frames are answered from): whether it
     saves about what the rest takes, and an arm that does without whole samples saves all that is claimed."""
     stage, arm = claim.stage, LEAVE_ONE_OUT[claim.stage].name
-    now, then = (_charged(claim.measurement, name, stage) for name in (experiments.REAL.name, arm))
+    now, then = (charged(claim.measurement.of(name), stage) for name in (experiments.REAL.name, arm))
     left = then / now if now else 1.0
     if not 0 < left < MOST_LEFT or not any(_removes(other, stage) and other.name in claim.arms for other in POOL):
         return False
     part = claim.saved(claim.model.scaled(stage, left).seconds())
     return supports(claim.arms[arm], part) and _against(claim) is None
-
-
-def _charged(measurement: Measurement, arm: str, stage: Stage) -> float:
-    """Nanoseconds a sample that clocks charged to a stage in an arm."""
-    spent = sum(charge.wall for charge in charges_of(measurement.rows(arm)) if charge.stage == stage)
-    return spent / (sum(block.samples for block in measurement.of(arm)) or 1)
 
 
 def busiest_line(looks: Mapping[str, int], function: str = "") -> str | None:

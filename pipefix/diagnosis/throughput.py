@@ -123,7 +123,6 @@ class PipelineModel:
     """With workers: what handing over batches takes at least, however fast they are made and used."""
     alone: Floats = field(default_factory=lambda: np.zeros(1))
     """What the loader took by itself, where that was measured: making and crossing take no less beside a consumer."""
-
     device: float = 0.0
     """Of the device with a step, where it goes on with it after its call has returned."""
 

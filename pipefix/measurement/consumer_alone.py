@@ -23,10 +23,8 @@ TOGETHER = 0.05
 """Seconds of steps that are launched before their device is waited for."""
 LONGEST = 5.0
 """Times the seconds asked for that all of it may take, copies of the batch included."""
-
 LATE_FIRST_STEP = 0.03
 """Part of the budget that a first step may take before it is asked whether others take as long."""
-
 REPEATS = 20
 """Copies of a batch, of which the median counts."""
 NOISE = 0.03
@@ -174,8 +172,7 @@ def _copy(tensors: list[torch.Tensor], device: int, *, non_blocking: bool) -> fl
                 tensor.to(torch.device("cuda", device), non_blocking=non_blocking)
             ended.record(stream)
     stream.synchronize()
-    spent = sorted(begun.elapsed_time(ended) / 1e3 for begun, ended in marks[2:])
-    return float(spent[len(spent) // 2])
+    return float(statistics.median(begun.elapsed_time(ended) / 1e3 for begun, ended in marks[2:]))
 
 
 def _pinning(tensors: list[torch.Tensor]) -> float:

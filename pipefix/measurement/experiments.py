@@ -56,3 +56,5 @@ RESIDENT = "consumer-resident"
 
 LEAVE_ONE_OUT = {S: NO_STORAGE, D: NO_DECODE, A: NO_AUGMENT, C: NO_COLLATE, H: NO_HANDOVER, Stage.STEP: SUPPLY}
 """The arm that measures what a stage's disappearance would be worth. Transfer has none: without its copy there is no step."""
+FAILED = "it failed when tried"
+"""How it is told why other settings, once tried, were given up."""

@@ -18,7 +18,6 @@ from pipefix.vocabulary.nvml import job_handle, questions
 
 EVERY_S = 0.2
 """NVML updates its utilisation figure a few times a second; asking more often tells nothing new."""
-
 FURTHEST = 0.25
 """Seconds of steps that are launched ahead of the device at most."""
 LEAST_AHEAD = 2

@@ -271,7 +271,7 @@ class _Session:
             if not lost or self.pool.lost:
                 raise
             for name in lost:
-                self.found.declined[name] = f"it failed when tried: {error}"
+                self.found.declined[name] = f"{experiments.FAILED}: {error}"
                 self.trials.pools.pop(name).close(at_once=True)
 
     def _run(self, arm: Experiment, chosen: Schedule) -> None:

@@ -243,7 +243,6 @@ class Measurement:
     unpacked: list[Unpacked] = field(default_factory=list)
     collate_lines: Counter[str] = field(default_factory=Counter)
     """Lines of the user's own code, by how often they were seen running while batches were collated."""
-
     first_calls: dict[str, float] = field(default_factory=dict)
     """Operations a sample by stage when samples were read for the first time."""
     first_cpu: dict[str, float] = field(default_factory=dict)

@@ -35,8 +35,6 @@ from pipefix.vocabulary.stage import Stage
 LONGEST_REST = 10.0
 """Seconds that are waited at most for workers to make what they were told to."""
 LOOK_AGAIN = 0.001
-
-
 OUTLIVES = 1.5
 """Limits of a batch for which the training process waits: the worker that hangs is given time to say where."""
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from pipefix.diagnosis.attribution import charged
 from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.diagnosis.throughput import PipelineModel, doubted, pooled
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import Experiment
-from pipefix.measurement.measurement import Block, Measurement, charges_of, rows_of
+from pipefix.measurement.measurement import Measurement
 from pipefix.plan.fit import fitted
 from pipefix.plan.operations import Operations, operations_of
 from pipefix.system.machine import Machine
@@ -64,6 +65,11 @@ class Case:
     @property
     def batch(self) -> int:
         return max(1, round(self.measurement.settings.samples_a_batch))
+
+    @property
+    def fetches_batches(self) -> bool:
+        """Whether the dataset is asked for a batch's samples at once: by ``__getitems__``, or by a sampler that gives lists."""
+        return self.measurement.settings.kind == "batched" or self.diagnosis.tail.get("together", 1.0) > 1
 
     @property
     def length(self) -> int | None:
@@ -150,7 +156,7 @@ class Case:
         model = self.model
         for stage in arm.replaces:
             # Operations whose results cannot be recorded run live.
-            now, then = (_charged(self.measurement.of(name), stage) for name in (experiments.REAL.name, arm.name))
+            now, then = (charged(self.measurement.of(name), stage) for name in (experiments.REAL.name, arm.name))
             model = model.scaled(stage, min(1.0, then / now) if now and then else 0.0)
         return model
 
@@ -192,14 +198,3 @@ class Case:
         if cold is None or not self.source_bytes:
             return None
         return max(0.0, cold.inverted().value - 1) * self.diagnosis.sample.value / self.source_bytes
-
-
-def _charged(blocks: Sequence[Block], stage: Stage) -> float:
-    """Nanoseconds a sample that the clocks charged to a stage."""
-    samples, rows = sum(block.samples for block in blocks), rows_of(blocks)
-    if stage is Stage.COLLATE:
-        walls = sum(row.trace.collate_wall for row in rows)
-    else:
-        walls = sum(charge.wall for charge in charges_of(rows) if charge.stage == stage)
-        walls += sum(spent for row in rows for name, _, spent in row.trace.foreign if name == stage)
-    return walls / samples if samples else 0.0

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import re
 import sys
+from types import SimpleNamespace
 from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
+from torch.utils.data import DataLoader
 
+from pipefix.api import probe
 from pipefix.audit.facts import AuditFacts, BatchFacts, DatasetFacts, audit, every_rule
 from pipefix.vocabulary.finding import SEVERITIES, Finding
 from pipefix.vocabulary.settings import LoaderSettings
 from tests.audit.case import Case, machine
 from tests.audit.mistakes import MISTAKES
 from tests.audit.sound import HEALTHY
+from tests.plan.builders import World
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the cases read /proc and start forked workers")
 
@@ -69,7 +73,7 @@ class TestWords:
         finding = self.only(AuditFacts(machine=seen, settings=LoaderSettings(num_workers=16), cpu_share=0.9))
         assert finding.severity == "warning"
         assert finding.found == (
-            "16 workers keep 14.4 cores busy, and this process may use 4 cores (a CPU quota of the control group; "
+            "16 workers would keep 14.4 cores busy, and this process may use 4 cores (a CPU quota of the control group; "
             "os.cpu_count() says 64)."
         )
         assert "pipefix tune TARGET" in finding.advice
@@ -193,3 +197,12 @@ def test_a_machine_with_no_settings_is_never_blamed_for_a_loader(facts: AuditFac
     alone = AuditFacts(machine=facts.machine)
     allowed = {"cpu-quota", "shm-size", "fd-limit", "gpu"}
     assert {finding.id for finding in audit(alone)} <= allowed
+
+
+def test_workers_that_queue_for_a_core_want_one() -> None:
+    """Eight that only compute have a quarter of a core each where there are two, and none of them waits for anything else."""
+    world = World(decode=0.008, workers=8, cores=2.0, computing={"decode": 0.25}, queued={"decode": 0.75})
+    subject: Any = SimpleNamespace(loader=DataLoader([0]))
+    seen = machine(affinity_cores=2, effective_cores=2.0)
+    found = {finding.id: finding.found for finding in probe._audit(subject, seen, world.measurement(), world.diagnosis())}
+    assert found["cpu-quota"].startswith("8 workers would keep 8.0 cores busy, and this process may use 2 cores (the CPU affinity")

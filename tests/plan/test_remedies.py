@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pipefix.measurement.experiments import FAILED
 from pipefix.measurement.measurement import Block, FusedCall, KeptRecord, Row, TriedCache
 from pipefix.measurement.trace import BatchTrace, Charge
 from pipefix.plan.case import Moving
@@ -107,6 +108,12 @@ WORKERS: list[tuple[World, str, str, dict[str, Any]]] = [
     # Three quarters of the time without a CPU on two cores was told as waiting, with 3.34x for eight workers.
     (computing(JPEGS.but(computing={"decode": 0.2, "augment": 0.2}, diagnosed={"starved": 0.74}), 0.001), "workers",
      "for 74 % of the time the pipeline was ready to run and had no CPU, though it uses only 0.2 of 4 cores...", {}),
+    # Killed for want of memory, or hanging: what the model thinks of that count, or of more, was proposed all the same.
+    (ALONE.but(fields={"declined": {"workers-2": f"{FAILED}: A worker process died while making a batch: killed by SIGKILL."}}),
+     "workers", "2 workers failed when tried: A worker process died while making a batch: killed by SIGKILL", {}),
+    (JPEGS.but(fields={"declined": {"workers-4": f"{FAILED}: it hung."}}), "workers", "4 workers failed when tried: it hung", {}),
+    (TRIED.but(fields={**TRIED.fields, "declined": {"workers-4": f"{FAILED}: it hung."}}), "workers-4",
+     "4 workers failed when tried: it hung", {}),
 ]  # fmt: skip
 CACHES: list[tuple[World, str, str, dict[str, Any]]] = [
     (JPEGS, "cache-source", "would gain under 3 %: 1.02x (1.01-1.02)", {}),
@@ -196,6 +203,8 @@ BATCHES: list[tuple[World, str, str, dict[str, Any]]] = [
       "author knows"), {}),
     (SLOW_COLLATE.but(settings={"collate": "Collater", "collate_library": "torch_geometric"}), "collate-faster",
      "Collater is a part of torch_geometric: only its authors can change how it puts samples together", {}),
+    (SLOW_COLLATE.but(settings={"collate": "default_convert", "batch_size": None}), "collate-faster",
+     "with batch_size=None samples are passed on as they are: nothing is put together", {}),
     (JPEGS.but(collate=0.0), "collate-faster", "collating takes no time", {}),
     (STEP_BOUND.but(settings={"collate": "pad_batch"}, arms={"collate-recorded": exactly(1.5)}, collate=0.005), "collate-faster",
      "the training step limits (640 ms a batch), so faster data would wait for it; this would gain 1.41x...", {}),
@@ -236,7 +245,12 @@ BATCHES: list[tuple[World, str, str, dict[str, Any]]] = [
      "20 threads share 4 cores, but those beside the main ones use next to no CPU time", {}),
 ]  # fmt: skip
 CALLS: list[tuple[World, str, str, dict[str, Any]]] = [
-    (SLOW_NETWORK.but(settings={"kind": "batched"}), "batched-fetch", "the dataset has __getitems__ already", {}),
+    (SLOW_NETWORK.but(settings={"kind": "batched"}), "batched-fetch",
+     "the dataset is asked for all samples of a batch at once already", {}),
+    # DataLoader(batch_size=None, sampler=BatchSampler(...)) asks for no __getitems__.
+    (SLOW_NETWORK.but(tail={**TAIL, "together": 32.0}), "batched-fetch",
+     "the dataset is asked for all samples of a batch at once already", {}),
+    (PYTHON.but(tail={**TAIL, "together": 32.0}), "batched-tokenisation", "tokenizer() is given whole batches already", {}),
     (STREAM, "batched-fetch", "an IterableDataset is not asked for indices", {}),
     (SLOW_NETWORK.but(settings={"batch_size": 1}), "batched-fetch",
      "a batch holds 1 sample: there is nothing to fetch together", {}),

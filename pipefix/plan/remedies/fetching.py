@@ -31,11 +31,10 @@ class BatchedFetch(Remedy):
     by_hand = "the dataset would need a __getitems__ of its own, which only its author can write"
 
     def answer(self, case: Case) -> Step:
-        kind = case.measurement.settings.kind
-        if kind == "batched":
-            return self.declined("the dataset has __getitems__ already")
-        if kind == "iterable":
+        if case.measurement.settings.kind == "iterable":
             return self.declined("an IterableDataset is not asked for indices")
+        if case.fetches_batches:
+            return self.declined("the dataset is asked for all samples of a batch at once already")
         if case.batch < 2:
             return self.declined(f"a batch holds {case.batch} sample: there is nothing to fetch together")
         if not (reading := case.wall(Stage.STORAGE)):
@@ -77,7 +76,7 @@ class BatchedTokenisation(Remedy):
         if case.batch < 2:
             return self.declined(f"a batch holds {case.batch} sample: there is nothing to tokenise together")
         op = tokenisers[0]
-        if "batch" in op.name.lower() or case.measurement.settings.kind == "batched":
+        if "batch" in op.name.lower() or case.fetches_batches:
             return self.declined(f"{op.name} is given whole batches already")
         spent = sum(tokeniser.wall_s for tokeniser in tokenisers)
         whole = sum(float(part.wall[0]) for part in case.model.making.values())

@@ -83,14 +83,16 @@ class CollateFaster(Remedy):
     def answer(self, case: Case) -> Step:
         if not (spent := case.wall(Stage.COLLATE) * case.batch):
             return self.declined("collating takes no time")
+        collate = case.measurement.settings.collate
+        if collate == "default_convert":
+            return self.declined("with batch_size=None samples are passed on as they are: nothing is put together")
         if library := case.measurement.settings.collate_library:
-            collate = case.measurement.settings.collate
             return self.declined(f"{collate} is a part of {library}: only its authors can change how it puts samples together")
         if not case.batch_bytes:
             return self.declined("how large a batch is could not be looked at, so how fast it could be collated is not known")
         wall = (case.batch_bytes / draws(STACK_RATE, "stack")) / case.batch
         least = wall.clip(max=case.model.wall(Stage.COLLATE))
-        collate, copied = case.measurement.settings.collate, float(least[0]) * case.batch
+        copied = float(least[0]) * case.batch
         small = case.measurement.facts.get("batch.small_tensors", 0.0)
         if collate == "default_collate" and small < MANY_SMALL and case.batch_bytes <= LARGEST_REUSED:
             return self.declined("default_collate copies every sample once already")
@@ -99,15 +101,14 @@ class CollateFaster(Remedy):
             return self.declined(f"{collate} takes {takes}: it computes, and what of that can go only its author knows")
         gain = case.after(experiments.NO_COLLATE, case.model.replacing(Stage.COLLATE, StageTime(least, least)), name=self.id)
         once = f"copying its {size(case.batch_bytes)} once takes about {seconds(copied)}"
-        return self.proposed(f"Collating takes {seconds(spent)} a batch; {once}", gain, _collate_advice(case, small))
+        return self.proposed(f"Collating takes {seconds(spent)} a batch; {once}", gain, _collate_advice(collate, small))
 
 
-def _collate_advice(case: Case, small: float) -> str:
+def _collate_advice(collate: str, small: float) -> str:
     """``small``: how many small tensors a batch holds."""
     if small >= MANY_SMALL:
         pack = "pack the small fields of a sample into one array in __getitem__."
         return f"Return one tensor a field instead of {small:.0f} small ones a batch: {pack}"
-    collate = case.measurement.settings.collate
     if collate != "default_collate":
         return f"In {collate}, allocate the batch once (torch.empty) and copy every sample to its place, or use default_collate."
     return f"Keep batches below {size(LARGEST_REUSED)}: the memory of larger ones is fetched from the system anew each time."

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 from pipefix.diagnosis.throughput import at_most
+from pipefix.measurement.experiments import FAILED
 from pipefix.measurement.statistics import paired_ratio
 from pipefix.plan.case import Case
 from pipefix.plan.fit import SATURATED
@@ -24,7 +25,6 @@ NEAR = 0.98
 """Counts whose throughput differs by less are called equal, and the smaller one is taken."""
 MOST = 32
 """The model is not asked about more workers than this, or than twice what there are."""
-
 
 _COPIES = {
     True: "Each goes through the whole stream: as it is",
@@ -68,8 +68,7 @@ class WorkerCount(Remedy):
         elif case.model.with_workers(2 * now or 1, case.batch, case.batch_bytes).busy >= SATURATED:
             limit = f"nothing is left of {core_count(case.measurement.cores)}"
         workers = f"more workers than the {now} in use" if now else "workers"
-        why = f"{workers} would not help, {limit}{gain} (predicted, no other number was tried)"
-        return self.declined(why)
+        return self.declined(f"{workers} would not help, {limit}{gain} (predicted, no other number was tried)")
 
     def _other(self, case: Case, count: int, gain: Told, beside: str, *, tried: bool) -> Step:
         """A count that is not taken."""
@@ -152,7 +151,7 @@ def _best(known: dict[int, Told], now: int) -> int | None:
 
 
 def _in_vain(case: Case, count: int, *, tried: bool = False) -> str | None:
-    """Why so many workers would do nothing: no shard to read, no core to run on, or no memory for their batches."""
+    """Why so many workers would do nothing: no shard to read, no core to run on, or no memory for their batches; or they failed."""
     shards = case.measurement.shards
     if shards == 0:
         return "a graph of nodes has no loader that workers are given to; nodes such as ParallelMapper have them"
@@ -168,7 +167,17 @@ def _in_vain(case: Case, count: int, *, tried: bool = False) -> str | None:
             return case.cores_taken
         if count > cores and case.model.busy >= SATURATED:
             return f"the pipeline keeps {core_count(cores)} busy {percent(min(1.0, case.model.busy))} of the time already"
-    return _too_large(case, count, tried=tried)
+    return _failed(case, count, tried=tried) or _too_large(case, count, tried=tried)
+
+
+def _failed(case: Case, count: int, *, tried: bool) -> str | None:
+    """That so many workers failed when they were tried. Where these were not: that fewer did, or any where there are none now."""
+    now = case.measurement.workers
+    for name, why in case.measurement.declined.items():
+        failed = int(name.removeprefix("workers-")) if why.startswith(FAILED) else None
+        if failed is not None and (failed == count or (not tried and now < failed and (failed < count or not now))):
+            return f"{processes(failed)} {why.removeprefix('it ').rstrip('.')}"
+    return None
 
 
 def _too_large(case: Case, count: int, *, tried: bool) -> str | None:

@@ -136,13 +136,13 @@ def epoch_starts(subject: Subject) -> list[float]:
     loader = subject.loader_to_run()
     batches = max(2, EPOCH_BATCHES * max(1, loader.num_workers))
     own = vars(loader)
-    if not subject.iterable:
-        name = "batch_sampler" if subject.auto_collation else "sampler"
-        own[name] = list(islice(own[name], batches))
     starts = []
     iterator: Any = None
     with warnings.catch_warnings(), untouched(subject.loader):
         warnings.simplefilter("ignore")
+        if not subject.iterable:
+            name = "batch_sampler" if subject.auto_collation else "sampler"
+            own[name] = list(islice(own[name], batches))
         try:
             for number in range(STARTS + 1):
                 begun = perf_counter()

@@ -58,3 +58,5 @@ LEAVE_ONE_OUT = {S: NO_STORAGE, D: NO_DECODE, A: NO_AUGMENT, C: NO_COLLATE, H: N
 """The arm that measures what a stage's disappearance would be worth. Transfer has none: without its copy there is no step."""
 FAILED = "it failed when tried"
 """How it is told why other settings, once tried, were given up."""
+START_UP = "start-up"
+"""By this name it is told why the starts of epochs were not timed."""

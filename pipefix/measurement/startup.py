@@ -6,18 +6,17 @@ import time
 import warnings
 
 from pipefix.hooks.torch_internals import end_workers, hands_out_of_one
+from pipefix.measurement.experiments import START_UP
 from pipefix.measurement.measurement import Measurement
 from pipefix.measurement.worker_endings import abandon
 from pipefix.subject.failure import summary
 from pipefix.subject.subject import Subject
 
-NAME = "start-up"
-
 
 def measure(subject: Subject, measurement: Measurement, seconds_left: float) -> None:
     """Fill in the first-batch latency and, where time allows, the restart of an epoch."""
     if hands_out_of_one(subject.loader):
-        measurement.declined[NAME] = "the loader hands batches out of one iterator, which the file that made it has begun"
+        measurement.declined[START_UP] = "the loader hands batches out of one iterator, which the file that made it has begun"
         return
     try:
         measurement.first_batch = first = _first_batch(subject)
@@ -28,7 +27,7 @@ def measure(subject: Subject, measurement: Measurement, seconds_left: float) -> 
         elif seconds_left > 2 * first:
             measurement.epoch_restart = _first_batch(subject)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's code again: what was measured before stays worth telling
-        measurement.declined[NAME] = f"an epoch's first batch raised {summary(error)}"
+        measurement.declined[START_UP] = f"an epoch's first batch raised {summary(error)}"
 
 
 def _first_batch(subject: Subject) -> float:

@@ -170,6 +170,13 @@ class TestFaster:
         assert speedup.faster(*pair, seconds=0.4, from_memory=True).gain.value == pytest.approx(3.0, rel=0.1)
         assert speedup.faster(*pair, seconds=0.4).gain.value > 10
 
+    def test_looking_at_starts_of_epochs_draws_nothing_of_the_users_generator(self):
+        generator = torch.Generator()
+        loader = DataLoader(Numbers(count=48), batch_size=4, sampler=RandomSampler(Numbers(count=48), generator=generator))
+        state, global_state = generator.get_state(), torch.get_rng_state()
+        assert len(speedup.epoch_starts(load(loader))) == speedup.STARTS
+        assert torch.equal(generator.get_state(), state) and torch.equal(torch.get_rng_state(), global_state)
+
     def test_the_starts_of_epochs_count_where_they_are_asked_for(self, monkeypatch):
         """48 samples, 1,000 in a second, and half a second until the first comes."""
         monkeypatch.setattr(speedup, "epoch_starts", lambda loader, *_: [0.5] * 3 if loader is anew.subject else [0.0] * 3)

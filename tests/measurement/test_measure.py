@@ -369,7 +369,7 @@ class TestApart:
         measurement = Measurement(subject(built).settings, 0, 2.0)
         startup.measure(subject(built), measurement, AMPLE)
         assert measurement.first_batch is not None and measurement.epoch_restart is None
-        assert measurement.declined[startup.NAME] == "an epoch's first batch raised ValueError: torn"
+        assert measurement.declined[experiments.START_UP] == "an epoch's first batch raised ValueError: torn"
 
     @pytest.mark.parametrize("size", [4, 1, None])
     @pytest.mark.parametrize(("kind", "workers"), [(planted.Mapped, 0), (planted.Mapped, 1), (planted.Batched, 0)])
@@ -391,7 +391,7 @@ class TestApart:
         measurement = measured(built, budget=AMPLE, enough=lambda measurement: True)  # fake clock
         assert measurement.of("real") and not measurement.reuses_memory
         assert measurement.first_batch is None
-        assert "hands batches out of one iterator" in measurement.declined[startup.NAME]
+        assert "hands batches out of one iterator" in measurement.declined[experiments.START_UP]
         assert [name for _, names in built for name in names] == [f"{index:03d}.bin" for index in range(24)]
 
     def test_a_cold_block_has_a_proof_of_its_own_and_the_last_proof_is_told(

@@ -213,6 +213,8 @@ BATCHES: list[tuple[World, str, str, dict[str, Any]]] = [
     (ALONE, "persistent-workers", "no workers: there is none to start anew for each epoch", {}),
     (JPEGS.but(settings={"persistent_workers": True}), "persistent-workers", "persistent_workers=True is set already", {}),
     (JPEGS, "persistent-workers", "how long an epoch takes to begin was not measured: the time budget was spent", {}),
+    (JPEGS.but(fields={"declined": {"start-up": "an epoch's first batch raised ValueError"}}), "persistent-workers",
+     "how long an epoch takes to begin was not measured: an epoch's first batch raised ValueError", {}),
     (JPEGS.but(settings={"length": None}, fields=RESTARTED), "persistent-workers",
      "an epoch takes 4.00 s to begin, but the dataset tells no length to compare it with", {}),
     (JPEGS.but(settings={**SHORT, "drawn": 1_000_000}, fields=RESTARTED), "persistent-workers", "would gain under 3 %: 1.00x", {}),

@@ -120,7 +120,8 @@ class PersistentWorkers(Remedy):
         if case.measurement.settings.persistent_workers:
             return self.declined("persistent_workers=True is set already")
         if restart is None:
-            return self.declined("how long an epoch takes to begin was not measured: the time budget was spent")
+            why = case.measurement.declined.get(experiments.START_UP, "the time budget was spent")
+            return self.declined(f"how long an epoch takes to begin was not measured: {why}")
         if case.epoch is None:
             return self.declined(f"an epoch takes {seconds(restart)} to begin, but the dataset tells no length to compare it with")
         steady = case.epoch * case.diagnosis.sample.value

@@ -55,9 +55,13 @@ class LoaderChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Threads that native libraries may use in each worker."""
     fuse: Literal["close", "exact"] | None = None
     """Pictures are decoded, transformed and put into batches by one call each, where they can be."""
-    engine: Literal["auto", "processes", "torch"] | None = None
-    """FastLoader's way of bringing batches from workers."""
+    engine: Literal["auto", "processes", "subprocess", "threads", "torch"] | None = None
+    """FastLoader's way of bringing batches from workers. Two of them are gone, and mean ``processes``."""
     evidence: BeforeAfter | None = None
+
+    def __post_init__(self) -> None:
+        if self.engine in ("subprocess", "threads"):
+            msgspec.structs.force_setattr(self, "engine", "processes")
 
 
 class CacheChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -184,6 +188,8 @@ def decode(text: str, *, origin: str) -> PlanFile:
         what = f"{origin} is not a plan file: it is not TOML ({str(error)[:_MOST_SHOWN]})."
         raise UnreadableFile(what, advice=_ADVICE) from error
     check_format(head, format=FORMAT, origin=origin, what="a plan file", advice=_ADVICE)
+    if isinstance(head.get("loader"), dict):
+        head["loader"] = {key: value for key, value in head["loader"].items() if key not in _GONE}
     try:
         plan = msgspec.convert(head, PlanFile, strict=True)
         if plan.cache is not None and "\0" in plan.cache.path:
@@ -191,6 +197,10 @@ def decode(text: str, *, origin: str) -> PlanFile:
     except msgspec.ValidationError as error:
         raise UnreadableFile(f"{origin}{_place(text, str(error))}: {_said(head, str(error))}.", advice=_ADVICE) from error
     return plan
+
+
+_GONE = ("sharing", "batched_fetch")
+"""Keys of ``[loader]`` that plans of earlier versions may have. They changed how quickly batches came, and are read over."""
 
 
 _PATH = re.compile(r" - at `\$\.?([^`]*)`$")

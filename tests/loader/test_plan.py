@@ -73,6 +73,9 @@ def test_batches_are_handed_over_as_the_plan_has_it(plan: Any) -> None:
     as_torch = FastLoader(pipelines.Tensors(8), num_workers=1, engine="processes", plan=plan(loader=LoaderChange(engine="torch")))
     assert len(list(as_torch)) == 8
     assert "engine='torch' asks for it" in as_torch.explain()
+    older = FastLoader(pipelines.Tensors(8), num_workers=2, batch_size=4, plan=plan(loader=LoaderChange(engine="threads")))
+    assert len(list(older)) == 2, "an engine of earlier versions"
+    assert "through reusable shared memory" in older.explain()
 
 
 class Files(Dataset[Any]):

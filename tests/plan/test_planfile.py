@@ -154,6 +154,11 @@ def test_says_how_a_machine_differs() -> None:
     ]
 
 
+def test_keys_of_earlier_versions_are_read_over() -> None:
+    text = f'format = "{planfile.FORMAT}"\n[loader]\nnum_workers = 2\nsharing = "file_system"\nbatched_fetch = false\n'
+    assert planfile.decode(text, origin="plan").loader == planfile.LoaderChange(num_workers=2)
+
+
 HERE = TunedOn(cores=2.0, memory_bytes=16_000_000_000)
 HUGE = int("9" * 400)
 VALUES = [

@@ -238,7 +238,11 @@ class WholeLoader:
         self._time_limit.close()
         if at_once:
             abandon(iterator)
-        getattr(iterator, "_end", partial(end_workers, iterator))()  # of threads, or of workers
+        end = getattr(iterator, "_end", None)  # of threads
+        if end is not None:
+            end()
+        else:
+            end_workers(iterator)
 
     def _ahead(self) -> int:
         """Batches that may lie ready: those that were made while something else ran."""

@@ -35,6 +35,13 @@ class Stream(IterableDataset[int]):
         yield from range(10)
 
 
+class Short(DataLoader[Any]):
+    """Its iterators end after three batches."""
+
+    def __iter__(self) -> Any:
+        return itertools.islice(super().__iter__(), 3)
+
+
 class Counts(Consumer):
     present = True
     name = "counts"
@@ -119,10 +126,6 @@ def test_batches_are_made_again_and_again(running: Any, workers: int) -> None:
 
 @pytest.mark.usefixtures("looks_take_a_millisecond")
 def test_an_iterator_that_ends_begins_these_batches_anew(running: Any) -> None:
-    class Short(DataLoader[Any]):
-        def __iter__(self) -> Any:
-            return itertools.islice(super().__iter__(), 3)
-
     consumer = Counts()
     whole = running(Short(Numbers(4000), batch_size=4, collate_fn=list), consumer)
     whole.repeat(0.001, most=1.0)
@@ -141,10 +144,6 @@ def test_a_loader_whose_iterator_gives_nothing_is_told(running: Any) -> None:
 
 @pytest.mark.usefixtures("looks_take_a_millisecond")
 def test_an_iterator_of_their_own_that_ends_is_begun_anew(running: Any) -> None:
-    class Short(DataLoader[Any]):
-        def __iter__(self) -> Any:
-            return itertools.islice(super().__iter__(), 3)
-
     consumer = Counts()
     running(Short(Numbers(), batch_size=4, collate_fn=list), consumer).block(PLAIN, 0.02)
     assert consumer.seen[:20] == [*range(10), *range(10)]

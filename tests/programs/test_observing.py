@@ -75,7 +75,12 @@ def test_installed_packages_are_libraries_wherever_they_lie(tmp_path: Path, monk
 
 @pytest.mark.parametrize(
     ("file", "called"),
-    [("/kernel/ipykernel_7/3.py", "In[3]"), ("<ipython-input-12-a>", "In[12]"), ("/a/train.py", "train.py"), ("<string>", "<string>")],
+    [
+        ("/kernel/ipykernel_7/3.py", "In[3]"),
+        ("<ipython-input-12-a>", "In[12]"),
+        ("/a/train.py", "train.py"),
+        ("<string>", "<string>"),
+    ],
 )
 def test_a_cell_of_a_notebook_is_called_as_its_tracebacks_call_it(file: str, called: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the number that its kernel makes of the cell's text, nobody finds it."""

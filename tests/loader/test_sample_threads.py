@@ -123,11 +123,16 @@ HANGING = """
 import signal, threading
 from pipefix.loader.policy import sample_threads
 sample_threads.LEAVING_S = 0.01
-signal.signal(signal.SIGINT, signal.default_int_handler)
-main = threading.main_thread()
+main, heard = threading.main_thread(), threading.Event()
+def interrupt(*_):
+    if not heard.is_set():
+        heard.set()
+        raise KeyboardInterrupt
+signal.signal(signal.SIGINT, interrupt)
 def read(index):
     if threading.current_thread() is not main:
-        signal.pthread_kill(main.ident, signal.SIGINT)
+        while not heard.is_set():  # one that comes right before the main thread begins to wait does not end its waiting
+            signal.pthread_kill(main.ident, signal.SIGINT)
         threading.Event().wait()
 threads = sample_threads.SampleThreads(2, [])
 list(threads.map(read, [0]))
